@@ -1,0 +1,85 @@
+"""Amdahl's law in core frequency: a part of the time that the clock shortens and one it does not.
+
+Source: Amdahl (1967), https://doi.org/10.1145/1465482.1465560, applied to core frequency as by
+Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10, and by Hennessy & Patterson,
+*Computer Architecture*, ch. 1.
+
+Bounded, the laws are what a core alone can do: never faster than the ratio of the clocks, never
+slower at a higher clock. They fail where the memory or bus clock moves with the core clock, where
+turbo or throttling makes the clock another than the one asked for, and across families.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fitting.models import LineModel, Parameter, limit_of_line
+
+if TYPE_CHECKING:
+    from fitting.line import FloatArray, LineFit
+
+
+@dataclass(frozen=True)
+class AmdahlTime(LineModel):
+    """T(f) = t_fixed + w/f: elapsed time (s) against core frequency f (Hz)."""
+
+    equation: ClassVar[str] = "T(f) = t_fixed + w/f"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("t_fixed_s", "s"),
+        Parameter("work_cycles", "cycles"),
+    )
+    nonnegative: bool = True
+
+    def abscissa(self, predictor: FloatArray) -> FloatArray:
+        """One over frequency (s)."""
+        return 1 / predictor
+
+    def limit(self, line: LineFit) -> FloatArray:
+        """t_fixed: the time that no core clock shortens."""
+        return line.intercept
+
+
+@dataclass(frozen=True)
+class AmdahlRate(AmdahlTime):
+    """1/X(f) = t_fixed + w/f: throughput X (1/s) through its reciprocal, the time of one unit."""
+
+    equation: ClassVar[str] = "1/X(f) = t_fixed + w/f"
+
+    def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Time of one unit of work (s)."""
+        return 1 / metric
+
+    def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Throughput (1/s)."""
+        return 1 / ordinate
+
+    def limit(self, line: LineFit) -> FloatArray:
+        """1/t_fixed: the throughput that no core clock exceeds; inf for t_fixed = 0."""
+        return 1 / np.maximum(line.intercept, 0.0)
+
+
+@dataclass(frozen=True)
+class AmdahlCpi(LineModel):
+    """CPI(f) = cpi_core + m·f: cycles per instruction; m is stalled seconds per instruction.
+
+    The same law as `AmdahlTime` for one instruction, CPI(f)/f = m + cpi_core/f. The time of an
+    instruction tends to m, CPI itself grows without bound unless m = 0.
+    """
+
+    equation: ClassVar[str] = "CPI(f) = cpi_core + m·f"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("cpi_core", "1"),
+        Parameter("stall_s_per_instruction", "s"),
+    )
+    nonnegative: bool = True
+
+    def abscissa(self, predictor: FloatArray) -> FloatArray:
+        """Frequency (Hz)."""
+        return predictor
+
+    def limit(self, line: LineFit) -> FloatArray:
+        """cpi_core where no stall was found, else inf."""
+        return limit_of_line(line)

@@ -1,0 +1,421 @@
+"""The laws as scikit-learn estimators: one fit of one column of positive predictors.
+
+Each class is the one-group case of its `fitting.models.LineModel`; the equations live there.
+They take X as a column ``(points, 1)`` or, because there is only one column, as ``(points,)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fitting.amdahl import AmdahlCpi, AmdahlRate, AmdahlTime
+from fitting.errors import FittingError, OutOfRangeError
+from fitting.line import FREE, INTERCEPT_AT_ZERO, LineFit, Moments, student_quantile
+from fitting.models import LineModel, ModelFit, fit
+from fitting.path_length import LogCores, positive_up_to
+from fitting.power import CmosExponent, CmosVoltage, PowerLine
+from fitting.reciprocal import ReciprocalCpi, ReciprocalRate, ReciprocalTime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike
+
+    from fitting.line import FloatArray
+
+Metric = Literal["time", "cpi", "throughput"]
+
+_AMDAHL: dict[str, type[AmdahlTime | AmdahlCpi]] = {
+    "time": AmdahlTime,
+    "cpi": AmdahlCpi,
+    "throughput": AmdahlRate,
+}
+_RECIPROCAL: dict[str, type[ReciprocalCpi]] = {
+    "time": ReciprocalTime,
+    "cpi": ReciprocalCpi,
+    "throughput": ReciprocalRate,
+}
+
+
+class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no stubs
+    """What the estimators share: input checks, prediction, inference.
+
+    Attributes
+    ----------
+    model_fit_ : fitting.models.ModelFit
+        The one-group fit.
+    parameters_, standard_errors_ : dict of float
+        By parameter name, which carries its unit. A standard error is NaN where no degree of
+        freedom is left, and for a parameter that its bound holds at zero.
+    degrees_of_freedom_ : int
+    bound_ : str or None
+        Name of the parameter held at zero by its bound.
+    limit_ : float
+        What the metric tends to as the predictor grows; inf where it grows without bound.
+    """
+
+    def _model(self) -> LineModel:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.target_tags.positive_only = True
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to predictors X (Hz, or cores) and the measured metric y, all positive.
+
+        Raises
+        ------
+        FittingError
+            When values are not positive and finite, or all predictors are one value.
+        """
+        x, metric = _column_and_target(self, X, y)
+        model = self._model()
+        fitted = fit(model, np.zeros(len(x), dtype=np.int64), x, metric, 1)
+        if not fitted.line.moments.two_abscissas[0]:
+            raise FittingError(
+                f"{type(self).__name__} needs two different predictor values; all {len(x)} "
+                f"given are {x[0]:g}: measure at one more (n_samples={len(x)})"
+            )
+        self._x, self._y = x, metric
+        self._learn(fitted)
+        return self
+
+    def _learn(self, fitted: ModelFit) -> None:
+        self.model_fit_ = fitted
+        self.n_features_in_ = 1
+        self.parameters_ = {name: float(v[0]) for name, v in fitted.parameters().items()}
+        self.standard_errors_ = {n: float(v[0]) for n, v in fitted.standard_errors().items()}
+        self.degrees_of_freedom_ = int(fitted.line.degrees_of_freedom[0])
+        held = int(fitted.line.bound[0])
+        names = [p.name for p in fitted.model.parameters]
+        self.bound_ = None if held == FREE else names[0 if held == INTERCEPT_AT_ZERO else 1]
+        self.limit_ = float(fitted.limit()[0])
+
+    def predict(self, X: ArrayLike) -> FloatArray:
+        """Metric at X. Raises `OutOfRangeError` where the law has no positive answer."""
+        check_is_fitted(self, "model_fit_")
+        x = _column(self, X)
+        value = self.model_fit_.predict(x)
+        refused = np.isnan(value)
+        if refused.any():
+            raise OutOfRangeError(self._refusal(float(x[refused][0])))
+        return value
+
+    def predict_interval(
+        self, X: ArrayLike, *, level: float = 0.90, repeats: float = 1
+    ) -> tuple[FloatArray, FloatArray]:
+        """Prediction interval for the mean of ``repeats`` new runs at X.
+
+        ``repeats=numpy.inf`` gives the confidence interval of the curve. NaN where no degree of
+        freedom is left: two points determine the line and leave nothing to judge it by.
+        """
+        check_is_fitted(self, "model_fit_")
+        return self.model_fit_.interval(_column(self, X), level=level, repeats=repeats)
+
+    def statsmodels_results(self) -> Any:
+        """Fit the same line by `statsmodels.api.OLS`, for its robust and influence inference.
+
+        A parameter that a bound holds at zero is left out of the regression.
+        """
+        from statsmodels.api import OLS
+
+        check_is_fitted(self, "model_fit_")
+        model, line = self.model_fit_.model, self.model_fit_.line
+        ordinate, slope = model.ordinate(self._y, self._x), model.abscissa(self._x)
+        columns = {
+            p.name: c for p, c in zip(model.parameters, (np.ones_like(slope), slope), strict=True)
+        }
+        free = [name for name in columns if name != self.bound_]
+        assert line.bound[0] == FREE or len(free) == 1
+        return OLS(ordinate, np.column_stack([columns[name] for name in free])).fit()
+
+    def _refusal(self, x: float) -> str:
+        return (
+            f"{type(self).__name__} ({self.model_fit_.model.equation}) has no positive answer at "
+            f"{x:g}: measure nearer to it or use another form"
+        )
+
+
+class AmdahlRegression(LineRegressor):
+    """Time, CPI or throughput against core frequency by Amdahl's law; see `fitting.amdahl`.
+
+    Parameters
+    ----------
+    metric : {"time", "cpi", "throughput"}
+        T = t_fixed + w/f, CPI = cpi_core + m·f, or 1/X = t_fixed + w/f.
+    bounded : bool
+        Hold both parameters at or above zero, as a core alone obeys; ``bound_`` tells when one
+        of them sits there.
+    """
+
+    def __init__(self, *, metric: Metric = "time", bounded: bool = True) -> None:
+        self.metric = metric
+        self.bounded = bounded
+
+    def _model(self) -> LineModel:
+        return _AMDAHL[_known_metric(self.metric)](nonnegative=self.bounded)
+
+
+class ReciprocalRegression(LineRegressor):
+    """The published curve 1/CPI = c − k/f, faster than 1/f; see `fitting.reciprocal`.
+
+    Parameters
+    ----------
+    metric : {"cpi", "time", "throughput"}
+        The same curve for the metric at hand.
+
+    Attributes
+    ----------
+    pole_hz_ : float
+        Frequency (Hz) at and below which `predict` raises `OutOfRangeError`.
+    caveats_ : tuple of str
+    """
+
+    def __init__(self, *, metric: Metric = "cpi") -> None:
+        self.metric = metric
+
+    def _model(self) -> LineModel:
+        return _RECIPROCAL[_known_metric(self.metric)]()
+
+    def _learn(self, fitted: ModelFit) -> None:
+        super()._learn(fitted)
+        assert isinstance(fitted.model, ReciprocalCpi)
+        self.pole_hz_ = float(fitted.model.pole(fitted.line)[0])
+        self.caveats_ = (FASTER_THAN_CLOCK,) if fitted.line.slope[0] < 0 else ()
+
+    @classmethod
+    def from_coefficients(cls, *, c: float, k_hz: float) -> ReciprocalRegression:
+        """Build the CPI curve of published coefficients: 1/CPI = c − k/f, k in Hz."""
+        curve = cls()
+        curve._learn(_known_line(ReciprocalCpi(), intercept=c, slope=-k_hz))
+        return curve
+
+    def _refusal(self, x: float) -> str:
+        return (
+            f"1/CPI = c − k/f has no answer at {x / 1e9:g} GHz: its pole is at "
+            f"{self.pole_hz_ / 1e9:g} GHz; ask above it or use AmdahlRegression"
+        )
+
+
+FASTER_THAN_CLOCK = (
+    "faster than 1/f: this curve speeds up by more than the clock does, which a core alone cannot"
+)
+
+
+class LinearPower(LineRegressor):
+    """Power (W) = P0 + s·f; see `fitting.power.PowerLine`."""
+
+    def __init__(self) -> None:
+        pass
+
+    def _model(self) -> LineModel:
+        return PowerLine()
+
+
+class CmosPower(LineRegressor):
+    """Power (W) = P0 + c·f^γ, or P0 + c·f·V(f)²; see `fitting.power`.
+
+    Parameters
+    ----------
+    exponent : float or None
+        γ, 1 to 5. None finds it by least squares, which takes three frequencies or more.
+    voltages : mapping of Hz to V, optional
+        V-f table; takes the exponent's place.
+
+    Attributes
+    ----------
+    exponent_ : float or None
+        γ in use; None with a V-f table.
+
+    A γ that was fitted costs a degree of freedom. The intervals then come from the linearised
+    three-parameter curve, and a γ at 1 or 5 is held there by its bound.
+    """
+
+    def __init__(
+        self, *, exponent: float | None = 3.0, voltages: Mapping[float, float] | None = None
+    ) -> None:
+        self.exponent = exponent
+        self.voltages = voltages
+
+    def _model(self) -> LineModel:
+        if self.voltages is not None:
+            return CmosVoltage(voltages=self.voltages)
+        return CmosExponent(exponent=self._exponent)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to frequencies X (Hz) and power y (W)."""
+        x, power = _column_and_target(self, X, y)
+        self._exponent = self.exponent if self.exponent is not None else _best_exponent(x, power)
+        super().fit(x[:, None], power)
+        self.exponent_ = None if self.voltages is not None else self._exponent
+        if self.exponent is None and self.voltages is None:
+            self._pay_for_exponent()
+        return self
+
+    def predict_interval(
+        self, X: ArrayLike, *, level: float = 0.90, repeats: float = 1
+    ) -> tuple[FloatArray, FloatArray]:
+        """Prediction interval for the mean of ``repeats`` new runs at X; see `LineRegressor`."""
+        check_is_fitted(self, "model_fit_")
+        if self.exponent is not None or self.voltages is not None:
+            return super().predict_interval(X, level=level, repeats=repeats)
+        x, line = _column(self, X), self.model_fit_.line
+        at, gradient = self._gradient(x), self._gradient(self._x)
+        spread = np.sum(at * (at @ np.linalg.pinv(gradient.T @ gradient)), axis=1) + 1 / repeats
+        half = student_quantile(line.degrees_of_freedom, level) * np.sqrt(line.variance * spread)
+        middle = self.model_fit_.predict(x)
+        return np.maximum(middle - half, 0.0), middle + half
+
+    def _gradient(self, x: FloatArray) -> FloatArray:
+        slope = self.model_fit_.line.slope[0]
+        scaled = (x / 1e9) ** self._exponent
+        return np.column_stack([np.ones_like(x), scaled, slope * scaled * np.log(x / 1e9)])
+
+    def _pay_for_exponent(self) -> None:
+        line = self.model_fit_.line
+        left = np.maximum(line.degrees_of_freedom - 1, 0)
+        squares = line.variance * line.degrees_of_freedom
+        variance = np.where(left > 0, squares / np.maximum(left, 1), np.nan)
+        self._learn(
+            ModelFit(
+                self.model_fit_.model, replace(line, degrees_of_freedom=left, variance=variance)
+            )
+        )
+
+
+class LogPathLength(LineRegressor):
+    """Path length a·ln(n) + b against cores n; see `fitting.path_length`.
+
+    Parameters
+    ----------
+    workload : str, optional
+        Whose path length it is. Asking it for another workload is an error.
+
+    Attributes
+    ----------
+    cores_ : (float, float)
+        Smallest and largest core count that was fitted.
+    positive_up_to_ : float
+        Core count at which the curve reaches zero; from there on `predict` raises
+        `OutOfRangeError`.
+    """
+
+    def __init__(self, *, workload: str | None = None) -> None:
+        self.workload = workload
+
+    def _model(self) -> LineModel:
+        return LogCores()
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to core counts X and retired instructions per unit of data y."""
+        super().fit(X, y)
+        self.cores_ = (float(self._x.min()), float(self._x.max()))
+        return self
+
+    def _learn(self, fitted: ModelFit) -> None:
+        super()._learn(fitted)
+        self.positive_up_to_ = positive_up_to(self.parameters_["a"], self.parameters_["b"])
+
+    @classmethod
+    def from_coefficients(
+        cls, *, a: float, b: float, cores: tuple[float, float], workload: str | None = None
+    ) -> LogPathLength:
+        """Build the path length of published coefficients, valid over ``cores``."""
+        known = cls(workload=workload)
+        known._learn(_known_line(LogCores(), intercept=b, slope=a))
+        known.cores_ = cores
+        return known
+
+    def at(self, cores: float, *, workload: str | None = None) -> float:
+        """Path length at a core count. Raises `FittingError` for another workload than its own."""
+        if workload is not None and self.workload is not None and workload != self.workload:
+            raise FittingError(
+                f"this path length belongs to workload {self.workload!r}, not {workload!r}: "
+                "measure the instructions of that workload"
+            )
+        return float(self.predict(np.array([[cores]]))[0])
+
+    def _refusal(self, x: float) -> str:
+        return (
+            f"path length a·ln(n) + b is not positive at {x:g} cores: it reaches zero at "
+            f"{self.positive_up_to_:.3f}; ask below that"
+        )
+
+
+def _column(estimator: LineRegressor, X: ArrayLike) -> FloatArray:
+    x = np.asarray(X) if not hasattr(X, "columns") else X
+    if getattr(x, "ndim", 2) == 1 and np.issubdtype(np.asarray(x).dtype, np.number):
+        x = np.asarray(x)[:, None]
+    checked: FloatArray = validate_data(estimator, x, reset=False, dtype=np.float64)
+    return _positive(checked[:, 0], "X")
+
+
+def _column_and_target(
+    estimator: LineRegressor, X: ArrayLike, y: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    x = X
+    if not hasattr(X, "columns") and np.ndim(X) == 1:
+        x = np.asarray(X)[:, None]
+    checked, target = validate_data(estimator, x, y, dtype=np.float64, y_numeric=True)
+    if checked.shape[1] != 1:
+        raise FittingError(
+            f"{type(estimator).__name__} takes one column of predictors, not {checked.shape[1]}"
+        )
+    return _positive(checked[:, 0], "X"), _positive(target.astype(float), "y")
+
+
+def _positive(values: FloatArray, name: str) -> FloatArray:
+    bad = np.flatnonzero(~(values > 0))
+    if bad.size:
+        raise FittingError(
+            f"{name} must be positive; element {bad[0]} is {values[bad[0]]:g}: "
+            "correct or leave out that measurement"
+        )
+    return values
+
+
+def _known_metric(metric: str) -> str:
+    if metric not in _AMDAHL:
+        raise FittingError(f"metric {metric!r} is not one of {', '.join(_AMDAHL)}")
+    return metric
+
+
+def _known_line(model: LineModel, *, intercept: float, slope: float) -> ModelFit:
+    """Wrap published coefficients as a line: no points, so no inference."""
+    one = np.array([np.nan])
+    moments = Moments(np.array([0]), one, one, one, one, one)
+    line = LineFit(
+        moments,
+        np.array([float(intercept)]),
+        np.array([float(slope)]),
+        np.array([FREE], dtype=np.int8),
+        np.array([0]),
+        one,
+    )
+    return ModelFit(model, line)
+
+
+def _best_exponent(x: FloatArray, power: FloatArray) -> float:
+    from scipy.optimize import minimize_scalar
+
+    if len(np.unique(x)) < 3:
+        raise FittingError(
+            "finding the power exponent takes three different frequencies: give exponent="
+        )
+
+    def squares(exponent: float) -> float:
+        fitted = fit(CmosExponent(exponent=exponent), np.zeros(len(x), int), x, power, 1)
+        return float(np.sum((power - fitted.line.value(fitted.model.abscissa(x))) ** 2))
+
+    # The sum of squares has one valley for convex data; the ends are compared for the rest.
+    inside = minimize_scalar(squares, bounds=(1.0, 5.0), method="bounded", options={"xatol": 1e-10})
+    return float(min((1.0, 5.0, float(inside.x)), key=squares))

@@ -1,0 +1,97 @@
+"""The published curve 1/CPI = c − k/f, for reproduction: faster than the clock alone allows.
+
+Source: Issa & Figueira (2012), fig. 13, https://doi.org/10.1186/2192-113X-1-10. With k > 0 the
+CPI falls as the clock rises, to 1/c, so performance c·f − k grows faster than f. No core does
+that by its clock alone; a memory clock or a prefetcher that changes with it, another host, or
+noise between two close frequencies does. It has no answer at or below its pole f = k/c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fitting.models import LineModel, Parameter
+
+if TYPE_CHECKING:
+    from fitting.line import FloatArray, LineFit
+
+
+@dataclass(frozen=True)
+class ReciprocalCpi(LineModel):
+    """1/CPI(f) = c − k/f; the limit of CPI is 1/c."""
+
+    equation: ClassVar[str] = "1/CPI(f) = c − k/f"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("c", "1"),
+        Parameter("k_hz", "Hz"),
+    )
+
+    def abscissa(self, predictor: FloatArray) -> FloatArray:
+        """One over frequency (s)."""
+        return 1 / predictor
+
+    def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Instructions per cycle."""
+        return 1 / metric
+
+    def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Cycles per instruction."""
+        return 1 / ordinate
+
+    def limit(self, line: LineFit) -> FloatArray:
+        """1/c, or NaN where c is not positive and the curve ends."""
+        return 1 / np.where(line.intercept > 0, line.intercept, np.nan)
+
+    def reported(self, intercept: FloatArray, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """C and k; the line's slope is −k."""
+        return intercept, -slope
+
+    def pole(self, line: LineFit) -> FloatArray:
+        """Frequency (Hz) at and below which the curve has no answer: k/c, at least 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.maximum(-line.slope / line.intercept, 0.0)
+
+
+@dataclass(frozen=True)
+class ReciprocalRate(ReciprocalCpi):
+    """X(f) = c·f − k: throughput (1/s) by the same curve, X/f = c − k/f."""
+
+    equation: ClassVar[str] = "X(f) = c·f − k"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("c_per_cycle", "1"),
+        Parameter("k_per_s", "1/s"),
+    )
+
+    def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Work per cycle."""
+        return metric / predictor
+
+    def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Throughput (1/s)."""
+        return ordinate * predictor
+
+    def limit(self, line: LineFit) -> FloatArray:
+        """Inf: performance grows without bound."""
+        return np.where(line.intercept > 0, np.inf, np.nan)
+
+
+@dataclass(frozen=True)
+class ReciprocalTime(ReciprocalRate):
+    """1/T(f) = c·f − k: elapsed time (s) by the same curve."""
+
+    equation: ClassVar[str] = "1/T(f) = c·f − k"
+
+    def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Runs per cycle."""
+        return 1 / (metric * predictor)
+
+    def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Elapsed time (s)."""
+        return 1 / (ordinate * predictor)
+
+    def limit(self, line: LineFit) -> FloatArray:
+        """0: the time falls without bound."""
+        return np.where(line.intercept > 0, 0.0, np.nan)

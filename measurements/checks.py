@@ -1,0 +1,191 @@
+"""What the values of a runs table may be, and the list of all that cannot be."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from measurements.errors import BadRunsError, MeasurementError
+from measurements.headers import nearest, shown
+from measurements.quantities import (
+    HIGHEST_FREQUENCY_HZ,
+    LOWEST_FREQUENCY_HZ,
+    implausible_frequency,
+)
+from measurements.schema import COLUMNS, FILE_COLUMN, IDENTITY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pandera.pandas as pa
+
+_MISSING = "missing"
+_NOT_A_NUMBER = "is not a number"
+_NO_PROBLEMS = pd.DataFrame({"row": [], "column": [], "value": [], "reason": []}).astype(
+    {"row": np.int64, "column": object, "value": object, "reason": object}
+)
+
+
+def check_runs(
+    runs: pd.DataFrame, *, needed: Collection[str] = (), by: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Check a runs table and return it with its canonical numbers as float64.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        With canonical columns. Its ``attrs["source"]`` names it in messages.
+    needed : collection of str
+        Columns that must be there and complete. A group of runs that lacks one of them in all
+        its rows is no error, since nobody measured it there; a frequency is always needed.
+    by : sequence of str, optional
+        What makes a group; by default the identity columns present.
+
+    Raises
+    ------
+    MeasurementError
+        When a needed column is not there.
+    BadRunsError
+        Once, with every bad value.
+    """
+    source = str(runs.attrs.get("source", "runs"))
+    _refuse_absent(runs, needed, source)
+    runs = runs.copy(deep=False)
+    numbers = [c for c in COLUMNS if c in runs.columns and COLUMNS[c].kind != "text"]
+    groups = [c for c in by or identity_columns(runs) if c in runs.columns]
+    problems = [_to_numbers(runs, column) for column in numbers]
+    problems.append(_impossible(runs, numbers, frozenset(needed)))
+    problems += [_missing_values(runs, column, groups) for column in needed]
+    bad = pd.concat(problems, ignore_index=True)
+    if len(bad):
+        bad = bad.drop_duplicates(["row", "column"]).sort_values(["row", "column"])
+        bad = _in_files(bad, runs, source).reset_index(drop=True)
+        raise BadRunsError(_message(bad), bad)
+    return runs
+
+
+def identity_columns(runs: pd.DataFrame) -> list[str]:
+    """List the columns that by default tell groups of runs apart: those present and not empty."""
+    known = [c for c in IDENTITY if c in runs.columns and runs[c].notna().any()]
+    # Runs of several files that name no host are not one machine's.
+    return known if "host" in known or FILE_COLUMN not in runs.columns else [FILE_COLUMN, *known]
+
+
+def _refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> None:
+    for column in needed:
+        if column not in runs.columns:
+            raise MeasurementError(
+                f"{source}: no column {column}{nearest(column, list(runs.columns))}; the columns "
+                f"are {shown(list(runs.columns))}: name it so, or use --map {column}=COLUMN"
+            )
+
+
+def _to_numbers(runs: pd.DataFrame, column: str) -> pd.DataFrame:
+    values = runs[column]
+    if values.dtype == np.float64:
+        return _NO_PROBLEMS
+    numbers = pd.to_numeric(values, errors="coerce").astype(np.float64)
+    # The text itself is reported here; what is left is checked as numbers.
+    runs[column] = numbers
+    return _problems(column, values, numbers.isna() & values.notna(), _NOT_A_NUMBER)
+
+
+def _missing_values(runs: pd.DataFrame, column: str, groups: list[str]) -> pd.DataFrame:
+    missing = runs[column].isna()
+    if not missing.any():
+        return _NO_PROBLEMS
+    if column != "freq_hz" and groups and not missing.all():
+        missing &= ~missing.groupby([runs[g] for g in groups], dropna=False).transform("all")
+    return _problems(column, runs[column], missing, _MISSING)
+
+
+def _problems(
+    column: str, values: pd.Series[Any], wrong: pd.Series[bool], reason: str
+) -> pd.DataFrame:
+    rows = np.flatnonzero(wrong.to_numpy())
+    if not rows.size:
+        return _NO_PROBLEMS
+    bad = values.iloc[rows].tolist()
+    found = pd.DataFrame({"row": rows + 1, "column": column, "value": bad, "reason": reason})
+    return found.astype(_NO_PROBLEMS.dtypes.to_dict())
+
+
+def _impossible(runs: pd.DataFrame, columns: list[str], needed: frozenset[str]) -> pd.DataFrame:
+    from pandera.errors import SchemaErrors
+
+    table = runs[columns].reset_index(drop=True)
+    try:
+        _schema(tuple(columns), needed).validate(table, lazy=True, inplace=True)
+    except SchemaErrors as failed:
+        cases = failed.failure_cases
+        values, columns_ = cases["failure_case"].astype(float), cases["column"]
+        reasons = map(_reason, columns_, values, cases["check"])
+        rows = cases["index"].astype(np.int64) + 1
+        return pd.DataFrame(
+            {"row": rows, "column": columns_, "value": values, "reason": list(reasons)}
+        ).astype(_NO_PROBLEMS.dtypes.to_dict())
+    return _NO_PROBLEMS
+
+
+def _reason(column: str, value: float, rule: str) -> str:
+    if column not in ("freq_hz", "freq_achieved_hz") or not np.isfinite(value):
+        return rule
+    return implausible_frequency(value) or rule
+
+
+@cache
+def _schema(columns: tuple[str, ...], needed: frozenset[str]) -> pa.DataFrameSchema:
+    import pandera.pandas as pa
+
+    return pa.DataFrameSchema(
+        {c: pa.Column(np.float64, _rules(c, c in needed), nullable=True) for c in columns}
+    )
+
+
+def _rules(column: str, needed: bool) -> list[pa.Check]:
+    import pandera.pandas as pa
+
+    kind = COLUMNS[column].kind
+    rules = [pa.Check(np.isfinite, error="is not finite", name="finite")]
+    if kind == "positive" or (kind == "net" and needed):
+        rules.append(pa.Check.gt(0, error="must be greater than 0"))
+    elif kind in ("non-negative", "count"):
+        rules.append(pa.Check.ge(0, error="must not be negative"))
+    if column in ("freq_hz", "freq_achieved_hz"):
+        plausible = (LOWEST_FREQUENCY_HZ, HIGHEST_FREQUENCY_HZ)
+        rules.append(pa.Check.in_range(*plausible, error="is no core frequency"))
+    return rules
+
+
+def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Name each bad row by its own file, counted from that file's first row."""
+    if FILE_COLUMN not in runs.columns:
+        return bad.assign(file=source)
+    files = runs[FILE_COLUMN].reset_index(drop=True)
+    rows = bad["row"].to_numpy() - 1
+    within = files.groupby(files).cumcount().to_numpy()
+    return bad.assign(file=files.to_numpy()[rows], row=within[rows] + 1)
+
+
+def _message(bad: pd.DataFrame) -> str:
+    parts = []
+    for (file, column, reason), cases in bad.groupby(["file", "column", "reason"], sort=False):
+        rows = "row" if len(cases) == 1 else "rows"
+        value = "" if reason == _MISSING else f"{_shown_value(cases['value'].iloc[0])} "
+        where = f"{file}: {rows} {_ranges(cases['row'].to_numpy())}, column {column}"
+        parts.append(f"{where}: {value}{reason}")
+    count = f"{len(bad)} bad value{'s' if len(bad) > 1 else ''}"
+    return f"{'; '.join(parts)} ({count}; rows are counted below the header)"
+
+
+def _shown_value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)[:60]
+
+
+def _ranges(rows: np.ndarray[Any, np.dtype[np.int64]]) -> str:
+    """Write 3, 5, 6, 7 as "3, 5-7"."""
+    runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+    return ", ".join(f"{r[0]}" if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)

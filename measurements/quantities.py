@@ -1,0 +1,138 @@
+"""Units: in column names (``freq_mhz``, ``Time [ms]``) and in typed quantities (``3.0GHz``).
+
+Decimal prefixes are decimal, ``i`` prefixes are binary, ``m`` is milli and ``u`` micro.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from measurements.errors import MeasurementError
+
+
+class Unit(NamedTuple):
+    """A unit: the SI unit it stands for and how many of those it is."""
+
+    si: str
+    factor: float
+
+
+UNITS: dict[str, Unit] = {
+    "hz": Unit("hz", 1.0),
+    "khz": Unit("hz", 1e3),
+    "mhz": Unit("hz", 1e6),
+    "ghz": Unit("hz", 1e9),
+    "s": Unit("s", 1.0),
+    "ms": Unit("s", 1e-3),
+    "us": Unit("s", 1e-6),
+    "ns": Unit("s", 1e-9),
+    "min": Unit("s", 60.0),
+    "h": Unit("s", 3600.0),
+    "w": Unit("w", 1.0),
+    "mw": Unit("w", 1e-3),
+    "kw": Unit("w", 1e3),
+    "bytes": Unit("bytes", 1.0),
+    "b": Unit("bytes", 1.0),
+    "kb": Unit("bytes", 1e3),
+    "mb": Unit("bytes", 1e6),
+    "gb": Unit("bytes", 1e9),
+    "kib": Unit("bytes", 2.0**10),
+    "mib": Unit("bytes", 2.0**20),
+    "gib": Unit("bytes", 2.0**30),
+    "j": Unit("j", 1.0),
+    "uj": Unit("j", 1e-6),
+    "mj": Unit("j", 1e-3),
+    "kj": Unit("j", 1e3),
+    "wh": Unit("j", 3600.0),
+    "kwh": Unit("j", 3.6e6),
+    "v": Unit("v", 1.0),
+    "mv": Unit("v", 1e-3),
+    "c": Unit("c", 1.0),
+}
+
+# Slower than any core that runs a server's work, and where GHz written as MHz or Hz end up.
+LOWEST_FREQUENCY_HZ = 1e7
+HIGHEST_FREQUENCY_HZ = 2e10
+
+_SPELT = {"hz": "Hz", "s": "s", "w": "W", "bytes": "B", "j": "J", "v": "V", "c": "°C"}
+_BRACKETED = re.compile(r"^(?P<base>.*?)\s*[(\[]\s*(?P<unit>[^()\[\]]*?)\s*[)\]]$")
+_QUANTITY = re.compile(r"^\s*(?P<number>[-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-zµ]*)\s*$")
+
+
+def split_unit(header: str) -> tuple[str, Unit | None]:
+    """Split a column header into its name and the unit that it carries, if any.
+
+    >>> split_unit("freq_mhz")
+    ('freq', Unit(si='hz', factor=1000000.0))
+    >>> split_unit("Power (mW)")
+    ('Power', Unit(si='w', factor=0.001))
+    >>> split_unit("workload")
+    ('workload', None)
+    """
+    bracketed = _BRACKETED.match(header)
+    if bracketed and (unit := UNITS.get(_plain(bracketed["unit"]))):
+        return bracketed["base"], unit
+    base, _, suffix = header.rpartition("_")
+    if base and (unit := UNITS.get(suffix.lower())):
+        return base, unit
+    return header, None
+
+
+def parse_quantity(text: str, si: str) -> float:
+    """Read a quantity such as ``3.0GHz``, ``128MiB`` or ``95W`` in an SI unit.
+
+    Parameters
+    ----------
+    text : str
+        A number with a unit, or a plain number, which is SI.
+    si : {"hz", "s", "w", "bytes", "j", "v"}
+        What it must be.
+
+    Raises
+    ------
+    MeasurementError
+        When it is no number, or its unit is unknown or measures something else.
+    """
+    match = _QUANTITY.match(text)
+    unit = Unit(si, 1.0) if match and not match["unit"] else None
+    if match and match["unit"]:
+        unit = UNITS.get(_plain(match["unit"]))
+    try:
+        if match is None or unit is None or unit.si != si:
+            raise ValueError
+        return float(match["number"]) * unit.factor
+    except ValueError:
+        known = ", ".join(name for name, u in UNITS.items() if u.si == si)
+        raise MeasurementError(
+            f"{text!r} is not a quantity in {_SPELT[si]}: write a number with one of {known}"
+        ) from None
+
+
+def parse_frequency(text: str) -> float:
+    """Read a core frequency (Hz), such as ``3.0GHz``.
+
+    Raises
+    ------
+    MeasurementError
+        Also for one that no core runs at, with a hint at the unit that may be meant.
+    """
+    value = parse_quantity(text, "hz")
+    if reason := implausible_frequency(value):
+        raise MeasurementError(f"frequency {text!r}: {reason}")
+    return value
+
+
+def implausible_frequency(value: float) -> str | None:
+    """Why no core runs at this frequency (Hz), or None where one may."""
+    if value <= 0:
+        return "must be greater than 0"
+    if value < LOWEST_FREQUENCY_HZ:
+        return f"{value:g} Hz is under 10 MHz: is it in GHz or MHz? Write the unit"
+    if value > HIGHEST_FREQUENCY_HZ:
+        return f"{value:g} Hz is over 20 GHz: is the unit too large?"
+    return None
+
+
+def _plain(unit: str) -> str:
+    return unit.replace("µ", "u").lower()

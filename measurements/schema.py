@@ -1,0 +1,124 @@
+"""The columns of the runs table: names, units, meaning, synonyms, and what a value may be."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Kind = Literal["text", "positive", "net", "non-negative", "count", "any"]
+
+
+class RunsColumn(NamedTuple):
+    """One canonical column and what its values may be.
+
+    ``kind`` "net" is a difference, such as power with the idle power taken off: a sensor's noise
+    may make it negative, which can be read but not used where it is needed.
+    """
+
+    unit: str
+    kind: Kind
+    meaning: str
+
+
+COLUMNS: dict[str, RunsColumn] = {
+    "host": RunsColumn("", "text", "machine"),
+    "family": RunsColumn("", "text", "microarchitecture family; a baseline holds within one"),
+    "workload": RunsColumn("", "text", "program"),
+    "freq_hz": RunsColumn("Hz", "positive", "core frequency asked for"),
+    "freq_achieved_hz": RunsColumn("Hz", "positive", "core frequency that the counters saw"),
+    "cores": RunsColumn("1", "positive", "physical cores used"),
+    "threads": RunsColumn("1", "positive", "software threads"),
+    "data_bytes": RunsColumn("B", "non-negative", "input size"),
+    "repeat": RunsColumn("1", "count", "which of several equal runs"),
+    "time_s": RunsColumn("s", "positive", "elapsed time"),
+    "instructions": RunsColumn("1", "positive", "retired instructions"),
+    "cycles": RunsColumn("1", "positive", "core cycles"),
+    "cpi": RunsColumn("1", "positive", "cycles per instruction"),
+    "throughput_ops_s": RunsColumn("1/s", "positive", "work per second"),
+    "latency_p50_s": RunsColumn("s", "positive", "median latency"),
+    "latency_p99_s": RunsColumn("s", "positive", "99th percentile latency"),
+    "voltage_v": RunsColumn("V", "positive", "core voltage"),
+    "power_w": RunsColumn("W", "net", "mean power"),
+    "energy_j": RunsColumn("J", "net", "energy"),
+    "power_source": RunsColumn("", "text", "sensor and domain of the watts"),
+    "user_s": RunsColumn("s", "non-negative", "CPU time, user"),
+    "nice_s": RunsColumn("s", "non-negative", "CPU time, nice"),
+    "system_s": RunsColumn("s", "non-negative", "CPU time, system"),
+    "irq_s": RunsColumn("s", "non-negative", "CPU time, interrupts"),
+    "softirq_s": RunsColumn("s", "non-negative", "CPU time, soft interrupts"),
+    "steal_s": RunsColumn("s", "non-negative", "CPU time, stolen"),
+    "idle_s": RunsColumn("s", "non-negative", "CPU time, idle"),
+    "iowait_s": RunsColumn("s", "non-negative", "CPU time, waiting for I/O"),
+    "sectors_read": RunsColumn("512 B", "non-negative", "sectors read"),
+    "sectors_written": RunsColumn("512 B", "non-negative", "sectors written"),
+    "load": RunsColumn("1", "non-negative", "load, share of the full one"),
+    "idle_power_w": RunsColumn("W", "non-negative", "power of the idle host"),
+    "temperature_c": RunsColumn("°C", "any", "temperature"),
+    "sockets": RunsColumn("1", "positive", "sockets used"),
+    "network_rx_bytes": RunsColumn("B", "non-negative", "received"),
+    "network_tx_bytes": RunsColumn("B", "non-negative", "sent"),
+    "price": RunsColumn("currency", "non-negative", "what one host costs"),
+    "started_at": RunsColumn("", "text", "start, UTC, ISO 8601"),
+}
+
+IDENTITY = ("host", "family", "workload", "cores", "threads", "data_bytes")
+
+# Where the files do not name their host, each file is one; see `measurements.runs.read_runs`.
+FILE_COLUMN = "source_file"
+
+# Foreign names, compared in lower case without spaces, dashes and underscores. A name whose
+# canonical column has a unit still needs one: in the header, or by --map.
+SYNONYMS: dict[str, str] = {
+    "machine": "host",
+    "server": "host",
+    "hostname": "host",
+    "microarchitecture": "family",
+    "uarch": "family",
+    "program": "workload",
+    "benchmark": "workload",
+    "application": "workload",
+    "app": "workload",
+    "frequency": "freq_hz",
+    "freq": "freq_hz",
+    "cpufreq": "freq_hz",
+    "corefreq": "freq_hz",
+    "achievedfreq": "freq_achieved_hz",
+    "actualfreq": "freq_achieved_hz",
+    "ncores": "cores",
+    "numcores": "cores",
+    "corecount": "cores",
+    "nthreads": "threads",
+    "numthreads": "threads",
+    "workers": "threads",
+    "datasize": "data_bytes",
+    "inputsize": "data_bytes",
+    "run": "repeat",
+    "rep": "repeat",
+    "iteration": "repeat",
+    "trial": "repeat",
+    "time": "time_s",
+    "elapsed": "time_s",
+    "elapsedtime": "time_s",
+    "runtime": "time_s",
+    "walltime": "time_s",
+    "executiontime": "time_s",
+    "duration": "time_s",
+    "seconds": "time_s",
+    "instret": "instructions",
+    "instructionsretired": "instructions",
+    "cpucycles": "cycles",
+    "throughput": "throughput_ops_s",
+    "opspersecond": "throughput_ops_s",
+    "opspersec": "throughput_ops_s",
+    "voltage": "voltage_v",
+    "volts": "voltage_v",
+    "power": "power_w",
+    "avgpower": "power_w",
+    "meanpower": "power_w",
+    "watts": "power_w",
+    "energy": "energy_j",
+    "joules": "energy_j",
+    "cost": "price",
+}
+
+# These say their unit by their name alone.
+UNIT_IN_NAME = frozenset({"seconds", "volts", "watts", "joules"})

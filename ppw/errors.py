@@ -1,0 +1,26 @@
+"""Errors and warnings of the answers.
+
+PpwError (Exception)
+├── UnknownColumnError  a column or metric that the table does not hold
+└── UnknownHostError    a machine that the catalogue does not hold
+
+CaveatWarning (UserWarning)   a number that could mislead; also in the result's ``caveats``
+"""
+
+from __future__ import annotations
+
+
+class PpwError(Exception):
+    """A question that the data given cannot answer."""
+
+
+class UnknownColumnError(PpwError):
+    """A column or metric that the table does not hold."""
+
+
+class UnknownHostError(PpwError):
+    """A machine that the host catalogue does not hold."""
+
+
+class CaveatWarning(UserWarning):
+    """A physical or statistical reason to read a number with care."""
