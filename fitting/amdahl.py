@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fitting.models import LineModel, Parameter, limit_of_line
+from fitting.models import Asymptote, LineModel, Parameter, asymptote_of_line
 
 if TYPE_CHECKING:
     from fitting.line import FloatArray, LineFit
@@ -37,9 +37,11 @@ class AmdahlTime(LineModel):
         """One over frequency (s)."""
         return 1 / predictor
 
-    def limit(self, line: LineFit) -> FloatArray:
-        """t_fixed: the time that no core clock shortens."""
-        return line.intercept
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """t_fixed, the time that no core clock shortens, or w/f without it; none if negative."""
+        kinds = [line.intercept > 0, line.intercept == 0]
+        coefficient = np.select(kinds, [line.intercept, line.slope], np.nan)
+        return Asymptote(coefficient, np.where(line.intercept == 0, -1.0, 0.0))
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,10 @@ class AmdahlRate(AmdahlTime):
         """Throughput (1/s)."""
         return 1 / ordinate
 
-    def limit(self, line: LineFit) -> FloatArray:
-        """1/t_fixed: the throughput that no core clock exceeds; inf for t_fixed = 0."""
-        return 1 / np.maximum(line.intercept, 0.0)
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """1/t_fixed, the throughput that no core clock exceeds, or f/w without it."""
+        time = super().asymptote(line)
+        return Asymptote(1 / time.coefficient, -time.exponent)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,6 @@ class AmdahlCpi(LineModel):
         """Frequency (Hz)."""
         return predictor
 
-    def limit(self, line: LineFit) -> FloatArray:
-        """cpi_core where no stall was found, else inf."""
-        return limit_of_line(line)
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """cpi_core where no stall was found, else m·f."""
+        return asymptote_of_line(line)

@@ -18,7 +18,13 @@ from fitting.errors import FittingError, OutOfRangeError
 from fitting.line import FREE, INTERCEPT_AT_ZERO, LineFit, Moments, student_quantile
 from fitting.models import LineModel, ModelFit, fit
 from fitting.path_length import LogCores, positive_up_to
-from fitting.power import CmosExponent, CmosVoltage, PowerLine
+from fitting.power import (
+    CmosExponent,
+    CmosVoltage,
+    FreeExponent,
+    PowerLine,
+    best_exponent,
+)
 from fitting.reciprocal import ReciprocalCpi, ReciprocalRate, ReciprocalTime
 
 if TYPE_CHECKING:
@@ -59,7 +65,8 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         What the metric tends to as the predictor grows; inf where it grows without bound.
     """
 
-    def _model(self) -> LineModel:
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+        """Law to fit to these runs."""
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
@@ -77,13 +84,14 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         FittingError
             When values are not positive and finite, or all predictors are one value.
         """
-        x, metric = _column_and_target(self, X, y)
-        model = self._model()
+        checked, target = self._validate(X, y=y, y_numeric=True, ensure_min_samples=2)
+        x, metric = self._only_column(checked), _positive(target.astype(float), "y")
+        model = self._model(x, metric)
         fitted = fit(model, np.zeros(len(x), dtype=np.int64), x, metric, 1)
         if not fitted.line.moments.two_abscissas[0]:
             raise FittingError(
                 f"{type(self).__name__} needs two different predictor values; all {len(x)} "
-                f"given are {x[0]:g}: measure at one more (n_samples={len(x)})"
+                f"given are {x[0]:g}: measure at one more"
             )
         self._x, self._y = x, metric
         self._learn(fitted)
@@ -102,8 +110,7 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Metric at X. Raises `OutOfRangeError` where the law has no positive answer."""
-        check_is_fitted(self, "model_fit_")
-        x = _column(self, X)
+        x = self._points(X)
         value = self.model_fit_.predict(x)
         refused = np.isnan(value)
         if refused.any():
@@ -118,25 +125,54 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         ``repeats=numpy.inf`` gives the confidence interval of the curve. NaN where no degree of
         freedom is left: two points determine the line and leave nothing to judge it by.
         """
-        check_is_fitted(self, "model_fit_")
-        return self.model_fit_.interval(_column(self, X), level=level, repeats=repeats)
+        return self.model_fit_.interval(self._points(X), level=level, repeats=repeats)
 
     def statsmodels_results(self) -> Any:
         """Fit the same line by `statsmodels.api.OLS`, for its robust and influence inference.
 
-        A parameter that a bound holds at zero is left out of the regression.
+        Its parameters carry the names of ``parameters_``. One that a bound holds at zero is left
+        out of the regression; a power exponent is taken as known.
+
+        Raises
+        ------
+        FittingError
+            For published coefficients, which have no runs behind them.
         """
+        from pandas import DataFrame
         from statsmodels.api import OLS
 
         check_is_fitted(self, "model_fit_")
-        model, line = self.model_fit_.model, self.model_fit_.line
-        ordinate, slope = model.ordinate(self._y, self._x), model.abscissa(self._x)
-        columns = {
-            p.name: c for p, c in zip(model.parameters, (np.ones_like(slope), slope), strict=True)
-        }
-        free = [name for name in columns if name != self.bound_]
-        assert line.bound[0] == FREE or len(free) == 1
-        return OLS(ordinate, np.column_stack([columns[name] for name in free])).fit()
+        if not hasattr(self, "_x"):
+            raise FittingError(f"this {type(self).__name__} has coefficients but no runs: fit it")
+        model = self.model_fit_.model
+        abscissa = model.abscissa(self._x)
+        columns = model.reported(np.ones_like(abscissa), abscissa)
+        names = [p.name for p in model.parameters]
+        design = DataFrame(dict(zip(names, columns, strict=True))).drop(columns=self.bound_ or [])
+        # Columns of 1 and 1e-10 leave the default, a pseudo-inverse, half of its digits.
+        return OLS(model.ordinate(self._y, self._x), design).fit(method="qr")
+
+    def _points(self, X: ArrayLike) -> FloatArray:
+        check_is_fitted(self, "model_fit_")
+        return self._only_column(self._validate(X, reset=False))
+
+    def _validate(self, X: ArrayLike, **options: Any) -> Any:
+        """Let scikit-learn check shapes and types, in this package's error class and one line."""
+        try:
+            if not hasattr(X, "columns") and np.asarray(X).ndim == 1:
+                X = np.asarray(X)[:, None]
+            return validate_data(self, X, dtype=np.float64, ensure_all_finite=False, **options)
+        except ValueError as error:
+            what = " ".join(str(error).split())
+            raise FittingError(f"{type(self).__name__} cannot use its input: {what}") from error
+
+    def _only_column(self, table: FloatArray) -> FloatArray:
+        name = type(self).__name__
+        if (table < 0).any():
+            raise FittingError(f"Negative values in data passed to {name} as X")
+        if table.shape[1] != 1:
+            raise FittingError(f"{name} takes one column of predictors, not {table.shape[1]}")
+        return _positive(table[:, 0], "X")
 
     def _refusal(self, x: float) -> str:
         return (
@@ -161,7 +197,7 @@ class AmdahlRegression(LineRegressor):
         self.metric = metric
         self.bounded = bounded
 
-    def _model(self) -> LineModel:
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
         return _AMDAHL[_known_metric(self.metric)](nonnegative=self.bounded)
 
 
@@ -176,14 +212,15 @@ class ReciprocalRegression(LineRegressor):
     Attributes
     ----------
     pole_hz_ : float
-        Frequency (Hz) at and below which `predict` raises `OutOfRangeError`.
+        Frequency (Hz) at and below which `predict` raises `OutOfRangeError`; at and above
+        which, where c < 0.
     caveats_ : tuple of str
     """
 
     def __init__(self, *, metric: Metric = "cpi") -> None:
         self.metric = metric
 
-    def _model(self) -> LineModel:
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
         return _RECIPROCAL[_known_metric(self.metric)]()
 
     def _learn(self, fitted: ModelFit) -> None:
@@ -200,9 +237,10 @@ class ReciprocalRegression(LineRegressor):
         return curve
 
     def _refusal(self, x: float) -> str:
+        side = "above" if self.model_fit_.line.intercept[0] > 0 else "below"
         return (
-            f"1/CPI = c − k/f has no answer at {x / 1e9:g} GHz: its pole is at "
-            f"{self.pole_hz_ / 1e9:g} GHz; ask above it or use AmdahlRegression"
+            f"{self.model_fit_.model.equation} has no answer at {x / 1e9:g} GHz: its pole is at "
+            f"{self.pole_hz_ / 1e9:g} GHz; ask {side} it or use AmdahlRegression"
         )
 
 
@@ -217,7 +255,7 @@ class LinearPower(LineRegressor):
     def __init__(self) -> None:
         pass
 
-    def _model(self) -> LineModel:
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
         return PowerLine()
 
 
@@ -235,9 +273,12 @@ class CmosPower(LineRegressor):
     ----------
     exponent_ : float or None
         γ in use; None with a V-f table.
+    exponent_error_ : float
+        Standard error of a γ that was fitted; NaN for one that was given or stands at 1 or 5.
 
-    A γ that was fitted costs a degree of freedom. The intervals then come from the linearised
-    three-parameter curve, and a γ at 1 or 5 is held there by its bound.
+    A γ that was fitted costs a degree of freedom, at its ends 1 and 5 too, where the intervals
+    come out wide rather than narrow. Errors and intervals are then those of the linearised
+    three-parameter curve.
     """
 
     def __init__(
@@ -246,50 +287,32 @@ class CmosPower(LineRegressor):
         self.exponent = exponent
         self.voltages = voltages
 
-    def _model(self) -> LineModel:
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
         if self.voltages is not None:
-            return CmosVoltage(voltages=self.voltages)
-        return CmosExponent(exponent=self._exponent)
+            return CmosVoltage(voltages=dict(self.voltages))
+        exponent = best_exponent(x, metric) if self.exponent is None else self.exponent
+        return CmosExponent(exponent=exponent)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to frequencies X (Hz) and power y (W)."""
-        x, power = _column_and_target(self, X, y)
-        self._exponent = self.exponent if self.exponent is not None else _best_exponent(x, power)
-        super().fit(x[:, None], power)
-        self.exponent_ = None if self.voltages is not None else self._exponent
+    def _learn(self, fitted: ModelFit) -> None:
+        super()._learn(fitted)
+        self.exponent_ = getattr(fitted.model, "exponent", None)
+        self.exponent_error_, self._free = np.nan, None
         if self.exponent is None and self.voltages is None:
-            self._pay_for_exponent()
-        return self
+            self._free = FreeExponent.of(fitted, self._x)
+            self.model_fit_ = self._free.fit
+            self.degrees_of_freedom_ = int(self._free.fit.line.degrees_of_freedom[0])
+            *errors, of_exponent = self._free.standard_errors()
+            self.standard_errors_ = dict(zip(self.parameters_, errors, strict=True))
+            self.exponent_error_ = of_exponent if self.exponent_ not in (1.0, 5.0) else np.nan
 
     def predict_interval(
         self, X: ArrayLike, *, level: float = 0.90, repeats: float = 1
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval for the mean of ``repeats`` new runs at X; see `LineRegressor`."""
-        check_is_fitted(self, "model_fit_")
-        if self.exponent is not None or self.voltages is not None:
-            return super().predict_interval(X, level=level, repeats=repeats)
-        x, line = _column(self, X), self.model_fit_.line
-        at, gradient = self._gradient(x), self._gradient(self._x)
-        spread = np.sum(at * (at @ np.linalg.pinv(gradient.T @ gradient)), axis=1) + 1 / repeats
-        half = student_quantile(line.degrees_of_freedom, level) * np.sqrt(line.variance * spread)
-        middle = self.model_fit_.predict(x)
-        return np.maximum(middle - half, 0.0), middle + half
-
-    def _gradient(self, x: FloatArray) -> FloatArray:
-        slope = self.model_fit_.line.slope[0]
-        scaled = (x / 1e9) ** self._exponent
-        return np.column_stack([np.ones_like(x), scaled, slope * scaled * np.log(x / 1e9)])
-
-    def _pay_for_exponent(self) -> None:
-        line = self.model_fit_.line
-        left = np.maximum(line.degrees_of_freedom - 1, 0)
-        squares = line.variance * line.degrees_of_freedom
-        variance = np.where(left > 0, squares / np.maximum(left, 1), np.nan)
-        self._learn(
-            ModelFit(
-                self.model_fit_.model, replace(line, degrees_of_freedom=left, variance=variance)
-            )
-        )
+        at_exponent = super().predict_interval(X, level=level, repeats=repeats)
+        if self._free is None:
+            return at_exponent
+        return self._free.interval(self._points(X), level=level, repeats=repeats)
 
 
 class LogPathLength(LineRegressor):
@@ -312,7 +335,7 @@ class LogPathLength(LineRegressor):
     def __init__(self, *, workload: str | None = None) -> None:
         self.workload = workload
 
-    def _model(self) -> LineModel:
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
         return LogCores()
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -329,7 +352,7 @@ class LogPathLength(LineRegressor):
     def from_coefficients(
         cls, *, a: float, b: float, cores: tuple[float, float], workload: str | None = None
     ) -> LogPathLength:
-        """Build the path length of published coefficients, valid over ``cores``."""
+        """Build the path length of published coefficients, which were fitted to ``cores``."""
         known = cls(workload=workload)
         known._learn(_known_line(LogCores(), intercept=b, slope=a))
         known.cores_ = cores
@@ -345,39 +368,16 @@ class LogPathLength(LineRegressor):
         return float(self.predict(np.array([[cores]]))[0])
 
     def _refusal(self, x: float) -> str:
-        return (
-            f"path length a·ln(n) + b is not positive at {x:g} cores: it reaches zero at "
-            f"{self.positive_up_to_:.3f}; ask below that"
-        )
-
-
-def _column(estimator: LineRegressor, X: ArrayLike) -> FloatArray:
-    x = np.asarray(X) if not hasattr(X, "columns") else X
-    if getattr(x, "ndim", 2) == 1 and np.issubdtype(np.asarray(x).dtype, np.number):
-        x = np.asarray(x)[:, None]
-    checked: FloatArray = validate_data(estimator, x, reset=False, dtype=np.float64)
-    return _positive(checked[:, 0], "X")
-
-
-def _column_and_target(
-    estimator: LineRegressor, X: ArrayLike, y: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
-    x = X
-    if not hasattr(X, "columns") and np.ndim(X) == 1:
-        x = np.asarray(X)[:, None]
-    checked, target = validate_data(estimator, x, y, dtype=np.float64, y_numeric=True)
-    if checked.shape[1] != 1:
-        raise FittingError(
-            f"{type(estimator).__name__} takes one column of predictors, not {checked.shape[1]}"
-        )
-    return _positive(checked[:, 0], "X"), _positive(target.astype(float), "y")
+        end = self.positive_up_to_
+        where = f"it reaches zero at {end:.3f}; ask below that" if end < np.inf else "ask higher up"
+        return f"path length a·ln(n) + b is not positive at {x:g} cores: {where}"
 
 
 def _positive(values: FloatArray, name: str) -> FloatArray:
-    bad = np.flatnonzero(~(values > 0))
+    bad = np.flatnonzero(~((values > 0) & np.isfinite(values)))
     if bad.size:
         raise FittingError(
-            f"{name} must be positive; element {bad[0]} is {values[bad[0]]:g}: "
+            f"{name} must be positive and finite; element {bad[0]} is {values[bad[0]]:g}: "
             "correct or leave out that measurement"
         )
     return values
@@ -391,6 +391,8 @@ def _known_metric(metric: str) -> str:
 
 def _known_line(model: LineModel, *, intercept: float, slope: float) -> ModelFit:
     """Wrap published coefficients as a line: no points, so no inference."""
+    if not np.isfinite([intercept, slope]).all():
+        raise FittingError(f"{model.equation} needs finite coefficients")
     one = np.array([np.nan])
     moments = Moments(np.array([0]), one, one, one, one, one)
     line = LineFit(
@@ -402,20 +404,3 @@ def _known_line(model: LineModel, *, intercept: float, slope: float) -> ModelFit
         one,
     )
     return ModelFit(model, line)
-
-
-def _best_exponent(x: FloatArray, power: FloatArray) -> float:
-    from scipy.optimize import minimize_scalar
-
-    if len(np.unique(x)) < 3:
-        raise FittingError(
-            "finding the power exponent takes three different frequencies: give exponent="
-        )
-
-    def squares(exponent: float) -> float:
-        fitted = fit(CmosExponent(exponent=exponent), np.zeros(len(x), int), x, power, 1)
-        return float(np.sum((power - fitted.line.value(fitted.model.abscissa(x))) ** 2))
-
-    # The sum of squares has one valley for convex data; the ends are compared for the rest.
-    inside = minimize_scalar(squares, bounds=(1.0, 5.0), method="bounded", options={"xatol": 1e-10})
-    return float(min((1.0, 5.0, float(inside.x)), key=squares))

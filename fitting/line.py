@@ -81,6 +81,12 @@ class LineFit:
     degrees_of_freedom: IntArray
     variance: FloatArray
 
+    def take(self, groups: IntArray) -> LineFit:
+        """Select the lines of some groups."""
+        moments = Moments._make(part[groups] for part in self.moments)
+        names = ("intercept", "slope", "bound", "degrees_of_freedom", "variance")
+        return LineFit(moments, *(getattr(self, name)[groups] for name in names))
+
     def value(self, x: FloatArray | float) -> FloatArray:
         """Ordinate of each group's line at ``x`` (one for all groups, or one a group)."""
         return self.intercept + self.slope * x
@@ -91,8 +97,9 @@ class LineFit:
         with np.errstate(divide="ignore", invalid="ignore"):
             free = 1 / m.points + (x - m.mean_x) ** 2 / m.sxx
             through_origin = x**2 / (m.sxx + m.points * m.mean_x**2)
+            flat = 1 / m.points
         held = [self.bound == INTERCEPT_AT_ZERO, self.bound == SLOPE_AT_ZERO]
-        return np.select(held, [through_origin, 1 / m.points], free)
+        return np.select(held, [through_origin, flat], free)
 
     def standard_errors(self) -> tuple[FloatArray, FloatArray]:
         """Standard errors of intercept and slope; NaN where held at zero or unknown."""
@@ -106,8 +113,18 @@ class LineFit:
         return np.sqrt(self.variance * intercept), np.sqrt(self.variance * slope)
 
     def prediction_error(self, x: FloatArray | float, repeats: float | IntArray = 1) -> FloatArray:
-        """Standard error of the mean of ``repeats`` new points at ``x`` about the line."""
-        return np.sqrt(self.variance * (self.leverage(x) + 1 / np.asarray(repeats, dtype=float)))
+        """Standard error of the mean of ``repeats`` new points at ``x`` about the line.
+
+        Raises
+        ------
+        FittingError
+            When ``repeats`` is less than 1.
+        """
+        new_points = np.asarray(repeats, dtype=float)
+        if not (new_points >= 1).all():
+            few = new_points[~(new_points >= 1)].flat[0]
+            raise FittingError(f"repeats is {few:g}: a mean takes 1 new point or more")
+        return np.sqrt(self.variance * (self.leverage(x) + 1 / new_points))
 
     def interval(
         self, x: FloatArray | float, *, level: float = 0.90, repeats: float | IntArray = 1
@@ -173,7 +190,8 @@ def fit_groups(
     codes, x, y, groups
         As for `group_moments`.
     nonnegative : bool
-        Hold intercept and slope at or above zero (the constrained least-squares solution).
+        Hold intercept and slope at or above zero (the constrained least-squares solution). All
+        ``x`` and ``y`` are then positive, as times, rates and frequencies are.
 
     Returns
     -------
@@ -224,7 +242,8 @@ def _fit_block(x: FloatArray, y: FloatArray, nonnegative: bool) -> LineFit:
     x, y = x.T.copy(), y.T.copy()
     points, groups = x.shape
     count = np.full(groups, points)
-    mean_x, mean_y = x.sum(axis=0) / points, y.sum(axis=0) / points
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean_x, mean_y = x.sum(axis=0) / count, y.sum(axis=0) / count
     dx, dy = x - mean_x, y - mean_y
     sums = (np.einsum("ij,ij->j", a, b) for a, b in ((dx, dx), (dx, dy), (dy, dy)))
     moments = Moments(count, mean_x, mean_y, *sums)

@@ -25,6 +25,22 @@ class Parameter(NamedTuple):
     unit: str
 
 
+class Asymptote(NamedTuple):
+    """A metric far out, as coefficient·x^exponent; NaN where the law ends. One element a group."""
+
+    coefficient: FloatArray
+    exponent: FloatArray
+
+    def limit(self) -> FloatArray:
+        """Limit of the metric: 0, the coefficient, or inf by the sign of the exponent."""
+        limit = np.select(
+            [self.exponent > 0, self.exponent < 0, self.exponent == 0],
+            [np.inf, 0.0, self.coefficient],
+            np.nan,
+        )
+        return np.where(np.isnan(self.coefficient), np.nan, limit)
+
+
 class LineModel:
     """A law of a metric in one predictor (frequency or core count) that is a line once transformed.
 
@@ -54,8 +70,8 @@ class LineModel:
         """Metric for an ordinate: the inverse of `ordinate`."""
         return ordinate
 
-    def limit(self, line: LineFit) -> FloatArray:
-        """What the metric tends to as the predictor grows; inf where it grows without bound."""
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """What the metric becomes as the predictor x grows: coefficient·x^exponent."""
         raise NotImplementedError
 
     def reported(self, intercept: FloatArray, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -112,10 +128,26 @@ class ModelFit:
         lower, upper = np.minimum(a, b), np.maximum(a, b)
         return np.where(unanswered, np.nan, lower), np.where(unanswered, np.nan, upper)
 
+    def asymptote(self) -> Asymptote:
+        """What the metric becomes as the predictor grows."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.model.asymptote(self.line)
+
     def limit(self) -> FloatArray:
         """What the metric tends to as the predictor grows without bound."""
+        return self.asymptote().limit()
+
+    def relative_error(
+        self, predictor: FloatArray | float, *, repeats: float | IntArray = 1
+    ) -> FloatArray:
+        """Standard error of the mean of ``repeats`` new runs, as a share of the prediction."""
+        x = self.model.abscissa(np.asarray(predictor, dtype=float))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return self.model.limit(self.line)
+            return np.abs(self.line.prediction_error(x, repeats) / self.line.value(x))
+
+    def take(self, groups: IntArray) -> ModelFit:
+        """Select the fits of some groups, in the order given and possibly several times."""
+        return ModelFit(self.model, self.line.take(groups))
 
     def prediction(
         self, predictor: FloatArray | float, *, level: float = 0.90, repeats: float | IntArray = 1
@@ -164,7 +196,8 @@ def share_of_limit(value: FloatArray, limit: FloatArray) -> FloatArray:
     return np.where(np.isfinite(limit), share, np.nan)
 
 
-def limit_of_line(line: LineFit) -> FloatArray:
-    """Limit of a line whose abscissa grows without bound: inf if rising, NaN if falling."""
-    flat_or_falling = np.where(line.slope == 0, line.intercept, np.nan)
-    return np.where(line.slope > 0, np.inf, flat_or_falling)
+def asymptote_of_line(line: LineFit, exponent: float = 1.0) -> Asymptote:
+    """Asymptote of intercept + slope·x^exponent; NaN where a falling line ends at zero."""
+    rises = line.slope > 0
+    coefficient = np.where(rises, line.slope, np.where(line.slope == 0, line.intercept, np.nan))
+    return Asymptote(coefficient, np.where(rises, exponent, 0.0))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fitting.models import LineModel, Parameter, limit_of_line
+from fitting.models import Asymptote, LineModel, Parameter, asymptote_of_line
 
 if TYPE_CHECKING:
     from fitting.line import FloatArray, LineFit
@@ -30,11 +30,13 @@ class LogCores(LineModel):
         logarithm: FloatArray = np.log(predictor)
         return logarithm
 
-    def limit(self, line: LineFit) -> FloatArray:
-        """Inf for a > 0, b for a = 0; a falling curve ends at its root and has no limit."""
-        return limit_of_line(line)
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """Constant b for a = 0, unbounded for a > 0; a falling curve ends at its root."""
+        far = asymptote_of_line(line, 0.0)
+        return Asymptote(np.where(line.slope > 0, np.inf, far.coefficient), far.exponent)
 
 
 def positive_up_to(a: float, b: float) -> float:
     """Core count at which a·ln(n) + b reaches zero; inf when it never does going up."""
-    return float(np.exp(-b / a)) if a < 0 else float("inf")
+    with np.errstate(over="ignore"):
+        return float(np.exp(-b / a)) if a < 0 else float("inf")

@@ -6,13 +6,14 @@ more than 1. A projected power that is not positive is no answer and comes out N
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from fitting.errors import FittingError, OutOfRangeError
-from fitting.models import LineModel, Parameter, limit_of_line
+from fitting.line import student_quantile
+from fitting.models import Asymptote, LineModel, ModelFit, Parameter, asymptote_of_line, fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,9 +40,9 @@ class PowerLine(LineModel):
         """Frequency (Hz)."""
         return predictor
 
-    def limit(self, line: LineFit) -> FloatArray:
-        """Inf: power grows with the clock."""
-        return limit_of_line(line)
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """s·f: power grows with the clock."""
+        return asymptote_of_line(line)
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,82 @@ class CmosExponent(PowerLine):
         """(f/GHz)^γ."""
         scaled: FloatArray = (predictor / 1e9) ** self.exponent
         return scaled
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """c·(f/GHz)^γ."""
+        far = asymptote_of_line(line, self.exponent)
+        return Asymptote(far.coefficient * 1e-9**far.exponent, far.exponent)
+
+
+def best_exponent(frequency: FloatArray, power: FloatArray) -> float:
+    """Least-squares γ of `CmosExponent`, 1 to 5. Raises `FittingError` below three frequencies."""
+    from scipy.optimize import minimize_scalar
+
+    if len(np.unique(frequency)) < 3:
+        raise FittingError(
+            "finding the power exponent takes three different frequencies: give exponent="
+        )
+    one_group = np.zeros(len(power), dtype=np.int64)
+
+    def squares(exponent: float) -> float:
+        fitted = fit(CmosExponent(exponent=exponent), one_group, frequency, power, 1)
+        return float(np.sum((power - fitted.line.value(fitted.model.abscissa(frequency))) ** 2))
+
+    # The sum of squares has one valley for convex data; the ends are compared for the rest.
+    inside = minimize_scalar(squares, bounds=(1.0, 5.0), method="bounded", options={"xatol": 1e-10})
+    return float(min((1.0, 5.0, float(inside.x)), key=squares))
+
+
+@dataclass(frozen=True, slots=True)
+class FreeExponent:
+    """Inference of P0 + c·(f/GHz)^γ where γ was fitted too: the curve linearised at its optimum.
+
+    Attributes
+    ----------
+    fit : ModelFit
+        The line at the fitted γ, one degree of freedom poorer.
+    root : (3, points) float array
+        R with R·Rᵀ the covariance of P0, c and γ in units of one point's variance.
+    """
+
+    fit: ModelFit
+    root: FloatArray
+
+    @classmethod
+    def of(cls, fitted: ModelFit, frequency: FloatArray) -> FreeExponent:
+        """Take the line at the best exponent and the frequencies of its points."""
+        line = fitted.line
+        df = np.maximum(line.degrees_of_freedom - 1, 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = np.where(df > 0, line.variance * line.degrees_of_freedom / df, np.nan)
+        paid = replace(fitted, line=replace(line, degrees_of_freedom=df, variance=variance))
+        gradient = cls(paid, np.empty((3, 0))).gradient(frequency)
+        # Columns differ in size by many digits, which a pseudo-inverse would mistake for rank.
+        size = np.linalg.norm(gradient, axis=0)
+        size[size == 0] = 1.0
+        return cls(paid, np.linalg.pinv(gradient / size) / size[:, None])
+
+    def gradient(self, frequency: FloatArray) -> FloatArray:
+        """Derivatives of the power by P0, c and γ: (points, 3)."""
+        scaled = self.fit.model.abscissa(frequency)
+        by_exponent = self.fit.line.slope * scaled * np.log(frequency / 1e9)
+        return np.column_stack([np.ones_like(scaled), scaled, by_exponent])
+
+    def standard_errors(self) -> list[float]:
+        """Standard errors of P0, c and γ; NaN without degrees of freedom."""
+        errors = np.sqrt(self.fit.line.variance * np.sum(self.root**2, axis=1))
+        return [float(error) for error in errors]
+
+    def interval(
+        self, frequency: FloatArray, *, level: float = 0.90, repeats: float = 1
+    ) -> tuple[FloatArray, FloatArray]:
+        """Prediction interval, as that of `ModelFit`."""
+        line, middle = self.fit.line, self.fit.predict(frequency)
+        leverage = np.sum((self.gradient(frequency) @ self.root) ** 2, axis=1)
+        half = student_quantile(line.degrees_of_freedom, level) * np.sqrt(
+            line.variance * (leverage + 1 / repeats)
+        )
+        return np.maximum(middle - half, 0.0), middle + half
 
 
 @dataclass(frozen=True)
@@ -103,3 +180,8 @@ class CmosVoltage(PowerLine):
         voltage = np.interp(f, table[:, 0], table[:, 1])
         scaled: FloatArray = f / 1e9 * voltage**2
         return scaled
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """Give none: nobody measured the voltage beyond the table."""
+        unknown = np.full_like(line.slope, np.nan)
+        return Asymptote(unknown, unknown)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fitting.models import LineModel, Parameter
+from fitting.models import Asymptote, LineModel, Parameter
 
 if TYPE_CHECKING:
     from fitting.line import FloatArray, LineFit
@@ -41,16 +41,20 @@ class ReciprocalCpi(LineModel):
         """Cycles per instruction."""
         return 1 / ordinate
 
-    def limit(self, line: LineFit) -> FloatArray:
+    def asymptote(self, line: LineFit) -> Asymptote:
         """1/c, or NaN where c is not positive and the curve ends."""
-        return 1 / np.where(line.intercept > 0, line.intercept, np.nan)
+        c = np.where(line.intercept > 0, line.intercept, np.nan)
+        return Asymptote(1 / c, np.zeros_like(c))
 
     def reported(self, intercept: FloatArray, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
         """C and k; the line's slope is −k."""
         return intercept, -slope
 
     def pole(self, line: LineFit) -> FloatArray:
-        """Frequency (Hz) at and below which the curve has no answer: k/c, at least 0."""
+        """Frequency (Hz) at which 1/CPI is zero: k/c, or 0 where no clock is that slow.
+
+        There is no answer at or below it, or at or above it where c < 0.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.maximum(-line.slope / line.intercept, 0.0)
 
@@ -73,9 +77,10 @@ class ReciprocalRate(ReciprocalCpi):
         """Throughput (1/s)."""
         return ordinate * predictor
 
-    def limit(self, line: LineFit) -> FloatArray:
-        """Inf: performance grows without bound."""
-        return np.where(line.intercept > 0, np.inf, np.nan)
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """c·f: performance grows without bound."""
+        c = np.where(line.intercept > 0, line.intercept, np.nan)
+        return Asymptote(c, np.ones_like(c))
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class ReciprocalTime(ReciprocalRate):
         """Elapsed time (s)."""
         return 1 / (ordinate * predictor)
 
-    def limit(self, line: LineFit) -> FloatArray:
-        """0: the time falls without bound."""
-        return np.where(line.intercept > 0, 0.0, np.nan)
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """1/(c·f): the time falls without bound."""
+        rate = super().asymptote(line)
+        return Asymptote(1 / rate.coefficient, -rate.exponent)

@@ -181,9 +181,8 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
 class AmdahlScaling(_ScalingModel):
     """Amdahl's law over cores, T(n) = t_serial + t_parallel / n, by least squares on time.
 
-    It fails where cores compete or wait for each other: time then rises again with n, which
-    this curve cannot do (see `UniversalScalability`). As the runs on few cores are the
-    longest, they weigh most.
+    It fails where cores wait for each other: time then rises again with n, as this curve cannot
+    (see `UniversalScalability`). The runs on few cores are the longest and weigh most.
 
     Parameters
     ----------
@@ -259,9 +258,8 @@ class UniversalScalability(_ScalingModel):
     """Gunther's law, X(n) = λn / (1 + σ(n−1) + κn(n−1)), by least squares on throughput.
 
     λ > 0 is the throughput of one core, σ in [0, 1] contention (waiting for what is shared),
-    κ ≥ 0 coherency (cores agreeing with each other). It fails above linear speed-up and
-    across a change of socket or SMT, and learns little of κ from runs well below the peak.
-    For jobs, X is jobs over time.
+    κ ≥ 0 coherency (cores agreeing with each other). It fails above linear speed-up, across
+    sockets or SMT, and well below the peak, where runs tell little of κ. X may be jobs/time.
 
     Attributes
     ----------

@@ -1,0 +1,162 @@
+"""The laws of a runs table fitted group by group, and what they answer at other frequencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.models import Asymptote, ModelFit, Prediction, fit, share_of_limit
+from ppw.metrics import METRICS, PERFORMANCE, Metric, model_for, values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from fitting.line import FloatArray, IntArray
+    from fitting.models import LineModel
+    from ppw.grouping import Groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitOptions:
+    """How curves are fitted; see `ppw.metrics.model_for`.
+
+    ``via`` is "fits" (perf/W as the quotient of a performance and a power fit) or "ratio" (one
+    regression on performance/power, as published).
+    """
+
+    form: str = "amdahl"
+    power_form: str = "linear"
+    exponent: float = 3.0
+    voltages: Mapping[float, float] | None = None
+    via: str = "fits"
+
+    def fitted(self, metric: Metric) -> dict[str, int]:
+        """Names of the fits that a metric is made of, each with its power in the product."""
+        if metric.factors is None or (metric.name == "perf_per_watt" and self.via == "ratio"):
+            return {metric.name: 1}
+        return dict(metric.factors)
+
+    def model(self, name: str) -> LineModel:
+        """Law for a metric that is fitted itself."""
+        return model_for(
+            name,
+            form=self.form,
+            power_form=self.power_form,
+            exponent=self.exponent,
+            voltages=self.voltages,
+        )
+
+
+class Factor(NamedTuple):
+    """A fit, what it is a fit of, and its power in a product of fits."""
+
+    name: str
+    fit: ModelFit
+    power: int
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Fits by metric name; each holds one curve a group."""
+
+    fits: Mapping[str, ModelFit]
+    options: FitOptions
+
+    def of(self, metric: Metric, groups: IntArray | None = None) -> list[Factor]:
+        """Fits behind a metric, for all groups or for some of them."""
+        parts = self.options.fitted(metric).items()
+        fits = [(name, self.fits[name], power) for name, power in parts]
+        return [Factor(n, f if groups is None else f.take(groups), p) for n, f, p in fits]
+
+
+def fit_curves(
+    runs: pd.DataFrame,
+    groups: Groups,
+    metrics: Sequence[Metric],
+    options: FitOptions,
+    rows: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
+) -> Curves:
+    """Fit all that ``metrics`` need to the chosen rows; rows without a value take no part."""
+    names = dict.fromkeys(name for m in metrics for name in options.fitted(m))
+    frequency = runs["freq_hz"].to_numpy(dtype=np.float64)
+    fits = {}
+    for name in names:
+        measured = values(METRICS.get(name, PERFORMANCE), runs)
+        use = ~np.isnan(measured) if rows is None else rows & ~np.isnan(measured)
+        codes, at, value = groups.codes, frequency, measured
+        if not use.all():
+            codes, at, value = codes[use], at[use], value[use]
+        fits[name] = fit(options.model(name), codes, at, value, len(groups))
+    return Curves(fits, options)
+
+
+def predict(
+    factors: Sequence[Factor],
+    frequency: FloatArray | float,
+    *,
+    level: float,
+    repeats: float | IntArray = 1,
+    constant: float = 1.0,
+    clock_power: int = 0,
+) -> Prediction:
+    """Predict constant · f^clock_power · Π fitⁱ^power at a frequency (Hz).
+
+    The interval of a single fit is its own, carried over. In a product the errors are taken as
+    independent and their relative variances add (first order); Welch and Satterthwaite give the
+    degrees of freedom, and the interval is symmetric in the logarithm, so that its lower end
+    stays positive.
+    """
+    known = constant * np.asarray(frequency, dtype=float) ** clock_power
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if len(factors) == 1:
+            value, ends = _single(factors[0], frequency, level, repeats)
+        else:
+            value, ends = _product(factors, frequency, level, repeats)
+        value, lower, upper = value * known, ends[0] * known, ends[1] * known
+        far = _asymptote(factors)
+        limit = Asymptote(far.coefficient * constant, far.exponent + clock_power).limit()
+    return Prediction(value, lower, upper, limit, share_of_limit(value, limit))
+
+
+def _single(
+    factor: Factor, frequency: FloatArray | float, level: float, repeats: float | IntArray
+) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
+    _, fitted, power = factor
+    a, b = (end**power for end in fitted.interval(frequency, level=level, repeats=repeats))
+    return fitted.predict(frequency) ** power, (np.minimum(a, b), np.maximum(a, b))
+
+
+def _product(
+    factors: Sequence[Factor],
+    frequency: FloatArray | float,
+    level: float,
+    repeats: float | IntArray,
+) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
+    from scipy.special import stdtrit
+
+    value: FloatArray = np.asarray(1.0)
+    variance: FloatArray = np.asarray(0.0)
+    weighted: FloatArray = np.asarray(0.0)
+    for _, fitted, power in factors:
+        value = value * fitted.predict(frequency) ** power
+        share = (power * fitted.relative_error(frequency, repeats=repeats)) ** 2
+        variance = variance + share
+        weighted = weighted + share**2 / fitted.line.degrees_of_freedom
+    freedom = np.where(weighted > 0, variance**2 / weighted, np.inf)
+    # 0·inf, the quantile of an exact fit, is no spread at all.
+    spread = np.where(variance == 0, 0.0, stdtrit(freedom, (1 + level) / 2) * np.sqrt(variance))
+    return value, (value * np.exp(-spread), value * np.exp(spread))
+
+
+def _asymptote(factors: Sequence[Factor]) -> Asymptote:
+    coefficient: FloatArray = np.asarray(1.0)
+    exponent: FloatArray = np.asarray(0.0)
+    for _, fitted, power in factors:
+        far = fitted.asymptote()
+        coefficient = coefficient * far.coefficient**power
+        exponent = exponent + power * far.exponent
+    return Asymptote(coefficient, exponent)

@@ -1,0 +1,202 @@
+"""The metrics a projection can answer: their columns, units and the laws that carry them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from fitting.amdahl import AmdahlCpi, AmdahlRate, AmdahlTime
+from fitting.power import CmosExponent, CmosVoltage, PowerLine
+from fitting.reciprocal import ReciprocalCpi, ReciprocalRate, ReciprocalTime
+from measurements.headers import nearest, shown
+from ppw.errors import PpwError, UnknownColumnError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pandas as pd
+
+    from fitting.line import FloatArray
+    from fitting.models import LineModel
+
+Form = Literal["amdahl", "unbounded", "reciprocal"]
+PowerForm = Literal["linear", "cmos"]
+FORMS = ("amdahl", "unbounded", "reciprocal")
+POWER_FORMS = ("linear", "cmos")
+
+
+class Metric(NamedTuple):
+    """One metric.
+
+    ``columns`` are the ways to get it from a runs table, best first; ``factors`` the metrics
+    whose product it is, with their power, where it is not fitted itself. ``clock_power`` is its
+    exponent in frequency when the core clock is all that counts, ``stalled_power`` when the
+    clock does not count at all: the two naive baselines.
+    """
+
+    name: str
+    unit: str
+    columns: tuple[tuple[str, ...], ...]
+    factors: Mapping[str, int] | None
+    clock_power: int
+    stalled_power: int
+
+
+_POWER = (("power_w",), ("energy_j", "time_s"))
+_PERFORMANCE = (("throughput_ops_s",), ("time_s",))
+_PER_WATT = tuple((*p, *w) for p in _PERFORMANCE for w in _POWER)
+
+METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        Metric("time", "s", (("time_s",),), None, -1, 0),
+        Metric("cpi", "1", (("cpi",), ("cycles", "instructions")), None, 0, 1),
+        Metric("throughput", "1/s", (("throughput_ops_s",),), None, 1, 0),
+        Metric("power", "W", _POWER, None, 1, 0),
+        Metric(
+            "energy",
+            "J",
+            (("energy_j", "time_s"), ("power_w", "time_s")),
+            {"time": 1, "power": 1},
+            0,
+            0,
+        ),
+        Metric("perf_per_watt", "1/J", _PER_WATT, {"performance": 1, "power": -1}, 0, 0),
+    )
+}
+
+# Fitted for perf_per_watt only: throughput where it was measured, else runs per second.
+PERFORMANCE = Metric("performance", "1/s", _PERFORMANCE, None, 1, 0)
+
+_AMDAHL: dict[str, type[AmdahlTime | AmdahlCpi]] = {
+    "time": AmdahlTime,
+    "cpi": AmdahlCpi,
+    "throughput": AmdahlRate,
+    "performance": AmdahlRate,
+}
+_RECIPROCAL: dict[str, type[ReciprocalCpi]] = {
+    "time": ReciprocalTime,
+    "cpi": ReciprocalCpi,
+    "throughput": ReciprocalRate,
+    "performance": ReciprocalRate,
+}
+
+
+def model_for(
+    metric: str,
+    *,
+    form: str = "amdahl",
+    power_form: str = "linear",
+    exponent: float = 3.0,
+    voltages: Mapping[float, float] | None = None,
+) -> LineModel:
+    """Choose the law that carries a metric that is fitted itself.
+
+    Parameters
+    ----------
+    metric : str
+        "time", "cpi", "throughput", "performance", "power", or "perf_per_watt" for the published
+        regression on throughput/power itself.
+    form : {"amdahl", "unbounded", "reciprocal"}
+    power_form : {"linear", "cmos"}
+    exponent : float
+        Of the CMOS form, 1 to 5.
+    voltages : mapping of Hz to V, optional
+        V-f table of the CMOS form.
+    """
+    _known("form", form, FORMS)
+    _known("power form", power_form, POWER_FORMS)
+    if metric == "power" and power_form == "cmos":
+        return CmosVoltage(voltages=voltages) if voltages else CmosExponent(exponent=exponent)
+    if metric == "power":
+        return PowerLine()
+    if metric == "perf_per_watt":
+        # Energy per unit of work may rise with the clock as well as fall, so no bound holds.
+        return AmdahlRate(nonnegative=False)
+    if form == "reciprocal":
+        return _RECIPROCAL[metric]()
+    return _AMDAHL[metric](nonnegative=form == "amdahl")
+
+
+def known_metrics(names: Iterable[str]) -> list[Metric]:
+    """Look metrics up by name. Raises `UnknownColumnError` with the nearest name."""
+    for name in (names := list(names)):
+        if name not in METRICS:
+            raise UnknownColumnError(
+                f"no metric {name!r}{nearest(name, list(METRICS))}; "
+                f"the metrics are {', '.join(METRICS)}"
+            )
+    return [METRICS[name] for name in dict.fromkeys(names)]
+
+
+def answerable(runs: pd.DataFrame) -> list[Metric]:
+    """List the metrics that the columns of a runs table can answer.
+
+    Raises
+    ------
+    UnknownColumnError
+        When there is none.
+    """
+    found = [m for m in METRICS.values() if columns_for(m, runs)]
+    if not found:
+        raise UnknownColumnError(
+            f"{runs.attrs.get('source', 'runs')}: nothing to project: no time_s, cpi, "
+            "throughput_ops_s or power_w among the columns "
+            f"{shown(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
+        )
+    return found
+
+
+def columns_for(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...] | None:
+    """Columns of the table that a metric is taken from, or None where they are not there."""
+    for columns in metric.columns:
+        if all(c in runs.columns and runs[c].notna().any() for c in columns):
+            return columns
+    return None
+
+
+def needed_columns(metrics: Iterable[Metric], runs: pd.DataFrame) -> list[str]:
+    """List the columns that the metrics need from this table, the frequency first."""
+    needed = {"freq_hz": None}
+    for metric in metrics:
+        columns = columns_for(metric, runs) or metric.columns[0]
+        needed |= dict.fromkeys(columns)
+    return list(needed)
+
+
+def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
+    """Measured values of a metric, one a row; NaN where not measured."""
+    columns = columns_for(metric, runs) or metric.columns[0]
+    array = {c: runs[c].to_numpy(dtype=np.float64) for c in columns}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if metric.name == "cpi":
+            return array["cpi"] if "cpi" in array else array["cycles"] / array["instructions"]
+        if metric.name in ("time", "throughput"):
+            return array[columns[0]]
+        if metric.name == "power":
+            return _power(array)
+        if metric.name == "energy":
+            return array["energy_j"] if "energy_j" in array else array["power_w"] * array["time_s"]
+        if metric.name == "performance":
+            return _performance(runs)
+        return _performance(runs) / _power(array)
+
+
+def _power(array: Mapping[str, FloatArray]) -> FloatArray:
+    return array["power_w"] if "power_w" in array else array["energy_j"] / array["time_s"]
+
+
+def _performance(runs: pd.DataFrame) -> FloatArray:
+    """Throughput, or runs per second for the rows that have none."""
+    missing = np.full(len(runs), np.nan)
+    time, rate = (
+        runs[c].to_numpy(dtype=np.float64) if c in runs.columns else missing
+        for c in ("time_s", "throughput_ops_s")
+    )
+    return np.where(np.isnan(rate), 1 / time, rate)
+
+
+def _known(what: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise PpwError(f"{what} {value!r} is not one of {', '.join(choices)}")

@@ -1,0 +1,497 @@
+"""`project`: from a few measured points to a frequency that was not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fitting.errors import FittingError, OutOfRangeError
+from fitting.execution_time import execution_time
+from fitting.models import fit
+from measurements.quantities import implausible_frequency
+from ppw import caveats as cv
+from ppw.curves import Factor, FitOptions, predict
+from ppw.errors import PpwError
+from ppw.estimate import Estimate, shown
+from ppw.metrics import METRICS
+from ppw.result import numbers_digest, read_document, write_document
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+    from fitting.estimators import LogPathLength
+    from fitting.line import FloatArray
+    from fitting.models import ModelFit
+
+    Points = Sequence[tuple[float, float]] | Mapping[float, float] | ArrayLike | pd.DataFrame
+
+QUANTITIES = (
+    "cpi",
+    "instructions_per_s",
+    "time_s",
+    "performance",
+    "power_w",
+    "energy_j",
+    "perf_per_watt",
+    "perf_per_dollar",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Projection:
+    """What one workload will do at a frequency that was not measured.
+
+    Every quantity is an `Estimate` (a float with unit, interval and limit), or None where the
+    inputs do not allow it.
+
+    Attributes
+    ----------
+    freq_hz : float
+        Frequency asked for.
+    cores : float
+    level : float
+        Of the intervals.
+    form, power_form : str
+    cpi : Estimate
+        Cycles per instruction.
+    instructions_per_s : Estimate
+        Of all cores together, n·f/CPI.
+    time_s, energy_j : Estimate or None
+        Of one run.
+    performance : Estimate
+        Runs per second where the time is known, else instructions per second; by unit.
+    power_w, perf_per_watt, perf_per_dollar : Estimate or None
+    other_form_cpi : Estimate or None
+        CPI by the other form (reciprocal beside Amdahl, and the reverse) where the curve is
+        faster than the clock.
+    parameters, standard_errors : dict
+        Of the fits; a standard error is None where there is none.
+    caveats : tuple of str
+    cpi_points, power_points : tuple of (Hz, value)
+        What was measured.
+    input_digest : str
+    """
+
+    freq_hz: float
+    cores: float
+    level: float
+    form: str
+    power_form: str
+    cpi: Estimate
+    instructions_per_s: Estimate
+    time_s: Estimate | None
+    performance: Estimate
+    power_w: Estimate | None
+    energy_j: Estimate | None
+    perf_per_watt: Estimate | None
+    perf_per_dollar: Estimate | None
+    other_form_cpi: Estimate | None
+    parameters: dict[str, float]
+    standard_errors: dict[str, float | None]
+    caveats: tuple[str, ...]
+    cpi_points: tuple[tuple[float, float], ...]
+    power_points: tuple[tuple[float, float], ...]
+    input_digest: str
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a quantity: value, unit, lower, upper, limit, limit_share."""
+        import pandas as pd
+
+        rows = {name: q.to_dict() for name in QUANTITIES if (q := getattr(self, name)) is not None}
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("quantity")
+
+    def summary(self) -> str:
+        """Give the quantities with intervals and limits, then the caveats, as text."""
+        lines = [f"Projected to {shown(self.freq_hz, 'Hz')} on {self.cores:g} core(s), {self.form}"]
+        known = {name: q for name in QUANTITIES if (q := getattr(self, name)) is not None}
+        lines += [f"  {name:20} {_described(q, self.level)}" for name, q in known.items()]
+        if self.other_form_cpi is not None:
+            other = "bounded" if self.form == "reciprocal" else "reciprocal"
+            lines.append(f"  {'cpi, ' + other:20} {_described(self.other_form_cpi, self.level)}")
+        lines += [f"  caveat: {c}" for c in self.caveats]
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """JSON document with ``schema_version``, package version and input digest."""
+        body = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "input_digest"}
+        body |= {k: v.to_dict() for k, v in body.items() if isinstance(v, Estimate)}
+        return write_document("projection", self.input_digest, body)
+
+    @classmethod
+    def from_json(cls, text: str) -> Projection:
+        """Read `to_json` back. Raises `PpwError` for anything else."""
+        document = read_document(text, "projection")
+        body = {f.name: document[f.name] for f in fields(cls)}
+        for name in (*QUANTITIES, "other_form_cpi"):
+            body[name] = None if body[name] is None else Estimate.from_dict(body[name])
+        for name in ("cpi_points", "power_points"):
+            body[name] = tuple((f, v) for f, v in body[name])
+        return cls(**{**body, "caveats": tuple(body["caveats"])})
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the measured CPI, the fitted curve with its interval, and the projection."""
+        from ppw.plots import plot_projection
+
+        return plot_projection(self, ax)
+
+
+def project(
+    cpi_pts: Points,
+    *,
+    freq: float,
+    power_pts: Points | None = None,
+    cores: float = 1,
+    data_bytes: float | None = None,
+    path_length: LogPathLength | None = None,
+    instructions: float | None = None,
+    efficiency: float = 1.0,
+    price: float | None = None,
+    form: str = "amdahl",
+    power_form: str = "linear",
+    exponent: float = 3.0,
+    voltages: Mapping[float, float] | None = None,
+    level: float = 0.90,
+    workload: str | None = None,
+    family: str | None = None,
+    power_source: str | None = None,
+) -> Projection:
+    """Project CPI, and what follows from it, to a core frequency that was not measured.
+
+    Parameters
+    ----------
+    cpi_pts : pairs, mapping, 2-column array or runs table
+        Measured (Hz, cycles per instruction); repeats are points of their own. A runs table must
+        be of one group (`ppw.project_runs` takes many) and brings its power along.
+    freq : float
+        Frequency to project to (Hz).
+    power_pts : like ``cpi_pts``, optional
+        Measured (Hz, W). Brings in power and perf/W.
+    cores : float
+        Cores that share the work.
+    data_bytes : float, optional
+        Input size, with ``path_length``.
+    path_length : fitting.LogPathLength, optional
+        Retired instructions per byte against cores. Brings in time, with ``data_bytes``.
+    instructions : float, optional
+        Retired instructions of a run. Brings in time without a path length.
+    efficiency : float
+        Overhead factor that multiplies time; 1 for none.
+    price : float, optional
+        Of one host. Brings in performance per dollar, in the price's currency.
+    form : {"amdahl", "unbounded", "reciprocal"}
+        CPI = cpi_core + m·f with both bounded at zero, or not; or 1/CPI = c − k/f.
+    power_form : {"linear", "cmos"}
+        P0 + s·f; or P0 + c·f^``exponent``, or with ``voltages`` (Hz to V) P0 + c·f·V².
+    level : float
+        Of the prediction intervals, 0 to 1.
+    workload : str, optional
+        Checked against the path length's own.
+    family : str, optional
+        Microarchitecture family projected onto; another than the points' is a caveat.
+    power_source : str, optional
+        Sensor and domain of the watts, such as "rapl:package".
+
+    Returns
+    -------
+    Projection
+
+    Raises
+    ------
+    FittingError
+        For points that cannot be fitted, a frequency at or below a pole, a path length of
+        another workload or past its range.
+    PpwError, MeasurementError
+        For contradictory arguments and for runs tables that cannot be read.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of the result's ``caveats``.
+
+    Notes
+    -----
+    T = D·CPI·PL·efficiency/(f·n), Issa & Figueira (2012), eq. 2. Instructions, cores, efficiency
+    and price are taken as exact: the intervals hold the errors of the CPI and power fits only.
+    """
+    options = FitOptions(form=form, power_form=power_form, exponent=exponent, voltages=voltages)
+    table = _Table.of(cpi_pts, power_pts, family, power_source)
+    at = _checked_frequency(freq)
+    cpi = _fit_points(options, "cpi", table.cpi)
+    power = _fit_points(options, "power", table.power) if len(table.power) else None
+    count = _instructions(cores, data_bytes, path_length, instructions, workload)
+    answers = _Answers(cpi, power, at, cores, level)
+    _refuse_unanswered(cpi, at, form)
+    quantities = answers.quantities(count, efficiency, price)
+    caveats = [
+        *table.caveats,
+        *_fit_caveats(cpi, power, at, form),
+        *_path_length_caveats(path_length, cores),
+    ]
+    cv.warn(caveats)
+    fits = [f for f in (cpi, power) if f is not None]
+    return Projection(
+        freq_hz=at,
+        cores=float(cores),
+        level=level,
+        form=form,
+        power_form=power_form,
+        **quantities,
+        other_form_cpi=_other_form(table.cpi, cpi, answers, form),
+        parameters={k: float(v[0]) for f in fits for k, v in f.parameters().items()},
+        standard_errors={k: _number(v[0]) for f in fits for k, v in f.standard_errors().items()},
+        caveats=tuple(caveats),
+        cpi_points=tuple((float(f), float(v)) for f, v in table.cpi),
+        power_points=tuple((float(f), float(v)) for f, v in table.power),
+        input_digest=numbers_digest(table.cpi, table.power),
+    )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Points of either kind of input, and the caveats that came with them."""
+
+    cpi: FloatArray
+    power: FloatArray
+    caveats: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, cpi_pts: Points, power_pts: Points | None, family: str | None, source: str | None
+    ) -> _Table:
+        cpi, cpi_runs = _points(cpi_pts, "cpi")
+        power, power_runs = np.empty((0, 2)), None
+        if power_pts is not None:
+            power, power_runs = _points(power_pts, "power")
+        elif cpi_runs is not None and "power_w" in cpi_runs.columns:
+            power, power_runs = _points(cpi_runs, "power")
+        caveats = _source_caveats(len(power) > 0, power_runs, source)
+        caveats += _family_caveats([r for r in (cpi_runs, power_runs) if r is not None], family)
+        return cls(cpi, power, tuple(caveats))
+
+
+def _points(points: Points, name: str) -> tuple[FloatArray, pd.DataFrame | None]:
+    """(Hz, value) rows, sorted so that sums do not depend on their order; and the runs table."""
+    if hasattr(points, "columns"):
+        array, runs = _points_of_runs(points, name)
+    else:
+        pairs = list(points.items()) if isinstance(points, Mapping) else points
+        array, runs = _as_pairs(pairs, name), None
+    bad = np.flatnonzero(~(np.isfinite(array).all(axis=1) & (array > 0).all(axis=1)))
+    if bad.size:
+        f, v = array[bad[0]]
+        raise FittingError(
+            f"{name} point {bad[0] + 1} is ({f:g} Hz, {v:g}): both must be positive and finite"
+        )
+    if reason := next(filter(None, map(implausible_frequency, array[:, 0])), None):
+        raise FittingError(f"{name} points: {reason}")
+    if len(np.unique(array[:, 0])) < 2:
+        raise FittingError(
+            f"{name} points: {len(array)} at one distinct frequency; a curve takes two: measure at "
+            "one more"
+        )
+    return array[np.lexsort((array[:, 1], array[:, 0]))], runs
+
+
+def _as_pairs(pairs: Any, name: str) -> FloatArray:
+    try:
+        array = np.asarray(pairs, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise FittingError(f"{name} points are not numbers: {error}") from error
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise FittingError(
+            f"{name} points have shape {array.shape}; give (Hz, {name}) pairs, a mapping or a "
+            "2-column array"
+        )
+    return array
+
+
+def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
+    from measurements import check_runs, tidy_runs
+    from ppw.grouping import group_runs
+    from ppw.metrics import needed_columns, values
+
+    metric = METRICS[name]
+    tidy = tidy_runs(frame)
+    runs = check_runs(tidy, needed=needed_columns([metric], tidy))
+    groups = group_runs(runs)
+    if len(groups) > 1:
+        raise PpwError(
+            f"the runs table holds {len(groups)} groups by {', '.join(groups.by)}: choose one, or "
+            "use ppw.project_runs for all"
+        )
+    return np.column_stack([runs["freq_hz"], values(metric, runs)]), runs
+
+
+def _source_caveats(powered: bool, runs: pd.DataFrame | None, source: str | None) -> list[str]:
+    known = source or (
+        runs is not None and "power_source" in runs.columns and runs["power_source"].notna().all()
+    )
+    return [cv.UNKNOWN_WATTS] if powered and not known else []
+
+
+def _family_caveats(tables: list[pd.DataFrame], family: str | None) -> list[str]:
+    families = {f for t in tables if "family" in t.columns for f in t["family"].dropna()}
+    if family is not None and families and families != {family}:
+        return [
+            f"family mismatch: points of {', '.join(sorted(families))} projected onto {family}; a "
+            "baseline holds within one microarchitecture family"
+        ]
+    return [cv.FAMILY_MISMATCH] if len(families) > 1 else []
+
+
+def _checked_frequency(freq: float) -> float:
+    value = float(freq)
+    if reason := implausible_frequency(value) if np.isfinite(value) else "must be finite":
+        raise PpwError(f"freq={freq!r}: {reason}")
+    return value
+
+
+def _fit_points(options: FitOptions, name: str, points: FloatArray) -> ModelFit:
+    codes = np.zeros(len(points), dtype=np.int64)
+    return fit(options.model(name), codes, points[:, 0], points[:, 1], 1)
+
+
+def _instructions(
+    cores: float,
+    data_bytes: float | None,
+    path_length: LogPathLength | None,
+    instructions: float | None,
+    workload: str | None,
+) -> float | None:
+    """Retired instructions of a run: given, or D·PL(n)."""
+    for name, value in (
+        ("cores", cores),
+        ("data_bytes", data_bytes),
+        ("instructions", instructions),
+    ):
+        if value is not None and not value > 0:
+            raise PpwError(f"{name}={value!r} must be greater than 0")
+    if instructions is not None and path_length is not None:
+        raise PpwError("give instructions or path_length, not both: each sets the time alone")
+    if path_length is None:
+        return instructions
+    if data_bytes is None:
+        raise PpwError("path_length is per byte of input: give data_bytes with it")
+    return data_bytes * path_length.at(cores, workload=workload)
+
+
+def _refuse_unanswered(cpi: ModelFit, at: float, form: str) -> None:
+    if np.isnan(cpi.predict(at)[0]):
+        pole = getattr(cpi.model, "pole", None)
+        where = f"; its pole is at {shown(float(pole(cpi.line)[0]), 'Hz')}" if pole else ""
+        raise OutOfRangeError(
+            f"the {form} form {cpi.model.equation} has no positive answer at {shown(at, 'Hz')}"
+            f"{where}: ask for another frequency or form"
+        )
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """Estimates from the two fits at one frequency."""
+
+    cpi: ModelFit
+    power: ModelFit | None
+    at: float
+    cores: float
+    level: float
+
+    def estimate(
+        self, unit: str, *powers: tuple[ModelFit, int], constant: float = 1.0, clock: int = 0
+    ) -> Estimate:
+        factors = [Factor("", f, power) for f, power in powers]
+        p = predict(factors, self.at, level=self.level, constant=constant, clock_power=clock)
+        rest = {name: float(np.ravel(v)[0]) for name, v in p._asdict().items()}
+        return Estimate(rest.pop("value"), unit, **rest)
+
+    def quantities(
+        self, instructions: float | None, efficiency: float, price: float | None
+    ) -> dict[str, Estimate | None]:
+        """All that the inputs allow, by name."""
+        n = self.cores
+        rate = self.estimate("instructions/s", (self.cpi, -1), constant=n, clock=1)
+        made: dict[str, Estimate | None] = dict.fromkeys(QUANTITIES)
+        made |= {"cpi": self.estimate("1", (self.cpi, 1)), "instructions_per_s": rate}
+        work, speed = "instructions", n
+        if instructions is not None:
+            # Seconds of one run at CPI 1 and 1 Hz; predict() brings in both.
+            work, seconds = (
+                "runs",
+                float(
+                    execution_time(
+                        data=1.0,
+                        cpi=1.0,
+                        path_length=instructions,
+                        frequency_hz=1.0,
+                        cores=n,
+                        efficiency=efficiency,
+                    )
+                ),
+            )
+            speed = 1 / seconds
+            made["time_s"] = self.estimate("s", (self.cpi, 1), constant=seconds, clock=-1)
+        made["performance"] = self.estimate(f"{work}/s", (self.cpi, -1), constant=speed, clock=1)
+        if price is not None:
+            made["perf_per_dollar"] = _per_dollar(made["performance"], price, work)
+        if self.power is not None:
+            made |= self._with_power(self.power, work, speed, instructions is not None)
+        return made
+
+    def _with_power(
+        self, power: ModelFit, work: str, speed: float, timed: bool
+    ) -> dict[str, Estimate | None]:
+        ratio = self.estimate(f"{work}/J", (self.cpi, -1), (power, -1), constant=speed, clock=1)
+        energy = self.estimate("J", (self.cpi, 1), (power, 1), constant=1 / speed, clock=-1)
+        watts = self.estimate("W", (power, 1))
+        if np.isnan(watts):
+            return {}
+        return {"power_w": watts, "perf_per_watt": ratio, "energy_j": energy if timed else None}
+
+
+def _per_dollar(performance: Estimate | None, price: float, work: str) -> Estimate | None:
+    if not price > 0:
+        raise PpwError(f"price={price!r} must be greater than 0")
+    return None if performance is None else performance.scaled(1 / price, f"{work}/s per price")
+
+
+def _other_form(points: FloatArray, cpi: ModelFit, answers: _Answers, form: str) -> Estimate | None:
+    """CPI by the other form, where the one asked for hits the speed of the clock or passes it."""
+    faster = cpi.line.slope[0] < 0 if form == "reciprocal" else cpi.line.bound[0] == 2
+    if not faster:
+        return None
+    other = FitOptions(form="amdahl" if form == "reciprocal" else "reciprocal")
+    second = _fit_points(other, "cpi", points)
+    return None if np.isnan(second.predict(answers.at)[0]) else answers.estimate("1", (second, 1))
+
+
+def _fit_caveats(cpi: ModelFit, power: ModelFit | None, at: float, form: str) -> list[str]:
+    factors = [Factor("cpi", cpi, 1)] + ([] if power is None else [Factor("power", power, 1)])
+    found = cv.fit_findings(factors, at)
+    faster = [cv.FASTER_THAN_CLOCK] if form == "reciprocal" and cpi.line.slope[0] < 0 else []
+    return [*cv.tally(found), *faster]
+
+
+def _path_length_caveats(path_length: LogPathLength | None, cores: float) -> list[str]:
+    if path_length is None or path_length.cores_[0] <= cores <= path_length.cores_[1]:
+        return []
+    low, high = path_length.cores_
+    return [
+        f"path length outside its range: measured at {low:g} to {high:g} cores, used at {cores:g}"
+    ]
+
+
+def _described(q: Estimate, level: float) -> str:
+    text = shown(float(q), q.unit)
+    if q.lower is not None:
+        text += f"  [{shown(q.lower)}, {shown(q.upper)}] at {level:.0%}"
+    if q.limit_share is not None:
+        text += f"  limit {shown(q.limit)}, {q.limit_share:.0%} reached"
+    return text
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

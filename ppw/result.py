@@ -1,0 +1,94 @@
+"""What all results share: the JSON document, the version, the digest of the input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ppw.errors import PpwError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA_VERSION = 1
+
+
+@cache
+def package_version() -> str:
+    """Version of the installed distribution."""
+    try:
+        return metadata.version("perf-per-watt")
+    except metadata.PackageNotFoundError:
+        return "0+uninstalled"
+
+
+def write_document(kind: str, digest: str | None, body: Mapping[str, Any]) -> str:
+    """Write a result as JSON: missing and unbounded values are null, numbers keep every digit."""
+    head = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": kind,
+        "ppw_version": package_version(),
+        "input_digest": digest,
+    }
+    return json.dumps(plain({**head, **body}), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def read_document(text: str, kind: str) -> dict[str, Any]:
+    """Read a result's JSON back. Raises `PpwError` when it is another kind or schema."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise PpwError(f"not JSON: {error}: give what to_json() wrote") from error
+    if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
+        raise PpwError(f"not a document of schema_version {SCHEMA_VERSION}: was it written by ppw?")
+    if document.get("kind") != kind:
+        raise PpwError(f"this document is a {document.get('kind')!r}, not a {kind!r}")
+    return document
+
+
+def plain(value: Any) -> Any:
+    """Turn numpy and nested values into what JSON knows."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (str, type(None), bool, np.bool_)):
+        return bool(value) if isinstance(value, np.bool_) else value
+    if isinstance(value, (Sequence, np.ndarray)):
+        return [plain(v) for v in value]
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    number = float(value)
+    if not np.isfinite(number):
+        return None
+    return number
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a table as JSON objects; whole numbers of key columns stay whole."""
+    rows = table.astype(object).where(table.notna(), None).to_dict(orient="records")
+    return [{str(k): _whole(v) for k, v in row.items()} for row in rows]
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def frame_digest(frame: pd.DataFrame) -> str:
+    """Digest of a table's content: of the files it was read from where known."""
+    import pandas as pd
+
+    if "digest" in frame.attrs:
+        return str(frame.attrs["digest"])
+    rows = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    # Sorted, because the same runs in another order are the same input.
+    return f"sha256:{hashlib.sha256(np.sort(rows).tobytes()).hexdigest()}"
+
+
+def numbers_digest(*parts: object) -> str:
+    """Digest of numbers given directly."""
+    return f"sha256:{hashlib.sha256(json.dumps(plain(parts)).encode()).hexdigest()}"

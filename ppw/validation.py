@@ -1,0 +1,397 @@
+"""`validate`: projected against measured, on runs that the projection has not seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from measurements import identity_columns, tidy_runs
+from ppw import caveats as cv
+from ppw import schemes
+from ppw.curves import FitOptions, fit_curves, predict
+from ppw.errors import PpwError
+from ppw.estimate import shown
+from ppw.metrics import Metric, values
+from ppw.prepare import Prepared, as_frequencies, prepare
+from ppw.result import frame_digest, plain, read_document, records, write_document
+from ppw.runs_projection import left_out
+from ppw.tables import text_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+    from ppw.schemes import Fold
+
+BASELINES = ("inverse_frequency", "unscaled")
+_NUMBERS = ("projected", "measured", "error_pct", "lower", "upper", *BASELINES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """Projections held against measurements.
+
+    Attributes
+    ----------
+    groups : pandas.DataFrame
+        One row a group, metric and test frequency: key columns, ``metric``, ``unit``,
+        ``freq_hz``, ``projected``, ``measured`` (mean of the test runs), ``error_pct``,
+        ``lower``, ``upper`` (prediction interval for that mean; NaN without one), ``covered``
+        (True, False or None without an interval), and what the two naive baselines answer:
+        ``inverse_frequency`` (time scales as 1/f) and ``unscaled`` (time does not scale), both
+        from the nearest frequency learnt from.
+    summary_by_metric : dict
+        By metric: ``n``, ``median_ape``, ``p90_ape``, ``mean_ape``, ``max_ape``, ``bias_pct``
+        (percent), ``within_10pct`` and ``coverage`` (shares; coverage among the projections that
+        have an interval, None where none has), ``with_interval``, and the same errors for
+        ``baselines``.
+    by : tuple of str
+    scheme : str
+        What was learnt from and what was tested.
+    level : float
+    form, power_form, via : str
+    caveats : tuple of str
+    """
+
+    groups: pd.DataFrame
+    summary_by_metric: dict[str, dict[str, Any]]
+    by: tuple[str, ...]
+    scheme: str
+    level: float
+    form: str
+    power_form: str
+    via: str
+    caveats: tuple[str, ...]
+    input_digest: str = field(repr=False, compare=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a copy of ``groups``."""
+        return self.groups.copy()
+
+    def summary(self) -> str:
+        """Show errors and coverage by metric, beside the naive baselines, then the caveats."""
+        header = ["metric", "n", "median", "p90", "max", "bias", "within 10 %", "coverage"]
+        header += ["1/f: median", "p90", "unscaled: median", "p90"]
+        rows = [_cells(name, s) for name, s in self.summary_by_metric.items()]
+        title = f"Projected against measured, {self.scheme} (absolute errors in %)"
+        return "\n".join([title, text_table(header, rows)] + [f"caveat: {c}" for c in self.caveats])
+
+    def worst_error_pct(self) -> float:
+        """Largest absolute error of all, in percent."""
+        return float(self.groups["error_pct"].abs().max())
+
+    def to_json(self) -> str:
+        """JSON document with ``schema_version``, ``groups`` and ``summary``."""
+        body = {
+            "scheme": self.scheme,
+            "by": self.by,
+            "level": self.level,
+            "form": self.form,
+            "power_form": self.power_form,
+            "via": self.via,
+            "groups": records(self.groups),
+            "summary": self.summary_by_metric,
+            "caveats": self.caveats,
+        }
+        return write_document("validation", self.input_digest, body)
+
+    @classmethod
+    def from_json(cls, text: str) -> Validation:
+        """Read `to_json` back. Raises `PpwError` for anything else."""
+        d = read_document(text, "validation")
+        groups = pd.DataFrame(d["groups"]).astype(dict.fromkeys(_NUMBERS, np.float64))
+        names = ("scheme", "level", "form", "power_form", "via", "input_digest")
+        return cls(
+            groups=groups.astype({"covered": object}),
+            summary_by_metric=d["summary"],
+            by=tuple(d["by"]),
+            caveats=tuple(d["caveats"]),
+            **{name: d[name] for name in names},
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw projected against measured, as shares of the measured, metric by metric."""
+        from ppw.plots import plot_validation
+
+        return plot_validation(self, ax)
+
+
+def validate(
+    runs: pd.DataFrame,
+    *,
+    train: float | str | Iterable[float | str] = (),
+    test: float | str | Iterable[float | str] = (),
+    scheme: str | None = None,
+    train_host: str | None = None,
+    test_host: str | None = None,
+    by: Sequence[str] | None = None,
+    metric: str | Iterable[str] | None = None,
+    form: str = "amdahl",
+    power_form: str = "linear",
+    exponent: float = 3.0,
+    voltages: Mapping[float, float] | None = None,
+    via: str = "fits",
+    level: float = 0.90,
+) -> Validation:
+    """Hold projections against measurements that they have not seen.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        As for `ppw.project_runs`.
+    train, test : float, str or several
+        Frequencies to learn from and to test at (Hz, or text with a unit). With one of them
+        alone the other is all remaining frequencies.
+    scheme : {"highest", "frequency", "host"}, optional
+        Instead: leave each group's highest frequency out (the default), each frequency in turn,
+        or each host in turn.
+    train_host, test_host : str, optional
+        Learn on one host and test on another, within the frequencies given if any.
+    by, metric, form, power_form, exponent, voltages, via, level
+        As for `ppw.project_runs`. Across hosts, ``host`` is taken out of ``by``.
+
+    Raises
+    ------
+    MeasurementError, PpwError
+        For bad values, unknown columns, frequencies or hosts, and when nothing can be tested.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of ``caveats``.
+    """
+    at_train, at_test = _several(train), _several(test)
+    _refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
+    across = scheme == "host" or train_host is not None
+    options = FitOptions(
+        form=form, power_form=power_form, exponent=exponent, voltages=voltages, via=via
+    )
+    prepared = prepare(runs, by=_across_hosts(runs, by) if across else by, metric=metric)
+    plan = _Plan(at_train, at_test, scheme or "highest", train_host, test_host)
+    parts: list[pd.DataFrame] = []
+    findings: list[tuple[str, cv.Finding]] = []
+    caveats = prepared.caveats()
+    for fold in plan.folds(prepared):
+        part, found, without = _validate_fold(prepared, fold, options, level)
+        parts += part
+        findings += found
+        caveats += without
+    groups = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    if groups.empty:
+        raise PpwError(_nothing_to_test(prepared, plan))
+    caveats = list(dict.fromkeys([*caveats, *cv.tally(findings, "projections")]))
+    cv.warn(caveats)
+    return Validation(
+        groups=groups,
+        summary_by_metric=summarise(groups),
+        by=tuple(prepared.groups.by),
+        scheme=plan.describe(),
+        level=level,
+        form=form,
+        power_form=power_form,
+        via=via,
+        caveats=tuple(caveats),
+        input_digest=frame_digest(runs),
+    )
+
+
+def summarise(groups: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Errors and coverage by metric; see `Validation.summary_by_metric`."""
+    summaries = {}
+    for name in dict.fromkeys(groups["metric"]):
+        rows = groups[groups["metric"] == name]
+        measured = rows["measured"]
+        covered = rows["covered"].dropna()
+        answered = rows["projected"].dropna()
+        summaries[name] = {
+            **_errors(100 * (rows["projected"] / measured - 1)),
+            "coverage": float(covered.astype(float).mean()) if len(covered) else None,
+            "with_interval": len(covered),
+            "without_answer": len(rows) - len(answered),
+            "baselines": {b: _errors(100 * (rows[b] / measured - 1)) for b in BASELINES},
+        }
+    return {name: plain(summary) for name, summary in summaries.items()}
+
+
+def _errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
+    error = error_pct.dropna().to_numpy()
+    if not error.size:
+        return {"n": 0}
+    size = np.abs(error)
+    return {
+        "n": len(error),
+        "median_ape": float(np.median(size)),
+        "p90_ape": float(np.percentile(size, 90)),
+        "mean_ape": float(size.mean()),
+        "max_ape": float(size.max()),
+        "bias_pct": float(error.mean()),
+        "within_10pct": float((size <= 10).mean()),
+    }
+
+
+class _Plan(NamedTuple):
+    train: list[float]
+    test: list[float]
+    scheme: str
+    train_host: str | None
+    test_host: str | None
+
+    def folds(self, prepared: Prepared) -> Iterator[Fold]:
+        runs, groups = prepared.runs, prepared.groups
+        if self.train_host is not None and self.test_host is not None:
+            yield from self._between_hosts(runs, self.train_host, self.test_host)
+        elif self.train or self.test:
+            yield from schemes.given_frequencies(runs, self.train, self.test)
+        elif self.scheme == "highest":
+            yield from schemes.highest_left_out(runs, groups)
+        elif self.scheme == "frequency":
+            yield from schemes.each_frequency_left_out(runs, groups)
+        else:
+            yield from schemes.each_host_left_out(runs)
+
+    def _between_hosts(self, runs: pd.DataFrame, train: str, test: str) -> Iterator[Fold]:
+        for fold in schemes.one_host_to_another(runs, train, test):
+            narrow = fold
+            if self.train:
+                narrow = narrow._replace(train=fold.train & schemes.at_any(runs, self.train))
+            if self.test:
+                narrow = narrow._replace(test=fold.test & schemes.at_any(runs, self.test))
+            yield narrow
+
+    def describe(self) -> str:
+        learnt = ", ".join(shown(f, "Hz") for f in self.train) or "all other frequencies"
+        tested = ", ".join(shown(f, "Hz") for f in self.test) or "all other frequencies"
+        if self.train_host is not None:
+            at = f" ({learnt} to {tested})" if self.train or self.test else ""
+            return f"learnt on {self.train_host}, tested on {self.test_host}{at}"
+        if self.train or self.test:
+            return f"learnt at {learnt}, tested at {tested}"
+        return {
+            "highest": "each group's highest frequency left out",
+            "frequency": "each frequency left out in turn",
+            "host": "each host left out in turn",
+        }[self.scheme]
+
+
+def _several(frequencies: float | str | Iterable[float | str]) -> list[float]:
+    one = isinstance(frequencies, (str, float, int))
+    return as_frequencies(frequencies) if one or list(frequencies) else []  # type: ignore[arg-type]
+
+
+def _refuse_contradiction(
+    frequencies: bool, scheme: str | None, train_host: str | None, test_host: str | None
+) -> None:
+    if scheme is not None and scheme not in schemes.SCHEMES:
+        raise PpwError(f"scheme {scheme!r} is not one of {', '.join(schemes.SCHEMES)}")
+    if (train_host is None) != (test_host is None):
+        raise PpwError("give both the train host and the test host")
+    if scheme is not None and (frequencies or train_host is not None):
+        raise PpwError("give a scheme, or the frequencies or hosts to train and test on, not both")
+
+
+def _across_hosts(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
+    columns = list(by) if by is not None else identity_columns(tidy_runs(runs))
+    return [c for c in columns if c != "host"]
+
+
+def _validate_fold(
+    prepared: Prepared, fold: Fold, options: FitOptions, level: float
+) -> tuple[list[pd.DataFrame], list[tuple[str, cv.Finding]], list[str]]:
+    curves = fit_curves(prepared.runs, prepared.groups, prepared.metrics, options, fold.train)
+    parts, findings = [], {}
+    for metric in prepared.metrics:
+        cells = _cells_of(prepared, metric, fold.test)
+        group, frequency = cells["group"].to_numpy(), cells["freq_hz"].to_numpy()
+        factors = curves.of(metric, group)
+        p = predict(factors, frequency, level=level, repeats=cells["runs"].to_numpy())
+        fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in factors])
+        part = _compared(prepared, metric, cells, p.value, p.lower, p.upper)
+        part = part.assign(**_baselines(metric, cells, _cells_of(prepared, metric, fold.train)))
+        parts.append(part[fitted])
+        for name, found in cv.fit_findings(factors, frequency):
+            findings[name, found.name] = (name, found._replace(groups=found.groups[fitted]))
+    return parts, list(findings.values()), left_out(curves, prepared)
+
+
+def _cells_of(
+    prepared: Prepared, metric: Metric, rows: np.ndarray[Any, np.dtype[np.bool_]]
+) -> pd.DataFrame:
+    """Mean measured value and number of runs by group and frequency."""
+    frame = pd.DataFrame(
+        {
+            "group": prepared.groups.codes,
+            "freq_hz": prepared.runs["freq_hz"].to_numpy(),
+            "measured": values(metric, prepared.runs),
+        }
+    )[rows].dropna()
+    cells = frame.groupby(["group", "freq_hz"], sort=True)["measured"].agg(["mean", "size"])
+    return cells.reset_index().rename(columns={"mean": "measured", "size": "runs"})
+
+
+def _compared(
+    prepared: Prepared,
+    metric: Metric,
+    cells: pd.DataFrame,
+    value: np.ndarray[Any, np.dtype[np.float64]],
+    lower: np.ndarray[Any, np.dtype[np.float64]],
+    upper: np.ndarray[Any, np.dtype[np.float64]],
+) -> pd.DataFrame:
+    measured = cells["measured"].to_numpy()
+    covered = ((lower <= measured) & (measured <= upper)).astype(object)
+    covered[np.isnan(lower)] = None
+    keys = prepared.groups.keys.take(cells["group"].to_numpy()).reset_index(drop=True)
+    return keys.assign(
+        metric=metric.name,
+        unit=metric.unit,
+        freq_hz=cells["freq_hz"],
+        projected=value,
+        measured=measured,
+        error_pct=100 * (value / measured - 1),
+        lower=lower,
+        upper=upper,
+        covered=covered,
+        runs=cells["runs"],
+    )
+
+
+def _baselines(
+    metric: Metric, cells: pd.DataFrame, trained: pd.DataFrame
+) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+    """Naive answers from the nearest frequency learnt from."""
+    near = pd.merge_asof(
+        cells.reset_index().sort_values("freq_hz"),
+        trained.assign(near_hz=trained["freq_hz"]).sort_values("freq_hz"),
+        on="freq_hz",
+        by="group",
+        direction="nearest",
+        suffixes=("_test", ""),
+    ).sort_values("index")
+    ratio = (near["freq_hz"] / near["near_hz"]).to_numpy()
+    base = near["measured"].to_numpy()
+    powers = (metric.clock_power, metric.stalled_power)
+    return {b: base * ratio**p for b, p in zip(BASELINES, powers, strict=True)}
+
+
+def _nothing_to_test(prepared: Prepared, plan: _Plan) -> str:
+    source = prepared.runs.attrs.get("source", "runs")
+    return (
+        f"{source}: nothing to test ({plan.describe()}): no group by "
+        f"{', '.join(prepared.groups.by) or 'nothing'} has two frequencies to learn from and a "
+        "measurement to be held against"
+    )
+
+
+def _cells(name: str, s: Mapping[str, Any]) -> list[str]:
+    if not s["n"]:
+        return [name, "0", *["–"] * 10]
+    errors = [f"{s[k]:.2f}" for k in ("median_ape", "p90_ape", "max_ape")]
+    coverage = "no interval" if s["coverage"] is None else f"{s['coverage']:.0%}"
+    if s["coverage"] is not None and s["with_interval"] < s["n"]:
+        coverage += f" of {s['with_interval']}"
+    naive = [f"{s['baselines'][b][k]:.2f}" for b in BASELINES for k in ("median_ape", "p90_ape")]
+    bias, within = f"{s['bias_pct']:+.2f}", f"{s['within_10pct']:.0%}"
+    return [name, str(s["n"]), *errors, bias, within, coverage, *naive]
