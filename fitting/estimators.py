@@ -6,7 +6,6 @@ They take X as a column ``(points, 1)`` or, because there is only one column, as
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -15,16 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fitting.amdahl import AmdahlCpi, AmdahlRate, AmdahlTime
 from fitting.errors import FittingError, OutOfRangeError
-from fitting.line import FREE, INTERCEPT_AT_ZERO, LineFit, Moments, student_quantile
+from fitting.line import FREE, INTERCEPT_AT_ZERO, LineFit, Moments
 from fitting.models import LineModel, ModelFit, fit
 from fitting.path_length import LogCores, positive_up_to
-from fitting.power import (
-    CmosExponent,
-    CmosVoltage,
-    FreeExponent,
-    PowerLine,
-    best_exponent,
-)
+from fitting.power import CmosExponent, CmosVoltage, FreeExponent, PowerLine, best_exponent
 from fitting.reciprocal import ReciprocalCpi, ReciprocalRate, ReciprocalTime
 
 if TYPE_CHECKING:
@@ -86,8 +79,7 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         """
         checked, target = self._validate(X, y=y, y_numeric=True, ensure_min_samples=2)
         x, metric = self._only_column(checked), _positive(target.astype(float), "y")
-        model = self._model(x, metric)
-        fitted = fit(model, np.zeros(len(x), dtype=np.int64), x, metric, 1)
+        fitted = fit(self._model(x, metric), np.zeros(len(x), dtype=np.int64), x, metric, 1)
         if not fitted.line.moments.two_abscissas[0]:
             raise FittingError(
                 f"{type(self).__name__} needs two different predictor values; all {len(x)} "
@@ -309,10 +301,9 @@ class CmosPower(LineRegressor):
         self, X: ArrayLike, *, level: float = 0.90, repeats: float = 1
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval for the mean of ``repeats`` new runs at X; see `LineRegressor`."""
-        at_exponent = super().predict_interval(X, level=level, repeats=repeats)
-        if self._free is None:
-            return at_exponent
-        return self._free.interval(self._points(X), level=level, repeats=repeats)
+        x = self._points(X)
+        curve = self.model_fit_ if self._free is None else self._free
+        return curve.interval(x, level=level, repeats=repeats)
 
 
 class LogPathLength(LineRegressor):

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fitting.errors import FittingError
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Number = float | NDArray[np.float64]
@@ -23,7 +26,7 @@ def execution_time(
     cores: Number = 1,
     efficiency: Number = 1.0,
 ) -> Number:
-    """T = D · CPI · PL · efficiency / (f · n), in seconds.
+    """T = D · CPI · PL · efficiency / (f · n), in seconds; NaN where an argument is.
 
     Parameters
     ----------
@@ -39,5 +42,16 @@ def execution_time(
         Cores that share the work.
     efficiency : float or array
         As published it multiplies time: an overhead factor, 1 for none, above 1 for overhead.
+
+    Raises
+    ------
+    FittingError
+        When an argument is zero or negative.
     """
-    return data * cpi * path_length * efficiency / (frequency_hz * cores)
+    given = {"data": data, "cpi": cpi, "path_length": path_length, "frequency_hz": frequency_hz}
+    for name, value in (given | {"cores": cores, "efficiency": efficiency}).items():
+        if np.any(np.asarray(value) <= 0):
+            least = np.nanmin(np.asarray(value, dtype=float))
+            raise FittingError(f"{name} must be positive, but {least:g} was given: correct it")
+    # Divided first: long products of integer arrays would overflow.
+    return data / frequency_hz / cores * cpi * path_length * efficiency

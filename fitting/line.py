@@ -113,18 +113,8 @@ class LineFit:
         return np.sqrt(self.variance * intercept), np.sqrt(self.variance * slope)
 
     def prediction_error(self, x: FloatArray | float, repeats: float | IntArray = 1) -> FloatArray:
-        """Standard error of the mean of ``repeats`` new points at ``x`` about the line.
-
-        Raises
-        ------
-        FittingError
-            When ``repeats`` is less than 1.
-        """
-        new_points = np.asarray(repeats, dtype=float)
-        if not (new_points >= 1).all():
-            few = new_points[~(new_points >= 1)].flat[0]
-            raise FittingError(f"repeats is {few:g}: a mean takes 1 new point or more")
-        return np.sqrt(self.variance * (self.leverage(x) + 1 / new_points))
+        """Standard error of the mean of ``repeats`` new points at ``x`` about the line."""
+        return np.sqrt(self.variance * (self.leverage(x) + variance_of_mean(repeats)))
 
     def interval(
         self, x: FloatArray | float, *, level: float = 0.90, repeats: float | IntArray = 1
@@ -158,6 +148,21 @@ def student_quantile(degrees_of_freedom: IntArray, level: float) -> FloatArray:
     present = present[present > 0]
     table[present] = stdtrit(present, (1 + level) / 2)
     return table[np.maximum(df, 0)]
+
+
+def variance_of_mean(repeats: float | IntArray) -> FloatArray:
+    """Variance of the mean of ``repeats`` new points, in units of one point's: 1/repeats.
+
+    Raises
+    ------
+    FittingError
+        When ``repeats`` is less than 1.
+    """
+    points = np.asarray(repeats, dtype=float)
+    few = ~(points >= 1)
+    if few.any():
+        raise FittingError(f"repeats is {points[few].flat[0]:g}: a mean takes 1 new point or more")
+    return 1 / points
 
 
 def group_moments(codes: IntArray, x: FloatArray, y: FloatArray, groups: int) -> Moments:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fitting.errors import FittingError, OutOfRangeError
-from fitting.line import student_quantile
+from fitting.line import student_quantile, variance_of_mean
 from fitting.models import Asymptote, LineModel, ModelFit, Parameter, asymptote_of_line, fit
 
 if TYPE_CHECKING:
@@ -140,9 +140,8 @@ class FreeExponent:
         """Prediction interval, as that of `ModelFit`."""
         line, middle = self.fit.line, self.fit.predict(frequency)
         leverage = np.sum((self.gradient(frequency) @ self.root) ** 2, axis=1)
-        half = student_quantile(line.degrees_of_freedom, level) * np.sqrt(
-            line.variance * (leverage + 1 / repeats)
-        )
+        spread = np.sqrt(line.variance * (leverage + variance_of_mean(repeats)))
+        half = student_quantile(line.degrees_of_freedom, level) * spread
         return np.maximum(middle - half, 0.0), middle + half
 
 

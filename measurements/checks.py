@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -172,9 +172,12 @@ def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFram
 
 def _message(bad: pd.DataFrame) -> str:
     parts = []
-    for (file, column, reason), cases in bad.groupby(["file", "column", "reason"], sort=False):
+    for place, cases in bad.groupby(["file", "column", "reason"], sort=False):
+        file, column, reason = map(str, cast("tuple[str, str, str]", place))
         rows = "row" if len(cases) == 1 else "rows"
-        value = "" if reason == _MISSING else f"{_shown_value(cases['value'].iloc[0])} "
+        # A frequency's reason names the value, in the unit that was read.
+        unnamed = reason == _MISSING or reason[:1].isdigit()
+        value = "" if unnamed else f"{_shown_value(cases['value'].iloc[0])} "
         where = f"{file}: {rows} {_ranges(cases['row'].to_numpy())}, column {column}"
         parts.append(f"{where}: {value}{reason}")
     count = f"{len(bad)} bad value{'s' if len(bad) > 1 else ''}"

@@ -1,10 +1,12 @@
 """Units: in column names (``freq_mhz``, ``Time [ms]``) and in typed quantities (``3.0GHz``).
 
-Decimal prefixes are decimal, ``i`` prefixes are binary, ``m`` is milli and ``u`` micro.
+Decimal prefixes are decimal, ``i`` prefixes are binary, ``m`` is milli and ``u`` micro. Case says
+nothing but for one letter: ``MJ`` and ``MW`` are mega, unless the whole header is in capitals.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
@@ -51,13 +53,32 @@ UNITS: dict[str, Unit] = {
     "c": Unit("c", 1.0),
 }
 
+_MEGA = {"MJ": Unit("j", 1e6), "MW": Unit("w", 1e6)}
+_SPELT_OUT = {
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    "msec": "ms",
+    "usec": "us",
+    "nsec": "ns",
+    **dict.fromkeys(("mins", "minute", "minutes"), "min"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    "watt": "w",
+    "watts": "w",
+    "joule": "j",
+    "joules": "j",
+    "volt": "v",
+    "volts": "v",
+}
+
 # Slower than any core that runs a server's work, and where GHz written as MHz or Hz end up.
 LOWEST_FREQUENCY_HZ = 1e7
 HIGHEST_FREQUENCY_HZ = 2e10
 
+TOO_SLOW = "is under 10 MHz: is it in GHz or MHz? Write the unit"
+TOO_FAST = "is over 20 GHz: is the unit too large?"
+
 _SPELT = {"hz": "Hz", "s": "s", "w": "W", "bytes": "B", "j": "J", "v": "V", "c": "°C"}
-_BRACKETED = re.compile(r"^(?P<base>.*?)\s*[(\[]\s*(?P<unit>[^()\[\]]*?)\s*[)\]]$")
-_QUANTITY = re.compile(r"^\s*(?P<number>[-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-zµ]*)\s*$")
+_BRACKETED = re.compile(r"^(?P<base>[^()\[\]]*)[(\[](?P<unit>[^()\[\]]*)[)\]]$")
+_QUANTITY = re.compile(r"^\s*(?P<number>[-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-zµμ°]*)\s*$")
 
 
 def split_unit(header: str) -> tuple[str, Unit | None]:
@@ -70,13 +91,14 @@ def split_unit(header: str) -> tuple[str, Unit | None]:
     >>> split_unit("workload")
     ('workload', None)
     """
-    bracketed = _BRACKETED.match(header)
-    if bracketed and (unit := UNITS.get(_plain(bracketed["unit"]))):
-        return bracketed["base"], unit
-    base, _, suffix = header.rpartition("_")
-    if base and (unit := UNITS.get(suffix.lower())):
-        return base, unit
-    return header, None
+    # In capitals throughout, a capital M says nothing.
+    cased = header.lower() if header.isupper() else header
+    if bracketed := _BRACKETED.match(cased):
+        base, suffix = header[: bracketed.end("base")].rstrip(), bracketed["unit"]
+    else:
+        base, suffix = header.rpartition("_")[0], cased.rpartition("_")[2]
+    unit = _unit(suffix.strip()) if base else None
+    return (base, unit) if unit else (header, None)
 
 
 def parse_quantity(text: str, si: str) -> float:
@@ -86,7 +108,7 @@ def parse_quantity(text: str, si: str) -> float:
     ----------
     text : str
         A number with a unit, or a plain number, which is SI.
-    si : {"hz", "s", "w", "bytes", "j", "v"}
+    si : {"hz", "s", "w", "bytes", "j", "v", "c"}
         What it must be.
 
     Raises
@@ -97,11 +119,14 @@ def parse_quantity(text: str, si: str) -> float:
     match = _QUANTITY.match(text)
     unit = Unit(si, 1.0) if match and not match["unit"] else None
     if match and match["unit"]:
-        unit = UNITS.get(_plain(match["unit"]))
+        unit = _unit(match["unit"])
     try:
         if match is None or unit is None or unit.si != si:
             raise ValueError
-        return float(match["number"]) * unit.factor
+        value = float(match["number"]) * unit.factor
+        if not math.isfinite(value):
+            raise ValueError
+        return value
     except ValueError:
         known = ", ".join(name for name, u in UNITS.items() if u.si == si)
         raise MeasurementError(
@@ -128,11 +153,15 @@ def implausible_frequency(value: float) -> str | None:
     if value <= 0:
         return "must be greater than 0"
     if value < LOWEST_FREQUENCY_HZ:
-        return f"{value:g} Hz is under 10 MHz: is it in GHz or MHz? Write the unit"
+        return f"{value:g} Hz {TOO_SLOW}"
     if value > HIGHEST_FREQUENCY_HZ:
-        return f"{value:g} Hz is over 20 GHz: is the unit too large?"
+        return f"{value:g} Hz {TOO_FAST}"
     return None
 
 
-def _plain(unit: str) -> str:
-    return unit.replace("µ", "u").lower()
+def _unit(text: str) -> Unit | None:
+    """Look a unit up as it is written: in any case, with either micro sign, or as a word."""
+    if text in _MEGA:
+        return _MEGA[text]
+    plain = text.replace("µ", "u").replace("μ", "u").removeprefix("°").lower()
+    return UNITS.get(_SPELT_OUT.get(plain, plain))

@@ -47,6 +47,8 @@ _POWER = (("power_w",), ("energy_j", "time_s"))
 _PERFORMANCE = (("throughput_ops_s",), ("time_s",))
 _PER_WATT = tuple((*p, *w) for p in _PERFORMANCE for w in _POWER)
 
+_PER_PRICE = tuple((*p, "price") for p in _PERFORMANCE)
+
 METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
@@ -63,6 +65,7 @@ METRICS: dict[str, Metric] = {
             0,
         ),
         Metric("perf_per_watt", "1/J", _PER_WATT, {"performance": 1, "power": -1}, 0, 0),
+        Metric("perf_per_dollar", "1/s per price", _PER_PRICE, None, 1, 0),
     )
 }
 
@@ -74,12 +77,14 @@ _AMDAHL: dict[str, type[AmdahlTime | AmdahlCpi]] = {
     "cpi": AmdahlCpi,
     "throughput": AmdahlRate,
     "performance": AmdahlRate,
+    "perf_per_dollar": AmdahlRate,
 }
 _RECIPROCAL: dict[str, type[ReciprocalCpi]] = {
     "time": ReciprocalTime,
     "cpi": ReciprocalCpi,
     "throughput": ReciprocalRate,
     "performance": ReciprocalRate,
+    "perf_per_dollar": ReciprocalRate,
 }
 
 
@@ -170,24 +175,27 @@ def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
     columns = columns_for(metric, runs) or metric.columns[0]
     array = {c: runs[c].to_numpy(dtype=np.float64) for c in columns}
     with np.errstate(divide="ignore", invalid="ignore"):
-        if metric.name == "cpi":
-            return array["cpi"] if "cpi" in array else array["cycles"] / array["instructions"]
-        if metric.name in ("time", "throughput"):
-            return array[columns[0]]
-        if metric.name == "power":
-            return _power(array)
-        if metric.name == "energy":
-            return array["energy_j"] if "energy_j" in array else array["power_w"] * array["time_s"]
-        if metric.name == "performance":
-            return _performance(runs)
-        return _performance(runs) / _power(array)
+        measured = _VALUES.get(metric.name, _as_it_is)(array, runs)
+    return measured
 
 
-def _power(array: Mapping[str, FloatArray]) -> FloatArray:
+def _as_it_is(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
+    return next(iter(array.values()))
+
+
+def _cpi(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
+    return array["cpi"] if "cpi" in array else array["cycles"] / array["instructions"]
+
+
+def _power(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
     return array["power_w"] if "power_w" in array else array["energy_j"] / array["time_s"]
 
 
-def _performance(runs: pd.DataFrame) -> FloatArray:
+def _energy(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
+    return array["energy_j"] if "energy_j" in array else array["power_w"] * array["time_s"]
+
+
+def _performance(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
     """Throughput, or runs per second for the rows that have none."""
     missing = np.full(len(runs), np.nan)
     time, rate = (
@@ -195,6 +203,24 @@ def _performance(runs: pd.DataFrame) -> FloatArray:
         for c in ("time_s", "throughput_ops_s")
     )
     return np.where(np.isnan(rate), 1 / time, rate)
+
+
+def _per_watt(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
+    return _performance(array, runs) / _power(array, runs)
+
+
+def _per_dollar(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
+    return _performance(array, runs) / array["price"]
+
+
+_VALUES = {
+    "cpi": _cpi,
+    "power": _power,
+    "energy": _energy,
+    "performance": _performance,
+    "perf_per_watt": _per_watt,
+    "perf_per_dollar": _per_dollar,
+}
 
 
 def _known(what: str, value: str, choices: tuple[str, ...]) -> None:

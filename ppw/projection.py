@@ -410,11 +410,11 @@ class _Answers:
 
     def quantities(
         self, instructions: float | None, efficiency: float, price: float | None
-    ) -> dict[str, Estimate | None]:
+    ) -> dict[str, Any]:
         """All that the inputs allow, by name."""
         n = self.cores
         rate = self.estimate("instructions/s", (self.cpi, -1), constant=n, clock=1)
-        made: dict[str, Estimate | None] = dict.fromkeys(QUANTITIES)
+        made: dict[str, Any] = dict.fromkeys(QUANTITIES)
         made |= {"cpi": self.estimate("1", (self.cpi, 1)), "instructions_per_s": rate}
         work, speed = "instructions", n
         if instructions is not None:

@@ -64,6 +64,7 @@ class RunsProjection:
     via: str
     caveats: tuple[str, ...]
     prepared: Prepared | None = field(default=None, repr=False, compare=False)
+    options: FitOptions = field(default_factory=FitOptions, repr=False, compare=False)
     known_digest: str | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -155,7 +156,8 @@ def project_runs(
     by : sequence of str, optional
         Columns that tell groups apart; by default all identity columns present.
     metric : str or several, optional
-        Of "time", "cpi", "throughput", "power", "energy", "perf_per_watt"; by default all that
+        Of "time", "cpi", "throughput", "power", "energy", "perf_per_watt",
+        "perf_per_dollar" (from the column ``price``); by default all that
         the columns allow.
     form, power_form, exponent, voltages, level
         As for `ppw.project`.
@@ -199,6 +201,7 @@ def project_runs(
         via=via,
         caveats=tuple(caveats),
         prepared=prepared,
+        options=options,
     )
 
 

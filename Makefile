@@ -1,0 +1,72 @@
+# make demo         the library at work, with nothing but its run-time dependencies
+# make test         the tests;  also: lint, types, imports, bench, clean
+# PYTHON=python3.12 which Python the local virtual environment is made with
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Modules are compiled when first imported: compiling all of them would double the time.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check \
+	--no-input --constraint constraints.txt
+
+.PHONY: demo test lint types imports bench clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+# Where Python was told to keep no compiled modules, each start would take three times as long.
+demo: export PYTHONDONTWRITEBYTECODE =
+demo: $(VENV)/.runtime
+	@$(BIN)/ppw demo
+
+# Without it scikit-learn's estimator checks skip one, on input by the array API.
+test: export SCIPY_ARRAY_API = 1
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/bench_fit.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		.import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.runtime: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "Installing ppw into $(VENV): half a minute, once"
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "Installing ppw and its developers' tools into $(VENV): a minute, once"
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.runtime
+
+# A virtual environment holds absolute paths: one that was moved, or that lost its Python, is made
+# anew.
+ifneq ($(shell $(BIN)/python -c pass 2>/dev/null && cat $(VENV)/.made),$(CURDIR))
+.PHONY: $(VENV)/.made
+endif
+
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "$(PYTHON): not found; install Python 3.11 or newer, or name one: make PYTHON=..." >&2; \
+		exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "ppw needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
+			"name another: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments;" \
+			"on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@printf '%s\n' '$(CURDIR)' >$@

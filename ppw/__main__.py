@@ -1,0 +1,5 @@
+"""`python -m ppw`."""
+
+from ppw.cli import run
+
+run()

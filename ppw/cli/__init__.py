@@ -1,0 +1,41 @@
+"""The command line: `ppw COMMAND …`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ppw.cli.commands import LazyGroup
+from ppw.cli.output import report_error
+from ppw.result import package_version
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_version(), prog_name="ppw")
+def main() -> None:
+    """From a few measured runs to the time, watts and dollars at another frequency.
+
+    A runs table (CSV, Parquet or JSON lines; - is standard input) has one row a run, with columns
+    such as host, workload, freq_ghz, time_s, power_w.
+    """
+
+
+def run() -> None:
+    """Run the command line and exit: 0 done, 1 bad data, 2 wrong usage, 3 a check failed."""
+    try:
+        code = main(prog_name="ppw", standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader has gone, as `head` does: nobody is left to tell.
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        if not report_error(error):
+            raise
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)

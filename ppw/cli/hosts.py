@@ -1,0 +1,79 @@
+"""`ppw hosts`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ppw.cli.output import write
+
+if TYPE_CHECKING:
+    from ppw.hosts import Host
+
+
+@click.command(
+    name="hosts",
+    short_help="The catalogue of machines, every figure with its source.",
+    epilog="Example: ppw hosts 'Xeon X5670'",
+)
+@click.argument("name", required=False)
+@click.option(
+    "--catalogue",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="Directory of TOML files of your own; also from PPW_HOSTS_DIR.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "csv"]),
+    default="text",
+    show_default=True,
+)
+@click.option(
+    "--output", "-o", default="-", metavar="FILE", help="Write there; - is standard output."
+)
+def command(name: str | None, catalogue: tuple[str, ...], format_: str, output: str) -> None:
+    """List the machines of the catalogue, or show NAME with the source of each figure."""
+    from ppw.hosts import find_host, load_hosts
+
+    if name is not None:
+        host = find_host(name, *catalogue)
+        printed = {
+            "text": lambda: host.summary() + "\n",
+            "json": lambda: host.to_json() + "\n",
+            "csv": lambda: host.to_frame().to_csv(),
+        }
+        write(printed[format_](), output)
+        return
+    write(_listing(list(load_hosts(*catalogue).values()), format_), output)
+
+
+def _listing(hosts: list[Host], format_: str) -> str:
+    from ppw.result import write_document
+    from ppw.tables import text_table
+
+    header = ["name", "family", "cores", "threads", "base_hz", "turbo_hz", "tdp_w", "rapl", "dvfs"]
+    values = [[getattr(h, c) for c in header] for h in hosts]
+    if format_ == "json":
+        rows = [dict(zip(header, row, strict=True)) for row in values]
+        return write_document("hosts", None, {"hosts": rows}) + "\n"
+    if format_ == "csv":
+        import pandas as pd
+
+        return pd.DataFrame(values, columns=header).to_csv(index=False)
+    units = {"base_hz": "Hz", "turbo_hz": "Hz", "tdp_w": "W"}
+    cells = [
+        [_cell(v, units.get(c, "")) for c, v in zip(header, row, strict=True)] for row in values
+    ]
+    titles = [c.removesuffix("_hz").removesuffix("_w") for c in header]
+    return f"{text_table(titles, cells)}\n{len(hosts)} hosts; – is a figure without a sure source\n"
+
+
+def _cell(value: object, unit: str) -> str:
+    from ppw.estimate import shown
+
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return shown(float(value), unit) if isinstance(value, (int, float)) else str(value or "–")

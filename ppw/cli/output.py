@@ -1,0 +1,93 @@
+"""Results to standard output or a file, everything else to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import click
+
+from measurements.errors import MeasurementError
+from ppw.errors import CaveatWarning, PpwError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pandas as pd
+
+    from ppw.report.page import Page
+
+
+class Result(Protocol):
+    """What every result can do."""
+
+    @property
+    def caveats(self) -> tuple[str, ...]: ...  # noqa: D102
+    def summary(self) -> str: ...  # noqa: D102
+    def to_frame(self) -> pd.DataFrame: ...  # noqa: D102
+    def to_json(self) -> str: ...  # noqa: D102
+
+
+R = TypeVar("R", bound=Result)
+
+
+@contextmanager
+def caveats_in_result() -> Iterator[None]:
+    """Keep caveats out of the warnings: the result says them itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CaveatWarning)
+        yield
+
+
+def emit(result: R, format_: str, output: str, page: Callable[[R], Page]) -> None:
+    """Write a result in the format asked for."""
+    if format_ == "csv":
+        # The one format without a place for caveats.
+        for caveat in result.caveats:
+            click.echo(f"ppw: caveat: {caveat}", err=True)
+        write(result.to_frame().to_csv(index=False), output)
+    elif format_ == "html":
+        write(page(result).render(), output)
+    else:
+        write((result.to_json() if format_ == "json" else result.summary()) + "\n", output)
+
+
+def write(text: str, output: str) -> None:
+    """Write text to standard output ("-") or, whole or not at all, to a file."""
+    if output == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    path = Path(output)
+    try:
+        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            Path(scratch).chmod(0o666 & ~_umask())
+            Path(scratch).replace(path)
+        finally:
+            Path(scratch).unlink(missing_ok=True)
+    except OSError as error:
+        raise PpwError(f"{output}: cannot be written: {error.strerror or error}") from error
+
+
+def report_error(error: Exception) -> bool:
+    """Print an error of ours in one line; False for any other, which is a defect."""
+    from fitting.errors import FittingError
+
+    if not isinstance(error, (MeasurementError, FittingError, PpwError)):
+        return False
+    click.echo(f"ppw: error: {' '.join(str(error).split())}", err=True)
+    return True
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,66 @@
+"""`ppw validate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ppw.cli.options import (
+    Frequencies,
+    fit_options,
+    level_option,
+    output_options,
+    read,
+    runs_options,
+)
+from ppw.cli.output import caveats_in_result, emit
+
+
+@click.command(
+    name="validate",
+    short_help="Hold projections against measurements they have not seen.",
+    epilog="Example: ppw validate runs.csv --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
+)
+@runs_options
+@click.option("--train", type=Frequencies(), default=None, help="Frequencies to learn from.")
+@click.option("--test", type=Frequencies(), default=None, help="Frequencies to be held against.")
+@click.option(
+    "--scheme",
+    type=click.Choice(["highest", "frequency", "host"]),
+    help="Instead of --train and --test: leave out each group's highest frequency (the default), "
+    "each frequency in turn, or each host in turn.",
+)
+@click.option("--train-host", help="Learn on this host …")
+@click.option("--test-host", help="… and test on this one.")
+@fit_options
+@level_option
+@click.option(
+    "--max-error",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="Exit with 3 when any projection is further off.",
+)
+@output_options
+def command(
+    runs: tuple[str, ...],
+    mapping: dict[str, str],
+    train: list[float] | None,
+    test: list[float] | None,
+    max_error: float | None,
+    format_: str,
+    output: str,
+    **options: Any,
+) -> int:
+    """Project from some runs of RUNS and hold the result against others."""
+    from ppw.report.pages import validation_page
+    from ppw.validation import validate
+
+    with caveats_in_result():
+        result = validate(read(runs, mapping), train=train or (), test=test or (), **options)
+        emit(result, format_, output, validation_page)
+    worst = result.worst_error_pct()
+    if max_error is None or worst <= max_error:
+        return 0
+    click.echo(f"ppw: check failed: largest error {worst:.2f} % is over {max_error:g} %", err=True)
+    return 3

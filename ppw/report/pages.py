@@ -1,0 +1,293 @@
+"""Results as pages: the verdict in sentences, the figures and tables behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ppw.estimate import shown
+from ppw.metrics import METRICS
+from ppw.plots import (
+    drawable_groups,
+    group_curve,
+    mark_best,
+    plot_curve,
+    plot_projected_against_measured,
+)
+from ppw.report.page import Figure, Page, Table, draw
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from ppw.parameters import FittedParameters
+    from ppw.runs_projection import RunsProjection
+    from ppw.validation import Validation
+
+_MOST_GROUPS = 4
+_MOST_ROWS = 500
+
+
+def projection_page(result: RunsProjection) -> Page:
+    """Report of `ppw.project_runs`."""
+    targets = ", ".join(shown(f, "Hz") for f in dict.fromkeys(result.table["freq_hz"]))
+    figures, best = _curve_figures(result)
+    return Page(
+        title=f"Projected to {targets}",
+        subtitle=_source(result.prepared.runs if result.prepared else None, result.input_digest),
+        verdict=[*_projection_verdict(result), *best],
+        figures=figures,
+        tables=[_projection_table(result)],
+        caveats=result.caveats,
+        document=result.to_json(),
+    )
+
+
+def validation_page(result: Validation) -> Page:
+    """Report of `ppw.validate`."""
+    figures = [Figure(draw(result.plot), "Projected over measured; bars are medians.")]
+    figures += [_metric_figure(result, name) for name in result.summary_by_metric]
+    return Page(
+        title="Projected against measured",
+        subtitle=f"{result.scheme}; input {result.input_digest}",
+        verdict=_validation_verdict(result),
+        figures=figures,
+        tables=[_summary_table(result), _groups_table(result)],
+        caveats=result.caveats,
+        document=result.to_json(),
+    )
+
+
+def parameters_page(result: FittedParameters) -> Page:
+    """Report of `ppw.fit_runs`."""
+    laws = dict.fromkeys(zip(result.table["metric"], result.table["equation"], strict=True))
+    header = [*result.by, "metric", "parameter", "value", "standard error", "degrees of freedom"]
+    rows = [
+        [
+            *(_key(row[k]) for k in result.by),
+            row["metric"],
+            row["parameter"],
+            shown(row["value"]),
+            "held at 0" if row["held"] else shown(row["standard_error"]),
+            str(row["degrees_of_freedom"]),
+        ]
+        for row in result.table.head(_MOST_ROWS).to_dict(orient="records")
+    ]
+    table = Table("Parameters", header, rows, len(result.by) + 2, _cut(len(result.table)))
+    return Page(
+        title="Fitted curves",
+        subtitle=f"input {result.input_digest}",
+        verdict=[f"{metric}: {equation}" for metric, equation in laws],
+        figures=[],
+        tables=[table],
+        caveats=result.caveats,
+        document=result.to_json(),
+    )
+
+
+def _metric_figure(result: Validation, metric: str) -> Figure:
+    rows = result.groups[result.groups["metric"] == metric]
+    words = metric.replace("_", " ")
+    return Figure(
+        draw(lambda ax: plot_projected_against_measured(ax, rows, metric)),
+        f"{words}: projected against measured, one point a group, with intervals where there are "
+        "any.",
+    )
+
+
+def _source(runs: pd.DataFrame | None, digest: str | None) -> str:
+    name = runs.attrs.get("source", "") if runs is not None else ""
+    return " · ".join(part for part in (str(name), f"input {digest}") if part)
+
+
+def _projection_verdict(result: RunsProjection) -> list[str]:
+    """Say what happens between the highest measured frequency and the one asked for."""
+    if result.prepared is None:
+        return []
+    measured = result.prepared.measured()
+    top = measured.sort_values("freq_hz").groupby(list(result.by) or (lambda _: 0), dropna=False)
+    last = top.last().reset_index()
+    sentences = []
+    for frequency in dict.fromkeys(result.table["freq_hz"]):
+        rows = result.table[result.table["freq_hz"] == frequency]
+        sentences.append(_headline(result, rows, last))
+        for metric in dict.fromkeys(rows["metric"]):
+            chosen = rows[rows["metric"] == metric]
+            sentences.append(_metric_verdict(result, metric, chosen, last))
+    return sentences
+
+
+def _headline(result: RunsProjection, rows: pd.DataFrame, last: pd.DataFrame) -> str:
+    changes = []
+    for metric in dict.fromkeys(rows["metric"]):
+        both = rows[rows["metric"] == metric].merge(
+            last, on=list(result.by) or None, suffixes=("", "_at")
+        )
+        change = 100 * (both["projected"] / both[metric] - 1).median()
+        if np.isfinite(change):
+            changes.append(f"{metric.replace('_', ' ')} by {change:+.1f} %")
+    median = "" if len(last) == 1 else " (median over the groups)"
+    target = shown(float(rows["freq_hz"].iloc[0]), "Hz")
+    return (
+        f"Going from the highest measured frequency to {target} is projected to change "
+        f"{', '.join(changes)}{median}."
+    )
+
+
+def _metric_verdict(
+    result: RunsProjection, metric: str, rows: pd.DataFrame, last: pd.DataFrame
+) -> str:
+    at, unit = float(rows["freq_hz"].iloc[0]), METRICS[metric].unit
+    words = metric.replace("_", " ")
+    if len(rows) == 1:
+        row, before = rows.iloc[0], last.iloc[0]
+        interval = (
+            "no interval"
+            if np.isnan(row["lower"])
+            else f"{result.level:.0%} interval {shown(row['lower'])} to {shown(row['upper'])}"
+        )
+        return (
+            f"{words} at {shown(at, 'Hz')}: {shown(row['projected'], unit)} ({interval}), against "
+            f"{shown(before[metric], unit)} measured at {shown(before['freq_hz'], 'Hz')}."
+        )
+    both = rows.merge(last, on=list(result.by) or None, suffixes=("", "_last"))
+    ratio = (both["projected"] / both[metric]).dropna()
+    low, middle, high = np.percentile(ratio, [10, 50, 90])
+    return (
+        f"{words} at {shown(at, 'Hz')}, over {len(ratio)} groups: {middle:.3g} times what was "
+        f"measured at each group's highest frequency (median; {low:.3g} to {high:.3g} for the "
+        "middle 80 %)."
+    )
+
+
+def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
+    """Curves of the first groups, metric by metric; and where perf/W is best."""
+    if result.prepared is None:
+        return [], []
+    target = float(result.table["freq_hz"].max())
+    figures, verdict = [], []
+    for metric in result.prepared.metrics:
+        chosen = drawable_groups(result.prepared, metric, _MOST_GROUPS)
+        for group, label in chosen.items():
+            points, curve = group_curve(
+                result.prepared, result.options, metric, group, target, result.level
+            )
+            best: list[float] = []
+
+            def plot(ax: Axes) -> None:
+                plot_curve(ax, metric, points, curve, target)  # noqa: B023 (drawn at once)
+                if metric.name == "perf_per_watt" and curve["value"].notna().any():  # noqa: B023
+                    best.append(mark_best(ax, curve))  # noqa: B023
+                ax.legend(frameon=False)
+
+            words = metric.name.replace("_", " ")
+            figures.append(Figure(draw(plot), f"{words}: {label}"))
+            if best:
+                verdict.append(_best_sentence(label, best[0], curve))
+    return figures, verdict
+
+
+def _best_sentence(label: str, best_hz: float, curve: pd.DataFrame) -> str:
+    ends = {float(curve["freq_hz"].iloc[0]): "lowest", float(curve["freq_hz"].iloc[-1]): "highest"}
+    where = f", the {ends[best_hz]} frequency drawn" if best_hz in ends else ""
+    return f"Performance per watt of {label} is best at {shown(best_hz, 'Hz')}{where}."
+
+
+def _projection_table(result: RunsProjection) -> Table:
+    header = [*result.by, "metric", "frequency", "projected", f"{result.level:.0%} interval"]
+    header += ["limit", "reached"]
+    rows = [
+        [
+            *(_key(row[k]) for k in result.by),
+            row["metric"],
+            shown(row["freq_hz"], "Hz"),
+            shown(row["projected"], row["unit"]),
+            _interval(row["lower"], row["upper"]),
+            shown(row["limit"]),
+            "–" if np.isnan(row["limit_share"]) else f"{row['limit_share']:.0%}",
+        ]
+        for row in result.table.head(_MOST_ROWS).to_dict(orient="records")
+    ]
+    return Table("Projections", header, rows, len(result.by) + 1, _cut(len(result.table)))
+
+
+def _validation_verdict(result: Validation) -> list[str]:
+    sentences = []
+    for name, s in result.summary_by_metric.items():
+        if not s["n"]:
+            sentences.append(f"{name}: no projection could be made.")
+            continue
+        naive = s["baselines"]["inverse_frequency"]
+        sentences.append(
+            f"{name.replace('_', ' ')}: half of {s['n']} projections are within "
+            f"{s['median_ape']:.2g} % of the measurement and nine in ten within "
+            f"{s['p90_ape']:.2g} % (scaling by the clock alone: {naive['median_ape']:.2g} and "
+            f"{naive['p90_ape']:.2g} %). {_coverage(s['coverage'], s['with_interval'], result)}"
+        )
+    return sentences
+
+
+def _coverage(coverage: float | None, count: int, result: Validation) -> str:
+    if coverage is None:
+        return "There are no intervals."
+    return f"The {result.level:.0%} intervals cover {coverage:.0%} of {count} measurements."
+
+
+def _summary_table(result: Validation) -> Table:
+    header = ["metric", "n", "median", "p90", "mean", "max", "bias", "within 10 %", "coverage"]
+    header += ["1/f: median", "1/f: p90", "unscaled: median", "unscaled: p90"]
+    rows = []
+    for name, s in result.summary_by_metric.items():
+        if not s["n"]:
+            rows.append([name, "0", *["–"] * 11])
+            continue
+        errors = [f"{s[k]:.2f}" for k in ("median_ape", "p90_ape", "mean_ape", "max_ape")]
+        covered = "–" if s["coverage"] is None else f"{s['coverage']:.0%}"
+        naive = [f"{b[k]:.2f}" for b in s["baselines"].values() for k in ("median_ape", "p90_ape")]
+        rest = [f"{s['bias_pct']:+.2f}", f"{s['within_10pct']:.0%}", covered]
+        rows.append([name, str(s["n"]), *errors, *rest, *naive])
+    return Table(
+        "Errors in percent",
+        header,
+        rows,
+        1,
+        "1/f: time scales with the clock. "
+        "unscaled: time does not change. Both from the nearest frequency learnt from.",
+    )
+
+
+def _groups_table(result: Validation) -> Table:
+    header = [*result.by, "metric", "frequency", "projected", "measured", "error %"]
+    header += ["interval", "covered"]
+    ordered = result.groups.reindex(
+        result.groups["error_pct"].abs().sort_values(ascending=False, kind="stable").index
+    )
+    rows = [
+        [
+            *(_key(row[k]) for k in result.by),
+            row["metric"],
+            shown(row["freq_hz"], "Hz"),
+            shown(row["projected"], row["unit"]),
+            shown(row["measured"], row["unit"]),
+            f"{row['error_pct']:+.2f}",
+            _interval(row["lower"], row["upper"]),
+            "–" if row["covered"] is None else ("yes" if row["covered"] else "no"),
+        ]
+        for row in ordered.head(_MOST_ROWS).to_dict(orient="records")
+    ]
+    keys = len(result.by) + 1
+    return Table("Groups, largest error first", header, rows, keys, _cut(len(ordered)))
+
+
+def _interval(lower: float, upper: float) -> str:
+    return "–" if np.isnan(lower) else f"{shown(lower)} … {shown(upper)}"
+
+
+def _key(value: object) -> str:
+    return shown(value) if isinstance(value, float) else str(value)
+
+
+def _cut(count: int) -> str:
+    more = count - _MOST_ROWS
+    return f"{more} more rows are in the JSON of this page." if more > 0 else ""

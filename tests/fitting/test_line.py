@@ -1,0 +1,447 @@
+"""Straight lines against statsmodels, mpmath at 50 digits, scipy's bounded solvers and by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+import mpmath
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import lsq_linear, nnls
+from scipy.stats import t as student
+from strategies import sweeps
+
+from fitting.errors import FittingError
+from fitting.line import (
+    FREE,
+    INTERCEPT_AT_ZERO,
+    SLOPE_AT_ZERO,
+    LineFit,
+    Moments,
+    fit_groups,
+    fit_moments,
+    fit_points,
+    group_moments,
+    student_quantile,
+    variance_of_mean,
+)
+
+STEPS = np.array([1.2, 1.5, 1.8, 2.1, 2.6, 3.3]) * 1e9
+WOBBLE = np.array([1.0, -0.6, 0.3, 0.9, -1.1, -0.4])
+
+# Abscissas and ordinates at the sizes that the laws give them: 1/f, f, ln n, f^γ; and metrics
+# from nanoseconds to operations per second.
+SCALES = {
+    "time over 1/f": (1 / STEPS, 40 + 9e10 / STEPS + WOBBLE),
+    "cpi over f": (STEPS, 0.9 + 0.4e-9 * STEPS + 0.01 * WOBBLE),
+    "nanoseconds": (1 / STEPS, (40 + 9e10 / STEPS + WOBBLE) * 1e-9),
+    "rates": (STEPS, (40 + 9e-9 * STEPS + WOBBLE) * 1e12),
+    "path length": (
+        np.log([1, 2, 3, 4, 6, 8]),
+        70702 - 31500 * np.log([1, 2, 3, 4, 6, 8]) + WOBBLE,
+    ),
+    "fifth power": ((STEPS / 1e9) ** 5, 20 + 0.1 * (STEPS / 1e9) ** 5 + WOBBLE),
+}
+
+
+def one(x, y, *, nonnegative=False) -> LineFit:
+    return fit_groups(np.zeros(len(x), dtype=int), x, y, 1, nonnegative=nonnegative)
+
+
+def learned(fit: LineFit) -> np.ndarray:
+    return np.array([fit.intercept, fit.slope, fit.bound, fit.degrees_of_freedom, fit.variance])
+
+
+def random_groups(groups: int, points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positive groups around flat, proportional and mixed lines, so that every bound is met."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0.2, 1.0, (groups, points)) * 1e-9
+    mixed = rng.choice([0.0, 0.5, 1.0], (groups, 1))
+    y = mixed + (1 - mixed) * x * 1e9 + 0.05
+    return x, y * np.exp(rng.normal(0, 0.15, (groups, points)))
+
+
+# Ordinary least squares.
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_line_errors_and_intervals_are_those_of_statsmodels(name):
+    x, y = SCALES[name]
+    fit = one(x, y)
+    ols = sm.OLS(y, sm.add_constant(x)).fit(method="qr")
+    np.testing.assert_allclose([fit.intercept[0], fit.slope[0]], ols.params, rtol=1e-10)
+    np.testing.assert_allclose(np.ravel(fit.standard_errors()), ols.bse, rtol=1e-10)
+    np.testing.assert_allclose(fit.variance, ols.mse_resid, rtol=1e-10)
+    assert fit.degrees_of_freedom[0] == ols.df_resid == 4
+
+    at = np.array([0.5 * x.min(), x.mean(), 2.5 * x.max()])
+    expected = ols.get_prediction(np.column_stack([np.ones(3), at])).summary_frame(alpha=0.2)
+    np.testing.assert_allclose(
+        fit.interval(at, level=0.8), [expected.obs_ci_lower, expected.obs_ci_upper], rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        fit.interval(at, level=0.8, repeats=np.inf),
+        [expected.mean_ci_lower, expected.mean_ci_upper],
+        rtol=1e-10,
+    )
+    np.testing.assert_allclose(
+        np.sqrt(fit.variance * fit.leverage(at)), expected.mean_se, rtol=1e-10
+    )
+
+
+def exact_line(x, y):
+    """Intercept, slope, their standard errors and the variance, at 50 digits."""
+    with mpmath.workdps(50):
+        xs, ys = [mpmath.mpf(float(v)) for v in x], [mpmath.mpf(float(v)) for v in y]
+        n = len(xs)
+        mx, my = mpmath.fsum(xs) / n, mpmath.fsum(ys) / n
+        sxx = mpmath.fsum((a - mx) ** 2 for a in xs)
+        slope = mpmath.fsum((a - mx) * (b - my) for a, b in zip(xs, ys, strict=True)) / sxx
+        intercept = my - slope * mx
+        squares = mpmath.fsum((b - intercept - slope * a) ** 2 for a, b in zip(xs, ys, strict=True))
+        variance = squares / (n - 2)
+        errors = (
+            mpmath.sqrt(variance * (mpmath.mpf(1) / n + mx**2 / sxx)),
+            mpmath.sqrt(variance / sxx),
+        )
+        return [float(v) for v in (intercept, slope, *errors, variance)]
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_line_has_the_digits_of_mpmath(name):
+    x, y = SCALES[name]
+    for fit in (one(x, y), fit_points(x[None], y[None])):
+        got = [fit.intercept, fit.slope, *fit.standard_errors(), fit.variance]
+        np.testing.assert_allclose(np.ravel(got), exact_line(x, y), rtol=1e-11)
+
+
+@pytest.mark.parametrize(("apart", "digits"), [(1e-3, 1e-10), (1e-5, 1e-8), (1e-7, 1e-6)])
+def test_nearly_equal_abscissas_lose_only_the_digits_that_rounding_them_cost(apart, digits):
+    x = 2e9 * (1 + apart * np.array([0.0, 1.0, 2.0, 4.0]))
+    y = 7 + 3 * np.array([0.0, 1.0, 2.0, 4.0]) + np.array([0.2, -0.1, 0.3, -0.2])
+    fit = one(x, y)
+    got = [fit.intercept, fit.slope, *fit.standard_errors(), fit.variance]
+    np.testing.assert_allclose(np.ravel(got), exact_line(x, y), rtol=digits)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_units_of_the_metric_carry_through_at_any_size(scale):
+    x, y = SCALES["time over 1/f"]
+    fit, scaled = one(x, y), one(x, y * scale)
+    np.testing.assert_allclose(scaled.intercept, fit.intercept * scale, rtol=1e-12)
+    np.testing.assert_allclose(scaled.variance, fit.variance * scale**2, rtol=1e-10)
+    np.testing.assert_allclose(
+        np.divide(scaled.interval(2e-10), scale), fit.interval(2e-10), rtol=1e-12
+    )
+
+
+def test_line_worked_by_hand():
+    # Means 2.5 and 5; Sxx = 5, Sxy = 9; slope 1.8, intercept 0.5; residuals -0.3, 0.9, -0.9, 0.3.
+    fit = one(np.array([1, 2, 3, 4]), np.array([2, 5, 5, 8]))
+    np.testing.assert_allclose([fit.intercept[0], fit.slope[0]], [0.5, 1.8], rtol=1e-14)
+    np.testing.assert_allclose(fit.variance, 1.8 / 2, rtol=1e-14)
+    np.testing.assert_allclose(fit.leverage(6.0), 1 / 4 + 3.5**2 / 5, rtol=1e-14)
+    # t(0.95; 2) = 2.919986: 11.3 ± 2.919986·sqrt(0.9·(1 + 0.25 + 2.45)).
+    lower, upper = fit.interval(6.0)
+    np.testing.assert_allclose([lower[0], upper[0]], [5.9715263, 16.6284737], rtol=1e-7)
+
+
+# The bounded line.
+
+
+def test_bounded_lines_are_those_of_scipy():
+    x, y = random_groups(400, 4, seed=5)
+    fit = fit_points(x, y, nonnegative=True)
+    assert set(fit.bound) == {FREE, INTERCEPT_AT_ZERO, SLOPE_AT_ZERO}
+    for row in range(len(x)):
+        design = np.column_stack([np.ones(4), x[row] * 1e9])
+        expected, distance = nnls(design, y[row])
+        got = np.array([fit.intercept[row], fit.slope[row] / 1e9])
+        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-13)
+        np.testing.assert_array_equal(got == 0, expected == 0)
+        free = np.count_nonzero(expected)
+        np.testing.assert_allclose(fit.variance[row], distance**2 / (4 - free), rtol=1e-10)
+        if row < 40:
+            bounded = lsq_linear(design, y[row], (0, np.inf), method="bvls", tol=1e-14)
+            np.testing.assert_allclose(got, bounded.x, rtol=1e-8, atol=1e-10)
+
+
+@given(sweeps())
+def test_bounded_line_meets_the_karush_kuhn_tucker_conditions(sweep):
+    f, y = sweep
+    x = 1e9 / f
+    fit = one(x, y, nonnegative=True)
+    residual = y - fit.value(x)
+    gradient = -np.array([residual.sum(), (residual * x).sum()]) / y.sum()
+    coefficients = np.array([fit.intercept[0], fit.slope[0]])
+    assert (coefficients >= 0).all()
+    np.testing.assert_allclose(gradient[coefficients > 0], 0, atol=1e-10)
+    assert (gradient[coefficients == 0] >= -1e-10).all()
+    assert fit.bound[0] == FREE or coefficients[fit.bound[0] - 1] == 0
+    assert fit.bound[0] != FREE or (gradient <= 1e-10).all()
+
+
+@pytest.mark.parametrize("held", [INTERCEPT_AT_ZERO, SLOPE_AT_ZERO])
+def test_inference_on_a_bound_is_that_of_the_regression_without_the_coefficient(held):
+    x = 1 / STEPS
+    y = 2e9 * x**1.4 * 1e4 if held == INTERCEPT_AT_ZERO else 5 - 2e8 * x + 0.05 * WOBBLE
+    fit = one(x, y, nonnegative=True)
+    assert fit.bound[0] == held
+    kept = slice(1, 2) if held == INTERCEPT_AT_ZERO else slice(0, 1)
+    ols = sm.OLS(y, sm.add_constant(x)[:, kept]).fit(method="qr")
+    assert fit.degrees_of_freedom[0] == ols.df_resid == 5
+    errors = np.ravel(fit.standard_errors())
+    np.testing.assert_allclose(errors[kept], ols.bse, rtol=1e-10)
+    assert np.isnan(errors[held - 1])
+    at = np.array([2e-10, 9e-10])
+    expected = ols.get_prediction(np.column_stack([np.ones(2), at])[:, kept])
+    expected = expected.summary_frame(alpha=0.1)
+    np.testing.assert_allclose(
+        fit.interval(at), [expected.obs_ci_lower, expected.obs_ci_upper], rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        fit.interval(at, repeats=np.inf),
+        [expected.mean_ci_lower, expected.mean_ci_upper],
+        rtol=1e-10,
+    )
+
+
+# Invariances.
+
+
+@given(sweeps(least=3), st.booleans(), st.randoms(use_true_random=False))
+def test_row_order_and_duplication_leave_the_line_alone(sweep, nonnegative, random):
+    f, y = sweep
+    x = 1e9 / f
+    fit = one(x, y, nonnegative=nonnegative)
+    order = random.sample(range(len(x)), len(x))
+    size = np.abs(y).max()
+    for again in (
+        one(x[order], y[order], nonnegative=nonnegative),
+        one(np.tile(x, 3), np.tile(y, 3), nonnegative=nonnegative),
+    ):
+        np.testing.assert_allclose(again.intercept, fit.intercept, rtol=1e-9, atol=1e-9 * size)
+        np.testing.assert_allclose(again.slope, fit.slope, rtol=1e-9, atol=1e-9 * size)
+    doubled = one(np.tile(x, 2), np.tile(y, 2), nonnegative=nonnegative)
+    left, twice = fit.degrees_of_freedom[0], doubled.degrees_of_freedom[0]
+    if left and fit.bound[0] == doubled.bound[0]:
+        assert twice == left + len(x)
+        np.testing.assert_allclose(
+            doubled.variance * twice, 2 * fit.variance * left, rtol=1e-6, atol=1e-18 * size**2
+        )
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_one_group_fits_as_it_does_in_a_batch_of_many(nonnegative):
+    x, y = random_groups(2_000, 4, seed=6)
+    codes = np.repeat(np.arange(2_000), 4)
+    shuffle = np.random.default_rng(7).permutation(codes.size)
+    batch = fit_groups(
+        codes[shuffle], x.ravel()[shuffle], y.ravel()[shuffle], 2_000, nonnegative=nonnegative
+    )
+    for group in range(0, 2_000, 41):
+        np.testing.assert_allclose(
+            learned(batch)[:, group],
+            learned(one(x[group], y[group], nonnegative=nonnegative))[:, 0],
+            rtol=1e-9,
+        )
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("groups", [1, 16_384, 16_385, 40_000])
+def test_points_rows_and_moments_give_the_same_lines(groups, nonnegative):
+    x, y = random_groups(groups, 4, seed=groups)
+    codes = np.repeat(np.arange(groups), 4)
+    points = fit_points(x, y, nonnegative=nonnegative)
+    rows = fit_groups(codes, x.ravel(), y.ravel(), groups, nonnegative=nonnegative)
+    moments = fit_moments(
+        group_moments(codes, x.ravel(), y.ravel(), groups), nonnegative=nonnegative
+    )
+    for other in (rows, moments):
+        np.testing.assert_array_equal(other.bound, points.bound)
+        np.testing.assert_array_equal(other.degrees_of_freedom, points.degrees_of_freedom)
+        np.testing.assert_allclose(other.intercept, points.intercept, rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(other.slope, points.slope, rtol=1e-9, atol=1e-4)
+        np.testing.assert_allclose(other.variance, points.variance, rtol=1e-7, atol=1e-15)
+
+
+def test_one_row_of_abscissas_serves_all_groups():
+    x, y = random_groups(20_000, 3, seed=1)
+    shared = fit_points(x[0], y, nonnegative=True)
+    repeated = fit_points(np.tile(x[0], (20_000, 1)), y, nonnegative=True)
+    np.testing.assert_array_equal(learned(shared), learned(repeated))
+
+
+def test_a_million_groups_are_as_exact_as_one():
+    x = np.array([1 / 1.2e9, 1 / 1.8e9, 1 / 2.4e9])
+    work = np.linspace(1e9, 5e12, 1_000_000)
+    y = 3 + work[:, None] * x
+    codes = np.tile(np.arange(1_000_000), 3)
+    rows = fit_groups(codes, np.repeat(x, 1_000_000), y.T.ravel(), 1_000_000, nonnegative=True)
+    points = fit_points(x, y, nonnegative=True)
+    for fit in (rows, points):
+        np.testing.assert_allclose(fit.slope, work, rtol=1e-11, atol=1e-3)
+        np.testing.assert_allclose(fit.intercept, 3, rtol=1e-10)
+
+
+def test_a_large_group_with_one_abscissa_is_not_a_line():
+    rows = 1_000_000
+    fit = one(np.full(rows, 1 / 2.3e9), np.linspace(1, 2, rows))
+    assert np.isnan(fit.slope[0])
+
+
+def test_take_selects_groups_in_order_and_repeatedly():
+    x, y = random_groups(50, 4, seed=8)
+    fit = fit_points(x, y, nonnegative=True)
+    chosen = np.array([7, 3, 3, 49])
+    taken = fit.take(chosen)
+    np.testing.assert_array_equal(learned(taken), learned(fit)[:, chosen])
+    np.testing.assert_array_equal(taken.interval(2e-10), np.array(fit.interval(2e-10))[:, chosen])
+
+
+@given(sweeps(), st.floats(-5, 5), st.floats(-5, 5))
+def test_points_without_noise_give_their_line_back(sweep, intercept, slope):
+    x = sweep[0] / 1e9
+    fit = one(x, intercept + slope * x)
+    np.testing.assert_allclose(fit.intercept, intercept, rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(fit.slope, slope, rtol=1e-10, atol=1e-11)
+
+
+# Intervals.
+
+
+def test_two_points_have_no_interval_and_three_have_one():
+    x = np.array([1.0, 2.0, 3.0])
+    y = np.array([2.0, 3.5, 4.0])
+    assert np.isnan(one(x[:2], y[:2]).interval(2.5)).all()
+    assert np.isnan(one(x[:2], y[:2]).standard_errors()).all()
+    assert np.isfinite(one(x, y).interval(2.5)).all()
+
+
+@given(sweeps(least=3), st.floats(0, 3), st.floats(1.01, 3))
+def test_interval_widens_with_distance_and_with_level_and_narrows_with_repeats(sweep, far, more):
+    f, y = sweep
+    x = 1e9 / f
+    fit = one(x, y)
+    middle, reach = x.mean(), np.ptp(x)
+
+    def width(at, **options):
+        lower, upper = fit.interval(at, **options)
+        return float(upper[0] - lower[0])
+
+    at = middle + far * reach
+    slack = 1 + 1e-12
+    assert width(at) <= width(middle + (far * more + 0.1) * reach) * slack
+    assert width(at, level=0.5) <= width(at, level=0.95) * slack
+    assert width(at, repeats=np.inf) <= width(at, repeats=4) * slack <= width(at) * slack**2
+
+
+@pytest.mark.parametrize(("level", "repeats"), [(0.9, 1), (0.9, 3), (0.5, 1)])
+def test_prediction_interval_covers_its_share_of_new_measurements(level, repeats):
+    rng = np.random.default_rng(20_240)
+    groups, x = 20_000, 1 / (np.array([1.2, 1.6, 2.0, 2.4]) * 1e9)
+    y = 10 + 6e10 * x + rng.normal(0, 0.5, (groups, 4))
+    fit = fit_points(x, y)
+    at = 1 / 3.4e9
+    new = 10 + 6e10 * at + rng.normal(0, 0.5, (groups, repeats)).mean(axis=1)
+    lower, upper = fit.interval(at, level=level, repeats=repeats)
+    assert abs(np.mean((lower <= new) & (new <= upper)) - level) <= 0.015
+
+
+def test_quantiles_are_those_of_scipy_and_missing_without_freedom():
+    df = np.array([5, 0, 1, 2, 1_000_000, -1, 5])
+    expected = np.where(df > 0, student(np.where(df > 0, df, 1)).ppf(0.95), np.nan)
+    np.testing.assert_allclose(student_quantile(df, 0.9), expected, rtol=1e-12)
+    assert student_quantile(np.array([], dtype=int), 0.9).shape == (0,)
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.5, 90, np.nan])
+def test_levels_that_are_no_share_are_refused(level):
+    with pytest.raises(FittingError, match=r"not a share between 0 and 1; try 0\.90$"):
+        one(STEPS, STEPS).interval(1.0, level=level)
+
+
+@pytest.mark.parametrize("repeats", [0, -1, 0.5, np.nan, np.array([2, 0])])
+def test_repeats_below_one_are_refused(repeats):
+    with pytest.raises(FittingError, match=r"^repeats is \S+: a mean takes 1 new point or more$"):
+        variance_of_mean(repeats)
+
+
+def test_repeats_may_differ_by_group():
+    x, y = random_groups(3, 4, seed=2)
+    fit = fit_points(x, y)
+    repeats = np.array([1, 2, 9])
+    together = np.array(fit.interval(2e-10, repeats=repeats))
+    for group, count in enumerate(repeats):
+        alone = np.array(fit.interval(2e-10, repeats=int(count)))
+        np.testing.assert_array_equal(together[:, group], alone[:, group])
+
+
+# Groups that are no line, and odd input.
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_groups_without_a_line_are_missing_and_disturb_nobody(nonnegative):
+    # Group 0 is whole, 1 has no row, 2 one row, 3 one abscissa, 4 one missing ordinate.
+    codes = np.array([0, 0, 0, 2, 3, 3, 4, 4, 4])
+    x = np.array([1.0, 2, 3, 1, 2, 2, 1, 2, 3])
+    y = np.array([2.0, 3, 5, 1, 2, 3, 1, np.nan, 3])
+    fit = fit_groups(codes, x, y, 6, nonnegative=nonnegative)
+    assert np.isfinite(fit.intercept).tolist() == [True, False, False, False, False, False]
+    np.testing.assert_array_equal(np.isnan(fit.slope), np.isnan(fit.intercept))
+    np.testing.assert_array_equal(fit.degrees_of_freedom, [1, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(fit.moments.points, [3, 0, 1, 2, 3, 0])
+    np.testing.assert_array_equal(fit.moments.two_abscissas, [1, 0, 0, 0, 1, 0])
+    for values in (fit.value(1.5), *fit.interval(1.5), *fit.standard_errors()):
+        np.testing.assert_array_equal(np.isnan(values), [0, 1, 1, 1, 1, 1])
+    assert np.isnan(fit.variance[1:]).all()
+    np.testing.assert_array_equal(
+        learned(fit)[:, :1], learned(one(x[:3], y[:3], nonnegative=nonnegative))
+    )
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 1)])
+def test_empty_and_one_point_tables_give_missing_lines(shape):
+    fit = fit_points(np.ones(shape), np.ones(shape))
+    assert fit.slope.shape == (shape[0],)
+    for values in (fit.slope, fit.leverage(1.0) * fit.variance, *fit.interval(1.0)):
+        assert values.shape == (shape[0],)
+        assert np.isnan(values).all()
+    no_rows = fit_groups(np.array([], dtype=int), np.array([]), np.array([]), 2)
+    assert np.isnan(no_rows.slope).tolist() == [True, True]
+
+
+def test_integers_fit_as_floats():
+    x, y = np.array([[1, 2, 4]]), np.array([[3, 5, 6]])
+    expected = learned(fit_points(x.astype(float), y.astype(float)))
+    np.testing.assert_array_equal(learned(fit_points(x, y)), expected)
+    np.testing.assert_allclose(learned(one(x[0], y[0])), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [((3,), (3,)), ((2, 3), (3, 3)), ((2,), (3, 3)), ((1, 3, 3), (3, 3))]
+)
+def test_shapes_that_do_not_match_are_named(x, y):
+    with pytest.raises(FittingError) as caught:
+        fit_points(np.ones(x), np.ones(y))
+    assert str(x) in str(caught.value)
+    assert str(y) in str(caught.value)
+
+
+def test_moments_are_the_centred_sums():
+    x, y = np.array([1.0, 2.0, 6.0]), np.array([1.0, 5.0, 3.0])
+    moments = group_moments(np.zeros(3, dtype=int), x, y, 1)
+    expected = Moments(*map(np.array, ([3], [3.0], [3.0], [14.0], [2.0], [8.0])))
+    for got, value in zip(moments, expected, strict=True):
+        np.testing.assert_allclose(got, value, rtol=1e-15)
+
+
+def test_moments_alone_keep_a_perfect_line_free_of_negative_variance():
+    x, y = np.array([1.0, 2.0, 3.0]) * 1e9, np.array([0.1, 0.2, 0.3])
+    fits = [fit_moments(group_moments(np.zeros(3, dtype=int), x, y * k, 1)) for k in (1, 3, 7, 1e6)]
+    assert all(fit.variance[0] >= 0 for fit in fits)
+    for a, b in itertools.pairwise(fits):
+        assert a.slope[0] < b.slope[0]
