@@ -13,7 +13,7 @@ from measurements.headers import nearest, shown
 from ppw.errors import PpwError, UnknownColumnError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import pandas as pd
 
@@ -175,8 +175,7 @@ def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
     columns = columns_for(metric, runs) or metric.columns[0]
     array = {c: runs[c].to_numpy(dtype=np.float64) for c in columns}
     with np.errstate(divide="ignore", invalid="ignore"):
-        measured = _VALUES.get(metric.name, _as_it_is)(array, runs)
-    return measured
+        return _VALUES.get(metric.name, _as_it_is)(array, runs)
 
 
 def _as_it_is(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
@@ -213,7 +212,7 @@ def _per_dollar(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArr
     return _performance(array, runs) / array["price"]
 
 
-_VALUES = {
+_VALUES: dict[str, Callable[[Mapping[str, FloatArray], pd.DataFrame], FloatArray]] = {
     "cpi": _cpi,
     "power": _power,
     "energy": _energy,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.errors import FittingError, OutOfRangeError
+from fitting.errors import OutOfRangeError
 from fitting.execution_time import execution_time
 from fitting.models import fit
 from measurements.quantities import implausible_frequency
@@ -16,19 +15,19 @@ from ppw import caveats as cv
 from ppw.curves import Factor, FitOptions, predict
 from ppw.errors import PpwError
 from ppw.estimate import Estimate, shown
-from ppw.metrics import METRICS
+from ppw.points import MeasuredPoints
 from ppw.result import numbers_digest, read_document, write_document
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
     from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike
 
     from fitting.estimators import LogPathLength
     from fitting.line import FloatArray
     from fitting.models import ModelFit
-
-    Points = Sequence[tuple[float, float]] | Mapping[float, float] | ArrayLike | pd.DataFrame
+    from ppw.points import Points
 
 QUANTITIES = (
     "cpi",
@@ -219,7 +218,7 @@ def project(
     and price are taken as exact: the intervals hold the errors of the CPI and power fits only.
     """
     options = FitOptions(form=form, power_form=power_form, exponent=exponent, voltages=voltages)
-    table = _Table.of(cpi_pts, power_pts, family, power_source)
+    table = MeasuredPoints.of(cpi_pts, power_pts, family, power_source)
     at = _checked_frequency(freq)
     cpi = _fit_points(options, "cpi", table.cpi)
     power = _fit_points(options, "power", table.power) if len(table.power) else None
@@ -249,99 +248,6 @@ def project(
         power_points=tuple((float(f), float(v)) for f, v in table.power),
         input_digest=numbers_digest(table.cpi, table.power),
     )
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Points of either kind of input, and the caveats that came with them."""
-
-    cpi: FloatArray
-    power: FloatArray
-    caveats: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls, cpi_pts: Points, power_pts: Points | None, family: str | None, source: str | None
-    ) -> _Table:
-        cpi, cpi_runs = _points(cpi_pts, "cpi")
-        power, power_runs = np.empty((0, 2)), None
-        if power_pts is not None:
-            power, power_runs = _points(power_pts, "power")
-        elif cpi_runs is not None and "power_w" in cpi_runs.columns:
-            power, power_runs = _points(cpi_runs, "power")
-        caveats = _source_caveats(len(power) > 0, power_runs, source)
-        caveats += _family_caveats([r for r in (cpi_runs, power_runs) if r is not None], family)
-        return cls(cpi, power, tuple(caveats))
-
-
-def _points(points: Points, name: str) -> tuple[FloatArray, pd.DataFrame | None]:
-    """(Hz, value) rows, sorted so that sums do not depend on their order; and the runs table."""
-    if hasattr(points, "columns"):
-        array, runs = _points_of_runs(points, name)
-    else:
-        pairs = list(points.items()) if isinstance(points, Mapping) else points
-        array, runs = _as_pairs(pairs, name), None
-    bad = np.flatnonzero(~(np.isfinite(array).all(axis=1) & (array > 0).all(axis=1)))
-    if bad.size:
-        f, v = array[bad[0]]
-        raise FittingError(
-            f"{name} point {bad[0] + 1} is ({f:g} Hz, {v:g}): both must be positive and finite"
-        )
-    if reason := next(filter(None, map(implausible_frequency, array[:, 0])), None):
-        raise FittingError(f"{name} points: {reason}")
-    if len(np.unique(array[:, 0])) < 2:
-        raise FittingError(
-            f"{name} points: {len(array)} at one distinct frequency; a curve takes two: measure at "
-            "one more"
-        )
-    return array[np.lexsort((array[:, 1], array[:, 0]))], runs
-
-
-def _as_pairs(pairs: Any, name: str) -> FloatArray:
-    try:
-        array = np.asarray(pairs, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise FittingError(f"{name} points are not numbers: {error}") from error
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise FittingError(
-            f"{name} points have shape {array.shape}; give (Hz, {name}) pairs, a mapping or a "
-            "2-column array"
-        )
-    return array
-
-
-def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
-    from measurements import check_runs, tidy_runs
-    from ppw.grouping import group_runs
-    from ppw.metrics import needed_columns, values
-
-    metric = METRICS[name]
-    tidy = tidy_runs(frame)
-    runs = check_runs(tidy, needed=needed_columns([metric], tidy))
-    groups = group_runs(runs)
-    if len(groups) > 1:
-        raise PpwError(
-            f"the runs table holds {len(groups)} groups by {', '.join(groups.by)}: choose one, or "
-            "use ppw.project_runs for all"
-        )
-    return np.column_stack([runs["freq_hz"], values(metric, runs)]), runs
-
-
-def _source_caveats(powered: bool, runs: pd.DataFrame | None, source: str | None) -> list[str]:
-    known = source or (
-        runs is not None and "power_source" in runs.columns and runs["power_source"].notna().all()
-    )
-    return [cv.UNKNOWN_WATTS] if powered and not known else []
-
-
-def _family_caveats(tables: list[pd.DataFrame], family: str | None) -> list[str]:
-    families = {f for t in tables if "family" in t.columns for f in t["family"].dropna()}
-    if family is not None and families and families != {family}:
-        return [
-            f"family mismatch: points of {', '.join(sorted(families))} projected onto {family}; a "
-            "baseline holds within one microarchitecture family"
-        ]
-    return [cv.FAMILY_MISMATCH] if len(families) > 1 else []
 
 
 def _checked_frequency(freq: float) -> float:

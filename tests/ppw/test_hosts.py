@@ -326,18 +326,18 @@ def test_a_missing_folder_is_refused(tmp_path):
 def test_json_carries_schema_and_package_version():
     table = json.loads(find_host("X5670").to_json())
     assert table["schema_version"] == 1
-    assert table["package_version"]
-    assert table["figures"]["tdp_w"] == {"value": 95, "source": "intel"}
+    assert table["ppw_version"]
+    assert table["host"]["figures"]["tdp_w"] == {"value": 95, "source": "intel"}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "host JSON: .*give what Host.to_json wrote"),
-        ("[]", "schema_version must be 1"),
-        ('{"schema_version": 2}', "schema_version must be 1"),
-        ('{"schema_version": 1}', "key 'figures': must be a table"),
-        ('{"schema_version": 1, "figures": {}}', "key 'name': missing"),
+        ("{", "not JSON: .*give what to_json\\(\\) wrote"),
+        ("[]", "not a document of schema_version 1"),
+        ('{"schema_version": 2}', "not a document of schema_version 1"),
+        ('{"schema_version": 1, "kind": "host"}', "key 'figures': must be a table"),
+        ('{"schema_version": 1, "kind": "host", "host": {"figures": {}}}', "key 'name': missing"),
     ],
 )
 def test_bad_json_is_refused(text, message):
