@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+# At once, not by __getattr__: its module has the same name and would take its place.
+from fitting.execution_time import execution_time
+
 if TYPE_CHECKING:
     from fitting.errors import FittingError, OutOfRangeError
     from fitting.estimators import (
@@ -14,7 +17,6 @@ if TYPE_CHECKING:
         LogPathLength,
         ReciprocalRegression,
     )
-    from fitting.execution_time import execution_time
     from fitting.scaling import AmdahlScaling, ErnestScaling, UniversalScalability
 
 _HOME = {
@@ -28,7 +30,6 @@ _HOME = {
     "OutOfRangeError": "errors",
     "ReciprocalRegression": "estimators",
     "UniversalScalability": "scaling",
-    "execution_time": "execution_time",
 }
 
 __all__ = [

@@ -117,7 +117,8 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         ``repeats=numpy.inf`` gives the confidence interval of the curve. NaN where no degree of
         freedom is left: two points determine the line and leave nothing to judge it by.
         """
-        return self.model_fit_.interval(self._points(X), level=level, repeats=repeats)
+        x = self._points(X)
+        return self.model_fit_.interval(x, level=level, repeats=repeats)
 
     def statsmodels_results(self) -> Any:
         """Fit the same line by `statsmodels.api.OLS`, for its robust and influence inference.
@@ -141,8 +142,7 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         columns = model.reported(np.ones_like(abscissa), abscissa)
         names = [p.name for p in model.parameters]
         design = DataFrame(dict(zip(names, columns, strict=True))).drop(columns=self.bound_ or [])
-        # Columns of 1 and 1e-10 leave the default, a pseudo-inverse, half of its digits.
-        return OLS(model.ordinate(self._y, self._x), design).fit(method="qr")
+        return OLS(model.ordinate(self._y, self._x), design).fit()
 
     def _points(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self, "model_fit_")

@@ -71,7 +71,7 @@ def random_groups(groups: int, points: int, seed: int) -> tuple[np.ndarray, np.n
 def test_line_errors_and_intervals_are_those_of_statsmodels(name):
     x, y = SCALES[name]
     fit = one(x, y)
-    ols = sm.OLS(y, sm.add_constant(x)).fit(method="qr")
+    ols = sm.OLS(y, sm.add_constant(x)).fit()
     np.testing.assert_allclose([fit.intercept[0], fit.slope[0]], ols.params, rtol=1e-10)
     np.testing.assert_allclose(np.ravel(fit.standard_errors()), ols.bse, rtol=1e-10)
     np.testing.assert_allclose(fit.variance, ols.mse_resid, rtol=1e-10)
@@ -191,7 +191,7 @@ def test_inference_on_a_bound_is_that_of_the_regression_without_the_coefficient(
     fit = one(x, y, nonnegative=True)
     assert fit.bound[0] == held
     kept = slice(1, 2) if held == INTERCEPT_AT_ZERO else slice(0, 1)
-    ols = sm.OLS(y, sm.add_constant(x)[:, kept]).fit(method="qr")
+    ols = sm.OLS(y, sm.add_constant(x)[:, kept]).fit()
     assert fit.degrees_of_freedom[0] == ols.df_resid == 5
     errors = np.ravel(fit.standard_errors())
     np.testing.assert_allclose(errors[kept], ols.bse, rtol=1e-10)

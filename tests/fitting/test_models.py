@@ -71,10 +71,11 @@ def test_metric_inverts_ordinate(model):
 def test_points_of_a_law_give_its_parameters_back(model, f, a, b):
     intercept, slope = LAWS[model]
     truth = known(model, a * intercept, b * slope)
-    metric = truth.predict(f)
-    f, metric = f[~np.isnan(metric)], metric[~np.isnan(metric)]
+    # Clear of the pole, where a metric of 1e15 says nothing about the rest.
+    f = f[truth.line.value(model.abscissa(f)) > 1e-3 * abs(a * intercept)]
     if len(f) < 2:
         return
+    metric = truth.predict(f)
     again = fit(model, np.zeros(len(f), dtype=int), f, metric, 1)
     at = 1.3 * f.max()
     np.testing.assert_allclose(again.predict(f), metric, rtol=1e-10)
