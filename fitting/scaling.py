@@ -5,7 +5,7 @@ give standard errors and Student's t intervals by the delta method. A parameter 
 is not estimated: it costs no degree of freedom and has no standard error. All learn
 
 - ``theta_``, ndarray: the parameters in the order of the equation;
-- ``bound_``, str: names of the parameters on a bound, joined by ", ", or "none";
+- ``bound_``, str or None: names of the parameters on a bound, joined by ", ";
 - ``rank_``, int: how many parameters the runs tell apart;
 - ``degrees_of_freedom_``, int: runs less free parameters;
 - ``residual_variance_``, float: residual sum of squares over these, NaN where they are 0;
@@ -125,7 +125,7 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         errors = np.where(free, np.sqrt(np.diag(self.covariance_)), np.nan)
         self.standard_errors_ = dict(zip(self._names, errors.tolist(), strict=True))
         held = [name for name, is_free in zip(self._names, free, strict=True) if not is_free]
-        self.bound_ = ", ".join(held) or "none"
+        self.bound_ = ", ".join(held) or None
 
     def _positive_mean(self, table: FloatArray) -> FloatArray:
         mean = self._mean(table)
