@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,17 +14,21 @@ from measurements.headers import nearest, shown
 from measurements.quantities import (
     HIGHEST_FREQUENCY_HZ,
     LOWEST_FREQUENCY_HZ,
-    implausible_frequency,
+    TOO_FAST,
+    TOO_SLOW,
 )
-from measurements.schema import COLUMNS, FILE_COLUMN, IDENTITY
+from measurements.schema import COLUMNS, FILE_COLUMN, IDENTITY, MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import pandera.pandas as pa
 
-_MISSING = "missing"
+_ABSENT = "missing"
 _NOT_A_NUMBER = "is not a number"
+# A message lists so many kinds of bad values, and so many ranges of rows for each; the error's
+# ``problems`` have them all.
+_MOST_SHOWN = 20
 _NO_PROBLEMS = pd.DataFrame({"row": [], "column": [], "value": [], "reason": []}).astype(
     {"row": np.int64, "column": object, "value": object, "reason": object}
 )
@@ -74,6 +79,23 @@ def identity_columns(runs: pd.DataFrame) -> list[str]:
     return known if "host" in known or FILE_COLUMN not in runs.columns else [FILE_COLUMN, *known]
 
 
+def as_numbers(values: pd.Series[Any]) -> pd.Series[float]:
+    """Read a column of anything as float64; NaN where it is no number, as in dates and booleans."""
+    if values.dtype.kind in "bcmM":
+        return pd.Series(np.nan, index=values.index, name=values.name)
+    try:
+        return pd.to_numeric(values, errors="coerce").astype(np.float64)
+    except (OverflowError, TypeError):
+        return values.map(_number).astype(np.float64)
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (OverflowError, TypeError, ValueError):
+        return np.nan
+
+
 def _refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> None:
     for column in needed:
         if column not in runs.columns:
@@ -87,10 +109,12 @@ def _to_numbers(runs: pd.DataFrame, column: str) -> pd.DataFrame:
     values = runs[column]
     if values.dtype == np.float64:
         return _NO_PROBLEMS
-    numbers = pd.to_numeric(values, errors="coerce").astype(np.float64)
+    numbers = as_numbers(values)
     # The text itself is reported here; what is left is checked as numbers.
     runs[column] = numbers
-    return _problems(column, values, numbers.isna() & values.notna(), _NOT_A_NUMBER)
+    wrong = (numbers.isna() & values.notna()).to_numpy(copy=True)
+    wrong[wrong] = [not (isinstance(v, str) and v.strip() in MISSING) for v in values[wrong]]
+    return _problems(column, values, wrong, _NOT_A_NUMBER)
 
 
 def _missing_values(runs: pd.DataFrame, column: str, groups: list[str]) -> pd.DataFrame:
@@ -99,13 +123,13 @@ def _missing_values(runs: pd.DataFrame, column: str, groups: list[str]) -> pd.Da
         return _NO_PROBLEMS
     if column != "freq_hz" and groups and not missing.all():
         missing &= ~missing.groupby([runs[g] for g in groups], dropna=False).transform("all")
-    return _problems(column, runs[column], missing, _MISSING)
+    return _problems(column, runs[column], missing.to_numpy(), _ABSENT)
 
 
 def _problems(
-    column: str, values: pd.Series[Any], wrong: pd.Series[bool], reason: str
+    column: str, values: pd.Series[Any], wrong: np.ndarray[Any, np.dtype[np.bool_]], reason: str
 ) -> pd.DataFrame:
-    rows = np.flatnonzero(wrong.to_numpy())
+    rows = np.flatnonzero(wrong)
     if not rows.size:
         return _NO_PROBLEMS
     bad = values.iloc[rows].tolist()
@@ -121,19 +145,12 @@ def _impossible(runs: pd.DataFrame, columns: list[str], needed: frozenset[str]) 
         _schema(tuple(columns), needed).validate(table, lazy=True, inplace=True)
     except SchemaErrors as failed:
         cases = failed.failure_cases
-        values, columns_ = cases["failure_case"].astype(float), cases["column"]
-        reasons = map(_reason, columns_, values, cases["check"])
+        values = cases["failure_case"].astype(float)
         rows = cases["index"].astype(np.int64) + 1
         return pd.DataFrame(
-            {"row": rows, "column": columns_, "value": values, "reason": list(reasons)}
+            {"row": rows, "column": cases["column"], "value": values, "reason": cases["check"]}
         ).astype(_NO_PROBLEMS.dtypes.to_dict())
     return _NO_PROBLEMS
-
-
-def _reason(column: str, value: float, rule: str) -> str:
-    if column not in ("freq_hz", "freq_achieved_hz") or not np.isfinite(value):
-        return rule
-    return implausible_frequency(value) or rule
 
 
 @cache
@@ -155,8 +172,8 @@ def _rules(column: str, needed: bool) -> list[pa.Check]:
     elif kind in ("non-negative", "count"):
         rules.append(pa.Check.ge(0, error="must not be negative"))
     if column in ("freq_hz", "freq_achieved_hz"):
-        plausible = (LOWEST_FREQUENCY_HZ, HIGHEST_FREQUENCY_HZ)
-        rules.append(pa.Check.in_range(*plausible, error="is no core frequency"))
+        rules.append(pa.Check.ge(LOWEST_FREQUENCY_HZ, error=TOO_SLOW))
+        rules.append(pa.Check.le(HIGHEST_FREQUENCY_HZ, error=TOO_FAST))
     return rules
 
 
@@ -171,15 +188,16 @@ def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFram
 
 
 def _message(bad: pd.DataFrame) -> str:
+    kinds = bad.groupby(["file", "column", "reason"], sort=False)
     parts = []
-    for place, cases in bad.groupby(["file", "column", "reason"], sort=False):
+    for place, cases in islice(kinds, _MOST_SHOWN):
         file, column, reason = map(str, cast("tuple[str, str, str]", place))
         rows = "row" if len(cases) == 1 else "rows"
-        # A frequency's reason names the value, in the unit that was read.
-        unnamed = reason == _MISSING or reason[:1].isdigit()
-        value = "" if unnamed else f"{_shown_value(cases['value'].iloc[0])} "
+        value = "" if reason == _ABSENT else f"{_shown_value(cases['value'].iloc[0])} "
         where = f"{file}: {rows} {_ranges(cases['row'].to_numpy())}, column {column}"
         parts.append(f"{where}: {value}{reason}")
+    if kinds.ngroups > _MOST_SHOWN:
+        parts.append(f"and {kinds.ngroups - _MOST_SHOWN} more")
     count = f"{len(bad)} bad value{'s' if len(bad) > 1 else ''}"
     return f"{'; '.join(parts)} ({count}; rows are counted below the header)"
 
@@ -191,4 +209,6 @@ def _shown_value(value: object) -> str:
 def _ranges(rows: np.ndarray[Any, np.dtype[np.int64]]) -> str:
     """Write 3, 5, 6, 7 as "3, 5-7"."""
     runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
-    return ", ".join(f"{r[0]}" if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+    ranges = [f"{r[0]}" if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs[:_MOST_SHOWN]]
+    more = len(runs) - len(ranges)
+    return ", ".join(ranges) + (f" and {more} more" if more else "")

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.quantities import UNITS, Unit, split_unit
+from measurements.quantities import Unit, split_unit
 from measurements.schema import COLUMNS, SYNONYMS, UNIT_IN_NAME
 
 if TYPE_CHECKING:
@@ -50,17 +50,20 @@ def rename_headers(
         more columns than a runs table has.
     """
     _refuse_bad_headers(headers, source)
+    _refuse_mapped_twice(mapping, source)
     mapped = {_find(header, headers, source): target for target, header in mapping.items()}
     renamings = {h: _mapped(target, h, source) for h, target in mapped.items()}
+    chosen = {r.canonical for r in renamings.values()}
     direct = {h: r for h in headers if h not in mapped and (r := _by_name(h))}
-    renamings |= direct
+    # What --map chose stands, and its rivals are columns of the user's own.
+    renamings |= {h: r for h, r in direct.items() if r.canonical not in chosen}
     taken = {r.canonical for r in renamings.values()}
     for header in headers:
         synonym = _by_synonym(header) if header not in renamings else None
         # A synonym beside the real thing is a column of the user's own.
         if synonym and synonym.canonical not in taken:
             renamings[header] = synonym
-    _refuse_twice(renamings, source)
+    _refuse_twice(headers, renamings, source)
     return renamings
 
 
@@ -73,7 +76,8 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 def shown(names: Sequence[str], most: int = 12) -> str:
     """List names for a message, the first ``most`` of them."""
-    listed = ", ".join(name if len(name) <= 40 else f"{name[:37]}…" for name in names[:most])
+    lines = (" ".join(name.split()) for name in names[:most])
+    listed = ", ".join(name if len(name) <= 40 else f"{name[:37]}…" for name in lines)
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
 
 
@@ -90,6 +94,15 @@ def _refuse_bad_headers(headers: Sequence[str], source: str) -> None:
         )
 
 
+def _refuse_mapped_twice(mapping: Mapping[str, str], source: str) -> None:
+    twice = [h for h, n in Counter(mapping.values()).items() if n > 1]
+    if twice:
+        targets = [target for target, header in mapping.items() if header == twice[0]]
+        raise MeasurementError(
+            f"{source}: --map makes column {twice[0]!r} all of {shown(targets)}: choose one"
+        )
+
+
 def _find(header: str, headers: Sequence[str], source: str) -> str:
     if header in headers:
         return header
@@ -102,37 +115,47 @@ def _find(header: str, headers: Sequence[str], source: str) -> str:
 def _mapped(target: str, header: str, source: str) -> Renaming:
     asked = _by_name(target)
     if asked is None:
-        if hint := nearest(target, list(COLUMNS)):
+        meant = SYNONYMS.get(target.lower(), target)
+        if hint := nearest(meant, list(COLUMNS)):
             raise MeasurementError(f"{source}: --map {target}={header}: no column {target!r}{hint}")
         return Renaming(target)
-    own = split_unit(header)[1]
-    if own is None or own.si != UNITS.get(_unit_of(asked.canonical), own).si:
+    unit = split_unit(header.strip())[1]
+    if unit is None:
+        return asked
+    own = _with_unit(asked.canonical.rpartition("_")[0], unit)
+    if own is None or own.canonical != asked.canonical:
+        # "t_c" need not be in °C, but "t (°C)" is.
+        if header.rstrip().endswith((")", "]")) and unit_of(asked.canonical):
+            raise MeasurementError(
+                f"{source}: --map {target}={header}: the column is not in "
+                f"{COLUMNS[asked.canonical].unit}, by its header"
+            )
         return asked
     if asked.factor not in (1.0, own.factor):
         raise MeasurementError(
             f"{source}: --map {target}={header}: the two names carry different units; "
             f"write {asked.canonical}={header} to take the header's"
         )
-    return Renaming(asked.canonical, own.factor)
+    return own
 
 
 def _by_name(header: str) -> Renaming | None:
     """Canonical name, or the same base with another unit: freq_mhz, "Power_W", time_ms."""
-    name = header.strip().lower()
-    if name in COLUMNS:
-        return Renaming(name)
+    name = header.strip()
+    if name.lower() in COLUMNS:
+        return Renaming(name.lower())
     base, unit = split_unit(name)
-    return _with_unit(base, unit) if unit else None
+    return _with_unit(base.lower(), unit) if unit else None
 
 
 def _by_synonym(header: str) -> Renaming | None:
     base, unit = split_unit(header.strip())
     name = "".join(c for c in base.lower() if c not in " -_.#")
-    canonical = SYNONYMS.get(name) or (name if name in _BASES else None)
-    canonical = _BASES.get(canonical or "", canonical)
+    # A bare "user" or "data" may be anything; with a unit it is the column of that name.
+    canonical = SYNONYMS.get(name) or (_BASES.get(name) if unit else None)
     if canonical is None:
         return None
-    needs = _unit_of(canonical)
+    needs = unit_of(canonical)
     if not needs or name in UNIT_IN_NAME:
         return Renaming(canonical)
     if unit is None:
@@ -142,22 +165,33 @@ def _by_synonym(header: str) -> Renaming | None:
 
 def _with_unit(base: str, unit: Unit) -> Renaming | None:
     canonical = f"{base.strip()}_{unit.si}"
-    return Renaming(canonical, unit.factor) if canonical in COLUMNS else None
+    if canonical not in COLUMNS:
+        return None
+    # 60 a minute are 1 a second.
+    factor = 1 / unit.factor if COLUMNS[canonical].unit == "1/s" else unit.factor
+    return Renaming(canonical, factor)
 
 
-def _unit_of(canonical: str) -> str:
+def unit_of(canonical: str) -> str:
+    """Name the unit that a canonical column's name ends in, or "" where it has none."""
     suffix = canonical.rpartition("_")[2]
     return suffix if canonical in COLUMNS and COLUMNS[canonical].unit in _UNITS_SPELT else ""
 
 
 _UNITS_SPELT = {"Hz", "s", "W", "B", "J", "V", "°C"}
-_BASES = {name.rpartition("_")[0]: name for name in COLUMNS if _unit_of(name)}
+_BASES = {name.rpartition("_")[0]: name for name in COLUMNS if unit_of(name)}
 
 
-def _refuse_twice(renamings: Mapping[str, Renaming], source: str) -> None:
-    count = Counter(r.canonical for r in renamings.values())
-    for canonical in (c for c, n in count.items() if n > 1):
-        both = [h for h, r in renamings.items() if r.canonical == canonical]
+def _refuse_twice(headers: Sequence[str], renamings: Mapping[str, Renaming], source: str) -> None:
+    named = {h: renamings[h].canonical if h in renamings else h for h in headers}
+    for canonical in (c for c, n in Counter(named.values()).items() if n > 1):
+        both = [h for h, name in named.items() if name == canonical]
+        # No choice of columns helps against a name that is taken.
+        if canonical in both and canonical not in renamings:
+            raise MeasurementError(
+                f"{source}: columns {shown(both)} would all be {canonical}: "
+                f"drop or rename the column {canonical}"
+            )
         raise MeasurementError(
             f"{source}: columns {shown(both)} would all be {canonical}: "
             f"drop all but one, or choose with --map {canonical}=COLUMN"

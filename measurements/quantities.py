@@ -77,7 +77,7 @@ TOO_SLOW = "is under 10 MHz: is it in GHz or MHz? Write the unit"
 TOO_FAST = "is over 20 GHz: is the unit too large?"
 
 _SPELT = {"hz": "Hz", "s": "s", "w": "W", "bytes": "B", "j": "J", "v": "V", "c": "°C"}
-_BRACKETED = re.compile(r"^(?P<base>[^()\[\]]*)[(\[](?P<unit>[^()\[\]]*)[)\]]$")
+_BRACKETED = re.compile(r"^(?P<base>.*)[(\[](?P<unit>[^()\[\]]*)[)\]]$")
 _QUANTITY = re.compile(r"^\s*(?P<number>[-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-zµμ°]*)\s*$")
 
 

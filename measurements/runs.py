@@ -6,38 +6,36 @@ Columns and their units are in `measurements.schema`. Unknown columns are kept u
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import hashlib
 import io
 import json
-import os
+import re
 import sys
 import tempfile
 import warnings
+import zlib
+from datetime import date, time
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from measurements.checks import check_runs
+from measurements.checks import as_numbers, check_runs
 from measurements.errors import MeasurementError
-from measurements.headers import Renaming, rename_headers
+from measurements.headers import Renaming, rename_headers, unit_of
 from measurements.quantities import parse_quantity
-from measurements.schema import COLUMNS, FILE_COLUMN
+from measurements.schema import COLUMNS, FILE_COLUMN, MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# What the world writes for "not measured", perf's included. Text columns know only the empty cell.
-_MISSING = [
-    *("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "null", "NULL", "None", "<NA>"),
-    *("<not counted>", "<not supported>"),
-]
-
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
-_LONGEST_HEADER = 1 << 24
+_JSON_ARRAY = re.compile(rb"\s*\[\s*[{\]]")
 
 
 def read_runs(
@@ -79,7 +77,8 @@ def read_runs(
     tables = [_read_one(str(s), columns or {}, digest) for s in sources]
     runs = tables[0]
     if len(tables) > 1:
-        named = [t.assign(**{FILE_COLUMN: str(s)}) for s, t in zip(sources, tables, strict=True)]
+        names = [_name(str(s)) for s in sources]
+        named = [t.assign(**{FILE_COLUMN: n}) for n, t in zip(names, tables, strict=True)]
         runs = pd.concat(named, ignore_index=True)
     runs.attrs = {
         "source": " ".join(_name(str(s)) for s in sources),
@@ -93,35 +92,73 @@ def tidy_runs(frame: pd.DataFrame, *, columns: Mapping[str, str] | None = None) 
     source = str(frame.attrs.get("source", "runs"))
     if frame.empty:
         raise MeasurementError(f"{source}: holds no runs")
-    frame = frame.reset_index(drop=True)
     return _convert(frame, source, columns or {})
 
 
 def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
     """Write a runs table: Parquet, JSON lines or CSV by the ending; "-" is CSV on standard output.
 
-    A file appears whole or not at all.
+    A file appears whole or not at all. CSV and JSON lines are compressed where the name also ends
+    in ".gz".
+
+    Raises
+    ------
+    MeasurementError
+        When the file cannot be written, or not in this format.
     """
     if str(target) == "-":
         runs.to_csv(sys.stdout, index=False)
         return
-    path = Path(target)
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    os.close(handle)
     try:
-        _write(runs, Path(scratch), path.suffix)
-        Path(scratch).replace(path)
-    finally:
-        Path(scratch).unlink(missing_ok=True)
+        _write_whole(runs, Path(target))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MeasurementError(f"{target}: cannot be written: {reason}") from error
+    except (TypeError, ValueError) as error:
+        raise MeasurementError(f"{target}: cannot be written: {_first(error)}") from error
 
 
-def _write(runs: pd.DataFrame, path: Path, suffix: str) -> None:
-    if suffix == ".parquet":
+def _write_whole(runs: pd.DataFrame, path: Path) -> None:
+    if path.exists() and not path.is_file():
+        # A device or a pipe is written to; a file in its place would be something else.
+        _write(runs, path, path.name)
+        return
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
+        # Made in a folder of its own, the file has the permissions of any new file.
+        scratch = Path(folder, path.name)
+        _write(runs, scratch, path.name)
+        scratch.replace(path)
+
+
+def _write(runs: pd.DataFrame, path: Path, name: str) -> None:
+    plain = name.lower().removesuffix(".gz")
+    if plain.endswith(".parquet"):
         runs.to_parquet(path, index=False)
-    elif suffix in _JSON_LINES:
-        runs.to_json(path, orient="records", lines=True, double_precision=15)
-    else:
-        runs.to_csv(path, index=False)
+        return
+    with gzip.open(path, "wb") if plain != name.lower() else path.open("wb") as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        if plain.endswith(_JSON_LINES):
+            _write_json_lines(runs, text)
+        else:
+            runs.to_csv(text, index=False)
+        text.flush()
+
+
+def _write_json_lines(runs: pd.DataFrame, file: io.TextIOBase) -> None:
+    """Write each number with all its digits, which `pandas.DataFrame.to_json` does not."""
+    names = [str(c) for c in runs.columns]
+    values = (column.astype(object).where(column.notna(), None) for _, column in runs.items())
+    encoder = json.JSONEncoder(ensure_ascii=False, default=_as_json)
+    for row in zip(*(v.tolist() for v in values), strict=True):
+        file.write(encoder.encode(dict(zip(names, row, strict=True))) + "\n")
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    raise TypeError(f"a {type(value).__name__} has no form in JSON lines")
 
 
 def _name(source: str) -> str:
@@ -129,103 +166,168 @@ def _name(source: str) -> str:
 
 
 def _read_one(source: str, mapping: Mapping[str, str], digest: hashlib._Hash) -> pd.DataFrame:
+    content = _content(source, digest)
     try:
-        with _open(source, digest) as stream:
-            table = _parse(stream, source, mapping)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise MeasurementError(f"{_name(source)}: cannot be read: {reason}") from error
-    except UnicodeDecodeError as error:
-        raise MeasurementError(
-            f"{_name(source)}: not text in UTF-8 (byte {error.object[error.start]:#04x} at offset "
-            f"{error.start}): give CSV, Parquet or JSON lines"
-        ) from None
+        table = _parse(content, source, mapping)
+    except UnicodeDecodeError:
+        raise MeasurementError(_not_text(content, source)) from None
     if table.empty:
         raise MeasurementError(f"{_name(source)}: holds no runs, only a header")
     return table
 
 
-def _open(source: str, digest: hashlib._Hash) -> BinaryIO:
-    content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    digest.update(content)
-    return io.BytesIO(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+def _content(source: str, digest: hashlib._Hash) -> bytes:
+    try:
+        content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        digest.update(content)
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise MeasurementError(f"{_name(source)}: broken gzip: {_first(error)}") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MeasurementError(f"{_name(source)}: cannot be read: {reason}") from error
+    return content.removeprefix(codecs.BOM_UTF8)
 
 
-def _parse(stream: BinaryIO, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
-    start = stream.read(4096)
-    stream.seek(0)
+def _not_text(content: bytes, source: str) -> str:
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return (
+            f"{_name(source)}: line {line} is not text in UTF-8 "
+            f"(byte {content[error.start]:#04x}): give CSV in UTF-8, Parquet or JSON lines"
+        )
+    return f"{_name(source)}: is not text in UTF-8"
+
+
+def _parse(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
+    start = content[:4096]
     if not start.strip():
         raise MeasurementError(f"{_name(source)}: is empty")
     if start[:4] == b"PAR1":
-        return _convert(_read_parquet(stream, source), source, mapping)
+        return _convert(_read_parquet(content, source), source, mapping)
     if start.lstrip()[:1] == b"{":
-        return _convert(_read_json_lines(stream, source), source, mapping)
+        return _convert(_read_json_lines(content.decode(), source), source, mapping)
+    if _JSON_ARRAY.match(start):
+        raise MeasurementError(
+            f"{_name(source)}: is a JSON array: give JSON lines, one object a line (jq -c '.[]')"
+        )
     if b"\0" in start:
         raise MeasurementError(
             f"{_name(source)}: is binary (zero byte at offset {start.index(0)}): "
             "give CSV in UTF-8, Parquet or JSON lines"
         )
-    return _read_csv(stream, source, mapping)
+    return _read_csv(content, source, mapping)
 
 
-def _read_parquet(stream: BinaryIO, source: str) -> pd.DataFrame:
+def _read_parquet(content: bytes, source: str) -> pd.DataFrame:
     try:
-        return pd.read_parquet(stream)
-    except (ValueError, OSError) as error:  # pyarrow's errors are either
+        return pd.read_parquet(io.BytesIO(content))
+    except Exception as error:  # damaged metadata end in anything, a KeyError in pandas included
         raise MeasurementError(f"{_name(source)}: broken Parquet: {_first(error)}") from error
 
 
-def _read_json_lines(stream: BinaryIO, source: str) -> pd.DataFrame:
-    text = stream.read().decode("utf-8-sig")
+def _read_json_lines(text: str, source: str) -> pd.DataFrame:
     records: list[dict[str, Any]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
-            raise MeasurementError(f"{_name(source)}: line {number}: {_first(error)}") from error
+        except (ValueError, RecursionError) as error:
+            reason = getattr(error, "msg", "too large or too deep")
+            raise MeasurementError(
+                f"{_name(source)}: line {number} is not a JSON object: {reason}"
+            ) from error
         if not isinstance(record, dict):
             raise MeasurementError(f"{_name(source)}: line {number} is not a JSON object")
         records.append(record)
     return pd.DataFrame.from_records(records)
 
 
-def _read_csv(stream: BinaryIO, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
-    first = stream.readline(_LONGEST_HEADER).decode("utf-8-sig")
-    stream.seek(0)
-    delimiter = max(",;\t", key=first.count)
-    headers = [h.strip() for h in next(csv.reader([first], delimiter=delimiter))]
+def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
+    headers, delimiter = _read_header(content, source)
     renamings = rename_headers(headers, mapping, _name(source))
     names = [h or f"unnamed {i}" for i, h in enumerate(headers)]
     text = {h for h, r in renamings.items() if r.canonical in COLUMNS and _is_text(r.canonical)}
     try:
-        with warnings.catch_warnings():
-            # Longer rows than the header are an error here, not a warning.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(
-                stream,
-                sep=delimiter,
-                names=names,
-                skiprows=1,
-                index_col=False,
-                encoding="utf-8-sig",
-                dtype=dict.fromkeys(text, "str"),
-                keep_default_na=False,
-                na_values={name: [""] if name in text else _MISSING for name in names},
-                low_memory=False,
-            )
+        table = _read_rows(content, delimiter, names, text)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        raise MeasurementError(
-            f"{_name(source)}: not a table of {len(names)} columns: {_first(error)}"
-        ) from error
+        where = _too_long_row(content, delimiter, len(names))
+        if where is None and isinstance(error, pd.errors.ParserWarning):
+            # Every row ends in a delimiter, and the header does not.
+            beyond = [*names, "beyond the header"]
+            table = _read_rows(content, delimiter, beyond, text)[names]
+        else:
+            raise MeasurementError(
+                f"{_name(source)}: not a table of {len(names)} columns: {where or _first(error)}"
+            ) from error
     unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]
     return _rename(table.drop(columns=unnamed), renamings, source)
 
 
+def _read_rows(content: bytes, delimiter: str, names: list[str], text: set[str]) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        # Longer rows than the header are an error here, not a warning.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return pd.read_csv(
+            io.BytesIO(content),
+            sep=delimiter,
+            names=names,
+            header=0,
+            index_col=False,
+            dtype=dict.fromkeys(text, "str"),
+            keep_default_na=False,
+            na_values={name: [""] if name in text else list(MISSING) for name in names},
+            low_memory=False,
+        )
+
+
+def _lines(content: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
+
+
+def _read_header(content: bytes, source: str) -> tuple[list[str], str]:
+    """Read the first line that is not blank, and the delimiter that it uses most."""
+    lines = _lines(content)
+    first = next(line for line in lines if line.strip())
+    delimiter = max(",;\t", key=first.count)
+    try:
+        cells = next(csv.reader(chain([first], lines), delimiter=delimiter))
+    except csv.Error as error:
+        raise MeasurementError(f"{_name(source)}: no header: {_first(error)}") from error
+    return [" ".join(cell.split()) for cell in cells], delimiter
+
+
+def _too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
+    """Find the first row with more than the header has, which pandas does not always name.
+
+    None where each has one more, and that one is empty.
+    """
+    rows = csv.reader(_lines(content), delimiter=delimiter)
+    ends_in_delimiter = True
+    try:
+        for number, row in enumerate(r for r in rows if r):
+            if any(row[width:]) or len(row) > width + 1:
+                return f"line {rows.line_num} has {len(row)} fields"
+            ends_in_delimiter &= number == 0 or len(row) == width + 1
+    except csv.Error as error:
+        return f"line {rows.line_num}: {_first(error)}"
+    return None if ends_in_delimiter else ""
+
+
 def _convert(table: pd.DataFrame, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
+    table = _without_index(table)
     table.columns = pd.Index([str(c) for c in table.columns])
     return _rename(table, rename_headers(list(table.columns), mapping, _name(source)), source)
+
+
+def _without_index(table: pd.DataFrame) -> pd.DataFrame:
+    """Make columns of the index levels that have a name: a workload may be there; a new frame."""
+    named = [n for n in table.index.names if n is not None and n not in table.columns]
+    return (table.reset_index(named) if named else table).reset_index(drop=True)
 
 
 def _rename(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str) -> pd.DataFrame:
@@ -239,7 +341,7 @@ def _rename(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str)
 
 def _scaled(column: pd.Series[Any], factor: float) -> pd.Series[Any]:
     """Convert the numbers, and leave text in a number for the check that names its row."""
-    numbers = pd.to_numeric(column, errors="coerce")
+    numbers = as_numbers(column)
     # Multiplying by 1e-3 and dividing by 1e3 differ in the last digit; the division is exact.
     scaled = numbers * factor if factor >= 1 else numbers / round(1 / factor)
     wrong = numbers.isna() & column.notna()
@@ -247,18 +349,27 @@ def _scaled(column: pd.Series[Any], factor: float) -> pd.Series[Any]:
 
 
 def _cells_with_units(column: pd.Series[Any], canonical: str, source: str) -> pd.Series[Any]:
-    unit = canonical.rpartition("_")[2]
-    known: dict[object, float] = {}
-    for cell in column.dropna().unique():
-        has_unit = isinstance(cell, str) and cell.strip()[-1:].isalpha()
-        if not has_unit:
-            base = canonical.rpartition("_")[0]
-            raise MeasurementError(
-                f"{_name(source)}: column {column.name!r} has no unit: name it with one, such as "
-                f"{base}_{'mhz' if unit == 'hz' else unit}, or --map {canonical}={column.name}"
-            )
-        known[cell] = parse_quantity(cell, unit)
-    return column.map(known).astype(np.float64)
+    """Convert "2.10GHz", and leave a cell that is no quantity for the check that names its row."""
+    unit = unit_of(canonical)
+    bare = np.flatnonzero(as_numbers(column).notna())
+    if bare.size:
+        base = canonical.rpartition("_")[0]
+        raise MeasurementError(
+            f"{_name(source)}: column {column.name!r} has no unit (row {bare[0] + 1}): "
+            f"name it with one, such as {base}_{'mhz' if unit == 'hz' else unit}, or "
+            f"--map {canonical}={column.name}"
+        )
+    distinct = {cell for cell in column if isinstance(cell, str)}
+    known = {cell: _quantity(cell, unit) for cell in distinct}
+    cells = [known[cell] if isinstance(cell, str) else cell for cell in column]
+    return pd.Series(cells, index=column.index, name=column.name)
+
+
+def _quantity(cell: str, unit: str) -> float | str:
+    try:
+        return parse_quantity(cell, unit)
+    except MeasurementError:
+        return cell
 
 
 def _is_text(canonical: str) -> bool:

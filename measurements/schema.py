@@ -65,6 +65,13 @@ IDENTITY = ("host", "family", "workload", "cores", "threads", "data_bytes")
 # Where the files do not name their host, each file is one; see `measurements.runs.read_runs`.
 FILE_COLUMN = "source_file"
 
+# What the world writes for "not measured" among numbers, perf's included. In a text column only
+# the empty cell is missing.
+MISSING = (
+    *("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "null", "NULL", "None", "<NA>"),
+    *("<not counted>", "<not supported>"),
+)
+
 # Foreign names, compared in lower case without spaces, dashes and underscores. A name whose
 # canonical column has a unit still needs one: in the header, or by --map.
 SYNONYMS: dict[str, str] = {
