@@ -92,7 +92,9 @@ def tidy_runs(frame: pd.DataFrame, *, columns: Mapping[str, str] | None = None) 
     source = str(frame.attrs.get("source", "runs"))
     if frame.empty:
         raise MeasurementError(f"{source}: holds no runs")
-    return _convert(frame, source, columns or {})
+    # What `read_runs` decided, --map included, stands against the columns it left alone.
+    settled = {c: c for c in frame.columns if c in COLUMNS} if "digest" in frame.attrs else {}
+    return _convert(frame, source, {**settled, **(columns or {})})
 
 
 def write_runs(runs: pd.DataFrame, target: str | Path) -> None:

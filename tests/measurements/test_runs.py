@@ -734,3 +734,12 @@ def test_freqbench_results_through_a_mapping(data_dir: Path) -> None:
         assert read["time_s"] == float(written["Time (s)"])
         assert read["energy_j"] == float(written["Energy (J)"])
         assert read["CoreMarks/MHz"] == float(written["CoreMarks/MHz"])
+
+
+def test_a_table_that_was_read_stays_as_read_beside_the_columns_map_left_alone(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("freq_ghz,Energy[Wh],Energy[J]\n1.2,9,40\n1.8,9,50\n")
+    runs = read_runs(path, columns={"energy_j": "Energy[J]"})
+    again = tidy_runs(runs)
+    assert again["energy_j"].tolist() == [40, 50]
+    assert again["Energy[Wh]"].tolist() == [9, 9]
