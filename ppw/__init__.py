@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ppw.errors import CaveatWarning, PpwError
     from ppw.estimate import Estimate
     from ppw.hosts import find_host, load_hosts
-    from ppw.parameters import fit_runs
+    from ppw.parameters import FittedParameters, fit_runs
     from ppw.projection import Projection, project
     from ppw.runs_projection import RunsProjection, project_runs
     from ppw.validation import Validation, validate
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _HOME = {
     "CaveatWarning": "ppw.errors",
     "Estimate": "ppw.estimate",
+    "FittedParameters": "ppw.parameters",
     "FittingError": "fitting",
     "LogPathLength": "fitting",
     "MeasurementError": "measurements",
@@ -39,6 +40,7 @@ _HOME = {
 __all__ = [
     "CaveatWarning",
     "Estimate",
+    "FittedParameters",
     "FittingError",
     "LogPathLength",
     "MeasurementError",

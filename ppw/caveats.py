@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.line import INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
+from fitting.reciprocal import ReciprocalCpi
 from ppw.errors import CaveatWarning
 from ppw.estimate import shown
 from ppw.grouping import varies, varying_identity
@@ -35,6 +37,10 @@ FASTER_THAN_CLOCK = (
     "faster than 1/f: the published form 1/CPI = c − k/f gains more than the clock does, which a "
     "core alone cannot; the bounded form is shown beside it"
 )
+FASTER_UNBOUNDED = (
+    "faster than 1/f, which a core alone cannot be, and no bound was asked for; the reciprocal "
+    "form is shown beside it"
+)
 UNKNOWN_WATTS = (
     "watts of unknown source: package, node and wall watts are not comparable; say which in "
     "power_source"
@@ -42,11 +48,17 @@ UNKNOWN_WATTS = (
 
 
 class Finding(NamedTuple):
-    """A caveat that some groups have: its short name, its sentence, and which groups."""
+    """A caveat that some groups have: its short name, its sentence, which groups, and how bad."""
 
     name: str
     text: str
     groups: Mask
+    size: float = 0.0
+
+    def joined(self, other: Finding) -> Finding:
+        """Join with the same finding at another frequency: the worse sentence, all its groups."""
+        worse = max(self, other, key=lambda f: f.size)
+        return worse._replace(groups=self.groups | other.groups)
 
 
 def fit_findings(
@@ -62,7 +74,8 @@ def _findings(name: str, fit: ModelFit, frequency: FloatArray | float) -> list[F
     answered = ~np.isnan(fit.predict(frequency))
     far = fitted & answered & (gain > LONG_LEVER)
     worst = np.max(gain[far]) if far.any() else 0.0
-    at = shown(float(np.max(frequency)), "Hz")
+    highest = float(np.max(frequency))
+    at = shown(highest, "Hz")
     names = [p.name for p in fit.model.parameters]
     falls = name == "cpi"
     held_intercept = (
@@ -85,6 +98,7 @@ def _findings(name: str, fit: ModelFit, frequency: FloatArray | float) -> list[F
             f"long lever: 1 % of noise in the measured points becomes up to {worst:.0f} % at {at}; "
             "measure nearer to it or further apart",
             far,
+            worst,
         ),
         Finding(
             "no_interval",
@@ -96,17 +110,41 @@ def _findings(name: str, fit: ModelFit, frequency: FloatArray | float) -> list[F
             "no_answer",
             f"no answer at {at}: the fitted {fit.model.equation} is not positive there",
             fitted & ~answered,
+            highest,
         ),
+        Finding("faster_than_clock", *_faster_than_clock(name, fit)),
     ]
+
+
+def _faster_than_clock(name: str, fit: ModelFit) -> tuple[str, Mask]:
+    """Groups whose curve gains more than the clock does and that no bound holds back."""
+    if isinstance(fit.model, ReciprocalCpi):
+        return FASTER_THAN_CLOCK, fit.line.slope < 0
+    if name in ("power", "perf_per_watt"):
+        return "", np.zeros(len(fit.line.slope), dtype=bool)
+    return FASTER_UNBOUNDED, (fit.line.slope if name == "cpi" else fit.line.intercept) < 0
+
+
+def over_frequencies(findings: Iterable[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
+    """Join what the same groups show at several frequencies, so that each group counts once."""
+    joined: dict[tuple[str, str], Finding] = {}
+    for metric, finding in findings:
+        key = (metric, finding.name)
+        joined[key] = finding.joined(joined[key]) if key in joined else finding
+    return [(metric, finding) for (metric, _), finding in joined.items()]
 
 
 def tally(findings: Iterable[tuple[str, Finding]], what: str = "groups") -> list[str]:
     """Say each finding once, with the fits that have it and how many of their groups."""
     counts: dict[tuple[str, str], tuple[str, int, int]] = {}
+    sizes: dict[tuple[str, str], float] = {}
     for metric, finding in findings:
-        text, count, total = counts.get((metric, finding.name), (finding.text, 0, 0))
-        more = int(finding.groups.sum())
-        counts[metric, finding.name] = (text, count + more, total + finding.groups.size)
+        key, more = (metric, finding.name), int(finding.groups.sum())
+        text, count, total = counts.get(key, ("", 0, 0))
+        # Folds differ in how bad it is: the worst speaks for all.
+        if more and finding.size >= sizes.get(key, 0.0):
+            text, sizes[key] = finding.text, finding.size
+        counts[key] = (text, count + more, total + finding.groups.size)
     # The same curve under two names, time and its performance, is one sentence.
     metrics: dict[tuple[str, int, int], list[str]] = {}
     for (metric, _), found in counts.items():
@@ -118,14 +156,23 @@ def tally(findings: Iterable[tuple[str, Finding]], what: str = "groups") -> list
     ]
 
 
-def table_caveats(runs: pd.DataFrame, groups: Groups, metrics: Sequence[Metric]) -> list[str]:
-    """Find what in a table, or in its grouping, could mislead."""
+def table_caveats(
+    runs: pd.DataFrame, groups: Groups, metrics: Sequence[Metric], learnt: Mask | None = None
+) -> list[str]:
+    """Find what in a table, or in its grouping, could mislead.
+
+    ``learnt`` are the rows that curves go through, where that is not all of them.
+    """
     caveats = [
         f"runs of one group differ in {column}, which is not in --by: their curve is a mixture"
         for column in varying_identity(runs, groups)
         if column != "host"
     ]
-    caveats += _across_hosts(runs, groups)
+    if "host" in runs.columns and "host" not in groups.by:
+        rows = slice(None) if learnt is None else learnt
+        caveats += _across_hosts(runs[rows], replace(groups, codes=groups.codes[rows]))
+        if "family" in runs.columns and varies(runs["family"], groups).any():
+            caveats.append(FAMILY_MISMATCH)
     if any({"power", "energy", "perf_per_watt"} & {m.name} for m in metrics):
         caveats += _watts(runs, groups)
     caveats += _achieved(runs)
@@ -133,18 +180,20 @@ def table_caveats(runs: pd.DataFrame, groups: Groups, metrics: Sequence[Metric])
 
 
 def _across_hosts(runs: pd.DataFrame, groups: Groups) -> list[str]:
-    if "host" not in runs.columns or "host" in groups.by or not varies(runs["host"], groups).any():
+    several = varies(runs["host"], groups) & varies(runs["freq_hz"], groups)
+    if not several.any():
         return []
+    steps = runs["freq_hz"].groupby([groups.codes, runs["host"]], dropna=False).nunique()
+    swept = np.zeros(len(groups), dtype=bool)
+    swept[steps.index.get_level_values(0)[steps > 1]] = True
     caveats = []
-    if not runs.groupby([groups.codes, "host"])["freq_hz"].nunique().gt(1).any():
+    if (several & ~swept).any():
         caveats.append(
             "host and frequency are confounded: no host was measured at two frequencies, so a "
             "difference between the hosts looks like an effect of the clock"
         )
-    else:
+    if (several & swept).any():
         caveats.append("one baseline goes through several hosts: their difference is in the curve")
-    if "family" in runs.columns and varies(runs["family"], groups).any():
-        caveats.append(FAMILY_MISMATCH)
     return caveats
 
 
@@ -154,9 +203,21 @@ FAMILY_MISMATCH = (
 )
 
 
+def sources_known(runs: pd.DataFrame) -> bool:
+    """Tell whether every row says which sensor its watts come from."""
+    if "power_source" not in runs.columns:
+        return False
+    return all(map(is_known_source, runs["power_source"].unique()))
+
+
+def is_known_source(source: object) -> bool:
+    """Tell whether a power source is named; "unknown" names none."""
+    return isinstance(source, str) and source.strip().lower() not in ("", "unknown")
+
+
 def _watts(runs: pd.DataFrame, groups: Groups) -> list[str]:
     caveats = []
-    if "power_source" not in runs.columns or runs["power_source"].isna().any():
+    if not sources_known(runs):
         caveats.append(UNKNOWN_WATTS)
     if "power_source" in runs.columns and varies(runs["power_source"], groups).any():
         caveats.append(

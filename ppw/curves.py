@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.models import Asymptote, ModelFit, Prediction, fit, share_of_limit
+from ppw.arguments import known_choice
+from ppw.errors import PpwError
 from ppw.metrics import METRICS, PERFORMANCE, Metric, model_for, values
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ class FitOptions:
     exponent: float = 3.0
     voltages: Mapping[float, float] | None = None
     via: str = "fits"
+
+    def __post_init__(self) -> None:
+        known_choice("via", self.via, ("fits", "ratio"))
 
     def fitted(self, metric: Metric) -> dict[str, int]:
         """Names of the fits that a metric is made of, each with its power in the product."""
@@ -110,8 +115,11 @@ def predict(
     degrees of freedom, and the interval is symmetric in the logarithm, so that its lower end
     stays positive.
     """
+    if not 0 < level < 1:
+        raise PpwError(f"interval level {level!r} is not a share between 0 and 1; try 0.90")
     known = constant * np.asarray(frequency, dtype=float) ** clock_power
-    with np.errstate(divide="ignore", invalid="ignore"):
+    # A prediction near zero has a relative error without bound, and so have its ends.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if len(factors) == 1:
             value, ends = _single(factors[0], frequency, level, repeats)
         else:

@@ -65,6 +65,8 @@ class Estimate(float):
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Build an estimate from `to_dict`."""
         rest = dict(values)
+        if rest["lower"] is not None and rest["upper"] is None:
+            rest["upper"] = math.inf
         return cls(rest.pop("value"), rest.pop("unit"), **rest)
 
     def scaled(self, factor: float, unit: str) -> Estimate:
@@ -94,7 +96,7 @@ def shown(value: float | None, unit: str = "") -> str:
             if abs(value) >= size:
                 return f"{value / size:.4g} {prefix}{unit}"
         return f"{value:.4g} {unit}"
-    number = f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
+    number = f"{value:,.0f}" if 9999.5 <= abs(value) < 1e12 else f"{value:.4g}"
     return f"{number} {unit}".strip() if unit != "1" else number
 
 

@@ -10,6 +10,7 @@ from fitting.amdahl import AmdahlCpi, AmdahlRate, AmdahlTime
 from fitting.power import CmosExponent, CmosVoltage, PowerLine
 from fitting.reciprocal import ReciprocalCpi, ReciprocalRate, ReciprocalTime
 from measurements.headers import nearest, shown
+from ppw.arguments import as_names, known_choice
 from ppw.errors import PpwError, UnknownColumnError
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def model_for(
     voltages : mapping of Hz to V, optional
         V-f table of the CMOS form.
     """
-    _known("form", form, FORMS)
-    _known("power form", power_form, POWER_FORMS)
+    known_choice("form", form, FORMS)
+    known_choice("power form", power_form, POWER_FORMS)
     if metric == "power" and power_form == "cmos":
         return CmosVoltage(voltages=voltages) if voltages else CmosExponent(exponent=exponent)
     if metric == "power":
@@ -124,15 +125,17 @@ def model_for(
     return _AMDAHL[metric](nonnegative=form == "amdahl")
 
 
-def known_metrics(names: Iterable[str]) -> list[Metric]:
+def known_metrics(names: str | Iterable[str]) -> list[Metric]:
     """Look metrics up by name. Raises `UnknownColumnError` with the nearest name."""
-    for name in (names := list(names)):
+    if not (names := as_names(names)):
+        raise PpwError(f"no metric was given; the metrics are {', '.join(METRICS)}")
+    for name in names:
         if name not in METRICS:
             raise UnknownColumnError(
                 f"no metric {name!r}{nearest(name, list(METRICS))}; "
                 f"the metrics are {', '.join(METRICS)}"
             )
-    return [METRICS[name] for name in dict.fromkeys(names)]
+    return [METRICS[name] for name in names]
 
 
 def answerable(runs: pd.DataFrame) -> list[Metric]:
@@ -220,8 +223,3 @@ _VALUES: dict[str, Callable[[Mapping[str, FloatArray], pd.DataFrame], FloatArray
     "perf_per_watt": _per_watt,
     "perf_per_dollar": _per_dollar,
 }
-
-
-def _known(what: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise PpwError(f"{what} {value!r} is not one of {', '.join(choices)}")

@@ -53,7 +53,7 @@ def plot_curve(
     """Draw measured points, the fitted curve with its interval band, and the projection.
 
     ``measured`` has ``freq_hz`` and ``value``; ``curve`` has ``freq_hz``, ``value``, ``lower``
-    and ``upper``, and ends at or beyond ``target_hz``.
+    and ``upper``, and reaches ``target_hz``.
     """
     ghz = curve["freq_hz"] / 1e9
     band = curve["lower"].notna()
@@ -84,11 +84,11 @@ def mark_best(ax: Axes, curve: pd.DataFrame) -> float:
 def group_curve(
     prepared: Prepared, options: FitOptions, metric: Metric, group: int, to_hz: float, level: float
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Measured points and curve of one group, up to its highest frequency or ``to_hz``."""
+    """Measured points and curve of one group, over its frequencies and ``to_hz``."""
     rows = prepared.groups.codes == group
     frequency = prepared.runs["freq_hz"].to_numpy()[rows]
     measured = pd.DataFrame({"freq_hz": frequency, "value": values(metric, prepared.runs)[rows]})
-    at = np.linspace(frequency.min(), max(frequency.max(), to_hz), _STEPS)
+    at = np.linspace(min(frequency.min(), to_hz), max(frequency.max(), to_hz), _STEPS)
     curves = fit_curves(prepared.runs, prepared.groups, [metric], options, rows)
     p = predict(curves.of(metric, np.full(_STEPS, group)), at, level=level)
     return measured.dropna(), curve_frame(at, p)
@@ -122,7 +122,9 @@ def plot_runs_projection(result: RunsProjection, ax: Axes | None = None) -> Axes
         points, curve = group_curve(
             result.prepared, result.options, metric, group, target, result.level
         )
-        (line,) = axes.plot(curve["freq_hz"] / 1e9, curve["value"], label=label)
+        # To matplotlib a pair of dollar signs is mathematics.
+        named = label.replace("$", r"\$")
+        (line,) = axes.plot(curve["freq_hz"] / 1e9, curve["value"], label=named)
         axes.plot(points["freq_hz"] / 1e9, points["value"], "o", ms=4, color=line.get_color())
     axes.set_xlabel("core frequency (GHz)")
     axes.set_ylabel(_LABELS[metric.name])
@@ -140,10 +142,12 @@ def plot_validation(result: Validation, ax: Axes | None = None) -> Axes:
     rng = np.random.default_rng(0)
     for place, name in enumerate(names):
         rows = result.groups[result.groups["metric"] == name]
-        ratio = (rows["projected"] / rows["measured"]).to_numpy()
+        ratio = (rows["projected"] / rows["measured"]).dropna().to_numpy()
+        if not ratio.size:
+            continue
         spread = place + rng.uniform(-0.28, 0.28, len(ratio))
         axes.plot(spread, ratio, ".", color=CURVE, alpha=0.6)
-        axes.hlines(np.nanmedian(ratio), place - 0.35, place + 0.35, color=PROJECTED, lw=2)
+        axes.hlines(np.median(ratio), place - 0.35, place + 0.35, color=PROJECTED, lw=2)
     axes.set_xticks(range(len(names)), names)
     axes.set_ylabel("projected / measured")
     axes.legend(frameon=False)

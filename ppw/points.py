@@ -12,7 +12,7 @@ from fitting.errors import FittingError
 from measurements.quantities import implausible_frequency
 from ppw import caveats as cv
 from ppw.errors import PpwError
-from ppw.metrics import METRICS
+from ppw.metrics import METRICS, columns_for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ class MeasuredPoints:
         power, power_runs = np.empty((0, 2)), None
         if power_pts is not None:
             power, power_runs = _points(power_pts, "power")
-        elif cpi_runs is not None and "power_w" in cpi_runs.columns:
+        elif cpi_runs is not None and columns_for(METRICS["power"], cpi_runs):
             power, power_runs = _points(cpi_runs, "power")
         caveats = _source_caveats(len(power) > 0, power_runs, source)
         caveats += _family_caveats([r for r in (cpi_runs, power_runs) if r is not None], family)
@@ -101,9 +101,8 @@ def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
 
 
 def _source_caveats(powered: bool, runs: pd.DataFrame | None, source: str | None) -> list[str]:
-    known = source or (
-        runs is not None and "power_source" in runs.columns and runs["power_source"].notna().all()
-    )
+    in_table = source is None and runs is not None and cv.sources_known(runs)
+    known = in_table or cv.is_known_source(source)
     return [cv.UNKNOWN_WATTS] if powered and not known else []
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from measurements import MeasurementError, check_runs, parse_frequency, tidy_runs
-from measurements.quantities import implausible_frequency
+from measurements import check_runs, tidy_runs
+from ppw.arguments import as_names
 from ppw.caveats import table_caveats
 from ppw.errors import PpwError
 from ppw.grouping import Groups, group_runs
@@ -17,6 +17,10 @@ from ppw.metrics import Metric, answerable, known_metrics, needed_columns, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    Mask = NDArray[np.bool_]
 
 # Rows are brought to one order before summing, so that printed digits do not depend on theirs;
 # beyond this many rows the ordering would cost more than the fits.
@@ -34,9 +38,9 @@ class Prepared:
     groups: Groups
     metrics: list[Metric]
 
-    def caveats(self) -> list[str]:
-        """Caveats of the table and its grouping."""
-        return table_caveats(self.runs, self.groups, self.metrics)
+    def caveats(self, learnt: Mask | None = None) -> list[str]:
+        """Caveats of the table and its grouping; of hosts only where curves are ``learnt``."""
+        return table_caveats(self.runs, self.groups, self.metrics, learnt)
 
     def measured(self) -> pd.DataFrame:
         """Mean of each metric by group and frequency, with the number of runs."""
@@ -50,15 +54,22 @@ class Prepared:
         return pd.concat([keys, means], axis=1)
 
 
+def canonical(runs: pd.DataFrame) -> pd.DataFrame:
+    """Bring a runs table to canonical columns. Raises `PpwError` for what is no DataFrame."""
+    if not isinstance(runs, pd.DataFrame):
+        raise PpwError(
+            f"runs is a {type(runs).__name__}, not a DataFrame: read a file with ppw.read_runs"
+        )
+    return tidy_runs(runs)
+
+
 def prepare(
     runs: pd.DataFrame, *, by: Sequence[str] | None, metric: str | Iterable[str] | None
 ) -> Prepared:
     """Bring runs to canonical columns, check them, group them and put them in one order."""
-    tidy = tidy_runs(runs)
-    if metric is None:
-        metrics = answerable(tidy)
-    else:
-        metrics = known_metrics([metric] if isinstance(metric, str) else metric)
+    tidy = canonical(runs)
+    by = None if by is None else as_names(by)
+    metrics = answerable(tidy) if metric is None else known_metrics(metric)
     needed = needed_columns(metrics, tidy)
     checked = check_runs(tidy, needed=needed, by=by)
     groups = group_runs(checked, by)
@@ -66,20 +77,3 @@ def prepare(
         order = np.lexsort([*(checked[c].to_numpy() for c in needed), groups.codes])
         checked, groups = checked.take(order), replace(groups, codes=groups.codes[order])
     return Prepared(checked, groups, metrics)
-
-
-def as_frequencies(freq: float | str | Iterable[float | str]) -> list[float]:
-    """Read frequencies given as numbers (Hz) or text with a unit ("3.0GHz")."""
-    given = [freq] if isinstance(freq, (str, float, int)) else list(freq)
-    if not given:
-        raise PpwError("no frequency was given")
-    return [_as_frequency(f) for f in given]
-
-
-def _as_frequency(freq: float | str) -> float:
-    if isinstance(freq, str):
-        return parse_frequency(freq)
-    value = float(freq)
-    if reason := implausible_frequency(value) if np.isfinite(value) else "must be finite":
-        raise MeasurementError(f"frequency {freq!r}: {reason}")
-    return value

@@ -9,9 +9,10 @@ import numpy as np
 
 from fitting.errors import OutOfRangeError
 from fitting.execution_time import execution_time
+from fitting.line import SLOPE_AT_ZERO
 from fitting.models import fit
-from measurements.quantities import implausible_frequency
 from ppw import caveats as cv
+from ppw.arguments import as_frequency, as_positive
 from ppw.curves import Factor, FitOptions, predict
 from ppw.errors import PpwError
 from ppw.estimate import Estimate, shown
@@ -142,7 +143,7 @@ class Projection:
 def project(
     cpi_pts: Points,
     *,
-    freq: float,
+    freq: float | str,
     power_pts: Points | None = None,
     cores: float = 1,
     data_bytes: float | None = None,
@@ -166,8 +167,8 @@ def project(
     cpi_pts : pairs, mapping, 2-column array or runs table
         Measured (Hz, cycles per instruction); repeats are points of their own. A runs table must
         be of one group (`ppw.project_runs` takes many) and brings its power along.
-    freq : float
-        Frequency to project to (Hz).
+    freq : float or str
+        Frequency to project to, in Hz or with a unit ("3.0GHz").
     power_pts : like ``cpi_pts``, optional
         Measured (Hz, W). Brings in power and perf/W.
     cores : float
@@ -219,16 +220,20 @@ def project(
     """
     options = FitOptions(form=form, power_form=power_form, exponent=exponent, voltages=voltages)
     table = MeasuredPoints.of(cpi_pts, power_pts, family, power_source)
-    at = _checked_frequency(freq)
+    at = as_frequency(freq)
     cpi = _fit_points(options, "cpi", table.cpi)
     power = _fit_points(options, "power", table.power) if len(table.power) else None
+    given = {"cores": cores, "data_bytes": data_bytes, "instructions": instructions}
+    for name, value in (given | {"efficiency": efficiency, "price": price}).items():
+        if value is not None:
+            as_positive(name, value)
     count = _instructions(cores, data_bytes, path_length, instructions, workload)
     answers = _Answers(cpi, power, at, cores, level)
     _refuse_unanswered(cpi, at, form)
     quantities = answers.quantities(count, efficiency, price)
     caveats = [
         *table.caveats,
-        *_fit_caveats(cpi, power, at, form),
+        *_fit_caveats(cpi, power, at),
         *_path_length_caveats(path_length, cores),
     ]
     cv.warn(caveats)
@@ -250,13 +255,6 @@ def project(
     )
 
 
-def _checked_frequency(freq: float) -> float:
-    value = float(freq)
-    if reason := implausible_frequency(value) if np.isfinite(value) else "must be finite":
-        raise PpwError(f"freq={freq!r}: {reason}")
-    return value
-
-
 def _fit_points(options: FitOptions, name: str, points: FloatArray) -> ModelFit:
     codes = np.zeros(len(points), dtype=np.int64)
     return fit(options.model(name), codes, points[:, 0], points[:, 1], 1)
@@ -270,13 +268,6 @@ def _instructions(
     workload: str | None,
 ) -> float | None:
     """Retired instructions of a run: given, or D·PL(n)."""
-    for name, value in (
-        ("cores", cores),
-        ("data_bytes", data_bytes),
-        ("instructions", instructions),
-    ):
-        if value is not None and not value > 0:
-            raise PpwError(f"{name}={value!r} must be greater than 0")
     if instructions is not None and path_length is not None:
         raise PpwError("give instructions or path_length, not both: each sets the time alone")
     if path_length is None:
@@ -342,7 +333,7 @@ class _Answers:
             made["time_s"] = self.estimate("s", (self.cpi, 1), constant=seconds, clock=-1)
         made["performance"] = self.estimate(f"{work}/s", (self.cpi, -1), constant=speed, clock=1)
         if price is not None:
-            made["perf_per_dollar"] = _per_dollar(made["performance"], price, work)
+            made["perf_per_dollar"] = made["performance"].scaled(1 / price, f"{work}/s per price")
         if self.power is not None:
             made |= self._with_power(self.power, work, speed, instructions is not None)
         return made
@@ -358,27 +349,18 @@ class _Answers:
         return {"power_w": watts, "perf_per_watt": ratio, "energy_j": energy if timed else None}
 
 
-def _per_dollar(performance: Estimate | None, price: float, work: str) -> Estimate | None:
-    if not price > 0:
-        raise PpwError(f"price={price!r} must be greater than 0")
-    return None if performance is None else performance.scaled(1 / price, f"{work}/s per price")
-
-
 def _other_form(points: FloatArray, cpi: ModelFit, answers: _Answers, form: str) -> Estimate | None:
     """CPI by the other form, where the one asked for hits the speed of the clock or passes it."""
-    faster = cpi.line.slope[0] < 0 if form == "reciprocal" else cpi.line.bound[0] == 2
-    if not faster:
+    if not (cpi.line.slope[0] < 0 or cpi.line.bound[0] == SLOPE_AT_ZERO):
         return None
     other = FitOptions(form="amdahl" if form == "reciprocal" else "reciprocal")
     second = _fit_points(other, "cpi", points)
     return None if np.isnan(second.predict(answers.at)[0]) else answers.estimate("1", (second, 1))
 
 
-def _fit_caveats(cpi: ModelFit, power: ModelFit | None, at: float, form: str) -> list[str]:
+def _fit_caveats(cpi: ModelFit, power: ModelFit | None, at: float) -> list[str]:
     factors = [Factor("cpi", cpi, 1)] + ([] if power is None else [Factor("power", power, 1)])
-    found = cv.fit_findings(factors, at)
-    faster = [cv.FASTER_THAN_CLOCK] if form == "reciprocal" and cpi.line.slope[0] < 0 else []
-    return [*cv.tally(found), *faster]
+    return cv.tally(cv.fit_findings(factors, at))
 
 
 def _path_length_caveats(path_length: LogPathLength | None, cores: float) -> list[str]:

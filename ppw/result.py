@@ -49,7 +49,14 @@ def read_document(text: str, kind: str) -> dict[str, Any]:
         raise PpwError(f"not a document of schema_version {SCHEMA_VERSION}: was it written by ppw?")
     if document.get("kind") != kind:
         raise PpwError(f"this document is a {document.get('kind')!r}, not a {kind!r}")
-    return document
+    return _Document(document)
+
+
+class _Document(dict[str, Any]):
+    """A result's JSON; what it lacks is an error of ours."""
+
+    def __missing__(self, key: str) -> Any:
+        raise PpwError(f"this {self['kind']} document lacks {key!r}: give what to_json() wrote")
 
 
 def plain(value: Any) -> Any:
@@ -72,6 +79,12 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of a table as JSON objects; whole numbers of key columns stay whole."""
     rows = table.astype(object).where(table.notna(), None).to_dict(orient="records")
     return [{str(k): _whole(v) for k, v in row.items()} for row in rows]
+
+
+def unbounded_where_null(table: pd.DataFrame) -> pd.DataFrame:
+    """Put the inf back that JSON cannot say: an interval with a lower end has an upper one."""
+    unbounded = table["lower"].notna() & table["upper"].isna()
+    return table.assign(upper=table["upper"].mask(unbounded, np.inf))
 
 
 def _whole(value: Any) -> Any:

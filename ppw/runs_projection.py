@@ -9,11 +9,18 @@ import numpy as np
 import pandas as pd
 
 from ppw import caveats as cv
+from ppw.arguments import as_frequencies
 from ppw.curves import Curves, FitOptions, fit_curves, predict
 from ppw.errors import PpwError
 from ppw.estimate import shown
-from ppw.prepare import Prepared, as_frequencies, prepare
-from ppw.result import frame_digest, read_document, records, write_document
+from ppw.prepare import Prepared, prepare
+from ppw.result import (
+    frame_digest,
+    read_document,
+    records,
+    unbounded_where_null,
+    write_document,
+)
 from ppw.tables import text_table
 
 if TYPE_CHECKING:
@@ -81,6 +88,7 @@ class RunsProjection:
         """Show a table of projections, at most 40 rows, then the caveats."""
         shown_rows = [self._cells(row) for row in self.table.head(40).to_dict(orient="records")]
         header = [*self.by, "metric", "at", "projected", f"{self.level:.0%} interval", "of limit"]
+        header += ["other form"] if "other_form" in self.table else []
         lines = [text_table(header, shown_rows)]
         if len(self.table) > 40:
             lines.append(f"… {len(self.table) - 40} more rows: use --format csv or to_frame()")
@@ -93,7 +101,8 @@ class RunsProjection:
         share = "–" if np.isnan(row["limit_share"]) else f"{row['limit_share']:.0%}"
         keys = [shown(v) if isinstance(v, float) else str(v) for v in (row[k] for k in self.by)]
         answers = [shown(row["freq_hz"], "Hz"), shown(row["projected"], row["unit"])]
-        return [*keys, row["metric"], *answers, interval, share]
+        other = [shown(row["other_form"], row["unit"])] if "other_form" in row else []
+        return [*keys, row["metric"], *answers, interval, share, *other]
 
     def to_json(self) -> str:
         """JSON document with ``schema_version``; one object a row in ``groups``."""
@@ -115,7 +124,7 @@ class RunsProjection:
         table = pd.DataFrame(d["groups"])
         numbers = {c: np.float64 for c in _NUMBERS if c in table}
         return cls(
-            table=table.astype(numbers),
+            table=unbounded_where_null(table.astype(numbers)),
             by=tuple(d["by"]),
             level=d["level"],
             form=d["form"],
@@ -187,9 +196,8 @@ def project_runs(
     table = pd.concat([a.table(prepared.groups) for a in answers], ignore_index=True)
     if table.empty:
         raise PpwError(nothing_to_fit(prepared))
-    # An energy has the findings of its time and its power, which may be asked for as well.
-    findings = {(a.frequency, n, x.name): (n, x) for a in answers for n, x in a.findings}
-    caveats = prepared.caveats() + cv.tally(findings.values())
+    findings = cv.over_frequencies(found for a in answers for found in a.findings)
+    caveats = prepared.caveats() + cv.tally(findings)
     caveats += left_out(curves, prepared)
     cv.warn(caveats)
     return RunsProjection(

@@ -57,7 +57,7 @@ def highest_left_out(runs: pd.DataFrame, groups: Groups) -> Iterator[Fold]:
     frequency = runs["freq_hz"].to_numpy()
     highest = np.full(len(groups), -np.inf)
     np.maximum.at(highest, groups.codes, frequency)
-    top = frequency == highest[groups.codes]
+    top = frequency > highest[groups.codes] * (1 - SAME_STEP)
     yield Fold(~top, top)
 
 
@@ -108,11 +108,12 @@ def at_any(runs: pd.DataFrame, steps: Sequence[float]) -> Mask:
 
 
 def _step_in_group(frequency: FloatArray, groups: Groups) -> NDArray[np.int64]:
-    """Rank of each row's frequency among the distinct ones of its group, from 0."""
+    """Rank of each row's frequency among the distinct steps of its group, from 0."""
     order = np.lexsort((frequency, groups.codes))
     codes, sorted_frequency = groups.codes[order], frequency[order]
     new_group = np.diff(codes, prepend=-1) != 0
-    new_step = new_group | (np.diff(sorted_frequency, prepend=0) != 0)
+    apart = np.diff(sorted_frequency, prepend=0) > SAME_STEP * sorted_frequency
+    new_step = new_group | apart
     running = np.cumsum(new_step) - 1
     rank = np.empty(len(frequency), dtype=np.int64)
     first = np.flatnonzero(new_group)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from measurements import identity_columns, tidy_runs
+from measurements import identity_columns
 from ppw import caveats as cv
 from ppw import schemes
+from ppw.arguments import as_frequencies, as_names, known_choice
 from ppw.curves import FitOptions, fit_curves, predict
 from ppw.errors import PpwError
 from ppw.estimate import shown
 from ppw.metrics import Metric, values
-from ppw.prepare import Prepared, as_frequencies, prepare
-from ppw.result import frame_digest, plain, read_document, records, write_document
+from ppw.prepare import Prepared, canonical, prepare
+from ppw.result import (
+    frame_digest,
+    plain,
+    read_document,
+    records,
+    unbounded_where_null,
+    write_document,
+)
 from ppw.runs_projection import left_out
 from ppw.tables import text_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
@@ -106,7 +115,7 @@ class Validation:
         groups = pd.DataFrame(d["groups"]).astype(dict.fromkeys(_NUMBERS, np.float64))
         names = ("scheme", "level", "form", "power_form", "via", "input_digest")
         return cls(
-            groups=groups.astype({"covered": object}),
+            groups=unbounded_where_null(groups.astype({"covered": object})),
             summary_by_metric=d["summary"],
             by=tuple(d["by"]),
             caveats=tuple(d["caveats"]),
@@ -165,7 +174,7 @@ def validate(
         For each entry of ``caveats``.
     """
     at_train, at_test = _several(train), _several(test)
-    _refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
+    refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
     across = scheme == "host" or train_host is not None
     options = FitOptions(
         form=form, power_form=power_form, exponent=exponent, voltages=voltages, via=via
@@ -174,16 +183,19 @@ def validate(
     plan = _Plan(at_train, at_test, scheme or "highest", train_host, test_host)
     parts: list[pd.DataFrame] = []
     findings: list[tuple[str, cv.Finding]] = []
-    caveats = prepared.caveats()
+    unfitted: list[str] = []
+    learnt = np.zeros(len(prepared.runs), dtype=bool)
     for fold in plan.folds(prepared):
         part, found, without = _validate_fold(prepared, fold, options, level)
         parts += part
         findings += found
-        caveats += without
+        unfitted += without
+        learnt |= fold.train
     groups = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     if groups.empty:
         raise PpwError(_nothing_to_test(prepared, plan))
-    caveats = list(dict.fromkeys([*caveats, *cv.tally(findings, "projections")]))
+    tallied = cv.tally(findings, "projections")
+    caveats = list(dict.fromkeys([*prepared.caveats(learnt), *unfitted, *tallied]))
     cv.warn(caveats)
     return Validation(
         groups=groups,
@@ -278,15 +290,18 @@ class _Plan(NamedTuple):
 
 
 def _several(frequencies: float | str | Iterable[float | str]) -> list[float]:
-    one = isinstance(frequencies, (str, float, int))
-    return as_frequencies(frequencies) if one or list(frequencies) else []  # type: ignore[arg-type]
+    if isinstance(frequencies, Iterable):
+        # Read once only: an iterator has no second time.
+        frequencies = frequencies if isinstance(frequencies, str) else list(frequencies)
+    return [] if frequencies == [] else as_frequencies(frequencies)
 
 
-def _refuse_contradiction(
+def refuse_contradiction(
     frequencies: bool, scheme: str | None, train_host: str | None, test_host: str | None
 ) -> None:
-    if scheme is not None and scheme not in schemes.SCHEMES:
-        raise PpwError(f"scheme {scheme!r} is not one of {', '.join(schemes.SCHEMES)}")
+    """Refuse a choice of what to learn from and to test on that says two things at once."""
+    if scheme is not None:
+        known_choice("scheme", scheme, schemes.SCHEMES)
     if (train_host is None) != (test_host is None):
         raise PpwError("give both the train host and the test host")
     if scheme is not None and (frequencies or train_host is not None):
@@ -294,7 +309,7 @@ def _refuse_contradiction(
 
 
 def _across_hosts(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
-    columns = list(by) if by is not None else identity_columns(tidy_runs(runs))
+    columns = identity_columns(canonical(runs)) if by is None else as_names(by)
     return [c for c in columns if c != "host"]
 
 
@@ -305,6 +320,8 @@ def _validate_fold(
     parts, findings = [], {}
     for metric in prepared.metrics:
         cells = _cells_of(prepared, metric, fold.test)
+        if cells.empty:
+            continue
         group, frequency = cells["group"].to_numpy(), cells["freq_hz"].to_numpy()
         factors = curves.of(metric, group)
         p = predict(factors, frequency, level=level, repeats=cells["runs"].to_numpy())

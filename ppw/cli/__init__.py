@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import click
@@ -23,6 +24,10 @@ def main() -> None:
 
 def run() -> None:
     """Run the command line and exit: 0 done, 1 bad data, 2 wrong usage, 3 a check failed."""
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal's encoding lacks is spelt out: no result is lost to a dash.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = main(prog_name="ppw", standalone_mode=False)
     except click.exceptions.Abort:

@@ -65,16 +65,25 @@ def write(text: str, output: str) -> None:
         return
     path = Path(output)
     try:
-        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(scratch).chmod(0o666 & ~_umask())
-            Path(scratch).replace(path)
-        finally:
-            Path(scratch).unlink(missing_ok=True)
+        if path.exists() and not path.is_file():
+            # A device or a pipe takes the text; a file in its place would be its end.
+            path.write_text(text, encoding="utf-8")
+        else:
+            # A link stays one: what it points to is written.
+            _replace(path.resolve(), text)
     except OSError as error:
         raise PpwError(f"{output}: cannot be written: {error.strerror or error}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        Path(scratch).chmod(0o666 & ~_umask())
+        Path(scratch).replace(path)
+    finally:
+        Path(scratch).unlink(missing_ok=True)
 
 
 def report_error(error: Exception) -> bool:

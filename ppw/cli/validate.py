@@ -15,6 +15,7 @@ from ppw.cli.options import (
     runs_options,
 )
 from ppw.cli.output import caveats_in_result, emit
+from ppw.errors import PpwError
 
 
 @click.command(
@@ -54,8 +55,13 @@ def command(
 ) -> int:
     """Project from some runs of RUNS and hold the result against others."""
     from ppw.report.pages import validation_page
-    from ppw.validation import validate
+    from ppw.validation import refuse_contradiction, validate
 
+    hosts = {name: options[name] for name in ("train_host", "test_host")}
+    try:
+        refuse_contradiction(bool(train or test), options["scheme"], **hosts)
+    except PpwError as error:
+        raise click.UsageError(str(error)) from error
     with caveats_in_result():
         result = validate(read(runs, mapping), train=train or (), test=test or (), **options)
         emit(result, format_, output, validation_page)

@@ -67,8 +67,8 @@ class Page:
             page=self,
             style=style,
             version=package_version(),
-            # Inside a script element only this sequence could end it.
-            document=self.document.replace("</", "<\\/"),
+            # Inside a script element "</script" would end it, and "<!--" would hide its end.
+            document=self.document.replace("<", "\\u003c"),
         )
 
 

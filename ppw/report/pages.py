@@ -18,6 +18,8 @@ from ppw.plots import (
 from ppw.report.page import Figure, Page, Table, draw
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
     from matplotlib.axes import Axes
 
@@ -47,7 +49,8 @@ def projection_page(result: RunsProjection) -> Page:
 def validation_page(result: Validation) -> Page:
     """Report of `ppw.validate`."""
     figures = [Figure(draw(result.plot), "Projected over measured; bars are medians.")]
-    figures += [_metric_figure(result, name) for name in result.summary_by_metric]
+    answered = [name for name, s in result.summary_by_metric.items() if s["n"]]
+    figures += [_metric_figure(result, name) for name in answered]
     return Page(
         title="Projected against measured",
         subtitle=f"{result.scheme}; input {result.input_digest}",
@@ -121,13 +124,14 @@ def _projection_verdict(result: RunsProjection) -> list[str]:
 def _headline(result: RunsProjection, rows: pd.DataFrame, last: pd.DataFrame) -> str:
     changes = []
     for metric in dict.fromkeys(rows["metric"]):
-        both = rows[rows["metric"] == metric].merge(
-            last, on=list(result.by) or None, suffixes=("", "_at")
-        )
+        both = _beside(rows[rows["metric"] == metric], last, result.by)
         change = 100 * (both["projected"] / both[metric] - 1).median()
         if np.isfinite(change):
             changes.append(f"{metric.replace('_', ' ')} by {change:+.1f} %")
-    median = "" if len(last) == 1 else " (median over the groups)"
+    if not changes:
+        return "No projection could be made."
+    one = not rows.duplicated("metric").any()
+    median = "" if one else " (median over the groups)"
     target = shown(float(rows["freq_hz"].iloc[0]), "Hz")
     return (
         f"Going from the highest measured frequency to {target} is projected to change "
@@ -140,8 +144,9 @@ def _metric_verdict(
 ) -> str:
     at, unit = float(rows["freq_hz"].iloc[0]), METRICS[metric].unit
     words = metric.replace("_", " ")
-    if len(rows) == 1:
-        row, before = rows.iloc[0], last.iloc[0]
+    both = _beside(rows, last, result.by)
+    if len(both) == 1:
+        row = both.iloc[0]
         interval = (
             "no interval"
             if np.isnan(row["lower"])
@@ -149,16 +154,24 @@ def _metric_verdict(
         )
         return (
             f"{words} at {shown(at, 'Hz')}: {shown(row['projected'], unit)} ({interval}), against "
-            f"{shown(before[metric], unit)} measured at {shown(before['freq_hz'], 'Hz')}."
+            f"{shown(row[metric], unit)} measured at {shown(row['freq_hz_last'], 'Hz')}."
         )
-    both = rows.merge(last, on=list(result.by) or None, suffixes=("", "_last"))
     ratio = (both["projected"] / both[metric]).dropna()
+    if ratio.empty:
+        return f"{words} at {shown(at, 'Hz')}: no projection could be made."
     low, middle, high = np.percentile(ratio, [10, 50, 90])
     return (
         f"{words} at {shown(at, 'Hz')}, over {len(ratio)} groups: {middle:.3g} times what was "
         f"measured at each group's highest frequency (median; {low:.3g} to {high:.3g} for the "
         "middle 80 %)."
     )
+
+
+def _beside(rows: pd.DataFrame, last: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Projections beside what their group measured last, at ``freq_hz_last``."""
+    if not by:
+        return rows.merge(last, how="cross", suffixes=("", "_last"))
+    return rows.merge(last, on=list(by), suffixes=("", "_last"))
 
 
 def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
@@ -197,6 +210,7 @@ def _best_sentence(label: str, best_hz: float, curve: pd.DataFrame) -> str:
 def _projection_table(result: RunsProjection) -> Table:
     header = [*result.by, "metric", "frequency", "projected", f"{result.level:.0%} interval"]
     header += ["limit", "reached"]
+    header += ["other form"] if "other_form" in result.table else []
     rows = [
         [
             *(_key(row[k]) for k in result.by),
@@ -206,6 +220,7 @@ def _projection_table(result: RunsProjection) -> Table:
             _interval(row["lower"], row["upper"]),
             shown(row["limit"]),
             "–" if np.isnan(row["limit_share"]) else f"{row['limit_share']:.0%}",
+            *([shown(row["other_form"], row["unit"])] if "other_form" in row else []),
         ]
         for row in result.table.head(_MOST_ROWS).to_dict(orient="records")
     ]
@@ -270,7 +285,7 @@ def _groups_table(result: Validation) -> Table:
             shown(row["freq_hz"], "Hz"),
             shown(row["projected"], row["unit"]),
             shown(row["measured"], row["unit"]),
-            f"{row['error_pct']:+.2f}",
+            "–" if np.isnan(row["error_pct"]) else f"{row['error_pct']:+.2f}",
             _interval(row["lower"], row["upper"]),
             "–" if row["covered"] is None else ("yes" if row["covered"] else "no"),
         ]

@@ -1,0 +1,116 @@
+"""What the package shows: names, lazy imports, and what every result can do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from made_up import ATOM, answered, sweep
+
+import fitting
+import measurements
+import ppw
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = "pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "pandera", "jinja2", "click"
+
+
+@pytest.mark.parametrize("package", [ppw, measurements, fitting], ids=lambda p: p.__name__)
+class TestEveryPackage:
+    def test_all_is_sorted(self, package):
+        assert package.__all__ == sorted(package.__all__)
+        assert len(set(package.__all__)) == len(package.__all__)
+
+    def test_every_name_is_there(self, package):
+        for name in package.__all__:
+            assert getattr(package, name).__name__ == name
+
+    def test_any_other_is_an_attribute_error(self, package):
+        with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+            package.nothing  # noqa: B018
+
+
+def loaded_by(code):
+    script = f"import sys\n{code}\nprint(*(m for m in {HEAVY!r} if m in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    return done.stdout.split()
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    assert loaded_by("import ppw, measurements, fitting") == []
+
+
+def test_a_name_brings_only_what_it_needs():
+    assert "pandas" not in loaded_by("import ppw; ppw.PpwError, ppw.CaveatWarning, ppw.Estimate")
+    assert "matplotlib" not in loaded_by("import ppw; ppw.project_runs, ppw.validate, ppw.fit_runs")
+    assert "sklearn" not in loaded_by("import ppw; ppw.project, ppw.project_runs")
+
+
+def made(kind):
+    runs = sweep(noise=0.02)
+    points = {"freq": 3e9, "power_pts": [(1e9, 9.0), (2e9, 12.0)], "power_source": "meter"}
+    calls = {
+        ppw.Projection: lambda: answered(ppw.project, ATOM, **points),
+        ppw.RunsProjection: lambda: answered(ppw.project_runs, runs, freq=3e9),
+        ppw.Validation: lambda: answered(ppw.validate, runs),
+        ppw.FittedParameters: lambda: answered(ppw.fit_runs, runs),
+    }
+    return calls[kind]()
+
+
+RESULTS = ("FittedParameters", "Projection", "RunsProjection", "Validation")
+
+
+@pytest.fixture(scope="module", params=RESULTS)
+def kind_and_result(request):
+    kind = getattr(ppw, request.param)
+    return kind, made(kind)
+
+
+class TestEveryResult:
+    def test_is_of_its_class_and_frozen(self, kind_and_result):
+        kind, result = kind_and_result
+        assert type(result) is kind
+        with pytest.raises(AttributeError):
+            result.caveats = ()
+
+    def test_comes_back_from_json(self, kind_and_result):
+        kind, result = kind_and_result
+        document = json.loads(result.to_json())
+        assert document["schema_version"] == 1
+        assert document["ppw_version"]
+        assert document["input_digest"].startswith("sha256:")
+        again = kind.from_json(result.to_json())
+        assert again.to_json() == result.to_json()
+        assert again.summary() == result.summary()
+        assert list(again.to_frame().columns) == list(result.to_frame().columns)
+
+    def test_shows_itself(self, kind_and_result):
+        _, result = kind_and_result
+        assert len(result.summary().splitlines()) > 3
+        assert len(result.to_frame()) > 0
+
+    def test_draws_on_axes_of_its_own_or_given(self, kind_and_result):
+        from matplotlib.figure import Figure
+
+        _, result = kind_and_result
+        own = result.plot()
+        axes = Figure().add_subplot()
+        assert result.plot(axes) is axes
+        assert axes is not own
+        for drawn in (own, axes):
+            assert drawn.has_data()
+            assert drawn.get_ylabel()
+
+
+def test_every_public_result_is_looped_over():
+    assert [n for n in ppw.__all__ if hasattr(getattr(ppw, n), "from_json")] == list(RESULTS)

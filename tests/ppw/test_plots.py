@@ -1,0 +1,138 @@
+"""Plots: axes in, axes out; what is drawn is what was measured and projected."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from made_up import ATOM, answered, sweep
+from matplotlib.figure import Figure
+
+import ppw
+from ppw.curves import FitOptions
+from ppw.metrics import METRICS
+from ppw.plots import drawable_groups, group_curve, mark_best, plot_curve
+from ppw.prepare import prepare
+
+RUNS = sweep(noise=0.02)
+
+
+def labels(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def line(axes, label):
+    (found,) = [x for x in axes.lines if x.get_label() == label]
+    return found.get_xydata()
+
+
+def svg(axes):
+    sink = io.StringIO()
+    axes.figure.savefig(sink, format="svg")
+    return sink.getvalue()
+
+
+def test_projection_shows_points_curve_and_answer():
+    answer = answered(ppw.project, [(1.2e9, 1.31), (1.8e9, 1.44), (2.4e9, 1.58)], freq=3.0e9)
+    axes = answer.plot()
+    assert labels(axes) == ["interval", "fitted", "measured", "projected"]
+    np.testing.assert_allclose(line(axes, "measured"), [(1.2, 1.31), (1.8, 1.44), (2.4, 1.58)])
+    np.testing.assert_allclose(line(axes, "projected"), [(3.0, float(answer.cpi))], rtol=1e-9)
+    assert axes.get_xlabel() == "core frequency (GHz)"
+    assert axes.get_ylabel() == "cycles per instruction"
+
+
+@pytest.mark.parametrize("freq", [0.8e9, 1.5e9, 3.0e9])
+def test_the_answer_is_drawn_where_it_is_on_either_side(freq):
+    answer = answered(ppw.project, [(1.2e9, 1.6), (2.0e9, 2.0)], freq=freq)
+    axes = answer.plot()
+    np.testing.assert_allclose(
+        line(axes, "projected"), [(freq / 1e9, float(answer.cpi))], rtol=1e-6
+    )
+    curve = line(axes, "fitted")
+    assert curve[0, 0] <= freq / 1e9 <= curve[-1, 0]
+
+
+def test_two_points_have_no_band():
+    assert labels(answered(ppw.project, ATOM, freq=3e9).plot()) == [
+        *("fitted", "measured", "projected")
+    ]
+
+
+def test_runs_projection_draws_up_to_ten_groups():
+    many = pd.concat([sweep(host=f"node{i:02}", seed=i) for i in range(4)])
+    axes = answered(ppw.project_runs, many, freq=3e9).plot()
+    assert len(labels(axes)) == 10
+    assert labels(axes)[0] == "node00, grep"
+    assert axes.get_ylabel() == "time (s)"
+
+
+@pytest.mark.parametrize("name", [r"$\bad$", "$a^2$ and $b", "</text><script>", "a & b", "Ωm"])
+def test_any_workload_name_is_drawn_as_it_is(name):
+    runs = RUNS.assign(workload=RUNS["workload"].replace("sort", name))
+    drawn = svg(answered(ppw.project_runs, runs, freq=3e9).plot())
+    assert "<script>" not in drawn
+
+
+def test_validation_draws_a_point_a_projection():
+    result = answered(ppw.validate, RUNS)
+    axes = result.plot()
+    points = np.concatenate([x.get_ydata() for x in axes.lines if x.get_marker() == "."])
+    expected = result.groups["projected"] / result.groups["measured"]
+    np.testing.assert_allclose(np.sort(points), np.sort(expected))
+    ticks = [t.get_text() for t in axes.get_xticklabels()]
+    assert ticks == list(result.summary_by_metric)
+    np.testing.assert_array_equal(
+        points,
+        np.concatenate([x.get_ydata() for x in result.plot().lines if x.get_marker() == "."]),
+    )
+
+
+def test_parameters_as_shares_of_their_median():
+    axes = answered(ppw.fit_runs, RUNS).plot()
+    for drawn in axes.lines:
+        assert np.median(drawn.get_ydata()) == pytest.approx(1)
+
+
+def test_no_window_and_no_state_is_left_behind():
+    before = dict(mpl.rcParams)
+    answered(ppw.project_runs, RUNS, freq=3e9).plot()
+    assert dict(mpl.rcParams) == before
+    if "matplotlib.pyplot" in sys.modules:
+        assert sys.modules["matplotlib.pyplot"].get_fignums() == []
+
+
+class TestCurve:
+    prepared = prepare(RUNS, by=None, metric=["time", "perf_per_watt"])
+
+    def test_it_goes_from_the_lowest_frequency_to_the_target(self):
+        points, curve = group_curve(self.prepared, FitOptions(), METRICS["time"], 1, 3e9, 0.9)
+        assert len(points) == 8
+        assert (curve["freq_hz"].iloc[0], curve["freq_hz"].iloc[-1]) == (1.2e9, 3e9)
+        row = answered(ppw.project_runs, RUNS, freq=3e9, metric="time").table.iloc[1]
+        last = curve.iloc[-1]
+        assert [last["value"], last["lower"], last["upper"]] == pytest.approx(
+            [row["projected"], row["lower"], row["upper"]], rel=1e-12
+        )
+
+    def test_the_best_point_is_marked(self):
+        axes = Figure().add_subplot()
+        points, curve = group_curve(
+            self.prepared, FitOptions(), METRICS["perf_per_watt"], 0, 3e9, 0.9
+        )
+        plot_curve(axes, METRICS["perf_per_watt"], points, curve, 3e9)
+        best = mark_best(axes, curve)
+        assert best == curve.loc[curve["value"].idxmax(), "freq_hz"]
+        np.testing.assert_allclose(
+            axes.lines[-1].get_xydata(), [(best / 1e9, curve["value"].max())]
+        )
+
+    def test_groups_without_a_curve_are_not_drawn(self):
+        short = RUNS[(RUNS["workload"] != "grep") | (RUNS["freq_ghz"] == 1.2)]
+        prepared = prepare(short, by=None, metric=["time"])
+        assert drawable_groups(prepared, METRICS["time"], 9) == {1: "sort", 2: "wc"}
+        assert drawable_groups(prepared, METRICS["time"], 1) == {1: "rack1, Zen 4, sort, 4 cores"}
