@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import ATOM, answered, sweep
+from made_up import answered, sweep
 from matplotlib.figure import Figure
 
 import ppw
@@ -58,9 +58,8 @@ def test_the_answer_is_drawn_where_it_is_on_either_side(freq):
 
 
 def test_two_points_have_no_band():
-    assert labels(answered(ppw.project, ATOM, freq=3e9).plot()) == [
-        *("fitted", "measured", "projected")
-    ]
+    axes = answered(ppw.project, [(1.2e9, 1.6), (2.0e9, 2.0)], freq=3e9).plot()
+    assert labels(axes) == ["fitted", "measured", "projected"]
 
 
 def test_runs_projection_draws_up_to_ten_groups():
