@@ -315,21 +315,18 @@ class _Answers:
         made |= {"cpi": self.estimate("1", (self.cpi, 1)), "instructions_per_s": rate}
         work, speed = "instructions", n
         if instructions is not None:
-            # Seconds of one run at CPI 1 and 1 Hz; predict() brings in both.
-            work, seconds = (
-                "runs",
-                float(
-                    execution_time(
-                        data=1.0,
-                        cpi=1.0,
-                        path_length=instructions,
-                        frequency_hz=1.0,
-                        cores=n,
-                        efficiency=efficiency,
-                    )
-                ),
+            # Seconds of one run at CPI 1 and 1 Hz; estimate() brings in both.
+            seconds = float(
+                execution_time(
+                    data=1.0,
+                    cpi=1.0,
+                    path_length=instructions,
+                    frequency_hz=1.0,
+                    cores=n,
+                    efficiency=efficiency,
+                )
             )
-            speed = 1 / seconds
+            work, speed = "runs", 1 / seconds
             made["time_s"] = self.estimate("s", (self.cpi, 1), constant=seconds, clock=-1)
         made["performance"] = self.estimate(f"{work}/s", (self.cpi, -1), constant=speed, clock=1)
         if price is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ppw.arguments import known_choice
 from ppw.errors import PpwError
 from ppw.estimate import shown
 from ppw.prepare import SAME_STEP
@@ -29,6 +30,65 @@ class Fold(NamedTuple):
 
     train: Mask
     test: Mask
+
+
+class Plan(NamedTuple):
+    """What a validation learns from and what it tests: frequencies, hosts or a scheme."""
+
+    train: list[float]
+    test: list[float]
+    scheme: str
+    train_host: str | None
+    test_host: str | None
+
+    def folds(self, runs: pd.DataFrame, groups: Groups) -> Iterator[Fold]:
+        """Yield the folds; raises `PpwError` for what the table does not hold."""
+        if self.train_host is not None and self.test_host is not None:
+            yield from self._between_hosts(runs, self.train_host, self.test_host)
+        elif self.train or self.test:
+            yield from given_frequencies(runs, self.train, self.test)
+        elif self.scheme == "highest":
+            yield from highest_left_out(runs, groups)
+        elif self.scheme == "frequency":
+            yield from each_frequency_left_out(runs, groups)
+        else:
+            yield from each_host_left_out(runs)
+
+    def _between_hosts(self, runs: pd.DataFrame, train: str, test: str) -> Iterator[Fold]:
+        for fold in one_host_to_another(runs, train, test):
+            narrow = fold
+            if self.train:
+                narrow = narrow._replace(train=fold.train & at_any(runs, self.train))
+            if self.test:
+                narrow = narrow._replace(test=fold.test & at_any(runs, self.test))
+            yield narrow
+
+    def describe(self) -> str:
+        """Say in words what is learnt from and what is tested."""
+        learnt = ", ".join(shown(f, "Hz") for f in self.train) or "all other frequencies"
+        tested = ", ".join(shown(f, "Hz") for f in self.test) or "all other frequencies"
+        if self.train_host is not None:
+            at = f" ({learnt} to {tested})" if self.train or self.test else ""
+            return f"learnt on {self.train_host}, tested on {self.test_host}{at}"
+        if self.train or self.test:
+            return f"learnt at {learnt}, tested at {tested}"
+        return {
+            "highest": "each group's highest frequency left out",
+            "frequency": "each frequency left out in turn",
+            "host": "each host left out in turn",
+        }[self.scheme]
+
+
+def refuse_contradiction(
+    frequencies: bool, scheme: str | None, train_host: str | None, test_host: str | None
+) -> None:
+    """Refuse a choice of what to learn from and to test on that says two things at once."""
+    if scheme is not None:
+        known_choice("scheme", scheme, SCHEMES)
+    if (train_host is None) != (test_host is None):
+        raise PpwError("give both the train host and the test host")
+    if scheme is not None and (frequencies or train_host is not None):
+        raise PpwError("give a scheme, or the frequencies or hosts to train and test on, not both")
 
 
 def given_frequencies(

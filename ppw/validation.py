@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,9 @@ import pandas as pd
 from measurements import identity_columns
 from ppw import caveats as cv
 from ppw import schemes
-from ppw.arguments import as_frequencies, as_names, known_choice
+from ppw.arguments import as_frequencies, as_names
 from ppw.curves import FitOptions, fit_curves, predict
 from ppw.errors import PpwError
-from ppw.estimate import shown
 from ppw.metrics import Metric, values
 from ppw.prepare import Prepared, canonical, prepare
 from ppw.result import (
@@ -30,7 +29,7 @@ from ppw.runs_projection import left_out
 from ppw.tables import text_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
@@ -174,18 +173,18 @@ def validate(
         For each entry of ``caveats``.
     """
     at_train, at_test = _several(train), _several(test)
-    refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
+    schemes.refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
     across = scheme == "host" or train_host is not None
     options = FitOptions(
         form=form, power_form=power_form, exponent=exponent, voltages=voltages, via=via
     )
     prepared = prepare(runs, by=_across_hosts(runs, by) if across else by, metric=metric)
-    plan = _Plan(at_train, at_test, scheme or "highest", train_host, test_host)
+    plan = schemes.Plan(at_train, at_test, scheme or "highest", train_host, test_host)
     parts: list[pd.DataFrame] = []
     findings: list[tuple[str, cv.Finding]] = []
     unfitted: list[str] = []
     learnt = np.zeros(len(prepared.runs), dtype=bool)
-    for fold in plan.folds(prepared):
+    for fold in plan.folds(prepared.runs, prepared.groups):
         part, found, without = _validate_fold(prepared, fold, options, level)
         parts += part
         findings += found
@@ -245,67 +244,11 @@ def _errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
     }
 
 
-class _Plan(NamedTuple):
-    train: list[float]
-    test: list[float]
-    scheme: str
-    train_host: str | None
-    test_host: str | None
-
-    def folds(self, prepared: Prepared) -> Iterator[Fold]:
-        runs, groups = prepared.runs, prepared.groups
-        if self.train_host is not None and self.test_host is not None:
-            yield from self._between_hosts(runs, self.train_host, self.test_host)
-        elif self.train or self.test:
-            yield from schemes.given_frequencies(runs, self.train, self.test)
-        elif self.scheme == "highest":
-            yield from schemes.highest_left_out(runs, groups)
-        elif self.scheme == "frequency":
-            yield from schemes.each_frequency_left_out(runs, groups)
-        else:
-            yield from schemes.each_host_left_out(runs)
-
-    def _between_hosts(self, runs: pd.DataFrame, train: str, test: str) -> Iterator[Fold]:
-        for fold in schemes.one_host_to_another(runs, train, test):
-            narrow = fold
-            if self.train:
-                narrow = narrow._replace(train=fold.train & schemes.at_any(runs, self.train))
-            if self.test:
-                narrow = narrow._replace(test=fold.test & schemes.at_any(runs, self.test))
-            yield narrow
-
-    def describe(self) -> str:
-        learnt = ", ".join(shown(f, "Hz") for f in self.train) or "all other frequencies"
-        tested = ", ".join(shown(f, "Hz") for f in self.test) or "all other frequencies"
-        if self.train_host is not None:
-            at = f" ({learnt} to {tested})" if self.train or self.test else ""
-            return f"learnt on {self.train_host}, tested on {self.test_host}{at}"
-        if self.train or self.test:
-            return f"learnt at {learnt}, tested at {tested}"
-        return {
-            "highest": "each group's highest frequency left out",
-            "frequency": "each frequency left out in turn",
-            "host": "each host left out in turn",
-        }[self.scheme]
-
-
 def _several(frequencies: float | str | Iterable[float | str]) -> list[float]:
     if isinstance(frequencies, Iterable):
         # Read once only: an iterator has no second time.
         frequencies = frequencies if isinstance(frequencies, str) else list(frequencies)
     return [] if frequencies == [] else as_frequencies(frequencies)
-
-
-def refuse_contradiction(
-    frequencies: bool, scheme: str | None, train_host: str | None, test_host: str | None
-) -> None:
-    """Refuse a choice of what to learn from and to test on that says two things at once."""
-    if scheme is not None:
-        known_choice("scheme", scheme, schemes.SCHEMES)
-    if (train_host is None) != (test_host is None):
-        raise PpwError("give both the train host and the test host")
-    if scheme is not None and (frequencies or train_host is not None):
-        raise PpwError("give a scheme, or the frequencies or hosts to train and test on, not both")
 
 
 def _across_hosts(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
@@ -393,7 +336,7 @@ def _baselines(
     return {b: base * ratio**p for b, p in zip(BASELINES, powers, strict=True)}
 
 
-def _nothing_to_test(prepared: Prepared, plan: _Plan) -> str:
+def _nothing_to_test(prepared: Prepared, plan: schemes.Plan) -> str:
     source = prepared.runs.attrs.get("source", "runs")
     return (
         f"{source}: nothing to test ({plan.describe()}): no group by "

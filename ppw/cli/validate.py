@@ -55,7 +55,8 @@ def command(
 ) -> int:
     """Project from some runs of RUNS and hold the result against others."""
     from ppw.report.pages import validation_page
-    from ppw.validation import refuse_contradiction, validate
+    from ppw.schemes import refuse_contradiction
+    from ppw.validation import validate
 
     hosts = {name: options[name] for name in ("train_host", "test_host")}
     try:

@@ -35,7 +35,7 @@ def test_parameters_without_noise_are_those_the_runs_were_made_with():
         {"p0_w": 20.0, "slope_w_per_hz": 15e-9}
     )
     assert values(result, workload="wc", metric="cpi") == pytest.approx(
-        {"cpi_core": 90e9 / 5e10, "stall_s_per_instruction": 0.5 / 5e10}
+        {"cpi_core": 90e9 / 5e10, "stall_s_per_instruction": 6.0 / 5e10}
     )
 
 
