@@ -38,6 +38,8 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         known_choice("via", self.via, ("fits", "ratio"))
+        if self.voltages and self.power_form != "cmos":
+            raise PpwError("a V-f table (voltages) takes power_form='cmos'")
 
     def fitted(self, metric: Metric) -> dict[str, int]:
         """Names of the fits that a metric is made of, each with its power in the product."""
@@ -127,7 +129,9 @@ def predict(
         value, lower, upper = value * known, ends[0] * known, ends[1] * known
         far = _asymptote(factors)
         limit = Asymptote(far.coefficient * constant, far.exponent + clock_power).limit()
-    return Prediction(value, lower, upper, limit, share_of_limit(value, limit))
+    # A perf/W that falls to nothing has reached no share of it; a time that falls to 0 has.
+    aimed_at = np.where((limit == 0) & (len(factors) > 1), np.nan, limit)
+    return Prediction(value, lower, upper, limit, share_of_limit(value, aimed_at))
 
 
 def _single(

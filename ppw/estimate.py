@@ -92,12 +92,26 @@ def shown(value: float | None, unit: str = "") -> str:
     if math.isinf(value):
         return "∞"
     if unit in _PREFIXED and value:
-        for prefix, size in _PREFIXES:
-            if abs(value) >= size:
-                return f"{value / size:.4g} {prefix}{unit}"
-        return f"{value:.4g} {unit}"
+        prefix, size = _prefix(value)
+        return f"{value / size:.4g} {prefix}{unit}"
     number = f"{value:,.0f}" if 9999.5 <= abs(value) < 1e12 else f"{value:.4g}"
     return f"{number} {unit}".strip() if unit != "1" else number
+
+
+def shown_interval(value: float, lower: float | None, upper: float | None, unit: str) -> str:
+    """Write an interval in the prefix that `shown` gives its value.
+
+    >>> shown_interval(1863.0, 1757.0, 1975.0, "J")
+    '1.757 … 1.975'
+    """
+    if lower is None or upper is None or math.isnan(lower):
+        return "–"
+    size = _prefix(value)[1] if unit in _PREFIXED and value else 1.0
+    return f"{shown(lower / size)} … {shown(upper / size)}"
+
+
+def _prefix(value: float) -> tuple[str, float]:
+    return next((p for p in _PREFIXES if abs(value) >= p[1]), _PREFIXES[-1])
 
 
 _PREFIXED = {"Hz", "W", "J", "B"}

@@ -19,6 +19,32 @@ if TYPE_CHECKING:
     from fitting.line import IntArray
 
 
+# Columns of result tables; one of these names as a key would be overwritten.
+_ANSWERS = frozenset(
+    [
+        "metric",
+        "unit",
+        "projected",
+        "measured",
+        "lower",
+        "upper",
+        "covered",
+        "error_pct",
+        "limit",
+        "limit_share",
+        "points",
+        "runs",
+        "other_form",
+        "caveats",
+        "parameter",
+        "value",
+        "standard_error",
+        "held",
+        "equation",
+    ]
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Groups:
     """Which group each row belongs to.
@@ -52,6 +78,10 @@ def group_runs(runs: pd.DataFrame, by: Sequence[str] | None = None) -> Groups:
     """
     columns = identity_columns(runs) if by is None else list(by)
     for column in columns:
+        if column in _ANSWERS:
+            raise UnknownColumnError(
+                f"cannot group by {column!r}: results have a column of that name; rename it"
+            )
         if column not in runs.columns:
             raise UnknownColumnError(
                 f"{runs.attrs.get('source', 'runs')}: cannot group by {column!r}"

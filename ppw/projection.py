@@ -15,7 +15,7 @@ from ppw import caveats as cv
 from ppw.arguments import as_frequency, as_positive
 from ppw.curves import Factor, FitOptions, predict
 from ppw.errors import PpwError
-from ppw.estimate import Estimate, shown
+from ppw.estimate import Estimate, shown, shown_interval
 from ppw.points import MeasuredPoints
 from ppw.result import numbers_digest, read_document, write_document
 
@@ -372,7 +372,7 @@ def _path_length_caveats(path_length: LogPathLength | None, cores: float) -> lis
 def _described(q: Estimate, level: float) -> str:
     text = shown(float(q), q.unit)
     if q.lower is not None:
-        text += f"  [{shown(q.lower)}, {shown(q.upper)}] at {level:.0%}"
+        text += f"  [{shown_interval(q, q.lower, q.upper, q.unit)}] at {level:.0%}"
     if q.limit_share is not None:
         text += f"  limit {shown(q.limit)}, {q.limit_share:.0%} reached"
     return text

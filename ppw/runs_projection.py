@@ -12,7 +12,7 @@ from ppw import caveats as cv
 from ppw.arguments import as_frequencies
 from ppw.curves import Curves, FitOptions, fit_curves, predict
 from ppw.errors import PpwError
-from ppw.estimate import shown
+from ppw.estimate import shown, shown_interval
 from ppw.prepare import Prepared, prepare
 from ppw.result import (
     frame_digest,
@@ -95,9 +95,7 @@ class RunsProjection:
         return "\n".join(lines + [f"caveat: {c}" for c in self.caveats])
 
     def _cells(self, row: Mapping[Any, Any]) -> list[str]:
-        interval = (
-            "–" if np.isnan(row["lower"]) else f"{shown(row['lower'])} … {shown(row['upper'])}"
-        )
+        interval = shown_interval(row["projected"], row["lower"], row["upper"], row["unit"])
         share = "–" if np.isnan(row["limit_share"]) else f"{row['limit_share']:.0%}"
         keys = [shown(v) if isinstance(v, float) else str(v) for v in (row[k] for k in self.by)]
         answers = [shown(row["freq_hz"], "Hz"), shown(row["projected"], row["unit"])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
@@ -69,5 +70,6 @@ def command(
     worst = result.worst_error_pct()
     if max_error is None or worst <= max_error:
         return 0
-    click.echo(f"ppw: check failed: largest error {worst:.2f} % is over {max_error:g} %", err=True)
+    found = "no projection to check" if math.isnan(worst) else f"largest error {worst:.2f} %"
+    click.echo(f"ppw: check failed: {found}, asked for at most {max_error:g} %", err=True)
     return 3

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppw.estimate import shown
+from ppw.estimate import shown, shown_interval
 from ppw.metrics import METRICS
 from ppw.plots import (
     drawable_groups,
@@ -147,11 +147,8 @@ def _metric_verdict(
     both = _beside(rows, last, result.by)
     if len(both) == 1:
         row = both.iloc[0]
-        interval = (
-            "no interval"
-            if np.isnan(row["lower"])
-            else f"{result.level:.0%} interval {shown(row['lower'])} to {shown(row['upper'])}"
-        )
+        ends = shown_interval(row["projected"], row["lower"], row["upper"], unit)
+        interval = "no interval" if ends == "–" else f"{result.level:.0%} interval {ends}"
         return (
             f"{words} at {shown(at, 'Hz')}: {shown(row['projected'], unit)} ({interval}), against "
             f"{shown(row[metric], unit)} measured at {shown(row['freq_hz_last'], 'Hz')}."
@@ -217,7 +214,7 @@ def _projection_table(result: RunsProjection) -> Table:
             row["metric"],
             shown(row["freq_hz"], "Hz"),
             shown(row["projected"], row["unit"]),
-            _interval(row["lower"], row["upper"]),
+            shown_interval(row["projected"], row["lower"], row["upper"], row["unit"]),
             shown(row["limit"]),
             "–" if np.isnan(row["limit_share"]) else f"{row['limit_share']:.0%}",
             *([shown(row["other_form"], row["unit"])] if "other_form" in row else []),
@@ -286,17 +283,13 @@ def _groups_table(result: Validation) -> Table:
             shown(row["projected"], row["unit"]),
             shown(row["measured"], row["unit"]),
             "–" if np.isnan(row["error_pct"]) else f"{row['error_pct']:+.2f}",
-            _interval(row["lower"], row["upper"]),
+            shown_interval(row["projected"], row["lower"], row["upper"], row["unit"]),
             "–" if row["covered"] is None else ("yes" if row["covered"] else "no"),
         ]
         for row in ordered.head(_MOST_ROWS).to_dict(orient="records")
     ]
     keys = len(result.by) + 1
     return Table("Groups, largest error first", header, rows, keys, _cut(len(ordered)))
-
-
-def _interval(lower: float, upper: float) -> str:
-    return "–" if np.isnan(lower) else f"{shown(lower)} … {shown(upper)}"
 
 
 def _key(value: object) -> str:

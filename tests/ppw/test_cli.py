@@ -255,7 +255,7 @@ class TestChecks:
         assert tight.code == 3
         assert tight.out == loose.out
         assert tight.err.startswith("ppw: check failed: largest error ")
-        assert tight.err.endswith(" % is over 0.001 %\n")
+        assert tight.err.endswith(" %, asked for at most 0.001 %\n")
 
     def test_hosts_and_schemes(self, run, table):
         path = table(pd.concat([sweep(host=h, seed=i) for i, h in enumerate("ab")]))
