@@ -111,7 +111,7 @@ def shown_interval(value: float, lower: float | None, upper: float | None, unit:
 
 
 def _prefix(value: float) -> tuple[str, float]:
-    return next((p for p in _PREFIXES if abs(value) >= p[1]), _PREFIXES[-1])
+    return next((p for p in _PREFIXES if abs(value) >= p[1]), ("", 1.0))
 
 
 _PREFIXED = {"Hz", "W", "J", "B"}
