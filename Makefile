@@ -9,6 +9,9 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check \
 	--no-input --constraint constraints.txt
 
+# Through a path entry: another folder named ppw beside the caller does not hide the package then.
+EDITABLE := --config-settings editable_mode=compat --editable
+
 .PHONY: demo test lint types imports bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -43,12 +46,12 @@ clean:
 
 $(VENV)/.runtime: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing ppw into $(VENV): half a minute, once"
-	@$(INSTALL) --editable .
+	@$(INSTALL) $(EDITABLE) .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing ppw and its developers' tools into $(VENV): a minute, once"
-	@$(INSTALL) --editable '.[dev]'
+	@$(INSTALL) $(EDITABLE) '.[dev]'
 	@touch $@ $(VENV)/.runtime
 
 # A virtual environment holds absolute paths: one that was moved, or that lost its Python, is made

@@ -65,6 +65,22 @@ class AmdahlRate(AmdahlTime):
 
 
 @dataclass(frozen=True)
+class AmdahlEfficiency(AmdahlRate):
+    """1/perf_per_watt(f) = e_fixed + e_clock/f: perf/W (1/J) through the energy of one unit.
+
+    The published regression on performance/power itself. Energy may rise with the clock as well
+    as fall, so its parameters are not bounded.
+    """
+
+    equation: ClassVar[str] = "1/perf_per_watt(f) = e_fixed + e_clock/f"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("e_fixed_j", "J"),
+        Parameter("e_clock_j_hz", "J·Hz"),
+    )
+    nonnegative: bool = False
+
+
+@dataclass(frozen=True)
 class AmdahlCpi(LineModel):
     """CPI(f) = cpi_core + m·f: cycles per instruction; m is stalled seconds per instruction.
 

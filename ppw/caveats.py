@@ -10,6 +10,8 @@ import numpy as np
 
 from fitting.line import INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
 from fitting.reciprocal import ReciprocalCpi
+from measurements.headers import shown as shown_names
+from measurements.schema import COLUMNS
 from ppw.errors import CaveatWarning
 from ppw.estimate import shown
 from ppw.grouping import varies, varying_identity
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
 
 # From two points at 1.2 and 1.8 GHz to 2.4 GHz the gain is 2.6; from 1.2 and 1.3 GHz it is 16.
 LONG_LEVER = 4.0
+# A curve whose points scatter about it by more than this is hardly their law.
+_POOR_FIT = 0.05
 _ACHIEVED_OFF = 0.02
+# Looking for rows that repeat costs more than the fits of a larger table.
+_COMPARED_ROWS = 200_000
 _ENERGY_OFF = 0.02
 
 FASTER_THAN_CLOCK = (
@@ -74,6 +80,9 @@ def _findings(name: str, fit: ModelFit, frequency: FloatArray | float) -> list[F
     answered = ~np.isnan(fit.predict(frequency))
     far = fitted & answered & (gain > LONG_LEVER)
     worst = np.max(gain[far]) if far.any() else 0.0
+    with np.errstate(invalid="ignore"):
+        miss = np.sqrt(fit.line.variance) / fit.line.moments.mean_y
+        poor = fitted & (miss > _POOR_FIT)
     highest = float(np.max(frequency))
     at = shown(highest, "Hz")
     names = [p.name for p in fit.model.parameters]
@@ -105,6 +114,14 @@ def _findings(name: str, fit: ModelFit, frequency: FloatArray | float) -> list[F
             "no interval: as many parameters as measured points leave nothing to judge the fit "
             "by; add repeats or a third frequency",
             fitted & answered & (fit.line.degrees_of_freedom == 0),
+        ),
+        Finding(
+            "poor_fit",
+            f"the curve misses the measured points by up to {miss[poor].max(initial=0):.0%} (root "
+            f"mean square): {fit.model.equation} is not their form, or they are noisy; compare "
+            "another form by ppw validate",
+            poor,
+            float(miss[poor].max(initial=0)),
         ),
         Finding(
             "no_answer",
@@ -175,8 +192,27 @@ def table_caveats(
             caveats.append(FAMILY_MISMATCH)
     if any({"power", "energy", "perf_per_watt"} & {m.name} for m in metrics):
         caveats += _watts(runs, groups)
-    caveats += _achieved(runs)
-    return caveats
+    return caveats + _achieved(runs) + _repeated_rows(runs) + _one_group(runs, groups)
+
+
+def _repeated_rows(runs: pd.DataFrame) -> list[str]:
+    if len(runs) > _COMPARED_ROWS:
+        return []
+    count = int(runs.duplicated().sum())
+    if not count:
+        return []
+    return [
+        f"{count} of {len(runs)} rows repeat another one in every column: a run that is counted "
+        "twice makes intervals too short"
+    ]
+
+
+def _one_group(runs: pd.DataFrame, groups: Groups) -> list[str]:
+    if groups.by or len(runs.columns) <= 2:
+        return []
+    unused = [c for c in runs.columns if c not in COLUMNS]
+    rest = f"; not used: {shown_names(unused)}" if unused else ""
+    return [f"no host or workload is named: all rows are one group{rest}; see --by and --map"]
 
 
 def _across_hosts(runs: pd.DataFrame, groups: Groups) -> list[str]:

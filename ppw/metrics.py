@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from fitting.amdahl import AmdahlCpi, AmdahlRate, AmdahlTime
+from fitting.amdahl import AmdahlCpi, AmdahlEfficiency, AmdahlRate, AmdahlTime
 from fitting.power import CmosExponent, CmosVoltage, PowerLine
 from fitting.reciprocal import ReciprocalCpi, ReciprocalRate, ReciprocalTime
 from measurements.headers import nearest, shown
@@ -118,8 +118,7 @@ def model_for(
     if metric == "power":
         return PowerLine()
     if metric == "perf_per_watt":
-        # Energy per unit of work may rise with the clock as well as fall, so no bound holds.
-        return AmdahlRate(nonnegative=False)
+        return AmdahlEfficiency()
     if form == "reciprocal":
         return _RECIPROCAL[metric]()
     return _AMDAHL[metric](nonnegative=form == "amdahl")

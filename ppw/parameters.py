@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ppw.prepare import Prepared
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FittedParameters:
     """Parameters of the curves of every group.
 
@@ -164,6 +164,6 @@ def _bound_caveats(prepared: Prepared, fits: Mapping[str, ModelFit]) -> list[str
         if held:
             texts.append(
                 f"{name} ({held} of {len(prepared.groups)} groups): a parameter is held at 0 by "
-                "its bound; --form unbounded lifts it"
+                "its bound; the form 'unbounded' lifts it"
             )
     return texts

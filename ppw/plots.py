@@ -69,7 +69,7 @@ def plot_curve(
     ax.plot(target_hz / 1e9, at, "D", color=PROJECTED, ms=6, label="projected")
     ax.set_xlabel("core frequency (GHz)")
     ax.set_ylabel(_LABELS.get(metric.name, metric.name))
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.06 * ax.get_ylim()[1])
     return ax
 
 
@@ -196,13 +196,14 @@ def drawable_groups(prepared: Prepared, metric: Metric, most: int) -> dict[int, 
     ).dropna()
     steps = frame.groupby("group")["freq_hz"].nunique()
     chosen = steps.index[steps > 1].to_numpy(dtype=np.int64)[:most]
-    keys = prepared.groups.keys.take(chosen)
+    keys = prepared.groups.keys
+    # What tells all groups apart, not only those drawn; a lone group is named in full.
     telling = [c for c in keys.columns if not keys[c].duplicated().iloc[1:].all()]
-    telling = telling if len(chosen) > 1 and telling else list(keys.columns)
-    labels = [_label(row, telling) for row in keys.to_dict(orient="records")]
+    names = telling if telling and len(keys) > 1 else list(keys.columns)
+    labels = [_label(row, names) for row in keys.take(chosen).to_dict(orient="records")]
     return dict(zip(chosen.tolist(), labels, strict=True))
 
 
 def _label(row: Mapping[Any, Any], columns: list[str]) -> str:
-    parts = [f"{shown(row[c])} {c}" if isinstance(row[c], float) else str(row[c]) for c in columns]
+    parts = [f"{c} {shown(row[c])}" if isinstance(row[c], float) else str(row[c]) for c in columns]
     return ", ".join(parts) or "all runs"

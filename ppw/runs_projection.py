@@ -40,7 +40,7 @@ _NUMBERS = ("projected", "lower", "upper", "other_form", "limit", "limit_share")
 _OPTIONAL = ("other_form", "caveats")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RunsProjection:
     """Projections of every group of a runs table.
 
@@ -315,8 +315,9 @@ def nothing_to_fit(prepared: Prepared) -> str:
     source = prepared.runs.attrs.get("source", "runs")
     distinct = np.unique(prepared.runs["freq_hz"])
     found = ", ".join(shown(f, "Hz") for f in distinct[:6])
-    grouped = ", ".join(prepared.groups.by) or "nothing"
+    by = ", ".join(prepared.groups.by)
+    grouped = f"every group by {by}" if by else "all rows, which are one group"
     return (
-        f"{source}: only one distinct frequency in every group by {grouped} (freq_hz in the file: "
+        f"{source}: only one distinct frequency in {grouped} (freq_hz in the file: "
         f"{found}): a curve takes two; measure at one more, or group by fewer columns with --by"
     )

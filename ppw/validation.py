@@ -39,7 +39,7 @@ BASELINES = ("inverse_frequency", "unscaled")
 _NUMBERS = ("projected", "measured", "error_pct", "lower", "upper", *BASELINES)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Validation:
     """Projections held against measurements.
 
@@ -340,7 +340,7 @@ def _nothing_to_test(prepared: Prepared, plan: schemes.Plan) -> str:
     source = prepared.runs.attrs.get("source", "runs")
     return (
         f"{source}: nothing to test ({plan.describe()}): no group by "
-        f"{', '.join(prepared.groups.by) or 'nothing'} has two frequencies to learn from and a "
+        f"{', '.join(prepared.groups.by) or 'no column'} has two frequencies to learn from and a "
         "measurement to be held against"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 import click
@@ -42,5 +43,14 @@ def run() -> None:
     except Exception as error:
         if not report_error(error):
             raise
+        _drop_unwritten()
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _drop_unwritten() -> None:
+    """Close a standard output that takes nothing more, so that the interpreter need not try."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

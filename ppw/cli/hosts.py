@@ -43,7 +43,7 @@ def command(name: str | None, catalogue: tuple[str, ...], format_: str, output: 
         printed = {
             "text": lambda: host.summary() + "\n",
             "json": lambda: host.to_json() + "\n",
-            "csv": lambda: host.to_frame().to_csv(),
+            "csv": lambda: host.to_frame().to_csv(index=False),
         }
         write(printed[format_](), output)
         return

@@ -60,8 +60,7 @@ def emit(result: R, format_: str, output: str, page: Callable[[R], Page]) -> Non
 def write(text: str, output: str) -> None:
     """Write text to standard output ("-") or, whole or not at all, to a file."""
     if output == "-":
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        _to_standard_output(text)
         return
     path = Path(output)
     try:
@@ -73,6 +72,16 @@ def write(text: str, output: str) -> None:
             _replace(path.resolve(), text)
     except OSError as error:
         raise PpwError(f"{output}: cannot be written: {error.strerror or error}") from error
+
+
+def _to_standard_output(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise PpwError(f"standard output: {error.strerror or error}") from error
 
 
 def _replace(path: Path, text: str) -> None:
@@ -90,9 +99,10 @@ def report_error(error: Exception) -> bool:
     """Print an error of ours in one line; False for any other, which is a defect."""
     from fitting.errors import FittingError
 
-    if not isinstance(error, (MeasurementError, FittingError, PpwError)):
+    if not isinstance(error, (MeasurementError, FittingError, PpwError, OSError)):
         return False
-    click.echo(f"ppw: error: {' '.join(str(error).split())}", err=True)
+    text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    click.echo(f"ppw: error: {' '.join(text.split())}", err=True)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from ppw.metrics import Metric
     from ppw.parameters import FittedParameters
     from ppw.runs_projection import RunsProjection
     from ppw.validation import Validation
 
 _MOST_GROUPS = 4
+# By measurement, the best frequency of a curve may be this little short of the best measured.
+_CLEARLY_WORSE = 0.95
 _MOST_ROWS = 500
 
 
@@ -183,25 +187,55 @@ def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
             points, curve = group_curve(
                 result.prepared, result.options, metric, group, target, result.level
             )
-            best: list[float] = []
-
-            def plot(ax: Axes) -> None:
-                plot_curve(ax, metric, points, curve, target)  # noqa: B023 (drawn at once)
-                if metric.name == "perf_per_watt" and curve["value"].notna().any():  # noqa: B023
-                    best.append(mark_best(ax, curve))  # noqa: B023
-                ax.legend(frameon=False)
-
+            curve_of = (metric, points, curve, target)
             words = metric.name.replace("_", " ")
-            figures.append(Figure(draw(plot), f"{words}: {label}"))
-            if best:
-                verdict.append(_best_sentence(label, best[0], curve))
+            caption = f"{words}: {label}{_of_how_many(chosen, result)}"
+            figures.append(Figure(draw(partial(_plot_group, *curve_of)), caption))
+            if metric.name == "perf_per_watt" and curve["value"].notna().any():
+                verdict.append(_best_sentence(label, points, curve))
     return figures, verdict
 
 
-def _best_sentence(label: str, best_hz: float, curve: pd.DataFrame) -> str:
+def _plot_group(
+    metric: Metric, points: pd.DataFrame, curve: pd.DataFrame, target: float, ax: Axes
+) -> None:
+    plot_curve(ax, metric, points, curve, target)
+    efficiency = metric.name == "perf_per_watt" and curve["value"].notna().any()
+    if efficiency and _contradicted(points, curve) is None:
+        mark_best(ax, curve)
+    ax.legend(frameon=False)
+
+
+def _of_how_many(drawn: dict[int, str], result: RunsProjection) -> str:
+    total = len(result.prepared.groups) if result.prepared else len(drawn)
+    return f" (the first {len(drawn)} of {total} groups are drawn)" if total > len(drawn) else ""
+
+
+def _contradicted(points: pd.DataFrame, curve: pd.DataFrame) -> float | None:
+    """Frequency measured best, where the best of the curve is clearly worse by measurement."""
+    means = points.groupby("freq_hz")["value"].mean()
+    at, measured = means.index.to_numpy(dtype=np.float64), means.to_numpy()
+    # Beyond the measurements the nearest of them speaks.
+    near = measured[np.argmin(np.abs(at - _best_hz(curve)))]
+    best = float(at[np.argmax(measured)])
+    return best if near < _CLEARLY_WORSE * measured.max() else None
+
+
+def _best_hz(curve: pd.DataFrame) -> float:
+    return float(curve["freq_hz"].iloc[int(np.nanargmax(curve["value"].to_numpy()))])
+
+
+def _best_sentence(label: str, points: pd.DataFrame, curve: pd.DataFrame) -> str:
+    best = _best_hz(curve)
+    measured_best = _contradicted(points, curve)
+    if measured_best is not None:
+        return (
+            f"Performance per watt of {label} was measured best at {shown(measured_best, 'Hz')}; "
+            "the fitted curves do not follow it there, so no best frequency is marked."
+        )
     ends = {float(curve["freq_hz"].iloc[0]): "lowest", float(curve["freq_hz"].iloc[-1]): "highest"}
-    where = f", the {ends[best_hz]} frequency drawn" if best_hz in ends else ""
-    return f"Performance per watt of {label} is best at {shown(best_hz, 'Hz')}{where}."
+    where = f", the {ends[best]} frequency drawn" if best in ends else ""
+    return f"Performance per watt of {label} is best at {shown(best, 'Hz')}{where}."
 
 
 def _projection_table(result: RunsProjection) -> Table:
@@ -264,7 +298,7 @@ def _summary_table(result: Validation) -> Table:
         header,
         rows,
         1,
-        "1/f: time scales with the clock. "
+        "1/f: the clock is all that counts, so time scales with 1/f, throughput and power with f. "
         "unscaled: time does not change. Both from the nearest frequency learnt from.",
     )
 

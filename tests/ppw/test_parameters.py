@@ -60,7 +60,7 @@ def test_a_parameter_held_at_its_bound():
     assert set(held["parameter"]) == {"t_fixed_s"}
     assert (held["value"] == 0).all()
     assert held["standard_error"].isna().all()
-    assert only(result.caveats, "--form unbounded lifts it").startswith("time (3 of 3 groups)")
+    assert only(result.caveats, "the form 'unbounded' lifts it").startswith("time (3 of 3 groups)")
     assert "held at 0" in result.summary()
     lifted = fit_runs(fast, metric="time", form="unbounded")
     assert not lifted.to_frame()["held"].any()
@@ -90,7 +90,7 @@ def test_two_frequencies_leave_no_standard_error():
             },
             "P(f) = P0 + c·(f/GHz)·V(f)²",
         ),
-        ({"metric": "perf_per_watt", "via": "ratio"}, "1/X(f) = t_fixed + w/f"),
+        ({"metric": "perf_per_watt", "via": "ratio"}, "1/perf_per_watt(f) = e_fixed + e_clock/f"),
     ],
 )
 def test_the_law_is_named(options, equation):

@@ -134,4 +134,4 @@ class TestCurve:
         short = RUNS[(RUNS["workload"] != "grep") | (RUNS["freq_ghz"] == 1.2)]
         prepared = prepare(short, by=None, metric=["time"])
         assert drawable_groups(prepared, METRICS["time"], 9) == {1: "sort", 2: "wc"}
-        assert drawable_groups(prepared, METRICS["time"], 1) == {1: "rack1, Zen 4, sort, 4 cores"}
+        assert drawable_groups(prepared, METRICS["time"], 1) == {1: "sort"}
