@@ -87,6 +87,17 @@ class LineFit:
         names = ("intercept", "slope", "bound", "degrees_of_freedom", "variance")
         return LineFit(moments, *(getattr(self, name)[groups] for name in names))
 
+    def without(self, groups: NDArray[np.bool_]) -> LineFit:
+        """Take the lines of the marked groups away, as if their points shared one abscissa."""
+        return LineFit(
+            self.moments,
+            np.where(groups, np.nan, self.intercept),
+            np.where(groups, np.nan, self.slope),
+            np.where(groups, np.int8(FREE), self.bound),
+            np.where(groups, 0, self.degrees_of_freedom),
+            np.where(groups, np.nan, self.variance),
+        )
+
     def value(self, x: FloatArray | float) -> FloatArray:
         """Ordinate of each group's line at ``x`` (one for all groups, or one a group)."""
         return self.intercept + self.slope * x
@@ -112,12 +123,18 @@ class LineFit:
         intercept[self.bound == INTERCEPT_AT_ZERO] = np.nan
         return np.sqrt(self.variance * intercept), np.sqrt(self.variance * slope)
 
-    def prediction_error(self, x: FloatArray | float, repeats: float | IntArray = 1) -> FloatArray:
+    def prediction_error(
+        self, x: FloatArray | float, repeats: float | FloatArray = 1
+    ) -> FloatArray:
         """Standard error of the mean of ``repeats`` new points at ``x`` about the line."""
         return np.sqrt(self.variance * (self.leverage(x) + variance_of_mean(repeats)))
 
     def interval(
-        self, x: FloatArray | float, *, level: float = 0.90, repeats: float | IntArray = 1
+        self,
+        x: FloatArray | float,
+        *,
+        level: float = 0.90,
+        repeats: float | FloatArray = 1,
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval for the mean of ``repeats`` new points at ``x``.
 
@@ -150,7 +167,7 @@ def student_quantile(degrees_of_freedom: IntArray, level: float) -> FloatArray:
     return table[np.maximum(df, 0)]
 
 
-def variance_of_mean(repeats: float | IntArray) -> FloatArray:
+def variance_of_mean(repeats: float | FloatArray) -> FloatArray:
     """Variance of the mean of ``repeats`` new points, in units of one point's: 1/repeats.
 
     Raises

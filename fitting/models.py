@@ -113,7 +113,7 @@ class ModelFit:
         predictor: FloatArray | float,
         *,
         level: float = 0.90,
-        repeats: float | IntArray = 1,
+        repeats: float | FloatArray = 1,
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval for the mean of ``repeats`` runs at ``predictor``.
 
@@ -138,7 +138,7 @@ class ModelFit:
         return self.asymptote().limit()
 
     def relative_error(
-        self, predictor: FloatArray | float, *, repeats: float | IntArray = 1
+        self, predictor: FloatArray | float, *, repeats: float | FloatArray = 1
     ) -> FloatArray:
         """Standard error of the mean of ``repeats`` new runs, as a share of the prediction."""
         x = self.model.abscissa(np.asarray(predictor, dtype=float))
@@ -150,7 +150,11 @@ class ModelFit:
         return ModelFit(self.model, self.line.take(groups))
 
     def prediction(
-        self, predictor: FloatArray | float, *, level: float = 0.90, repeats: float | IntArray = 1
+        self,
+        predictor: FloatArray | float,
+        *,
+        level: float = 0.90,
+        repeats: float | FloatArray = 1,
     ) -> Prediction:
         """Value, interval, limit and share of the limit at ``predictor``."""
         value, limit = self.predict(predictor), self.limit()

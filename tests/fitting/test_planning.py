@@ -1,0 +1,275 @@
+"""Next best measurement: hand-worked Gaussian cases, and what must hold of any posterior."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from fitting.errors import FittingError
+from fitting.planning import (
+    Candidate,
+    Chances,
+    Known,
+    attainable,
+    choose,
+    half_width,
+    known_groups,
+    look_ahead,
+    outlook,
+    present,
+    shares,
+    step_of,
+)
+from fitting.pooling import Neighbours, PowerCurve, TimeCurve
+from fitting.posterior import Grid, Sweep, Target, evidence, integrated_wiener
+from fitting.projected import project_curve
+from fitting.steps import Steps
+
+GHZ = 1e9
+Z = ndtri(0.95)
+
+
+class OneCell(NamedTuple):
+    """A law with one cell: ln y = level + exponent·ln f, noise and drift known."""
+
+    noise: float
+    drift: float = 0.0
+    exponent: float = -1.0
+
+    @property
+    def grid(self):
+        one = np.ones((1, 1))
+        return Grid(one, np.array([self.noise]), np.ones(1), self.drift * one)
+
+    def log_shape(self, frequency, groups):
+        return self.exponent * np.log(frequency)[:, :, None]
+
+
+def one_cell(law, ghz=(1.0, 2.0), runs=(1, 1), at=3.0, value=(0.5, -0.2)):
+    sweep = Sweep(
+        np.array([ghz]) * GHZ,
+        np.array([value], dtype=float),
+        np.array([runs], dtype=float),
+        np.zeros(1),
+        np.sum(runs, dtype=float, keepdims=True) - len(runs),
+    )
+    target = Target(np.array([at * GHZ]), np.ones(1))
+    return Known(law, 0, np.ones((1, 1, 1)), np.ones(1), sweep, target)
+
+
+def chances(draws=16, quantities=1):
+    return [Chances.of(draws, (1, i)) for i in range(quantities)]
+
+
+def share(runs):
+    return 0.5 + 0.5 / runs
+
+
+class TestOneCellByHand:
+    """The variance of a Gaussian does not depend on the outcome: 1/(Σ 1/share) of the steps."""
+
+    NOISE = 0.03
+
+    def expected(self, *runs):
+        level = 1 / sum(1 / share(r) for r in runs)
+        return Z * self.NOISE * np.sqrt(level + 1)
+
+    def judged(self, known, *candidates):
+        return outlook([known], [Candidate(f * GHZ, r) for f, r in candidates], 0.90, chances())
+
+    def test_now(self):
+        known = one_cell(OneCell(self.NOISE))
+        assert present([known], 0.90) == pytest.approx(self.expected(1, 1), rel=1e-3)
+
+    @pytest.mark.parametrize("runs", [1, 2, 5])
+    def test_a_new_step(self, runs):
+        made = self.judged(one_cell(OneCell(self.NOISE)), (1.5, runs))
+        assert made.half_width == pytest.approx(
+            np.full((1, 16), self.expected(1, 1, runs)), rel=1e-3
+        )
+
+    @pytest.mark.parametrize("runs", [1, 2, 5])
+    def test_more_runs_of_a_step_share_its_noise(self, runs):
+        made = self.judged(one_cell(OneCell(self.NOISE)), (2.0, runs))
+        assert made.expected == pytest.approx([self.expected(1, 1 + runs)], rel=1e-3)
+
+    def test_a_new_step_says_more_than_an_old_one(self):
+        made = self.judged(one_cell(OneCell(self.NOISE)), (2.0, 1), (1.5, 1))
+        assert made.expected[1] < made.expected[0]
+
+    def test_variances_of_a_product_add(self):
+        pair = [one_cell(OneCell(0.03)), one_cell(OneCell(0.04, exponent=2.0))]
+        made = outlook(pair, [Candidate(1.5 * GHZ, 2)], 0.90, chances(16, 2))
+        level = 1 / (2 + 1 / share(2)) + 1
+        assert made.expected == pytest.approx([Z * 0.05 * np.sqrt(level)], rel=1e-3)
+
+    def test_all_candidates_in_turn(self):
+        known = one_cell(OneCell(self.NOISE))
+        steps = [Candidate(f * GHZ, 5) for f in (1.0, 1.5, 2.0, 2.5)]
+        widths, form, noise = attainable([known], steps, 0.90, chances())
+        expected = self.expected(6, 5, 6, 5)
+        assert widths == pytest.approx(np.full(16, expected), rel=1e-3)
+        assert form == 0
+        assert noise == pytest.approx((Z * self.NOISE / expected) ** 2, rel=1e-3)
+
+    def test_drift_falls_with_the_distance_to_the_target(self):
+        # No noise: what is left is the integrated Wiener process from the nearest step, the
+        # other steps having no say on its other side.
+        known = one_cell(OneCell(1e-6, drift=0.5))
+        made = self.judged(known, (2.2, 1), (2.8, 1))
+        for half, nearest in zip(made.expected, (2.2, 2.8), strict=True):
+            u = np.log(3.0 / nearest)
+            form = 0.5**2 * integrated_wiener(u, u)
+            assert half == pytest.approx(Z * np.sqrt(form), rel=1e-3)
+        assert shares([known])[0] == pytest.approx(1.0, abs=1e-3)
+
+    def test_the_middle_outcome_is_the_prediction(self):
+        law = OneCell(0.03, drift=0.5)
+        known = one_cell(law)
+        middle = Chances.of(1, 0)
+        made = outlook([known], [Candidate(2.5 * GHZ, 1)], 0.90, [middle])
+        (points,) = made.typical(0)
+        at = Target(np.array([2.5 * GHZ]), np.ones(1))
+        found = evidence(law, known.sweep, at, np.array([0]))
+        assert points.log_value[0, 2] == pytest.approx(found.mean.item(), rel=1e-9)
+        assert list(points.frequency[0] / GHZ) == [1.0, 2.0, 2.5]
+
+    def test_outcomes_spread_as_predicted(self):
+        law = OneCell(0.03, drift=0.5)
+        known = one_cell(law)
+        made = outlook([known], [Candidate(2.5 * GHZ, 1)], 0.90, chances(400))
+        at = Target(np.array([2.5 * GHZ]), np.ones(1))
+        found = evidence(law, known.sweep, at, np.array([0]))
+        drawn = made.points[0][0].log_value[:, 2]
+        assert drawn.var() == pytest.approx(found.variance.item(), rel=0.02)
+
+
+def known(ghz, value, *, curve=None, at=3.0):
+    """One group of a real law, from rows."""
+    ghz, value = np.asarray(ghz), np.asarray(value)
+    steps = Steps.of(np.zeros(len(ghz), dtype=np.int64), ghz * GHZ, value, 1)
+    target = Target(np.array([at * GHZ]), np.ones(1))
+    alone = Neighbours(np.zeros(1, dtype=np.int64), np.zeros(1))
+    ((_, made),) = known_groups(curve or TimeCurve(), steps, target, alone, np.arange(1))
+    return made, (steps, target, alone)
+
+
+def sweep(seed, ghz=(1.2, 1.6, 2.0), curve=None, noise=0.01):
+    """Rows of a time that falls, or of a power that rises, with the clock."""
+    random = np.random.default_rng(seed)
+    ghz = np.repeat(ghz, 2)
+    true = 20 + 5 * ghz**2 if isinstance(curve, PowerCurve) else 0.3 + 1 / ghz
+    return ghz, np.log(true) + random.normal(0, noise, len(ghz))
+
+
+class TestRealLaws:
+    @pytest.mark.parametrize("curve", [TimeCurve(), PowerCurve()], ids=["time", "power"])
+    def test_the_present_is_that_of_a_projection(self, curve):
+        made, (steps, target, alone) = known(*sweep(1, curve=curve), curve=curve)
+        projected = project_curve(curve, steps, target, alone, (0.05, 0.95))
+        width = np.diff(projected.quantiles[:, 0]) / 2
+        assert present([made], 0.90) == pytest.approx(width, rel=0.02)
+        mean, variance = made.answer().moments()
+        expected = projected.mixture.moments()
+        assert (mean[0], variance[0]) == pytest.approx((expected[0][0], expected[1][0]), rel=0.02)
+
+    @pytest.mark.parametrize("curve", [TimeCurve(), PowerCurve()], ids=["time", "power"])
+    @pytest.mark.parametrize("seed", range(4))
+    def test_more_repeats_never_widen(self, seed, curve):
+        made, _ = known(*sweep(seed, curve=curve), curve=curve)
+        repeats = [1, 2, 3, 5, 10]
+        for at in (1.2, 1.8, 2.4, 3.0):
+            candidates = [Candidate(at * GHZ, r) for r in repeats]
+            expected = outlook([made], candidates, 0.90, chances(256)).expected
+            # To the accuracy of 256 draws.
+            assert (np.diff(expected) < 0.01 * expected[0]).all(), (at, expected)
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_a_run_is_expected_to_narrow(self, seed):
+        made, _ = known(*sweep(seed))
+        now = present([made], 0.90)[0]
+        candidates = [Candidate(f * GHZ, 1) for f in (1.2, 1.4, 1.8, 2.0, 2.4, 2.8)]
+        expected = outlook([made], candidates, 0.90, chances(256)).expected
+        assert (expected < 1.03 * now).all()
+        assert expected[-1] < expected[-2] < 0.9 * now
+
+    def test_points_are_those_of_the_rows(self):
+        ghz, value = sweep(3)
+        made, _ = known(ghz, value)
+        candidate = Candidate(1.6 * GHZ, 1)
+        (after,) = outlook([made], [candidate], 0.90, chances(1)).typical(0)
+        new = 3 * after.log_value[0, 1] - 2 * made.sweep.log_value[0, 1]
+        again, _ = known(np.append(ghz, 1.6), np.append(value, new))
+        for one, other in zip(after, again.sweep, strict=True):
+            assert one == pytest.approx(other, rel=1e-12)
+
+    def test_the_same_seed_is_the_same_advice(self):
+        made, _ = known(*sweep(2))
+        candidates = [Candidate(2.4 * GHZ, 1)]
+        one, other = (outlook([made], candidates, 0.90, chances(8)).half_width for _ in range(2))
+        assert (one == other).all()
+
+    def test_a_step_alone_has_an_outlook(self):
+        made, _ = known([1.2], [0.0])
+        expected = outlook([made], [Candidate(2.4 * GHZ, 1)], 0.90, chances()).expected
+        assert 0 < expected < present([made], 0.90)
+
+
+class TestChoose:
+    RUNS = np.array([1.0, 2.0, 5.0, 1.0])
+
+    def test_the_cheapest_that_reaches(self):
+        assert choose(0.20, np.array([0.19, 0.09, 0.05, 0.15]), self.RUNS, 0.10) == 1
+
+    def test_of_equally_cheap_ones_the_narrowest(self):
+        assert choose(0.20, np.array([0.09, 0.05, 0.05, 0.08]), self.RUNS, 0.10) == 3
+
+    def test_else_the_most_gained_a_run(self):
+        assert choose(0.20, np.array([0.19, 0.12, 0.11, 0.17]), self.RUNS, 0.01) == 1
+
+    def test_else_what_leaves_least(self):
+        assert choose(0.20, np.array([0.21, 0.20, 0.1999, 0.22]), self.RUNS, 0.01) == 2
+
+
+class TestLookAhead:
+    def ahead(self, goal, most_runs=30, most_stages=12):
+        made, _ = known(*sweep(5))
+        candidates = [Candidate(f * GHZ, r) for f in (1.6, 2.0, 2.4) for r in (1, 3)]
+        first = outlook([made], candidates, 0.90, chances(32))
+        return look_ahead(
+            [made], first, candidates, goal, 0.90, chances(12), most_runs, most_stages
+        )
+
+    def test_nothing_where_there_is_nothing_to_do(self):
+        assert self.ahead(1.0) == []
+
+    def test_ends_with_the_goal(self):
+        first = self.ahead(1e-4, most_stages=1)[0]
+        stages = self.ahead(1.001 * first.half_width)
+        assert [s.candidate for s in stages] == [first.candidate]
+
+    def test_keeps_to_its_bounds(self):
+        assert sum(s.candidate.runs for s in self.ahead(1e-4, most_runs=4)) <= 4
+        assert len(self.ahead(1e-4, most_stages=3)) == 3
+
+
+def test_a_step_is_found_to_a_thousandth():
+    points = one_cell(OneCell(0.1)).sweep
+    assert [step_of(points, f * GHZ) for f in (1.0, 1.9995, 1.99, 3.0)] == [0, 1, None, None]
+
+
+def test_chances_are_even_and_differ():
+    cell, value, scatter = Chances.of(50, 1)
+    for part in (cell, value, scatter):
+        assert np.sort(part) == pytest.approx((np.arange(50) + 0.5) / 50)
+    assert (cell != value).any()
+
+
+def test_refusals():
+    with pytest.raises(FittingError, match="0 draws"):
+        Chances.of(0, 1)
+    with pytest.raises(FittingError, match=r"level 1\.5 is not inside"):
+        half_width([one_cell(OneCell(0.1)).answer()], 1.5)
