@@ -20,9 +20,10 @@ from measurements.quantities import (
 from measurements.schema import COLUMNS, FILE_COLUMN, IDENTITY, MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pandera.pandas as pa
+    from numpy.typing import NDArray
 
 _ABSENT = "missing"
 _NOT_A_NUMBER = "is not a number"
@@ -35,7 +36,11 @@ _NO_PROBLEMS = pd.DataFrame({"row": [], "column": [], "value": [], "reason": []}
 
 
 def check_runs(
-    runs: pd.DataFrame, *, needed: Collection[str] = (), by: Sequence[str] | None = None
+    runs: pd.DataFrame,
+    *,
+    needed: Collection[str] = (),
+    by: Sequence[str] | None = None,
+    ignore: Mapping[str, NDArray[np.bool_]] | None = None,
 ) -> pd.DataFrame:
     """Check a runs table and return it with its canonical numbers as float64.
 
@@ -48,6 +53,8 @@ def check_runs(
         its rows is no error, since nobody measured it there; a frequency is always needed.
     by : sequence of str, optional
         What makes a group; by default the identity columns present.
+    ignore : mapping of column to (rows,) bool array, optional
+        Values that are not judged, because the caller leaves their rows out.
 
     Raises
     ------
@@ -65,6 +72,8 @@ def check_runs(
     problems.append(_impossible(runs, numbers, frozenset(needed)))
     problems += [_missing_values(runs, column, groups) for column in needed]
     bad = pd.concat(problems, ignore_index=True)
+    for column, rows in (ignore or {}).items():
+        bad = bad[~((bad["column"] == column).to_numpy() & rows[bad["row"].to_numpy() - 1])]
     if len(bad):
         bad = bad.drop_duplicates(["row", "column"]).sort_values(["row", "column"])
         bad = _in_files(bad, runs, source).reset_index(drop=True)

@@ -1,0 +1,94 @@
+"""What every check is: its name, what it needs, what it finds and how it says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ppw.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from fitting.line import FloatArray, IntArray
+    from ppw.grouping import Groups
+
+    Mask = NDArray[np.bool_]
+
+ALL_METRICS = frozenset(METRICS)
+OF_WATTS = frozenset({"power", "energy", "perf_per_watt"})
+
+
+class Found(NamedTuple):
+    """Rows by position, ascending, and by name the figures against them, one a row."""
+
+    rows: IntArray
+    figures: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One way in which a row cannot be right.
+
+    Attributes
+    ----------
+    name : str
+        As tables and JSON write it.
+    meaning, remedy : str
+        What is wrong, and what to do about it, in one line each.
+    needs : tuple of tuples of str
+        Columns it looks at: one of each tuple must be there.
+    spoils : frozenset of str
+        Metrics (`ppw.metrics.METRICS`) that such a row is no good for.
+    find : callable
+        From a runs table, canonical and checked, and its groups to what is `Found`.
+    say : callable
+        From the figures of one row, as keywords, to the evidence in words.
+    """
+
+    name: str
+    meaning: str
+    remedy: str
+    needs: tuple[tuple[str, ...], ...]
+    spoils: frozenset[str]
+    find: Callable[[pd.DataFrame, Groups], Found]
+    say: Callable[..., str]
+
+    def lacks(self, runs: pd.DataFrame) -> str:
+        """Columns that the check would need and the table has not, or an empty one; else ""."""
+        absent = [n for n in self.needs if not any(has(runs, c) for c in n)]
+        return " and ".join("/".join(columns) for columns in absent)
+
+
+def has(runs: pd.DataFrame, column: str) -> bool:
+    """Tell whether a column is there and not empty."""
+    return column in runs.columns and bool(runs[column].notna().any())
+
+
+def numbers(runs: pd.DataFrame, column: str) -> FloatArray:
+    """Values of a column; NaN where it is not there."""
+    if column not in runs.columns:
+        return np.full(len(runs), np.nan)
+    return runs[column].to_numpy(dtype=np.float64)
+
+
+def host_codes(runs: pd.DataFrame) -> IntArray:
+    """Number of each row's host; one host where none is named."""
+    if "host" not in runs.columns:
+        return np.zeros(len(runs), dtype=np.int64)
+    return pd.factorize(runs["host"], use_na_sentinel=False)[0].astype(np.int64)
+
+
+def found_where(rows: Mask, **figures: FloatArray) -> Found:
+    """Find the rows of a mask; ``figures`` have a value for every row of the table."""
+    return Found(np.flatnonzero(rows), {name: values[rows] for name, values in figures.items()})
+
+
+def nothing() -> Found:
+    """Find no row."""
+    return Found(np.zeros(0, dtype=np.int64), {})
