@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from fitting.lack_of_fit import LackOfFit
     from fitting.line import FloatArray
-    from fitting.models import ModelFit
+    from fitting.models import ModelFit, Prediction
     from ppw.curves import Factor
     from ppw.grouping import Groups
     from ppw.metrics import Metric
@@ -67,11 +68,62 @@ class Finding(NamedTuple):
         return worse._replace(groups=self.groups | other.groups)
 
 
+# What a posterior says by the width of its interval, and never: it always has an answer.
+_LEAST_SQUARES_ONLY = ("long_lever", "no_interval", "no_answer")
+# P-value of the straight line below which a bend is said: a table has many groups.
+_LACK_OF_FIT = 1e-2
+# An interval this many times as high as it is low hardly supports a purchase.
+_WIDE = 1.5
+
+
 def fit_findings(
-    factors: Sequence[Factor], frequency: FloatArray | float
+    factors: Sequence[Factor], frequency: FloatArray | float, *, posterior: bool = False
 ) -> list[tuple[str, Finding]]:
     """Find what fits hold at a bound, guess from afar or cannot answer; with the fit's name."""
-    return [(f.name, found) for f in factors for found in _findings(f.name, f.fit, frequency)]
+    return [
+        (f.name, found)
+        for f in factors
+        for found in _findings(f.name, f.fit, frequency)
+        if not (posterior and _of_least_squares(f.name, found))
+    ]
+
+
+def bent(test: LackOfFit) -> list[Finding]:
+    """Find the groups whose steps do not lie on one line in 1/f, by the way it bends at the top."""
+    with np.errstate(invalid="ignore"):
+        off = test.p_value < _LACK_OF_FIT
+        less, more = off & (test.at_top > 0), off & (test.at_top <= 0)
+    texts = (
+        "the highest clock gains less than the line through the other steps says (lack of fit): a "
+        "full memory bus, a power cap or throttling begins there, and goes on above it",
+        "the highest clock gains more than the line through the other steps says (lack of fit): "
+        "turbo above the clock asked for, a bus clock that rises with it, or a low step that was "
+        "disturbed",
+    )
+    return [
+        Finding(name, text, mask)
+        for name, text, mask in zip(("gains_less", "gains_more"), texts, (less, more), strict=True)
+    ]
+
+
+def _of_least_squares(name: str, finding: Finding) -> bool:
+    """Tell whether a finding is about a least-squares line that a posterior does not use."""
+    return finding.name in _LEAST_SQUARES_ONLY or (name == "power" and finding.name == "poor_fit")
+
+
+def posterior_findings(
+    factors: Sequence[Factor], prediction: Prediction
+) -> list[tuple[str, Finding]]:
+    """Find the groups whose interval is too wide to decide by."""
+    with np.errstate(invalid="ignore"):
+        ratio = prediction.upper / prediction.lower
+        wide = ratio > _WIDE
+    worst = float(ratio[wide].max(initial=0.0))
+    text = (
+        f"wide interval: its upper end is up to {worst:.3g} times its lower one, too far apart to "
+        "buy by; measure nearer to the target, further apart, or more often (ppw plan)"
+    )
+    return [(" and ".join(f.name for f in factors), Finding("wide_interval", text, wide, worst))]
 
 
 def _findings(name: str, fit: ModelFit, frequency: FloatArray | float) -> list[Finding]:
@@ -88,16 +140,16 @@ def _findings(name: str, fit: ModelFit, frequency: FloatArray | float) -> list[F
     names = [p.name for p in fit.model.parameters]
     falls = name == "cpi"
     held_intercept = (
-        "CPI grows faster than in proportion to frequency; cpi_core is held at 0"
+        "CPI grows faster than in proportion to frequency; the bounded curve is proportional to it"
         if falls
-        else "faster than 1/f, which a core alone cannot be; t_fixed is held at 0, and the "
+        else "faster than 1/f, which a core alone cannot be; the bounded curve is 1/f, and the "
         "reciprocal form is shown beside it"
     )
     held_slope = (
         "measured CPI falls as frequency rises (faster than 1/f), which a core alone cannot do; "
-        "a constant CPI is returned, and the reciprocal form is shown beside it"
+        "the bounded curve is a constant CPI, and the reciprocal form is shown beside it"
         if falls
-        else "no gain from frequency was measured; a constant is returned"
+        else "no gain from frequency was measured; the bounded curve is a constant"
     )
     return [
         Finding(f"{names[0]}=0", held_intercept, fit.line.bound == INTERCEPT_AT_ZERO),

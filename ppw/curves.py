@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.models import Asymptote, ModelFit, Prediction, fit, share_of_limit
+from fitting.steps import SAME_STEP, step_counts
 from ppw.arguments import known_choice
 from ppw.errors import PpwError
-from ppw.metrics import METRICS, PERFORMANCE, Metric, model_for, values
+from ppw.metrics import METRICS, PERFORMANCE, POWER_FORMS, Metric, model_for, values
+from ppw.voltage import check_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pandas as pd
 
@@ -22,24 +25,59 @@ if TYPE_CHECKING:
     from ppw.grouping import Groups
 
 
+INTERVALS = ("bayes", "conformal", "t", "none")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitOptions:
-    """How curves are fitted; see `ppw.metrics.model_for`.
+    """How curves are fitted and how sure they are; see `ppw.metrics.model_for`.
 
-    ``via`` is "fits" (perf/W as the quotient of a performance and a power fit) or "ratio" (one
-    regression on performance/power, as published).
+    Attributes
+    ----------
+    form, via : str
+        ``via`` is "fits" (perf/W as the quotient of a performance and a power fit) or "ratio"
+        (one regression on performance/power, as published).
+    power_form : {None, "linear", "cmos"}
+        None leaves it to the interval: a posterior over CMOS curves, the straight line else.
+    exponent : float or None
+        Of the CMOS form; None for unknown, which is 3 outside a posterior.
+    voltages : mapping of Hz to V, DataFrame or None
+        V-f table; None takes the column ``voltage_v``, an empty mapping none.
+    interval : {"bayes", "conformal", "t", "none"}
+    pool : bool
+        Let the groups of the table inform each other.
     """
 
     form: str = "amdahl"
-    power_form: str = "linear"
-    exponent: float = 3.0
-    voltages: Mapping[float, float] | None = None
+    power_form: str | None = None
+    exponent: float | None = None
+    voltages: Mapping[float, float] | pd.DataFrame | None = None
     via: str = "fits"
+    interval: str = "bayes"
+    pool: bool = True
 
     def __post_init__(self) -> None:
         known_choice("via", self.via, ("fits", "ratio"))
-        if self.voltages and self.power_form != "cmos":
+        known_choice("interval", self.interval, INTERVALS)
+        if self.power_form is not None:
+            known_choice("power form", self.power_form, POWER_FORMS)
+        if self.voltages is not None and not isinstance(self.voltages, Mapping):
+            check_columns(self.voltages)
+        if self.voltages is not None and len(self.voltages) and self.power_form == "linear":
             raise PpwError("a V-f table (voltages) takes power_form='cmos'")
+        if self.exponent is not None and self.power_form == "linear":
+            raise PpwError("an exponent takes power_form='cmos'")
+
+    def has_posterior(self, metric: Metric) -> bool:
+        """Tell whether a metric is answered from a posterior; the other forms have none."""
+        if self.interval not in ("bayes", "conformal"):
+            return False
+        parts = self.fitted(metric)
+        return "perf_per_watt" not in parts and (self.form == "amdahl" or set(parts) == {"power"})
+
+    def known_exponent(self) -> float | None:
+        """Exponent of power that a posterior takes as given."""
+        return 1.0 if self.power_form == "linear" else self.exponent
 
     def fitted(self, metric: Metric) -> dict[str, int]:
         """Names of the fits that a metric is made of, each with its power in the product."""
@@ -52,10 +90,29 @@ class FitOptions:
         return model_for(
             name,
             form=self.form,
-            power_form=self.power_form,
-            exponent=self.exponent,
-            voltages=self.voltages,
+            power_form=self.least_squares_power_form(),
+            exponent=3.0 if self.exponent is None else self.exponent,
+            voltages=self._one_table(),
         )
+
+    def least_squares_power_form(self) -> str:
+        """Power form outside a posterior: the published line unless another was asked for."""
+        if self.power_form is not None:
+            return self.power_form
+        return "cmos" if self._one_table() or self.exponent is not None else "linear"
+
+    def _one_table(self) -> Mapping[float, float] | None:
+        """V-f table of all hosts; None where there is none, or one a host."""
+        if self.voltages is None or isinstance(self.voltages, Mapping):
+            return self.voltages
+        if "host" in self.voltages:
+            if self.interval in ("t", "none"):
+                raise PpwError(
+                    "least squares take one V-f table for all hosts, and this one tells hosts "
+                    "apart: ask for interval='bayes', or one host at a time"
+                )
+            return None
+        return dict(self.voltages.groupby("freq_hz")["voltage_v"].mean())
 
 
 class Factor(NamedTuple):
@@ -97,8 +154,24 @@ def fit_curves(
         codes, at, value = groups.codes, frequency, measured
         if not use.all():
             codes, at, value = codes[use], at[use], value[use]
-        fits[name] = fit(options.model(name), codes, at, value, len(groups))
+        fits[name] = _of_two_steps(
+            fit(options.model(name), codes, at, value, len(groups)), codes, at
+        )
     return Curves(fits, options)
+
+
+def _of_two_steps(fitted: ModelFit, codes: IntArray, frequency: FloatArray) -> ModelFit:
+    """Fits of the groups that have two steps; readings of one step differ without being two."""
+    line = fitted.line
+    m = line.moments
+    # Few spread so little, so that only their rows need a closer look; any exponent is covered.
+    near = m.sxx <= m.points * (10 * SAME_STEP * m.mean_x) ** 2
+    near &= ~np.isnan(line.slope)
+    if not near.any():
+        return fitted
+    rows = near[codes]
+    single = near & (step_counts(codes[rows], frequency[rows], len(near)) < 2)
+    return ModelFit(fitted.model, line.without(single)) if single.any() else fitted
 
 
 def predict(
@@ -106,7 +179,7 @@ def predict(
     frequency: FloatArray | float,
     *,
     level: float,
-    repeats: float | IntArray = 1,
+    repeats: float | FloatArray = 1,
     constant: float = 1.0,
     clock_power: int = 0,
 ) -> Prediction:
@@ -129,13 +202,22 @@ def predict(
         value, lower, upper = value * known, ends[0] * known, ends[1] * known
         far = _asymptote(factors)
         limit = Asymptote(far.coefficient * constant, far.exponent + clock_power).limit()
+    share = reached(value, limit, len(factors))
+    return Prediction(value, lower, upper, limit, share)
+
+
+def reached(value: FloatArray, limit: FloatArray, factors: int) -> FloatArray:
+    """Share of the limit that a product of so many fits has reached."""
     # A perf/W that falls to nothing has reached no share of it; a time that falls to 0 has.
-    aimed_at = np.where((limit == 0) & (len(factors) > 1), np.nan, limit)
-    return Prediction(value, lower, upper, limit, share_of_limit(value, aimed_at))
+    aimed_at = np.where((limit == 0) & (factors > 1), np.nan, limit)
+    return share_of_limit(value, aimed_at)
 
 
 def _single(
-    factor: Factor, frequency: FloatArray | float, level: float, repeats: float | IntArray
+    factor: Factor,
+    frequency: FloatArray | float,
+    level: float,
+    repeats: float | FloatArray,
 ) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
     _, fitted, power = factor
     a, b = (end**power for end in fitted.interval(frequency, level=level, repeats=repeats))
@@ -146,7 +228,7 @@ def _product(
     factors: Sequence[Factor],
     frequency: FloatArray | float,
     level: float,
-    repeats: float | IntArray,
+    repeats: float | FloatArray,
 ) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
     from scipy.special import stdtrit
 

@@ -155,7 +155,7 @@ def _curve_lines(machine: CpiCurve) -> list[Line]:
 
 def _bounded_lines(machine: CpiCurve) -> list[Line]:
     """Physical form through the curve at the machine's own frequencies."""
-    answer = project(measured_points(machine), freq=_TOP_HZ)
+    answer = project(measured_points(machine), freq=_TOP_HZ, interval="t")
     quantity = f"CPI at {_TOP_HZ / 1e9:.2f} GHz, bounded form"
     return [Line(machine.machine, quantity, float(answer.cpi), "1", DERIVED, 3)]
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ppw.result import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 
 class Estimate(float):
@@ -96,6 +99,17 @@ def shown(value: float | None, unit: str = "") -> str:
         return f"{value / size:.4g} {prefix}{unit}"
     number = f"{value:,.0f}" if 9999.5 <= abs(value) < 1e12 else f"{value:.4g}"
     return f"{number} {unit}".strip() if unit != "1" else number
+
+
+def key_texts(by: Iterable[str], row: Mapping[Any, Any]) -> list[str]:
+    """Write the keys of a table's row for people; "–" for one that is missing."""
+    return [_key_text(row[name]) for name in by]
+
+
+def _key_text(value: object) -> str:
+    if value is None or value != value:
+        return "–"
+    return shown(value) if isinstance(value, float) else str(value)
 
 
 def shown_interval(value: float, lower: float | None, upper: float | None, unit: str) -> str:

@@ -99,9 +99,9 @@ def fit_runs(
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
     form: str = "amdahl",
-    power_form: str = "linear",
-    exponent: float = 3.0,
-    voltages: Mapping[float, float] | None = None,
+    power_form: str | None = None,
+    exponent: float | None = None,
+    voltages: Mapping[float, float] | pd.DataFrame | None = None,
     via: str = "fits",
 ) -> FittedParameters:
     """Fit the curves of a runs table and give their parameters; arguments as `ppw.project_runs`.

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from ppw.curves import FitOptions, fit_curves, predict
+from fitting.models import Prediction
+from ppw.answers import Answers, Cells
+from ppw.curves import FitOptions
 from ppw.errors import PpwError
 from ppw.estimate import shown
 from ppw.metrics import METRICS, Metric, values
 from ppw.prepare import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
-    from fitting.models import Prediction
     from ppw.parameters import FittedParameters
     from ppw.prepare import Prepared
     from ppw.projection import Projection
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 MEASURED, CURVE, BAND, PROJECTED, BEST = "#1f2933", "#2563a8", "#bcd4ec", "#d1495b", "#2e7d32"
 _STEPS = 200
+# A posterior costs more than a line, and its curves are as smooth.
+_CURVE_STEPS = 33
 _LABELS = {
     "time": "time (s)",
     "cpi": "cycles per instruction",
@@ -81,17 +85,40 @@ def mark_best(ax: Axes, curve: pd.DataFrame) -> float:
     return best
 
 
-def group_curve(
-    prepared: Prepared, options: FitOptions, metric: Metric, group: int, to_hz: float, level: float
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Measured points and curve of one group, over its frequencies and ``to_hz``."""
-    rows = prepared.groups.codes == group
-    frequency = prepared.runs["freq_hz"].to_numpy()[rows]
-    measured = pd.DataFrame({"freq_hz": frequency, "value": values(metric, prepared.runs)[rows]})
-    at = np.linspace(min(frequency.min(), to_hz), max(frequency.max(), to_hz), _STEPS)
-    curves = fit_curves(prepared.runs, prepared.groups, [metric], options, rows)
-    p = predict(curves.of(metric, np.full(_STEPS, group)), at, level=level)
-    return measured.dropna(), curve_frame(at, p)
+def group_curves(
+    prepared: Prepared,
+    options: FitOptions,
+    metric: Metric,
+    groups: Sequence[int],
+    to_hz: float,
+    level: float,
+) -> dict[int, tuple[pd.DataFrame, pd.DataFrame]]:
+    """Measured points and curve of some groups, each over its frequencies and ``to_hz``."""
+    # Misses to be calibrated with are known at the frequency asked for only.
+    drawn = replace(options, interval="bayes") if options.interval == "conformal" else options
+    answers = Answers.of(replace(prepared, metrics=[metric]), drawn)
+    steps = _CURVE_STEPS if drawn.has_posterior(metric) else _STEPS
+    frequency, measured = prepared.runs["freq_hz"].to_numpy(), values(metric, prepared.runs)
+    points = {
+        g: pd.DataFrame({"freq_hz": frequency[rows], "value": measured[rows]}).dropna()
+        for g in groups
+        for rows in [prepared.groups.codes == g]
+    }
+    at = {
+        g: np.linspace(min(p["freq_hz"].min(), to_hz), max(p["freq_hz"].max(), to_hz), steps)
+        for g, p in points.items()
+    }
+    asked = Cells(
+        np.repeat(groups, steps), np.concatenate([*at.values()]), np.ones(steps * len(at))
+    )
+    made = answers.at(metric, asked, level).prediction
+    return {
+        g: (
+            points[g],
+            curve_frame(at[g], Prediction._make(part[i * steps :][:steps] for part in made)),
+        )
+        for i, g in enumerate(groups)
+    }
 
 
 def curve_frame(at: np.ndarray[Any, np.dtype[np.float64]], p: Prediction) -> pd.DataFrame:
@@ -105,8 +132,9 @@ def plot_projection(result: Projection, ax: Axes | None = None) -> Axes:
     """Draw the CPI of a `Projection`."""
     runs = pd.DataFrame(result.cpi_points, columns=["freq_hz", "cpi"])
     prepared = prepare(runs, by=[], metric="cpi")
-    options = FitOptions(form=result.form)
-    points, curve = group_curve(prepared, options, METRICS["cpi"], 0, result.freq_hz, result.level)
+    options = FitOptions(form=result.form, interval=result.interval)
+    metric, at = METRICS["cpi"], result.freq_hz
+    points, curve = group_curves(prepared, options, metric, [0], at, result.level)[0]
     axes = plot_curve(new_axes(ax), METRICS["cpi"], points, curve, result.freq_hz)
     axes.legend(frameon=False)
     return axes
@@ -118,10 +146,10 @@ def plot_runs_projection(result: RunsProjection, ax: Axes | None = None) -> Axes
         raise PpwError("a projection read from JSON has no runs to draw: project them again")
     axes, metric = new_axes(ax), result.prepared.metrics[0]
     target = float(result.table["freq_hz"].max())
-    for group, label in drawable_groups(result.prepared, metric, 10).items():
-        points, curve = group_curve(
-            result.prepared, result.options, metric, group, target, result.level
-        )
+    labels = drawable_groups(result.prepared, metric, 10)
+    curves = group_curves(result.prepared, result.options, metric, [*labels], target, result.level)
+    for group, label in labels.items():
+        points, curve = curves[group]
         # To matplotlib a pair of dollar signs is mathematics.
         named = label.replace("$", r"\$")
         (line,) = axes.plot(curve["freq_hz"] / 1e9, curve["value"], label=named)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fitting.errors import FittingError
+from fitting.steps import step_counts
 from measurements.quantities import implausible_frequency
 from ppw import caveats as cv
 from ppw.errors import PpwError
@@ -29,6 +30,7 @@ class MeasuredPoints:
 
     cpi: FloatArray
     power: FloatArray
+    power_source: str | None
     caveats: tuple[str, ...]
 
     @classmethod
@@ -44,7 +46,7 @@ class MeasuredPoints:
             power, power_runs = _points(cpi_runs, "power")
         caveats = _source_caveats(len(power) > 0, power_runs, source)
         caveats += _family_caveats([r for r in (cpi_runs, power_runs) if r is not None], family)
-        return cls(cpi, power, tuple(caveats))
+        return cls(cpi, power, source or _one_source(power_runs), tuple(caveats))
 
 
 def _points(points: Points, name: str) -> tuple[FloatArray, pd.DataFrame | None]:
@@ -62,7 +64,7 @@ def _points(points: Points, name: str) -> tuple[FloatArray, pd.DataFrame | None]
         )
     if reason := next(filter(None, map(implausible_frequency, array[:, 0])), None):
         raise FittingError(f"{name} points: {reason}")
-    if len(np.unique(array[:, 0])) < 2:
+    if step_counts(np.zeros(len(array), dtype=np.int64), array[:, 0], 1)[0] < 2:
         raise FittingError(
             f"{name} points: {len(array)} at one distinct frequency; a curve takes two: measure at "
             "one more"
@@ -98,6 +100,14 @@ def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
             "use ppw.project_runs for all"
         )
     return np.column_stack([runs["freq_hz"], values(metric, runs)]), runs
+
+
+def _one_source(runs: pd.DataFrame | None) -> str | None:
+    """Power source of a runs table where all rows have the same."""
+    if runs is None or not cv.sources_known(runs):
+        return None
+    sources = runs["power_source"].unique()
+    return str(sources[0]) if len(sources) == 1 else None
 
 
 def _source_caveats(powered: bool, runs: pd.DataFrame | None, source: str | None) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from measurements import check_runs, tidy_runs
+from measurements.checks import as_numbers
 from ppw.arguments import as_names
 from ppw.caveats import table_caveats
 from ppw.errors import PpwError
@@ -16,7 +17,7 @@ from ppw.grouping import Groups, group_runs
 from ppw.metrics import Metric, answerable, known_metrics, needed_columns, values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,21 +27,41 @@ if TYPE_CHECKING:
 # beyond this many rows the ordering would cost more than the fits.
 _ORDERED_ROWS = 200_000
 
-# Frequencies are the same step when they agree to a thousandth: counters and kHz tables round.
-SAME_STEP = 1e-3
-
 
 @dataclass(frozen=True)
 class Prepared:
-    """Checked runs, their groups, and the metrics asked."""
+    """Checked runs, their groups, and the metrics asked.
+
+    ``left_out`` has a row for each row of the input that cannot be right and each check that says
+    so, as the table of `ppw.check_quality`; ``runs`` has none of them.
+    """
 
     runs: pd.DataFrame
     groups: Groups
     metrics: list[Metric]
+    left_out: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def caveats(self, learnt: Mask | None = None) -> list[str]:
         """Caveats of the table and its grouping; of hosts only where curves are ``learnt``."""
-        return table_caveats(self.runs, self.groups, self.metrics, learnt)
+        found = left_out_caveats(self.left_out)
+        return found + table_caveats(self.runs, self.groups, self.metrics, learnt)
+
+    def suspects(self, rows: Mask, *, but: Collection[str] = ()) -> Mask:
+        """Rows that cannot be right, judged by the chosen rows alone; others are False.
+
+        ``but`` names checks that are not made.
+        """
+        from ppw.quality import find_suspects
+
+        where = np.flatnonzero(rows)
+        groups = replace(self.groups, codes=self.groups.codes[where])
+        names = [m.name for m in self.metrics]
+        found = find_suspects(self.runs.take(where), groups, metric=names)
+        suspect = np.zeros(len(rows), dtype=bool)
+        for suspects in found:
+            if suspects.check.name not in but:
+                suspect[where[suspects.rows]] = True
+        return suspect
 
     def measured(self) -> pd.DataFrame:
         """Mean of each metric by group and frequency, with the number of runs."""
@@ -64,16 +85,80 @@ def canonical(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def prepare(
-    runs: pd.DataFrame, *, by: Sequence[str] | None, metric: str | Iterable[str] | None
+    runs: pd.DataFrame,
+    *,
+    by: Sequence[str] | None,
+    metric: str | Iterable[str] | None,
+    keep_all: bool = True,
+    drop: bool = True,
 ) -> Prepared:
-    """Bring runs to canonical columns, check them, group them and put them in one order."""
+    """Bring runs to canonical columns, check them, group them and put them in one order.
+
+    Unless ``keep_all``, rows that cannot be right are no error and are left out; or, without
+    ``drop``, kept for the caller to choose among.
+    """
     tidy = canonical(runs)
     by = None if by is None else as_names(by)
     metrics = answerable(tidy) if metric is None else known_metrics(metric)
     needed = needed_columns(metrics, tidy)
-    checked = check_runs(tidy, needed=needed, by=by)
+    hopeless = {} if keep_all else _no_watts(tidy)
+    checked = check_runs(tidy, needed=needed, by=by, ignore=hopeless)
     groups = group_runs(checked, by)
+    left_out = pd.DataFrame()
+    if not keep_all and drop:
+        left_out = _suspect_rows(checked, groups, metrics)
+    if len(left_out):
+        kept = np.ones(len(checked), dtype=bool)
+        kept[left_out["position"].to_numpy()] = False
+        if not kept.any():
+            raise PpwError(
+                f"{runs.attrs.get('source', 'runs')}: every row is suspect, so nothing is left to "
+                "learn from: see ppw check, or keep them with --keep-all"
+            )
+        checked = checked[kept]
+        groups = group_runs(checked, by)
     if len(checked) <= _ORDERED_ROWS:
         order = np.lexsort([*(checked[c].to_numpy() for c in needed), groups.codes])
         checked, groups = checked.take(order), replace(groups, codes=groups.codes[order])
-    return Prepared(checked, groups, metrics)
+    return Prepared(checked, groups, metrics, left_out)
+
+
+def _no_watts(runs: pd.DataFrame) -> dict[str, Mask]:
+    """Watts that cannot be a host's, and their joules, as of a sensor that subtracts too much."""
+    if "power_w" not in runs.columns:
+        return {}
+    return dict.fromkeys(("power_w", "energy_j"), as_numbers(runs["power_w"]).to_numpy() <= 0)
+
+
+def _suspect_rows(runs: pd.DataFrame, groups: Groups, metrics: Sequence[Metric]) -> pd.DataFrame:
+    from ppw.quality import find_suspects, suspect_table
+
+    found = find_suspects(runs, groups, metric=[m.name for m in metrics])
+    if not any(len(s.rows) for s in found):
+        return pd.DataFrame()
+    return suspect_table(found, runs, groups)
+
+
+def left_out_caveats(left_out: pd.DataFrame) -> list[str]:
+    """Say by check how many rows take no part, with the evidence of the first of them."""
+    if left_out.empty:
+        return []
+    return [
+        f"{len(rows)} rows left out ({str(name).replace('_', ' ')}), such as row "
+        f"{rows['row'].iloc[0]}: {rows['evidence'].iloc[0]}; ppw check lists them, --keep-all "
+        "uses them"
+        for name, rows in left_out.groupby("check", sort=True)
+    ]
+
+
+def measured_cells(prepared: Prepared, metric: Metric, rows: Mask) -> pd.DataFrame:
+    """Mean of a metric and number of runs by ``group`` and ``freq_hz``, of the chosen rows."""
+    frame = pd.DataFrame(
+        {
+            "group": prepared.groups.codes,
+            "freq_hz": prepared.runs["freq_hz"].to_numpy(),
+            "measured": values(metric, prepared.runs),
+        }
+    )[rows].dropna()
+    cells = frame.groupby(["group", "freq_hz"], sort=True)["measured"].agg(["mean", "size"])
+    return cells.reset_index().rename(columns={"mean": "measured", "size": "runs"})

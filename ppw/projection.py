@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +11,14 @@ from fitting.errors import OutOfRangeError
 from fitting.execution_time import execution_time
 from fitting.line import SLOPE_AT_ZERO
 from fitting.models import fit
+from fitting.posterior import Target
 from ppw import caveats as cv
-from ppw.arguments import as_frequency, as_positive
-from ppw.curves import Factor, FitOptions, predict
+from ppw.arguments import as_frequency, as_positive, known_choice
+from ppw.curves import Factor, FitOptions, predict, reached
 from ppw.errors import PpwError
 from ppw.estimate import Estimate, shown, shown_interval
 from ppw.points import MeasuredPoints
+from ppw.posteriors import Posteriors
 from ppw.result import numbers_digest, read_document, write_document
 
 if TYPE_CHECKING:
@@ -29,6 +31,17 @@ if TYPE_CHECKING:
     from fitting.line import FloatArray
     from fitting.models import ModelFit
     from ppw.points import Points
+    from ppw.posteriors import Distribution
+
+# What each quantity is made of, with its power; the rest are exact factors.
+_MADE_OF: dict[str, dict[str, int]] = {
+    "cpi": {"cpi": 1},
+    "time_s": {"cpi": 1},
+    "power_w": {"power": 1},
+    "energy_j": {"cpi": 1, "power": 1},
+    "perf_per_watt": {"cpi": -1, "power": -1},
+    "perf_per_dollar": {"cpi": -1},
+}
 
 QUANTITIES = (
     "cpi",
@@ -56,7 +69,8 @@ class Projection:
     cores : float
     level : float
         Of the intervals.
-    form, power_form : str
+    form, power_form, interval
+        As asked for.
     cpi : Estimate
         Cycles per instruction.
     instructions_per_s : Estimate
@@ -71,6 +85,8 @@ class Projection:
         faster than the clock.
     parameters, standard_errors : dict
         Of the fits; a standard error is None where there is none.
+    error_budget : dict
+        By quantity, the share of the variance of its logarithm that each source of width has.
     caveats : tuple of str
     cpi_points, power_points : tuple of (Hz, value)
         What was measured.
@@ -81,7 +97,8 @@ class Projection:
     cores: float
     level: float
     form: str
-    power_form: str
+    power_form: str | None
+    interval: str
     cpi: Estimate
     instructions_per_s: Estimate
     time_s: Estimate | None
@@ -93,6 +110,7 @@ class Projection:
     other_form_cpi: Estimate | None
     parameters: dict[str, float]
     standard_errors: dict[str, float | None]
+    error_budget: dict[str, dict[str, float]]
     caveats: tuple[str, ...]
     cpi_points: tuple[tuple[float, float], ...]
     power_points: tuple[tuple[float, float], ...]
@@ -113,6 +131,10 @@ class Projection:
         if self.other_form_cpi is not None:
             other = "bounded" if self.form == "reciprocal" else "reciprocal"
             lines.append(f"  {'cpi, ' + other:20} {_described(self.other_form_cpi, self.level)}")
+        for name, parts in self.error_budget.items():
+            if name in ("time_s", "power_w", "perf_per_watt"):
+                said = ", ".join(f"{k} {v:.0%}" for k, v in parts.items() if v >= 0.005)
+                lines.append(f"  width of {name} from: {said}")
         lines += [f"  caveat: {c}" for c in self.caveats]
         return "\n".join(lines)
 
@@ -152,10 +174,11 @@ def project(
     efficiency: float = 1.0,
     price: float | None = None,
     form: str = "amdahl",
-    power_form: str = "linear",
-    exponent: float = 3.0,
+    power_form: str | None = None,
+    exponent: float | None = None,
     voltages: Mapping[float, float] | None = None,
     level: float = 0.90,
+    interval: str = "bayes",
     workload: str | None = None,
     family: str | None = None,
     power_source: str | None = None,
@@ -185,10 +208,15 @@ def project(
         Of one host. Brings in performance per dollar, in the price's currency.
     form : {"amdahl", "unbounded", "reciprocal"}
         CPI = cpi_core + m·f with both bounded at zero, or not; or 1/CPI = c − k/f.
-    power_form : {"linear", "cmos"}
-        P0 + s·f; or P0 + c·f^``exponent``, or with ``voltages`` (Hz to V) P0 + c·f·V².
+    power_form : {None, "linear", "cmos"}
+        P0 + s·f; or P0 + c·f^``exponent``, or with ``voltages`` (Hz to V) P0 + c·f·V². By default
+        the interval's own: CMOS with unknown voltage for "bayes", the published line for "t".
     level : float
         Of the prediction intervals, 0 to 1.
+    interval : {"bayes", "t", "none"}
+        From a posterior of the bounded curves, with priors that are stated in
+        `fitting.stalled_share` and `fitting.dynamic_share` and so from two points on; Student's t
+        about the least-squares curve, where there are degrees of freedom; or none.
     workload : str, optional
         Checked against the path length's own.
     family : str, optional
@@ -216,9 +244,17 @@ def project(
     Notes
     -----
     T = D·CPI·PL·efficiency/(f·n), Issa & Figueira (2012), eq. 2. Instructions, cores, efficiency
-    and price are taken as exact: the intervals hold the errors of the CPI and power fits only.
+    and price are taken as exact; the intervals hold the errors of the CPI and power fits, and from
+    "bayes" that of a fitted path length.
     """
-    options = FitOptions(form=form, power_form=power_form, exponent=exponent, voltages=voltages)
+    known_choice("interval", interval, ("bayes", "t", "none"))
+    options = FitOptions(
+        form=form,
+        power_form=power_form,
+        exponent=exponent,
+        voltages=voltages,
+        interval=interval,
+    )
     table = MeasuredPoints.of(cpi_pts, power_pts, family, power_source)
     at = as_frequency(freq)
     cpi = _fit_points(options, "cpi", table.cpi)
@@ -228,12 +264,22 @@ def project(
         if value is not None:
             as_positive(name, value)
     count = _instructions(cores, data_bytes, path_length, instructions, workload)
-    answers = _Answers(cpi, power, at, cores, level)
+    sure = interval == "bayes"
+    answers = _Answers(
+        cpi,
+        power,
+        at,
+        cores,
+        level,
+        Posteriors.of_points(table.cpi, table.power, options, table.power_source) if sure else None,
+        _path_length_variance(path_length, cores),
+        options,
+    )
     _refuse_unanswered(cpi, at, form)
     quantities = answers.quantities(count, efficiency, price)
     caveats = [
         *table.caveats,
-        *_fit_caveats(cpi, power, at),
+        *_fit_caveats(answers),
         *_path_length_caveats(path_length, cores),
     ]
     cv.warn(caveats)
@@ -244,7 +290,9 @@ def project(
         level=level,
         form=form,
         power_form=power_form,
+        interval=interval,
         **quantities,
+        error_budget=answers.budget(quantities),
         other_form_cpi=_other_form(table.cpi, cpi, answers, form),
         parameters={k: float(v[0]) for f in fits for k, v in f.parameters().items()},
         standard_errors={k: _number(v[0]) for f in fits for k, v in f.standard_errors().items()},
@@ -296,23 +344,69 @@ class _Answers:
     at: float
     cores: float
     level: float
+    posteriors: Posteriors | None
+    path_length_variance: float
+    options: FitOptions
 
     def estimate(
-        self, unit: str, *powers: tuple[ModelFit, int], constant: float = 1.0, clock: int = 0
+        self,
+        unit: str,
+        powers: Mapping[str, int],
+        *,
+        constant: float = 1.0,
+        clock: int = 0,
+        counted: bool = False,
     ) -> Estimate:
-        factors = [Factor("", f, power) for f, power in powers]
-        p = predict(factors, self.at, level=self.level, constant=constant, clock_power=clock)
-        rest = {name: float(np.ravel(v)[0]) for name, v in p._asdict().items()}
+        """Estimate constant · f^clock · Π fit^power; ``counted`` where instructions enter."""
+        fits = {"cpi": self.cpi, "power": self.power}
+        factors = [Factor(n, f, p) for n, p in powers.items() if (f := fits[n]) is not None]
+        straight = predict(factors, self.at, level=self.level, constant=constant, clock_power=clock)
+        rest = {name: float(np.ravel(v)[0]) for name, v in straight._asdict().items()}
+        if self.options.interval == "none":
+            rest |= {"lower": np.nan, "upper": np.nan}
+        if self._has_posterior(powers):
+            known = self.distribution(powers, counted=counted)
+            factor = constant * self.at**clock
+            for name in ("value", "lower", "upper"):
+                rest[name] = float(getattr(known, name)[0]) * factor
+            value, limit = np.array([rest["value"]]), np.array([rest["limit"]])
+            rest["limit_share"] = float(reached(value, limit, len(powers))[0])
         return Estimate(rest.pop("value"), unit, **rest)
+
+    def _has_posterior(self, powers: Mapping[str, int]) -> bool:
+        return self.posteriors is not None and all(n in self.posteriors.steps for n in powers)
+
+    def distribution(self, powers: Mapping[str, int], *, counted: bool) -> Distribution:
+        """Posterior of the product, with the error of the path length where instructions enter."""
+        assert self.posteriors is not None
+        target = Target(np.array([self.at]), np.ones(1))
+        made = self.posteriors.product(powers, target, self.level)
+        if not (counted and self.path_length_variance):
+            return made
+        return made.widened("path length", self.path_length_variance, self.level)
+
+    def budget(self, made: Mapping[str, Estimate | None]) -> dict[str, dict[str, float]]:
+        """Shares of the variance of the logarithm, by quantity and source of width."""
+        if self.posteriors is None:
+            return {}
+        shares = {}
+        for name, powers in _MADE_OF.items():
+            if made.get(name) is None or not self._has_posterior(powers):
+                continue
+            known = self.distribution(powers, counted=name not in ("cpi", "power_w"))
+            parts = {k: float(v[0]) for k, v in known.budget.items()}
+            total = sum(parts.values())
+            shares[name] = {k: v / total for k, v in parts.items()}
+        return shares
 
     def quantities(
         self, instructions: float | None, efficiency: float, price: float | None
     ) -> dict[str, Any]:
         """All that the inputs allow, by name."""
         n = self.cores
-        rate = self.estimate("instructions/s", (self.cpi, -1), constant=n, clock=1)
+        rate = self.estimate("instructions/s", {"cpi": -1}, constant=n, clock=1)
         made: dict[str, Any] = dict.fromkeys(QUANTITIES)
-        made |= {"cpi": self.estimate("1", (self.cpi, 1)), "instructions_per_s": rate}
+        made |= {"cpi": self.estimate("1", {"cpi": 1}), "instructions_per_s": rate}
         work, speed = "instructions", n
         if instructions is not None:
             # Seconds of one run at CPI 1 and 1 Hz; estimate() brings in both.
@@ -327,20 +421,24 @@ class _Answers:
                 )
             )
             work, speed = "runs", 1 / seconds
-            made["time_s"] = self.estimate("s", (self.cpi, 1), constant=seconds, clock=-1)
-        made["performance"] = self.estimate(f"{work}/s", (self.cpi, -1), constant=speed, clock=1)
+            made["time_s"] = self.estimate(
+                "s", {"cpi": 1}, constant=seconds, clock=-1, counted=True
+            )
+        made["performance"] = self.estimate(
+            f"{work}/s", {"cpi": -1}, constant=speed, clock=1, counted=True
+        )
         if price is not None:
             made["perf_per_dollar"] = made["performance"].scaled(1 / price, f"{work}/s per price")
         if self.power is not None:
-            made |= self._with_power(self.power, work, speed, instructions is not None)
+            made |= self._with_power(work, speed, instructions is not None)
         return made
 
-    def _with_power(
-        self, power: ModelFit, work: str, speed: float, timed: bool
-    ) -> dict[str, Estimate | None]:
-        ratio = self.estimate(f"{work}/J", (self.cpi, -1), (power, -1), constant=speed, clock=1)
-        energy = self.estimate("J", (self.cpi, 1), (power, 1), constant=1 / speed, clock=-1)
-        watts = self.estimate("W", (power, 1))
+    def _with_power(self, work: str, speed: float, timed: bool) -> dict[str, Estimate | None]:
+        per_watt = {"cpi": -1, "power": -1}
+        ratio = self.estimate(f"{work}/J", per_watt, constant=speed, clock=1, counted=True)
+        joules = {"cpi": 1, "power": 1}
+        energy = self.estimate("J", joules, constant=1 / speed, clock=-1, counted=True)
+        watts = self.estimate("W", {"power": 1})
         if np.isnan(watts):
             return {}
         return {"power_w": watts, "perf_per_watt": ratio, "energy_j": energy if timed else None}
@@ -352,12 +450,33 @@ def _other_form(points: FloatArray, cpi: ModelFit, answers: _Answers, form: str)
         return None
     other = FitOptions(form="amdahl" if form == "reciprocal" else "reciprocal")
     second = _fit_points(other, "cpi", points)
-    return None if np.isnan(second.predict(answers.at)[0]) else answers.estimate("1", (second, 1))
+    if np.isnan(second.predict(answers.at)[0]):
+        return None
+    return replace(answers, cpi=second, posteriors=None).estimate("1", {"cpi": 1})
 
 
-def _fit_caveats(cpi: ModelFit, power: ModelFit | None, at: float) -> list[str]:
-    factors = [Factor("cpi", cpi, 1)] + ([] if power is None else [Factor("power", power, 1)])
-    return cv.tally(cv.fit_findings(factors, at))
+def _fit_caveats(answers: _Answers) -> list[str]:
+    found = []
+    for name, fitted in (("cpi", answers.cpi), ("power", answers.power)):
+        if fitted is None:
+            continue
+        factors, powers = [Factor(name, fitted, 1)], {name: 1}
+        posterior = answers._has_posterior(powers)
+        found += cv.fit_findings(factors, answers.at, posterior=posterior)
+        if posterior:
+            known = answers.distribution(powers, counted=False)
+            ends = predict(factors, answers.at, level=answers.level)
+            ends = ends._replace(value=known.value, lower=known.lower, upper=known.upper)
+            found += cv.posterior_findings(factors, ends)
+    return cv.tally(found)
+
+
+def _path_length_variance(path_length: LogPathLength | None, cores: float) -> float:
+    """Variance of ln(path length) by its fit; 0 for published coefficients and exact fits."""
+    if path_length is None:
+        return 0.0
+    error = float(path_length.model_fit_.relative_error(cores, repeats=np.inf)[0])
+    return 0.0 if np.isnan(error) else error**2
 
 
 def _path_length_caveats(path_length: LogPathLength | None, cores: float) -> list[str]:

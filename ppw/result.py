@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,11 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of a table as JSON objects; whole numbers of key columns stay whole."""
     rows = table.astype(object).where(table.notna(), None).to_dict(orient="records")
     return [{str(k): _whole(v) for k, v in row.items()} for row in rows]
+
+
+def as_floats(table: pd.DataFrame, *, but: Collection[str]) -> pd.DataFrame:
+    """Numbers as they were before JSON made whole ones integers and missing ones null."""
+    return table.astype({column: np.float64 for column in table if column not in but})
 
 
 def unbounded_where_null(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fitting.steps import SAME_STEP
 from ppw import caveats as cv
+from ppw.answers import Answer, Answers, Cells, calibrated, too_few
 from ppw.arguments import as_frequencies
-from ppw.curves import Curves, FitOptions, fit_curves, predict
+from ppw.curves import Curves, FitOptions, fit_curves
 from ppw.errors import PpwError
 from ppw.estimate import shown, shown_interval
-from ppw.prepare import Prepared, prepare
+from ppw.prepare import Prepared, measured_cells, prepare
 from ppw.result import (
     frame_digest,
     read_document,
@@ -30,14 +32,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitting.line import FloatArray, IntArray
-    from fitting.models import Prediction
     from ppw.grouping import Groups
     from ppw.metrics import Metric
+    from ppw.posteriors import Distribution
 
     Mask = NDArray[np.bool_]
 
-_NUMBERS = ("projected", "lower", "upper", "other_form", "limit", "limit_share")
-_OPTIONAL = ("other_form", "caveats")
+_NUMBERS = ("projected", "lower", "upper", "other_form", "limit", "limit_share", "pulled_pct")
+# Columns of the error budget begin so.
+WIDTH_FROM = "width_from_"
+_OPTIONAL = ("other_form", "caveats", "pulled_pct")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,16 +53,22 @@ class RunsProjection:
     table : pandas.DataFrame
         One row a group, metric and frequency: the key columns, ``metric``, ``unit``,
         ``freq_hz``, ``projected``, ``lower``, ``upper`` (NaN without an interval), ``limit`` as
-        frequency grows, ``limit_share`` reached, ``points`` measured, and ``other_form`` (the
-        reciprocal form beside the bounded one, or the reverse) and ``caveats`` (short names) where
-        there are any.
+        frequency grows, ``limit_share`` reached, ``points`` measured; for a posterior
+        ``pulled_pct`` (how far the table's other groups moved the answer) and the share that each
+        source of width has in the variance of its logarithm (``width_from_time_fit`` …);
+        ``other_form`` (the reciprocal form beside the bounded one, or the reverse) and
+        ``caveats`` (short names) where there are any.
     by : tuple of str
         Key columns.
     level : float
         Of the intervals.
-    form, power_form, via : str
+    form, power_form, via, interval, pool
+        As asked for; ``power_form`` None is a posterior over CMOS curves.
     caveats : tuple of str
         With the number of groups that each concerns.
+    left_out : pandas.DataFrame
+        Rows of the input that cannot be right and took no part, with the evidence; as the table
+        of `ppw.check_quality`.
     prepared : ppw.prepare.Prepared or None
         The runs behind the answers; None when read from JSON.
     """
@@ -67,9 +77,12 @@ class RunsProjection:
     by: tuple[str, ...]
     level: float
     form: str
-    power_form: str
+    power_form: str | None
     via: str
+    interval: str
+    pool: bool
     caveats: tuple[str, ...]
+    left_out: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
     prepared: Prepared | None = field(default=None, repr=False, compare=False)
     options: FitOptions = field(default_factory=FitOptions, repr=False, compare=False)
     known_digest: str | None = field(default=None, repr=False, compare=False)
@@ -110,7 +123,10 @@ class RunsProjection:
             "form": self.form,
             "power_form": self.power_form,
             "via": self.via,
+            "interval": self.interval,
+            "pool": self.pool,
             "groups": records(self.table),
+            "left_out": records(self.left_out),
             "caveats": self.caveats,
         }
         return write_document("runs_projection", self.input_digest, body)
@@ -120,7 +136,7 @@ class RunsProjection:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "runs_projection")
         table = pd.DataFrame(d["groups"])
-        numbers = {c: np.float64 for c in _NUMBERS if c in table}
+        numbers = {c: np.float64 for c in table if c in _NUMBERS or str(c).startswith(WIDTH_FROM)}
         return cls(
             table=unbounded_where_null(table.astype(numbers)),
             by=tuple(d["by"]),
@@ -128,7 +144,10 @@ class RunsProjection:
             form=d["form"],
             power_form=d["power_form"],
             via=d["via"],
+            interval=d["interval"],
+            pool=d["pool"],
             caveats=tuple(d["caveats"]),
+            left_out=pd.DataFrame(d["left_out"]),
             known_digest=d["input_digest"],
         )
 
@@ -146,11 +165,14 @@ def project_runs(
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
     form: str = "amdahl",
-    power_form: str = "linear",
-    exponent: float = 3.0,
-    voltages: Mapping[float, float] | None = None,
+    power_form: str | None = None,
+    exponent: float | None = None,
+    voltages: Mapping[float, float] | pd.DataFrame | None = None,
     via: str = "fits",
     level: float = 0.90,
+    interval: str = "bayes",
+    pool: bool = True,
+    keep_all: bool = False,
 ) -> RunsProjection:
     """Project every group of a runs table.
 
@@ -166,8 +188,20 @@ def project_runs(
         Of "time", "cpi", "throughput", "power", "energy", "perf_per_watt",
         "perf_per_dollar" (from the column ``price``); by default all that
         the columns allow.
-    form, power_form, exponent, voltages, level
+    form, power_form, exponent, level
         As for `ppw.project`.
+    voltages : mapping of Hz to V, or DataFrame, optional
+        Core voltage by frequency (columns ``freq_hz``, ``voltage_v``, and ``host`` where it
+        differs) for the CMOS form; by default that of the column ``voltage_v``, where it covers
+        the frequency asked for. An empty mapping uses none.
+    interval : {"bayes", "conformal", "t", "none"}
+        From a posterior of the bounded curves; as wide as the misses of the groups measured at
+        ``freq`` call for; Student's t about the least-squares curve, where there are degrees of
+        freedom; or none. The two last answer with the least-squares curve.
+    pool : bool
+        Let the groups of the table inform each other; ``pulled_pct`` says how much they did.
+    keep_all : bool
+        Use the rows that `ppw.check_quality` would leave out.
     via : {"fits", "ratio"}
         perf/W as the quotient of two fits, or by one regression on performance/power.
 
@@ -185,18 +219,24 @@ def project_runs(
     """
     frequencies = as_frequencies(freq)
     options = FitOptions(
-        form=form, power_form=power_form, exponent=exponent, voltages=voltages, via=via
+        form=form,
+        power_form=power_form,
+        exponent=exponent,
+        voltages=voltages,
+        via=via,
+        interval=interval,
+        pool=pool,
     )
-    prepared = prepare(runs, by=by, metric=metric)
-    curves = fit_curves(prepared.runs, prepared.groups, prepared.metrics, options)
+    prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all)
+    answers = Answers.of(prepared, options)
     asked = [(m, f) for m in prepared.metrics for f in frequencies]
-    answers = [_Answer.of(prepared, curves, m, f, level) for m, f in asked]
-    table = pd.concat([a.table(prepared.groups) for a in answers], ignore_index=True)
+    made = [_Answer.of(prepared, answers, m, f, level) for m, f in asked]
+    table = pd.concat([a.table(prepared.groups) for a in made], ignore_index=True)
     if table.empty:
         raise PpwError(nothing_to_fit(prepared))
-    findings = cv.over_frequencies(found for a in answers for found in a.findings)
+    findings = cv.over_frequencies(found for a in made for found in a.findings)
     caveats = prepared.caveats() + cv.tally(findings)
-    caveats += left_out(curves, prepared)
+    caveats += left_out(answers.curves, prepared)
     cv.warn(caveats)
     return RunsProjection(
         table=table.drop(columns=[c for c in _OPTIONAL if table[c].isna().all()]),
@@ -205,7 +245,10 @@ def project_runs(
         form=form,
         power_form=power_form,
         via=via,
+        interval=interval,
+        pool=pool,
         caveats=tuple(caveats),
+        left_out=prepared.left_out,
         prepared=prepared,
         options=options,
     )
@@ -216,7 +259,7 @@ class _Answer(NamedTuple):
 
     metric: Metric
     frequency: float
-    prediction: Prediction
+    made: Answer
     points: IntArray
     fitted: Mask
     findings: list[tuple[str, cv.Finding]]
@@ -224,19 +267,20 @@ class _Answer(NamedTuple):
 
     @classmethod
     def of(
-        cls, prepared: Prepared, curves: Curves, metric: Metric, frequency: float, level: float
+        cls, prepared: Prepared, answers: Answers, metric: Metric, frequency: float, level: float
     ) -> _Answer:
-        factors = curves.of(metric)
-        prediction = predict(factors, frequency, level=level)
-        findings = cv.fit_findings(factors, frequency)
+        made = answers.at(metric, Cells.all_groups(len(prepared.groups), frequency), level)
+        if answers.options.interval == "conformal":
+            made = _conformal(answers, made, metric, frequency, level)
+        factors, findings = made.factors, answers.findings(made)
         fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in factors])
         points = np.minimum.reduce([f.fit.line.moments.points for f in factors])
-        other = _other_form(prepared, curves, metric, frequency)
-        return cls(metric, frequency, prediction, points, fitted, findings, other)
+        other = _other_form(prepared, answers.curves, metric, frequency)
+        return cls(metric, frequency, made, points, fitted, findings, other)
 
     def table(self, groups: Groups) -> pd.DataFrame:
         """One row a group that could be fitted."""
-        p = self.prediction
+        p, known = self.made.prediction, self.made.distribution
         rows = groups.keys.assign(
             metric=self.metric.name,
             unit=self.metric.unit,
@@ -247,10 +291,45 @@ class _Answer(NamedTuple):
             limit=p.limit,
             limit_share=p.limit_share,
             points=self.points,
+            pulled_pct=np.nan if known is None else 100 * (known.pulled - 1),
+            **_budget(known),
             other_form=np.nan if self.other_form is None else self.other_form,
             caveats=_names([x for _, x in self.findings], len(groups)),
         )
         return rows if self.fitted.all() else rows[self.fitted]
+
+
+def _conformal(
+    answers: Answers, made: Answer, metric: Metric, frequency: float, level: float
+) -> Answer:
+    """Interval from the misses of the groups that were measured at the frequency."""
+    prepared = answers.prepared
+    at = np.abs(prepared.runs["freq_hz"].to_numpy() / frequency - 1) < SAME_STEP
+    cells = measured_cells(prepared, metric, at)
+    if cells.empty:
+        raise PpwError(f"{metric.name} at {shown(frequency, 'Hz')}: {too_few(level)}")
+    unseen = Answers.of(prepared, answers.options, ~at)
+    cluster = answers.posteriors.neighbours.cluster
+    asked = Cells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
+    held = unseen.at(metric, asked, level)
+    ready = calibrated(made, cells["measured"].to_numpy(), held, cluster, level)
+    if np.isnan(ready.prediction.lower).all():
+        raise PpwError(f"{metric.name} at {shown(frequency, 'Hz')}: {too_few(level)}")
+    return ready
+
+
+def _budget(known: Distribution | None) -> dict[str, FloatArray]:
+    """Shares of the variance of ln y by where it comes from, as columns of the table."""
+    if known is None:
+        return {}
+    total = sum(known.budget.values())
+    with np.errstate(invalid="ignore"):
+        return {budget_column(name): part / total for name, part in known.budget.items()}
+
+
+def budget_column(source: str) -> str:
+    """Column of the table that holds the share of a source of width."""
+    return f"{WIDTH_FROM}{source.replace(' ', '_')}"
 
 
 def _names(findings: Sequence[cv.Finding], groups: int) -> pd.Categorical[Any] | None:

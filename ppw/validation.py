@@ -12,11 +12,11 @@ import pandas as pd
 from measurements import identity_columns
 from ppw import caveats as cv
 from ppw import schemes
+from ppw.answers import Answers, Cells, calibrated
 from ppw.arguments import as_frequencies, as_names
-from ppw.curves import FitOptions, fit_curves, predict
+from ppw.curves import FitOptions
 from ppw.errors import PpwError
-from ppw.metrics import Metric, values
-from ppw.prepare import Prepared, canonical, prepare
+from ppw.prepare import Prepared, canonical, measured_cells, prepare
 from ppw.result import (
     frame_digest,
     plain,
@@ -25,7 +25,8 @@ from ppw.result import (
     unbounded_where_null,
     write_document,
 )
-from ppw.runs_projection import left_out
+from ppw.runs_projection import left_out as unfitted_groups
+from ppw.schemes import Fold
 from ppw.tables import text_table
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ppw.schemes import Fold
+    from ppw.metrics import Metric
 
 BASELINES = ("inverse_frequency", "unscaled")
 _NUMBERS = ("projected", "measured", "error_pct", "lower", "upper", *BASELINES)
@@ -61,7 +62,7 @@ class Validation:
     scheme : str
         What was learnt from and what was tested.
     level : float
-    form, power_form, via : str
+    form, power_form, via, interval, pool
     caveats : tuple of str
     """
 
@@ -71,8 +72,10 @@ class Validation:
     scheme: str
     level: float
     form: str
-    power_form: str
+    power_form: str | None
     via: str
+    interval: str
+    pool: bool
     caveats: tuple[str, ...]
     input_digest: str = field(repr=False, compare=False)
 
@@ -101,6 +104,8 @@ class Validation:
             "form": self.form,
             "power_form": self.power_form,
             "via": self.via,
+            "interval": self.interval,
+            "pool": self.pool,
             "groups": records(self.groups),
             "summary": self.summary_by_metric,
             "caveats": self.caveats,
@@ -112,7 +117,7 @@ class Validation:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "validation")
         groups = pd.DataFrame(d["groups"]).astype(dict.fromkeys(_NUMBERS, np.float64))
-        names = ("scheme", "level", "form", "power_form", "via", "input_digest")
+        names = ["scheme", "level", "form", "power_form", "via", "interval", "pool", "input_digest"]
         return cls(
             groups=unbounded_where_null(groups.astype({"covered": object})),
             summary_by_metric=d["summary"],
@@ -139,11 +144,14 @@ def validate(
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
     form: str = "amdahl",
-    power_form: str = "linear",
-    exponent: float = 3.0,
-    voltages: Mapping[float, float] | None = None,
+    power_form: str | None = None,
+    exponent: float | None = None,
+    voltages: Mapping[float, float] | pd.DataFrame | None = None,
     via: str = "fits",
     level: float = 0.90,
+    interval: str = "bayes",
+    pool: bool = True,
+    keep_all: bool = False,
 ) -> Validation:
     """Hold projections against measurements that they have not seen.
 
@@ -159,7 +167,7 @@ def validate(
         or each host in turn.
     train_host, test_host : str, optional
         Learn on one host and test on another, within the frequencies given if any.
-    by, metric, form, power_form, exponent, voltages, via, level
+    by, metric, form, power_form, exponent, voltages, via, level, interval, pool, keep_all
         As for `ppw.project_runs`. Across hosts, ``host`` is taken out of ``by``.
 
     Raises
@@ -176,15 +184,25 @@ def validate(
     schemes.refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
     across = scheme == "host" or train_host is not None
     options = FitOptions(
-        form=form, power_form=power_form, exponent=exponent, voltages=voltages, via=via
+        form=form,
+        power_form=power_form,
+        exponent=exponent,
+        voltages=voltages,
+        via=via,
+        interval=interval,
+        pool=pool,
     )
-    prepared = prepare(runs, by=_across_hosts(runs, by) if across else by, metric=metric)
+    by = _across_hosts(runs, by) if across else by
+    prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all, drop=False)
     plan = schemes.Plan(at_train, at_test, scheme or "highest", train_host, test_host)
     parts: list[pd.DataFrame] = []
     findings: list[tuple[str, cv.Finding]] = []
     unfitted: list[str] = []
     learnt = np.zeros(len(prepared.runs), dtype=bool)
-    for fold in plan.folds(prepared.runs, prepared.groups):
+    left_out = np.zeros(len(prepared.runs), dtype=bool)
+    for whole in plan.folds(prepared.runs, prepared.groups):
+        fold = whole if keep_all else _trusted(prepared, whole)
+        left_out |= (whole.train & ~fold.train) | (whole.test & ~fold.test)
         part, found, without = _validate_fold(prepared, fold, options, level)
         parts += part
         findings += found
@@ -194,7 +212,10 @@ def validate(
     if groups.empty:
         raise PpwError(_nothing_to_test(prepared, plan))
     tallied = cv.tally(findings, "projections")
-    caveats = list(dict.fromkeys([*prepared.caveats(learnt), *unfitted, *tallied]))
+    caveats = [*prepared.caveats(learnt), *unfitted, *tallied]
+    if left_out.any():
+        caveats.insert(0, _rows_left_out(int(left_out.sum()), len(left_out)))
+    caveats = list(dict.fromkeys(caveats))
     cv.warn(caveats)
     return Validation(
         groups=groups,
@@ -205,6 +226,8 @@ def validate(
         form=form,
         power_form=power_form,
         via=via,
+        interval=interval,
+        pool=pool,
         caveats=tuple(caveats),
         input_digest=frame_digest(runs),
     )
@@ -256,40 +279,48 @@ def _across_hosts(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
     return [c for c in columns if c != "host"]
 
 
+def _trusted(prepared: Prepared, fold: Fold) -> Fold:
+    """Fold without the rows that cannot be right.
+
+    What is learnt from is judged without the tested rows, which it must not know; a tested row is
+    not turned down for being slower than expected, which would flatter the result.
+    """
+    learnt = prepared.suspects(~fold.test)
+    every = np.ones(len(learnt), dtype=bool)
+    tested = prepared.suspects(every, but=("slower_when_faster",))
+    return Fold(fold.train & ~learnt, fold.test & ~tested)
+
+
+def _rows_left_out(count: int, rows: int) -> str:
+    return (
+        f"{count} of {rows} rows left out, because they cannot be right: ppw check lists them with "
+        "the evidence, --keep-all uses them"
+    )
+
+
 def _validate_fold(
     prepared: Prepared, fold: Fold, options: FitOptions, level: float
 ) -> tuple[list[pd.DataFrame], list[tuple[str, cv.Finding]], list[str]]:
-    curves = fit_curves(prepared.runs, prepared.groups, prepared.metrics, options, fold.train)
+    answers = Answers.of(prepared, options, fold.train)
     parts, findings = [], {}
     for metric in prepared.metrics:
-        cells = _cells_of(prepared, metric, fold.test)
+        cells = measured_cells(prepared, metric, fold.test)
         if cells.empty:
             continue
-        group, frequency = cells["group"].to_numpy(), cells["freq_hz"].to_numpy()
-        factors = curves.of(metric, group)
-        p = predict(factors, frequency, level=level, repeats=cells["runs"].to_numpy())
-        fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in factors])
+        asked = Cells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
+        answer = answers.at(metric, asked, level)
+        if options.interval == "conformal":
+            cluster = answers.posteriors.neighbours.cluster
+            answer = calibrated(answer, cells["measured"].to_numpy(), answer, cluster, level)
+        p = answer.prediction
+        fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in answer.factors])
         part = _compared(prepared, metric, cells, p.value, p.lower, p.upper)
-        part = part.assign(**_baselines(metric, cells, _cells_of(prepared, metric, fold.train)))
+        trained = measured_cells(prepared, metric, fold.train)
+        part = part.assign(**_baselines(metric, cells, trained))
         parts.append(part[fitted])
-        for name, found in cv.fit_findings(factors, frequency):
+        for name, found in answers.findings(answer):
             findings[name, found.name] = (name, found._replace(groups=found.groups[fitted]))
-    return parts, list(findings.values()), left_out(curves, prepared)
-
-
-def _cells_of(
-    prepared: Prepared, metric: Metric, rows: np.ndarray[Any, np.dtype[np.bool_]]
-) -> pd.DataFrame:
-    """Mean measured value and number of runs by group and frequency."""
-    frame = pd.DataFrame(
-        {
-            "group": prepared.groups.codes,
-            "freq_hz": prepared.runs["freq_hz"].to_numpy(),
-            "measured": values(metric, prepared.runs),
-        }
-    )[rows].dropna()
-    cells = frame.groupby(["group", "freq_hz"], sort=True)["measured"].agg(["mean", "size"])
-    return cells.reset_index().rename(columns={"mean": "measured", "size": "runs"})
+    return parts, list(findings.values()), unfitted_groups(answers.curves, prepared)
 
 
 def _compared(

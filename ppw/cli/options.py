@@ -77,6 +77,28 @@ def _mapping(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...])
     return mapping
 
 
+def _voltages(
+    ctx: click.Context, param: click.Parameter, path: str | None
+) -> pd.DataFrame | dict[float, float] | None:
+    if path is None:
+        return None
+    if path == "none":
+        return {}
+    from measurements import check_runs, read_runs
+
+    return check_runs(read_runs(path, check=False), needed=["freq_hz", "voltage_v"])
+
+
+vf_option = click.option(
+    "--vf",
+    "voltages",
+    metavar="FILE",
+    callback=_voltages,
+    help="Table of core voltage by frequency (columns such as freq_ghz, voltage_v, and host where "
+    "it differs); none ignores the column voltage_v of the runs.",
+)
+
+
 def runs_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the runs table and its grouping: RUNS, --map, --by, --metric."""
     for decorate in reversed(
@@ -122,17 +144,15 @@ def fit_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--power-form",
                 type=click.Choice(["linear", "cmos"]),
-                default="linear",
-                show_default=True,
-                help="P0 + s·f, or P0 + c·f^EXPONENT.",
+                help="P0 + s·f, or P0 + c·f^EXPONENT. Default: cmos with the exponent unknown "
+                "for a bayes interval, linear for the others.",
             ),
             click.option(
                 "--exponent",
                 type=click.FloatRange(1, 5),
-                default=3.0,
-                show_default=True,
-                help="Of --power-form cmos.",
+                help="Of --power-form cmos. Default: unknown, or 3 without a bayes interval.",
             ),
+            vf_option,
             click.option(
                 "--via",
                 type=click.Choice(["fits", "ratio"]),
@@ -141,6 +161,37 @@ def fit_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 help="perf_per_watt as the quotient of two fits, or by one regression on "
                 "performance/power, as published.",
             ),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+pool_option = click.option(
+    "--pool/--no-pool",
+    default=True,
+    show_default=True,
+    help="Let the groups of the table inform each other.",
+)
+keep_all_option = click.option(
+    "--keep-all", is_flag=True, help="Use the rows that ppw check would leave out."
+)
+
+
+def interval_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add how sure an answer is and what it rests on: --interval, --pool, --keep-all."""
+    for decorate in reversed(
+        (
+            click.option(
+                "--interval",
+                type=click.Choice(["bayes", "conformal", "t", "none"]),
+                default="bayes",
+                show_default=True,
+                help="From a posterior of bounded curves; calibrated on groups measured at the "
+                "target; Student's t about the least-squares curve; or none.",
+            ),
+            pool_option,
+            keep_all_option,
         )
     ):
         function = decorate(function)

@@ -9,6 +9,7 @@ import click
 from ppw.cli.options import (
     Frequencies,
     fit_options,
+    interval_options,
     level_option,
     output_options,
     read,
@@ -27,6 +28,7 @@ from ppw.cli.output import caveats_in_result, emit
     "--freq", required=True, type=Frequencies(), help="Where to project to, such as 3.0GHz."
 )
 @fit_options
+@interval_options
 @level_option
 @output_options
 def command(

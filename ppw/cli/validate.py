@@ -10,6 +10,7 @@ import click
 from ppw.cli.options import (
     Frequencies,
     fit_options,
+    interval_options,
     level_option,
     output_options,
     read,
@@ -36,6 +37,7 @@ from ppw.errors import PpwError
 @click.option("--train-host", help="Learn on this host …")
 @click.option("--test-host", help="… and test on this one.")
 @fit_options
+@interval_options
 @level_option
 @click.option(
     "--max-error",

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppw.estimate import shown, shown_interval
+from ppw.estimate import key_texts, shown, shown_interval
 from ppw.metrics import METRICS
 from ppw.plots import (
     drawable_groups,
-    group_curve,
+    group_curves,
     mark_best,
     plot_curve,
     plot_projected_against_measured,
 )
 from ppw.report.page import Figure, Page, Table, draw
+from ppw.runs_projection import WIDTH_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from ppw.metrics import Metric
     from ppw.parameters import FittedParameters
+    from ppw.quality import Quality
     from ppw.runs_projection import RunsProjection
     from ppw.validation import Validation
 
@@ -44,7 +46,7 @@ def projection_page(result: RunsProjection) -> Page:
         subtitle=_source(result.prepared.runs if result.prepared else None, result.input_digest),
         verdict=[*_projection_verdict(result), *best],
         figures=figures,
-        tables=[_projection_table(result)],
+        tables=[_projection_table(result), *_budget_tables(result), *_left_out_tables(result)],
         caveats=result.caveats,
         document=result.to_json(),
     )
@@ -72,7 +74,7 @@ def parameters_page(result: FittedParameters) -> Page:
     header = [*result.by, "metric", "parameter", "value", "standard error", "degrees of freedom"]
     rows = [
         [
-            *(_key(row[k]) for k in result.by),
+            *key_texts(result.by, row),
             row["metric"],
             row["parameter"],
             shown(row["value"]),
@@ -88,6 +90,22 @@ def parameters_page(result: FittedParameters) -> Page:
         verdict=[f"{metric}: {equation}" for metric, equation in laws],
         figures=[],
         tables=[table],
+        caveats=result.caveats,
+        document=result.to_json(),
+    )
+
+
+def quality_page(result: Quality) -> Page:
+    """Report of `ppw.check_quality`."""
+    figures = (
+        [Figure(draw(result.plot), "Rows that each check names.")] if len(result.table) else []
+    )
+    return Page(
+        title="Rows that cannot be right",
+        subtitle=f"input {result.input_digest}",
+        verdict=[result.verdict(), *_remedies(result)],
+        figures=figures,
+        tables=_quality_tables(result),
         caveats=result.caveats,
         document=result.to_json(),
     )
@@ -183,10 +201,11 @@ def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
     figures, verdict = [], []
     for metric in result.prepared.metrics:
         chosen = drawable_groups(result.prepared, metric, _MOST_GROUPS)
+        curves = group_curves(
+            result.prepared, result.options, metric, [*chosen], target, result.level
+        )
         for group, label in chosen.items():
-            points, curve = group_curve(
-                result.prepared, result.options, metric, group, target, result.level
-            )
+            points, curve = curves[group]
             curve_of = (metric, points, curve, target)
             words = metric.name.replace("_", " ")
             caption = f"{words}: {label}{_of_how_many(chosen, result)}"
@@ -244,7 +263,7 @@ def _projection_table(result: RunsProjection) -> Table:
     header += ["other form"] if "other_form" in result.table else []
     rows = [
         [
-            *(_key(row[k]) for k in result.by),
+            *key_texts(result.by, row),
             row["metric"],
             shown(row["freq_hz"], "Hz"),
             shown(row["projected"], row["unit"]),
@@ -256,6 +275,37 @@ def _projection_table(result: RunsProjection) -> Table:
         for row in result.table.head(_MOST_ROWS).to_dict(orient="records")
     ]
     return Table("Projections", header, rows, len(result.by) + 1, _cut(len(result.table)))
+
+
+def _budget_tables(result: RunsProjection) -> list[Table]:
+    """Where the intervals' width comes from: medians over the groups, metric by metric."""
+    columns = [c for c in result.table if str(c).startswith(WIDTH_FROM)]
+    if not columns:
+        return []
+    middle = result.table.groupby(["metric", "freq_hz"], sort=False)[columns].median()
+    rows = [
+        [str(metric), shown(at, "Hz"), *("–" if np.isnan(v) else f"{v:.0%}" for v in shares)]
+        for (metric, at), shares in zip(middle.index, middle.to_numpy(), strict=True)
+    ]
+    names = [str(c).removeprefix(WIDTH_FROM).replace("_", " ") for c in columns]
+    note = (
+        "Shares of the variance of the logarithm, medians over the groups. fit: which curve of the "
+        "family it is; form: how far the family may be off; repeats: noise of the run asked for."
+    )
+    return [Table("Where the width comes from", ["metric", "frequency", *names], rows, 2, note)]
+
+
+def _left_out_tables(result: RunsProjection) -> list[Table]:
+    """Rows that took no part."""
+    rows = result.left_out
+    if rows.empty:
+        return []
+    header = ["file", "row", "frequency", "check", "evidence"]
+    cells = [
+        [str(r["file"]), str(r["row"]), shown(r["freq_hz"], "Hz"), r["check"], r["evidence"]]
+        for r in rows.head(_MOST_ROWS).to_dict(orient="records")
+    ]
+    return [Table("Rows left out", header, cells, 5, _cut(len(rows)))]
 
 
 def _validation_verdict(result: Validation) -> list[str]:
@@ -303,6 +353,29 @@ def _summary_table(result: Validation) -> Table:
     )
 
 
+def _remedies(result: Quality) -> list[str]:
+    from ppw.quality import CHECKS
+
+    return [
+        f"{name.replace('_', ' ')}, {count} row{'s' if count > 1 else ''}: "
+        f"{CHECKS[name].meaning}. What to do: {CHECKS[name].remedy}."
+        for name, count in result.counts.items()
+        if count
+    ]
+
+
+def _quality_tables(result: Quality) -> list[Table]:
+    made = [[name, str(count)] for name, count in result.counts.items()]
+    made += [[name, "not made"] for name in result.not_made]
+    lacks = "; ".join(f"{name} needs {columns}" for name, columns in result.not_made.items())
+    tables = [Table("Checks", ["check", "suspect rows"], made, 1, lacks)]
+    if len(result.table):
+        header, cells = result.header(), result.cells(_MOST_ROWS)
+        note = _cut(len(result.table))
+        tables.append(Table("Suspect rows", header, cells, len(header), note))
+    return tables
+
+
 def _groups_table(result: Validation) -> Table:
     header = [*result.by, "metric", "frequency", "projected", "measured", "error %"]
     header += ["interval", "covered"]
@@ -311,7 +384,7 @@ def _groups_table(result: Validation) -> Table:
     )
     rows = [
         [
-            *(_key(row[k]) for k in result.by),
+            *key_texts(result.by, row),
             row["metric"],
             shown(row["freq_hz"], "Hz"),
             shown(row["projected"], row["unit"]),
@@ -324,10 +397,6 @@ def _groups_table(result: Validation) -> Table:
     ]
     keys = len(result.by) + 1
     return Table("Groups, largest error first", header, rows, keys, _cut(len(ordered)))
-
-
-def _key(value: object) -> str:
-    return shown(value) if isinstance(value, float) else str(value)
 
 
 def _cut(count: int) -> str:

@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from ppw.errors import CaveatWarning
 
@@ -14,6 +15,9 @@ GHZ = 1e9
 # Memcached on the Atom D525, read off its published curve 1/CPI = 0.304 − 250/f_MHz.
 ATOM = [(1.66e9, 6.519), (1.80e9, 6.057)]
 STEPS = (1.2, 1.6, 2.0, 2.4)
+# All that take no other groups measured at the target.
+POINT_INTERVALS = ("bayes", "t", "none")
+any_interval = pytest.mark.parametrize("interval", POINT_INTERVALS)
 WORK = {"grep": (4.0, 20e9), "sort": (9.0, 60e9), "wc": (6.0, 90e9)}
 
 

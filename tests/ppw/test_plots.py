@@ -9,13 +9,13 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import answered, sweep
+from made_up import answered, any_interval, sweep
 from matplotlib.figure import Figure
 
 import ppw
 from ppw.curves import FitOptions
 from ppw.metrics import METRICS
-from ppw.plots import drawable_groups, group_curve, mark_best, plot_curve
+from ppw.plots import drawable_groups, group_curves, mark_best, plot_curve
 from ppw.prepare import prepare
 
 RUNS = sweep(noise=0.02)
@@ -46,9 +46,11 @@ def test_projection_shows_points_curve_and_answer():
     assert axes.get_ylabel() == "cycles per instruction"
 
 
+@any_interval
 @pytest.mark.parametrize("freq", [0.8e9, 1.5e9, 3.0e9])
-def test_the_answer_is_drawn_where_it_is_on_either_side(freq):
-    answer = answered(ppw.project, [(1.2e9, 1.6), (2.0e9, 2.0)], freq=freq)
+def test_the_answer_is_drawn_where_it_is_on_either_side(freq, interval):
+    points = [(1.2e9, 1.6), (2.0e9, 2.0)]
+    answer = answered(ppw.project, points, freq=freq, interval=interval)
     axes = answer.plot()
     np.testing.assert_allclose(
         line(axes, "projected"), [(freq / 1e9, float(answer.cpi))], rtol=1e-6
@@ -57,14 +59,19 @@ def test_the_answer_is_drawn_where_it_is_on_either_side(freq):
     assert curve[0, 0] <= freq / 1e9 <= curve[-1, 0]
 
 
-def test_two_points_have_no_band():
-    axes = answered(ppw.project, [(1.2e9, 1.6), (2.0e9, 2.0)], freq=3e9).plot()
-    assert labels(axes) == ["fitted", "measured", "projected"]
+@pytest.mark.parametrize(("interval", "band"), [("bayes", True), ("t", False), ("none", False)])
+def test_two_points_have_a_band_where_they_have_an_interval(interval, band):
+    points = [(1.2e9, 1.6), (2.0e9, 2.0)]
+    axes = answered(ppw.project, points, freq=3e9, interval=interval).plot()
+    assert labels(axes) == ["interval"] * band + ["fitted", "measured", "projected"]
 
 
-def test_runs_projection_draws_up_to_ten_groups():
+@pytest.mark.parametrize(
+    ("interval", "freq"), [("bayes", 3e9), ("conformal", 2.4e9), ("t", 3e9), ("none", 3e9)]
+)
+def test_runs_projection_draws_up_to_ten_groups(interval, freq):
     many = pd.concat([sweep(host=f"node{i:02}", seed=i) for i in range(4)])
-    axes = answered(ppw.project_runs, many, freq=3e9).plot()
+    axes = answered(ppw.project_runs, many, freq=freq, metric="time", interval=interval).plot()
     assert len(labels(axes)) == 10
     assert labels(axes)[0] == "node00, grep"
     assert axes.get_ylabel() == "time (s)"
@@ -108,21 +115,25 @@ def test_no_window_and_no_state_is_left_behind():
 class TestCurve:
     prepared = prepare(RUNS, by=None, metric=["time", "perf_per_watt"])
 
-    def test_it_goes_from_the_lowest_frequency_to_the_target(self):
-        points, curve = group_curve(self.prepared, FitOptions(), METRICS["time"], 1, 3e9, 0.9)
+    @any_interval
+    def test_it_goes_from_the_lowest_frequency_to_the_target(self, interval):
+        options = FitOptions(interval=interval)
+        curves = group_curves(self.prepared, options, METRICS["time"], [1, 2], 3e9, 0.9)
+        points, curve = curves[1]
         assert len(points) == 8
         assert (curve["freq_hz"].iloc[0], curve["freq_hz"].iloc[-1]) == (1.2e9, 3e9)
-        row = answered(ppw.project_runs, RUNS, freq=3e9, metric="time").table.iloc[1]
+        asked = {"freq": 3e9, "metric": "time", "interval": interval}
+        row = answered(ppw.project_runs, RUNS, **asked).table.iloc[1]
         last = curve.iloc[-1]
         assert [last["value"], last["lower"], last["upper"]] == pytest.approx(
-            [row["projected"], row["lower"], row["upper"]], rel=1e-12
+            [row["projected"], row["lower"], row["upper"]], rel=1e-9, nan_ok=True
         )
 
     def test_the_best_point_is_marked(self):
         axes = Figure().add_subplot()
-        points, curve = group_curve(
-            self.prepared, FitOptions(), METRICS["perf_per_watt"], 0, 3e9, 0.9
-        )
+        points, curve = group_curves(
+            self.prepared, FitOptions(), METRICS["perf_per_watt"], [0], 3e9, 0.9
+        )[0]
         plot_curve(axes, METRICS["perf_per_watt"], points, curve, 3e9)
         best = mark_best(axes, curve)
         assert best == curve.loc[curve["value"].idxmax(), "freq_hz"]

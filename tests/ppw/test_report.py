@@ -119,10 +119,15 @@ def test_no_workload_name_breaks_out():
             assert set(HOSTILE) <= {word.strip() for word in parsed.words}
 
 
+def straight_page(runs, **options):
+    """Page of a projection by the least-squares curves."""
+    return projection_page(answered(ppw.project_runs, runs, interval="t", **options))
+
+
 class TestProjectionVerdict:
     def test_one_group_without_any_key(self):
         bare = pd.DataFrame({"freq_ghz": [1.0, 2.0], "time_s": [30.0, 20.0]})
-        page = projection_page(answered(ppw.project_runs, bare, freq=4e9))
+        page = straight_page(bare, freq=4e9)
         assert page.verdict == [
             "Going from the highest measured frequency to 4 GHz is projected to change time by "
             "-25.0 %.",
@@ -141,8 +146,7 @@ class TestProjectionVerdict:
         assert "against 20 s measured at 2 GHz" in page.verdict[1]
 
     def test_many_groups_are_summed_up(self):
-        runs = sweep(noise=0)
-        page = projection_page(answered(ppw.project_runs, runs, freq=3e9, metric="power"))
+        page = straight_page(sweep(noise=0), freq=3e9, metric="power")
         # 65 W at 3 GHz against 56 W at 2.4 GHz, in every group.
         assert "power by +16.1 % (median over the groups)" in page.verdict[0]
         assert "1.16 times what was measured" in page.verdict[1]
@@ -151,7 +155,7 @@ class TestProjectionVerdict:
         # T = 20 s + 10e9/f, P = 30 W + 7.5 W/GHz·f: f* = sqrt(10·30/(20·7.5)) = 1.414 GHz.
         f = np.array([1.0, 1.5, 2.0, 2.5])
         runs = pd.DataFrame({"freq_ghz": f, "time_s": 20 + 10 / f, "power_w": 30 + 7.5 * f})
-        page = projection_page(answered(ppw.project_runs, runs, freq=3e9))
+        page = straight_page(runs, freq=3e9)
         assert "Performance per watt of all runs is best at 1.412 GHz." in page.verdict
 
     def test_a_target_below_all_that_was_measured(self):
@@ -160,7 +164,7 @@ class TestProjectionVerdict:
 
     def test_no_answer(self):
         falling = pd.DataFrame({"freq_ghz": [1.0, 2.0], "power_w": [30.0, 10.0]})
-        page = projection_page(answered(ppw.project_runs, falling, freq=4e9))
+        page = straight_page(falling, freq=4e9)
         assert page.verdict[0] == "No projection could be made."
         assert page.render()
 
@@ -171,8 +175,9 @@ class TestProjectionVerdict:
 
 
 class TestValidationPage:
-    def test_verdict(self):
-        result = answered(ppw.validate, RUNS, metric="time")
+    @pytest.mark.parametrize("interval", ["bayes", "t"])
+    def test_verdict(self, interval):
+        result = answered(ppw.validate, RUNS, metric="time", interval=interval)
         (sentence,) = validation_page(result).verdict
         summary = result.summary_by_metric["time"]
         assert f"within {summary['median_ape']:.2g} % of the measurement" in sentence
@@ -185,7 +190,7 @@ class TestValidationPage:
 
     def test_no_answer(self):
         falling = pd.DataFrame({"freq_ghz": [1.0, 1.5, 2.5], "power_w": [10.0, 4.0, 0.5]})
-        page = validation_page(answered(ppw.validate, falling))
+        page = validation_page(answered(ppw.validate, falling, interval="t"))
         assert page.verdict == ["power: no projection could be made."]
         assert page.tables[1].rows[0][-3] == "–"
         assert "nan" not in " ".join(Parsed(page.render()).words)
