@@ -1,0 +1,441 @@
+"""The best step: against the closed form, brute force over steps, and what must hold for any."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from made_up import answered, only, sweep
+
+import ppw
+import ppw.cli
+from measurements.errors import MeasurementError
+from ppw.best import BestFrequency, best_frequency
+from ppw.choices import Choice
+from ppw.errors import PpwError
+from ppw.objectives import OBJECTIVES, Rates
+from ppw.step_choice import as_steps, known_steps
+
+GHZ = 1e9
+STEPS = np.round(np.arange(0.8, 3.21, 0.2), 3)
+
+
+def lines(
+    *, fixed=10.0, work=20.0, p0=30.0, slope=15.0, repeats=3, noise=0.002, steps=STEPS, **more
+):
+    """Runs along straight lines: T = fixed + work/f, P = p0 + slope·f, f in GHz.
+
+    Energy is least at sqrt(20·30/(10·15)) = 2 GHz, EDP at 4 GHz, ED²P at 6 GHz.
+    """
+    rng = np.random.default_rng(11)
+    f = np.repeat(steps, repeats)
+    wobble = np.exp(noise * rng.standard_normal((2, len(f))))
+    columns = {
+        "host": "rack1",
+        "workload": "sort",
+        "freq_ghz": f,
+        "time_s": (fixed + work / f) * wobble[0],
+        "power_w": (p0 + slope * f) * wobble[1],
+        "power_source": "meter:wall",
+    }
+    return pd.DataFrame(columns | more)
+
+
+def cost(f, delays, fixed=10.0, work=20.0, p0=30.0, slope=15.0):
+    return (p0 + slope * f) * (fixed + work / f) ** delays
+
+
+def answer(runs, **options):
+    return answered(best_frequency, runs, **options)
+
+
+class TestAgainstTheClosedForm:
+    def test_least_energy_worked_by_hand(self):
+        result = answer(lines())
+        row = result.table.iloc[0]
+        assert row["linear_hz"] == pytest.approx(2e9, rel=0.03)
+        assert row["lower_hz"] <= 2e9 <= row["upper_hz"]
+        assert row["best_hz"] == pytest.approx(2e9, abs=0.2e9)
+        assert row["value"] == pytest.approx(cost(2.0, 1), rel=0.01)
+        assert row["lower"] < row["value"] < row["upper"]
+        assert row["expected_loss"] < 0.003
+
+    @pytest.mark.parametrize(
+        ("objective", "delays", "fixed", "best"),
+        # (ws + sqrt(w²s² + 8·s·t·w·P0))/(2st) and (ws + sqrt(w²s² + 3·s·t·w·P0))/(st), in GHz.
+        [("edp", 2, 20.0, 2.5616), ("ed2p", 3, 40.0, 2.3028)],
+    )
+    def test_the_products(self, objective, delays, fixed, best):
+        row = answer(lines(fixed=fixed), objective=objective).table.iloc[0]
+        assert row["linear_hz"] == pytest.approx(best * GHZ, rel=0.03)
+        brute = STEPS[np.argmin(cost(STEPS, delays, fixed=fixed))]
+        assert row["best_hz"] == pytest.approx(brute * GHZ, abs=0.21e9)
+        assert row["lower_hz"] <= brute * GHZ <= row["upper_hz"]
+
+    def test_idle_power_takes_the_place_of_the_static(self):
+        # sqrt(20·(30 − 22.5)/(10·15)) = 1 GHz.
+        row = answer(lines(), idle_power="22.5W").table.iloc[0]
+        assert row["linear_hz"] == pytest.approx(1e9, rel=0.05)
+        assert row["best_hz"] == pytest.approx(1e9, abs=0.21e9)
+        assert answer(lines(), idle_power=22.5).idle_power_w == 22.5
+
+    def test_price_of_a_host_is_like_static_power(self):
+        # 90 W at 0.36 a kWh cost 9e-6 a second: sqrt(20·(30 + 90)/(10·15)) = 4 GHz, clamped.
+        paid = {"electricity": 0.36, "lifetime_hours": 1000.0, "objective": "perf_per_dollar"}
+        row = answer(lines(), price=9e-6 * 3.6e6, **paid).table.iloc[0]
+        assert row["linear_hz"] == row["best_hz"] == 3.2e9
+        # 7.5 W: sqrt(20·37.5/150) = 2.236 GHz.
+        row = answer(lines(), price=7.5e-7 * 3.6e6, **paid).table.iloc[0]
+        assert row["linear_hz"] == pytest.approx(5**0.5 * GHZ, rel=0.03)
+        energy = cost(2.2, 1) + 7.5 * (10 + 20 / 2.2)
+        assert row["value"] == pytest.approx(1 / (energy * 0.36 / 3.6e6), rel=0.01)
+        assert row["unit"] == "1 per price"
+
+    @pytest.mark.parametrize(
+        ("changed", "best"),
+        [({"fixed": 0.0}, 3.2e9), ({"p0": 0.001}, 0.8e9), ({"slope": 0}, 3.2e9)],
+    )
+    def test_at_an_end(self, changed, best):
+        row = answer(lines(noise=0.0005, **changed)).table.iloc[0]
+        assert row["best_hz"] == best
+        assert row["linear_hz"] == pytest.approx(best, rel=0.05)
+
+
+class TestAgainstBruteForceOverTheDraws:
+    rng = np.random.default_rng(4)
+    draws = rng.normal(size=(500, 4)) * 0.1 + np.array([0.1, 0.0, 0.02, 0.3])
+    at = np.array([1.0, 1.5, 2.0, 2.5]) * GHZ
+    choice = Choice(0, at, np.zeros(4, dtype=int), draws, draws, np.nan)
+
+    def test_probabilities(self):
+        count = [sum(int(min(row) == row[i]) for row in self.draws) for i in range(4)]
+        assert self.choice.p_best() == pytest.approx(np.array(count) / 500)
+        rises = [np.mean([row[i + 1] < row[i] for row in self.draws]) for i in range(3)]
+        assert self.choice.p_rises()[:3] == pytest.approx(rises)
+        assert np.isnan(self.choice.p_rises()[3])
+
+    def test_losses(self):
+        more = [np.mean([np.exp(r[i]) / np.exp(min(r)) - 1 for r in self.draws]) for i in range(4)]
+        less = [np.mean([1 - np.exp(min(r)) / np.exp(r[i]) for r in self.draws]) for i in range(4)]
+        assert self.choice.expected_loss(False) == pytest.approx(more)
+        assert self.choice.expected_loss(True) == pytest.approx(less)
+
+    def test_interval_and_value(self):
+        best = sorted(self.at[np.argmin(row)] for row in self.draws)
+        assert self.choice.between(0.9).tolist() == [best[24], best[474]]
+        value = self.choice.value(0.9, True)
+        assert value[0] == pytest.approx(np.median(np.exp(-self.draws), axis=0))
+        assert (value[1] < value[0]).all()
+
+    def test_where_perf_per_watt_stops_rising(self):
+        assert self.choice.rises_to() == 1.5e9
+        up, down = (self.choice._replace(log_energy=s * np.arange(4.0)[None]) for s in (-1, 1))
+        assert (up.rises_to(), down.rises_to()) == (2.5e9, 1e9)
+        assert np.isnan(self.choice._replace(log_energy=None).rises_to())
+
+
+class TestSteps:
+    @pytest.mark.parametrize(
+        ("asked", "steps"),
+        [
+            ("1.2GHz,1.8GHz", [1.2e9, 1.8e9]),
+            ("1.2GHz:1.8GHz:0.2GHz", [1.2e9, 1.4e9, 1.6e9, 1.8e9]),
+            ("1.2GHz:1.75GHz:200MHz", [1.2e9, 1.4e9, 1.6e9]),
+            ("1.2e9:1.21e9:5MHz", [1.2e9, 1.205e9, 1.21e9]),
+            ([2.4e9, "1.2GHz", 2.4e9], [1.2e9, 2.4e9]),
+        ],
+    )
+    def test_as_asked(self, asked, steps):
+        assert as_steps(asked) == pytest.approx(steps)
+
+    @pytest.mark.parametrize(
+        ("asked", "said"),
+        [
+            ("1.2GHz:1.8GHz", "are not LOWEST:HIGHEST:STEP"),
+            ("1.8GHz:1.2GHz:0.1GHz", "the lowest frequency is above the highest"),
+            ("1GHz:2GHz:0GHz", "step 0.0 must be greater than 0"),
+            ("1GHz:2GHz:1Hz", "ask for 1000 at most"),
+            ("1.2GHz", "a choice takes two or more"),
+            ([2e9, 2e9], "a choice takes two or more"),
+            ("fast,slow", "'fast' is not a quantity in Hz"),
+        ],
+    )
+    def test_what_are_none(self, asked, said):
+        with pytest.raises((PpwError, MeasurementError), match=said):
+            as_steps(asked)
+
+    @given(st.integers(5, 30), st.integers(1, 20), st.sampled_from([0.05, 0.1, 0.2]))
+    def test_a_range_has_its_ends(self, low, count, step):
+        text = f"{low / 10}GHz:{low / 10 + count * step:.2f}GHz:{step}GHz"
+        made = as_steps(text)
+        assert len(made) == count + 1
+        assert made[-1] == pytest.approx((low / 10 + count * step) * GHZ)
+
+    def test_a_host_of_the_catalogue_adds_its_own(self):
+        runs = lines(steps=[1.6, 2.4, 2.93], host="Xeon X5670")
+        result = answer(runs)
+        assert len(result.steps) == 11
+        assert result.steps["freq_hz"].iloc[[0, -1]].tolist() == [1.6e9, 2.93e9]
+        assert result.steps.loc[result.steps["runs"] > 0, "freq_hz"].tolist() == [
+            1.6e9,
+            2.4e9,
+            2.93e9,
+        ]
+
+    def test_measured_steps_win_over_listed_ones(self):
+        assert known_steps(np.array([1e9, 2.93e9]), (1.5e9, 2.9333e9)).tolist() == [
+            1e9,
+            1.5e9,
+            2.93e9,
+        ]
+
+    def test_one_outside_the_measured_range_is_said(self):
+        result = answer(lines(fixed=1.0, steps=[0.8, 1.2]), steps="0.8GHz:2.4GHz:0.8GHz")
+        assert result.table["best_hz"].iloc[0] > 1.2e9
+        only(result.caveats, "the best step is outside the measured ones")
+
+
+class TestPriceAndPower:
+    def test_without_electricity_the_highest_step_has_the_most_work_per_price(self):
+        result = answer(lines(price=1000.0), objective="perf_per_dollar")
+        row = result.table.iloc[0]
+        assert row["best_hz"] == row["linear_hz"] == 3.2e9
+        assert row["value"] == pytest.approx(1 / (10 + 20 / 3.2) / 1000, rel=0.01)
+        assert result.steps["p_rises"].iloc[0] > 0.9
+        assert result.steps["p_rises"].iloc[-2] < 0.1
+
+    def test_it_takes_no_watts(self):
+        runs = lines(price=1000.0).drop(columns=["power_w", "power_source"])
+        result = answer(runs, objective="perf_per_dollar")
+        assert result.table["best_hz"].iloc[0] == 3.2e9
+        assert result.steps["p_rises"].isna().all()
+        assert BestFrequency.from_json(result.to_json()).summary() == result.summary()
+
+    def test_throughput_stands_for_time(self):
+        runs = lines()
+        rate = runs.assign(throughput_ops_s=1000 / runs.pop("time_s"))
+        row = answer(rate).table.iloc[0]
+        assert row["best_hz"] == pytest.approx(2e9, abs=0.21e9)
+        assert row["value"] == pytest.approx(cost(2.0, 1) / 1000, rel=0.01)
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"objective": "speed"}, "objective 'speed' is not one of energy, edp"),
+            ({"level": 1.0}, "interval level 1.0"),
+            ({"idle_power": "90W"}, "idle power 90 W is not below the least measured power 4"),
+            ({"idle_power": -1}, "idle power -1 is negative"),
+            ({"price": 5.0}, "does not change energy"),
+            ({"electricity": 0.3}, "does not change energy"),
+            ({"objective": "perf_per_dollar"}, "takes a column price"),
+            ({"objective": "perf_per_dollar", "price": 0}, "price 0 must be greater than 0"),
+            ({"objective": "perf_per_dollar", "electricity": 0.3, "price": 1}, "go together"),
+            ({"objective": "perf_per_dollar", "lifetime_hours": 3, "price": 1}, "go together"),
+            ({"draws": 10}, "10 draws are too few"),
+        ],
+    )
+    def test_what_is_refused(self, options, said):
+        with pytest.raises(PpwError, match=said):
+            best_frequency(lines(), **options)
+
+    def test_a_price_that_is_missing_names_the_group(self):
+        with pytest.raises(PpwError, match=r"price nan of rack1, sort"):
+            best_frequency(lines(price=np.nan), objective="perf_per_dollar")
+
+    def test_one_frequency_is_no_curve(self):
+        with pytest.raises(PpwError, match="only one distinct frequency"):
+            best_frequency(lines(steps=[2.0]))
+
+
+class TestProperties:
+    @settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate])
+    @given(st.sampled_from([*OBJECTIVES]), st.integers(0, 50), st.floats(0.5, 0.99))
+    def test_of_any_objective(self, objective, seed, level):
+        runs = lines(repeats=1, noise=0.02, steps=[1.0, 1.6, 2.2, 2.8], price=10.0)
+        result = answer(runs, objective=objective, seed=seed, level=level, draws=200)
+        steps, row = result.steps, result.table.iloc[0]
+        assert steps["p_best"].sum() == pytest.approx(1)
+        assert (steps["expected_loss"] >= 0).all()
+        assert row["p_best"] == steps["p_best"].max()
+        assert row["lower_hz"] <= row["upper_hz"]
+        assert {row["lower_hz"], row["upper_hz"], row["best_hz"]} <= set(steps["freq_hz"])
+        least = steps.set_index("freq_hz")["expected_loss"]
+        assert least[row["least_loss_hz"]] == least.min()
+        assert steps["freq_hz"].min() <= row["linear_hz"] <= steps["freq_hz"].max()
+
+    def test_energy_and_perf_per_watt_agree(self):
+        energy, merit = (answer(lines(), objective=o).steps for o in ("energy", "perf_per_watt"))
+        assert (energy["p_best"] == merit["p_best"]).all()
+        assert energy["value"].to_numpy() == pytest.approx(1 / merit["value"].to_numpy(), rel=1e-3)
+
+    def test_neither_the_order_of_rows_nor_another_unit_matters(self):
+        runs = lines()
+        shuffled = runs.sample(frac=1, random_state=3)
+        mhz = runs.assign(freq_mhz=1000 * runs["freq_ghz"]).drop(columns="freq_ghz")
+        one, other, third = (answer(r).table for r in (runs, shuffled, mhz))
+        pd.testing.assert_frame_equal(one, other)
+        pd.testing.assert_frame_equal(one, third, rtol=1e-6)
+
+    def test_a_seed_fixes_the_answer(self):
+        one, other = (answer(lines(), seed=5).to_json() for _ in range(2))
+        assert one == other
+        assert answer(lines(), seed=6).to_json() != one
+
+    def test_more_noise_makes_it_less_sure(self):
+        sure, unsure = (
+            answer(lines(noise=n, repeats=4)).table["upper_hz"].iloc[0]
+            - answer(lines(noise=n, repeats=4)).table["lower_hz"].iloc[0]
+            for n in (0.001, 0.05)
+        )
+        assert sure < unsure
+
+
+class TestAgainstTheProjection:
+    def test_beyond_the_highest_step_the_medians_are_the_same(self):
+        runs = sweep(noise=0.01)
+        projected = answered(ppw.project_runs, runs, freq=3.0e9, metric="energy").table
+        steps = answer(runs, steps=[2.4e9, 3.0e9], draws=8000).steps
+        here = steps[steps["freq_hz"] == 3e9]
+        assert here["value"].to_numpy() == pytest.approx(
+            projected["projected"].to_numpy(), rel=0.01
+        )
+        # Without the noise of new runs the interval is the narrower one.
+        width, wider = (t["upper"].to_numpy() / t["lower"].to_numpy() for t in (here, projected))
+        assert (width < wider).all()
+
+    def test_voltages_are_used_where_they_cover_all_steps(self):
+        volts = {f * GHZ: 0.7 + 0.1 * f for f in (0.8, 3.2)}
+        runs = lines(steps=[1.0, 1.6], noise=0.01)
+        asked = {"steps": "1GHz:3GHz:1GHz", "draws": 500}
+        known, unknown = (answer(runs, voltages=v, **asked).steps for v in (volts, {}))
+        width = [(s["upper"] / s["lower"]).iloc[-1] for s in (known, unknown)]
+        assert width[0] < width[1]
+        short = answer(runs, voltages={1e9: 0.8, 2e9: 0.9}, **asked).steps
+        pd.testing.assert_frame_equal(short, unknown)
+
+
+class TestManyGroups:
+    def test_one_row_each_and_who_is_left_out_is_said(self):
+        single = sweep(steps=(2.0,), workloads=("wc",))
+        runs = pd.concat([sweep(workloads=("grep", "sort")), single], ignore_index=True)
+        result = answer(runs)
+        assert result.table["workload"].tolist() == ["grep", "sort"]
+        assert any("only one distinct frequency" in c for c in result.caveats)
+        assert len(result.to_frame()) == len(result.steps) == 8
+        assert result.to_frame().groupby("workload")["best_hz"].nunique().tolist() == [1, 1]
+        assert "best at 2.4 GHz, more likely than not in 2 of 2 groups" in result.verdict()
+
+    def test_all_rows_as_one_group(self):
+        result = answer(sweep(workloads=("wc",)).drop(columns="host"), by=[])
+        assert len(result.table) == 1
+        assert "best_hz" in result.to_frame()
+        assert result.plot().get_legend_handles_labels()[1] == ["all runs"]
+
+    def test_suspect_rows_are_left_out_unless_kept(self):
+        runs = lines()
+        runs.loc[4, "power_w"] = 1e-9 - 5
+        result = answer(runs)
+        only(result.caveats, "left out")
+        with pytest.raises(MeasurementError, match="power_w"):
+            best_frequency(runs, keep_all=True)
+
+
+def test_rates_by_hand():
+    rates = Rates.checked(0.36, 1000.0)
+    assert rates.per_joule == pytest.approx(1e-7)
+    assert rates.per_second(3600.0) == pytest.approx(1e-3)
+    with pytest.raises(PpwError, match="electricity -1 must be 0 or more"):
+        Rates.checked(-1, 1000.0)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run `ppw best` inside this process, beside runs.csv."""
+    monkeypatch.chdir(tmp_path)
+    lines().to_csv("runs.csv", index=False)
+
+    def run(*arguments):
+        files = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
+        monkeypatch.setattr(sys, "argv", ["ppw", "best", *arguments])
+        with redirect_stdout(files[0]), redirect_stderr(files[1]), pytest.raises(SystemExit) as end:
+            ppw.cli.run()
+        return *(f.detach().getvalue().decode() for f in files), end.value.code
+
+    return run
+
+
+class TestCommandLine:
+    def test_text(self, run):
+        out, err, code = run("runs.csv")
+        assert (err, code) == ("", 0)
+        assert out.startswith("Least energy: best at 2 GHz, with probability ")
+        assert "straight lines" in out
+        assert "P(perf/W rises to next)" in out
+
+    def test_json_comes_back(self, run):
+        out, err, code = run("runs.csv", "--format", "json", "--objective", "edp", "--seed", "3")
+        assert (err, code) == ("", 0)
+        assert json.loads(out)["kind"] == "best_frequency"
+        assert BestFrequency.from_json(out).seed == 3
+
+    def test_csv(self, run):
+        out, err, code = run("runs.csv", "--format", "csv", "--steps", "1GHz:2GHz:0.5GHz")
+        assert (err, code) == ("", 0)
+        assert pd.read_csv(io.StringIO(out))["freq_hz"].tolist() == [1e9, 1.5e9, 2e9]
+
+    def test_html(self, run):
+        out, err, code = run("runs.csv", "--format", "html", "--idle-power", "20W")
+        assert (err, code) == ("", 0)
+        assert "<h1>Best frequency</h1>" in out
+        assert "Performance per watt probably rises with every step up to" in out
+        assert "http" not in out.replace("http://www.w3.org", "")
+
+    @pytest.mark.parametrize(
+        ("arguments", "said", "code"),
+        [
+            (["--objective", "speed"], "'speed' is not one of", 2),
+            (["--steps", "1GHz:2GHz"], "are not LOWEST:HIGHEST:STEP", 2),
+            (["--idle-power", "40GHz"], "is not a quantity in W", 2),
+            (["--idle-power", "-4W"], "is negative", 2),
+            (["--metric", "time"], "No such option", 2),
+            (["--objective", "perf_per_dollar"], "ppw: error: no price", 1),
+            (["--idle-power", "1kW"], "ppw: error: idle power 1 kW is not below", 1),
+        ],
+    )
+    def test_what_fails(self, run, arguments, said, code):
+        out, err, ended = run("runs.csv", *arguments)
+        assert (out, ended) == ("", code)
+        assert said in err
+        assert "Traceback" not in err
+
+
+@pytest.mark.thirdparty
+def test_the_best_step_of_a_server_that_was_measured_at_all(data_dir):
+    """From half of the steps: the step held best loses little by the measurements of all."""
+    runs = ppw.read_runs(data_dir / "nornir-repara" / "tidy.csv", check=False)
+    runs = runs[runs["workload"].isin(["pbzip2", "simple_mandelbrot"])]
+    every = np.sort(runs["freq_hz"].unique())
+    learnt = runs[runs["freq_hz"].isin(every[::3])]
+    with pytest.warns(ppw.CaveatWarning):
+        result = best_frequency(learnt, steps=every, draws=500)
+    energy = (runs["time_s"] * runs["power_w"]).groupby([runs["workload"], runs["threads"]])
+    least = energy.min()
+    table = runs.assign(energy=runs["time_s"] * runs["power_w"]).set_index(
+        ["workload", "threads", "freq_hz"]
+    )["energy"]
+    lost = [
+        table[row["workload"], row["threads"], row["best_hz"]]
+        / least[row["workload"], row["threads"]]
+        - 1
+        for row in result.table.to_dict(orient="records")
+    ]
+    assert len(lost) > 30
+    assert np.median(lost) < 0.01
+    assert np.quantile(lost, 0.9) < 0.05
