@@ -1,5 +1,5 @@
 # make demo         the library at work, with nothing but its run-time dependencies
-# make test         the tests;  also: lint, types, imports, bench, clean
+# make test         the tests;  also: lint, types, imports, bench, accuracy, clean
 # PYTHON=python3.12 which Python the local virtual environment is made with
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-versi
 # Through a path entry: another folder named ppw beside the caller does not hide the package then.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-.PHONY: demo test lint types imports bench clean
+.PHONY: demo test lint types imports bench accuracy clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -38,6 +38,10 @@ imports: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_fit.py
+	$(BIN)/python benchmarks/bench_intervals.py
+
+accuracy: $(VENV)/.dev
+	$(BIN)/python benchmarks/accuracy.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \

@@ -8,28 +8,40 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fitting import FittingError, LogPathLength
     from measurements import MeasurementError, read_runs, write_runs
+    from ppw.best import BestFrequency, best_frequency
+    from ppw.comparison import Comparison, compare
     from ppw.errors import CaveatWarning, PpwError
     from ppw.estimate import Estimate
     from ppw.hosts import find_host, load_hosts
     from ppw.parameters import FittedParameters, fit_runs
+    from ppw.planning import Plan, plan
     from ppw.projection import Projection, project
+    from ppw.quality import Quality, check_quality
     from ppw.runs_projection import RunsProjection, project_runs
     from ppw.validation import Validation, validate
 
 _HOME = {
+    "BestFrequency": "ppw.best",
     "CaveatWarning": "ppw.errors",
+    "Comparison": "ppw.comparison",
     "Estimate": "ppw.estimate",
     "FittedParameters": "ppw.parameters",
     "FittingError": "fitting",
     "LogPathLength": "fitting",
     "MeasurementError": "measurements",
+    "Plan": "ppw.planning",
     "PpwError": "ppw.errors",
     "Projection": "ppw.projection",
+    "Quality": "ppw.quality",
     "RunsProjection": "ppw.runs_projection",
     "Validation": "ppw.validation",
+    "best_frequency": "ppw.best",
+    "check_quality": "ppw.quality",
+    "compare": "ppw.comparison",
     "find_host": "ppw.hosts",
     "fit_runs": "ppw.parameters",
     "load_hosts": "ppw.hosts",
+    "plan": "ppw.planning",
     "project": "ppw.projection",
     "project_runs": "ppw.runs_projection",
     "read_runs": "measurements",
@@ -38,19 +50,27 @@ _HOME = {
 }
 
 __all__ = [
+    "BestFrequency",
     "CaveatWarning",
+    "Comparison",
     "Estimate",
     "FittedParameters",
     "FittingError",
     "LogPathLength",
     "MeasurementError",
+    "Plan",
     "PpwError",
     "Projection",
+    "Quality",
     "RunsProjection",
     "Validation",
+    "best_frequency",
+    "check_quality",
+    "compare",
     "find_host",
     "fit_runs",
     "load_hosts",
+    "plan",
     "project",
     "project_runs",
     "read_runs",

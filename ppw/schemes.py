@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fitting.steps import SAME_STEP
 from ppw.arguments import known_choice
 from ppw.errors import PpwError
 from ppw.estimate import shown
-from ppw.prepare import SAME_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

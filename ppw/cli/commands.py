@@ -12,7 +12,7 @@ from measurements.headers import nearest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = ("demo", "fit", "hosts", "project", "validate")
+COMMANDS = ("best", "check", "compare", "demo", "fit", "hosts", "plan", "project", "validate")
 
 
 class LazyGroup(click.Group):

@@ -24,6 +24,7 @@ from made_up import answered, sweep
 
 import ppw
 import ppw.cli
+from ppw.cli.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).with_name("golden")
@@ -105,9 +106,12 @@ def refused(done, *said):
 
 
 GOLDEN_RUNS = {
+    "best": ["best", "runs.csv", "--objective", "edp", "--steps", "1.2GHz:3.0GHz:0.3GHz"],
+    "compare": ["compare", "runs.csv", "--a", "workload=grep", "--b", "workload=sort"],
     "demo": ["demo", "--report", "-"],
     "fit": ["fit", "runs.csv", "--metric", "time,power"],
     "hosts": ["hosts"],
+    "plan": ["plan", "runs.csv", "--freq", "2.6GHz", "--steps", "1.2GHz:2.4GHz:0.4GHz"],
     "project": ["project", "runs.csv", "--freq", "3.0GHz"],
     "validate": ["validate", "runs.csv", "--train", "1.2GHz,1.6GHz", "--test", "2.4GHz"],
 }
@@ -239,7 +243,8 @@ class TestConfounded:
         atoms = "host,family,workload,cores,freq_ghz,cpi\n"
         atoms += "D510,Bonnell,memcached,2,1.66,6.519\nD525,Bonnell,memcached,2,1.80,6.057\n"
         path = table(atoms)
-        done = run("project", path, "--freq", "3.0GHz", "--by", "family,workload,cores")
+        straight = "--by", "family,workload,cores", "--interval", "t"
+        done = run("project", path, "--freq", "3.0GHz", *straight)
         assert (done.err, done.code) == ("", 0)
         assert "6.288" in done.out
         assert "caveat: host and frequency are confounded" in done.out
@@ -265,6 +270,134 @@ class TestChecks:
         assert "each frequency left out in turn" in done.out
 
 
+class TestIntervals:
+    """--interval, --no-pool, --keep-all and --vf reach the library, which is tested elsewhere."""
+
+    @staticmethod
+    def asked(run, path, *options, command="project"):
+        freq = ("--freq", "2.4GHz") if command == "project" else ()
+        done = run(command, path, *freq, *options, "--format", "json")
+        assert (done.err, done.code) == ("", 0)
+        return json.loads(done.out)
+
+    @pytest.mark.parametrize("command", ["project", "validate"])
+    @pytest.mark.parametrize("interval", ["bayes", "conformal", "t", "none"])
+    def test_every_interval(self, command, interval, run, table):
+        hosts = [sweep(host=f"node{i}", seed=i, noise=0.02) for i in range(4)]
+        options = "--interval", interval, "--metric", "time"
+        document = self.asked(run, table(pd.concat(hosts)), *options, command=command)
+        assert document["interval"] == interval
+        lower = [g["lower"] for g in document["groups"]]
+        assert [x is None for x in lower] == [interval == "none"] * 12
+
+    @pytest.mark.parametrize("command", ["project", "validate"])
+    def test_bayes_and_pooling_are_the_default(self, command, run, table):
+        document = self.asked(run, table(), command=command)
+        assert (document["interval"], document["pool"]) == ("bayes", True)
+        named = self.asked(run, table(), "--interval", "bayes", "--pool", command=command)
+        assert named == document
+
+    @pytest.mark.parametrize("command", ["project", "validate"])
+    def test_no_pool(self, command, run, table):
+        document = self.asked(run, table(), "--no-pool", command=command)
+        assert document["pool"] is False
+        if command == "project":
+            pulled = [g["pulled_pct"] for g in document["groups"]]
+            assert max(map(abs, pulled)) < 1e-6
+
+    def test_keep_all(self, run, table):
+        # 1.6 GHz is a copy of 1.2 GHz, and what was learnt from there is left out.
+        runs = sweep(repeats=1).drop(columns=["cycles", "instructions"])
+        runs.loc[1, ["time_s", "power_w"]] = runs.loc[0, ["time_s", "power_w"]]
+        path = table(runs)
+        cut = self.asked(run, path, "--metric", "time")
+        assert [r["position"] for r in cut["left_out"]] == [0, 1]
+        assert "2 rows left out (frequency not applied)" in " ".join(cut["caveats"])
+        assert [g["points"] for g in cut["groups"]] == [2, 4, 4]
+        kept = self.asked(run, path, "--metric", "time", "--keep-all")
+        assert kept["left_out"] == []
+        assert [g["points"] for g in kept["groups"]] == [4, 4, 4]
+        told = run("project", path, "--freq", "2.4GHz", "--format", "csv")
+        assert "ppw: caveat: 2 rows left out" in told.err
+        validated = run("validate", path, "--metric", "time")
+        assert "caveat: 2 of 12 rows left out" in validated.out
+        assert "rows left out" not in run("validate", path, "--metric", "time", "--keep-all").out
+
+    def test_watts_below_nothing_take_keep_all_to_be_refused(self, run, table):
+        runs = sweep()
+        runs.loc[3, "power_w"] = -0.5
+        path = table(runs)
+        assert run("project", path, "--freq", "3GHz").code == 0
+        done = run("project", path, "--freq", "3GHz", "--keep-all")
+        refused(done, "row 4, column power_w: -0.5 must be greater than 0")
+
+    @pytest.mark.parametrize("command", ["project", "validate"])
+    def test_a_voltage_table(self, command, run, table):
+        runs = sweep(noise=0.005).assign(
+            voltage_v=lambda r: 0.6 + 0.2 * r["freq_ghz"],
+            power_w=lambda r: 10 + 20 * r["freq_ghz"] * (r["freq_ghz"] / 2) ** 3,
+        )
+        path, flat = table(runs), table("freq_ghz,voltage_v\n1.0,1\n4.0,1\n", "vf.csv")
+        metric = "--metric", "power"
+        own, given, none = (
+            [g["projected"] for g in self.asked(run, path, *metric, *o, command=command)["groups"]]
+            for o in ((), ("--vf", flat), ("--vf", "none"))
+        )
+        assert min(given) < min(own)
+        assert own != none
+        bare = table(runs.drop(columns="voltage_v"), "bare.csv")
+        without = self.asked(run, bare, *metric, command=command)
+        assert [g["projected"] for g in without["groups"]] == pytest.approx(none, rel=1e-9)
+
+    def test_a_voltage_table_by_host(self, run, table):
+        path = table(pd.concat([sweep(host=h, seed=i) for i, h in enumerate("ab")]))
+        rows = "a,1.0,0.8\na,4.0,1.4\nb,1.0,1.0\nb,4.0,1.0\n"
+        by_host = table("host,freq_ghz,voltage_v\n" + rows, "vf.csv")
+        options = "--metric", "power", "--no-pool"
+        own, none = (
+            self.asked(run, path, *options, "--vf", vf)["groups"] for vf in (by_host, "none")
+        )
+        assert {g["host"] for g in own} == {"a", "b"}
+        assert all(a["projected"] != b["projected"] for a, b in zip(own, none, strict=True))
+
+    def test_a_fit_takes_it_too(self, run, table):
+        vf = table("freq_ghz,voltage_v\n1.0,0.8\n4.0,1.4\n", "vf.csv")
+        done = run("fit", table(), "--metric", "power", "--vf", vf)
+        assert (done.err, done.code) == ("", 0)
+        assert "P(f) = P0 + c·(f/GHz)·V(f)²" in done.out
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            ("freq_ghz,volt\n1.2,1.0\n", "vf.csv: no column voltage_v"),
+            ("voltage_v\n1.0\n", "vf.csv: no column freq_hz"),
+            ("freq_ghz,voltage_v\n1.2,1.0\n2.4,-1\n", "vf.csv: row 2, column voltage_v: -1"),
+            ("freq_ghz,voltage_v\n1.2,\n", "vf.csv: row 1, column voltage_v: missing"),
+            ("", "vf.csv: is empty"),
+        ],
+    )
+    def test_what_is_no_voltage_table(self, content, said, run, table):
+        path, vf = table(), table(content, "vf.csv")
+        refused(run("project", path, "--freq", "3GHz", "--vf", vf), said)
+        refused(run("validate", path, "--vf", vf), said)
+
+    def test_no_such_voltage_table(self, run, table):
+        done = run("project", table(), "--freq", "3GHz", "--vf", "nowhere.csv")
+        refused(done, "nowhere.csv: cannot be read: No such file")
+
+    @pytest.mark.parametrize("freq", ["2.4GHz", "3.0GHz"])
+    def test_too_few_groups_to_calibrate_by(self, freq, run, table):
+        done = run("project", table(), "--freq", freq, "--interval", "conformal")
+        refused(done, "takes 9 groups of other workloads measured at the target frequency")
+
+    def test_help_names_them(self, run):
+        for command in ("project", "validate"):
+            text = run(command, "--help").out
+            assert "[bayes|conformal|t|none]" in " ".join(text.split())
+            for option in ("--pool / --no-pool", "--keep-all", "--vf FILE"):
+                assert option in text
+
+
 USAGE = {
     "no command": ([], "Usage: ppw"),
     "misspelt command": (["projct"], "no command 'projct' (did you mean 'project'?)"),
@@ -280,6 +413,11 @@ USAGE = {
     "form": (["fit", "r.csv", "--form", "cubic"], "'amdahl', 'unbounded', 'reciprocal'"),
     "exponent": (["fit", "r.csv", "--exponent", "9"], "range 1<=x<=5"),
     "level": (["project", "r.csv", "--freq", "3GHz", "--level", "90"], "range 0<x<1"),
+    "interval": (
+        ["project", "r.csv", "--freq", "3GHz", "--interval", "beyes"],
+        "'bayes', 'conformal', 't', 'none'",
+    ),
+    "interval of a fit": (["fit", "r.csv", "--interval", "t"], "No such option '--interval'"),
     "map": (["fit", "r.csv", "--map", "freq_hz"], "'freq_hz' is not CANONICAL=COLUMN"),
     "map twice": (["fit", "r.csv", "--map", "cpi=a", "--map", "cpi=b"], "cpi is mapped twice"),
     "no name": (["fit", "r.csv", "--by", ","], "no name is given"),
@@ -433,7 +571,7 @@ class TestOutput:
 def test_help_and_version(run):
     done = run("--help")
     assert (done.err, done.code) == ("", 0)
-    for command in ("demo", "fit", "hosts", "project", "validate"):
+    for command in COMMANDS:
         assert f"  {command} " in done.out
         one = run(command, "-h")
         assert (one.err, one.code) == ("", 0)
@@ -465,7 +603,8 @@ class TestMeasuredElsewhere:
         assert {g["source_file"] for g in document["groups"]} == set(map(str, whole))
         metrics = {"time", "throughput", "power", "energy", "perf_per_watt"}
         assert {g["metric"] for g in document["groups"]} == metrics
-        validated = run("validate", *whole, *self.HEADERS, "--format", "json")
+        straight = "--interval", "t", "--keep-all", "--format", "json"
+        validated = run("validate", *whole, *self.HEADERS, *straight)
         summary = json.loads(validated.out)["summary"]
         # The core alone makes CoreMark's speed.
         assert summary["time"]["median_ape"] < 1
@@ -474,9 +613,12 @@ class TestMeasuredElsewhere:
     def test_one_whose_power_is_negative(self, run, data_dir):
         path = data_dir / "freqbench" / "raw" / self.NEGATIVE / "results.csv"
         refused(
-            run("project", path, *self.HEADERS, "--freq", "3.0GHz"),
+            run("project", path, *self.HEADERS, "--freq", "3.0GHz", "--keep-all"),
             *("row 1, column power_w", "row 1, column energy_j", "must be greater than 0"),
         )
+        left_out = run("project", path, *self.HEADERS, "--freq", "3.0GHz")
+        assert (left_out.err, left_out.code) == ("", 0)
+        assert "left out (power at or below idle), such as row 1: power of " in left_out.out
         speed = run(
             *("project", path, *self.HEADERS, "--freq", "3.0GHz"),
             *("--metric", "time,throughput"),
@@ -486,7 +628,8 @@ class TestMeasuredElsewhere:
     def test_the_page_of_a_whole_server_table(self, run, data_dir, tmp_path):
         table = data_dir / "nornir-repara" / "tidy.csv"
         split = "--train", "1.2GHz,1.8GHz", "--test", "2.4GHz", "--metric", "time,power"
-        done = run("validate", table, *split, "--format", "html", "--output", "page.html")
+        straight = "--interval", "t", "--keep-all"
+        done = run("validate", table, *split, *straight, "--format", "html", "-o", "page.html")
         assert done == Done("", "", 0)
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
         assert "half of 178 projections" in page

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from made_up import ATOM, answered, sweep
 
@@ -51,23 +52,39 @@ def test_importing_the_package_imports_nothing_heavy():
 
 def test_a_name_brings_only_what_it_needs():
     assert "pandas" not in loaded_by("import ppw; ppw.PpwError, ppw.CaveatWarning, ppw.Estimate")
-    assert "matplotlib" not in loaded_by("import ppw; ppw.project_runs, ppw.validate, ppw.fit_runs")
+    calls = [getattr(ppw, name) for name in ppw.__all__]
+    answers = [c.__name__ for c in calls if c.__name__.islower() and "catalogue" not in c.__name__]
+    assert {"best_frequency", "check_quality", "compare", "plan", "validate"} <= set(answers)
+    brought = loaded_by("import ppw; " + ", ".join(f"ppw.{name}" for name in answers))
+    assert "matplotlib" not in brought
     assert "sklearn" not in loaded_by("import ppw; ppw.project, ppw.project_runs")
 
 
 def made(kind):
     runs = sweep(noise=0.02)
+    two = pd.concat([runs, sweep(noise=0.02, seed=8, host="rack2")])
+    copied = runs.drop(columns=["cycles", "instructions"])
+    copied.loc[2, ["time_s", "power_w"]] = copied.loc[0, ["time_s", "power_w"]]
     points = {"freq": 3e9, "power_pts": [(1e9, 9.0), (2e9, 12.0)], "power_source": "meter"}
     calls = {
         ppw.Projection: lambda: answered(ppw.project, ATOM, **points),
         ppw.RunsProjection: lambda: answered(ppw.project_runs, runs, freq=3e9),
         ppw.Validation: lambda: answered(ppw.validate, runs),
         ppw.FittedParameters: lambda: answered(ppw.fit_runs, runs),
+        ppw.Quality: lambda: answered(ppw.check_quality, copied),
+        ppw.BestFrequency: lambda: answered(ppw.best_frequency, runs, draws=200),
+        ppw.Comparison: lambda: answered(
+            ppw.compare, two, {"host": "rack1"}, {"host": "rack2"}, draws=200
+        ),
+        ppw.Plan: lambda: answered(ppw.plan, runs, metric="time", steps="1.2GHz,1.8GHz"),
     }
     return calls[kind]()
 
 
-RESULTS = ("FittedParameters", "Projection", "RunsProjection", "Validation")
+RESULTS = (
+    *("BestFrequency", "Comparison", "FittedParameters", "Plan", "Projection", "Quality"),
+    *("RunsProjection", "Validation"),
+)
 
 
 @pytest.fixture(scope="module", params=RESULTS)

@@ -1,0 +1,124 @@
+"""`ppw plan`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ppw.cli.decisions import Steps
+from ppw.cli.options import (
+    Frequencies,
+    keep_all_option,
+    level_option,
+    output_options,
+    read,
+    runs_options,
+)
+from ppw.cli.output import caveats_in_result, emit
+
+
+class Counts(click.ParamType[list[int]]):
+    """Whole numbers from 1, comma separated."""
+
+    name = "N[,…]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int]:
+        """List of the numbers."""
+        try:
+            counts = [int(part) for part in str(value).split(",")]
+        except ValueError:
+            counts = []
+        if not counts or min(counts) < 1:
+            self.fail(f"{value!r} is not whole numbers of at least 1, such as 1,2,5", param, ctx)
+        return counts
+
+
+_positive = click.FloatRange(min=0, min_open=True)
+
+
+@click.command(
+    name="plan",
+    short_help="Say which frequency to measure next, and how often, to be as sure as wanted.",
+    epilog="Example: ppw plan runs.csv --freq 3.0GHz --metric perf_per_watt --within 3 "
+    "--steps 1.2GHz:2.4GHz:0.2GHz --minutes 10",
+)
+@runs_options
+@click.option("--freq", required=True, type=Frequencies(), help="What is asked, such as 3.0GHz.")
+@click.option(
+    "--within",
+    type=_positive,
+    default=3.0,
+    show_default=True,
+    help="Half width of the interval that is wanted, in percent.",
+)
+@click.option(
+    "--steps",
+    type=Steps(1),
+    help="What the host offers: a range, both ends included, or a list with commas. Default: the "
+    "host's in the catalogue.",
+)
+@click.option(
+    "--not-at-target",
+    is_flag=True,
+    help="Never advise to measure at --freq itself: for a machine that is not there.",
+)
+@click.option(
+    "--minutes", "minutes_per_run", type=_positive, help="What a run takes, setting up included."
+)
+@click.option("--budget", "budget_minutes", type=_positive, help="Minutes not to go beyond.")
+@click.option(
+    "--repeats",
+    type=Counts(),
+    default="1,2,3,5",
+    show_default=True,
+    help="Numbers of runs to choose from.",
+)
+@click.option(
+    "--target-runs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Ask for the mean of so many runs at --freq.",
+)
+@level_option
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the hypothetical outcomes.",
+)
+@keep_all_option
+@output_options
+def command(
+    runs: tuple[str, ...],
+    mapping: dict[str, str],
+    freq: list[float],
+    metric: list[str] | None,
+    not_at_target: bool,
+    format_: str,
+    output: str,
+    **options: Any,
+) -> None:
+    """Say for every group of RUNS which frequency to measure next, and how many times.
+
+    One metric at a time, perf_per_watt by default.
+    """
+    from ppw.planning import plan
+    from ppw.report.plan_page import plan_page
+
+    for what, given in (("--freq", freq), ("--metric", metric or ["perf_per_watt"])):
+        if len(given) != 1:
+            raise click.UsageError(f"{what}: a plan is for one, and {len(given)} were given")
+    with caveats_in_result():
+        result = plan(
+            read(runs, mapping),
+            freq=freq[0],
+            metric=(metric or ["perf_per_watt"])[0],
+            at_target=not not_at_target,
+            **options,
+        )
+        emit(result, format_, output, plan_page)

@@ -1,0 +1,414 @@
+"""`ppw.plan` and `ppw plan`: the next measurement, and that it pays to follow the advice."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_up import answered, only, sweep
+
+import ppw
+from fitting.dynamic_share import DynamicShare, DynamicSharePrior
+from fitting.posterior import integrated_wiener
+from fitting.stalled_share import StalledShare, StalledSharePrior
+from measurements.errors import MeasurementError
+from ppw.errors import CaveatWarning, PpwError
+from ppw.step_choice import as_steps
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = "1.2GHz:2.4GHz:0.2GHz"
+
+
+def plan(runs, **options):
+    return answered(ppw.plan, runs, **{"steps": STEPS, **options})
+
+
+def one(**options):
+    """Runs of one group."""
+    wanted = {"workloads": ("sort",), "steps": (1.2, 1.6, 2.0), "noise": 0.003, "repeats": 3}
+    return sweep(**{**wanted, **options})
+
+
+def row(result):
+    (found,) = result.groups.to_dict(orient="records")
+    return found
+
+
+class TestAnswers:
+    def test_the_present_is_the_interval_of_a_projection(self):
+        runs = sweep(steps=(1.2, 1.6, 2.0))
+        result = plan(runs, freq="3GHz")
+        projected = answered(ppw.project_runs, runs, freq="3GHz", metric="perf_per_watt").table
+        expected = 100 * (np.sqrt(projected["upper"] / projected["lower"]) - 1)
+        # Quantiles are those of mixtures that both have cut, each in its own way.
+        assert list(result.groups["half_width_pct"]) == pytest.approx(list(expected), rel=0.08)
+
+    def test_every_candidate_is_ranked_with_its_cost(self):
+        result = plan(one(), repeats=(1, 4), minutes_per_run=10)
+        table = result.to_frame()
+        assert list(table["rank"]) == list(range(1, 15))
+        assert set(zip(table["freq_hz"].round(-5), table["runs"], strict=True)) == {
+            (round(1.2e9 + 2e8 * i, -5), r) for i in range(7) for r in (1, 4)
+        }
+        assert (table["minutes"] == 10 * table["runs"]).all()
+        assert list(table["recommended"]) == [True] + [False] * 13
+        assert (np.diff(table["half_width_pct"][1:]) >= 0).all()
+        assert table["chance"].between(0, 1).all()
+
+    def test_the_step_nearest_to_the_target_is_next(self):
+        found = row(plan(one(), freq="3GHz", within=3))
+        assert (found["next_freq_hz"], found["next_runs"]) == (2.4e9, 1)
+        assert found["next_half_width_pct"] < 0.7 * found["half_width_pct"]
+
+    def test_already_there(self):
+        result = plan(one(), freq="2.1GHz", within=20)
+        found = row(result)
+        assert found["status"] == "there"
+        assert found["runs_to_goal"] == 0
+        assert np.isnan(found["next_freq_hz"])
+        assert "already there: ±" in result.summary()
+        assert not result.table["recommended"].any()
+
+    def test_the_goal_is_reached_in_some_runs(self):
+        result = plan(one(), freq="3GHz", within=15, minutes_per_run=10)
+        found = row(result)
+        assert found["status"] == "reach"
+        assert found["runs_to_goal"] >= found["next_runs"] >= 1
+        assert found["minutes_to_goal"] == 10 * found["runs_to_goal"]
+        assert "should reach ±15 %" in found["advice"]
+
+    def test_model_error_stands_in_the_way(self):
+        found = row(plan(one(), freq="4GHz", within=1))
+        assert found["status"] == "cannot"
+        assert found["form_pct"] > found["noise_pct"]
+        least = f"±{found['attainable_half_width_pct']:.3g} %"
+        assert f"±1 % cannot be reached by steps up to 2.4 GHz: 5 runs at each leave about {least}"
+        assert f"measure nearer to 4 GHz, or accept {least}." in found["advice"]
+        assert np.isnan(found["runs_to_goal"])
+
+    def test_noise_stands_in_the_way(self):
+        found = row(plan(one(noise=0.05), freq="2.4GHz", within=1))
+        assert found["status"] == "cannot"
+        assert "ask for the mean of more runs there" in found["advice"]
+        mean = row(plan(one(noise=0.05), freq="2.4GHz", within=1, target_runs=20))
+        assert mean["attainable_half_width_pct"] < 0.9 * found["attainable_half_width_pct"]
+
+    def test_the_target_itself_is_the_way_where_it_is_a_step(self):
+        found = row(plan(one(), freq="2.4GHz", within=4))
+        assert found["next_freq_hz"] == pytest.approx(2.4e9)
+        assert "which is what you ask for: measure it and be done" in found["advice"]
+        other = plan(one(), freq="2.4GHz", within=4, at_target=False)
+        assert not other.table["at_target"].any()
+        assert row(other)["next_freq_hz"] == pytest.approx(2.2e9)
+
+    def test_a_budget_is_kept(self):
+        asked = {"freq": "3GHz", "minutes_per_run": 10}
+        result = plan(one(), **asked, budget_minutes=25)
+        assert result.table["minutes"].max() == 20
+        found = row(plan(one(), **asked, budget_minutes=10))
+        between = (found["attainable_half_width_pct"] + found["next_half_width_pct"]) / 2
+        short = row(plan(one(), **asked, within=between, budget_minutes=10))
+        assert short["status"] == "budget"
+        assert "the budget ends at about ±" in short["advice"]
+        assert "after 1 run, short of ±" in short["advice"]
+
+    def test_other_metrics(self):
+        for metric in ("time", "cpi", "power", "energy"):
+            assert plan(one(), metric=metric).table["half_width_pct"].gt(0).all()
+
+    def test_voltages_of_the_column_are_used(self):
+        runs = one()
+        volts = runs.assign(voltage_v=0.6 + 0.2 * runs["freq_ghz"])
+        for table in (volts, runs):
+            table["power_w"] *= 0.2 + volts["voltage_v"] ** 2
+        asked = {"metric": "power", "freq": "1.8GHz"}
+        with_table, without = (row(plan(r, **asked))["half_width_pct"] for r in (volts, runs))
+        assert with_table != pytest.approx(without, rel=0.01)
+
+    def test_the_seed_decides(self):
+        one_, again, other = (plan(one(), seed=s).to_json() for s in (0, 0, 1))
+        assert one_ == again != other
+
+    def test_the_order_of_the_rows_does_not_matter(self):
+        runs = sweep(steps=(1.2, 1.6))
+        shuffled = runs.sample(frac=1, random_state=1)
+        assert plan(runs).to_json() == plan(shuffled).to_json()
+
+
+class TestSteps:
+    def test_a_range_holds_both_ends(self):
+        assert as_steps("1.2GHz:2.4GHz:0.4GHz") == pytest.approx([1.2e9, 1.6e9, 2.0e9, 2.4e9])
+        assert as_steps("1.8GHz, 1200MHz").tolist() == [1.2e9, 1.8e9]
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("1.2GHz:2.4GHz", "LOWEST:HIGHEST:STEP"),
+            ("2.4GHz:1.2GHz:0.2GHz", "above the highest"),
+            ("1GHz:3GHz:1MHz", "2001 frequencies"),
+        ],
+    )
+    def test_no_range(self, text, said):
+        with pytest.raises(PpwError, match=said):
+            as_steps(text)
+
+    def test_no_frequency(self):
+        with pytest.raises(MeasurementError):
+            as_steps("1.2GHz:fast:0.2GHz")
+
+    def test_the_catalogue_knows_some_hosts(self):
+        result = plan(one(host="Xeon E5-2690"), steps=None, repeats=(1,))
+        assert set(result.table["freq_hz"]) == set(
+            ppw.hosts.host_steps(ppw.find_host("Xeon E5-2690"))
+        )
+
+    def test_of_others_it_must_be_said(self):
+        with pytest.raises(PpwError, match=r"give the frequencies .* --steps: host 'rack1'"):
+            ppw.plan(one())
+        with pytest.raises(PpwError, match="name no host"):
+            ppw.plan(one().drop(columns="host"))
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"within": 0}, "within 0 must be greater than 0"),
+            ({"level": 1.0}, "interval level"),
+            ({"repeats": ()}, "no number of repeats"),
+            ({"repeats": (0, 1)}, "repeats 0 is not a whole number"),
+            ({"target_runs": 1.5}, "target_runs 1.5"),
+            ({"budget_minutes": 60}, "minutes_per_run"),
+            ({"budget_minutes": 5, "minutes_per_run": 10}, "does not fit into the budget"),
+            ({"metric": "speed"}, "no metric 'speed'"),
+            ({"steps": ["3GHz"], "at_target": False}, "the only step is the frequency asked for"),
+        ],
+    )
+    def test_arguments(self, options, said):
+        with pytest.raises(PpwError, match=said):
+            ppw.plan(one(), **{"steps": STEPS, **options})
+
+    def test_a_group_without_the_metric_is_left_out(self):
+        runs = sweep(steps=(1.2, 1.6), workloads=("grep", "sort"))
+        runs.loc[runs["workload"] == "grep", "power_w"] = np.nan
+        result = plan(runs)
+        assert list(result.groups["workload"]) == ["sort"]
+        assert only(result.caveats, "1 of 2 groups left out")
+
+    def test_suspect_rows_are_left_out_as_from_a_projection(self):
+        runs = one(repeats=1, steps=(1.2, 1.4, 1.6, 1.8, 2.0)).drop(columns=["cycles"])
+        runs.loc[4, ["time_s", "power_w"]] = runs.loc[3, ["time_s", "power_w"]]
+        with_all, without = (row(plan(runs, keep_all=k))["half_width_pct"] for k in (True, False))
+        assert with_all != pytest.approx(without, rel=0.01)
+
+    def test_one_frequency_has_a_plan_with_a_caveat(self):
+        result = plan(one(steps=(1.2,)))
+        assert row(result)["status"] != "there"
+        assert only(result.caveats, "1 of 1 groups have one frequency only")
+
+
+class TestResult:
+    def test_comes_back_from_json(self):
+        result = plan(sweep(steps=(1.2, 1.6)), freq="2GHz", within=30)
+        again = ppw.Plan.from_json(result.to_json())
+        assert again.to_json() == result.to_json()
+        assert again.summary() == result.summary()
+        pd.testing.assert_frame_equal(again.to_frame(), result.to_frame(), check_dtype=False)
+
+    def test_draws_the_group_that_is_furthest(self):
+        from matplotlib.figure import Figure
+
+        result = plan(sweep(steps=(1.2, 1.6)))
+        axes = Figure().add_subplot()
+        assert result.plot(axes) is axes
+        assert axes.get_ylabel() == "half width to expect (%)"
+        assert len(axes.get_legend().get_texts()) == 4
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run `ppw plan` as users do, any warning an error."""
+    one(noise=0.002).round(4).to_csv(tmp_path / "runs.csv", index=False)
+
+    def run(*arguments):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PPW_")}
+        return subprocess.run(
+            [sys.executable, "-W", "error", "-m", "ppw", "plan", "runs.csv", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=tmp_path,
+            env={**environment, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+            check=False,
+            text=True,
+        )
+
+    return run
+
+
+ASKED = ("--freq", "3.0GHz", "--within", "15", "--steps", STEPS, "--minutes", "10")
+
+
+class TestCommandLine:
+    def test_text(self, run):
+        done = run(*ASKED, "--metric", "perf_per_watt")
+        assert (done.returncode, done.stderr) == (0, "")
+        lines = done.stdout.splitlines()
+        assert lines[0] == "perf_per_watt at 3 GHz within ±15 % (90% interval)"
+        assert "1 × 2.4 GHz" in done.stdout
+        assert "measure 1 × 2.4 GHz (±" in done.stdout
+        assert "10 min" in done.stdout
+
+    def test_json_is_the_result(self, run):
+        done = run(*ASKED, "--format", "json", "--not-at-target", "--repeats", "1,2")
+        assert (done.returncode, done.stderr) == (0, "")
+        document = json.loads(done.stdout)
+        assert (document["kind"], document["within_pct"]) == ("plan", 15)
+        assert len(document["candidates"]) == 14
+        assert ppw.Plan.from_json(done.stdout).to_json() == done.stdout.rstrip("\n")
+
+    def test_csv_has_a_row_a_candidate(self, run):
+        done = run(*ASKED, "--format", "csv", "--repeats", "1")
+        assert done.returncode == 0
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        assert len(rows) == 7
+        assert float(rows[0]["half_width_pct"]) > 0
+
+    def test_html_is_one_page(self, run, tmp_path):
+        done = run(*ASKED, "--format", "html", "-o", "plan.html")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        page = (tmp_path / "plan.html").read_text(encoding="utf-8")
+        assert "What to measure next" in page
+        assert "Measure 1 × 2.4 GHz" in page
+        assert page.count("<svg") == 1
+        assert "https://" not in page.replace("https://doi.org", "")
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "said"),
+        [
+            (["--freq", "3GHz"], 1, "ppw: error: give the frequencies it offers with --steps"),
+            (["--freq", "3GHz", "--steps", "1GHz:2GHz"], 2, "LOWEST:HIGHEST:STEP"),
+            (["--freq", "3GHz,4GHz", "--steps", STEPS], 2, "a plan is for one, and 2 were given"),
+            (["--freq", "3GHz", "--metric", "time,power"], 2, "--metric: a plan is for one"),
+            (["--freq", "3GHz", "--steps", STEPS, "--repeats", "0"], 2, "whole numbers of at"),
+            (["--steps", STEPS], 2, "--freq"),
+            ([*ASKED, "--budget", "5"], 1, "does not fit into the budget"),
+        ],
+    )
+    def test_refusals(self, run, arguments, code, said):
+        done = run(*arguments)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+GHZ = np.arange(1.2, 2.41, 0.2).round(1)
+TARGET, MOST, MACHINES = 2.8e9, 12, 16
+# What is wanted of each machine, in units of what a whole sweep leaves: neither the priors nor
+# the noise of a machine decide whether it can be had.
+WANTED = 1.25
+
+
+def drawn(law, random):
+    """One curve of a law's prior with its model error: ln y at the steps, and its noise."""
+    grid = law.grid
+    prior = (grid.shape_weight[0][:, None] * grid.noise_weight).ravel()
+    cell = random.choice(prior.size, p=prior / prior.sum())
+    shape, scale = divmod(cell, len(grid.noise))
+    u = np.log(GHZ / GHZ[-1])
+    root = np.linalg.cholesky(integrated_wiener(u[:, None], u) + 1e-12 * np.eye(len(u)))
+    curve = law.log_shape(1e9 * GHZ[None], np.zeros(1, dtype=np.int64))[0, :, shape]
+    drift = grid.drift[shape, scale] * root @ random.normal(size=len(u))
+    return curve + drift, grid.noise[scale]
+
+
+class Machine:
+    """A simulated machine: what it measures at a step does not depend on who asks, or when."""
+
+    def __init__(self, seed):
+        random, top = np.random.default_rng((2012, seed)), 1e9 * GHZ[-1:]
+        self.seed, self.runs = seed, []
+        self.curves = [
+            drawn(StalledShare(top, StalledSharePrior(noise=0.002)), random),
+            drawn(DynamicShare(top, np.ones(1), DynamicSharePrior(noise=0.003)), random),
+        ]
+
+    def measure(self, step):
+        before = sum(r["freq_ghz"] == GHZ[step] for r in self.runs)
+        shared = np.random.default_rng((1, self.seed, step)).normal(size=2)
+        own = np.random.default_rng((2, self.seed, step, before)).normal(size=2)
+        time, watts = (
+            np.exp(curve[step] + noise * np.sqrt(0.5) * (a + b))
+            for (curve, noise), a, b in zip(self.curves, shared, own, strict=True)
+        )
+        self.runs.append({"freq_ghz": GHZ[step], "time_s": 60 * time, "power_w": 80 * watts})
+
+    def table(self):
+        return pd.DataFrame(self.runs).assign(power_source="simulated")
+
+    def half_width(self):
+        projected = ppw.project_runs(self.table(), freq=TARGET, metric="perf_per_watt").table
+        return 100 * (np.sqrt(projected["upper"] / projected["lower"]).item() - 1)
+
+
+def advised(machine, within):
+    # With a budget of one run the plan looks no further ahead than the next.
+    result = ppw.plan(
+        machine.table(),
+        freq=TARGET,
+        within=within,
+        steps=1e9 * GHZ,
+        repeats=(1,),
+        minutes_per_run=1,
+        budget_minutes=1,
+    )
+    best = result.table["freq_hz"].iloc[0]
+    return int(np.argmin(np.abs(1e9 * GHZ - best)))
+
+
+def upwards(machine, within):
+    return len(machine.runs) % len(GHZ)
+
+
+def wanted(seed):
+    """Half width (%) that a machine's whole sweep all but gives."""
+    machine = Machine(seed)
+    for step in range(len(GHZ)):
+        machine.measure(step)
+    return WANTED * machine.half_width()
+
+
+def runs_needed(policy, seed, within):
+    """Runs until the interval is as narrow as wanted, the first two at the lowest steps."""
+    machine = Machine(seed)
+    machine.measure(0)
+    machine.measure(1)
+    while machine.half_width() > within and len(machine.runs) < MOST:
+        machine.measure(policy(machine, within))
+    return len(machine.runs)
+
+
+def test_the_advice_takes_fewer_runs_than_a_uniform_sweep():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CaveatWarning)
+        goals = [wanted(seed) for seed in range(MACHINES)]
+        by_advice, by_sweep = (
+            np.array([runs_needed(policy, *goal) for goal in enumerate(goals)])
+            for policy in (advised, upwards)
+        )
+    said = (
+        f"perf/W at {TARGET / 1e9:g} GHz within {WANTED:g} times what a whole sweep leaves (median "
+        f"±{np.median(goals):.1f} %), {MACHINES} machines: {by_advice.mean():.2f} runs by advice, "
+        f"{by_sweep.mean():.2f} by a sweep; {(by_advice < by_sweep).mean():.0%} fewer, "
+        f"{(by_advice > by_sweep).mean():.0%} more"
+    )
+    print(said)
+    assert by_advice.mean() < 0.9 * by_sweep.mean(), said
