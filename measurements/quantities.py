@@ -148,6 +148,15 @@ def parse_frequency(text: str) -> float:
     return value
 
 
+def frequency_text(hertz: float) -> str:
+    """Write a frequency for people.
+
+    >>> frequency_text(1.8e9)
+    '1.8 GHz'
+    """
+    return f"{hertz / 1e9:.6g} GHz" if hertz >= 1e9 else f"{hertz / 1e6:.6g} MHz"
+
+
 def implausible_frequency(value: float) -> str | None:
     """Why no core runs at this frequency (Hz), or None where one may."""
     if value <= 0:

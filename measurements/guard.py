@@ -1,0 +1,353 @@
+"""Everything that is changed on the host is put back on every way out, a killed ppw included.
+
+A small process beside ppw (`measurements.guard_process`) knows each setting before it is changed
+and restores all of them when it is told to, or when ppw is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from measurements.errors import MeasurementError
+from measurements.restoring import Setting, Unrestored, restore, write_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+# The host's own folder of what may be changed: two ppw on one host are one too many.
+HOST_LOCK = Path("/sys/devices/system/cpu")
+
+# Without the site packages and the caller's folder: it starts in a third of the time, and nothing
+# that lies about is imported by what may run as root.
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from measurements.guard_process import main"
+_ANSWER_S = 15.0
+_RESTORED_S = 60.0
+
+
+class Guard:
+    """Restores settings of the kernel when left, and when this process dies in any way.
+
+    Use it as a context manager, or call `release`.
+
+    Parameters
+    ----------
+    lock : Path
+        An existing folder of which there is one guard at a time.
+    state : Path, optional
+        Folder of the journals that the next start reads if the guard is killed too; by default
+        `state_folder`.
+
+    Attributes
+    ----------
+    restored : tuple of Setting
+        What a killed ppw had left, and this one has put back as it started.
+    journal : Path
+        File with what will be put back; it exists until that is done.
+
+    Raises
+    ------
+    MeasurementError
+        When another ppw is at work here, what a killed one has left cannot be put back, or the
+        guard cannot be started.
+
+    Examples
+    --------
+    >>> with Guard() as guard:  # doctest: +SKIP
+    ...     guard.change(Path("/sys/devices/system/cpu/intel_pstate/no_turbo"), "1", was="0")
+    """
+
+    def __init__(self, *, lock: Path = HOST_LOCK, state: Path | None = None) -> None:
+        self._owner = os.getpid()
+        self._settings: dict[Path, Setting] = {}
+        self._released = False
+        self._rest = b""
+        self._start(lock, state or state_folder())
+        try:
+            answer = self._answer(_ANSWER_S)
+            _refuse(answer, lock)
+        except BaseException:
+            self._end()
+            raise
+        self.journal = Path(answer["journal"])
+        self.restored = tuple(Setting(Path(path), value) for path, value in answer["restored"])
+
+    @property
+    def pid(self) -> int:
+        """Number of the guard's process."""
+        return self._process.pid
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What the guard will put back."""
+        return tuple(self._settings.values())
+
+    def learn(self, settings: Iterable[tuple[Path, str]]) -> None:
+        """Tell what is to be put back, before it is changed: files and their present text.
+
+        Returns when it is on disk. Of a setting told twice the first text is kept.
+
+        Raises
+        ------
+        MeasurementError
+            When the guard is gone; then all that was changed is put back already.
+        """
+        new: dict[Path, Setting] = {}
+        for path, value in settings:
+            if path not in self._settings:
+                new.setdefault(path, Setting(path, value))
+        if not new:
+            self.check()
+            return
+        self._refuse_released()
+        try:
+            answer = self._ask(_ANSWER_S, learn=list(new.values()))
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        if "error" in answer:
+            raise MeasurementError(
+                f"nothing is changed, since what to put back cannot be kept: {answer['error']}: "
+                "make room there"
+            )
+        self._settings |= new
+
+    def change(
+        self, path: Path, value: str, *, was: str | None = None, goes_with: Path | None = None
+    ) -> None:
+        """Write a setting whose present text the guard knows, or is told now.
+
+        Parameters
+        ----------
+        path : Path
+        value : str
+            To be written.
+        was : str, optional
+            What is to be put back; not needed for what was learnt before.
+        goes_with : Path, optional
+            A setting that the guard knows, and that undoes this one as it is put back.
+
+        Raises
+        ------
+        MeasurementError
+            When the guard is gone, or does not know what to put back.
+        OSError
+            When the kernel refuses.
+        """
+        if was is not None:
+            self.learn([(path, was)])
+        self.check()
+        if (goes_with or path) not in self._settings:
+            raise MeasurementError(f"{path} would be changed with nobody to put it back")
+        write_setting(path, value)
+
+    def check(self) -> None:
+        """Make sure that the guard is alive.
+
+        Raises
+        ------
+        MeasurementError
+            When it is gone; then all that was changed is put back already.
+        """
+        self._refuse_released()
+        if self._process.poll() is not None:
+            raise self._lost("it was killed")
+
+    def release(self) -> list[Unrestored]:
+        """Put everything back; returns what could not be. A second call does nothing.
+
+        In a copy of this process that was forked it does nothing either.
+        """
+        if self._released or os.getpid() != self._owner:
+            return []
+        self._released = True
+        try:
+            answer = self._ask(_RESTORED_S, release=True)
+            unrestored = _unrestored(answer["released"])
+        except (OSError, KeyError):
+            return self._restore_here()
+        self._end()
+        return unrestored
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if unrestored := self.release():
+            raise MeasurementError(not_restored(unrestored))
+
+    def _start(self, lock: Path, state: Path) -> None:
+        own, its = socket.socketpair()
+        with its:
+            try:
+                self._process = subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        "-c",
+                        f"{_START}; main()",
+                        str(Path(__file__).resolve().parents[1]),
+                        str(its.fileno()),
+                        str(self._owner),
+                        str(state),
+                        str(lock),
+                    ],
+                    # A pipe that ppw's output goes to must not wait for the guard.
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[its.fileno()],
+                    start_new_session=True,
+                )
+            except OSError as error:
+                own.close()
+                raise MeasurementError(f"the guard cannot be started: {error}") from error
+        self._connection = own
+
+    def _ask(self, timeout_s: float, **message: Any) -> dict[str, Any]:
+        try:
+            self._connection.settimeout(timeout_s)
+            self._connection.sendall(json.dumps(message, default=str).encode() + b"\n")
+            return self._answer(timeout_s)
+        except BaseException:
+            # An answer that comes late, as after Ctrl-C, must not be taken for that to the next
+            # question; the guard puts everything back at the end of the connection.
+            self._connection.close()
+            raise
+
+    def _answer(self, timeout_s: float) -> dict[str, Any]:
+        self._connection.settimeout(timeout_s)
+        while b"\n" not in self._rest:
+            data = self._connection.recv(65536)
+            if not data:
+                raise ConnectionResetError("it ended without an answer")
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _lost(self, why: str) -> MeasurementError:
+        """Put everything back without the guard; returns the error that says so."""
+        self._released = True
+        pid = self._process.pid
+        unrestored = self._restore_here()
+        outcome = not_restored(unrestored) if unrestored else "all settings are put back"
+        return MeasurementError(
+            f"the guard, process {pid}, is lost ({why}), and nothing is measured without one; "
+            f"{outcome}"
+        )
+
+    def _restore_here(self) -> list[Unrestored]:
+        self._end()
+        unrestored = restore(self._settings.values())
+        if not unrestored:
+            with contextlib.suppress(OSError):
+                self.journal.unlink(missing_ok=True)
+        return unrestored
+
+    def _end(self) -> None:
+        """Let go of the guard, which then restores and ends; one that hangs is killed."""
+        self._connection.close()
+        try:
+            self._process.wait(_ANSWER_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _refuse_released(self) -> None:
+        if self._released:
+            raise MeasurementError("the settings are put back already: open a new control")
+
+
+def restore_leftovers(*, lock: Path = HOST_LOCK, state: Path | None = None) -> tuple[Setting, ...]:
+    """Put back what a ppw has left that was killed together with its guard.
+
+    Every `Guard` does so as it starts. Settings of an earlier boot are gone with it.
+
+    Returns
+    -------
+    tuple of Setting
+        What was put back.
+
+    Raises
+    ------
+    MeasurementError
+        When a ppw is at work here, or something cannot be put back.
+    """
+    with Guard(lock=lock, state=state) as guard:
+        return guard.restored
+
+
+def state_folder() -> Path:
+    """Folder of the guards' journals, made where it is missing and open to this user only.
+
+    ``/run/ppw`` for root, else ``ppw`` in ``$XDG_RUNTIME_DIR``, else one in the folder of temporary
+    files.
+
+    Raises
+    ------
+    MeasurementError
+        When it belongs to somebody else.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    user = os.geteuid()
+    if user == 0 and os.access("/run", os.W_OK):
+        folder = Path("/run/ppw")
+    elif runtime and os.access(runtime, os.W_OK):
+        folder = Path(runtime, "ppw")
+    else:
+        folder = Path(tempfile.gettempdir(), f"ppw-{user}")
+    return _own(folder)
+
+
+def not_restored(unrestored: Iterable[Unrestored]) -> str:
+    """Say what is not as it was, and what to do."""
+    return "not put back: " + "; ".join(map(str, unrestored)) + ": write these yourself, as root"
+
+
+def _own(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        raise MeasurementError(f"{folder}: cannot be made: {error.strerror}") from error
+    if folder.is_symlink() or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise MeasurementError(
+            f"{folder} belongs to somebody else or is open to others: remove it, since what has "
+            "to be put back is kept there"
+        )
+    return folder
+
+
+def _refuse(answer: dict[str, Any], lock: Path) -> None:
+    """Raise what the guard said instead of starting."""
+    if "busy" in answer:
+        whose = f"process {answer['busy']}" if answer["busy"] else "another process"
+        raise MeasurementError(
+            f"a ppw is changing settings under {lock} already ({whose}): wait until it has ended, "
+            "or stop it"
+        )
+    if "left" in answer:
+        left = not_restored(_unrestored(answer["left"]))
+        raise MeasurementError(
+            f"a killed ppw has left settings: {left}, then remove {answer['journal']}"
+        )
+    if "error" in answer:
+        raise MeasurementError(f"the guard cannot start: {answer['error']}")
+
+
+def _unrestored(answer: list[list[str]]) -> list[Unrestored]:
+    return [Unrestored(Path(path), value, reason) for path, value, reason in answer]

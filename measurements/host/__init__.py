@@ -1,0 +1,1 @@
+"""What the kernel tells of the host: its processors and clocks, and what the CPUs did."""

@@ -1,0 +1,1 @@
+"""The program perf: what it prints, and what it can count on this host."""

@@ -1,0 +1,170 @@
+"""Users and passwords of devices: from the environment, a netrc file or a terminal.
+
+Never from a command line, and never shown: no message here repeats what was read.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import stat
+import sys
+import warnings
+from netrc import NetrcParseError
+from netrc import netrc as parse_netrc
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from measurements.power.protocol import Login, SensorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Prompt = Callable[[str, str], Login]
+
+NETRC_VARIABLE = "PPW_NETRC"
+
+
+def find_login(
+    kind: str,
+    host: str,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    netrc: Path | None = None,
+    prompt: Prompt | None = None,
+) -> Login:
+    """Look for the login of a device; the first that is found is taken.
+
+    1. ``PPW_<KIND>_USER`` and ``PPW_<KIND>_PASSWORD`` of the environment;
+    2. the entry ``machine HOST login USER password PASSWORD`` of a netrc file, or its ``default``
+       entry; the file must belong to who asks and be readable by nobody else;
+    3. the prompt.
+
+    Parameters
+    ----------
+    kind : str
+        What is logged in to, such as "ipmi".
+    host : str
+        Address as the user wrote it. A port and a scheme may be there: the netrc file is searched
+        for the whole address, then for the host alone.
+    environ : mapping
+        Instead of this process's environment.
+    netrc : Path, optional
+        Instead of the file that ``PPW_NETRC`` names, or ``~/.netrc``.
+    prompt : callable, optional
+        ``(kind, host) -> Login``, such as `terminal_prompt` gives. None where nobody can be asked.
+
+    Raises
+    ------
+    SensorError
+        When there is no login, with the three ways to give one, or when the one that is there
+        cannot be used.
+    """
+    user_variable, password_variable = f"PPW_{kind.upper()}_USER", f"PPW_{kind.upper()}_PASSWORD"
+    user, password = environ.get(user_variable, ""), environ.get(password_variable, "")
+    if user and password:
+        return Login(user, password)
+    if user or password:
+        there, missing = user_variable, password_variable
+        if password:
+            there, missing = missing, there
+        raise SensorError(f"{there} is set and {missing} is not: set both or neither")
+    named = environ.get(NETRC_VARIABLE)
+    usual = Path(environ.get("HOME") or "/", ".netrc")
+    file = netrc or Path(named or usual)
+    if login := _from_netrc(file, host, must_exist=bool(netrc or named)):
+        return login
+    if prompt is not None:
+        return prompt(kind, host)
+    raise SensorError(
+        f"{kind} at {_host_of(host)} needs a user and a password: set {user_variable} and "
+        f"{password_variable}, or add `machine {_host_of(host)} login USER password PASSWORD` to "
+        f"{file} (chmod 600), or run from a terminal to be asked"
+    )
+
+
+def terminal_prompt() -> Prompt | None:
+    """Ask at the terminal, without showing the password; None where there is no terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    return _ask_at_terminal
+
+
+def _ask_at_terminal(kind: str, host: str) -> Login:
+    try:
+        print(f"User of {kind} at {_host_of(host)}: ", end="", file=sys.stderr, flush=True)
+        user = sys.stdin.readline().strip()
+        with warnings.catch_warnings():
+            # A terminal whose echo cannot be switched off would show the password.
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            password = getpass.getpass("Password: ", sys.stderr) if user else ""
+    except (EOFError, OSError, getpass.GetPassWarning):
+        password = ""
+    if not password:
+        raise SensorError(f"{kind} at {_host_of(host)}: no user and password were given")
+    return Login(user, password)
+
+
+def _from_netrc(file: Path, address: str, *, must_exist: bool) -> Login | None:
+    # Raised where no caught error is at hand: those of the parser repeat what they read.
+    entries, problem = _read_netrc(file, must_exist=must_exist)
+    if problem:
+        raise SensorError(f"netrc file {file}: {problem}")
+    host = _host_of(address)
+    for machine in (address.lower(), host, "default"):
+        if machine in entries:
+            user, _, password = entries[machine]
+            if not user or not password:
+                raise SensorError(
+                    f"netrc file {file}: the entry of {machine} has no login or no password: "
+                    f"write `machine {host} login USER password PASSWORD`"
+                )
+            return Login(user, password)
+    return None
+
+
+def _read_netrc(file: Path, *, must_exist: bool) -> tuple[dict[str, tuple[str, str, str]], str]:
+    """Entries by machine in lower case, or why there are none to be used."""
+    try:
+        if problem := _unsafe(file):
+            return {}, problem
+        # Bytes that are no text stay out of the parser, whose errors would show them.
+        file.read_text(encoding="utf-8")
+        return {name.lower(): entry for name, entry in parse_netrc(file).hosts.items()}, ""
+    except FileNotFoundError:
+        missing = f"is not there: correct {NETRC_VARIABLE} or unset it"
+        return {}, missing if must_exist else ""
+    except OSError as error:
+        return {}, f"cannot be read ({error.strerror}): make it yours and `chmod 600 {file}`"
+    except UnicodeDecodeError:
+        return {}, "is not UTF-8 text"
+    except NetrcParseError as error:
+        return {}, f"line {error.lineno} is not in the format `machine HOST login … password …`"
+
+
+def _unsafe(file: Path) -> str:
+    """Why nobody should trust a file of passwords; empty where they may."""
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
+        return f"is no file: correct {NETRC_VARIABLE} or unset it"
+    if status.st_uid != os.geteuid():
+        return (
+            f"belongs to user id {status.st_uid} and not to you: "
+            f"`chown {os.geteuid()} {file}` or name another by {NETRC_VARIABLE}"
+        )
+    if status.st_mode & 0o077:
+        return f"others may read it: `chmod 600 {file}`"
+    return ""
+
+
+def _host_of(address: str) -> str:
+    """Host in lower case, of ``bmc:623``, ``[fe80::1]:623`` or ``https://bmc:8443``."""
+    # What stands before an @ may be a password, and is part of no host.
+    host = address.lower().rpartition("@")[2]
+    if host.count(":") > 1 and "[" not in host and "//" not in host:
+        return host  # an IPv6 address alone
+    try:
+        return urlsplit(host if "//" in host else f"//{host}").hostname or host
+    except ValueError:
+        return host

@@ -1,0 +1,344 @@
+"""One Redfish service over HTTP: its certificate, its login, and which faults are forgiven.
+
+The certificate is verified once, when the service is opened; every later connection must show the
+very same one. Neither proxies nor a netrc file of the environment are used.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import time
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from urllib.parse import urlsplit
+
+from measurements.power.protocol import Login, SensorError
+from measurements.power.redfish_origin import fingerprint, late, parse_origin, trust, trust_any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    from requests import Response, Session
+
+    from measurements.power.protocol import SourceSettings
+    from measurements.power.redfish_origin import Origin
+
+ROOT = "/redfish/v1/"
+SESSIONS = "/redfish/v1/SessionService/Sessions"
+
+OK = 200
+REDIRECTS = {301, 302, 307, 308}
+UNAUTHORIZED, FORBIDDEN = 401, 403
+BUSY = {500, 502, 503, 504}
+BUSY_WAIT_S = 0.5
+
+# A resource is a few kilobytes; whoever sends more is no BMC.
+MOST_BYTES = 4 << 20
+MOST_REDIRECTS = 3
+
+
+class Answer(NamedTuple):
+    """A resource, and the middle of the request and its answer by `time.monotonic`."""
+
+    document: dict[str, Any]
+    at_s: float
+
+
+class RefusalError(SensorError):
+    """The service answered, but with a status other than 200."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _BrokenError(SensorError):
+    """A connection that ended without an answer."""
+
+
+class _Raw(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    at_s: float
+
+
+class RedfishClient:
+    """Reads resources of one service.
+
+    Parameters
+    ----------
+    origin : Origin
+        Where it answers.
+    settings : SourceSettings
+        Asked for a login only when the service wants one; see `redfish_origin.trust` for the
+        options.
+
+    Raises
+    ------
+    SensorError
+        When the service cannot be reached or shows a certificate that is not trusted.
+    """
+
+    def __init__(self, origin: Origin, settings: SourceSettings) -> None:
+        library = _requests()
+        self.origin = origin
+        self._errors = library.exceptions
+        self._timeout_s = settings.timeout_s
+        self._ask_login = settings.login
+        self._login: Login | None = None
+        self._rejected = False
+        self._sessions = SESSIONS
+        self._own_session = ""
+        self._pin = fingerprint(origin, trust(origin, settings.options), self._timeout_s)
+        self._http = _http_session(library, self._pin)
+
+    def root(self) -> dict[str, Any]:
+        """Read the service root, which also says where to log in."""
+        document = self.get(ROOT).document
+        sessions = dig(document, "Links", "Sessions", "@odata.id")
+        if isinstance(sessions, str):
+            self._sessions = sessions
+        return document
+
+    def get(self, path: str) -> Answer:
+        """Read one resource.
+
+        Raises
+        ------
+        RefusalError
+            The service answered with a status other than 200.
+        SensorError
+            It did not answer, or not in time, not in JSON, not with its certificate, or it
+            rejects the login.
+        """
+        raw = self._get_patiently(path)
+        if raw.status == UNAUTHORIZED:
+            self._log_in()
+            raw = self._get_patiently(path)
+            if raw.status == UNAUTHORIZED:
+                self._reject()
+        if raw.status == FORBIDDEN:
+            raise RefusalError(
+                f"{self.origin.name}: {self._who()} may not read {path}: give the account a role "
+                f"that may, such as ReadOnly",
+                raw.status,
+            )
+        if raw.status != OK:
+            raise RefusalError(
+                f"{self.origin.name}: {path} answers {raw.status}: restart the BMC's Redfish "
+                f"service if it goes on",
+                raw.status,
+            )
+        return Answer(self._parsed(path, raw.body), raw.at_s)
+
+    def close(self) -> None:
+        """Log out and hang up; a second call does nothing."""
+        path, self._own_session = self._own_session, ""
+        if path:
+            # A session that cannot be ended lapses by itself.
+            with contextlib.suppress(SensorError):
+                self._exchange("DELETE", path)
+        self._forget_login()
+        self._http.close()
+
+    def _get_patiently(self, path: str) -> _Raw:
+        """Ask again, once, a service that is busy or stumbles."""
+        raw = self._redirected(path)
+        if raw.status not in BUSY:
+            return raw
+        wait_s = _retry_after(raw.headers.get("Retry-After"))
+        if wait_s > self._timeout_s:
+            raise RefusalError(
+                f"{self.origin.name}: {path} answers {raw.status} and asks to wait {wait_s:.0f} s: "
+                f"try again then",
+                raw.status,
+            )
+        time.sleep(wait_s)
+        return self._redirected(path)
+
+    def _redirected(self, path: str) -> _Raw:
+        for _ in range(MOST_REDIRECTS):
+            raw = self._reconnected(path)
+            if raw.status not in REDIRECTS:
+                return raw
+            path = self._own_path(raw.headers.get("Location", ""))
+        raise SensorError(f"{self.origin.name}: {path} is redirected in a circle")
+
+    def _reconnected(self, path: str) -> _Raw:
+        """Ask once more, over a new connection, where the first one broke."""
+        try:
+            return self._exchange("GET", path)
+        except _BrokenError:
+            return self._exchange("GET", path)
+
+    def _exchange(self, method: str, path: str, payload: Mapping[str, str] | None = None) -> _Raw:
+        asked_s = time.monotonic()
+        until_s = asked_s + self._timeout_s
+        errors = self._errors
+        try:
+            with self._http.request(
+                method,
+                self.origin.url + self._own_path(path),
+                json=payload,
+                timeout=self._timeout_s,
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                body = self._body(response, until_s)
+        except errors.Timeout:
+            raise SensorError(late(self.origin, self._timeout_s)) from None
+        except errors.RequestException as error:
+            self._http.close()
+            # A body that stalls is not called a timeout.
+            if time.monotonic() >= until_s:
+                raise SensorError(late(self.origin, self._timeout_s)) from None
+            self._explain(isinstance(error, errors.SSLError))
+            raise _BrokenError(
+                f"{self.origin.name}: breaks the connection off instead of answering {path}: "
+                f"restart the BMC's Redfish service if it goes on"
+            ) from None
+        at_s = (asked_s + time.monotonic()) / 2
+        return _Raw(response.status_code, response.headers, body, at_s)
+
+    def _body(self, response: Response, until_s: float) -> bytes:
+        body = bytearray()
+        for chunk in response.iter_content(1 << 16):
+            body += chunk
+            if time.monotonic() > until_s:
+                raise SensorError(late(self.origin, self._timeout_s))
+            if len(body) > MOST_BYTES:
+                raise SensorError(
+                    f"{self.origin.name}: sends more than {MOST_BYTES >> 20} MiB: is it a BMC?"
+                )
+        return bytes(body)
+
+    def _explain(self, by_tls: bool) -> None:
+        """Raise if nobody is there any more, or somebody else is."""
+        shown = fingerprint(self.origin, trust_any(), self._timeout_s)
+        if by_tls and shown != self._pin:
+            raise SensorError(
+                f"{self.origin.name}: shows another certificate than when it was opened (SHA-256 "
+                f"{shown[:16]}… instead of {self._pin[:16]}…), so nothing was sent to it: find "
+                f"out who answers there, and start again if the certificate was renewed"
+            )
+
+    def _own_path(self, link: str) -> str:
+        """Reduce a link to its path: credentials go to this service and to no other."""
+        parts = urlsplit(link)
+        elsewhere = bool(parts.scheme or parts.netloc)
+        if parts.scheme and parts.netloc:
+            elsewhere = parse_origin(f"{parts.scheme}://{parts.netloc}") != self.origin
+        if elsewhere or not parts.path.startswith("/"):
+            raise SensorError(
+                f"{self.origin.name}: points to {link!r}, which is not the same service: name "
+                f"that service itself"
+            )
+        return f"{parts.path}?{parts.query}" if parts.query else parts.path
+
+    def _parsed(self, path: str, body: bytes) -> dict[str, Any]:
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            start = body[:40].decode("ascii", "replace")
+            raise SensorError(
+                f"{self.origin.name}: {path} is no JSON object but begins {start!r}: is this the "
+                f"Redfish port of a BMC?"
+            )
+        return document
+
+    def _log_in(self) -> None:
+        """Open a session, or use basic authentication where there are none."""
+        if self._rejected:
+            self._reject()
+        if self.origin.scheme == "http" and not self.origin.is_loopback:
+            raise SensorError(
+                f"{self.origin.name}: wants a login, which http:// would send in the clear: use "
+                f"https://"
+            )
+        self._forget_login()
+        self._login = self._login or self._ask_login("redfish", self.origin.host)
+        user, password = self._login
+        raw = self._exchange("POST", self._sessions, {"UserName": user, "Password": password})
+        if raw.status in (UNAUTHORIZED, FORBIDDEN):
+            self._reject()
+        if token := raw.headers.get("X-Auth-Token"):
+            self._http.headers["X-Auth-Token"] = token
+            self._own_session = self._session_path(raw)
+        else:
+            both = base64.b64encode(f"{user}:{password}".encode()).decode()
+            self._http.headers["Authorization"] = f"Basic {both}"
+
+    def _session_path(self, raw: _Raw) -> str:
+        with contextlib.suppress(SensorError):
+            link = raw.headers.get("Location")
+            link = link or dig(self._parsed(self._sessions, raw.body), "@odata.id")
+            return self._own_path(str(link))
+        return ""
+
+    def _forget_login(self) -> None:
+        self._own_session = ""
+        for header in ("X-Auth-Token", "Authorization"):
+            self._http.headers.pop(header, None)
+
+    def _reject(self) -> NoReturn:
+        # Whoever asks again and again gets the account locked.
+        self._rejected = True
+        raise SensorError(
+            f"{self.origin.name}: rejects {self._who()} or the password: check both, and that the "
+            f"account is not locked"
+        )
+
+    def _who(self) -> str:
+        return f"user {self._login.user!r}" if self._login else "one who has not logged in"
+
+
+def dig(document: Any, *keys: str | int) -> Any:
+    """Follow keys and indices into a document; None where one of them leads nowhere."""
+    for key in keys:
+        try:
+            document = document[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document
+
+
+def _requests() -> ModuleType:
+    try:
+        import requests
+    except ImportError:
+        raise SensorError(
+            "redfish needs the library requests: pip install 'perf-per-watt[measure]'"
+        ) from None
+    return requests
+
+
+def _http_session(library: ModuleType, pin: str) -> Session:
+    session: Session = library.Session()
+    session.trust_env = False
+    session.headers.update({"Accept": "application/json", "OData-Version": "4.0"})
+    if pin:
+        # The pinned certificate was verified when its fingerprint was taken: to ask for exactly
+        # that one is stricter than to ask the authorities again.
+        session.verify = False
+        adapter = library.adapters.HTTPAdapter()
+        adapter.init_poolmanager(1, 1, assert_fingerprint=pin)
+        session.mount("https://", adapter)
+    return session
+
+
+def _retry_after(header: str | None) -> float:
+    """Seconds to wait, from a number of them or a date."""
+    if header is not None:
+        with contextlib.suppress(ValueError):
+            return max(float(int(header)), 0.0)
+        with contextlib.suppress(ValueError):
+            until = parsedate_to_datetime(header).astimezone(UTC)
+            return max((until - datetime.now(UTC)).total_seconds(), 0.0)
+    return BUSY_WAIT_S

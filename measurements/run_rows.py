@@ -1,0 +1,116 @@
+"""Rows of the runs table from a sweep's records and raw readings; nothing is measured here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from measurements.power.energy import Drawn, streams, summed, totals
+from measurements.power.labels import energy_column, power_column
+from measurements.sampler import channel_from_json
+from measurements.sampling import read_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from measurements.power.protocol import Channel
+    from measurements.session import Session
+
+# What a total is taken from first where a source has several: the widest that is comparable
+# between hosts comes first.
+_PREFERRED = ("wall", "host", "package", "gpu", "battery", "psys", "dram", "other")
+
+
+def session_table(session: Session) -> pd.DataFrame:
+    """Runs table of all runs of a sweep so far, from its records and raw readings."""
+    import pandas as pd
+
+    return pd.DataFrame(session_rows(session))
+
+
+def session_rows(session: Session) -> list[dict[str, Any]]:
+    """Rows of all runs that went well, in the order in which they were measured."""
+    rows: list[dict[str, Any]] = []
+    idle: dict[str, Drawn] = {}
+    for record in session.records():
+        if record["kind"] == "idle":
+            idle = drawn_in(session, record)
+        elif record["kind"] == "run" and record["exit_code"] == 0:
+            rows.append(row_of(session, record, drawn_in(session, record), idle))
+    return rows
+
+
+def drawn_in(session: Session, record: Mapping[str, Any]) -> dict[str, Drawn]:
+    """What every total of the sweep's channels drew in a run, the first source's first."""
+    channels = [channel_from_json(c) for c in session.plan["channels"]]
+    if not channels:
+        return {}
+    found = streams(read_samples(session.samples(record["run"])))
+    by_label = {c.label: c for c in channels}
+    start_s, end_s = record["start_s"], record["end_s"]
+    parts = totals(channels)
+    return {
+        label: summed(parts[label], by_label, found, start_s, end_s)
+        for label in in_order(parts, by_label)
+    }
+
+
+def in_order(parts: Mapping[str, Sequence[str]], channels: Mapping[str, Channel]) -> list[str]:
+    """Labels of totals: sources as they were asked for, the most telling domain of each first."""
+    kinds = list(dict.fromkeys(label.partition(":")[0] for label in channels))
+
+    def rank(label: str) -> tuple[int, int]:
+        domain = channels[parts[label][0]].domain
+        place = _PREFERRED.index(domain) if domain in _PREFERRED else len(_PREFERRED)
+        return kinds.index(label.partition(":")[0]), place
+
+    return sorted(parts, key=rank)
+
+
+def row_of(
+    session: Session,
+    record: Mapping[str, Any],
+    drawn: Mapping[str, Drawn],
+    idle: Mapping[str, Drawn],
+) -> dict[str, Any]:
+    """One row: of several executions back to back, the mean of one."""
+    plan = session.plan
+    count = record["executions"]
+    row: dict[str, Any] = {
+        "host": plan["host"],
+        "family": plan["family"],
+        "workload": plan["workload"],
+        "freq_hz": record["freq_hz"],
+        "cores": record["cores"],
+        "data_bytes": plan["data_bytes"],
+        "repeat": record["repeat"],
+        "time_s": (record["end_s"] - record["start_s"]) / count,
+        **record["facts"],
+        **plan.get("memory", {}),
+    }
+    for number, (label, total) in enumerate(drawn.items()):
+        if number == 0:
+            row |= {
+                "power_w": _known(total.power_w),
+                "energy_j": _known(total.power_w * row["time_s"]),
+                "power_source": label,
+                "power_label": "measured" if total.power_w == total.power_w else None,
+                "idle_power_w": _known(idle[label].power_w) if label in idle else None,
+            }
+        if len(drawn) > 1:
+            row[power_column(label)] = _known(total.power_w)
+            row[energy_column(label)] = _known(total.power_w * row["time_s"])
+    notes = [total.reason for total in drawn.values() if total.reason]
+    notes += [f"{source}: {said}" for source, said in record["failures"].items()]
+    row |= {
+        "price": plan["price"],
+        "executions": count,
+        "started_at": record["started_at"],
+        "notes": "; ".join(notes) or None,
+    }
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _known(value: float) -> float | None:
+    return value if value == value else None

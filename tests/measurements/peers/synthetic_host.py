@@ -1,0 +1,97 @@
+"""A host that is not there: clocks that can be set, counters that follow them, known laws.
+
+While the context lasts, ``root`` has a sysfs with cpufreq (`peers.cpufreq.EmulatedKernel`) and
+powercap. A command made by `workload` takes t_fixed + w/f seconds at the clock that is set, and
+the package draws P0 + s·f watts while one runs and ``idle_w`` while none does. Everything is real
+but the physics: files are read and written, time passes, processes run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from peers.cpufreq import EmulatedKernel, HostSpec, zen
+from peers.powercap import CounterWriter, PowercapTree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+# Sleeps as the law says; says that it runs by a file of its own, as many may at once. A shell,
+# because it starts in a few milliseconds, which are no part of the law.
+_WORKLOAD = """
+root=$1; busy=$root/busy/$$
+: > "$busy"
+read clock < "$root/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"
+sleep "$(awk "BEGIN { print $2 + $3 / ($clock * 1e3) }")"
+rm "$busy"
+printf x >> "$root/done"
+"""
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Seconds and watts by the clock f (Hz)."""
+
+    t_fixed: float = 0.1
+    work: float = 0.5e9
+    p0: float = 12.0
+    slope: float = 15e-9
+    idle_w: float = 8.0
+
+    def time_s(self, freq_hz: float) -> float:
+        return self.t_fixed + self.work / freq_hz
+
+    def power_w(self, freq_hz: float) -> float:
+        return self.p0 + self.slope * freq_hz
+
+
+class SyntheticHost:
+    """See the module; used as a context manager."""
+
+    def __init__(
+        self, root: Path, *, laws: Laws | None = None, spec: HostSpec | None = None
+    ) -> None:
+        self.root, self.laws = root, laws or Laws()
+        self.sysfs = root / "sys"
+        (root / "busy").mkdir(parents=True)
+        self.done = root / "done"
+        self.done.touch()
+        self.kernel = EmulatedKernel(self.sysfs, spec or zen(), log=root / "writes.jsonl")
+        self.tree = PowercapTree(self.sysfs)
+        package = self.tree.package()
+        self._writer = CounterWriter({package: lambda _: self.watts()}, period_s=0.005)
+
+    def clock_hz(self) -> float:
+        """Clock that is set now."""
+        file = self.kernel.cpu / "cpu0" / "cpufreq" / "scaling_cur_freq"
+        return float(file.read_text()) * 1e3
+
+    def watts(self) -> float:
+        """What the package draws now."""
+        busy = any((self.root / "busy").iterdir())
+        return self.laws.power_w(self.clock_hz()) if busy else self.laws.idle_w
+
+    def workload(self) -> list[str]:
+        """Command whose time follows the law."""
+        numbers = [str(self.laws.t_fixed), str(self.laws.work)]
+        return ["sh", "-c", _WORKLOAD, "workload", str(self.root), *numbers]
+
+    def finished(self) -> int:
+        """How many commands came to their end."""
+        return len(self.done.read_text())
+
+    def __enter__(self) -> SyntheticHost:
+        self.kernel.__enter__()
+        self._writer.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._writer.__exit__(kind, error, traceback)
+        self.kernel.__exit__(kind, error, traceback)

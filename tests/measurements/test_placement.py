@@ -1,0 +1,247 @@
+"""Physical cores as lscpu numbers them, and commands that run where they were placed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from itertools import pairwise
+from queue import Queue
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from peers.topology import Cpu, TopologyTree
+
+from measurements.cpu_lists import cpu_list_text, parse_cpu_list
+from measurements.errors import MeasurementError
+from measurements.placement import place, read_topology, run_on
+
+# Two sockets of four cores, two threads each, the second threads numbered after all first ones.
+XEON = [Cpu(n, core=n % 4, socket=n // 4 % 2, node=n // 4 % 2) for n in range(16)]
+# The same with threads side by side, and two NUMA nodes a socket.
+EPYC = [Cpu(n, core=n // 2 % 4, socket=n // 8, node=n // 4) for n in range(16)]
+PLAIN = [Cpu(n, core=n) for n in range(4)]
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Make a host's topology; returns its tree."""
+    return lambda cpus, online=None: TopologyTree(tmp_path / "host", cpus, online)
+
+
+def topology(tree, allowed=range(4096)):
+    return read_topology(tree.root / "sys", allowed=allowed)
+
+
+class TestTopology:
+    @pytest.mark.parametrize("cpus", [XEON, EPYC, PLAIN])
+    @pytest.mark.parametrize("online", [None, [0, 1, 2, 3, 5, 9, 13]])
+    def test_cores_sockets_and_nodes_are_those_of_lscpu(self, host, cpus, online):
+        tree = host(cpus, online)
+        told = tree.lscpu()
+        threads = defaultdict(list)
+        for cpu, identity in told.items():
+            threads[identity].append(cpu)
+        found = topology(tree).cores
+        assert sorted(core.cpus for core in found) == sorted(map(tuple, threads.values()))
+        for core in found:
+            assert {told[cpu][1:] for cpu in core.cpus} == {(core.socket, core.node)}
+
+    def test_this_machine_is_as_lscpu_tells(self):
+        told = subprocess.run(
+            ["lscpu", "--parse=CPU,CORE"], capture_output=True, text=True, check=True
+        ).stdout
+        core_of = {
+            int(cpu): int(core)
+            for cpu, core in (
+                line.split(",") for line in told.splitlines() if not line.startswith("#")
+            )
+        }
+        usable = {cpu: core for cpu, core in core_of.items() if cpu in os.sched_getaffinity(0)}
+        found = read_topology()
+        assert len(found.cores) == len(set(usable.values()))
+        assert sorted(cpu for core in found.cores for cpu in core.cpus) == sorted(usable)
+
+    def test_cpus_that_are_not_allowed_are_withheld(self, host):
+        found = topology(host(XEON), allowed=[0, 1, 9, 14, 99])
+        assert [core.cpus for core in found.cores] == [(0,), (1, 9), (14,)]
+        assert found.withheld == (2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 15)
+
+    def test_none_that_is_allowed(self, host):
+        with pytest.raises(MeasurementError, match="none of the CPUs that may be used"):
+            topology(host(XEON), allowed=[99])
+
+    def test_a_virtual_machine_that_tells_nothing_has_as_many_cores_as_cpus(self, tmp_path):
+        for cpu in range(3):
+            (tmp_path / f"devices/system/cpu/cpu{cpu}/topology").mkdir(parents=True)
+        (tmp_path / "devices/system/cpu/cpu1/topology/physical_package_id").write_text("-1")
+        found = read_topology(tmp_path, allowed=range(3))
+        assert [core.cpus for core in found.cores] == [(0,), (1,), (2,)]
+        assert found.sockets == (0,)
+
+    def test_a_hybrid_processor_has_its_fast_cores_first(self, host):
+        tree = host([Cpu(0, 0), Cpu(1, 1), Cpu(2, 2), Cpu(3, 2), Cpu(4, 3), Cpu(5, 3)])
+        for kind, cpus in (("cpu_core", "2-5"), ("cpu_atom", "0-1")):
+            folder = tree.root / "sys/devices" / kind
+            folder.mkdir()
+            (folder / "cpus").write_text(f"{cpus}\n")
+        found = topology(tree)
+        assert [core.cpus for core in found.cores] == [(2, 3), (4, 5), (0,), (1,)]
+        assert place(found, 2).caveats == ()
+        assert place(found, 3).caveats == ("the 3 cores are of several kinds: cpu_core, cpu_atom",)
+
+    def test_as_has_one_of_big_and_little_cores(self, host):
+        tree = host(PLAIN)
+        for cpu, capacity in enumerate((446, 446, 1024, 1024)):
+            (tree.root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity").write_text(f"{capacity}")
+        assert [core.cpus for core in topology(tree).cores] == [(2,), (3,), (0,), (1,)]
+
+
+class TestPlacement:
+    def test_one_thread_a_core_socket_after_socket(self, host):
+        placement = place(topology(host(XEON)), 5)
+        assert placement.cpus == (0, 1, 2, 3, 4)
+        assert (placement.cores, placement.sockets, placement.nodes) == (5, (0, 1), (0, 1))
+        assert placement.caveats == ()
+
+    def test_threads_side_by_side_are_not_taken_for_cores(self, host):
+        placement = place(topology(host(EPYC)), 3)
+        assert placement.cpus == (0, 2, 4)
+        assert (placement.sockets, placement.nodes) == ((0,), (0, 1))
+
+    def test_spread_over_sockets_then_over_their_nodes(self, host):
+        cores = topology(host(EPYC))
+        assert place(cores, 2, order="spread").cpus == (0, 8)
+        assert place(cores, 4, order="spread").cpus == (0, 4, 8, 12)
+        assert place(cores, 4, order="spread").nodes == (0, 1, 2, 3)
+
+    def test_with_all_threads(self, host):
+        cores = topology(host(XEON))
+        assert place(cores, 2, threads_per_core=None).cpus == (0, 1, 8, 9)
+        assert place(cores, 2, threads_per_core=2).cpus == (0, 1, 8, 9)
+        everything = place(cores)
+        assert (everything.cpus, everything.cores) == (tuple(range(16)), 8)
+
+    @pytest.mark.parametrize("order", ["fill", "spread"])
+    @pytest.mark.parametrize("cpus", [XEON, EPYC])
+    def test_smaller_placements_are_within_larger_ones(self, host, cpus, order):
+        cores = topology(host(cpus))
+        sizes = [set(place(cores, n, order=order).cpus) for n in range(1, 9)]
+        assert [len(size) for size in sizes] == list(range(1, 9))
+        assert all(small < large for small, large in pairwise(sizes))
+
+    @pytest.mark.parametrize("asked", [0, -1, 9])
+    def test_more_cores_than_there_are(self, host, asked):
+        with pytest.raises(MeasurementError, match=rf"{asked} physical cores .* 1 to 8$"):
+            place(topology(host(XEON)), asked)
+
+    def test_more_cores_than_are_allowed_names_those_withheld(self, host):
+        cores = topology(host(XEON), allowed=range(8))
+        with pytest.raises(MeasurementError, match=r"1 to 8; CPUs 8-15 are online but not"):
+            place(cores, 9)
+
+    @pytest.mark.parametrize("asked", [0, 3])
+    def test_more_threads_than_a_core_has(self, host, asked):
+        with pytest.raises(MeasurementError, match=r"threads a core .* 1 to 2"):
+            place(topology(host(XEON)), 2, threads_per_core=asked)
+
+    def test_cores_with_fewer_threads_than_others_are_told(self, host):
+        cores = topology(host(XEON, online=[*range(9)]))
+        assert place(cores, 2).caveats == ()
+        (caveat,) = place(cores, 2, threads_per_core=None).caveats
+        assert caveat == "of the 2 cores some run more threads than others"
+
+
+class TestRunning:
+    def test_what_is_started_runs_there_as_taskset_and_nproc_tell(self):
+        before = os.sched_getaffinity(0)
+        for cpu in before:
+            with run_on([cpu]):
+                started = subprocess.run(
+                    ["sh", "-c", "taskset -cp $$; nproc"],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                )
+            assert started.stdout.split(": ")[1].split() == [str(cpu), "1"]
+        assert os.sched_getaffinity(0) == before
+
+    def test_other_threads_keep_theirs(self):
+        before = os.sched_getaffinity(0)
+        numbers, leave = Queue(), threading.Event()
+
+        def other():
+            numbers.put(threading.get_native_id())
+            leave.wait(30)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        try:
+            number = numbers.get()
+            with run_on([min(before)]):
+                assert os.sched_getaffinity(0) == {min(before)}
+                assert os.sched_getaffinity(number) == before
+        finally:
+            leave.set()
+            thread.join()
+
+    def test_it_is_undone_when_the_block_fails(self):
+        before = os.sched_getaffinity(0)
+        with pytest.raises(ZeroDivisionError), run_on([min(before)]):
+            raise ZeroDivisionError
+        assert os.sched_getaffinity(0) == before
+
+    @pytest.mark.parametrize(
+        ("cpus", "text"),
+        [
+            ([4000], "4000 is offline or not allowed"),
+            ([], r"CPUs \(none\)"),
+            ([0, 4000], "4000 is offline or not allowed"),
+        ],
+    )
+    def test_cpus_that_are_not_to_be_had(self, cpus, text):
+        before = os.sched_getaffinity(0)
+        with pytest.raises(MeasurementError, match=text), run_on(cpus):
+            pytest.fail("it was entered")
+        assert os.sched_getaffinity(0) == before
+
+    def test_the_limits_that_taskset_set_are_honoured(self):
+        cpu = min(os.sched_getaffinity(0))
+        code = (
+            "from measurements.placement import *; t = read_topology();"
+            "print(place(t).cpus, place(t).cores)"
+        )
+        told = subprocess.run(
+            ["taskset", "-c", str(cpu), sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert told == f"({cpu},) 1\n"
+
+
+class TestLists:
+    @pytest.mark.parametrize(
+        ("text", "cpus"),
+        [
+            ("0-3,8", (0, 1, 2, 3, 8)),
+            ("0 1 2 3\n", (0, 1, 2, 3)),
+            ("", ()),
+            ("\n", ()),
+            (" 5 , 2-3,2", (2, 3, 5)),
+        ],
+    )
+    def test_as_the_kernel_writes_them(self, text, cpus):
+        assert parse_cpu_list(text) == cpus
+
+    @pytest.mark.parametrize("text", ["a", "3-1", "1-", "-1", "0x3", "1.5", "0-99999999", "1;2"])
+    def test_what_is_none(self, text):
+        with pytest.raises(MeasurementError, match="is no list of CPUs"):
+            parse_cpu_list(text)
+
+    @given(st.sets(st.integers(0, 8191)))
+    def test_writing_and_reading_are_inverse(self, cpus):
+        assert set(parse_cpu_list(cpu_list_text(cpus))) == cpus
