@@ -1,0 +1,410 @@
+"""Calibration lines: York's published table, scipy's ODR, direct minimisation, coverage."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.stats import linregress
+from scipy.stats import t as student
+from statsmodels.api import OLS, WLS, add_constant
+
+from fitting.errors import FittingError, OutOfRangeError
+from fitting.sensor_calibration import CalibrationLine, calibrate_sensor
+from fitting.york import york_line
+
+# Pearson's points with York's weights: York (1966), tables I and II; results to these digits in
+# York et al. (2004), https://doi.org/10.1119/1.1632486, and the standard errors with them.
+PEARSON_X = np.array([0.0, 0.9, 1.8, 2.6, 3.3, 4.4, 5.2, 6.1, 6.5, 7.4])
+PEARSON_Y = np.array([5.9, 5.4, 4.4, 4.6, 3.5, 3.7, 2.8, 2.8, 2.4, 1.5])
+WEIGHT_X = np.array([1000, 1000, 500, 800, 200, 80, 60, 20, 1.8, 1.0])
+WEIGHT_Y = np.array([1, 1.8, 4, 8, 20, 20, 70, 70, 100, 500.0])
+PEARSON = PEARSON_X, PEARSON_Y, 1 / WEIGHT_X, 1 / WEIGHT_Y
+
+
+class TestYork:
+    def test_the_published_line_of_pearsons_data(self):
+        line = york_line(*PEARSON)
+        assert line.intercept == pytest.approx(5.47991022403, abs=1e-10)
+        assert line.slope == pytest.approx(-0.48053340745, abs=1e-10)
+
+    def test_its_published_standard_errors_and_misfit(self):
+        line = york_line(*PEARSON)
+        assert line.intercept_error == pytest.approx(0.294970735, abs=1e-9)
+        assert line.slope_error == pytest.approx(0.0579850090, abs=1e-9)
+        assert line.chi_square / 8 == pytest.approx(1.483294149, abs=1e-9)
+
+    def test_scipys_orthogonal_distance_regression_agrees(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from scipy import odr
+
+            data = odr.Data(PEARSON_X, PEARSON_Y, wd=WEIGHT_X, we=WEIGHT_Y)
+            model = odr.Model(lambda beta, x: beta[0] + beta[1] * x)
+            made = odr.ODR(data, model, beta0=[5.0, -0.5], sstol=1e-15, partol=1e-15).run()
+        line = york_line(*PEARSON)
+        assert [line.intercept, line.slope] == pytest.approx(made.beta, rel=1e-6)
+        assert line.chi_square == pytest.approx(made.sum_square, rel=1e-9)
+
+    def test_correlated_errors_have_the_least_misfit_of_all_lines(self):
+        rng = np.random.default_rng(3)
+        root = rng.normal(size=(12, 2, 2))
+        covariance = root @ root.transpose(0, 2, 1)
+        true = np.linspace(-20, 20, 12)
+        noise = np.einsum("nij,nj->ni", root, rng.normal(size=(12, 2)))
+        x, y = true + noise[:, 0], 3 + 1.7 * true + noise[:, 1]
+        errors = covariance[:, 0, 0], covariance[:, 1, 1], covariance[:, 0, 1]
+
+        def misfit(line):
+            variance = errors[1] + line[1] ** 2 * errors[0] - 2 * line[1] * errors[2]
+            return ((y - line[0] - line[1] * x) ** 2 / variance).sum()
+
+        found = minimize(misfit, [0.0, 1.0], method="Nelder-Mead", options={"xatol": 1e-9})
+        line = york_line(x, y, *errors)
+        assert [line.intercept, line.slope] == pytest.approx(found.x, abs=1e-5)
+        assert line.chi_square == pytest.approx(found.fun, rel=1e-9)
+
+    def test_without_errors_in_x_it_is_statsmodels_weighted_line(self):
+        fitted = WLS(PEARSON_Y, add_constant(PEARSON_X), weights=WEIGHT_Y).fit()
+        line = york_line(PEARSON_X, PEARSON_Y, 0.0, 1 / WEIGHT_Y)
+        assert [line.intercept, line.slope] == pytest.approx(fitted.params, rel=1e-12)
+        errors = np.sqrt(np.diag(fitted.normalized_cov_params))
+        assert [line.intercept_error, line.slope_error] == pytest.approx(errors, rel=1e-12)
+
+    def test_points_in_a_cloud_still_get_the_least_misfit(self):
+        # On one in seven of these York's iteration from the least-squares slope goes back and
+        # forth, and on one in twenty-five it ends in another minimum.
+        slopes = np.tan(np.linspace(-1.57, 1.57, 20001))[:, None]
+        answered = 0
+        for seed in range(100):
+            rng = np.random.default_rng(seed)
+            x, y = rng.normal(size=(2, 6))
+            var_x, var_y = 10 ** rng.uniform(-3, 1, size=(2, 6))
+            try:
+                line = york_line(x, y, var_x, var_y)
+            except FittingError as error:
+                assert "above one another" in str(error)  # noqa: PT017
+                continue
+            weight = 1 / (var_y + slopes**2 * var_x)
+            off = y - slopes * x
+            off -= ((weight * off).sum(axis=1) / weight.sum(axis=1))[:, None]
+            least = (weight * off**2).sum(axis=1).min()
+            assert line.chi_square <= 1.0001 * least
+            answered += 1
+        assert answered > 90
+
+    @pytest.mark.parametrize(
+        ("points", "said"),
+        [
+            (([1.0], [2.0], 1, 1), "two points"),
+            (([1.0, 1.0], [2.0, 3.0], 1, 1), "different x"),
+            (([1.0, 2.0], [2.0], 1, 1), "one length"),
+            (([1.0, np.nan], [2.0, 3.0], 1, 1), "finite"),
+            (([1.0, 2.0], [2.0, 3.0], -1, 1), "not negative"),
+            (([1.0, 2.0], [2.0, 3.0], 0, 0), "without any error"),
+            (([1.0, 2.0], [2.0, 3.0], 1, 1, 1.1), "covariance"),
+        ],
+    )
+    def test_refusals(self, points, said):
+        with pytest.raises(FittingError, match=said):
+            york_line(*points)
+
+
+coordinates = st.lists(st.floats(-3, 3), min_size=4, max_size=10, unique=True)
+
+
+@st.composite
+def clear_lines(draw):
+    """Points about a line that nobody would take for a cloud, with errors of all sizes."""
+    x = np.array(draw(coordinates))
+    assume(np.ptp(x) > 1)
+    slope = draw(st.floats(0.3, 3)) * draw(st.sampled_from([-1, 1]))
+    count = len(x)
+    sizes = st.lists(st.floats(0.01, 0.1), min_size=count, max_size=count)
+    noise = st.lists(st.floats(-1, 1), min_size=count, max_size=count)
+    s_x, s_y = np.array(draw(sizes)), np.array(draw(sizes))
+    r = draw(st.floats(-0.9, 0.9))
+    y = 2 + slope * x + s_y * np.array(draw(noise))
+    return x + s_x * np.array(draw(noise)), y, s_x**2, s_y**2, r * s_x * s_y
+
+
+class TestYorkProperties:
+    @given(clear_lines())
+    def test_the_axes_may_be_swapped(self, points):
+        x, y, var_x, var_y, cov = points
+        line, other = york_line(x, y, var_x, var_y, cov), york_line(y, x, var_y, var_x, cov)
+        assert other.slope == pytest.approx(1 / line.slope, rel=1e-8)
+        assert other.intercept == pytest.approx(-line.intercept / line.slope, rel=1e-7, abs=1e-9)
+        assert other.chi_square == pytest.approx(line.chi_square, rel=1e-6, abs=1e-9)
+
+    @given(clear_lines(), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.floats(-5, 5))
+    def test_units_and_origin_do_not_matter(self, points, a, b, shift):
+        x, y, var_x, var_y, cov = points
+        line = york_line(x, y, var_x, var_y, cov)
+        scaled = york_line(a * (x + shift), b * y, a * a * var_x, b * b * var_y, a * b * cov)
+        assert scaled.slope == pytest.approx(line.slope * b / a, rel=1e-8)
+        assert scaled.intercept == pytest.approx(
+            b * (line.intercept - line.slope * shift), rel=1e-7, abs=1e-7 * b
+        )
+        assert scaled.slope_error == pytest.approx(line.slope_error * b / a, rel=1e-6)
+        assert scaled.chi_square == pytest.approx(line.chi_square, rel=1e-6, abs=1e-9)
+
+
+OFFSET, SLOPE = 35.0, 1.15
+
+
+def measured(rng, *, levels=6, repeats=4, sensor=1.0, meter=1.0, scatter=2.0, drift=0.0):
+    """Runs of a simulated host: what the meter sees beside the sensor differs between levels."""
+    codes = np.repeat(np.arange(levels), repeats)
+    load = np.linspace(40, 120, levels)
+    beside = scatter * rng.standard_normal(levels)
+    true = load[codes] + drift * rng.standard_normal(len(codes))
+    x = true + sensor * rng.standard_normal(len(codes))
+    y = OFFSET + SLOPE * true + beside[codes] + meter * rng.standard_normal(len(codes))
+    return codes, x, y
+
+
+def coverage(**setting):
+    """Shares of 90 % intervals that hold: of the offset, the slope, and a new run's reference."""
+    rng = np.random.default_rng(3)
+    held = np.zeros(3)
+    trials = 400
+    for _ in range(trials):
+        line = calibrate_sensor(*measured(rng, **setting)).line
+        _, x, y = measured(rng, **{**setting, "levels": 1 + rng.integers(8), "repeats": 1})
+        new = line.predict(x[-1])
+        held += [
+            line.offset_interval()[0] < OFFSET < line.offset_interval()[1],
+            line.slope_interval()[0] < SLOPE < line.slope_interval()[1],
+            new.lower < y[-1] < new.upper,
+        ]
+    return held / trials
+
+
+class TestCoverage:
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            {},
+            {"levels": 10, "repeats": 2, "sensor": 2.0, "scatter": 3.0},
+            {"levels": 8, "repeats": 1},
+            {"drift": 3.0},
+            {"levels": 4, "repeats": 3, "sensor": 0.3, "scatter": 1.0},
+        ],
+        ids=["plain", "noisy sensor", "no repeats", "power drifts between repeats", "few levels"],
+    )
+    def test_ninety_percent_intervals_hold_ninety_percent_or_little_more(self, setting):
+        shares = coverage(**setting)
+        # Three standard errors of 400 trials are 4.5 %.
+        assert (shares > 0.85).all(), shares
+        assert (shares < 0.99).all(), shares
+
+    def test_without_scatter_between_levels_they_hold_more(self):
+        shares = coverage(scatter=0.0)
+        assert (shares > 0.88).all(), shares
+
+    def test_repeats_are_no_points_of_their_own(self):
+        # Taken for points, 60 runs of 3 levels would make an interval of the slope that is
+        # several times too narrow.
+        rng = np.random.default_rng(5)
+        codes, x, y = measured(rng, levels=3, repeats=20, scatter=3.0)
+        line = calibrate_sensor(codes, x, y).line
+        naive = linregress(x, y)
+        lower, upper = line.slope_interval()
+        assert (upper - lower) / 2 > 4 * naive.stderr * student.ppf(0.95, 58)
+        assert line.degrees_of_freedom == 1
+
+
+class TestLine:
+    def test_a_noisy_sensor_does_not_flatten_the_slope(self):
+        rng = np.random.default_rng(8)
+        slopes, flat = [], []
+        for _ in range(60):
+            codes, x, y = measured(rng, levels=30, repeats=2, sensor=10.0)
+            slopes.append(calibrate_sensor(codes, x, y).line.slope)
+            means = [np.bincount(codes, v) / 2 for v in (x, y)]
+            flat.append(linregress(*means).slope)
+        assert np.median(slopes) == pytest.approx(SLOPE, rel=0.02)
+        assert np.median(flat) < 0.95 * SLOPE
+
+    def test_exact_readings_give_the_exact_line(self):
+        codes, x, _ = measured(np.random.default_rng(1), sensor=0.0)
+        found = calibrate_sensor(codes, x, OFFSET + SLOPE * x)
+        assert found.line.offset == pytest.approx(OFFSET, rel=1e-9)
+        assert found.line.slope == pytest.approx(SLOPE, rel=1e-9)
+        assert np.ptp(found.line.slope_interval()) < 1e-6
+        assert not found.outlier.any()
+
+    def test_single_runs_without_resolutions_are_ordinary_least_squares(self):
+        codes, x, y = measured(np.random.default_rng(2), repeats=1)
+        fitted = OLS(y, add_constant(x)).fit()
+        line = calibrate_sensor(codes, x, y).line
+        assert [line.offset, line.slope] == pytest.approx(fitted.params, rel=1e-6)
+        assert line.offset_interval() == pytest.approx(fitted.conf_int(0.1)[0], rel=1e-5)
+        assert line.slope_interval() == pytest.approx(fitted.conf_int(0.1)[1], rel=1e-5)
+        at = np.array([[1.0, 66.0]])
+        frame = fitted.get_prediction(at).summary_frame(alpha=0.1)
+        new = line.predict([66.0])
+        assert new.lower == pytest.approx(frame["obs_ci_lower"].to_numpy(), rel=1e-5)
+        assert new.upper == pytest.approx(frame["obs_ci_upper"].to_numpy(), rel=1e-5)
+
+    def test_a_coarse_reference_widens_the_prediction_by_its_step(self):
+        codes, x, _ = measured(np.random.default_rng(1), sensor=0.0)
+        fine = calibrate_sensor(codes, x, OFFSET + SLOPE * x)
+        whole = np.round(OFFSET + SLOPE * x)
+        coarse = calibrate_sensor(codes, x, whole, reference_resolution=1.0)
+        assert coarse.line.run_error == pytest.approx(1 / np.sqrt(12), rel=1e-6)
+        assert fine.line.run_error < 1e-6
+
+    def test_scatter_between_levels_is_found(self):
+        rng = np.random.default_rng(4)
+        found = [
+            calibrate_sensor(*measured(rng, levels=12, scatter=5.0)).line.scatter
+            for _ in range(100)
+        ]
+        assert np.sqrt(np.mean(np.square(found))) == pytest.approx(5.0, rel=0.08)
+
+    @given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+    def test_units_do_not_matter(self, a, b):
+        codes, x, y = measured(np.random.default_rng(6))
+        plain, scaled = (
+            calibrate_sensor(codes, s * x, r * y, sensor_resolution=0.5 * s).line
+            for s, r in ((1.0, 1.0), (a, b))
+        )
+        assert scaled.slope == pytest.approx(plain.slope * b / a, rel=1e-6)
+        assert scaled.offset_interval() == pytest.approx(
+            np.multiply(b, plain.offset_interval()), rel=1e-5
+        )
+        assert scaled.scatter == pytest.approx(b * plain.scatter, rel=1e-5)
+        assert scaled.lowest == pytest.approx(a * plain.lowest, rel=1e-12)
+
+    @given(st.permutations(range(24)))
+    def test_the_order_of_the_runs_does_not_matter(self, order):
+        runs = measured(np.random.default_rng(6))
+        plain = calibrate_sensor(*runs).line
+        shuffled = calibrate_sensor(*(part[list(order)] for part in runs)).line
+        assert shuffled.slope == pytest.approx(plain.slope, rel=1e-9)
+        assert shuffled.scatter == pytest.approx(plain.scatter, rel=1e-6)
+
+
+class TestRange:
+    RUNS = measured(np.random.default_rng(7))
+
+    @pytest.fixture
+    def line(self):
+        return calibrate_sensor(*self.RUNS).line
+
+    def test_it_reaches_a_twentieth_of_itself_beyond_the_readings(self, line):
+        x = self.RUNS[1]
+        assert line.lowest == pytest.approx(x.min() - 0.05 * np.ptp(x))
+        assert line.highest == pytest.approx(x.max() + 0.05 * np.ptp(x))
+
+    def test_readings_outside_are_flagged_and_their_intervals_wider(self, line):
+        at = np.array([80.0, line.highest, line.highest + 0.1, 300.0, np.nan])
+        made = line.predict(at)
+        assert made.extrapolated.tolist() == [False, False, True, True, False]
+        width = made.upper - made.lower
+        assert width[3] > 1.5 * width[0]
+        assert np.isnan(made.value[4])
+
+    def test_or_refused(self, line):
+        with pytest.raises(OutOfRangeError, match=r"the sensor read 300, and was calibrated from"):
+            line.predict([80.0, 300.0], extrapolate=False)
+        assert line.predict(80.0, extrapolate=False).value == pytest.approx(
+            line.offset + 80 * line.slope
+        )
+
+    def test_a_level_of_confidence_is_a_share(self, line):
+        with pytest.raises(FittingError, match="not a share"):
+            line.predict(80.0, level=90)
+        narrow, wide = (line.predict(80.0, level=p) for p in (0.5, 0.99))
+        assert wide.upper - wide.lower > 3 * (narrow.upper - narrow.lower)
+
+    def test_the_line_is_plain_numbers(self, line):
+        assert CalibrationLine(**{f: getattr(line, f) for f in line.__slots__}) == line
+        types = {type(getattr(line, f)) for f in line.__slots__}
+        assert types == {float, int}
+
+
+class TestChecks:
+    def test_a_bend_is_found_with_its_direction(self):
+        rng = np.random.default_rng(9)
+        codes, x, y = measured(rng, levels=8, scatter=0.3)
+        bent = calibrate_sensor(codes, x, y + 0.004 * (x - 80) ** 2)
+        assert bent.curvature_p < 1e-3
+        assert bent.curvature == pytest.approx(0.004, rel=0.3)
+        flat = calibrate_sensor(codes, x, y - 0.004 * (x - 80) ** 2)
+        assert flat.curvature < 0
+
+    def test_its_p_value_is_that_of_statsmodels(self):
+        codes, x, y = measured(np.random.default_rng(10), repeats=1, levels=9)
+        made = calibrate_sensor(codes, x, y)
+        fitted = OLS(y, np.column_stack([np.ones(9), x, x**2])).fit()
+        assert made.curvature_p == pytest.approx(fitted.pvalues[2], rel=1e-6)
+        assert made.curvature == pytest.approx(fitted.params[2], rel=1e-6)
+
+    def test_straight_lines_are_seldom_called_bent_or_said_to_have_outliers(self):
+        rng = np.random.default_rng(11)
+        made = [calibrate_sensor(*measured(rng, levels=8)) for _ in range(200)]
+        assert np.mean([m.curvature_p < 0.05 for m in made]) < 0.1
+        assert np.mean([m.outlier.any() for m in made]) < 0.1
+
+    def test_a_level_that_one_sensor_missed_is_an_outlier(self):
+        codes, x, y = measured(np.random.default_rng(12), levels=8, scatter=0.5)
+        y[codes == 5] -= 25
+        made = calibrate_sensor(codes, x, y)
+        assert made.outlier.tolist() == [False] * 5 + [True] + [False] * 2
+        assert made.residual[5] < -15
+
+    def test_three_levels_leave_nothing_to_test(self):
+        made = calibrate_sensor(*measured(np.random.default_rng(13), levels=3))
+        assert np.isnan([made.curvature, made.curvature_p]).all()
+        assert not made.outlier.any()
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("watts", "said"),
+        [
+            ([50.0, 50.0, 100.0, 100.0], "2 levels that the sensor tells apart"),
+            ([50.0, 50.0, 50.0, 50.0], "1 level that the sensor tells apart"),
+            ([50.0, 50.4, 100.0, 150.0], None),
+            ([50.0, 50.4, 100.0, 100.4], "2 levels"),
+        ],
+    )
+    def test_levels_closer_than_a_step_of_the_sensor_are_one(self, watts, said):
+        codes, reference = np.arange(4), 10 + 2 * np.array(watts)
+        if said is None:
+            calibrate_sensor(codes, watts, reference, sensor_resolution=1.0)
+            return
+        with pytest.raises(FittingError, match=said):
+            calibrate_sensor(codes, watts, reference, sensor_resolution=1.0)
+
+    def test_levels_within_the_noise_are_one(self):
+        rng = np.random.default_rng(14)
+        codes = np.repeat(np.arange(5), 3)
+        x = 50 + rng.normal(0, 1, 15)
+        with pytest.raises(FittingError, match="tells apart"):
+            calibrate_sensor(codes, x, 2 * x + rng.normal(0, 1, 15))
+
+    @pytest.mark.parametrize(
+        ("runs", "options", "said"),
+        [
+            (([], [], []), {}, "no runs"),
+            (([0, 1], [1.0, 2.0], [1.0]), {}, "three lists"),
+            (([0, 1, 2], [1.0, np.nan, 3.0], [1.0, 2.0, 3.0]), {}, "finite"),
+            (([0, 1, 2], [1.0, 2, 3], [1.0, 2, 3]), {"sensor_resolution": -1}, "resolution of -1"),
+            (
+                ([0, 1, 2], [1.0, 2, 3], [1.0, 2, 3]),
+                {"reference_resolution": np.nan},
+                "resolution of nan",
+            ),
+        ],
+    )
+    def test_what_is_no_calibration(self, runs, options, said):
+        with pytest.raises(FittingError, match=said):
+            calibrate_sensor(*runs, **options)
