@@ -39,6 +39,7 @@ imports: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_fit.py
 	$(BIN)/python benchmarks/bench_intervals.py
+	$(BIN)/python benchmarks/bench_sampling.py
 
 accuracy: $(VENV)/.dev
 	$(BIN)/python benchmarks/accuracy.py

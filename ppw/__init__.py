@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from fitting import FittingError, LogPathLength
     from measurements import MeasurementError, read_runs, write_runs
     from ppw.best import BestFrequency, best_frequency
+    from ppw.calibrated_runs import apply_calibration
+    from ppw.calibration import Calibration, calibrate
+    from ppw.calibration_store import load_calibration, save_calibration
     from ppw.comparison import Comparison, compare
     from ppw.errors import CaveatWarning, PpwError
     from ppw.estimate import Estimate
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BestFrequency": "ppw.best",
+    "Calibration": "ppw.calibration",
     "CaveatWarning": "ppw.errors",
     "Comparison": "ppw.comparison",
     "Estimate": "ppw.estimate",
@@ -35,22 +39,27 @@ _HOME = {
     "Quality": "ppw.quality",
     "RunsProjection": "ppw.runs_projection",
     "Validation": "ppw.validation",
+    "apply_calibration": "ppw.calibrated_runs",
     "best_frequency": "ppw.best",
+    "calibrate": "ppw.calibration",
     "check_quality": "ppw.quality",
     "compare": "ppw.comparison",
     "find_host": "ppw.hosts",
     "fit_runs": "ppw.parameters",
+    "load_calibration": "ppw.calibration_store",
     "load_hosts": "ppw.hosts",
     "plan": "ppw.planning",
     "project": "ppw.projection",
     "project_runs": "ppw.runs_projection",
     "read_runs": "measurements",
+    "save_calibration": "ppw.calibration_store",
     "validate": "ppw.validation",
     "write_runs": "measurements",
 }
 
 __all__ = [
     "BestFrequency",
+    "Calibration",
     "CaveatWarning",
     "Comparison",
     "Estimate",
@@ -64,16 +73,20 @@ __all__ = [
     "Quality",
     "RunsProjection",
     "Validation",
+    "apply_calibration",
     "best_frequency",
+    "calibrate",
     "check_quality",
     "compare",
     "find_host",
     "fit_runs",
+    "load_calibration",
     "load_hosts",
     "plan",
     "project",
     "project_runs",
     "read_runs",
+    "save_calibration",
     "validate",
     "write_runs",
 ]

@@ -48,6 +48,8 @@ FASTER_UNBOUNDED = (
     "faster than 1/f, which a core alone cannot be, and no bound was asked for; the reciprocal "
     "form is shown beside it"
 )
+# What the column ``power_label`` says of watts that a sensor showed, and not a calibration.
+MEASURED = "measured"
 UNKNOWN_WATTS = (
     "watts of unknown source: package, node and wall watts are not comparable; say which in "
     "power_source"
@@ -311,6 +313,16 @@ def _watts(runs: pd.DataFrame, groups: Groups) -> list[str]:
         caveats.append(
             "the watts of one group come from several sources, which may differ in scope"
         )
+    if "power_label" in runs.columns:
+        counts = runs["power_label"].dropna().value_counts()
+        said = [
+            f"{n} of {len(runs)} are {label}" for label, n in counts.items() if label != MEASURED
+        ]
+        if said:
+            caveats.append(
+                f"not all watts are measured: {' and '.join(sorted(said))}, by another sensor's "
+                "calibration, whose error is not in the interval"
+            )
     if {"energy_j", "power_w", "time_s"} <= set(runs.columns):
         product = runs["power_w"] * runs["time_s"]
         off = (runs["energy_j"] / product - 1).abs() > _ENERGY_OFF

@@ -167,7 +167,8 @@ def scope_of(source: object) -> str | None:
     """What a power source sees, such as "package" or "wall"; None where that is not known."""
     if not is_known_source(source):
         return None
-    name = str(source).strip().lower()
+    # Calibrated watts are of what they were calibrated to: "rapl:package→meter:wt310e".
+    name = str(source).rpartition("→")[2].strip().lower()
     return next((scope for begins, scope in _SCOPES if name.startswith(begins)), None)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from ppw.cli.decisions import Steps, Watts, cost_options, draw_options, table_options
+from ppw.cli.decisions import Steps, cost_options, draw_options, table_options
 from ppw.cli.options import level_option, output_options, read
 from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.quantities import Watts
 
 _OBJECTIVES = ("energy", "edp", "ed2p", "perf_per_watt", "perf_per_dollar")
 

@@ -12,7 +12,10 @@ from measurements.headers import nearest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = ("best", "check", "compare", "demo", "fit", "hosts", "plan", "project", "validate")
+COMMANDS = (
+    *("best", "calibrate", "check", "compare", "demo", "fit", "hosts", "measure", "plan"),
+    *("project", "sensors", "validate"),
+)
 
 
 class LazyGroup(click.Group):

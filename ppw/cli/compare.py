@@ -6,26 +6,10 @@ from typing import Any
 
 import click
 
-from measurements.errors import MeasurementError
-from measurements.quantities import parse_frequency
 from ppw.cli.decisions import cost_options, draw_options
 from ppw.cli.options import level_option, output_options, read, runs_options
 from ppw.cli.output import caveats_in_result, emit
-
-
-class Frequency(click.ParamType[float]):
-    """One frequency with its unit: 1.8GHz."""
-
-    name = "FREQUENCY"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Hz."""
-        try:
-            return parse_frequency(str(value))
-        except MeasurementError as error:
-            self.fail(str(error), param, ctx)
+from ppw.cli.quantities import Frequency
 
 
 def _side(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:

@@ -7,30 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from measurements.errors import MeasurementError
-from measurements.quantities import parse_quantity
 from ppw.cli.options import keep_all_option, pool_option, runs_options, vf_option
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-class Watts(click.ParamType[float]):
-    """Power with a unit: 40W, 1.2kW."""
-
-    name = "POWER"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Watts."""
-        try:
-            watts = parse_quantity(str(value), "w")
-        except MeasurementError as error:
-            self.fail(str(error), param, ctx)
-        if watts < 0:
-            self.fail(f"{value!r} is negative", param, ctx)
-        return watts
 
 
 class Steps(click.ParamType[list[float]]):

@@ -16,25 +16,7 @@ from ppw.cli.options import (
     runs_options,
 )
 from ppw.cli.output import caveats_in_result, emit
-
-
-class Counts(click.ParamType[list[int]]):
-    """Whole numbers from 1, comma separated."""
-
-    name = "N[,…]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int]:
-        """List of the numbers."""
-        try:
-            counts = [int(part) for part in str(value).split(",")]
-        except ValueError:
-            counts = []
-        if not counts or min(counts) < 1:
-            self.fail(f"{value!r} is not whole numbers of at least 1, such as 1,2,5", param, ctx)
-        return counts
-
+from ppw.cli.quantities import Counts
 
 _positive = click.FloatRange(min=0, min_open=True)
 

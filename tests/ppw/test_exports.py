@@ -73,6 +73,12 @@ def made(kind):
         ppw.FittedParameters: lambda: answered(ppw.fit_runs, runs),
         ppw.Quality: lambda: answered(ppw.check_quality, copied),
         ppw.BestFrequency: lambda: answered(ppw.best_frequency, runs, draws=200),
+        ppw.Calibration: lambda: answered(
+            ppw.calibrate,
+            runs.assign(meter_power_w=30 + 1.1 * runs["power_w"]),
+            sensor="rapl:package",
+            reference="meter",
+        ),
         ppw.Comparison: lambda: answered(
             ppw.compare, two, {"host": "rack1"}, {"host": "rack2"}, draws=200
         ),
@@ -82,8 +88,8 @@ def made(kind):
 
 
 RESULTS = (
-    *("BestFrequency", "Comparison", "FittedParameters", "Plan", "Projection", "Quality"),
-    *("RunsProjection", "Validation"),
+    *("BestFrequency", "Calibration", "Comparison", "FittedParameters", "Plan", "Projection"),
+    *("Quality", "RunsProjection", "Validation"),
 )
 
 

@@ -1,0 +1,139 @@
+"""Cost and exactness of reading energy counters, beside codecarbon and pyJoules.
+
+``python benchmarks/bench_sampling.py [--seconds 10]`` lays a powercap tree with packages, cores and
+memory, whose counters run at known watts and wrap soon, over /sys of a private mount namespace
+(as root), and lets each program read it there ten times a second: ppw's sampling process,
+codecarbon's tracker and pyJoules' meter, one after the other. It prints processor time as a share
+of one core, the highest resident memory, and the energy that each missed. The exit code is 1 when
+ppw misses its targets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "measurements")]
+
+from peers.powercap import CounterProcess, PowercapTree, private_sys  # noqa: E402
+
+WATTS = 60.0
+# The counter wraps every two to three seconds.
+RANGE_UJ = 150_000_000
+SHARE, RESIDENT_MB, MISSED = 0.005, 60.0, 0.01
+
+COMMON = """
+import json, sys, time
+seconds = float(sys.argv[1])
+def cpu_s(pid=0):
+    # The kernel's processor-time clock of a process, threads that have ended included.
+    return time.clock_gettime((~pid << 3) | 2)
+def resident_mb(pid="self"):
+    status = open(f"/proc/{pid}/status").read()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1e3
+"""
+OURS = """
+import tempfile
+from pathlib import Path
+from measurements.power.energy import streams, summed, totals
+from measurements.power.registry import parse_specs
+from measurements.sampling import Sampling, read_samples
+sampling = Sampling.open(parse_specs("rapl"), interval_s=0.1)
+file = Path(tempfile.mkdtemp()) / "run.csv"
+sampling.start(file)
+pid, before, start = sampling.process.pid, cpu_s(sampling.process.pid), time.monotonic()
+time.sleep(seconds)
+end = time.monotonic()
+used, most = cpu_s(pid) - before, resident_mb(pid)
+sampling.stop()
+channels = {c.label: c for c in sampling.channels}
+parts = totals(sampling.channels)["rapl:package"]
+drawn = summed(parts, channels, streams(read_samples(file)), start, end)
+sampling.close()
+joules = drawn.energy_j
+"""
+CODECARBON = """
+import logging
+from codecarbon import OfflineEmissionsTracker
+tracker = OfflineEmissionsTracker(
+    country_iso_code="USA", measure_power_secs=0.1, save_to_file=False, log_level="critical",
+    allow_multiple_runs=True,
+)
+tracker.start()
+time.sleep(0.3)
+before, start, first = cpu_s(), time.monotonic(), tracker._total_cpu_energy.kWh
+time.sleep(seconds)
+used, most, end = cpu_s() - before, resident_mb(), time.monotonic()
+joules = (tracker._total_cpu_energy.kWh - first) * 3.6e6
+tracker.stop()
+"""
+PYJOULES = """
+import warnings
+warnings.simplefilter("ignore")
+from pyJoules.device.rapl_device import RaplPackageDomain, RaplCoreDomain, RaplDramDomain
+from pyJoules.energy_meter import EnergyMeter
+from pyJoules.device import DeviceFactory
+domains = [RaplPackageDomain(0), RaplCoreDomain(0), RaplDramDomain(0)]
+meter = EnergyMeter(DeviceFactory.create_devices(domains))
+before, start = cpu_s(), time.monotonic()
+meter.start()
+while time.monotonic() < start + seconds:
+    time.sleep(0.1)
+    meter.record()
+meter.stop()
+end = time.monotonic()
+used, most = cpu_s() - before, resident_mb()
+joules = sum(s.energy["package_0"] for s in meter.get_trace()) / 1e6
+"""
+REPORT = """
+print(json.dumps({"share": used / (end - start), "mb": most, "watts": joules / (end - start)}))
+"""
+
+
+def measured(tree: PowercapTree, script: str, seconds: float) -> dict[str, float]:
+    """What one program used and saw, in a namespace of its own."""
+    command = [sys.executable, "-c", COMMON + script + REPORT, str(seconds)]
+    done = subprocess.run(
+        private_sys(tree.mounts(), command),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        timeout=seconds + 120,
+    )
+    if done.returncode:
+        sys.exit(f"bench_sampling: {done.stderr[-2000:]}")
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=10.0)
+    seconds = parser.parse_args().seconds
+    programs = {"ppw": OURS, "codecarbon": CODECARBON, "pyJoules": PYJOULES}
+    with tempfile.TemporaryDirectory() as folder:
+        tree = PowercapTree(Path(folder) / "sys")
+        package = tree.package(range_uj=RANGE_UJ, limits_w=(125.0, 250.0))
+        zones = {package: WATTS, tree.core(package): WATTS / 2, tree.dram(package): 4.0}
+        with CounterProcess(zones):
+            results = {name: measured(tree, s, seconds) for name, s in programs.items()}
+    ours = results["ppw"]
+    print(f"{len(zones)} zones, 10 readings a second, {WATTS:g} W, {seconds:g} s")
+    print(f"{'':12} {'% of a core':>12} {'× ppw':>7} {'resident MB':>12} {'energy missed':>14}")
+    for name, r in results.items():
+        missed = 1 - r["watts"] / WATTS
+        ratio = r["share"] / ours["share"]
+        print(f"{name:12} {r['share']:>12.3%} {ratio:>7.1f} {r['mb']:>12.1f} {missed:>14.1%}")
+    missed = abs(1 - ours["watts"] / WATTS)
+    return int(ours["share"] > SHARE or ours["mb"] > RESIDENT_MB or missed > MISSED)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
