@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from measurements.power.credentials import find_login, terminal_prompt
 from measurements.power.protocol import Login, SensorError
+from measurements.power.redfish_origin import parse_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,8 +30,10 @@ def logins_for(specs: Iterable[Spec]) -> list[tuple[str, str, Login]]:
         if spec.where is None or spec.kind not in _NEED:
             continue
         kind, may_do_without = _NEED[spec.kind]
+        # As the source will ask for it.
+        host = parse_origin(spec.where).host if kind == "redfish" else spec.where
         try:
-            found.append((kind, spec.where, find_login(kind, spec.where, prompt=terminal_prompt())))
+            found.append((kind, host, find_login(kind, host, prompt=terminal_prompt())))
         except SensorError:
             if not may_do_without:
                 raise

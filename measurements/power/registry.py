@@ -48,7 +48,7 @@ class Spec(NamedTuple):
 
 
 def parse_spec(text: str) -> Spec:
-    """Read ``ipmi@bmc-7,interface=lan`` apart.
+    """Read ``ipmi:ipmitool@bmc-7,interface=lan`` apart.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def parse_spec(text: str) -> Spec:
 
 
 def parse_specs(text: str) -> list[Spec]:
-    """Read several sources with commas between them: ``rapl,ipmi@bmc-7,interface=lan``.
+    """Read several sources with commas between them: ``rapl,ipmi:ipmitool@bmc-7,interface=lan``.
 
     Raises
     ------

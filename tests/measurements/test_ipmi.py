@@ -67,12 +67,13 @@ def opened(
     tool: str,
     bmc: IpmiBmc,
     *,
-    login: Login | None = None,
-    timeout_s: float = AMPLE_S,
+    then_s: float = AMPLE_S,
     options: str = "",
 ) -> Iterator[IpmiPower]:
-    settings = SourceSettings(login=lambda *_: login or bmc.login, timeout_s=timeout_s)
+    """Open a BMC with ample time, and then give its readings another limit."""
+    settings = SourceSettings(login=lambda *_: bmc.login, timeout_s=AMPLE_S)
     source = open_source(parse_spec(f"{tool}@{bmc.where}{options}"), settings)
+    source._timeout_s = then_s
     try:
         yield source
     finally:
@@ -373,7 +374,7 @@ def test_a_login_that_is_wrong_is_named(bmc: IpmiBmc, tool: str, login: Login, r
 
 @both_tools
 def test_a_password_that_is_changed_meanwhile_is_tried_once(tmp_path: Path, tool: str) -> None:
-    with IpmiBmc(tmp_path) as bmc, opened(tool, bmc, timeout_s=6.0) as source:
+    with IpmiBmc(tmp_path) as bmc, opened(tool, bmc, then_s=6.0) as source:
         configuration = tmp_path / "lan.conf"
         text = configuration.read_text()
         configuration.write_text(text.replace(bmc.login.password, "another-one"))
@@ -477,7 +478,7 @@ def test_a_host_name_without_an_address_is_named(tool: str) -> None:
 
 @both_tools
 def test_a_dropped_session_is_opened_again(bmc: IpmiBmc, tool: str) -> None:
-    with opened(tool, bmc, timeout_s=8.0) as source:
+    with opened(tool, bmc, then_s=8.0) as source:
         bmc.restart()
         bmc.set_watts(90)
         assert watts(source) == [90.0]
@@ -486,7 +487,7 @@ def test_a_dropped_session_is_opened_again(bmc: IpmiBmc, tool: str) -> None:
 
 @both_tools
 def test_a_bmc_that_goes_is_an_error_until_it_returns(bmc: IpmiBmc, tool: str) -> None:
-    with opened(tool, bmc, timeout_s=2.0) as source:
+    with opened(tool, bmc, then_s=2.0) as source:
         bmc.kill()
         for _ in range(2):
             with pytest.raises(SensorError, match=r"no answer within [23]\.\d s: check") as caught:
@@ -520,7 +521,7 @@ def test_a_bmc_that_hangs_for_a_moment_is_waited_for(bmc: IpmiBmc, tool: str) ->
 
 @both_tools
 def test_a_bmc_that_hangs_is_given_up_in_time(bmc: IpmiBmc, tool: str) -> None:
-    with opened(tool, bmc, timeout_s=2.0) as source:
+    with opened(tool, bmc, then_s=2.0) as source:
         bmc.pause()
         start_s = time.monotonic()
         with pytest.raises(SensorError, match="no answer within"):
@@ -736,7 +737,7 @@ from measurements.power.protocol import Login, SensorError, SourceSettings
 from measurements.power.registry import open_source, parse_spec
 
 logging.basicConfig(level=logging.DEBUG)
-tool, where, password, timeout_s = sys.argv[1], sys.argv[2], sys.stdin.readline().strip(), 3.0
+tool, where, password, timeout_s = sys.argv[1], sys.argv[2], sys.stdin.readline().strip(), 30.0
 for said in (password, password[:-1], password * 2):
     login = Login("ppw", said)
     print(repr(login), login, f"{login}")

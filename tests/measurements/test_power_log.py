@@ -180,6 +180,9 @@ def test_short_rows_remarks_blank_lines_and_repeated_headers(log: Path) -> None:
     with opened(log) as source:
         append(log, f"{NOON}\n\n# restarted\n{HEADER},\n{rows(100)}{NOON},100,more\n")
         assert figures(source) == pytest.approx([math.nan, 100.0, 100.0], nan_ok=True)
+        for line in ("# remark\n", HEADER, "\n"):
+            append(log, 3 * line)
+            assert figures(source) == []
 
 
 def test_one_row_without_a_time_is_an_accident_and_three_are_not(log: Path) -> None:
@@ -211,11 +214,12 @@ def test_a_log_without_rows_yet_has_no_period(log: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("but_bytes", "kept"), [(0, 0), (1, 0), (5, 0), (6, 1), (7, 1), (11, 1), (12, 2), (99, 7)]
+    ("but_bytes", "kept"),
+    [(0, 0), (1, 0), (59, 0), (60, 1), (61, 1), (119, 1), (120, 2), (999, 7)],
 )
 def test_skipping_keeps_the_whole_lines_at_the_end(log: Path, but_bytes: int, kept: int) -> None:
-    # Seven lines of six bytes.
-    text = [f"{n:05}" for n in range(7)]
+    # Seven lines of 60 bytes.
+    text = [f"{n:059}" for n in range(7)]
     log.write_text("".join(f"{line}\n" for line in text))
     tail = Tail(log)
     tail.skip(but_bytes)
@@ -380,6 +384,10 @@ def test_energy_of_each_row_is_no_counter(log: Path) -> None:
     log.write_text("time,energy_j\n" + rows(5, 4, 5, 4, 5))
     assert "falls 2 times in 5 rows" in refused_opening(log)
     log.write_text("time,energy_j\n" + rows(5, 4))
+    with opened(log) as source:
+        assert source.channels[0].quantity == "energy"
+    # A host that sleeps.
+    log.write_text("time,energy_j\n" + rows(*[5] * 10))
     with opened(log) as source:
         assert source.channels[0].quantity == "energy"
     # Set back once.
@@ -570,6 +578,9 @@ def test_date_and_time_in_two_columns(log: Path) -> None:
         with opened(log, past="yes", **options) as source:
             assert source.read()[0].source_at_s == NOON
     assert "has no date" in refused_opening(log, time="Time")
+    log.write_text("Date+Time,Power (W)\n2026-03-01 12:00:00Z,100\n")
+    with opened(log, past="yes", time="Date+Time") as source:
+        assert source.read()[0].source_at_s == NOON
 
 
 def test_an_offset_moves_the_log_to_this_clock(log: Path) -> None:
@@ -653,6 +664,8 @@ def test_order_gaps_and_rows_without_a_figure_do_not_matter() -> None:
     with_gaps = np.append(times[order], times[:3]), np.append(watts[order], [np.nan] * 3)
     assert estimate_clock_offset(*with_gaps, RUNS[::-1]) == whole
     assert isinstance(whole, ClockOffset)
+    cut = [RUNS[0], (145.0, 160.0), (160.0, 190.0), RUNS[2]]
+    assert estimate_clock_offset(times, watts, cut) == whole
     thrice = estimate_clock_offset(np.repeat(times, 3), np.repeat(watts, 3), RUNS)
     assert thrice.offset_s == pytest.approx(whole.offset_s, abs=0.5)
 

@@ -196,8 +196,9 @@ def test_of_power_control_only_the_whole_is_read(start: Start) -> None:
     with opened(bmc) as source:
         assert figures(source) == {"redfish:power": 240.0}
         assert source.channels[0].note == ""
-    bmc.change(POWER, PowerControl=[whole, whole])
+    bmc.change(POWER, PowerControl=[whole, whole | {"PowerConsumedWatts": 90}])
     with opened(bmc) as source:
+        assert figures(source) == {"redfish:power": 240.0}
         assert source.channels[0].note == "first of 2 figures of its resource, named Total"
 
 
@@ -319,8 +320,8 @@ def test_members_are_read_page_by_page(start: Start) -> None:
     bmc = start(300.0, figures=["power"])
     bmc.add_chassis("2", 280.0, ["power"])
     first, second = bmc.document(CHASSIS)["Members"]
-    bmc.put(CHASSIS, {"Members": [first], "Members@odata.nextLink": f"{CHASSIS}/Page2"})
-    bmc.put(f"{CHASSIS}/Page2", {"Members": [second]})
+    bmc.put(CHASSIS, {"Members": [first], "Members@odata.nextLink": f"{CHASSIS}?$skip=1"})
+    bmc.put(f"{CHASSIS}?$skip=1", {"Members": [second]})
     with opened(bmc) as source:
         assert list(figures(source).values()) == [300.0, 280.0]
 
@@ -682,6 +683,7 @@ def test_a_service_without_chassis_or_figures_names_another_way(start: Start) ->
         ("bmc-7:8443", Origin("https", "bmc-7", 8443)),
         ("https://10.0.0.7/redfish/v1/", Origin("https", "10.0.0.7", 443)),
         ("http://localhost:8000", Origin("http", "localhost", 8000)),
+        ("http://localhost", Origin("http", "localhost", 80)),
         ("[fe80::1]:8443", Origin("https", "fe80::1", 8443)),
     ],
 )
