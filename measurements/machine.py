@@ -14,6 +14,7 @@ from measurements.host.files import read_lines
 from measurements.host.heat import package_temperature_c
 from measurements.host.snapshot import Snapshot
 from measurements.host_state import current_frequencies, read_state, throttled_between
+from measurements.memory_traffic import MemoryTraffic
 from measurements.perf.check import check_perf
 from measurements.placement import place, read_topology
 from measurements.stability import Instability
@@ -49,6 +50,8 @@ class Machine:
     control : FrequencyControl or None
         None where the clock is left as it is found.
     perf : PerfCounters or None
+    traffic : MemoryTraffic or None
+        Counters of the memory controllers, where there are any.
     no_counters : str or None
         Why instructions and cycles cannot be counted; None where they can.
     """
@@ -59,6 +62,7 @@ class Machine:
     topology: Topology
     sysfs: Path
     procfs: Path
+    traffic: MemoryTraffic | None
     _placement: Placement
     _clock_hz: float | None = None
 
@@ -109,6 +113,7 @@ class Machine:
             topology,
             sysfs,
             procfs,
+            None if dry_run or perf is None else MemoryTraffic.find(sysfs, procfs),
             place(topology),
         )
 
@@ -155,18 +160,22 @@ class Machine:
             row["counter_notes"] = "; ".join(counters.caveats)
         return row
 
-    def before_run(self) -> Before:
-        """Read what has to be known before a run."""
+    def before_run(self, traffic: Path | None = None) -> Before:
+        """Read what has to be known before a run; counts of memory traffic go to ``traffic``."""
         if self.control is not None:
             self.control.check()
+        if self.traffic is not None and traffic is not None:
+            self.traffic.start(traffic)
         return Before(Snapshot.take(self.procfs, self.sysfs), read_state(self.sysfs, self.procfs))
 
     def after_run(self, before: Before, made: Execution, executions: int) -> dict[str, Any]:
         """Columns of what the host did and how it was during a run."""
+        moved = {} if self.traffic is None else self.traffic.stop()
         did = before.snapshot.until(Snapshot.take(self.procfs, self.sysfs))
         state = read_state(self.sysfs, self.procfs)
         return {
             **{name: value / executions for name, value in did.items()},
+            **moved,
             "command_user_s": made.user_s / executions,
             "command_system_s": made.system_s / executions,
             **state,
@@ -205,6 +214,8 @@ class Machine:
 
     def close(self) -> None:
         """Put back what was changed. Raises `MeasurementError` where something could not be."""
+        if self.traffic is not None:
+            self.traffic.close()
         if self.control is not None and (unrestored := self.control.close()):
             raise MeasurementError(not_restored(unrestored))
 

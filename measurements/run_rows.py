@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from measurements.memory_counters import llc_misses_per_byte
 from measurements.power.energy import Drawn, streams, summed, totals
 from measurements.power.labels import energy_column, power_column
 from measurements.sampler import channel_from_json
@@ -89,6 +90,8 @@ def row_of(
         **record["facts"],
         **plan.get("memory", {}),
     }
+    if "llc_misses" in row and row["data_bytes"]:
+        row["llc_misses_per_byte"] = llc_misses_per_byte(row["llc_misses"], row["data_bytes"])
     for number, (label, total) in enumerate(drawn.items()):
         if number == 0:
             row |= {

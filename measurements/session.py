@@ -88,6 +88,10 @@ class Session:
         """Where the counts of an execution of a run are."""
         return self.folder / "counts" / f"{number:04}-{execution}.txt"
 
+    def traffic(self, number: int) -> Path:
+        """Where the counts of memory traffic of a run are."""
+        return self.folder / "counts" / f"{number:04}-memory.txt"
+
     def output(self, number: int) -> Path:
         """Where the output of a run is."""
         return self.folder / "output" / f"{number:04}.txt"

@@ -205,7 +205,7 @@ class Sweep:
         record = self._begin("run", step, self._executions)
         counts = [self.session.counts(record["run"], n) for n in range(self._executions)]
         commands = self.machine.commands(self.options.command, counts)
-        before = self.machine.before_run()
+        before = self.machine.before_run(self.session.traffic(record["run"]))
         self.sampling.start(self.session.samples(record["run"]))
         made = self._execute(record, commands)
         self.sampling.stop()

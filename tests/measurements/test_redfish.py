@@ -18,12 +18,12 @@ import pytest
 import redfish as dmtf
 from hypothesis import given
 from hypothesis import strategies as st
-from peers.redfish_bmc import CHASSIS, LOCAL, V1, Authority, RedfishBmc, Said, linked
+from peers.redfish_bmc import CHASSIS, LOCAL, SESSIONS, V1, Authority, RedfishBmc, Said, linked
 
 from measurements.power import registry
 from measurements.power.protocol import Channel, Login, SensorError, SourceSettings
 from measurements.power.redfish import PERIOD_S, RedfishSource, open_source
-from measurements.power.redfish_figures import seconds, watts
+from measurements.power.redfish_figures import best_power, energy_counter, seconds, watts
 from measurements.power.redfish_origin import Origin, parse_origin
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ ENVIRONMENT = f"{CHASSIS}/1/EnvironmentMetrics"
 POWER = f"{CHASSIS}/1/Power"
 SUPPLIES = f"{CHASSIS}/1/PowerSubsystem/PowerSupplies"
 SENSOR = f"{CHASSIS}/1/Sensors/TotalPower"
-GARBAGE = [0, None, -5, "240", True, [], {}, 65535, 4294967295, 4294967.295, math.nan, math.inf]
+GARBAGE = [0, None, -5, "240", True, [], {}, 65535, 4294967295, 4294967.295]
+GARBAGE += [math.nan, math.inf, 10**400]
 
 
 @pytest.fixture
@@ -184,8 +185,9 @@ def test_an_average_is_read_only_where_there_is_nothing_else_and_says_its_window
         assert [(c.label, c.window_s) for c in source.channels] == [("redfish:average", 300.0)]
         assert figures(source) == {"redfish:average": 251.0}
     # An average over nobody knows how long is no figure.
-    bmc.change(POWER, PowerControl=[{"PowerMetrics": {"AverageConsumedWatts": 251}}])
-    assert "no chassis tells its watts (there are: 1)" in refused_opening(bmc)
+    for interval in ({}, {"IntervalInMin": 0}, {"IntervalInMin": "5"}):
+        bmc.change(POWER, PowerControl=[{"PowerMetrics": interval | {"AverageConsumedWatts": 251}}])
+        assert "no chassis tells its watts (there are: 1)" in refused_opening(bmc)
 
 
 def test_of_power_control_only_the_whole_is_read(start: Start) -> None:
@@ -217,6 +219,36 @@ def test_what_is_no_figure_is_missing_and_never_0(start: Start, name: str) -> No
 def test_watts_are_positive_or_missing(said: Any) -> None:
     value = watts(said)
     assert math.isnan(value) or 0 < value < math.inf
+
+
+KEYS = (
+    *("@odata.id", "Members", "EnvironmentMetrics", "PowerSubsystem", "PowerSupplies", "Metrics"),
+    *("Power", "PowerControl", "PowerConsumedWatts", "PhysicalContext", "PowerMetrics"),
+    *("IntervalInMin", "AverageConsumedWatts", "Name", "Status", "State", "InputPowerWatts"),
+    *("PowerWatts", "Reading", "DataSourceUri", "ReadingTime", "SensingInterval", "EnergykWh"),
+    *("EnergyJoules", "LifetimeReading", "AveragingInterval", "ReadingUnits"),
+)
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("/a")
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)
+    ),
+    max_leaves=40,
+)
+documents = st.dictionaries(st.sampled_from(KEYS), values)
+
+
+@given(documents, documents)
+def test_whatever_a_service_answers_it_is_a_figure_or_none(
+    chassis: dict[str, Any], other: dict[str, Any]
+) -> None:
+    links = {key: linked("/a") for key in ("EnvironmentMetrics", "PowerSubsystem", "Power")}
+    for start in (chassis, links):
+        for find in (best_power, energy_counter):
+            found = find(start, lambda _path: other)
+            value = found.now(lambda _path: other) if found else math.nan
+            assert math.isnan(value) or 0 < value < math.inf
 
 
 def test_the_sum_of_supplies_lacks_none_but_those_that_rest(start: Start) -> None:
@@ -301,6 +333,13 @@ def test_of_several_chassis_each_is_named_and_those_in_others_are_marked(start: 
         assert figures(source) == {"redfish:power": 90.0}
     message = refused_opening(bmc, chassis="3")
     assert "no chassis has the Id '3': choose one of 1, Blade 2, Slot, GPU" in message
+
+
+def test_a_chassis_without_an_id_is_named_by_its_path(start: Start) -> None:
+    bmc = start(300.0, figures=["power"])
+    bmc.add_chassis("Node7", 280.0, ["power"], Id=None)
+    with opened(bmc, chassis="Node7") as source:
+        assert figures(source) == {"redfish:power": 280.0}
 
 
 def test_chassis_beside_each_other_and_enclosures_say_what_to_mind(start: Start) -> None:
@@ -411,6 +450,24 @@ def test_a_session_is_opened_once_and_ended(start: Start) -> None:
     source.close()
     assert [asked.method for asked in bmc.asked if asked.method != "GET"] == ["POST", "DELETE"]
     assert not any("Authorization" in asked.headers for asked in bmc.asked)
+
+
+def test_a_session_named_by_the_body_of_the_answer_is_ended_too(start: Start) -> None:
+    bmc = start(240.0, login=(USER, PASSWORD))
+    bmc.tells_session_by = {"X-Auth-Token"}
+    with opened(bmc, login=(USER, PASSWORD)) as source:
+        assert figures(source) == {"redfish:environment": 240.0}
+    assert bmc.asked[-1][:2] == ("DELETE", f"{SESSIONS}/1")
+
+
+def test_a_service_that_takes_a_login_but_gives_no_token_is_asked_by_basic_authentication(
+    start: Start,
+) -> None:
+    bmc = start(240.0, login=(USER, PASSWORD))
+    bmc.tells_session_by = set()
+    with opened(bmc, login=(USER, PASSWORD)) as source:
+        assert figures(source) == {"redfish:environment": 240.0}
+        assert "Authorization" in bmc.asked[-1].headers
 
 
 def test_basic_authentication_serves_where_there_are_no_sessions(start: Start) -> None:
@@ -557,6 +614,9 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_one_that_stalls_is_not
         bmc.next_said.append(Said(200, b'{"PowerWatts": ', missing=9, stalls=True))
         assert "no answer within 0.5 s" in refusal(source.read)
         assert figures(source) == {"redfish:environment": 240.0}
+        # Byte by byte, none of them late.
+        bmc.next_said.append(Said(200, b"[0, 1, 2]", pause_s=0.1))
+        assert "no answer within 0.5 s" in refusal(source.read)
 
 
 def test_a_service_that_stopped_says_that_nobody_is_there(start: Start) -> None:
@@ -669,8 +729,9 @@ def test_a_service_without_chassis_or_figures_names_another_way(start: Start) ->
     assert f"ipmi@{LOCAL}" in message
     bmc.put(CHASSIS, {"Members": []})
     assert "(there are: none)" in refused_opening(bmc)
-    bmc.put(CHASSIS, {"Members": "all"})
-    assert "(there are: none)" in refused_opening(bmc)
+    for members in ("all", 7, [None, "1", {"@odata.id": 1}]):
+        bmc.put(CHASSIS, {"Members": members})
+        assert "(there are: none)" in refused_opening(bmc)
 
 
 # Addresses and options.
@@ -727,6 +788,7 @@ def test_durations() -> None:
     said = {"PT1S": 1.0, "PT0.25S": 0.25, "P0DT0H1M0S": 60.0, "P1DT1H": 90000.0, "1 s": 0.0}
     assert {text: seconds(text) for text in said} == said
     assert seconds(None) == 0.0
+    assert seconds(f"PT{'9' * 400}S") == 0.0
 
 
 def test_the_registry_opens_it(start: Start) -> None:

@@ -30,7 +30,9 @@ def measured(host, name, cores, folder):
     login = {"PPW_IPMI_USER": host.bmc.login.user, "PPW_IPMI_PASSWORD": host.bmc.login.password}
     done = subprocess.run(
         [
-            *(sys.executable, "-W", "error", "-m", "ppw", "measure", "--as-found"),
+            # Before whatever else the machine does: times are held against laws.
+            *("nice", "-n", "-15", sys.executable, "-W", "error", "-m", "ppw", "measure"),
+            "--as-found",
             *("--clock", f"{host.clock_hz / 1e9}GHz", "--cores", str(cores), "--repeats", "3"),
             *("--power", f"ipmi@{host.bmc.where}", "--settle", "1.5s", "--idle", "3s"),
             *("--host", name, "--family", FAMILY, "--workload", "wordcount"),

@@ -120,7 +120,8 @@ class Authority:
 class Said(NamedTuple):
     """An answer that the front gives instead of the service's.
 
-    ``missing`` bytes more are announced than sent, then the front hangs up, or stalls.
+    ``missing`` bytes more are announced than sent, then the front hangs up, or stalls. After each
+    byte it pauses for ``pause_s``.
     """
 
     status: int
@@ -128,6 +129,7 @@ class Said(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     missing: int = 0
     stalls: bool = False
+    pause_s: float = 0.0
 
 
 class Asked(NamedTuple):
@@ -168,6 +170,10 @@ class RedfishBmc:
         The next answers to GET.
     asked : list of Asked
         All requests so far.
+    tokens : set of str
+        Of the sessions that are open.
+    tells_session_by : set of str
+        Headers that an answer to a login has.
     connections : int
         How many there have been.
     """
@@ -189,6 +195,7 @@ class RedfishBmc:
         self.next_said: deque[Said] = deque()
         self.asked: list[Asked] = []
         self.tokens: set[str] = set()
+        self.tells_session_by = {"X-Auth-Token", "Location"}
         self.stopping = threading.Event()
         self._write_service()
         self.add_chassis("1", watts, figures)
@@ -234,7 +241,7 @@ class RedfishBmc:
         """Let every figure of a chassis say so from now on."""
         base = f"{CHASSIS}/{chassis}"
         self.change(f"{base}/EnvironmentMetrics", PowerWatts={"Reading": watts})
-        half = watts / 2 if type(watts) in (int, float) else watts
+        half = watts / 2 if type(watts) in (int, float) and watts < 1e300 else watts
         for number in ("0", "1"):
             path = f"{base}/PowerSubsystem/PowerSupplies/{number}/Metrics"
             self.change(path, InputPowerWatts={"Reading": half})
@@ -427,7 +434,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(said.body) + said.missing))
         self.end_headers()
-        self.wfile.write(said.body)
+        for piece in _pieces(said):
+            self.wfile.write(piece)
+            bmc.stopping.wait(said.pause_s)
         self.close_connection |= said.missing > 0
         if said.stalls:
             bmc.stopping.wait(START_S)
@@ -464,11 +473,16 @@ class _Handler(BaseHTTPRequestHandler):
         bmc.tokens.add(token)
         place = f"{SESSIONS}/{len(bmc.tokens)}"
         body = json.dumps(linked(place)).encode()
-        return Said(201, body, (("X-Auth-Token", token), ("Location", place)))
+        headers = {"X-Auth-Token": token, "Location": place}
+        return Said(201, body, tuple((k, headers[k]) for k in headers if k in bmc.tells_session_by))
 
     def _log_out(self) -> Said:
         self.server.bmc.tokens.discard(self.headers.get("X-Auth-Token", ""))
         return Said(204, b"")
+
+
+def _pieces(said: Said) -> list[bytes]:
+    return [bytes([byte]) for byte in said.body] if said.pause_s else [said.body]
 
 
 def _any_certificate() -> ssl.SSLContext:
