@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.power.protocol import Channel, Reading, SensorError
-from measurements.power.redfish_client import RedfishClient, RefusalError, dig
+from measurements.power.redfish_client import RedfishClient, RefusalError, dig, member_paths
 from measurements.power.redfish_figures import best_power, energy_counter
 from measurements.power.redfish_origin import parse_origin
 
@@ -250,8 +250,7 @@ def _all_chassis(client: RedfishClient, look: Look, only: str | None) -> list[_C
         if not isinstance(path, str):
             break
         page = client.get(path).document
-        links = (dig(member, "@odata.id") for member in dig(page, "Members") or ())
-        members += [link.rstrip("/") for link in links if isinstance(link, str)]
+        members += member_paths(page)
         path = page.get("Members@odata.nextLink")
     chassis = [_Chassis(member, document) for member in members if (document := look(member))]
     chosen = [one for one in chassis if only in (None, one.name)]

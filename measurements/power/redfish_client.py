@@ -309,6 +309,13 @@ def dig(document: Any, *keys: str | int) -> Any:
     return document
 
 
+def member_paths(collection: Any) -> list[str]:
+    """Paths of the members of a collection, or of a page of it."""
+    members = dig(collection, "Members")
+    paths = [dig(m, "@odata.id") for m in members] if isinstance(members, list) else []
+    return [path.rstrip("/") for path in paths if isinstance(path, str)]
+
+
 def _requests() -> ModuleType:
     try:
         import requests

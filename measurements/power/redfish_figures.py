@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from measurements.power.redfish_client import dig
+from measurements.power.redfish_client import dig, member_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +31,9 @@ COARSEST_J = 360.0
 FINEST_J = 0.01
 
 # In its slot, but delivering nothing.
-IDLE_STATES = {"Absent", "Disabled", "StandbyOffline", "UnavailableOffline"}
+IDLE_STATES = ("Absent", "Disabled", "StandbyOffline", "UnavailableOffline")
 # Entries of `PowerControl` of such a context are parts of the one that is wanted.
-PARTS = {"Accelerator", "CPU", "Fan", "GPU", "Memory", "NetworkingDevice", "StorageDevice"}
+PARTS = ("Accelerator", "CPU", "Fan", "GPU", "Memory", "NetworkingDevice", "StorageDevice")
 
 _DURATION = re.compile(
     r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
@@ -94,7 +94,10 @@ def number(said: Any) -> float:
     """Take a JSON number that can be one of power or energy; NaN for everything else."""
     if isinstance(said, bool) or not isinstance(said, int | float):
         return math.nan
-    value = float(said)
+    try:
+        value = float(said)
+    except OverflowError:
+        return math.nan
     return value if 0 <= value < math.inf and value not in NO_WATTS else math.nan
 
 
@@ -113,7 +116,8 @@ def seconds(duration: Any) -> float:
     if match is None:
         return 0.0
     parts = {unit: float(said or 0) for unit, said in match.groupdict().items()}
-    return 86400 * parts["d"] + 3600 * parts["h"] + 60 * parts["m"] + parts["s"]
+    total = 86400 * parts["d"] + 3600 * parts["h"] + 60 * parts["m"] + parts["s"]
+    return total if math.isfinite(total) else 0.0
 
 
 def epoch(moment: Any) -> float | None:
@@ -156,8 +160,8 @@ def _supplies(chassis: Document, look: Look) -> Figure | None:
     _, subsystem = _linked(chassis, look, "PowerSubsystem")
     _, supplies = _linked(subsystem, look, "PowerSupplies")
     paths = []
-    for link in dig(supplies, "Members") or ():
-        supply = look(str(dig(link, "@odata.id"))) or {}
+    for member in member_paths(supplies):
+        supply = look(member) or {}
         if dig(supply, "Status", "State") == "Absent":
             continue
         path, metrics = _linked(supply, look, "Metrics")

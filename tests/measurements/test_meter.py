@@ -124,6 +124,19 @@ def test_what_is_no_figure_is_missing_and_never_0(said: str) -> None:
         assert power(source) == 298.77
 
 
+def test_a_host_that_is_off_at_first_and_one_that_draws_little() -> None:
+    with ScpiMeter(0.0) as meter, opened(meter) as source:
+        assert math.isnan(power(source))
+        meter.watts = 0.5
+        assert power(source) == 0.5
+
+
+@pytest.mark.parametrize("rate", ["AUTO", "NAN", "9.91E37", "0", "-1"])
+def test_an_update_rate_that_says_nothing_is_no_window(rate: str) -> None:
+    with ScpiMeter(rate=rate) as meter, opened(meter) as source:
+        assert source.channels[0].window_s == source.period_s == 0.0
+
+
 @pytest.mark.parametrize(
     ("items", "position"), [(("P,1",), 0), (("NONE", "P,1", "U,1"), 1), (("U,1", "p,sigma"), 1)]
 )
@@ -297,7 +310,9 @@ def test_a_meter_that_is_switched_off_and_on_again() -> None:
 def test_a_silent_meter_is_given_up_within_the_limit() -> None:
     with ScpiMeter() as meter:
         meter.deaf.add("*IDN?")
+        begun = time.monotonic()
         message = refused_opening(meter, timeout_s=0.3)
+        assert 0.3 <= time.monotonic() - begun < 10.0
         assert "no answer within 0.3 s to *IDN?" in message
 
 
