@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -101,10 +102,21 @@ def _fetch(host: str, folder: str, target: Path) -> None:
         try:
             with tarfile.open(fileobj=remote.stdout, mode="r|") as archive:
                 for member in archive:
-                    member.name = str(Path(*Path(member.name).parts[1:]))
-                    archive.extract(member, here, filter="data")
+                    _extract(archive, member, here)
         except tarfile.TarError as error:
             raise PpwError(f"{host}: the raw readings could not be fetched: {error}") from error
+
+
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write a plain file of the archive below ``folder``; nothing else, and nowhere else."""
+    parts = Path(member.name).parts[1:]
+    content = archive.extractfile(member) if member.isfile() else None
+    if content is None or not parts or ".." in parts:
+        return
+    target = folder.joinpath(*parts)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as file:
+        shutil.copyfileobj(content, file)
 
 
 def _passed_on(arguments: Sequence[str]) -> list[str]:

@@ -37,6 +37,8 @@ CHANGES = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from measurements.guard import Guard
+# Whatever this was started from may ignore hangups.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 folder = Path(sys.argv[1])
 {first}
