@@ -1,5 +1,5 @@
 """`python -m ppw`."""
 
-from ppw.cli import run
+from ppw.cli import console
 
-run()
+console()

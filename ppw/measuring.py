@@ -145,8 +145,8 @@ def set_up(
     )
     try:
         if machine.no_counters is not None:
-            _refuse_or_note("cpi", machine.no_counters, host, missing)
-        sampling = _open_sampling(host, missing)
+            refuse_or_note("cpi", machine.no_counters, host, missing)
+        sampling = open_sampling(host, missing)
     except BaseException:
         machine.close()
         raise
@@ -154,7 +154,7 @@ def set_up(
         if session is None:
             probed = _probed(host, tell) if probe_memory else {}
             session = Session.create(folder, _plan(options, host, sampling) | {"memory": probed})
-        elif session.plan["channels"] != _channels(sampling):
+        elif session.plan["channels"] != sampled_channels(sampling):
             raise PpwError(f"{folder}: was measured with other power sources than there are now")
         for text in missing:
             tell(f"not measured here: {text}")
@@ -183,8 +183,16 @@ def _probed(host: HostOptions, tell: Callable[[str], None]) -> dict[str, float]:
     return probe.to_columns()
 
 
-def _open_sampling(host: HostOptions, missing: list[str]) -> Sampling:
-    """Open the power sources asked for, else the first that this host has."""
+def open_sampling(host: HostOptions, missing: list[str]) -> Sampling:
+    """Open the power sources asked for, else the first that this host has.
+
+    Where there is none although watts are not asked for, the reason is added to ``missing``.
+
+    Raises
+    ------
+    MeasurementError
+        When watts are asked for and no source can be opened.
+    """
     if host.power == "none":
         if "power" in host.metrics:
             raise PpwError("--power none measures no power: leave it out of --metric")
@@ -198,7 +206,7 @@ def _open_sampling(host: HostOptions, missing: list[str]) -> Sampling:
             return _sampling(host, parse_specs(text))
         except SensorError as error:
             reasons.append(f"{text}: {error}")
-    _refuse_or_note("power", "; ".join(reasons), host, missing)
+    refuse_or_note("power", "; ".join(reasons), host, missing)
     return _sampling(host, [])
 
 
@@ -215,7 +223,14 @@ def _sampling(host: HostOptions, specs: Sequence[Spec]) -> Sampling:
     )
 
 
-def _refuse_or_note(metric: str, reason: str, host: HostOptions, missing: list[str]) -> None:
+def refuse_or_note(metric: str, reason: str, host: HostOptions, missing: list[str]) -> None:
+    """Refuse to measure without a metric that was asked for; note one that was not.
+
+    Raises
+    ------
+    MeasurementError
+        With the reason and the ``--metric`` that leaves it out.
+    """
     if metric in host.metrics:
         rest = ",".join(m for m in host.metrics if m != metric)
         raise MeasurementError(
@@ -233,11 +248,12 @@ def _plan(options: SweepOptions, host: HostOptions, sampling: Sampling) -> dict[
         "price": options.price,
         "options": asdict(options),
         "host_options": asdict(host),
-        "channels": _channels(sampling),
+        "channels": sampled_channels(sampling),
     }
 
 
-def _channels(sampling: Sampling) -> list[dict[str, Any]]:
+def sampled_channels(sampling: Sampling) -> list[dict[str, Any]]:
+    """Channels that are sampled, as a session's plan keeps them."""
     from measurements.sampler import channel_as_json
 
     return [channel_as_json(channel) for channel in sampling.channels]

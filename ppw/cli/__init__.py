@@ -23,7 +23,7 @@ def main() -> None:
     """
 
 
-def run() -> None:
+def console() -> None:
     """Run the command line and exit: 0 done, 1 bad data, 2 wrong usage, 3 a check failed."""
     for stream in (sys.stdout, sys.stderr):
         # What a terminal's encoding lacks is spelt out: no result is lost to a dash.

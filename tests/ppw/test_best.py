@@ -365,7 +365,7 @@ def run(tmp_path, monkeypatch):
         files = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
         monkeypatch.setattr(sys, "argv", ["ppw", "best", *arguments])
         with redirect_stdout(files[0]), redirect_stderr(files[1]), pytest.raises(SystemExit) as end:
-            ppw.cli.run()
+            ppw.cli.console()
         return *(f.detach().getvalue().decode() for f in files), end.value.code
 
     return run

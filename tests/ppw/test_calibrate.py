@@ -539,7 +539,7 @@ def run(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "argv", ["ppw", "calibrate", *arguments])
         files = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
         with redirect_stdout(files[0]), redirect_stderr(files[1]), pytest.raises(SystemExit) as end:
-            ppw.cli.run()
+            ppw.cli.console()
         out, err = (f.detach().getvalue().decode() for f in files)
         return Done(out, err, end.value.code)
 

@@ -47,7 +47,7 @@ def run(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "argv", ["ppw", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", files[0])
         with redirect_stdout(files[1]), redirect_stderr(files[2]), pytest.raises(SystemExit) as end:
-            ppw.cli.run()
+            ppw.cli.console()
         out, err = (f.detach().getvalue().decode() for f in files[1:])
         return Done(out, err, end.value.code)
 

@@ -242,7 +242,7 @@ for line in sys.stdin:
         log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1), os.dup2(log, 2)
         sys.argv = ["ppw", *eval(line)]
-        ppw.cli.run()
+        ppw.cli.console()
     print(pid, flush=True)
     os.waitpid(pid, 0)
     print("ended", flush=True)

@@ -1,0 +1,390 @@
+"""fio on a file: IOPS, bandwidth and latency by pattern and queue depth, with watts and CPU time.
+
+The patterns of the published study are the default: random 4 KiB and sequential 32 KiB, read and
+write, at queue depths 1 to 32. The file lies in a folder of its own inside the one that is named,
+and goes with it on every way out.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from measurements.errors import MeasurementError
+from measurements.workloads.client_processes import Client, cpu_times
+from measurements.workloads.fio_report import read_report
+from measurements.workloads.programs import find_program
+from measurements.workloads.service_run import CutShortError, ServiceStep, service_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pandas as pd
+
+    from measurements.session import Session
+    from measurements.workloads.reaper import Reaper
+    from measurements.workloads.service_run import ServiceRuns
+
+PATTERNS = ("randread", "randwrite", "read", "write")
+# Engines that keep several requests in flight, the best first.
+_ENGINES = ("libaio", "io_uring", "posixaio")
+_RAMP_S = 0.25
+_LONGEST_START_S = 30.0
+_LAYOUT_S = 3600.0
+_LEAST_LEFT_BYTES = 64 << 20
+_LOOK_S = 0.02
+
+
+class Pattern(NamedTuple):
+    """How a file is gone through: fio's word for it, and the size of a request (B)."""
+
+    rw: str
+    block_bytes: int
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """Read ``randread:4KiB``; without a size, 4 KiB at random and 32 KiB in sequence.
+
+        Raises
+        ------
+        MeasurementError
+            When it is no pattern.
+        """
+        from measurements.quantities import parse_quantity
+
+        rw, _, size = text.partition(":")
+        if rw not in PATTERNS:
+            raise MeasurementError(
+                f"pattern {text!r}: there are {', '.join(PATTERNS)}, each with a size if need be: "
+                "randread:4KiB"
+            )
+        default = "4KiB" if rw.startswith("rand") else "32KiB"
+        block = parse_quantity(size or default, "bytes")
+        if block < 512 or block % 512:
+            raise MeasurementError(f"pattern {text!r}: a request is a multiple of 512 B")
+        return cls(rw, int(block))
+
+    @property
+    def direction(self) -> str:
+        """Part of fio's report that it shows in."""
+        return "write" if "write" in self.rw else "read"
+
+
+STUDY = tuple(Pattern.parse(rw) for rw in PATTERNS)
+DEPTHS = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FioOptions:
+    """What is asked of a disk.
+
+    Attributes
+    ----------
+    folder : str
+        Existing folder on the disk.
+    size_bytes : int
+        Of the file. Larger than the disk's own cache, or that is what is measured.
+    patterns : tuple of Pattern
+    depths : tuple of int
+        Requests in flight.
+    """
+
+    folder: str
+    size_bytes: int = 1 << 30
+    patterns: tuple[Pattern, ...] = STUDY
+    depths: tuple[int, ...] = DEPTHS
+
+    def check(self) -> None:
+        """Raise `MeasurementError` for what cannot be measured."""
+        if not Path(self.folder).is_dir():
+            raise MeasurementError(f"{self.folder}: is no folder: name one on the disk to measure")
+        largest = max(pattern.block_bytes for pattern in self.patterns)
+        if self.size_bytes < largest:
+            raise MeasurementError(f"a file of {self.size_bytes} B has no request of {largest} B")
+        free = shutil.disk_usage(self.folder).free
+        if free < self.size_bytes + _LEAST_LEFT_BYTES:
+            raise MeasurementError(
+                f"{self.folder}: {free / 1e6:.0f} MB free, too little for a file of "
+                f"{self.size_bytes / 1e6:.0f} MB: take a smaller one, or another folder"
+            )
+
+
+class Target(NamedTuple):
+    """The file, and how it is reached.
+
+    Attributes
+    ----------
+    path : Path
+    program, engine : str
+    direct : bool
+        Whether requests go past the page cache.
+    disk : str or None
+        Block device below, where it can be told.
+    """
+
+    path: Path
+    program: str
+    engine: str
+    direct: bool
+    disk: str | None
+
+
+@dataclass
+class FioRuns:
+    """Runs of fio under way. Made by `open_runs`."""
+
+    options: FioOptions
+    runs: ServiceRuns
+    target: Target
+
+    @property
+    def runs_in_table(self) -> int:
+        """How many rows the table will have."""
+        return len(self._steps())
+
+    def run(self) -> Iterator[dict[str, Any]]:
+        """Measure all that is not yet measured, in random order; yields each row.
+
+        Raises
+        ------
+        MeasurementError
+            When fio fails or a setting is refused.
+        """
+        self.runs.begin()
+        for step, pattern, depth in self._steps():
+            if self.runs.done(step) is None:
+                yield self._measure(step, pattern, depth)
+
+    def _steps(self) -> list[tuple[ServiceStep, Pattern, int]]:
+        options = self.runs.options
+        clocks: Sequence[float | None] = options.frequencies or (None,)
+        cells = product(clocks, self.options.patterns, self.options.depths, range(options.repeats))
+        steps = [
+            (
+                ServiceStep("run", {**pattern._asdict(), "depth": depth}, clock, repeat),
+                pattern,
+                depth,
+            )
+            for clock, pattern, depth, repeat in cells
+        ]
+        random.Random(options.seed).shuffle(steps)
+        return steps
+
+    def _measure(self, step: ServiceStep, pattern: Pattern, depth: int) -> dict[str, Any]:
+        machine = self.runs.machine
+
+        def make(margin_s: float) -> FioLoad:
+            seconds = _RAMP_S + self.runs.options.seconds + margin_s
+            command = self._command(pattern, depth, seconds)
+            client = Client([command], machine.cpus(), self.runs.reaper)
+            size = self.options.size_bytes
+            return FioLoad(
+                client, pattern, depth, self.target, size, machine.cores, seconds, machine.procfs
+            )
+
+        name = f"fio {pattern.rw} {_size_text(pattern.block_bytes)} depth {depth}"
+        return self.runs.measure(step, make, workload=name)
+
+    def _command(self, pattern: Pattern, depth: int, seconds: float) -> list[str]:
+        return [
+            *_base(self.target, self.options.size_bytes),
+            *(f"--rw={pattern.rw}", f"--bs={pattern.block_bytes}", f"--iodepth={depth}"),
+            *("--time_based", f"--runtime={_ms(seconds)}", f"--ramp_time={_ms(_RAMP_S)}"),
+            *("--allow_file_create=0", f"--randseed={self.runs.options.seed + 1}"),
+            *("--lat_percentiles=1", "--clat_percentiles=0", "--percentile_list=50:99"),
+        ]
+
+
+@dataclass
+class FioLoad:
+    """One fio, as `measurements.workloads.service_run.ServiceRuns` measures it."""
+
+    client: Client
+    pattern: Pattern
+    depth: int
+    target: Target
+    size_bytes: int
+    cores: int | None
+    seconds: float
+    procfs: Path
+    is_local: bool = True
+    _cut_short: bool = False
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """The process of fio: it is what the disk's requests cost."""
+        return self.client.pids
+
+    def start(self, output: Path) -> None:
+        """Start fio."""
+        self.client.start(output)
+
+    def wait_steady(self) -> None:
+        """Return when requests have flowed for the time of the ramp."""
+        until = time.monotonic() + _LONGEST_START_S
+        while not _moved(self.procfs / str(self.client.pids[0]) / "io", self.pattern.block_bytes):
+            self.client.check()
+            if self.client.ended() or time.monotonic() > until:
+                raise MeasurementError(
+                    f"fio made no request to {self.target.path}: see {self.client.outputs[0]}"
+                )
+            time.sleep(_LOOK_S)
+        time.sleep(_RAMP_S)
+
+    def observe(self) -> tuple[float, float]:
+        """CPU time of fio so far."""
+        used = cpu_times(self.client.pids, self.procfs)
+        self._cut_short |= self.client.ended()
+        return used
+
+    def finish(self) -> None:
+        """Wait for fio."""
+        self.client.check()
+        if self._cut_short:
+            raise CutShortError("fio")
+        self.client.wait(self.seconds + _LONGEST_START_S)
+
+    def stop(self) -> None:
+        """End fio where it still runs."""
+        self.client.stop()
+
+    def columns(self, seen: Sequence[tuple[float, float]]) -> dict[str, Any]:
+        """Columns of the run, from fio's report."""
+        report = read_report(self.client.outputs[0], self.pattern.direction)
+        return {
+            "data_bytes": self.pattern.block_bytes,
+            "file_bytes": self.size_bytes,
+            "pattern": self.pattern.rw,
+            "queue_depth": self.depth,
+            "direct": self.target.direct,
+            "engine": self.target.engine,
+            "disk": self.target.disk,
+            **report,
+            "client_user_s": seen[-1][0] - seen[0][0],
+            "client_system_s": seen[-1][1] - seen[0][1],
+        }
+
+
+def open_runs(options: FioOptions, runs: ServiceRuns) -> FioRuns:
+    """Find fio and lay the file out.
+
+    Raises
+    ------
+    MeasurementError
+        When fio is missing, or the file cannot be made.
+    """
+    options.check()
+    program = find_program("fio")
+    path = runs.reaper.folder(Path(options.folder)) / "data"
+    engine = _engine(program)
+    if engine not in _ENGINES:
+        runs.tell_once(f"fio has no engine of {', '.join(_ENGINES)} here: depths above 1 have none")
+    target = Target(path, program, engine, False, _disk_of(Path(options.folder)))
+    _lay_out(target, options.size_bytes, runs.reaper)
+    target = target._replace(direct=_takes_direct(path))
+    if not target.direct:
+        runs.tell_once(
+            f"{options.folder}: its file system takes no direct I/O: the page cache is measured too"
+        )
+    return FioRuns(options, runs, target)
+
+
+def table(session: Session) -> pd.DataFrame:
+    """Runs table of all runs so far, with requests a second and bytes a second for each watt."""
+    import pandas as pd
+
+    return pd.DataFrame([_per_watt(row) for row in service_rows(session)])
+
+
+def _per_watt(row: dict[str, Any]) -> dict[str, Any]:
+    watts = row.get("power_w")
+    if not watts or watts <= 0 or "throughput_ops_s" not in row:
+        return row
+    return {
+        **row,
+        "iops_per_w": row["throughput_ops_s"] / watts,
+        "bandwidth_bytes_s_per_w": row["bandwidth_bytes_s"] / watts,
+    }
+
+
+def _ms(seconds: float) -> str:
+    """Write a time for fio, which cuts plain numbers down to whole seconds."""
+    return f"{round(1000 * seconds)}ms"
+
+
+def _base(target: Target, size_bytes: int) -> list[str]:
+    return [
+        *(target.program, "--name=ppw", f"--filename={target.path}", f"--size={size_bytes}"),
+        *(f"--ioengine={target.engine}", f"--direct={int(target.direct)}", "--thread"),
+        *("--output-format=json", "--group_reporting"),
+    ]
+
+
+def _lay_out(target: Target, size_bytes: int, reaper: Reaper) -> None:
+    """Write the file once: what was never written is read without the disk."""
+    # A read job makes fio fill the file, and not only reserve it.
+    command = [*_base(target, size_bytes), "--rw=read", "--bs=1M", "--create_only=1"]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LAYOUT_S,
+            env=reaper.environment(),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MeasurementError(f"{target.path}: fio cannot lay it out: {error}") from error
+    if done.returncode or not target.path.exists():
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
+        raise MeasurementError(f"{target.path}: fio cannot lay it out: {said[0][:160]}")
+    with target.path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _takes_direct(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_DIRECT))
+    except OSError:
+        return False
+    return True
+
+
+def _engine(program: str) -> str:
+    done = subprocess.run(
+        [program, "--enghelp"], capture_output=True, text=True, errors="replace", check=False
+    )
+    there = {line.strip() for line in done.stdout.splitlines()}
+    return next((engine for engine in _ENGINES if engine in there), "psync")
+
+
+def _disk_of(folder: Path, sysfs: Path = Path("/sys")) -> str | None:
+    """Block device of a folder's file system."""
+    device = folder.stat().st_dev
+    link = sysfs / "dev/block" / f"{os.major(device)}:{os.minor(device)}"
+    return link.resolve().name if link.exists() else None
+
+
+def _moved(counts: Path, block_bytes: int) -> bool:
+    """Whether a process has moved more than a few requests to or from a disk, or the cache."""
+    with suppress(OSError, ValueError):
+        figures = dict(line.split(": ") for line in counts.read_text().splitlines())
+        names = ("read_bytes", "write_bytes", "rchar", "wchar")
+        # What a program reads as it starts is in rchar.
+        disk, cached = (sum(int(figures[n]) for n in pair) for pair in (names[:2], names[2:]))
+        return disk >= 4 * block_bytes or cached >= (1 << 20) + 4 * block_bytes
+    return False
+
+
+def _size_text(size: int) -> str:
+    return f"{size // 1024} KiB" if size % 1024 == 0 else f"{size} B"

@@ -1,0 +1,163 @@
+"""Nothing that a workload starts or writes outlives it: not after an error, not after a kill -9.
+
+A small process beside ppw (`measurements.workloads.reaper_process`) ends whatever was started with
+`Reaper.environment`, and removes the folders of `Reaper.folder`, when it is told to or when ppw is
+gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from measurements.errors import MeasurementError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+MARK = "PPW_WORKLOAD"
+# Without the site packages it starts in a third of the time.
+_START = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from measurements.workloads.reaper_process import main; main()"
+)
+_ANSWER_S = 20.0
+
+
+class Reaper:
+    """Ends processes and removes folders when left, and when this process dies in any way.
+
+    Use it as a context manager, or call `close`.
+
+    Raises
+    ------
+    MeasurementError
+        When its process cannot be started.
+
+    Examples
+    --------
+    >>> with Reaper() as reaper:  # doctest: +SKIP
+    ...     scratch = reaper.folder()
+    ...     server = subprocess.Popen(["memcached"], env=reaper.environment())
+    """
+
+    def __init__(self) -> None:
+        self._mark = secrets.token_hex(8)
+        self._owner = os.getpid()
+        self._folders: list[Path] = []
+        self._closed = False
+        own, its = socket.socketpair()
+        with its:
+            root = str(Path(__file__).resolve().parents[2])
+            arguments = [root, str(its.fileno()), str(self._owner), f"{MARK}={self._mark}"]
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _START, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[its.fileno()],
+                    start_new_session=True,
+                )
+            except OSError as error:
+                own.close()
+                raise MeasurementError(
+                    f"the process that would clean up cannot be started: {error}"
+                ) from error
+        self._connection = own
+        own.settimeout(_ANSWER_S)
+
+    def environment(self) -> dict[str, str]:
+        """Environment for what is to be ended: this process's with the mark."""
+        return {**os.environ, MARK: self._mark}
+
+    def folder(self, inside: Path | None = None) -> Path:
+        """Make a new folder that will be removed with all that is in it.
+
+        Parameters
+        ----------
+        inside : Path, optional
+            Existing folder to make it in; by default that of temporary files.
+
+        Raises
+        ------
+        MeasurementError
+            When it cannot be made there.
+        """
+        parent = Path(tempfile.gettempdir()) if inside is None else inside.resolve()
+        path = parent / f"ppw-{self._mark}-{len(self._folders)}"
+        self._ask(folder=str(path))
+        try:
+            path.mkdir(mode=0o700)
+        except OSError as error:
+            raise MeasurementError(
+                f"{parent}: no folder can be made in it: {error.strerror}: name another"
+            ) from error
+        self._folders.append(path)
+        return path
+
+    def close(self) -> None:
+        """End all marked processes and remove the folders; a second call does nothing.
+
+        Raises
+        ------
+        MeasurementError
+            When a process would not end.
+        """
+        if self._closed or os.getpid() != self._owner:
+            return
+        self._closed = True
+        left: list[int] = []
+        try:
+            left = self._ask(reap=True)["left"]
+        except MeasurementError:
+            # It was killed: what it would have done is done here.
+            from measurements.workloads.reaper_process import reap
+
+            left = reap(f"{MARK}={self._mark}".encode(), [str(path) for path in self._folders])
+        finally:
+            self._connection.close()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ANSWER_S)
+        for path in self._folders:
+            shutil.rmtree(path, ignore_errors=True)
+        if left:
+            raise MeasurementError(
+                f"processes {', '.join(map(str, left))} would not end: end them with kill -9"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _ask(self, **message: Any) -> dict[str, Any]:
+        try:
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+            answer = b""
+            while not answer.endswith(b"\n"):
+                part = self._connection.recv(65536)
+                if not part:
+                    raise ConnectionResetError("it has ended")
+                answer += part
+        except OSError as error:
+            raise MeasurementError(
+                f"the process that cleans up is lost ({error}): nothing is run without it"
+            ) from error
+        said: dict[str, Any] = json.loads(answer)
+        return said

@@ -1,0 +1,120 @@
+"""The reaper: ends processes and removes folders when the one that made them is gone.
+
+A small process in a session of its own, so that no signal meant for ppw reaches it. What it ends is
+known by a mark in the environment, which children and their children inherit: a process that was
+started in the very moment in which ppw was killed has it too.
+
+Messages are JSON lines: ``{"folder": path}`` before a folder is made, ``{"reap": true}`` at the
+end. Each is answered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What was being started when ppw died shows up within this time.
+_QUIET_S = 0.2
+_PATIENCE_S = 10.0
+_LOOK_S = 0.02
+_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2")
+
+
+def main() -> None:
+    """Arguments: the connection's descriptor, the parent's number, and the mark."""
+    descriptor, parent, mark = sys.argv[1:4]
+    for name in _IGNORED:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    os.chdir("/")
+    connection = socket.socket(fileno=int(descriptor))
+    folders: list[str] = []
+    for message in _messages(connection, int(parent)):
+        if "reap" in message:
+            break
+        folders.append(message["folder"])
+        _send(connection, folders=len(folders))
+    left = reap(mark.encode(), folders)
+    _send(connection, left=left)
+
+
+def reap(mark: bytes, folders: list[str]) -> list[int]:
+    """End all processes with the mark and remove the folders; returns who would not end."""
+    until = time.monotonic() + _PATIENCE_S
+    quiet_since = time.monotonic()
+    left: list[int] = []
+    while time.monotonic() < until:
+        left = list(_marked(mark))
+        for pid in left:
+            _kill(pid)
+        if left:
+            quiet_since = time.monotonic()
+        elif time.monotonic() - quiet_since >= _QUIET_S:
+            break
+        time.sleep(_LOOK_S)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    return left
+
+
+def _marked(mark: bytes) -> Iterator[int]:
+    for entry in os.listdir("/proc"):  # noqa: PTH208  # a Path a process costs as much as reading it
+        if entry.isdecimal():
+            try:
+                content = Path("/proc", entry, "environ").read_bytes()
+            except OSError:
+                # It has ended, or is another user's.
+                continue
+            if mark in content.split(b"\0"):
+                yield int(entry)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return
+
+
+def _messages(connection: socket.socket, parent: int) -> Iterator[dict[str, Any]]:
+    """Messages as they come; ends when the parent has died or closed the connection."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    try:
+        death = os.pidfd_open(parent)
+    except OSError:
+        death = -1
+    else:
+        poll.register(death, select.POLLIN)
+    rest = b""
+    while os.getppid() == parent:
+        ready = [descriptor for descriptor, _ in poll.poll(None if death >= 0 else 200)]
+        if death in ready:
+            return
+        if ready:
+            try:
+                data = connection.recv(65536)
+            except ConnectionResetError:
+                return
+            if not data:
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            yield from map(json.loads, lines)
+
+
+def _send(connection: socket.socket, **answer: Any) -> None:
+    try:
+        connection.sendall(json.dumps(answer).encode() + b"\n")
+    except OSError:
+        # Nobody is left to hear it.
+        return

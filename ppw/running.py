@@ -1,0 +1,141 @@
+"""Opening what the runs of a service need: session, sensors, counters, and who cleans up."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from measurements.machine import Machine
+from measurements.session import Session, check_writable
+from measurements.sweep import default_folder
+from measurements.workloads.reaper import Reaper
+from measurements.workloads.service_run import ServiceRuns
+from ppw.errors import PpwError
+from ppw.measuring import HostOptions, open_sampling, refuse_or_note, sampled_channels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pandas as pd
+
+    from measurements.sampling import Sampling
+    from measurements.workloads.service_run import ServiceOptions
+
+_ELSEWHERE = "the service runs on another host"
+_REMOTE_POWER = f"power: {_ELSEWHERE}: name a source that reads it, as in --power ipmi@bmc-7"
+
+
+@dataclass(frozen=True)
+class Running:
+    """Runs that are set up, and where their table goes."""
+
+    runs: ServiceRuns
+    output: Path
+
+    def write(self, table: pd.DataFrame) -> None:
+        """Write the table, whole or not at all."""
+        from measurements import write_runs
+
+        write_runs(table, self.output)
+
+
+@contextmanager
+def running(
+    options: ServiceOptions,
+    host: HostOptions,
+    output: Path,
+    *,
+    workload: dict[str, Any],
+    is_local: bool = True,
+    resume: bool = False,
+    counters: bool = True,
+    tell: Callable[[str], None] = print,
+) -> Iterator[Running]:
+    """Open session, machine and sensors; all is closed and cleaned up when left.
+
+    Parameters
+    ----------
+    options : ServiceOptions
+    host : HostOptions
+        Only what its ``metrics`` name must be measurable.
+    output : Path
+        Of the runs table; its raw readings go beside it.
+    workload : dict
+        What is asked of the workload, kept in the session's plan; a sweep that goes on must ask
+        the same.
+    is_local : bool
+        Whether the service is on this host; if not, no sensor of this one is tried.
+    resume, counters : bool
+    tell : callable
+        Takes one line of text for the user.
+
+    Raises
+    ------
+    MeasurementError, SensorError
+        When what was asked for cannot be measured, set or written.
+    PpwError
+        When the table is there already, or a sweep that goes on is another one.
+    """
+    folder = default_folder(output)
+    check_writable(output)
+    session = Session.open(folder) if resume else None
+    if session is None and (output.exists() or (folder / "plan.json").exists()):
+        raise PpwError(f"{output}: is there already: go on with --resume, or give another -o")
+    if session is not None and session.plan.get("asked") != _plain(workload):
+        raise PpwError(f"{folder}: another workload was asked for: give the same, or another -o")
+    missing: list[str] = []
+    machine = Machine.open(
+        frequencies=options.frequencies,
+        turbo=host.turbo,
+        counters=counters and is_local,
+        sysfs=Path(host.sysfs),
+        procfs=Path(host.procfs),
+    )
+    try:
+        if machine.no_counters is not None:
+            reason = machine.no_counters if is_local else f"{_ELSEWHERE}: count there"
+            refuse_or_note("cpi", reason, host, missing)
+        sampling = _sampling(host, is_local, missing)
+        try:
+            session = session or Session.create(folder, _plan(options, host, sampling, workload))
+            for text in missing:
+                tell(f"not measured here: {text}")
+            with Reaper() as reaper:
+                runs = ServiceRuns(options, session, machine, sampling, reaper, tell)
+                yield Running(runs, output)
+        finally:
+            sampling.close()
+    finally:
+        machine.close()
+
+
+def _sampling(host: HostOptions, is_local: bool, missing: list[str]) -> Sampling:
+    if not is_local and host.power is None:
+        missing.append(_REMOTE_POWER)
+        return open_sampling(replace(host, power="none"), [])
+    return open_sampling(host, missing)
+
+
+def _plan(
+    options: ServiceOptions, host: HostOptions, sampling: Sampling, workload: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "host": options.host,
+        "family": options.family,
+        "workload": None,
+        "data_bytes": None,
+        "price": options.price,
+        "options": asdict(options),
+        "host_options": asdict(host),
+        "asked": _plain(workload),
+        "channels": sampled_channels(sampling),
+    }
+
+
+def _plain(workload: dict[str, Any]) -> dict[str, Any]:
+    """As JSON gives it back."""
+    plain: dict[str, Any] = json.loads(json.dumps(workload))
+    return plain
