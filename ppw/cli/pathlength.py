@@ -1,0 +1,49 @@
+"""`ppw pathlength`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ppw.cli.decisions import table_options
+from ppw.cli.options import level_option, output_options, read
+from ppw.cli.output import caveats_in_result, emit
+
+
+@click.command(
+    name="pathlength",
+    short_help="Instructions per byte against cores and data size.",
+    epilog="Example: ppw pathlength counts.csv",
+)
+@table_options
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0, min_open=True),
+    default=0.05,
+    show_default=True,
+    help="By how much throughput may vary in a range of data sizes that is called flat.",
+)
+@level_option
+@output_options
+def command(
+    runs: tuple[str, ...],
+    mapping: dict[str, str],
+    format_: str,
+    output: str,
+    by: list[str] | None,
+    **options: Any,
+) -> None:
+    """Fit path lengths to RUNS with instructions and data_bytes, of ppw measure or ppw run count.
+
+    Against cores a·ln(n) + b, against the data size a line; and the range of data sizes in which
+    throughput is flat.
+    """
+    from ppw.path_length import path_lengths
+    from ppw.report.path_length_page import path_length_page
+
+    if by is not None:
+        raise click.UsageError("a path length belongs to a workload: --by is not taken here")
+    with caveats_in_result():
+        result = path_lengths(read(runs, mapping), **options)
+    emit(result, format_, output, path_length_page)

@@ -1,0 +1,316 @@
+"""`path_lengths`: instructions per byte against cores and data size, from counted runs.
+
+A path length is a property of a workload, shared by machines and families: its instructions are
+those of the program, whoever executes them. Against cores it is PL(n) = a·ln(n) + b
+(`fitting.path_length`); against the data size the instructions are a line, fixed + per byte, so
+that the path length falls to the slope as the fixed part is spread over more data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fitting.estimators import LogPathLength
+from fitting.line import student_quantile
+from measurements import check_runs
+from ppw import caveats as cv
+from ppw.errors import PpwError
+from ppw.estimate import shown
+from ppw.flat_range import flat_ranges, flat_sentence
+from ppw.path_length_fits import (
+    CORES_COLUMNS,
+    DATA_COLUMNS,
+    EMULATED,
+    ESTIMATED,
+    against_cores,
+    against_data,
+    mean_path_lengths,
+    with_instructions,
+)
+from ppw.prepare import canonical
+from ppw.result import as_floats, frame_digest, read_document, records, write_document
+from ppw.tables import text_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from matplotlib.axes import Axes
+
+_TEXTS = {"workload", "label", "throughput_unit", "host", "family"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PathLengths:
+    """Path lengths of the workloads of a runs table.
+
+    Attributes
+    ----------
+    points : pandas.DataFrame
+        Mean instructions per byte of each workload, core count and data size: ``workload``,
+        ``cores``, ``data_bytes``, ``runs``, ``instructions_per_byte``, ``label`` ("counted",
+        "emulated" or "estimated").
+    cores : pandas.DataFrame
+        The curve a·ln(n) + b of each workload and data size that was run on two core counts or
+        more: coefficients and their standard errors (instructions per byte), ``scatter`` (residual
+        standard deviation, as a share of the mean), the range of cores and ``positive_up_to``, the
+        core count at which it reaches zero (inf where it never does).
+    data : pandas.DataFrame
+        The line fixed + per byte of each workload and core count that was run with two data sizes
+        or more: ``fixed_instructions`` and ``instructions_per_byte`` with standard errors,
+        ``scatter`` and the range of sizes (B).
+    flat : pandas.DataFrame
+        Ranges of data sizes with nearly one throughput, as `ppw.flat_range.flat_ranges`.
+    level : float
+        Of the intervals in words.
+    tolerance : float
+        By how much throughput may vary in a flat range.
+    caveats : tuple of str
+    """
+
+    points: pd.DataFrame
+    cores: pd.DataFrame
+    data: pd.DataFrame
+    flat: pd.DataFrame
+    level: float
+    tolerance: float
+    caveats: tuple[str, ...]
+    input_digest: str = field(repr=False, compare=False)
+
+    def curve(self, workload: str, *, data_bytes: float | None = None) -> LogPathLength:
+        """Curve of a workload against cores, for `ppw.project`.
+
+        Parameters
+        ----------
+        workload : str
+        data_bytes : float, optional
+            At which data size, where it was fitted at several.
+
+        Raises
+        ------
+        PpwError
+            When there is none, or several.
+        """
+        fits = self.cores[self.cores["workload"] == workload]
+        if data_bytes is not None:
+            fits = fits[np.isclose(fits["data_bytes"], data_bytes)]
+        if len(fits) != 1:
+            sizes = ", ".join(shown(size, "B") for size in fits["data_bytes"])
+            said = f"several ({sizes}): choose a data size" if len(fits) else "none"
+            raise PpwError(f"curves of path length of {workload!r} against cores: {said}")
+        row = fits.iloc[0]
+        return LogPathLength.from_coefficients(
+            a=float(row["a"]),
+            b=float(row["b"]),
+            cores=(float(row["cores_from"]), float(row["cores_to"])),
+            workload=workload,
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a fit: ``against`` "cores" or "data size", and the columns of both."""
+        parts = [self.cores.assign(against="cores"), self.data.assign(against="data size")]
+        names = ["workload", "against", *dict.fromkeys([*CORES_COLUMNS[1:], *DATA_COLUMNS[1:]])]
+        rows = [row for part in parts for row in part.to_dict(orient="records")]
+        return pd.DataFrame(rows, columns=names)
+
+    def verdict(self) -> list[str]:
+        """Say the fits in sentences."""
+        return [*map(self._cores_sentence, _rows(self.cores)), *self._data_sentences()]
+
+    def flat_sentences(self) -> list[str]:
+        """Say the flat ranges in sentences."""
+        by = list(self.flat.columns[: list(self.flat.columns).index("sizes")])
+        return [flat_sentence(row, by) for row in _rows(self.flat)]
+
+    def summary(self) -> str:
+        """Text: the fits, the points they rest on, the flat ranges and the caveats."""
+        lines = [*self.verdict(), text_table(self.header(), self.cells())]
+        return "\n".join([*lines, *self.flat_sentences(), *(f"caveat: {c}" for c in self.caveats)])
+
+    def header(self) -> list[str]:
+        """Name the columns of `cells`."""
+        return ["workload", "cores", "data", "runs", "instructions a byte", "how"]
+
+    def cells(self) -> list[list[str]]:
+        """The points as they are printed."""
+        return [
+            [
+                str(row["workload"]),
+                shown(row["cores"]),
+                shown(row["data_bytes"], "B"),
+                str(row["runs"]),
+                shown(row["instructions_per_byte"]),
+                str(row["label"]),
+            ]
+            for row in _rows(self.points)
+        ]
+
+    def to_json(self) -> str:
+        """JSON document with ``schema_version``."""
+        tables = {name: records(getattr(self, name)) for name in _TABLES}
+        columns = {name: list(getattr(self, name).columns) for name in _TABLES}
+        rest = {"level": self.level, "tolerance": self.tolerance, "caveats": self.caveats}
+        return write_document(
+            "path_lengths", self.input_digest, {**rest, **tables, "columns": columns}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> PathLengths:
+        """Read `to_json` back. Raises `PpwError` for anything else."""
+        d = read_document(text, "path_lengths")
+        tables = {
+            name: as_floats(
+                pd.DataFrame(d[name], columns=d["columns"][name]), but={*_TEXTS, "runs", "sizes"}
+            )
+            for name in _TABLES
+        }
+        ends = tables["cores"]["positive_up_to"]
+        tables["cores"]["positive_up_to"] = ends.fillna(np.inf)
+        return cls(
+            **tables,
+            level=d["level"],
+            tolerance=d["tolerance"],
+            caveats=tuple(d["caveats"]),
+            input_digest=d["input_digest"],
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw instructions per byte against cores, or against data size where cores are one."""
+        from ppw.report.path_length_page import plot_path_lengths
+
+        return plot_path_lengths(self, ax)
+
+    def _cores_sentence(self, row: dict[str, Any]) -> str:
+        size = (
+            f" at {shown(row['data_bytes'], 'B')}" if row["data_bytes"] == row["data_bytes"] else ""
+        )
+        ends = f"{shown(row['cores_from'])} to {shown(row['cores_to'])}"
+        zero = row["positive_up_to"]
+        falls = f"; it reaches zero at {shown(zero)} cores" if np.isfinite(zero) else ""
+        return (
+            f"{row['workload']}{size}: {shown(row['a'])}·ln(n) + {shown(row['b'])} instructions a "
+            f"byte on {ends} cores{falls}"
+        )
+
+    def _data_sentences(self) -> list[str]:
+        said = []
+        for row in _rows(self.data):
+            half = _half_width(row["per_byte_error"], row["runs"], self.level)
+            within = f" ± {shown(half)}" if half == half else ""
+            said.append(
+                f"{row['workload']}{_on(row['cores'])}: {row['fixed_instructions']:.4g} "
+                f"instructions and {shown(row['instructions_per_byte'])}{within} a byte, from "
+                f"{shown(row['data_from_bytes'], 'B')} to {shown(row['data_to_bytes'], 'B')}"
+            )
+        return said
+
+
+_TABLES = ("points", "cores", "data", "flat")
+
+
+def path_lengths(
+    runs: pd.DataFrame, *, level: float = 0.90, tolerance: float = 0.05
+) -> PathLengths:
+    """Fit path lengths to the runs of a table.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        With ``data_bytes`` and ``instructions``; where a row has none, CPU seconds × frequency /
+        CPI stands for them, labelled "estimated". CPU seconds are ``command_user_s`` and
+        ``command_system_s``, or ``task_clock_s``, or those of a service's processes. Of a service
+        the instructions of one operation are taken.
+    level : float
+        Of the intervals, inside (0, 1).
+    tolerance : float
+        By how much throughput may vary in a flat range, as a share.
+
+    Raises
+    ------
+    MeasurementError
+        For values that cannot be.
+    PpwError
+        When no run tells its instructions and its data size.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of ``caveats``.
+    """
+    if not 0 < level < 1:
+        raise PpwError(f"level {level!r} is not a share between 0 and 1; try 0.90")
+    if not tolerance > 0:
+        raise PpwError(f"tolerance {tolerance!r} must be above 0; try 0.05")
+    table = check_runs(canonical(runs), by=[])
+    counted = with_instructions(table)
+    source = str(runs.attrs.get("source", "runs"))
+    if counted.empty:
+        raise PpwError(
+            f"{source}: no run has both instructions and data_bytes: measure with perf, or count "
+            "with ppw run count --data SIZE"
+        )
+    result = PathLengths(
+        points=mean_path_lengths(counted),
+        cores=against_cores(counted),
+        data=against_data(counted),
+        flat=flat_ranges(table, tolerance=tolerance),
+        level=float(level),
+        tolerance=float(tolerance),
+        caveats=tuple(_caveats(table, counted)),
+        input_digest=frame_digest(runs),
+    )
+    caveats = [*result.caveats, *_fit_caveats(result)]
+    cv.warn(caveats)
+    return PathLengths(**{**vars(result), "caveats": tuple(caveats)})
+
+
+def _caveats(table: pd.DataFrame, counted: pd.DataFrame) -> Iterable[str]:
+    labels = counted["instructions_label"].astype(str)
+    for label, said in (
+        (EMULATED, "counted under an emulator, in user mode only, on its own processor features"),
+        (ESTIMATED, "CPU seconds × frequency / CPI and not counted, as good as that CPI is"),
+    ):
+        if rows := int((labels == label).sum()):
+            yield f"instructions of {rows} of {len(counted)} runs are {said}"
+    if "counted_modes" in counted:
+        modes = sorted(set(counted["counted_modes"].dropna().astype(str)))
+        if len(modes) > 1:
+            yield (
+                f"instructions were counted in {' and in '.join(modes)} mode: their path lengths "
+                "are not comparable"
+            )
+    if left := len(table) - len(counted):
+        yield f"{left} of {len(table)} runs tell no instructions or no data size and take no part"
+
+
+def _fit_caveats(found: PathLengths) -> Iterable[str]:
+    for row in _rows(found.cores):
+        if np.isfinite(row["positive_up_to"]):
+            yield (
+                f"the path length of {row['workload']} falls to zero at "
+                f"{shown(row['positive_up_to'])} cores, which no program's does: it holds on "
+                f"{shown(row['cores_from'])} to {shown(row['cores_to'])} cores"
+            )
+    for row in _rows(found.data):
+        if row["fixed_instructions"] < 0:
+            yield (
+                f"the line of {row['workload']} begins below zero: its instructions grow faster "
+                "than its data"
+            )
+
+
+def _on(cores: float) -> str:
+    return "" if cores != cores else f" on {shown(cores)} core{'s' * (cores != 1)}"
+
+
+def _half_width(error: float, runs: int, level: float) -> float:
+    """Half width of the confidence interval of a line's coefficient; NaN without freedom."""
+    quantile = student_quantile(np.array([max(runs - 2, 0)]), level)
+    return float(quantile[0] * error)
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
