@@ -10,6 +10,7 @@ from fitting.steps import SAME_STEP
 from measurements.memory_counters import llc_misses_per_byte
 from ppw.errors import PpwError
 from ppw.estimate import shown
+from ppw.full_load import at_full_load
 from ppw.sides import scope_of
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from fitting.line import FloatArray
 
     Mask = NDArray[np.bool_]
-
-# Share of the full load from which a run counts as one.
-FULL_LOAD = 0.995
 
 
 class Measure(NamedTuple):
@@ -159,19 +157,6 @@ def measure_rows(
     if not made:
         raise PpwError(f"no host was measured at {shown(freq, 'Hz')}: leave freq out, or measure")
     return made
-
-
-def at_full_load(rows: pd.DataFrame) -> Mask:
-    """Tell which runs of one host and workload show what it can do.
-
-    Where the column ``load`` says that some are at full load, only these are: others were held at
-    a rate, or had too few clients. Where it says nothing, all are.
-    """
-    if "load" not in rows:
-        return np.ones(len(rows), dtype=bool)
-    load = rows["load"].to_numpy(dtype=np.float64)
-    full: Mask = load >= FULL_LOAD
-    return full if full.any() else np.isnan(load)
 
 
 def _at_frequency(rows: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, float]:

@@ -13,6 +13,7 @@ from measurements.checks import as_numbers
 from ppw.arguments import as_names
 from ppw.caveats import table_caveats
 from ppw.errors import PpwError
+from ppw.full_load import at_full_load
 from ppw.grouping import Groups, group_runs
 from ppw.metrics import Metric, answerable, known_metrics, needed_columns, values
 
@@ -33,17 +34,24 @@ class Prepared:
     """Checked runs, their groups, and the metrics asked.
 
     ``left_out`` has a row for each row of the input that cannot be right and each check that says
-    so, as the table of `ppw.check_quality`; ``runs`` has none of them.
+    so, as the table of `ppw.check_quality`; ``runs`` has none of them, nor the runs that were held
+    below what their host can do, which ``below_full_load`` counts.
     """
 
     runs: pd.DataFrame
     groups: Groups
     metrics: list[Metric]
     left_out: pd.DataFrame = field(default_factory=pd.DataFrame)
+    below_full_load: int = 0
 
     def caveats(self, learnt: Mask | None = None) -> list[str]:
         """Caveats of the table and its grouping; of hosts only where curves are ``learnt``."""
         found = left_out_caveats(self.left_out)
+        if self.below_full_load:
+            found.append(
+                f"{self.below_full_load} runs below full load (column load) take no part: curves "
+                "are of what a host can do; --keep-all uses them"
+            )
         return found + table_caveats(self.runs, self.groups, self.metrics, learnt)
 
     def suspects(self, rows: Mask, *, but: Collection[str] = ()) -> Mask:
@@ -94,8 +102,9 @@ def prepare(
 ) -> Prepared:
     """Bring runs to canonical columns, check them, group them and put them in one order.
 
-    Unless ``keep_all``, rows that cannot be right are no error and are left out; or, without
-    ``drop``, kept for the caller to choose among.
+    Unless ``keep_all``, runs below full load are left out where there are others, and rows that
+    cannot be right are no error and are left out; or, without ``drop``, kept for the caller to
+    choose among.
     """
     tidy = canonical(runs)
     by = None if by is None else as_names(by)
@@ -105,11 +114,15 @@ def prepare(
     checked = check_runs(tidy, needed=needed, by=by, ignore=hopeless)
     groups = group_runs(checked, by)
     left_out = pd.DataFrame()
+    kept = np.ones(len(checked), dtype=bool)
+    if not keep_all:
+        kept = ~_below_full_load(checked, groups)
+    below_full_load = int((~kept).sum())
     if not keep_all and drop:
         left_out = _suspect_rows(checked, groups, metrics)
     if len(left_out):
-        kept = np.ones(len(checked), dtype=bool)
         kept[left_out["position"].to_numpy()] = False
+    if not kept.all():
         if not kept.any():
             raise PpwError(
                 f"{runs.attrs.get('source', 'runs')}: every row is suspect, so nothing is left to "
@@ -120,7 +133,15 @@ def prepare(
     if len(checked) <= _ORDERED_ROWS:
         order = np.lexsort([*(checked[c].to_numpy() for c in needed), groups.codes])
         checked, groups = checked.take(order), replace(groups, codes=groups.codes[order])
-    return Prepared(checked, groups, metrics, left_out)
+    return Prepared(checked, groups, metrics, left_out, below_full_load)
+
+
+def _below_full_load(runs: pd.DataFrame, groups: Groups) -> Mask:
+    """Runs held below what their host can do, of groups that have others too."""
+    full = at_full_load(runs, groups.codes)
+    some = np.bincount(groups.codes, full) > 0
+    below: Mask = ~full & some[groups.codes]
+    return below
 
 
 def _no_watts(runs: pd.DataFrame) -> dict[str, Mask]:

@@ -195,6 +195,20 @@ class TestLeftOut:
             "power: 1 of 3 groups left out: not measured there"
         )
 
+    def test_runs_below_full_load_are_left_out_and_said(self):
+        held = RUNS.assign(load=0.5, time_s=RUNS["time_s"] * 2)
+        both = pd.concat([RUNS.assign(load=1.0), held], ignore_index=True)
+        result = project_runs(both, metric="time")
+        assert only(result.caveats, "below full load").startswith(f"{len(RUNS)} runs below")
+        alone = project_runs(RUNS, metric="time")
+        assert list(result.to_frame()["projected"]) == list(alone.to_frame()["projected"])
+        every = project_runs(both, metric="time", keep_all=True)
+        assert list(every.to_frame()["projected"]) != list(alone.to_frame()["projected"])
+
+    def test_a_load_that_no_run_exceeds_is_their_own(self):
+        result = project_runs(RUNS.assign(load=0.5), metric="time")
+        assert not any("below full load" in caveat for caveat in result.caveats)
+
     def test_all_groups_left_out_is_an_error_that_says_why(self):
         with pytest.raises(PpwError, match="only one distinct frequency in every group by host, f"):
             ppw.project_runs(RUNS[RUNS["freq_ghz"] == 1.6], freq=3e9)

@@ -1,0 +1,300 @@
+"""The three forms in which SPECpower_ssj2008 results are published, taken apart.
+
+Numbers are as written: "2,721,413", "1.74E+07", "99.7%". A zero where watts or a score should be
+stands for "not there", as "NC", "--" and empty cells do.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@dataclass
+class Found:
+    """What a result says, level by level (percent; 0 is active idle)."""
+
+    source: str
+    watts: dict[int, float] = field(default_factory=dict)
+    ops_s: dict[int, float] = field(default_factory=dict)
+    actual: dict[int, float] = field(default_factory=dict)
+    overall: float | None = None
+    compliant: bool | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
+    dates: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def put(self, target: int, column: str, cell: str) -> None:
+        """Take one number of a level, if it is one."""
+        value = number(cell)
+        if value is None:
+            return
+        if column == "actual":
+            self.actual[target] = value / 100
+        elif value > 0:
+            (self.watts if column == "watts" else self.ops_s)[target] = value
+        elif column == "watts":
+            self.notes.append(f"{value:g} W at a level is no reading and is left out")
+
+    def put_overall(self, cell: str) -> None:
+        """Take the score; "NC" and 0 say that there is none."""
+        self.overall = number(cell) or None
+        self.compliant = self.overall is not None
+
+    def put_field(self, name: str, value: str) -> None:
+        """Take one named field of the description, if it is one that is kept."""
+        key, value = tidy(name).rstrip(":"), " ".join(value.split())
+        if not value or value == "--":
+            return
+        for fact, names in _FACTS.items():
+            if key in names:
+                self.facts.setdefault(fact, value)
+        for count, names in _COUNTS.items():
+            if key in names and (amount := number(value.split()[0])) is not None:
+                self.counts.setdefault(count, amount)
+        if key in _ENABLED:
+            for count, pattern in _IN_ENABLED.items():
+                if match := pattern.search(value):
+                    self.counts.setdefault(count, float(match.group(1)))
+        if key in _METHOD and value.lower().startswith("single"):
+            self.counts.setdefault("nodes", 1.0)
+        if key in _DATES:
+            self.dates.append(value)
+
+
+# Names of fields in lower case, in any of the three forms.
+_FACTS = {
+    "system": ("system", "model", "hw_model", "system enclosure (if applicable)"),
+    "vendor": (
+        *("hardware vendor", "hw_vendor", "hardware vendor test sponsor", "test sponsor"),
+        "vendor",
+    ),
+    "processor": ("processor", "cpu name", "hw_cpuname", "cpu description"),
+}
+_COUNTS = {
+    "nodes": ("nodes", "# of nodes", "# of identical nodes"),
+    "chips": ("chips", "# chips", "# of chips"),
+    "cores": ("cores", "# cores", "# of cores"),
+    "threads": ("total threads", "# of threads", "hw_hardwarethreads"),
+    "memory_gb": (
+        *("memory (gb)", "total memory (gb)", "total ram (gb)", "memory amount (gb)"),
+        "hw_memamountgb",
+    ),
+}
+_METHOD = ("test method", "test_method")
+_ENABLED = ("cpu(s) enabled", "hw_cpusenabled")
+_IN_ENABLED = {
+    "cores": re.compile(r"(\d+)\s*cores?\b", re.IGNORECASE),
+    "chips": re.compile(r"(\d+)\s*chips?\b", re.IGNORECASE),
+}
+# In the order in which one is preferred.
+_DATES = (
+    *("test date", "test_date", "publication", "published", "hardware availability"),
+    *("hw avail", "hardware_availability"),
+)
+# "NC" alone is also where some of the tests were made: North Carolina.
+_NOT_COMPLIANT = re.compile(r"[Nn]on-compliant|\bINVALID\b")
+_HEADER = re.compile(r"=\s*([\d,.]+|NC)\s*overall ssj_ops/watt", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+
+_LEVEL_COLUMNS = (
+    ("ops", re.compile(r"ssj_ops\s*(?:@\s*|_)(\d+)\s*(?:%.*)?")),
+    ("watts", re.compile(r"(?:average |avg\. ?)?watts\s*(?:@\s*|_)(\d+)\s*(?:%.*)?")),
+    ("actual", re.compile(r"(?:actual )?load\s*(?:@\s*|_)?(\d+)\s*(?:%.*)?")),
+)
+_IDLE_COLUMN = re.compile(r"(?:average |avg\. ?)?watts\s*(?:@\s*active |_)idle")
+_SCORE_COLUMN = re.compile(r"result(?: \(overall ssj_ops/watt\))?|overall ssj_ops/watt")
+
+
+def number(cell: str) -> float | None:
+    """Read a number with thousands separators, an exponent or a percent sign; else None."""
+    text = cell.strip().rstrip("%").strip()
+    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+
+
+def tidy(header: str) -> str:
+    """Lower case with single spaces."""
+    return " ".join(header.lower().split())
+
+
+def csv_results(text: str, name: str) -> list[Found]:
+    """Results of a table, one a row; empty when it has no column with the watts of a load."""
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        headers = [tidy(cell) for cell in next(rows, [])]
+        columns = [_level_column(header) for header in headers]
+        if sum(column is not None and column[1] == "watts" for column in columns) < 2:
+            return []
+        return [
+            _row(f"{name}, row {at}", headers, columns, cells)
+            for at, cells in enumerate(rows, start=1)
+            if any(cell.strip() for cell in cells)
+        ]
+    except csv.Error:
+        return []
+
+
+def _level_column(header: str) -> tuple[int, str] | None:
+    if _IDLE_COLUMN.fullmatch(header):
+        return 0, "watts"
+    for column, pattern in _LEVEL_COLUMNS:
+        if match := pattern.fullmatch(header):
+            return int(match.group(1)), column
+    return None
+
+
+def _row(
+    source: str,
+    headers: Sequence[str],
+    columns: Sequence[tuple[int, str] | None],
+    cells: Sequence[str],
+) -> Found:
+    found = Found(source)
+    for header, column, cell in zip(headers, columns, cells, strict=False):
+        if column is not None:
+            found.put(*column, cell)
+        elif _SCORE_COLUMN.fullmatch(header):
+            found.put_overall(cell)
+    for header, cell in _in_order(zip(headers, cells, strict=False)):
+        found.put_field(header, cell)
+    return found
+
+
+def _in_order(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Fields with the preferred date first."""
+    known = {key: place for place, key in enumerate(_DATES)}
+    return sorted(pairs, key=lambda pair: known.get(pair[0].rstrip(":"), -1))
+
+
+def text_result(text: str, name: str) -> list[Found]:
+    """The result of a .txt report."""
+    found = Found(name)
+    lines = text.splitlines()
+    for line in lines:
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) > 1:
+            _put_line(found, cells)
+    _put_total(found, text)
+    _aggregate(found, [[c.strip() for c in line.split("|")] for line in lines if "|" in line])
+    # Fields stand one a line or several apart by wide gaps.
+    pairs = (
+        (part.partition(":")[0].strip(), part.partition(":")[2])
+        for line in lines
+        if "|" not in line
+        for part in re.split(r"\s{3,}(?=\S[^:]{0,60}:)", line)
+        if ":" in part
+    )
+    for key, value in _in_order((tidy(key), value) for key, value in pairs):
+        found.put_field(key, value)
+    return [found]
+
+
+def html_result(text: str, name: str) -> list[Found]:
+    """The result of a .html page."""
+    parser = _Tables()
+    parser.feed(text)
+    found = Found(name)
+    for row in parser.rows:
+        _put_line(found, row)
+    _put_total(found, parser.text())
+    _aggregate(found, parser.rows)
+    pairs = [
+        (row[at], row[at + 1])
+        for row in parser.rows
+        for at in range(len(row) - 1)
+        if _is_field(row[at], row)
+    ]
+    for key, value in _in_order((tidy(key), value) for key, value in pairs):
+        found.put_field(key, value)
+    return [found] if found.watts or found.compliant is False else []
+
+
+def _is_field(cell: str, row: Sequence[str]) -> bool:
+    return cell.rstrip().endswith(":") or len(row) == 2
+
+
+def _put_line(found: Found, cells: Sequence[str]) -> None:
+    """Take a line of the table of levels: its five cells, active idle or the score."""
+    first = cells[0].strip()
+    rest = [cell for cell in cells[1:] if cell.strip()]
+    if re.fullmatch(r"\d+\s*%", first) and len(rest) == 4:
+        target = int(first.rstrip("% "))
+        for column, cell in zip(("actual", "ops", "watts"), rest, strict=False):
+            found.put(target, column, cell)
+    elif tidy(first).startswith("active idle") and len(rest) >= 2:
+        # ssj_ops, watts, their ratio.
+        found.put(0, "watts", rest[1])
+    elif re.search(r"ssj_ops\s*/\s*(∑|sum of )\s*power", " ".join(cells)):
+        found.put_overall(cells[-1])
+
+
+def _put_total(found: Found, text: str) -> None:
+    """Take the score of the headline where the table has none, and what voids a result."""
+    headline = _HEADER.search(text)
+    if found.overall is None and headline:
+        found.put_overall(headline.group(1))
+    if _NOT_COMPLIANT.search(text.partition("System Under Test")[0]):
+        found.compliant = False
+
+
+def _aggregate(found: Found, rows: Sequence[Sequence[str]]) -> None:
+    """Take the counts of all nodes: a line of names, and the last line of numbers below it."""
+    for at, names in enumerate(rows[:-1]):
+        keys = [tidy(cell) for cell in names]
+        if "# of nodes" in keys and "# of cores" in keys:
+            for values in rows[at + 1 : at + 2]:
+                for key, value in zip(keys, values, strict=False):
+                    found.put_field(key, value)
+
+
+class _Tables(HTMLParser):
+    """Rows of all tables of a page, as lists of cells, and its text."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.rows: list[list[str]] = []
+        self._said: list[str] = []
+        self._in_cell = False
+        self._silent = 0
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        """Begin a row or a cell."""
+        if tag in ("script", "style"):
+            self._silent += 1
+        elif tag == "tr":
+            self.rows.append([])
+            self._in_cell = False
+        elif tag in ("td", "th"):
+            if not self.rows:
+                self.rows.append([])
+            self.rows[-1].append("")
+            self._in_cell = True
+        elif tag == "br":
+            self.handle_data(" ")
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a cell."""
+        if tag in ("script", "style"):
+            self._silent = max(self._silent - 1, 0)
+        elif tag in ("td", "th", "table"):
+            self._in_cell = False
+
+    def handle_data(self, data: str) -> None:
+        """Text of a cell, or beside all cells."""
+        if self._silent:
+            return
+        self._said.append(data)
+        if self._in_cell:
+            self.rows[-1][-1] += data
+
+    def text(self) -> str:
+        """All text, cells included."""
+        return " ".join("".join(self._said).split())

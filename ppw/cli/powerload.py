@@ -1,0 +1,94 @@
+"""`ppw powerload`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ppw.cli.decisions import table_options
+from ppw.cli.options import level_option, output_options, read
+from ppw.cli.output import caveats_in_result, emit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from measurements.specpower import SpecPowerResult
+
+
+class Loads(click.ParamType[list[float]]):
+    """Shares of full load, comma separated, as 0.5 or 50%."""
+
+    name = "LOAD[,…]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[float]:
+        """Shares of full load from 0 to 1."""
+        return [self._share(part.strip(), param, ctx) for part in str(value).split(",")]
+
+    def _share(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            self.fail(f"{text!r} is no load: give 0.5 or 50%", param, ctx)
+        if not 0 <= share <= 1:
+            self.fail(f"{text!r} is no share of full load from 0 to 1, or 0% to 100%", param, ctx)
+        return share
+
+
+@click.command(
+    name="powerload",
+    short_help="Watts against load, and energy proportionality.",
+    epilog="Example: ppw powerload power_ssj2008-20120312-00444.txt --at 30%,70%",
+)
+@table_options
+@click.option(
+    "--at",
+    type=Loads(),
+    default="0,0.5,1",
+    show_default=True,
+    help="Loads to give the watts at.",
+)
+@click.option(
+    "--levels",
+    type=Loads(),
+    help="Learn from the levels at these loads alone, to see what they would have said.",
+)
+@level_option
+@output_options
+def command(
+    runs: tuple[str, ...],
+    mapping: dict[str, str],
+    format_: str,
+    output: str,
+    by: list[str] | None,
+    **options: Any,
+) -> None:
+    """Draw watts against load from RUNS at several loads, or from SPECpower_ssj2008 results.
+
+    RUNS are tables with power_w and load (ppw run memcached --load), or results as SPEC publishes
+    them: .html, .txt or a CSV of many.
+    """
+    from ppw.power_load_answer import power_loads
+    from ppw.report.power_load_page import power_load_page
+
+    if by is not None:
+        raise click.UsageError("a curve is of one set-up: --by is not taken here")
+    with caveats_in_result():
+        result = power_loads(_source(runs, mapping), **options)
+    emit(result, format_, output, power_load_page)
+
+
+def _source(
+    paths: tuple[str, ...], mapping: dict[str, str]
+) -> pd.DataFrame | list[SpecPowerResult]:
+    from measurements.specpower import is_specpower, read_specpower
+
+    published = [path for path in paths if path != "-" and is_specpower(path)]
+    if not published:
+        return read(paths, mapping)
+    if len(published) < len(paths):
+        other = next(path for path in paths if path not in published)
+        raise click.UsageError(f"{other} is no SPECpower result, as {published[0]} is: ask apart")
+    return read_specpower(published)

@@ -1,0 +1,248 @@
+"""Power against load: kriging against other programs, and figures worked by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fitting import FittingError
+from fitting.energy_proportionality import (
+    dynamic_range,
+    energy_proportionality,
+    idle_to_peak,
+    linear_deviation,
+    peak_efficiency,
+    proportionality_gap,
+)
+from fitting.power_load import SHAPE, covariance, forecast_watts
+
+TENTHS = np.arange(11) / 10
+
+
+def of_one(load, watts, asked, **options):
+    return forecast_watts(
+        np.array(load), np.array([watts], dtype=float), np.array(asked), **options
+    )
+
+
+loads = st.lists(st.integers(0, 20), min_size=2, max_size=11, unique=True).map(
+    lambda steps: np.array(steps) / 20
+)
+
+
+@st.composite
+def servers(draw):
+    load = draw(loads)
+    watts = draw(st.lists(st.floats(20, 500), min_size=len(load), max_size=len(load)))
+    return load, np.array(watts)
+
+
+class TestForecast:
+    def test_two_levels_are_a_straight_line(self):
+        found = of_one([0.5, 0.9], [100, 140], [0, 0.7, 1.0])
+        np.testing.assert_allclose(found.watts[0], [50, 120, 150])
+        assert list(found.extrapolated[0]) == [True, False, True]
+
+    def test_a_straight_line_stays_one_through_any_levels(self):
+        found = of_one([0.1, 0.4, 0.5, 0.9], [60, 90, 100, 140], [0.7, 1.0])
+        np.testing.assert_allclose(found.watts[0], [120, 150])
+
+    @given(servers())
+    @settings(max_examples=50)
+    def test_it_goes_through_its_levels(self, server):
+        load, watts = server
+        found = of_one(load, watts, load)
+        np.testing.assert_allclose(found.watts[0], watts, rtol=1e-6)
+        assert not found.half_width.any()
+        assert not found.extrapolated.any()
+
+    def test_a_bend_is_followed_part_of_the_way(self):
+        """From three levels of a parabola, between its line and itself."""
+        load = np.array([0.4, 0.5, 0.9])
+        watts = 50 + 50 * load + 50 * load**2
+        line = np.polyval(np.polyfit(load, watts, 1), 1.0)
+        assert line < of_one(load, watts, [1.0]).watts[0, 0] < 150
+
+    def test_weights_are_those_of_universal_kriging(self):
+        """Oracle: the mean of a Gaussian process with a vague prior on its line (R & W, 2.41)."""
+        load, watts = np.array([0.0, 0.2, 0.5, 0.9]), np.array([40.0, 75.0, 100.0, 170.0])
+        asked = np.array([0.35, 0.7, 1.0])
+        vague = 1e7
+        both = np.concatenate([load, asked])
+        line = vague * (1 + both[:, None] * both)
+        whole = covariance(both[None], both[None], SHAPE)[0] + line
+        of, towards = whole[:4, :4], whole[4:, :4]
+        oracle = towards @ np.linalg.solve(of, watts)
+        np.testing.assert_allclose(of_one(load, watts, asked).watts[0], oracle, rtol=1e-5)
+
+    def test_the_bend_is_that_of_an_integrated_wiener_process(self):
+        """Oracle: sums of a random walk, drawn."""
+        rng = np.random.default_rng(0)
+        steps = 400
+        slope = np.cumsum(rng.normal(0, steps**-0.5, (20_000, steps)), axis=1)
+        value = np.cumsum(slope, axis=1) / steps
+        drawn = np.cov(value[:, [199, 399]].T)
+        at = np.array([[0.5, 1.0]])
+        bend = covariance(at, at, SHAPE._replace(quadratic=0, bend=1, rough=0, asleep=0))[0]
+        np.testing.assert_allclose(bend, drawn, rtol=0.05)
+
+    @given(servers(), st.permutations(range(11)), st.floats(0.01, 100))
+    @settings(max_examples=50)
+    def test_order_and_unit_say_nothing(self, server, order, unit):
+        load, watts = server
+        order = [place for place in order if place < len(load)]
+        found = of_one(load, watts, TENTHS)
+        other = of_one(load[order], unit * watts[order], TENTHS)
+        for one, two in zip(found[:2], other[:2], strict=True):
+            np.testing.assert_allclose(unit * one, two, rtol=1e-5, atol=1e-4 * unit)
+
+    def test_servers_together_are_as_servers_alone(self):
+        rng = np.random.default_rng(3)
+        load = rng.permuted(np.tile(TENTHS, (20, 1)), axis=1)[:, :5]
+        watts = 100 + 100 * load + rng.normal(0, 3, load.shape)
+        watts[rng.random(watts.shape) < 0.3] = np.nan
+        together = forecast_watts(load, watts, TENTHS)
+        for n in range(20):
+            known = ~np.isnan(watts[n])
+            if known.sum() < 2:
+                assert np.isnan(together.watts[n]).all()
+                continue
+            alone = of_one(load[n][known], watts[n][known], TENTHS)
+            for one, all_ in zip(alone, together, strict=True):
+                np.testing.assert_allclose(one[0], all_[n])
+
+    def test_thousands_at_once(self):
+        watts = np.random.default_rng(1).uniform(100, 200, (5000, 3))
+        found = forecast_watts(np.array([0.4, 0.5, 0.9]), watts, np.array([1.0]))
+        assert found.watts.shape == (5000, 1)
+
+    def test_intervals_widen_with_distance_level_and_steepness(self):
+        found = of_one([0.5, 0.9], [100, 140], [0.95, 1.0])
+        half = found.upper - found.watts
+        assert half[0, 0] < half[0, 1]
+        wider = of_one([0.5, 0.9], [100, 140], [0.95, 1.0], level=0.99)
+        assert (wider.upper > found.upper).all()
+        flat = of_one([0.5, 0.9], [130, 140], [0.95, 1.0])
+        assert (flat.upper - flat.watts < half).all()
+
+    def test_levels_off_their_line_widen_the_interval(self):
+        smooth = of_one([0.3, 0.5, 0.7, 0.9], [80, 100, 120, 140], [1.0])
+        rough = of_one([0.3, 0.5, 0.7, 0.9], [80, 90, 130, 140], [1.0])
+        assert (rough.upper - rough.lower)[0, 0] > (smooth.upper - smooth.lower)[0, 0]
+
+    def test_where_the_curve_falls_to_zero_there_is_no_answer(self):
+        found = of_one([0.5, 0.9], [10, 140], [0.0, 0.6])
+        assert np.isnan(found.watts[0, 0])
+        assert found.watts[0, 1] > 0
+
+    @given(servers())
+    @settings(max_examples=50)
+    def test_no_watts_below_zero(self, server):
+        found = of_one(*server, TENTHS)
+        known = ~np.isnan(found.watts)
+        assert (found.lower[known] >= 0).all()
+        assert (found.lower <= found.upper)[known].all()
+
+    @pytest.mark.parametrize(
+        ("load", "watts", "asked", "said"),
+        [
+            ([0.5, 0.9, 1.0], [1, 2], [1.0], "are not arrays of"),
+            ([0.5, 0.9], [1, 0], [1.0], "watts must be above 0"),
+            ([0.5, 0.5], [1, 2], [1.0], "two levels at one load"),
+            ([-0.1, 0.9], [1, 2], [1.0], "0 or more"),
+            ([0.1, 0.9], [1, 2], [-1.0], "0 or more"),
+        ],
+    )
+    def test_what_cannot_be(self, load, watts, asked, said):
+        with pytest.raises(FittingError, match=said):
+            of_one(load, watts, asked)
+
+
+class TestEnergyProportionality:
+    """Figures worked by hand."""
+
+    def test_a_proportional_server(self):
+        watts = 200 * TENTHS[1:]
+        assert energy_proportionality(TENTHS, np.concatenate([[0.0], watts])) == pytest.approx(1)
+
+    def test_a_constant_server(self):
+        assert energy_proportionality(TENTHS, np.full(11, 200.0)) == pytest.approx(0)
+        assert idle_to_peak(np.full(11, 200.0)) == 1
+
+    def test_by_hand(self):
+        # Idle 60, 80 at half, 120 at full load: normalised 1/2, 2/3, 1. Area of the trapezoids
+        # 0.5·(1/2 + 2/3)/2 + 0.5·(2/3 + 1)/2 = 7/24 + 10/24 = 17/24; EP = 2 − 34/24 = 7/12.
+        load, watts = np.array([0, 0.5, 1]), np.array([60.0, 80, 120])
+        assert energy_proportionality(load, watts) == pytest.approx(7 / 12)
+        assert dynamic_range(watts) == pytest.approx(0.5)
+        # The line is at 90 at half load: 80/90 − 1.
+        assert linear_deviation(load, watts) == (pytest.approx(-1 / 9), 0.5)
+        np.testing.assert_allclose(proportionality_gap(load, watts), [1 / 2, 1 / 6, 0])
+        # Work per joule as a share of full load's: 0.5·120/80 = 0.75 at half load.
+        assert peak_efficiency(load, watts) == (1.0, 1.0)
+        assert peak_efficiency(load, np.array([60.0, 50, 120])) == (0.5, pytest.approx(1.2))
+
+    @given(st.floats(1, 100), st.floats(1, 100))
+    def test_of_a_straight_line_it_is_the_dynamic_range(self, idle, more):
+        watts = idle + more * TENTHS
+        found = energy_proportionality(TENTHS, watts)
+        assert found == pytest.approx(dynamic_range(watts), abs=1e-9)
+        assert linear_deviation(TENTHS, watts)[0] == pytest.approx(0, abs=1e-9)
+
+    @given(st.lists(st.floats(1, 500), min_size=11, max_size=11), st.floats(0.1, 10))
+    def test_it_has_no_unit(self, watts, unit):
+        watts = np.array(watts)
+        assume(np.ptp(watts) > 1)
+        one = energy_proportionality(TENTHS, watts)
+        assert energy_proportionality(TENTHS, unit * watts) == pytest.approx(one)
+
+
+def accuracy():
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "accuracy_power_load.py"
+    spec = importlib.util.spec_from_file_location("accuracy_power_load", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.thirdparty
+class TestPublishedServers:
+    """Full-load watts of SPECpower results from levels below."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def table():
+        return accuracy()
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def data(table, data_dir):
+        from measurements.specpower import read_specpower
+
+        return table.measured(read_specpower(sorted((data_dir / "specpower").glob("*.csv"))))
+
+    def test_from_50_and_90_percent(self, table, data):
+        found = table.full_load(data, (50, 90))
+        median, p90 = table.errors(found.watts[:, 0], data)
+        assert median <= 1.1
+        assert p90 <= 3.8
+
+    @pytest.mark.parametrize("levels", [(40, 50, 90), (40, 60, 90)])
+    def test_a_third_level_helps(self, table, data, levels):
+        two = table.errors(table.full_load(data, (50, 90)).watts[:, 0], data)
+        three = table.errors(table.full_load(data, levels).watts[:, 0], data)
+        assert three[0] < 0.8 * two[0]
+        assert three[1] <= two[1]
+
+    @pytest.mark.parametrize("levels", [(50, 90), (40, 50, 90), (10, 50, 90), (0, 50, 90)])
+    def test_intervals_hold_in_years_that_took_no_part(self, table, data, levels):
+        """The widths were fitted to 2012 alone."""
+        inside = table.covered(table.full_load(data, levels), data)
+        for year in range(2007, 2012):
+            assert inside[data.year == year].mean() >= 0.9
+        assert inside[data.year == 2012].mean() >= 0.9

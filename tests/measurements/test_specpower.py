@@ -1,0 +1,298 @@
+"""Results of SPECpower_ssj2008: three forms with made-up numbers, and the shared table."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from measurements.errors import MeasurementError
+from measurements.specpower import (
+    Level,
+    is_specpower,
+    read_specpower,
+    specpower_table,
+)
+
+# A made-up server: 1000 ssj_ops a percent of load, 50 W idle and 1.5 W a percent.
+TARGETS = range(100, 0, -10)
+OPS = {t: 1000 * t for t in TARGETS}
+WATTS = {t: 50 + 1.5 * t for t in TARGETS} | {0: 50}
+# Σ ssj_ops = 550,000 and Σ W = 11·50 + 1.5·550 = 1375: exactly 400.
+SCORE = 400
+
+
+def text_report(watts=WATTS, score=str(SCORE), extra=""):
+    rows = "\n".join(
+        f"  {t}% | {t - 0.4 * (t == 100):.1f}% | {OPS[t]:,} | {watts[t]:,} "
+        f"| {OPS[t] / watts[t]:,.0f}"
+        for t in TARGETS
+        if t in watts
+    )
+    return f"""SPECpower_ssj2008
+Made-up Systems, Inc. Pebble 100      SPECpower_ssj2008 = {score} overall ssj_ops/watt
+
+Test Sponsor:  Made-up Systems, Inc.     SPEC License #:  0      Test Method:  Single Node
+Tested By:  Made-up Systems              Test Location:  Durham, NC, USA
+Test Date:  Feb 3, 2019                  Publication:  Mar 6, 2019
+{extra}
+Benchmark Results Summary
+=========================
+ Performance | Power | Performance to Power Ratio
+ Target Load | Actual Load | ssj_ops | Average Active Power (W) |
+{rows}
+    Active Idle | | 0 | {watts.get(0, "")} | 0
+    sum of ssj_ops / sum of power = | {score}
+
+Aggregate SUT Data
+==================
+ # of Nodes | # of Chips | # of Cores | # of Threads | Total RAM (GB) | # of OS Images
+ 1 | 2 | 56 | 112 | 1,024 | 1
+
+System Under Test
+=================
+ Hardware Vendor:               Made-up Systems, Inc.
+ Model:                         Pebble 100
+ CPU Name:                      Granite 9000
+"""
+
+
+def html_page(watts=WATTS, score=str(SCORE)):
+    rows = "".join(
+        f"<tr><td>{t}%</td><td>{t}.1%</td><td>{OPS[t]:,}</td><td>{watts[t]:,}</td>"
+        f"<td>{OPS[t] / watts[t]:,.0f}</td></tr>\n"
+        for t in TARGETS
+    )
+    return f"""<!DOCTYPE html><html><head><title>Made-up</title>
+<script>var x = "<td>9999</td> non-compliant";</script></head><body>
+<table class="resultHeader"><tbody>
+<tr><td>Made-up Systems Pebble&nbsp;100</td>
+<td>SPECpower_ssj2008 = {score} overall ssj_ops/watt</td></tr>
+<tr><td><a href="#s">Test Sponsor:</a></td><td>Made-up Systems</td>
+<td><a href="#l">Test Location:</a></td><td>Durham, NC, USA</td></tr>
+<tr><td>Test Date:</td><td>Feb 3, 2009</td><td>Publication:</td><td>Mar 6, 2009</td></tr>
+</tbody></table>
+<div id="resultsSummary" class="resultsTable"><table><thead>
+<tr><th colspan="3">Performance</th><th rowspan="2">Average Active Power (W)</th>
+<th rowspan="2">Performance to Power Ratio</th></tr>
+<tr><th>Target Load</th><th>Actual Load</th><th>ssj_ops</th></tr></thead><tbody>
+{rows}<tr><td colspan="2">Active Idle</td><td>0</td><td>{watts[0]}</td><td>0</td></tr>
+<tr><td colspan="4">&#8721;ssj_ops / &#8721;power =</td><td>{score}</td></tr>
+</tbody></table></div>
+<h3>System Under Test</h3><table>
+<tr><td>Hardware Vendor:</td><td>Made-up Systems</td></tr>
+<tr><td>Model:</td><td>Pebble 100</td></tr>
+<tr><td>CPU Name:</td><td>Granite 1000</td></tr>
+<tr><td>CPU(s) Enabled:</td><td>8 cores, 2 chips, 4 cores/chip</td></tr>
+<tr><td>Memory Amount (GB):</td><td>16</td></tr>
+</table></body></html>"""
+
+
+def dump(rows=1, score=str(SCORE), watts=WATTS, **more):
+    """The table that the site's search of results gives, with its uneven headers."""
+    header = ["Benchmark", "Hardware Vendor\t", "System", "Nodes\t", "Result"]
+    header += [f"ssj_ops @ {t}% of target load\t" for t in TARGETS]
+    header += [f"Average watts{' @ ' if t > 10 else '@'}{t}% of target load\t" for t in TARGETS]
+    header += ["Average watts @ active idle\t", "# Cores", "# Chips ", "Memory (GB)"]
+    header += ["Processor ", "HW Avail", "Published"]
+    cells = ["power_ssj2008", "Made-up", "Pebble 100", "4", score]
+    cells += [f"{OPS[t]:.2E}" if t > 50 else str(OPS[t]) for t in TARGETS]
+    cells += [str(watts.get(t, "")) for t in (*TARGETS, 0)]
+    cells += ["32", "8", '"1,024"', "Granite", "Jan-2018", "Mar-2018"]
+    cells = [more.get(name.strip(), cell) for name, cell in zip(header, cells, strict=True)]
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(header)
+    for _ in range(rows):
+        writer.writerow([c.strip('"') for c in cells])
+    return out.getvalue()
+
+
+@pytest.fixture
+def read(tmp_path):
+    def reader(text, name="result.txt", encoding="utf-8"):
+        (tmp_path / name).write_bytes(text.encode(encoding))
+        return read_specpower(tmp_path / name)
+
+    return reader
+
+
+class TestForms:
+    def test_text(self, read):
+        [result] = read(text_report())
+        assert (result.system, result.vendor) == ("Pebble 100", "Made-up Systems, Inc.")
+        assert (result.processor, result.test_date, result.year) == (
+            "Granite 9000",
+            "Feb 3, 2019",
+            2019,
+        )
+        counts = (result.nodes, result.chips, result.cores, result.threads, result.memory_gb)
+        assert counts == (1, 2, 56, 112, 1024)
+        assert result.levels[0] == (1.0, pytest.approx(0.996), 100_000, 200)
+        assert result.levels[5] == (0.5, 0.5, 50_000, 125)
+        assert result.levels[-1] == Level(0.0, None, 0.0, 50)
+        assert (result.overall, result.compliant, result.findings) == (400, True, ())
+        assert result.computed_overall == pytest.approx(400)
+
+    def test_html(self, read):
+        [result] = read(html_page(), "result.html")
+        assert (result.system, result.vendor, result.year) == (
+            "Pebble 100",
+            "Made-up Systems",
+            2009,
+        )
+        assert (result.nodes, result.chips, result.cores) == (None, 2, 8)
+        assert (result.threads, result.memory_gb) == (None, 16)
+        assert [x.watts for x in result.levels] == [WATTS[t] for t in (*TARGETS, 0)]
+        assert result.levels[0].actual == pytest.approx(1.001)
+        assert (result.overall, result.compliant, result.findings) == (400, True, ())
+
+    def test_html_of_the_first_years_is_latin_1(self, read):
+        [result] = read(html_page().replace("Made-up", "Müller"), "r.html", encoding="latin-1")
+        assert result.vendor == "Müller Systems"
+
+    def test_dump(self, read):
+        results = read(dump(rows=3), "dump.csv")
+        assert [r.source for r in results] == [f"dump.csv, row {n}" for n in (1, 2, 3)]
+        result = results[0]
+        assert (result.system, result.vendor, result.nodes) == ("Pebble 100", "Made-up", 4)
+        assert (result.cores, result.chips, result.memory_gb) == (32, 8, 1024)
+        assert (result.test_date, result.year) == ("Mar-2018", 2018)
+        assert [x.ops_s for x in result.levels[:10]] == [OPS[t] for t in TARGETS]
+        assert [x.watts for x in result.levels] == [WATTS[t] for t in (*TARGETS, 0)]
+        assert all(x.actual is None for x in result.levels)
+        assert result.overall == 400
+
+    def test_several_files_of_several_forms(self, tmp_path):
+        for name, text in (("a.txt", text_report()), ("b.html", html_page()), ("c.csv", dump(2))):
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        results = read_specpower([tmp_path / n for n in ("a.txt", "b.html", "c.csv")])
+        assert [r.overall for r in results] == [400] * 4
+
+
+class TestWhatIsMissing:
+    def test_a_level_without_watts_is_missing_and_never_0(self, read):
+        watts = {t: w for t, w in WATTS.items() if t not in (70, 0)}
+        [result] = read(dump(watts=watts), "dump.csv")
+        assert result.levels[3] == (0.7, None, 70_000, None)
+        assert result.levels[-1].target == 0.1
+        assert "no watts at 70 %, active idle" in result.findings
+        assert result.computed_overall is None
+        table = specpower_table([result])
+        assert np.isnan(table["power_w"][3])
+        assert np.isnan(table["threads"]).all()
+        assert (table["power_w"].dropna() > 0).all()
+
+    @pytest.mark.parametrize("cell", ["", "--", "NC", "n/a"])
+    def test_what_is_no_number_is_missing(self, read, cell):
+        [result] = read(dump(watts=WATTS | {30: cell}), "dump.csv")
+        assert "no watts at 30 %" in result.findings
+
+    def test_0_watts_are_no_reading(self, read):
+        [result] = read(dump(watts=WATTS | {0: 0}), "dump.csv")
+        assert "0 W at a level is no reading and is left out" in result.findings
+        assert "no watts at active idle" in result.findings
+
+    @pytest.mark.parametrize("score", ["NC", "0"])
+    def test_a_score_withdrawn_is_said(self, read, score):
+        [result] = read(dump(score=score), "dump.csv")
+        assert (result.overall, result.compliant) == (None, False)
+        assert "not compliant: SPEC publishes no score for it" in result.findings
+
+    def test_an_invalid_report_is_said_and_its_levels_are_kept(self, read):
+        [result] = read(text_report(extra="This result is INVALID: the run was too short."))
+        assert (result.overall, result.compliant) == (None, False)
+        assert len(result.levels) == 11
+
+    def test_a_result_of_north_carolina_is_compliant(self, read):
+        assert "NC" in text_report()
+        assert read(text_report())[0].compliant
+
+    def test_a_table_without_scores_says_nothing_of_compliance(self, read):
+        lines = [line.split(",", 1) for line in ("hw_model,x,", "s,x,")]
+        head = ",".join([lines[0][0], *(f"watts_{t}" for t in TARGETS), "watts_idle"])
+        row = ",".join([lines[1][0], *(str(WATTS[t]) for t in (*TARGETS, 0))])
+        [result] = read(f"{head}\n{row}\n", "t.csv")
+        assert (result.overall, result.compliant, result.system) == (None, None, "s")
+
+
+class TestChecks:
+    def test_a_score_that_its_levels_do_not_give(self, read):
+        [result] = read(text_report(score="444"))
+        assert "overall 444 ssj_ops/W is published, its levels give 400" in result.findings
+
+    def test_a_score_rounded_to_three_digits_is_no_finding(self, read):
+        assert read(text_report(score="399"))[0].findings == ()
+
+    def test_watts_that_rise_as_the_load_falls(self, read):
+        [result] = read(text_report(watts=WATTS | {40: 130}))
+        assert "watts do not fall with the target load throughout" in result.findings
+
+    def test_a_load_that_was_not_reached(self, read):
+        text = text_report().replace("60% | 60.0%", "60% | 55.0%")
+        assert "the load reached at 60 % is 55.0%" in read(text)[0].findings
+
+
+class TestErrors:
+    def test_a_runs_table_is_none(self, tmp_path):
+        (tmp_path / "runs.csv").write_text("host,load,power_w\na,0.5,100\n")
+        assert not is_specpower(tmp_path / "runs.csv")
+        with pytest.raises(
+            MeasurementError, match=r"^runs\.csv: is no SPECpower_ssj2008 result: g"
+        ):
+            read_specpower(tmp_path / "runs.csv")
+
+    def test_a_page_without_levels(self, read):
+        page = "<html><body><table><tr><td>Not here: non-compliant</td></tr></table></body></html>"
+        with pytest.raises(MeasurementError, match=r"no result has the watts of two levels: no wa"):
+            read(page, "nc.html")
+        with pytest.raises(MeasurementError, match="is no SPECpower_ssj2008 result"):
+            read(page.replace(": non-compliant", ""), "other.html")
+
+    def test_a_file_that_is_not_there_and_none(self, tmp_path):
+        with pytest.raises(MeasurementError, match=r"gone\.txt: cannot be read: No such file"):
+            read_specpower(tmp_path / "gone.txt")
+        with pytest.raises(MeasurementError, match="no file"):
+            read_specpower([])
+        assert not is_specpower(tmp_path / "gone.txt")
+
+
+class TestTable:
+    def test_one_row_a_level(self, read):
+        table = specpower_table(read(text_report()))
+        assert len(table) == 11
+        assert list(table["target_load"]) == pytest.approx([*(t / 100 for t in TARGETS), 0])
+        assert set(table["power_source"]) == {"published:wall"}
+        assert set(table["host"]) == {"Pebble 100"}
+        assert table["throughput_ops_s"].iloc[-1] == 0
+        assert np.isnan(table["load"].iloc[-1])
+
+
+@pytest.mark.thirdparty
+class TestSharedResults:
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def results(data_dir):
+        return read_specpower(data_dir / "specpower" / "results_to_2012.csv")
+
+    def test_every_result_has_eleven_levels(self, results):
+        assert len(results) == 349
+        assert all(len(r.levels) == 11 for r in results)
+        assert all(x.watts and x.watts > 0 for r in results for x in r.levels)
+
+    def test_systems_dates_and_cores_are_there(self, results):
+        assert all(r.system and r.vendor and r.processor for r in results)
+        assert {r.year for r in results} <= set(range(2002, 2013))
+        assert all(r.cores and r.chips and r.threads and r.threads >= r.cores for r in results)
+
+    def test_ratios_of_the_levels_are_the_published_ones(self, results, data_dir):
+        """Oracle: the ops per watt that are published beside them."""
+        import pandas as pd
+
+        published = pd.read_csv(data_dir / "specpower" / "results_to_2012.csv")
+        for target, place in ((100, 0), (50, 5), (10, 9)):
+            made = [r.levels[place].ops_s / r.levels[place].watts for r in results]
+            off = np.abs(np.array(made) / published[f"opsperwatt_{target}"] - 1)
+            assert (off < 0.01).mean() > 0.98

@@ -1,0 +1,359 @@
+"""Power against load: curves between levels, from runs and published results, and the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from measurements.specpower import Level, SpecPowerResult, read_specpower
+from ppw.errors import CaveatWarning, PpwError
+from ppw.power_load import PowerLoadCurve
+from ppw.power_load_answer import PowerLoads, power_loads
+from ppw.report.power_load_page import power_load_page
+
+ROOT = Path(__file__).resolve().parents[2]
+TENTHS = np.arange(11) / 10
+# Idle 60 W, 80 W at half, 120 W at full load.
+HAND = PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name="hand")
+
+
+def answered(source, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CaveatWarning)
+        return power_loads(source, **options)
+
+
+@st.composite
+def curves(draw, least=2):
+    percent = draw(st.lists(st.integers(0, 100), min_size=least, max_size=11, unique=True))
+    watts = draw(st.lists(st.floats(20, 500), min_size=len(percent), max_size=len(percent)))
+    return np.array(percent) / 100, np.array(watts)
+
+
+def inside(load):
+    return np.linspace(load.min(), load.max(), 201)
+
+
+class TestBetweenLevels:
+    @given(curves())
+    @settings(max_examples=50, deadline=None)
+    def test_it_goes_through_its_levels(self, levels):
+        load, watts = levels
+        np.testing.assert_allclose(PowerLoadCurve.of_levels(load, watts).watts(load), watts)
+
+    @given(curves())
+    @settings(max_examples=50, deadline=None)
+    def test_levels_that_rise_make_a_curve_that_rises(self, levels):
+        load, watts = np.sort(levels[0]), np.sort(levels[1])
+        found = PowerLoadCurve.of_levels(load, watts).watts(inside(load))
+        assert (np.diff(found) >= -1e-9 * watts.max()).all()
+
+    @given(curves())
+    @settings(max_examples=50, deadline=None)
+    def test_it_stays_between_its_two_neighbours(self, levels):
+        load, watts = levels
+        curve = PowerLoadCurve.of_levels(load, watts)
+        at = inside(load)
+        above = np.clip(np.searchsorted(curve.load, at), 1, len(load) - 1)
+        ends = np.stack([curve.power[above - 1], curve.power[above]])
+        found, slack = curve.watts(at), 1e-9 * watts.max()
+        assert (found >= ends.min(axis=0) - slack).all()
+        assert (found <= ends.max(axis=0) + slack).all()
+
+    @given(curves(), st.randoms())
+    @settings(max_examples=25, deadline=None)
+    def test_the_order_of_levels_says_nothing(self, levels, random):
+        load, watts = levels
+        order = list(range(len(load)))
+        random.shuffle(order)
+        at = inside(load)
+        one, two = (
+            PowerLoadCurve.of_levels(*pair) for pair in (levels, (load[order], watts[order]))
+        )
+        np.testing.assert_array_equal(one.watts(at), two.watts(at))
+
+    def test_two_levels_are_a_straight_line(self):
+        curve = PowerLoadCurve.of_levels([0.2, 0.6], [100, 140])
+        np.testing.assert_allclose(curve.watts(np.array([0.3, 0.5])), [110, 130])
+
+    def test_the_cubic_is_fritsch_and_carlsons(self):
+        """By hand: weighted harmonic means of the slopes either side."""
+        curve = PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120])
+        # Slopes 40 and 80 a unit of load; in the middle 2·40·80/(40 + 80); at the ends
+        # (3·40 − 80)/2 = 20 and (3·80 − 40)/2 = 100. Hermite at the middle of each half.
+        middle = 2 * 40 * 80 / 120
+        first = (60 + 80) / 2 + 0.5 * (20 - middle) / 8
+        second = (80 + 120) / 2 + 0.5 * (middle - 100) / 8
+        np.testing.assert_allclose(curve.watts(np.array([0.25, 0.75])), [first, second])
+
+
+class TestOutsideLevels:
+    def test_only_when_allowed_and_labelled(self):
+        curve = PowerLoadCurve.of_levels([0.5, 0.9], [100, 140], name="rack1")
+        with pytest.raises(
+            PpwError, match=r"^rack1: load 1 is outside its levels, 0\.5 to 0\.9: m"
+        ):
+            curve.watts(np.array([0.6, 1.0]))
+        np.testing.assert_allclose(curve.watts([0.6, 1.0], extrapolate=True), [110, 150])
+        found = curve.forecast([0.5, 0.6, 1.0])
+        assert list(found["label"]) == ["measured", "interpolated", "extrapolated"]
+        np.testing.assert_allclose(found["power_w"], [100, 110, 150])
+        half = ((found["upper"] - found["lower"]) / 2).to_numpy()
+        assert half[0] == 0
+        assert 0 < half[1] < half[2]
+
+    @given(curves(least=3))
+    @settings(max_examples=25, deadline=None)
+    def test_a_forecast_between_levels_is_the_curve(self, levels):
+        curve = PowerLoadCurve.of_levels(*levels)
+        at = inside(levels[0])[1:-1]
+        found = curve.forecast(at)
+        np.testing.assert_allclose(found["power_w"], curve.watts(at))
+        assert (found["lower"] <= found["power_w"]).all()
+        assert (found["power_w"] <= found["upper"]).all()
+        assert (found["lower"] >= 0).all()
+
+    def test_some_levels_alone(self):
+        load = [0, 0.102, 0.496, 0.905, 1]
+        curve = PowerLoadCurve.of_levels(load, [50, 70, 100, 140, 160])
+        assert list(curve.only([0.9, 0.5]).load) == [0.496, 0.905]
+        with pytest.raises(PpwError, match=r"no level at load 0\.3; there are 0, 0\.102"):
+            curve.only([0.3, 0.9])
+
+
+class TestWhatCannotBe:
+    @pytest.mark.parametrize(
+        ("load", "watts", "said"),
+        [
+            ([0.5], [100], "1 levels with watts"),
+            ([0.5, 1], [100, np.nan], "1 levels with watts"),
+            ([0.5, 0.5, 1], [100, 110, 120], "two levels at load 0.5: give their mean"),
+            ([0.5, 1.2], [100, 110], "load 1.2 is no share"),
+            ([-0.1, 1], [100, 110], "load -0.1 is no share"),
+            ([0.5, 1], [0, 110], "0 W cannot be"),
+            ([0.5, 1], [100], "2 loads and 1 watts"),
+            ([0.5, np.inf], [100, 110], "load inf is no share"),
+        ],
+    )
+    def test_levels(self, load, watts, said):
+        with pytest.raises(PpwError, match=said):
+            PowerLoadCurve.of_levels(load, watts, name="x")
+
+    def test_loads(self):
+        for load in (-0.1, 1.1, np.nan):
+            with pytest.raises(PpwError, match="is no share of full load"):
+                HAND.watts(np.array([load]))
+
+
+class TestFigures:
+    def test_by_hand(self):
+        found = HAND.proportionality()
+        assert (found.idle_w, found.half_w, found.full_w) == (60, 80, 120)
+        assert (found.idle_to_peak, found.dynamic_range) == (0.5, 0.5)
+        assert found.energy_proportionality == pytest.approx(7 / 12)
+        assert (found.linear_deviation, found.deviates_at) == (pytest.approx(-1 / 9), 0.5)
+        assert (found.peak_efficiency_load, found.peak_efficiency) == (1, 1)
+
+    def test_without_idle_there_are_no_figures_that_need_it(self):
+        found = PowerLoadCurve.of_levels([0.5, 1], [80, 120]).proportionality()
+        assert np.isnan([found.idle_w, found.energy_proportionality, found.dynamic_range]).all()
+        assert (found.half_w, found.full_w) == (80, 120)
+
+    def test_work_per_joule(self):
+        curve = PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], rate=[0, 400, 900])
+        np.testing.assert_allclose(curve.efficiency(), [0, 5, 7.5])
+        assert np.isnan(HAND.efficiency()).all()
+
+
+def runs(**columns):
+    rows = {
+        "host": ["rack1"] * 5,
+        "workload": ["memcached get"] * 5,
+        "load": [0.25, 0.5, 0.5, 0.998, 1.002],
+        "throughput_ops_s": [250.0, 495, 505, 998, 1002],
+        "power_w": [80.0, 99, 101, 149, 151],
+        "idle_power_w": [60.0] * 5,
+    }
+    return pd.DataFrame(rows | columns)
+
+
+class TestFromRuns:
+    def test_repeats_are_averaged_and_idle_is_a_level(self):
+        curve = PowerLoadCurve.from_runs(runs())
+        np.testing.assert_allclose(curve.load, [0, 0.25, 0.5, 1])
+        np.testing.assert_allclose(curve.power, [60, 80, 100, 150])
+        np.testing.assert_allclose(curve.rate, [0, 250, 500, 1000])
+        assert (curve.name, curve.caveats) == ("rack1", ())
+
+    def test_row_order_says_nothing(self):
+        mixed = PowerLoadCurve.from_runs(runs().sample(frac=1, random_state=2))
+        np.testing.assert_array_equal(mixed.power, PowerLoadCurve.from_runs(runs()).power)
+
+    def test_throughput_stands_for_load(self):
+        rates = [250.0, 500, 500, 1000, 1000]
+        curve = PowerLoadCurve.from_runs(runs(throughput_ops_s=rates).drop(columns="load"))
+        np.testing.assert_allclose(curve.load, [0, 0.25, 0.5, 1])
+
+    def test_idle_that_was_not_measured_is_missing(self):
+        for frame in (runs().drop(columns="idle_power_w"), runs(idle_power_w=[np.nan] * 5)):
+            curve = PowerLoadCurve.from_runs(frame)
+            assert curve.load[0] == 0.25
+            assert "idle was not measured" in curve.caveats[0]
+
+    def test_a_rate_that_was_not_reached_is_said(self):
+        slow = runs(throughput_ops_s=[250.0, 400, 405, 998, 1002])
+        assert "2 of 5 runs did not reach the rate" in PowerLoadCurve.from_runs(slow).caveats[0]
+
+    def test_several_set_ups_are_refused(self):
+        mixed = runs(workload=["a", "a", "a", "b", "b"])
+        with pytest.raises(PpwError, match="these runs differ in workload"):
+            PowerLoadCurve.from_runs(mixed)
+        with pytest.raises(PpwError, match="no column power_w"):
+            PowerLoadCurve.from_runs(runs().drop(columns="power_w"))
+        with pytest.raises(PpwError, match="no column load"):
+            PowerLoadCurve.from_runs(runs().drop(columns=["load", "throughput_ops_s"]))
+
+
+def published(actual=True, **more):
+    levels = [
+        Level(t / 100, (t - 1) / 100 if actual else None, 10.0 * t - 10, 50 + t)
+        for t in range(100, 0, -10)
+    ]
+    facts = {"system": "Pebble", "vendor": "", "processor": "", "test_date": "", "year": None}
+    facts |= dict.fromkeys(("nodes", "chips", "cores", "threads", "memory_gb", "overall"))
+    facts |= {"levels": (*levels, Level(0.0, None, 0.0, 50.0)), "compliant": True, "findings": ()}
+    return SpecPowerResult(**{**facts, "source": "made up", **more})
+
+
+class TestFromSpecpower:
+    def test_full_load_is_what_the_highest_level_reached(self):
+        curve = PowerLoadCurve.from_specpower(published())
+        assert (curve.load[0], curve.load[-1]) == (0, 1)
+        assert curve.load[-2] == pytest.approx(89 / 99)
+        assert curve.watts(np.array([1.0])) == pytest.approx(150)
+        assert (curve.name, curve.caveats) == ("Pebble", ())
+
+    def test_without_actual_loads_throughputs_stand_for_them(self):
+        curve = PowerLoadCurve.from_specpower(published(actual=False))
+        assert curve.load[-2] == pytest.approx(89 / 99)
+        assert "loads are shares of throughput" in curve.caveats[0]
+
+    def test_a_level_that_is_missing_stays_missing(self):
+        levels = tuple(
+            x._replace(watts=None) if x.target in (0.7, 0.0) else x for x in published().levels
+        )
+        curve = PowerLoadCurve.from_specpower(published(levels=levels))
+        assert len(curve.load) == 9
+        assert not curve.has_idle
+
+
+class TestAnswer:
+    @pytest.fixture
+    def result(self):
+        return answered([HAND, PowerLoadCurve.of_levels([0.5, 0.9], [100, 140], name="b")])
+
+    def test_json_comes_back(self, result):
+        again = PowerLoads.from_json(result.to_json())
+        assert again.to_json() == result.to_json()
+        assert again.summary() == result.summary()
+        for name in ("levels", "figures", "forecasts"):
+            pd.testing.assert_frame_equal(getattr(again, name), getattr(result, name))
+        assert json.loads(result.to_json())["kind"] == "power_loads"
+
+    def test_frame_curve_plot_and_page(self, result):
+        frame = result.to_frame()
+        assert list(frame["power_at_50_w"]) == pytest.approx([80, 100])
+        assert list(frame["server"]) == ["hand", "b"]
+        np.testing.assert_array_equal(result.curve("hand").power, HAND.power)
+        with pytest.raises(PpwError, match="no server 'c'; there are hand, b"):
+            result.curve("c")
+        assert result.plot().get_ylabel() == "power (W)"
+        assert "Power against load" in power_load_page(result).render()
+
+    def test_what_is_extrapolated_is_said_and_shown_with_its_interval(self, result):
+        assert any("are extrapolated for 1 of 2 servers" in c for c in result.caveats)
+        assert "150 W (" in result.summary()
+        with pytest.warns(CaveatWarning, match="are extrapolated"):
+            power_loads([PowerLoadCurve.of_levels([0.5, 0.9], [100, 140])], at=[1])
+
+    def test_set_ups_of_a_runs_table_are_curves_of_their_own(self):
+        both = pd.concat([runs(), runs(host=["rack2"] * 5, power_w=runs()["power_w"] * 2)])
+        found = answered(both)
+        assert list(found.figures["server"]) == ["rack1", "rack2"]
+        assert list(found.figures["half_w"]) == pytest.approx([100, 200])
+
+    def test_a_set_up_of_one_load_is_left_out_and_said(self):
+        both = pd.concat(
+            [runs(), runs(host=["rack2"] * 5, load=[1.0] * 5).drop(columns="idle_power_w")]
+        )
+        found = answered(both)
+        assert list(found.figures["server"]) == ["rack1"]
+        assert any("1 of 2 set-ups left out" in c for c in found.caveats)
+
+    def test_servers_of_one_name_are_numbered(self):
+        assert list(answered([HAND, HAND]).figures["server"]) == ["hand", "hand (2)"]
+
+    @pytest.mark.parametrize("options", [{"level": 1.0}, {"at": []}, {"at": [2.0]}])
+    def test_options_that_cannot_be(self, options):
+        with pytest.raises(PpwError):
+            answered([HAND], **options)
+        with pytest.raises(PpwError, match="no curve"):
+            answered([])
+
+
+@pytest.mark.thirdparty
+def test_the_energy_proportionality_of_published_servers_is_as_published(data_dir):
+    """Ryckbosch et al. (2011): from 30-40 percent in 2007 to 50-80 percent in 2011."""
+    results = read_specpower(data_dir / "specpower" / "results_to_2012.csv")
+    found = answered(results).figures
+    year = np.array([r.year for r in results])
+    share = found["energy_proportionality"].to_numpy()
+    assert 0.30 <= np.median(share[year == 2007]) <= 0.40
+    assert 0.50 <= np.median(share[year == 2011]) <= 0.80
+
+
+def ppw_command(*arguments, cwd):
+    script = "from ppw.cli.powerload import command; command(prog_name='ppw powerload')"
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+        timeout=120,
+        check=False,
+    )
+
+
+class TestCommand:
+    def test_text(self, tmp_path):
+        runs().to_csv(tmp_path / "runs.csv", index=False)
+        done = ppw_command("runs.csv", "--at", "50%,1", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == GOLDEN
+
+    def test_wrong_usage(self, tmp_path):
+        runs().to_csv(tmp_path / "runs.csv", index=False)
+        for options in (["--at", "5"], ["--at", "half"], ["--by", "host"]):
+            done = ppw_command("runs.csv", *options, cwd=tmp_path)
+            assert (done.returncode, done.stdout) == (2, "")
+
+
+GOLDEN = """\
+rack1: 60 W idle, 150 W at full load: energy proportionality 0.63, farthest from its line by -5% \
+at 50 % load; most work per joule at 100 % load
+server   50 %  100 %  idle/full    EP  best load
+------  -----  -----  ---------  ----  ---------
+rack1   100 W  150 W       0.40  0.63      100 %
+"""
