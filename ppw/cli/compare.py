@@ -1,15 +1,19 @@
-"""`ppw compare`."""
+"""`ppw compare`: two sides of a runs table, or the candidates of a procurement scenario."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ppw.cli.decisions import cost_options, draw_options
 from ppw.cli.options import level_option, output_options, read, runs_options
-from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.output import caveats_in_result, emit, write
 from ppw.cli.quantities import Frequency
+
+# What of the options a scenario leaves open; all else stands in its file.
+_OF_SCENARIOS = ("runs", "draws", "seed", "level", "format_", "output")
 
 
 def _side(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
@@ -22,23 +26,29 @@ def _side(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) ->
     return side
 
 
+def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from ppw.procurement.schema import schema_text
+
+        write(schema_text(), "-")
+        ctx.exit()
+
+
 @click.command(
     name="compare",
-    short_help="Compare two hosts over the work that both did, and find where they tie.",
-    epilog="Example: ppw compare runs.csv --a host=atom --b host=xeon --freq 2.4GHz",
+    short_help="Compare two hosts over the work that both did, or find which servers to buy.",
+    epilog="Example: ppw compare runs.csv --a host=atom --b host=xeon --freq 2.4GHz; or "
+    "ppw compare scenario.toml --format html -o report.html",
 )
 @runs_options
 @click.option(
     "--a",
     multiple=True,
-    required=True,
     callback=_side,
     metavar="COLUMN=VALUE",
     help="What tells side A, such as host=atom; several where one column does not.",
 )
-@click.option(
-    "--b", multiple=True, required=True, callback=_side, metavar="COLUMN=VALUE", help="Side B."
-)
+@click.option("--b", multiple=True, callback=_side, metavar="COLUMN=VALUE", help="Side B.")
 @click.option(
     "--freq", type=Frequency(), help="Frequency of both sides. Default: the highest measured."
 )
@@ -57,8 +67,55 @@ def _side(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) ->
 @draw_options
 @level_option
 @output_options
-def command(
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_schema,
+    help="Print the JSON schema of scenario files and exit.",
+)
+@click.pass_context
+def command(ctx: click.Context, /, runs: tuple[str, ...], **options: Any) -> None:
+    """Compare side A of RUNS with side B, metric by metric, and say where they tie.
+
+    Where it is undecided which is better, the measurement that would tell most is named.
+
+    With one file that ends in .toml, a procurement scenario: which candidate to buy for a demand,
+    its servers, racks, energy, carbon and cost over the years, and what would change the answer.
+    """
+    if any(name.lower().endswith(".toml") for name in runs):
+        _procure(ctx, runs, **options)
+    else:
+        _compare(ctx, runs, **options)
+
+
+def _procure(
+    ctx: click.Context, files: tuple[str, ...], *, format_: str, output: str, **options: Any
+) -> None:
+    from ppw.procurement.procure import procure
+    from ppw.report.procurement_page import procurement_page
+
+    if len(files) > 1:
+        raise click.UsageError(f"one scenario at a time, and {len(files)} files were given", ctx)
+    for param in ctx.command.params:
+        name = str(param.name)
+        typed = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if typed and name not in _OF_SCENARIOS:
+            raise click.UsageError(
+                f"{param.opts[0]} is for runs tables: a scenario says all but "
+                "--draws, --seed, --level, --format and --output itself",
+                ctx,
+            )
+    with caveats_in_result():
+        result = procure(files[0], **{name: options[name] for name in ("level", "draws", "seed")})
+        emit(result, format_, output, procurement_page)
+
+
+def _compare(
+    ctx: click.Context,
     runs: tuple[str, ...],
+    *,
     mapping: dict[str, str],
     freq: float | None,
     freq_a: float | None,
@@ -67,13 +124,12 @@ def command(
     output: str,
     **options: Any,
 ) -> None:
-    """Compare side A of RUNS with side B, metric by metric, and say where they tie.
-
-    Where it is undecided which is better, the measurement that would tell most is named.
-    """
     from ppw.comparison import compare
     from ppw.report.comparison_page import comparison_page
 
+    for side in ("a", "b"):
+        if not options[side]:
+            raise click.UsageError(f"Missing option '--{side}'.", ctx)
     options |= {"freq_a": freq_a or freq, "freq_b": freq_b or freq}
     with caveats_in_result():
         result = compare(read(runs, mapping), **options)

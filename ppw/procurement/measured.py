@@ -1,0 +1,286 @@
+"""Figures of candidates from runs tables: rates and watts drawn from the curves of their groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fitting.steps import SAME_STEP
+from measurements import identity_columns, read_runs
+from measurements.headers import nearest
+from ppw import caveats as cv
+from ppw.answers import Answers, Cells
+from ppw.curve_draws import POWER, CurveDraws
+from ppw.curves import FitOptions
+from ppw.errors import PpwError
+from ppw.estimate import shown
+from ppw.full_load import at_full_load
+from ppw.grouping import group_runs
+from ppw.metrics import METRICS, columns_for
+from ppw.prepare import Prepared, canonical, prepare
+from ppw.procurement.run_facts import (
+    doubts_of,
+    latencies_of,
+    levels_of,
+    mean_of,
+    scopes_of,
+)
+from ppw.result import frame_digest
+from ppw.sides import selected
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from fitting.line import FloatArray
+
+    Mask = NDArray[np.bool_]
+
+
+class Request(NamedTuple):
+    """Runs of one candidate and workload: which files, which rows, at which frequency (Hz)."""
+
+    candidate: str
+    workload: str
+    paths: tuple[str, ...]
+    mapping: tuple[tuple[str, str], ...]
+    where: Mapping[str, Any]
+    freq: float | None
+
+
+class Found(NamedTuple):
+    """What runs say of one candidate and workload; NaN and empty where they do not.
+
+    Attributes
+    ----------
+    rate, power : (draws,) float array or None
+        1/s and W at full load.
+    idle_w, price : float
+    levels : (loads, watts) or None
+        Runs below full load.
+    latency : mapping of str to (shares, seconds)
+        By "latency_p50" and "latency_p99".
+    scopes : frozenset of str
+    doubts : list of str
+    projected : bool
+        Whether the frequency was not measured.
+    source : str
+    """
+
+    rate: FloatArray
+    power: FloatArray | None
+    idle_w: float
+    price: float
+    levels: tuple[FloatArray, FloatArray] | None
+    latency: Mapping[str, tuple[FloatArray, FloatArray]]
+    scopes: frozenset[str]
+    doubts: list[str]
+    projected: bool
+    source: str
+
+
+@dataclass
+class Measured:
+    """All that runs tables say, by candidate and workload."""
+
+    found: dict[tuple[str, str], Found] = field(default_factory=dict)
+    caveats: list[str] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+
+
+def measure(requests: Sequence[Request], *, draws: int, seed: int) -> Measured:
+    """Answer all requests.
+
+    Candidates of one table and workload are fitted together, so that its groups inform each other,
+    and those of one group are drawn as one curve.
+    """
+    made = Measured()
+    tables: dict[tuple[Any, ...], list[Request]] = {}
+    for request in requests:
+        tables.setdefault((request.paths, request.mapping, request.workload), []).append(request)
+    read: dict[tuple[Any, ...], pd.DataFrame] = {}
+    for number, ((paths, mapping, workload), asked) in enumerate(tables.items()):
+        if (paths, mapping) not in read:
+            runs = canonical(read_runs(list(paths), columns=dict(mapping), check=False))
+            read[paths, mapping] = runs
+            made.digests.append(frame_digest(runs))
+        # Streams of their own: two tables are two measurements.
+        own = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+        table = _Table.of(read[paths, mapping], workload, asked, draws, own)
+        for request in asked:
+            made.found[request.candidate, workload] = table.answer(request)
+        made.caveats += [c for c in table.caveats() if c not in made.caveats]
+    return made
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Runs of one workload, fitted and ready to be drawn."""
+
+    rows: pd.DataFrame
+    prepared: Prepared
+    answers: Answers
+    curves: CurveDraws
+    group: Mapping[str, int]
+    frequency: Mapping[str, float]
+
+    @classmethod
+    def of(
+        cls,
+        runs: pd.DataFrame,
+        workload: str,
+        asked: Sequence[Request],
+        draws: int,
+        seed: int,
+    ) -> _Table:
+        rows = _rows_of(runs, workload)
+        columns = [*identity_columns(rows)]
+        columns += [c for r in asked for c in r.where if c not in columns]
+        by = list(dict.fromkeys(columns))
+        _refuse_unknown(rows, by, asked)
+        full = rows[_at_full_load(rows, by)]
+        full.attrs = dict(rows.attrs)
+        prepared = prepare(full, by=by, metric=_metric(full))
+        group = {r.candidate: _group(prepared, r) for r in asked}
+        answers = Answers.of(prepared, FitOptions())
+        measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
+        low, high = (np.array(ends) for ends in (measured.min(), measured.max()))
+        frequency = {r.candidate: r.freq or float(high[group[r.candidate]]) for r in asked}
+        for name, at in frequency.items():
+            low[group[name]] = min(low[group[name]], at)
+            high[group[name]] = max(high[group[name]], at)
+        curves = CurveDraws.of(answers, low, high, draws=draws, seed=seed)
+        return cls(rows, prepared, answers, curves, group, frequency)
+
+    @property
+    def _time(self) -> str:
+        """Name of what stands for time: a throughput, or the time of a run."""
+        return next(name for name in self.curves.known if name != POWER)
+
+    def answer(self, request: Request) -> Found:
+        """Draw one candidate's rate and watts, and collect the rest."""
+        group = self.group[request.candidate]
+        frequency = self.frequency[request.candidate]
+        # All that share the group are drawn at once: their difference is of one curve.
+        alike = [name for name, g in self.group.items() if g == group]
+        at = np.array([self.frequency[name] for name in alike])
+        column = alike.index(request.candidate)
+        for name in self.curves.known:
+            if not self.curves.has(name, group):
+                raise PpwError(f"candidate {request.candidate!r}: {_said(request)}: no {name}")
+        try:
+            rate = np.exp(-self.curves.log_time(self._time, group, at)[:, column])
+            power = None
+            if POWER in self.curves.known:
+                power = np.exp(self.curves.log_power(group, at)[:, column])
+        except PpwError as error:
+            raise PpwError(f"candidate {request.candidate!r}: {error}") from error
+        steps = self.curves.steps(self._time, group)
+        rows = self.rows[self._of_group(group)]
+        near = float(steps[np.argmin(np.abs(np.log(steps / frequency)))])
+        at_step = rows[(rows["freq_hz"] / near - 1).abs() <= SAME_STEP]
+        return Found(
+            rate=rate,
+            power=power,
+            idle_w=mean_of(rows, "idle_power_w"),
+            price=mean_of(rows, "price"),
+            levels=levels_of(at_step),
+            latency=latencies_of(at_step),
+            scopes=scopes_of(rows),
+            doubts=doubts_of(at_step, self._time),
+            projected=bool(abs(near / frequency - 1) > SAME_STEP),
+            source=f"{_said(request)} at {shown(frequency, 'Hz')}",
+        )
+
+    def _of_group(self, group: int) -> Mask:
+        keys = self.prepared.groups.keys.iloc[group]
+        same = [
+            (self.rows[c] == keys[c]) | (self.rows[c].isna() & (keys[c] != keys[c]))
+            for c in self.prepared.groups.by
+        ]
+        mask = np.ones(len(self.rows), dtype=bool)
+        for column in same:
+            mask &= column.to_numpy(dtype=bool)
+        return mask
+
+    def caveats(self) -> list[str]:
+        """What in the table, or in the curves that were asked for, could mislead."""
+        curved = [
+            (self.group[name], at)
+            for name, at in self.frequency.items()
+            if all(self.curves.is_curve(what, self.group[name]) for what in self.curves.known)
+        ]
+        found = self.prepared.caveats()
+        if curved:
+            group, at = (np.array(part) for part in zip(*curved, strict=True))
+            for metric in self.prepared.metrics:
+                asked = self.answers.at(metric, Cells(group, at, np.ones(len(at))), 0.9)
+                found += cv.tally(self.answers.findings(asked), "candidates")
+        return found
+
+
+def _rows_of(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
+    if "workload" not in runs:
+        return runs
+    names = runs["workload"].astype(str)
+    rows = runs[(names == workload).to_numpy()]
+    if rows.empty:
+        known = list(dict.fromkeys(names))
+        raise PpwError(
+            f"{runs.attrs.get('source', 'runs')}: no run of workload {workload!r}"
+            f"{nearest(workload, known)}; there are {', '.join(known[:10])}"
+        )
+    rows.attrs = dict(runs.attrs)
+    return rows
+
+
+def _at_full_load(rows: pd.DataFrame, by: list[str]) -> Mask:
+    """Runs at full load, group by group."""
+    full = at_full_load(rows, group_runs(rows, by).codes if by else None)
+    if not full.any():
+        raise PpwError(
+            f"{rows.attrs.get('source', 'runs')}: every run is below full load: add runs at load 1"
+        )
+    return full
+
+
+def _metric(runs: pd.DataFrame) -> str:
+    if columns_for(METRICS["perf_per_watt"], runs) is not None:
+        return "perf_per_watt"
+    return "throughput" if columns_for(METRICS["throughput"], runs) else "time"
+
+
+def _refuse_unknown(rows: pd.DataFrame, columns: Sequence[str], asked: Sequence[Request]) -> None:
+    for column in columns:
+        if column not in rows:
+            name = next(r.candidate for r in asked if column in r.where)
+            raise PpwError(
+                f"candidate {name!r}: {rows.attrs.get('source', 'runs')} has no column {column!r}"
+                f"{nearest(column, list(rows.columns))} for where"
+            )
+
+
+def _group(prepared: Prepared, request: Request) -> int:
+    groups = prepared.groups
+    try:
+        chosen = np.flatnonzero(selected(groups, request.where))
+    except PpwError as error:
+        raise PpwError(f"candidate {request.candidate!r}: {error}") from error
+    if len(chosen) > 1:
+        keys = groups.keys.iloc[chosen]
+        varying = [c for c in groups.by if len(set(map(str, keys[c]))) > 1]
+        raise PpwError(
+            f"candidate {request.candidate!r}: its runs of {request.workload} are "
+            f"{len(chosen)} groups, which differ in {', '.join(varying)}: name one of them in where"
+        )
+    return int(chosen[0])
+
+
+def _said(request: Request) -> str:
+    names = ", ".join(path.rpartition("/")[2] for path in request.paths)
+    rows = ", ".join(f"{column} {value}" for column, value in request.where.items())
+    return f"{names}: {', '.join(part for part in (rows, request.workload) if part)}"
