@@ -60,7 +60,7 @@ COLUMNS: dict[str, RunsColumn] = {
     "started_at": RunsColumn("", "text", "start, UTC, ISO 8601"),
 }
 
-IDENTITY = ("host", "family", "workload", "cores", "threads", "data_bytes", "load")
+IDENTITY = ("host", "family", "workload", "cores", "threads", "data_bytes")
 
 # Where the files do not name their host, each file is one; see `measurements.runs.read_runs`.
 FILE_COLUMN = "source_file"

@@ -116,7 +116,7 @@ def runs_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 "--by",
                 type=Names(),
                 help="Columns that tell groups apart. Default: all of host, family, workload, "
-                "cores, threads, data_bytes, load that are there.",
+                "cores, threads, data_bytes that are there.",
             ),
             click.option(
                 "--metric",
