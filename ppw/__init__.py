@@ -12,12 +12,18 @@ if TYPE_CHECKING:
     from ppw.calibrated_runs import apply_calibration
     from ppw.calibration import Calibration, calibrate
     from ppw.calibration_store import load_calibration, save_calibration
+    from ppw.characterisation import Characterisation, characterise
     from ppw.comparison import Comparison, compare
     from ppw.errors import CaveatWarning, PpwError
     from ppw.estimate import Estimate
     from ppw.hosts import find_host, load_hosts
     from ppw.parameters import FittedParameters, fit_runs
+    from ppw.path_length import PathLengths, path_lengths
     from ppw.planning import Plan, plan
+    from ppw.power_load import PowerLoadCurve
+    from ppw.power_load_answer import PowerLoads, power_loads
+    from ppw.procurement.procure import procure
+    from ppw.procurement.result import Procurement
     from ppw.projection import Projection, project
     from ppw.quality import Quality, check_quality
     from ppw.runs_projection import RunsProjection, project_runs
@@ -27,14 +33,19 @@ _HOME = {
     "BestFrequency": "ppw.best",
     "Calibration": "ppw.calibration",
     "CaveatWarning": "ppw.errors",
+    "Characterisation": "ppw.characterisation",
     "Comparison": "ppw.comparison",
     "Estimate": "ppw.estimate",
     "FittedParameters": "ppw.parameters",
     "FittingError": "fitting",
     "LogPathLength": "fitting",
     "MeasurementError": "measurements",
+    "PathLengths": "ppw.path_length",
     "Plan": "ppw.planning",
+    "PowerLoadCurve": "ppw.power_load",
+    "PowerLoads": "ppw.power_load_answer",
     "PpwError": "ppw.errors",
+    "Procurement": "ppw.procurement.result",
     "Projection": "ppw.projection",
     "Quality": "ppw.quality",
     "RunsProjection": "ppw.runs_projection",
@@ -43,12 +54,16 @@ _HOME = {
     "best_frequency": "ppw.best",
     "calibrate": "ppw.calibration",
     "check_quality": "ppw.quality",
+    "characterise": "ppw.characterisation",
     "compare": "ppw.comparison",
     "find_host": "ppw.hosts",
     "fit_runs": "ppw.parameters",
     "load_calibration": "ppw.calibration_store",
     "load_hosts": "ppw.hosts",
+    "path_lengths": "ppw.path_length",
     "plan": "ppw.planning",
+    "power_loads": "ppw.power_load_answer",
+    "procure": "ppw.procurement.procure",
     "project": "ppw.projection",
     "project_runs": "ppw.runs_projection",
     "read_runs": "measurements",
@@ -61,14 +76,19 @@ __all__ = [
     "BestFrequency",
     "Calibration",
     "CaveatWarning",
+    "Characterisation",
     "Comparison",
     "Estimate",
     "FittedParameters",
     "FittingError",
     "LogPathLength",
     "MeasurementError",
+    "PathLengths",
     "Plan",
+    "PowerLoadCurve",
+    "PowerLoads",
     "PpwError",
+    "Procurement",
     "Projection",
     "Quality",
     "RunsProjection",
@@ -76,13 +96,17 @@ __all__ = [
     "apply_calibration",
     "best_frequency",
     "calibrate",
+    "characterise",
     "check_quality",
     "compare",
     "find_host",
     "fit_runs",
     "load_calibration",
     "load_hosts",
+    "path_lengths",
     "plan",
+    "power_loads",
+    "procure",
     "project",
     "project_runs",
     "read_runs",

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (
-    *("best", "calibrate", "check", "compare", "demo", "fit", "hosts", "measure", "plan"),
-    *("project", "sensors", "validate"),
+    *("best", "calibrate", "characterise", "check", "compare", "demo", "fit", "hosts", "measure"),
+    *("pathlength", "plan", "powerload", "project", "run", "sensors", "validate"),
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from made_up import ATOM, answered, sweep
+from procurement_scenarios import documented
 
 import fitting
 import measurements
@@ -65,6 +66,9 @@ def made(kind):
     two = pd.concat([runs, sweep(noise=0.02, seed=8, host="rack2")])
     copied = runs.drop(columns=["cycles", "instructions"])
     copied.loc[2, ["time_s", "power_w"]] = copied.loc[0, ["time_s", "power_w"]]
+    path_length = {"cores": [1, 2, 4, 8], "instructions": [7.1e9, 4.9e9, 2.7e9, 0.5e9]}
+    by_cores = pd.DataFrame(path_length).assign(workload="wordcount", data_bytes=1e6)
+    curve = ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120])
     points = {"freq": 3e9, "power_pts": [(1e9, 9.0), (2e9, 12.0)], "power_source": "meter"}
     calls = {
         ppw.Projection: lambda: answered(ppw.project, ATOM, **points),
@@ -79,17 +83,22 @@ def made(kind):
             sensor="rapl:package",
             reference="meter",
         ),
+        ppw.Characterisation: lambda: answered(ppw.characterise, two),
         ppw.Comparison: lambda: answered(
             ppw.compare, two, {"host": "rack1"}, {"host": "rack2"}, draws=200
         ),
+        ppw.PathLengths: lambda: answered(ppw.path_lengths, by_cores),
         ppw.Plan: lambda: answered(ppw.plan, runs, metric="time", steps="1.2GHz,1.8GHz"),
+        ppw.PowerLoads: lambda: answered(ppw.power_loads, [curve]),
+        ppw.Procurement: lambda: answered(ppw.procure, documented(), draws=200),
     }
     return calls[kind]()
 
 
 RESULTS = (
-    *("BestFrequency", "Calibration", "Comparison", "FittedParameters", "Plan", "Projection"),
-    *("Quality", "RunsProjection", "Validation"),
+    *("BestFrequency", "Calibration", "Characterisation", "Comparison", "FittedParameters"),
+    *("PathLengths", "Plan", "PowerLoads", "Procurement", "Projection", "Quality"),
+    *("RunsProjection", "Validation"),
 )
 
 

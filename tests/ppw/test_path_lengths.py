@@ -20,8 +20,8 @@ from fitting import LogPathLength
 from ppw.calibration import Calibration
 from ppw.errors import CaveatWarning, PpwError
 from ppw.flat_range import flat_ranges, widest_flat_range
-from ppw.path_length_fits import with_instructions
 from ppw.path_length import PathLengths, path_lengths
+from ppw.path_length_fits import with_instructions
 from ppw.report.path_length_page import path_length_page
 
 ROOT = Path(__file__).resolve().parents[2]
