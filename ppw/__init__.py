@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ppw.calibration_store import load_calibration, save_calibration
     from ppw.characterisation import Characterisation, characterise
     from ppw.comparison import Comparison, compare
+    from ppw.data_size import DataSizeProjection, project_data_size
     from ppw.errors import CaveatWarning, PpwError
     from ppw.estimate import Estimate
     from ppw.hosts import find_host, load_hosts
@@ -35,6 +36,7 @@ _HOME = {
     "CaveatWarning": "ppw.errors",
     "Characterisation": "ppw.characterisation",
     "Comparison": "ppw.comparison",
+    "DataSizeProjection": "ppw.data_size",
     "Estimate": "ppw.estimate",
     "FittedParameters": "ppw.parameters",
     "FittingError": "fitting",
@@ -65,6 +67,7 @@ _HOME = {
     "power_loads": "ppw.power_load_answer",
     "procure": "ppw.procurement.procure",
     "project": "ppw.projection",
+    "project_data_size": "ppw.data_size",
     "project_runs": "ppw.runs_projection",
     "read_runs": "measurements",
     "save_calibration": "ppw.calibration_store",
@@ -78,6 +81,7 @@ __all__ = [
     "CaveatWarning",
     "Characterisation",
     "Comparison",
+    "DataSizeProjection",
     "Estimate",
     "FittedParameters",
     "FittingError",
@@ -108,6 +112,7 @@ __all__ = [
     "power_loads",
     "procure",
     "project",
+    "project_data_size",
     "project_runs",
     "read_runs",
     "save_calibration",

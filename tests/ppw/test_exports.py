@@ -68,6 +68,7 @@ def made(kind):
     copied.loc[2, ["time_s", "power_w"]] = copied.loc[0, ["time_s", "power_w"]]
     path_length = {"cores": [1, 2, 4, 8], "instructions": [7.1e9, 4.9e9, 2.7e9, 0.5e9]}
     by_cores = pd.DataFrame(path_length).assign(workload="wordcount", data_bytes=1e6)
+    sizes = pd.DataFrame({"data_bytes": [64e6, 128e6, 256e6], "time_s": [14.0, 26.0, 46.0]})
     curve = ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120])
     points = {"freq": 3e9, "power_pts": [(1e9, 9.0), (2e9, 12.0)], "power_source": "meter"}
     calls = {
@@ -87,6 +88,7 @@ def made(kind):
         ppw.Comparison: lambda: answered(
             ppw.compare, two, {"host": "rack1"}, {"host": "rack2"}, draws=200
         ),
+        ppw.DataSizeProjection: lambda: answered(ppw.project_data_size, sizes, data_bytes=512e6),
         ppw.PathLengths: lambda: answered(ppw.path_lengths, by_cores),
         ppw.Plan: lambda: answered(ppw.plan, runs, metric="time", steps="1.2GHz,1.8GHz"),
         ppw.PowerLoads: lambda: answered(ppw.power_loads, [curve]),
@@ -96,9 +98,9 @@ def made(kind):
 
 
 RESULTS = (
-    *("BestFrequency", "Calibration", "Characterisation", "Comparison", "FittedParameters"),
-    *("PathLengths", "Plan", "PowerLoads", "Procurement", "Projection", "Quality"),
-    *("RunsProjection", "Validation"),
+    *("BestFrequency", "Calibration", "Characterisation", "Comparison", "DataSizeProjection"),
+    *("FittedParameters", "PathLengths", "Plan", "PowerLoads", "Procurement", "Projection"),
+    *("Quality", "RunsProjection", "Validation"),
 )
 
 

@@ -1,0 +1,154 @@
+"""What a run is: a program of Hadoop's examples, its settings, and Hadoop's words for them."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WORKLOADS = ("wordcount", "sort", "teragen", "terasort")
+COMPRESSIONS = ("none", "zlib", "snappy", "lz4", "zstd")
+# Those that Hadoop's own jars can do; the others need libraries of the host.
+SELF_CONTAINED_COMPRESSIONS = ("none", "zlib", "snappy")
+ROW_BYTES = 100
+
+_CODECS = {
+    "zlib": "org.apache.hadoop.io.compress.DefaultCodec",
+    "snappy": "org.apache.hadoop.io.compress.SnappyCodec",
+    "lz4": "org.apache.hadoop.io.compress.Lz4Codec",
+    "zstd": "org.apache.hadoop.io.compress.ZStandardCodec",
+}
+_MIB = 2**20
+_TEXT_FORMATS = (
+    *("-inFormat", "org.apache.hadoop.mapreduce.lib.input.KeyValueTextInputFormat"),
+    *("-outFormat", "org.apache.hadoop.mapreduce.lib.output.TextOutputFormat"),
+    *("-outKey", "org.apache.hadoop.io.Text"),
+    *("-outValue", "org.apache.hadoop.io.Text"),
+)
+
+
+class Setting(NamedTuple):
+    """A job and how it is set up; None leaves to Hadoop what it is.
+
+    Attributes
+    ----------
+    workload : str
+    data_bytes : int or None
+        Of its input; of its output for teragen.
+    map_slots, reduce_slots : int or None
+        How many of its tasks may run at once.
+    task_memory_bytes : int or None
+        Of one task's container; four fifths of it are the heap.
+    compression : str or None
+        Of the maps' output.
+    """
+
+    workload: str
+    data_bytes: int | None
+    map_slots: int | None
+    reduce_slots: int | None
+    task_memory_bytes: int | None
+    compression: str | None
+
+    def columns(self) -> dict[str, Any]:
+        """Columns of the runs table; what is left to Hadoop is not there."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+    def text(self) -> str:
+        """Name it for people."""
+        words = [self.workload]
+        if self.data_bytes is not None:
+            words.append(f"{self.data_bytes / 1e6:g} MB")
+        for value, name in ((self.map_slots, "map"), (self.reduce_slots, "reduce")):
+            if value is not None:
+                words.append(f"{value} {name} slot{'s' * (value > 1)}")
+        if self.task_memory_bytes is not None:
+            words.append(f"{self.task_memory_bytes / _MIB:g} MiB a task")
+        if self.compression not in (None, "none"):
+            words.append(f"{self.compression}")
+        return ", ".join(words)
+
+
+def settings(
+    workloads: Sequence[str],
+    data_bytes: Sequence[int | None],
+    map_slots: Sequence[int | None],
+    reduce_slots: Sequence[int | None],
+    task_memory_bytes: Sequence[int | None],
+    compressions: Sequence[str | None],
+) -> list[Setting]:
+    """All combinations; the rows of Terasort are whole."""
+    parts = (workloads, data_bytes, map_slots, reduce_slots, task_memory_bytes, compressions)
+    made = (Setting._make(part) for part in product(*parts))
+    return list(dict.fromkeys(map(_whole_rows, made)))
+
+
+def _whole_rows(setting: Setting) -> Setting:
+    if setting.data_bytes is None or setting.workload not in ("teragen", "terasort"):
+        return setting
+    return setting._replace(data_bytes=setting.data_bytes // ROW_BYTES * ROW_BYTES)
+
+
+def job_properties(
+    setting: Setting, *, local: bool, reduces: int | None, more: Mapping[str, str]
+) -> list[str]:
+    """Options (``-Dname=value``) that make Hadoop run a job as it is set.
+
+    Parameters
+    ----------
+    setting : Setting
+    local : bool
+        Whether all tasks run in one process.
+    reduces : int or None
+        How many reduce tasks; None for as many as there are slots for them.
+    more : mapping
+        The user's own, which come last and so prevail.
+    """
+    found: dict[str, Any] = {}
+    if local:
+        found["mapreduce.local.map.tasks.maximum"] = setting.map_slots
+        found["mapreduce.local.reduce.tasks.maximum"] = setting.reduce_slots
+    else:
+        memory = setting.task_memory_bytes
+        memory_mb = None if memory is None else -(-memory // _MIB)
+        found["mapreduce.job.running.map.limit"] = setting.map_slots
+        found["mapreduce.job.running.reduce.limit"] = setting.reduce_slots
+        found["mapreduce.map.memory.mb"] = found["mapreduce.reduce.memory.mb"] = memory_mb
+        found["mapreduce.jobhistory.jhist.format"] = "json"
+    found["mapreduce.job.reduces"] = reduces or setting.reduce_slots
+    if setting.workload == "teragen":
+        found["mapreduce.job.maps"] = setting.map_slots
+    if setting.compression is not None:
+        found["mapreduce.map.output.compress"] = str(setting.compression != "none").lower()
+        found["mapreduce.map.output.compress.codec"] = _CODECS.get(setting.compression)
+    given = {name: str(value) for name, value in found.items() if value is not None}
+    return [f"-D{name}={value}" for name, value in {**given, **more}.items()]
+
+
+def example_arguments(
+    setting: Setting, properties: Sequence[str], source: str, target: str, *, reduces: int | None
+) -> list[str]:
+    """Arguments of Hadoop's examples for a workload, the program's name first.
+
+    Parameters
+    ----------
+    setting : Setting
+    properties : sequence of str
+        Of `job_properties`.
+    source, target : str
+        Folders or files in Hadoop's words; ``target`` must not be there.
+    reduces : int or None
+        As for `job_properties`.
+    """
+    if setting.workload == "wordcount":
+        return ["wordcount", *properties, source, target]
+    if setting.workload == "sort":
+        # Without it this program takes nine tenths of the cluster's slots, whatever is set.
+        count = reduces or setting.reduce_slots
+        number = [] if count is None else ["-r", str(count)]
+        return ["sort", *properties, *number, *_TEXT_FORMATS, source, target]
+    if setting.workload == "teragen":
+        return ["teragen", *properties, str((setting.data_bytes or 0) // ROW_BYTES), target]
+    return ["terasort", *properties, source, target]

@@ -1,0 +1,250 @@
+"""Times at a data size that was not measured: known lines, statsmodels as oracle, and coverage."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from measurements.errors import MeasurementError
+from ppw.cli.project import command
+from ppw.data_size import DataSizeProjection, project_data_size
+from ppw.errors import CaveatWarning, PpwError
+from ppw.report.data_size_page import data_size_page
+
+MB = 1e6
+
+
+def table(sizes_mb, times, **columns):
+    return pd.DataFrame({"data_bytes": np.array(sizes_mb) * MB, "time_s": times, **columns})
+
+
+def noisy(rng, fixed_s=4.0, rate=8 * MB, sizes_mb=(64, 128, 256, 512), repeats=3, noise=0.02):
+    sizes = np.repeat(sizes_mb, repeats)
+    times = (fixed_s + sizes * MB / rate) * rng.lognormal(0, noise, len(sizes))
+    return table(sizes, times, workload="wordcount")
+
+
+class TestKnownLines:
+    @settings(deadline=None)
+    @given(fixed_s=st.floats(0.01, 100), rate=st.floats(1e3, 1e9))
+    def test_a_line_comes_back(self, fixed_s, rate):
+        sizes = np.array([64, 128, 256])
+        times = fixed_s + sizes * MB / rate
+        found = project_data_size(table(sizes, times), data_bytes=512 * MB).table.iloc[0]
+        assert found["projected"] == pytest.approx(fixed_s + 512 * MB / rate, rel=1e-6)
+        assert found["rate_bytes_s"] == pytest.approx(rate, rel=1e-5)
+        assert (found["sizes"], found["runs"]) == (3, 3)
+        assert (found["smallest_bytes"], found["largest_bytes"]) == (64 * MB, 256 * MB)
+
+    def test_worked_by_hand(self):
+        # 10 s at 100 MB and 15 s at 200 MB: 5 s, and 1 s every 20 MB; 30 s at 500 MB.
+        with pytest.warns(CaveatWarning, match="1 groups have no interval"):
+            found = project_data_size(table([100, 200], [10.0, 15.0]), data_bytes=500 * MB)
+        row = found.table.iloc[0]
+        assert (row["projected"], row["t_fixed_s"]) == pytest.approx((30.0, 5.0))
+        assert row["rate_bytes_s"] == pytest.approx(20 * MB)
+        assert np.isnan(row["lower"])
+        assert np.isnan(row["upper"])
+        assert np.isnan(row["measured"])
+        assert found.coverage is None
+
+    def test_a_job_never_takes_less_than_nothing_without_data(self):
+        # Through these two points the free line starts at -5 s.
+        found = project_data_size(table([100, 200], [5.0, 15.0]), data_bytes=400 * MB)
+        row = found.table.iloc[0]
+        assert row["t_fixed_s"] == 0.0
+        # The mean time per byte, each size weighing alike.
+        assert row["projected"] == pytest.approx(400 * (0.05 + 0.075) / 2)
+
+    def test_a_time_that_does_not_grow(self):
+        found = project_data_size(table([100, 200], [10.0, 9.0]), data_bytes=400 * MB)
+        assert np.isinf(found.table["rate_bytes_s"].iloc[0])
+        assert "and no more with more data" in found.summary()
+        again = DataSizeProjection.from_json(found.to_json())
+        assert np.isinf(again.table["rate_bytes_s"].iloc[0])
+
+    def test_interval_of_weighted_least_squares(self):
+        runs = noisy(np.random.default_rng(7))
+        row = project_data_size(runs, data_bytes=512 * MB, level=0.9).table.iloc[0]
+        below = runs[runs["data_bytes"] < 512 * MB]
+        size = below["data_bytes"].to_numpy() / MB
+        design = np.column_stack([np.ones_like(size), size])
+        fit = sm.WLS(below["time_s"].to_numpy(), design, weights=1 / size**2).fit()
+        at = np.array([1.0, 512.0])
+        # Of the mean of three runs at the target, each with a variance that grows as its square.
+        variance = at @ fit.cov_params() @ at + fit.scale * 512**2 / 3
+        from scipy.stats import t
+
+        half = t.ppf(0.95, fit.df_resid) * np.sqrt(variance)
+        middle = float(at @ fit.params)
+        assert row["projected"] == pytest.approx(middle)
+        assert (row["lower"], row["upper"]) == pytest.approx((middle - half, middle + half))
+
+    @pytest.mark.parametrize(("fixed_s", "least", "most"), [(0.8, 0.88, 0.93), (4.0, 0.9, 0.96)])
+    def test_ninety_percent_of_intervals_hold_the_measured_mean(self, fixed_s, least, most):
+        # Somewhat more where the fixed part is a large share of the small sizes' times.
+        rng = np.random.default_rng(11)
+        parts = [noisy(rng, fixed_s).assign(host=f"h{n}") for n in range(2000)]
+        runs = pd.concat(parts, ignore_index=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CaveatWarning)
+            found = project_data_size(runs, data_bytes=512 * MB)
+        assert len(found.table) == 2000
+        assert least < found.coverage < most
+        assert np.median(np.abs(found.table["error_pct"])) < 3
+
+
+class TestTable:
+    @pytest.fixture
+    def found(self):
+        runs = noisy(np.random.default_rng(3))
+        return project_data_size(runs, data_bytes=512 * MB)
+
+    def test_runs_at_the_target_are_compared_and_not_fitted(self):
+        runs = noisy(np.random.default_rng(3))
+        without = runs[runs["data_bytes"] < 512 * MB]
+        one = project_data_size(runs, data_bytes=512 * MB).table.iloc[0]
+        other = project_data_size(without, data_bytes=512 * MB).table.iloc[0]
+        assert one["projected"] == other["projected"]
+        assert (one["runs"], other["runs"]) == (9, 9)
+        mean = runs[runs["data_bytes"] == 512 * MB]["time_s"].mean()
+        assert one["measured"] == pytest.approx(mean)
+        assert one["error_pct"] == pytest.approx(100 * (one["projected"] / mean - 1))
+        assert other["covered"] is None
+
+    def test_larger_sizes_are_not_fitted_either(self):
+        runs = noisy(np.random.default_rng(3))
+        smaller = project_data_size(runs[runs["data_bytes"] < 256 * MB], data_bytes=256 * MB)
+        every = project_data_size(runs, data_bytes=256 * MB)
+        assert every.table["projected"].iloc[0] == smaller.table["projected"].iloc[0]
+
+    def test_order_of_rows_says_nothing(self):
+        runs = noisy(np.random.default_rng(3))
+        one = project_data_size(runs, data_bytes=512 * MB).table
+        other = project_data_size(runs.iloc[::-1], data_bytes=512 * MB).table
+        pd.testing.assert_frame_equal(one, other)
+
+    def test_jobs_that_are_set_up_otherwise_are_other_groups(self):
+        rng = np.random.default_rng(3)
+        runs = pd.concat([noisy(rng).assign(map_slots=n, host="h") for n in (1, 2)])
+        found = project_data_size(runs, data_bytes=512 * MB)
+        assert found.by == ("host", "workload", "map_slots")
+        assert list(found.table["map_slots"]) == [1, 2]
+        pooled = project_data_size(runs, data_bytes=512 * MB, by=["workload"])
+        assert list(pooled.table["runs"]) == [18]
+
+    def test_a_clock_that_was_set_tells_groups_apart_and_one_that_was_found_does_not(self):
+        runs = noisy(np.random.default_rng(3))
+        clocks = 2e9 + 1e6 * np.arange(len(runs))
+        found = project_data_size(
+            runs.assign(freq_hz=clocks, freq_source="kernel"), data_bytes=512 * MB
+        )
+        assert len(found.table) == 1
+        set_to = runs.assign(freq_hz=np.where(np.arange(len(runs)) % 2, 2e9, 1e9))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CaveatWarning)
+            assert len(project_data_size(set_to, data_bytes=512 * MB).table) == 2
+
+    def test_json_comes_back(self, found):
+        again = DataSizeProjection.from_json(found.to_json())
+        pd.testing.assert_frame_equal(again.table, found.table)
+        assert again.summary() == found.summary()
+        document = json.loads(found.to_json())
+        assert document["kind"] == "data-size-projection"
+        assert document["coverage"] == found.coverage
+        with pytest.raises(PpwError):
+            DataSizeProjection.from_json("{}")
+
+    def test_summary_says_it_all(self, found):
+        text = found.summary()
+        for word in ("wordcount", "512 MB", "90% interval", "whatever the data", "1 s for every"):
+            assert word in text
+
+    def test_plot(self, found):
+        axes = found.plot()
+        assert axes.get_xlabel() == "data (MB)"
+        assert axes.get_ylabel() == "time (s)"
+        assert len(axes.get_lines()) == 2
+
+    def test_page(self, found):
+        page = data_size_page(found).render()
+        assert "Projected to 512 MB of data" in page
+        assert "1 s for every" in page
+        assert "<svg" in page
+        (row,) = data_size_page(found).tables[0].rows
+        assert row[:2] == ["wordcount", "512 MB"]
+
+
+class TestCaveatsAndRefusals:
+    def test_sizes_that_do_not_lie_on_a_line(self):
+        sizes = np.repeat([64, 128, 256], 3)
+        times = np.repeat([10.0, 40.0, 45.0], 3) * (1 + 1e-3 * np.tile([0, 1, 2], 3))
+        with pytest.warns(CaveatWarning, match="do not lie on one line"):
+            project_data_size(table(sizes, times), data_bytes=512 * MB)
+
+    def test_a_target_far_away(self):
+        sizes, times = [64, 128, 256], [5.0, 9.0, 17.0]
+        with pytest.warns(CaveatWarning, match="39.06 times the largest size"):
+            project_data_size(table(sizes, times), data_bytes=1e10)
+
+    def test_groups_with_one_size_are_left_out(self):
+        runs = pd.concat(
+            [
+                table([64, 128, 256], [5.0, 9.0, 17.0], host="a"),
+                table([64, 64, 512], [5.0, 5.1, 30.0], host="b"),
+            ]
+        )
+        with pytest.warns(CaveatWarning, match="1 groups have runs at less than two"):
+            found = project_data_size(runs, data_bytes=512 * MB)
+        assert list(found.table["host"]) == ["a"]
+
+    def test_no_group_at_all(self):
+        with pytest.raises(PpwError, match="two sizes below 512 MB"):
+            project_data_size(table([512, 64], [30.0, 5.0]), data_bytes=512 * MB)
+
+    @pytest.mark.parametrize("bad", [{"data_bytes": 0}, {"data_bytes": np.nan}])
+    def test_a_target_that_cannot_be(self, bad):
+        with pytest.raises(PpwError):
+            project_data_size(table([64, 128], [5.0, 9.0]), **bad)
+
+    @pytest.mark.parametrize("level", [0, 1, 90])
+    def test_a_level_that_cannot_be(self, level):
+        with pytest.raises(PpwError, match="level"):
+            project_data_size(table([64, 128], [5.0, 9.0]), data_bytes=5e8, level=level)
+
+    def test_a_table_without_sizes(self):
+        with pytest.raises(MeasurementError, match="data_bytes"):
+            project_data_size(pd.DataFrame({"time_s": [1.0]}), data_bytes=5e8)
+
+
+class TestCommandLine:
+    @pytest.fixture
+    def run(self, tmp_path):
+        path = tmp_path / "runs.csv"
+        table([64, 128, 256], [12.0, 20.0, 36.0], workload="wordcount").to_csv(path, index=False)
+
+        def run(*options):
+            return CliRunner().invoke(command, [str(path), *options])
+
+        return run
+
+    def test_a_data_size_in_place_of_a_frequency(self, run):
+        # 4 s and 8 MB a second, exactly.
+        done = run("--data", "512MB", "--format", "json")
+        assert (done.stderr, done.exit_code) == ("", 0)
+        [row] = json.loads(done.stdout)["table"]
+        assert row["projected"] == pytest.approx(68.0)
+
+    @pytest.mark.parametrize("options", [(), ("--data", "1GB", "--freq", "3GHz")])
+    def test_one_of_both_is_needed(self, run, options):
+        done = run(*options)
+        assert done.exit_code == 2
+        assert "Give --freq or --data, one of them" in done.stderr
