@@ -240,7 +240,7 @@ class TestCommandLine:
         # 4 s and 8 MB a second, exactly.
         done = run("--data", "512MB", "--format", "json")
         assert (done.stderr, done.exit_code) == ("", 0)
-        [row] = json.loads(done.stdout)["table"]
+        [row] = json.loads(done.stdout)["groups"]
         assert row["projected"] == pytest.approx(68.0)
 
     @pytest.mark.parametrize("options", [(), ("--data", "1GB", "--freq", "3GHz")])
