@@ -50,6 +50,25 @@ COLUMNS: dict[str, RunsColumn] = {
     "iowait_s": RunsColumn("s", "non-negative", "CPU time, waiting for I/O"),
     "sectors_read": RunsColumn("512 B", "non-negative", "sectors read"),
     "sectors_written": RunsColumn("512 B", "non-negative", "sectors written"),
+    "cpu_accounting": RunsColumn("", "text", "who counted the CPU time: scheduler or tick"),
+    "scheduled_s": RunsColumn(
+        "s", "non-negative", "CPU time of tasks (user, nice, system), by the scheduler"
+    ),
+    "tick_busy_s": RunsColumn(
+        "s", "non-negative", "CPU time of tasks in the same window, by the clock tick"
+    ),
+    "intervals": RunsColumn("1", "non-negative", "intervals that the run was sampled in"),
+    "intervals_without_io": RunsColumn("1", "non-negative", "those of them without a sector"),
+    "device": RunsColumn("", "text", "device or file system that the I/O went to"),
+    "device_kind": RunsColumn(
+        "", "text", "disk, or memory where the device was taken away (loop on tmpfs, zram)"
+    ),
+    "hardware_threads": RunsColumn("1", "positive", "logical CPUs used; as cores where one each"),
+    "instances": RunsColumn("1", "positive", "equal programs run at once"),
+    "bandwidth_per_core_bytes_s": RunsColumn(
+        "B/s", "positive", "memory bandwidth that was left to each core"
+    ),
+    "memory_bytes": RunsColumn("B", "positive", "main memory of the host, or of the run's cgroup"),
     "load": RunsColumn("1", "non-negative", "load, share of the full one"),
     "idle_power_w": RunsColumn("W", "non-negative", "power of the idle host"),
     "temperature_c": RunsColumn("°C", "any", "temperature"),

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ppw.calibration_store import load_calibration, save_calibration
     from ppw.characterisation import Characterisation, characterise
     from ppw.comparison import Comparison, compare
+    from ppw.cpio.comparison import DeviceComparison, compare_devices
+    from ppw.cpio.cycles import CyclesPerIO, cycles_per_io
+    from ppw.cpio.projection import CpioProjection, project_cpio
+    from ppw.cpio.sizing import ServerSizing, size_servers
     from ppw.data_size import DataSizeProjection, project_data_size
     from ppw.errors import CaveatWarning, PpwError
     from ppw.estimate import Estimate
@@ -36,7 +40,10 @@ _HOME = {
     "CaveatWarning": "ppw.errors",
     "Characterisation": "ppw.characterisation",
     "Comparison": "ppw.comparison",
+    "CpioProjection": "ppw.cpio.projection",
+    "CyclesPerIO": "ppw.cpio.cycles",
     "DataSizeProjection": "ppw.data_size",
+    "DeviceComparison": "ppw.cpio.comparison",
     "Estimate": "ppw.estimate",
     "FittedParameters": "ppw.parameters",
     "FittingError": "fitting",
@@ -51,6 +58,7 @@ _HOME = {
     "Projection": "ppw.projection",
     "Quality": "ppw.quality",
     "RunsProjection": "ppw.runs_projection",
+    "ServerSizing": "ppw.cpio.sizing",
     "Validation": "ppw.validation",
     "apply_calibration": "ppw.calibrated_runs",
     "best_frequency": "ppw.best",
@@ -58,6 +66,8 @@ _HOME = {
     "check_quality": "ppw.quality",
     "characterise": "ppw.characterisation",
     "compare": "ppw.comparison",
+    "compare_devices": "ppw.cpio.comparison",
+    "cycles_per_io": "ppw.cpio.cycles",
     "find_host": "ppw.hosts",
     "fit_runs": "ppw.parameters",
     "load_calibration": "ppw.calibration_store",
@@ -67,10 +77,12 @@ _HOME = {
     "power_loads": "ppw.power_load_answer",
     "procure": "ppw.procurement.procure",
     "project": "ppw.projection",
+    "project_cpio": "ppw.cpio.projection",
     "project_data_size": "ppw.data_size",
     "project_runs": "ppw.runs_projection",
     "read_runs": "measurements",
     "save_calibration": "ppw.calibration_store",
+    "size_servers": "ppw.cpio.sizing",
     "validate": "ppw.validation",
     "write_runs": "measurements",
 }
@@ -81,7 +93,10 @@ __all__ = [
     "CaveatWarning",
     "Characterisation",
     "Comparison",
+    "CpioProjection",
+    "CyclesPerIO",
     "DataSizeProjection",
+    "DeviceComparison",
     "Estimate",
     "FittedParameters",
     "FittingError",
@@ -96,6 +111,7 @@ __all__ = [
     "Projection",
     "Quality",
     "RunsProjection",
+    "ServerSizing",
     "Validation",
     "apply_calibration",
     "best_frequency",
@@ -103,6 +119,8 @@ __all__ = [
     "characterise",
     "check_quality",
     "compare",
+    "compare_devices",
+    "cycles_per_io",
     "find_host",
     "fit_runs",
     "load_calibration",
@@ -112,10 +130,12 @@ __all__ = [
     "power_loads",
     "procure",
     "project",
+    "project_cpio",
     "project_data_size",
     "project_runs",
     "read_runs",
     "save_calibration",
+    "size_servers",
     "validate",
     "write_runs",
 ]

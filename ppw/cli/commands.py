@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (
-    *("best", "calibrate", "characterise", "check", "compare", "demo", "fit", "hosts", "measure"),
-    *("pathlength", "plan", "powerload", "project", "run", "sensors", "validate"),
+    *("best", "calibrate", "characterise", "check", "compare", "cpio", "demo", "fit", "hosts"),
+    *("measure", "pathlength", "plan", "powerload", "project", "run", "sensors", "size"),
+    "validate",
 )
 
 

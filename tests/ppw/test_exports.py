@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from cpio_studies import study
 from made_up import ATOM, answered, sweep
 from procurement_scenarios import documented
 
@@ -69,6 +70,7 @@ def made(kind):
     path_length = {"cores": [1, 2, 4, 8], "instructions": [7.1e9, 4.9e9, 2.7e9, 0.5e9]}
     by_cores = pd.DataFrame(path_length).assign(workload="wordcount", data_bytes=1e6)
     sizes = pd.DataFrame({"data_bytes": [64e6, 128e6, 256e6], "time_s": [14.0, 26.0, 46.0]})
+    sweep_once = {"data_bytes": 1e15, "seconds": 86400.0, "cores": 16, "server_w": 300.0}
     curve = ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120])
     points = {"freq": 3e9, "power_pts": [(1e9, 9.0), (2e9, 12.0)], "power_source": "meter"}
     calls = {
@@ -88,6 +90,10 @@ def made(kind):
         ppw.Comparison: lambda: answered(
             ppw.compare, two, {"host": "rack1"}, {"host": "rack2"}, draws=200
         ),
+        ppw.CpioProjection: lambda: answered(ppw.project_cpio, study(noise=0.02), cores=16),
+        ppw.CyclesPerIO: lambda: answered(ppw.cycles_per_io, study(noise=0.02)),
+        ppw.DeviceComparison: lambda: answered(ppw.compare_devices, study(noise=0.02)),
+        ppw.ServerSizing: lambda: answered(ppw.size_servers, study(noise=0.02), **sweep_once),
         ppw.DataSizeProjection: lambda: answered(ppw.project_data_size, sizes, data_bytes=512e6),
         ppw.PathLengths: lambda: answered(ppw.path_lengths, by_cores),
         ppw.Plan: lambda: answered(ppw.plan, runs, metric="time", steps="1.2GHz,1.8GHz"),
@@ -98,9 +104,10 @@ def made(kind):
 
 
 RESULTS = (
-    *("BestFrequency", "Calibration", "Characterisation", "Comparison", "DataSizeProjection"),
+    *("BestFrequency", "Calibration", "Characterisation", "Comparison", "CpioProjection"),
+    *("CyclesPerIO", "DataSizeProjection", "DeviceComparison"),
     *("FittedParameters", "PathLengths", "Plan", "PowerLoads", "Procurement", "Projection"),
-    *("Quality", "RunsProjection", "Validation"),
+    *("Quality", "RunsProjection", "ServerSizing", "Validation"),
 )
 
 

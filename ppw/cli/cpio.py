@@ -1,0 +1,143 @@
+"""`ppw cpio`: cycles per I/O of runs; `ppw cpio project` and `ppw cpio compare`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ppw.cli.amounts import Shares
+from ppw.cli.cpio_options import io_options, projection_options, seed_option
+from ppw.cli.options import level_option, output_options, read
+from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.quantities import Frequency, Seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STUDY = "study"
+
+
+class RunsOrCommand(click.Group):
+    """Group whose first argument may be a runs table: then it is the study of that table."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leave all options but --help to the subcommand."""
+        if args and args[0] not in ("-h", "--help") and args[0] not in self.commands:
+            args = [_STUDY, *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the subcommands that are typed."""
+        return [name for name in super().list_commands(ctx) if name != _STUDY]
+
+
+@click.group(
+    name="cpio",
+    cls=RunsOrCommand,
+    short_help="Cycles per I/O of runs, projected to more cores, beside the device.",
+    options_metavar="",
+    subcommand_metavar="[project|compare] RUNS... [OPTIONS]",
+    epilog="Example: ppw cpio study.csv; ppw cpio project study.csv --cores 64; ppw cpio study "
+    "--help lists the options of the first.",
+)
+def command() -> None:
+    """Cycles per 512-byte I/O, utilisation and I/O rate of RUNS by application and cores.
+
+    RUNS have CPU times of the whole system (user_s, system_s, idle_s ...), sectors_read and
+    sectors_written, time_s and a clock; or are logs of collectl or sadf, with --logs.
+    """
+
+
+clock_option = click.option(
+    "--freq", type=Frequency(), help="Clock of runs that tell none, such as those of logs."
+)
+
+
+@command.command(name=_STUDY)
+@io_options
+@clock_option
+@click.option("--logs", is_flag=True, help="RUNS are logs of sadf -j, sadf -d or collectl -P.")
+@click.option("--window", type=Seconds(), help="With --logs: one row for so much time.")
+@level_option
+@seed_option
+@output_options
+def study(
+    runs: tuple[str, ...],
+    mapping: dict[str, str],
+    format_: str,
+    output: str,
+    logs: bool,
+    window: float | None,
+    **options: Any,
+) -> None:
+    """Cycles per I/O of RUNS, against cores, hardware threads and memory bandwidth."""
+    from ppw.cpio.cycles import cycles_per_io
+    from ppw.report.cpio_page import cpio_page
+
+    if window is not None and not logs:
+        raise click.UsageError("--window is for --logs")
+    with caveats_in_result():
+        table = _read_logs(runs, window, options["freq"]) if logs else read(runs, mapping)
+        emit(cycles_per_io(table, **options), format_, output, cpio_page)
+
+
+@command.command(name="project")
+@io_options
+@projection_options
+@click.option("--growth", type=Shares(), default="", help="Of the market, a year: 70%,90%.")
+@click.option("--years", type=click.FloatRange(0), default=0.0, help="How long it grows.")
+@click.option(
+    "--base-iops", type=click.FloatRange(0, min_open=True), help="I/Os a second it asks now."
+)
+@level_option
+@output_options
+def project(
+    runs: tuple[str, ...],
+    mapping: dict[str, str],
+    format_: str,
+    output: str,
+    **options: Any,
+) -> None:
+    """I/O rate of a server with more cores, scenario by scenario, and what it asks for."""
+    from ppw.cpio.projection import project_cpio
+    from ppw.report.cpio_page import cpio_projection_page
+
+    with caveats_in_result():
+        result = project_cpio(read(runs, mapping), **options)
+    emit(result, format_, output, cpio_projection_page)
+
+
+@command.command(name="compare")
+@io_options
+@clock_option
+@click.option(
+    "--roof", metavar="FILE", help="Runs of fio on the same devices, as ppw run fio writes them."
+)
+@level_option
+@output_options
+def compare(
+    runs: tuple[str, ...],
+    mapping: dict[str, str],
+    format_: str,
+    output: str,
+    roof: str | None,
+    **options: Any,
+) -> None:
+    """One workload over devices, hosts and instances, beside the most each device can do."""
+    from ppw.cpio.comparison import compare_devices
+    from ppw.report.cpio_page import devices_page
+
+    with caveats_in_result():
+        ceiling = None if roof is None else read((roof,), {})
+        result = compare_devices(read(runs, mapping), roof=ceiling, **options)
+    emit(result, format_, output, devices_page)
+
+
+def _read_logs(paths: tuple[str, ...], window: float | None, freq: float | None) -> pd.DataFrame:
+    from measurements.timeseries import read_time_series
+    from ppw.cpio.series import runs_of_series
+
+    if freq is None:
+        raise click.UsageError("logs tell no clock: give --freq, such as --freq 2.4GHz")
+    return runs_of_series(read_time_series(list(paths)), freq=freq, window_s=window)

@@ -1,0 +1,79 @@
+"""`ppw size`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ppw.cli.amounts import DataSize, Rate, Share, Span
+from ppw.cli.cpio_options import io_options, optional_runs, projection_options
+from ppw.cli.options import level_option, output_options, read
+from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.quantities import Watts
+
+
+@click.command(
+    name="size",
+    short_help="Servers, energy and cost to sweep a data set, from cycles per I/O.",
+    epilog="Example: ppw size study.csv --data 20PB --time 30d --cores 64 --server-watts 400W "
+    "--idle-share 60% --pue 1.3",
+)
+@optional_runs
+@io_options
+@click.option("--data", "data_bytes", type=DataSize(), required=True, help="Data set: 35ZB.")
+@click.option("--time", "seconds", type=Span(), required=True, help="To sweep it once in: 1y.")
+@projection_options
+@click.option("--watts-per-core", type=Watts(), help="Of a busy server; or --server-watts.")
+@click.option("--server-watts", "server_w", type=Watts(), help="Of a busy server.")
+@click.option(
+    "--idle-share", type=Share(), default="0", help="Idle power, of that of a busy server."
+)
+@click.option("--pue", type=click.FloatRange(1), default=1.0, show_default=True)
+@click.option("--price", "price_per_kwh", type=click.FloatRange(0, min_open=True), help="Of a kWh.")
+@click.option("--currency", default="currency", help="Name of the price's currency.")
+@click.option(
+    "--carbon", "carbon_kg_per_kwh", type=click.FloatRange(0, min_open=True), help="kg CO2e a kWh."
+)
+@click.option("--less-watts", "less_w", type=Watts(), help="Of another server, as a lever.")
+@click.option("--device-bandwidth", "device_bytes_s", type=Rate(), help="Of one storage device.")
+@click.option("--port-bandwidth", "port_bytes_s", type=Rate(), help="Of one network port.")
+@click.option(
+    "--base-utilisation",
+    type=click.Choice(["measured", "projected", "full"]),
+    default="projected",
+    show_default=True,
+    help="What levers start from.",
+)
+@click.option(
+    "--base-cpio",
+    type=click.Choice(["desired", "today", "projected"]),
+    default="projected",
+    show_default=True,
+    help="What levers start from.",
+)
+@click.option("--cpio", type=click.FloatRange(0, min_open=True), help="Typed, without RUNS.")
+@click.option("--utilisation", type=Share(), help="Typed, without RUNS.")
+@level_option
+@output_options
+def command(
+    runs: tuple[str, ...],
+    mapping: dict[str, str],
+    format_: str,
+    output: str,
+    base_utilisation: str,
+    base_cpio: str,
+    **options: Any,
+) -> None:
+    """Servers, kWh and cost to sweep a data set once in a time, by application and scenario.
+
+    Cycles per I/O and utilisation are those of RUNS, as for ppw cpio project, or typed with --cpio
+    and --utilisation.
+    """
+    from ppw.cpio.sizing import size_servers
+    from ppw.report.cpio_page import sizing_page
+
+    with caveats_in_result():
+        table = read(runs, mapping) if runs else None
+        result = size_servers(table, base=(base_utilisation, base_cpio), **options)
+    emit(result, format_, output, sizing_page)

@@ -1,0 +1,169 @@
+"""Where cycles per I/O mislead: hidden I/O, idle spinning, unlike stacks, lost CPU time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fitting.cpio import IO_BYTES
+from ppw.cpio.runs import column
+from ppw.estimate import key_texts, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# CPU time that does not add up to time × CPUs by more than this is of other CPUs.
+_OTHER_CPUS = 0.10
+_STOLEN = 0.01
+_LOST = 0.05
+_HIDDEN = 0.90
+_ALL_USER = 0.90
+_SPINNING_UTILISATION = 0.95
+_SPINNING_GAIN = 1.05
+_UNLIKE = 0.10
+
+NO_IO = "no I/O"
+FITS_MEMORY = "the data fit in memory"
+FEW_INTERVALS = "I/O in under half of its intervals"
+
+
+def why_not(table: pd.DataFrame) -> pd.Series[str]:
+    """Why the cycles per I/O of each run mean little; empty where they mean what they say."""
+    fits = column(table, "data_bytes") <= column(table, "memory_bytes")
+    quiet = column(table, "intervals_without_io") / column(table, "intervals") > 0.5
+    return pd.Series(
+        np.select([table["ios"] <= 0, fits, quiet], [NO_IO, FITS_MEMORY, FEW_INTERVALS], ""),
+        index=table.index,
+    )
+
+
+def run_caveats(table: pd.DataFrame) -> Iterator[str]:
+    """Say what is wrong with runs one by one, each kind once."""
+    yield from _io_caveats(table)
+    yield from _hidden_caveats(table)
+    yield from _accounting_caveats(table)
+
+
+def study_caveats(points: pd.DataFrame, table: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
+    """Say where groups mislead: cycles that are spun away, stacks that do different I/O."""
+    yield from _spinning_caveats(points, keys)
+    yield from _unlike_caveats(table, keys)
+
+
+def _io_caveats(table: pd.DataFrame) -> Iterator[str]:
+    if none := int((table["ios"] <= 0).sum()):
+        yield (
+            f"{none} of {len(table)} runs did no I/O: they have no cycles per I/O, and are in no "
+            "mean"
+        )
+    quiet, all_ = column(table, "intervals_without_io"), column(table, "intervals")
+    if quiet.gt(0).any():
+        share = float(quiet.sum() / all_[quiet.notna()].sum())
+        yield (
+            f"{shown(float(quiet.sum()))} intervals ({share:.0%}) had no I/O: their cycles are "
+            "counted to the I/Os of the others; choose a window of steady load"
+        )
+
+
+def _hidden_caveats(table: pd.DataFrame) -> Iterator[str]:
+    data, memory = column(table, "data_bytes"), column(table, "memory_bytes")
+    if fits := int((data <= memory).sum()):
+        yield (
+            f"the data of {fits} of {len(table)} runs fit in memory: the cache serves what a "
+            "larger data set asks of the device, and cpio is not meaningful"
+        )
+    share = table["ios"] * IO_BYTES / data.where(data > 0)
+    hidden = (share < _HIDDEN) & (table["ios"] > 0)
+    if hidden.any():
+        yield (
+            f"devices moved less than data_bytes in {int(hidden.sum())} of {len(table)} runs, only "
+            f"{float(share[hidden].min()):.0%} at least: caching hides I/O, and makes each that is "
+            "left look dear"
+        )
+
+
+def _accounting_caveats(table: pd.DataFrame) -> Iterator[str]:
+    if "cpu_accounting" in table and (ticks := int((table["cpu_accounting"] == "tick").sum())):
+        yield (
+            f"CPU time of {ticks} of {len(table)} runs is that of the clock tick, which loses up "
+            "to a third of it under I/O; count by the scheduler (cgroup cpu.stat) to be sure"
+        )
+    tasks = column(table, "user_s") + column(table, "nice_s").fillna(0.0) + table["system_s"]
+    tasks = column(table, "scheduled_s").fillna(tasks)
+    lost = 1.0 - column(table, "tick_busy_s") / tasks.where(tasks > 0)
+    if lost.gt(_LOST).any():
+        yield (
+            f"the clock tick missed up to {float(lost.max()):.0%} of the CPU time that the "
+            "scheduler counted: tools that read /proc/stat are as wrong on this host"
+        )
+    stolen = column(table, "steal_s") / (table["cpus"] * table["time_s"])
+    if stolen.gt(_STOLEN).any():
+        yield (
+            f"up to {float(stolen.max()):.0%} of the CPU time was stolen by the hypervisor: it is "
+            "neither busy nor idle here, and rates are lower than on a host of one's own"
+        )
+    cores = column(table, "hardware_threads").fillna(table["cores"])
+    off = (table["cpus"] / cores - 1.0).abs() > _OTHER_CPUS
+    if off.any():
+        first = table[off].iloc[0]
+        yield (
+            f"CPU time of {int(off.sum())} runs is of {shown(first['cpus'])} CPUs where "
+            f"{shown(float(cores[off].iloc[0]))} are said to be used: a container that sees its "
+            "host's counters, or CPUs left idle beside, so utilisation is not that of the cores "
+            "used"
+        )
+
+
+def _spinning_caveats(points: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
+    user = points["user_cpio"] / points["cpio"]
+    names = sorted({_named(points, keys, i) for i in points.index[user > _ALL_USER]})
+    if names:
+        yield (
+            f"over {_ALL_USER:.0%} of the cycles of {'; '.join(names)} are in user mode: clients "
+            "that spin for an answer count as work, and so does computation; cpio is then not the "
+            "cost of I/O alone"
+        )
+    plain = points[(points["hardware_threads"] == points["cores"]) & points["cpio"].notna()]
+    for _, part in plain.groupby([*keys] or (lambda _: 0), sort=True, dropna=False):
+        rows = part.sort_values("cores", kind="stable")
+        full = rows["utilisation"].ge(_SPINNING_UTILISATION).all()
+        gain = rows["iops"].iloc[-1] / rows["iops"].iloc[0]
+        if len(rows) > 1 and full and gain < _SPINNING_GAIN:
+            yield (
+                f"{_named(rows, keys, rows.index[0])}: cores are busy throughout and more of them "
+                "bring no more I/O: they spin or wait for locks, which cpio counts as work"
+            )
+
+
+def _unlike_caveats(table: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
+    """Say which workloads do different amounts of I/O for the same work on different stacks."""
+    apart = [k for k in ("host", "device") if k in keys]
+    if "workload" not in keys or not apart or len(table[apart].drop_duplicates()) < 2:
+        return
+    work = _work(table)
+    per_work = (table["ios"] / work).groupby(
+        [table["workload"], table["data_bytes"] if "data_bytes" in table else table["workload"]],
+        dropna=False,
+    )
+    spread = per_work.max() / per_work.min() - 1.0
+    wide = spread[spread > _UNLIKE]
+    if len(wide):
+        name = str(wide.index[0][0])
+        yield (
+            f"{name} does up to {1 + float(wide.max()):.3g} times as much I/O for the same work on "
+            "one host, device or setting as on another: stacks that do different amounts of I/O "
+            "are not comparable by cpio alone; compare cycles for the work"
+        )
+
+
+def _work(table: pd.DataFrame) -> pd.Series[Any]:
+    """Units of work of each run: operations, else bytes of input; NaN where neither is known."""
+    operations = column(table, "throughput_ops_s") * table["time_s"]
+    data = column(table, "data_bytes")
+    return operations.where(operations > 0, data.where(data > 0))
+
+
+def _named(points: pd.DataFrame, keys: Sequence[str], index: Any) -> str:
+    return ", ".join(key_texts(keys, points.loc[index].to_dict())) or "all runs"

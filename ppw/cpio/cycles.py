@@ -1,0 +1,316 @@
+"""`cycles_per_io`: what an I/O costs in cycles, against cores, threads and memory bandwidth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from ppw import caveats as cv
+from ppw.cpio.caveats import run_caveats, study_caveats, why_not
+from ppw.cpio.runs import GROUP_COLUMNS, PreparedIo, column, with_cpio
+from ppw.cpio.study import bandwidth_rises, device_ratios, thread_worths, to_one_core
+from ppw.errors import PpwError, UnknownColumnError
+from ppw.estimate import key_texts, shown, shown_interval
+from ppw.result import frame_digest
+from ppw.tabled_result import TabledResult, rows_of
+from ppw.tables import text_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+    from fitting.line import FloatArray
+
+SETTING = ("cores", "hardware_threads", "bandwidth_per_core_bytes_s")
+_MOST_SAID = 10
+_MEANS = (
+    *("cpio", "user_cpio", "system_cpio", "cpio_with_idle", "utilisation", "iops", "clock_hz"),
+    *("user_share", "system_share", "idle_share", "iowait_share"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CyclesPerIO(TabledResult):
+    """Cycles per 512-byte I/O of every application and setting.
+
+    Attributes
+    ----------
+    points : pandas.DataFrame
+        One row a group (columns ``by``) and setting (``cores``, ``hardware_threads``,
+        ``bandwidth_per_core_bytes_s``, B/s): ``runs``; ``cpio`` with the confidence interval
+        ``lower``, ``upper`` of its mean; ``user_cpio`` and ``system_cpio``, which add up to it;
+        ``cpio_with_idle``, the variant with idle and iowait; ``utilisation`` (0 to 1); ``iops``
+        (512-byte I/Os a second); shares of the CPU time; ``clock_hz`` and ``clock``; ``why_not``,
+        empty where the point means what it says; and ``cpio_to_one``, ``utilisation_to_one`` and
+        ``iops_to_one``, ratios to the fewest cores.
+    threads : pandas.DataFrame
+        What hardware threads are worth: ``iops_to_cores``, rate of threads over that of as many
+        full cores, and ``worth`` of a thread in full cores.
+    bandwidth : pandas.DataFrame
+        Memory bandwidth (B/s a core) at which cpio has risen by ``rise``, with its interval.
+    devices : pandas.DataFrame
+        Ratios of each device that is memory to the disk of the same runs.
+    by : tuple of str
+    level : float
+        Of the intervals.
+    """
+
+    kind: ClassVar[str] = "cycles_per_io"
+
+    points: pd.DataFrame
+    threads: pd.DataFrame
+    bandwidth: pd.DataFrame
+    devices: pd.DataFrame
+    by: tuple[str, ...]
+    level: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """The points."""
+        return self.points
+
+    def verdict(self) -> list[str]:
+        """Say what was found, in sentences: the first ten groups."""
+        said = [_group_sentence(name, part) for name, part in self.groups()][:_MOST_SAID]
+        return [*said, *self._thread_sentences(), *self._memory_sentences()]
+
+    def groups(self) -> list[tuple[str, pd.DataFrame]]:
+        """Points of each group, with its name."""
+        if not self.by:
+            return [("all runs", self.points)]
+        grouped = self.points.groupby([*self.by], sort=False, dropna=False)
+        return [(self.label(part.iloc[0].to_dict()), part) for _, part in grouped]
+
+    def label(self, row: dict[Any, Any]) -> str:
+        """Name a group by what tells the groups apart."""
+        telling = [n for n in self.by if len(self.points[n].drop_duplicates()) > 1]
+        return ", ".join(key_texts(telling or self.by, row)) or "all runs"
+
+    def header(self) -> list[str]:
+        """Name the columns of `cells`."""
+        interval = f"{self.level:.0%} interval"
+        numbers = ["cpio", interval, "user", "system", "with idle", "µ", "IOPS", "cpio to 1 core"]
+        return [*self.by, *_settings(self.points), "runs", *numbers, "clock"]
+
+    def cells(self, most: int | None = None) -> list[list[str]]:
+        """The points as they are printed, the first ``most`` of them."""
+        table = self.points if most is None else self.points.head(most)
+        names = _settings(self.points)
+        return [
+            [
+                *key_texts(self.by, row),
+                *(shown(row[n], _UNITS.get(n, "")) for n in names),
+                shown(row["runs"]),
+                shown(row["cpio"]),
+                shown_interval(row["cpio"], row["lower"], row["upper"], "1"),
+                *(shown(row[n]) for n in ("user_cpio", "system_cpio", "cpio_with_idle")),
+                shown(row["utilisation"]),
+                shown(row["iops"]),
+                shown(row["cpio_to_one"]),
+                str(row["clock"]),
+            ]
+            for row in rows_of(table)
+        ]
+
+    def summary(self) -> str:
+        """Text: sentences, the points, and the caveats."""
+        table = text_table(self.header(), self.cells())
+        return "\n".join([*self.verdict(), table, *(f"caveat: {c}" for c in self.caveats)])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw cycles per I/O against cores."""
+        from ppw.report.cpio_figures import plot_cpio_against_cores
+
+        return plot_cpio_against_cores(self, ax)
+
+    def _thread_sentences(self) -> list[str]:
+        said = []
+        for row in rows_of(self.threads):
+            worth = f"; a thread is worth {shown(row['worth'])} of a core"
+            said.append(
+                f"{self.label(row)}: {shown(row['hardware_threads'])} hardware threads on "
+                f"{shown(row['cores'])} cores reach {row['iops_to_cores']:.0%} of as many full "
+                f"cores{worth if row['worth'] == row['worth'] else ''}"
+            )
+        return said
+
+    def _memory_sentences(self) -> list[str]:
+        return [f"{self.label(row)}: {rise_sentence(row)}" for row in rows_of(self.bandwidth)]
+
+
+def cycles_per_io(
+    runs: pd.DataFrame,
+    *,
+    by: Sequence[str] | None = None,
+    freq: float | None = None,
+    level: float = 0.90,
+    seed: int = 0,
+) -> CyclesPerIO:
+    """Cycles per I/O, utilisation and I/O rate of runs, by application and setting.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        With ``time_s``, CPU times of the whole system, and sectors; see `ppw.cpio.runs`.
+    by : sequence of str, optional
+        Columns that tell applications apart; by default those of host, family, workload,
+        data_bytes, load, instances and device that are there.
+    freq : float, optional
+        Clock (Hz) of runs that tell none.
+    level : float
+        Of the intervals, inside (0, 1).
+    seed : int
+        Where the draws behind the bandwidths' intervals start.
+
+    Raises
+    ------
+    MeasurementError
+        For columns that are missing and values that cannot be.
+    PpwError
+        When no run tells its clock, or none did any I/O.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of ``caveats``.
+    """
+    if not 0 < level < 1:
+        raise PpwError(f"level {level!r} is not a share between 0 and 1; try 0.90")
+    prepared = with_cpio(runs, freq=freq)
+    keys = group_columns(prepared.table, by)
+    points = _points(prepared, keys, level)
+    if points["cpio"].isna().all():
+        raise PpwError(
+            f"{runs.attrs.get('source', 'runs')}: no run read or wrote a sector: measure one whose "
+            "data do not fit into memory, or with direct I/O"
+        )
+    caveats = [
+        *(str(c) for c in runs.attrs.get("caveats", ())),
+        *prepared.caveats,
+        *run_caveats(prepared.table),
+        *study_caveats(points, prepared.table, keys),
+    ]
+    cv.warn(caveats)
+    return CyclesPerIO(
+        points=points,
+        threads=thread_worths(points, keys),
+        bandwidth=bandwidth_rises(prepared.table, keys, level=level, seed=seed),
+        devices=device_ratios(points, keys),
+        by=tuple(keys),
+        level=float(level),
+        caveats=tuple(caveats),
+        input_digest=frame_digest(runs),
+    )
+
+
+def group_columns(table: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
+    """Columns that tell applications apart.
+
+    Raises
+    ------
+    UnknownColumnError
+        For one that is not there.
+    """
+    if by is None:
+        return [c for c in GROUP_COLUMNS if c in table and table[c].notna().any()]
+    for name in by:
+        if name not in table or name in SETTING:
+            raise UnknownColumnError(
+                f"cannot group by {name!r}: it is no column of the runs, or is what is studied"
+            )
+    return [*by]
+
+
+def _points(prepared: PreparedIo, keys: list[str], level: float) -> pd.DataFrame:
+    table = prepared.table
+    total = (table["busy_s"] + table["unused_s"]).where(lambda s: s > 0)
+    waiting = column(table, "iowait_s").fillna(0.0)
+    table = table.assign(
+        hardware_threads=column(table, "hardware_threads").fillna(table["cores"]),
+        bandwidth_per_core_bytes_s=column(table, "bandwidth_per_core_bytes_s"),
+        user_share=table["all_user_s"] / total,
+        system_share=table["all_system_s"] / total,
+        idle_share=(table["unused_s"] - waiting) / total,
+        iowait_share=waiting / total,
+        why_not=why_not(table),
+    )
+    cells = table.groupby([*keys, *SETTING], sort=True, dropna=False)
+    points = cells[[*_MEANS]].mean()
+    points.insert(0, "runs", cells.size().astype(np.float64))
+    points["why_not"] = cells["why_not"].agg(_reasons)
+    points["clock"] = cells["clock"].agg(_reasons)
+    points = points.reset_index()
+    half = _half_widths(table, points, keys, level)
+    ends = points.assign(lower=points["cpio"] - half, upper=points["cpio"] + half)
+    return to_one_core(ends, keys)
+
+
+def _reasons(found: pd.Series[Any]) -> str:
+    return ", ".join(sorted({str(f) for f in found} - {""}))
+
+
+def _half_widths(
+    table: pd.DataFrame, points: pd.DataFrame, keys: list[str], level: float
+) -> FloatArray:
+    """Half widths of the means' intervals: relative scatter pooled over a group's settings."""
+    from fitting.line import student_quantile
+
+    cells = table.groupby([*keys, *SETTING], sort=True, dropna=False)["cpio"]
+    away = (table["cpio"] / cells.transform("mean") - 1.0) ** 2
+    code = points.groupby(keys, dropna=False).ngroup() if keys else pd.Series(0, points.index)
+    cell = cells.ngroup().to_numpy()
+    known = table["cpio"].notna().to_numpy()
+    group = code.to_numpy()[cell[known]]
+    squares = np.bincount(group, away[known], code.max() + 1)
+    settings = np.bincount(code[points["cpio"].notna()], minlength=code.max() + 1)
+    df = np.bincount(group, minlength=code.max() + 1) - settings
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scatter = student_quantile(df, level) * np.sqrt(np.where(df > 0, squares / df, np.nan))
+    return np.asarray(scatter[code] * points["cpio"] / np.sqrt(points["runs"]))
+
+
+_UNITS = {"bandwidth_per_core_bytes_s": "B"}
+
+
+def _settings(points: pd.DataFrame) -> list[str]:
+    """Settings worth a column: cores, and what differs from the plain case."""
+    names = ["cores"]
+    if (points["hardware_threads"] != points["cores"]).any():
+        names.append("hardware_threads")
+    if points["bandwidth_per_core_bytes_s"].notna().any():
+        names.append("bandwidth_per_core_bytes_s")
+    return names
+
+
+def _group_sentence(name: str, part: pd.DataFrame) -> str:
+    plain = part[part["cpio"].notna()].sort_values("cores", kind="stable")
+    if plain.empty:
+        return f"{name}: no I/O"
+    first, last = plain.iloc[0], plain.iloc[-1]
+    cores = "core" if last["cores"] == 1 else "cores"
+    said = (
+        f"{name}: {shown(last['cpio'])} cycles per I/O on {shown(last['cores'])} {cores}, "
+        f"{last['user_cpio'] / last['cpio']:.0%} of them in user mode, at a utilisation of "
+        f"{last['utilisation']:.0%}"
+    )
+    if last["cores"] != first["cores"]:
+        said += f"; {last['cpio_to_one']:.2f} times that of {shown(first['cores'])}"
+    return said
+
+
+def rise_sentence(row: Mapping[str, Any]) -> str:
+    """Say at which memory bandwidth cycles per I/O have risen by a share, or that they have not."""
+    rise = f"{row['rise']:.0%}"
+    if row["value"] != row["value"]:
+        return f"cpio has not risen by {rise} down to {_gigabytes(row['lowest'])} GB/s a core"
+    said = f"cpio has risen by {rise} at {_gigabytes(row['value'])} GB/s a core"
+    if row["lower"] == row["lower"]:
+        said += f" ({_gigabytes(row['lower'])} to {_gigabytes(row['upper'])})"
+    return said
+
+
+def _gigabytes(rate: float) -> str:
+    return shown(rate / 1e9)

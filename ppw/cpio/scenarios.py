@@ -1,0 +1,321 @@
+"""The scenarios behind projection and sizing: lines fitted once, drawn together, asked by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fitting.cpio import IO_BYTES, io_rate
+from fitting.cpio_laws import LAWS, LINEAR_CPIO, IoRuns, fit_laws, score_laws
+from fitting.cpio_scaling import IoScaling, fit_scaling, student_draws
+from ppw.cpio.caveats import run_caveats
+from ppw.cpio.cycles import group_columns
+from ppw.cpio.runs import column, with_cpio
+from ppw.errors import PpwError
+from ppw.estimate import key_texts, shown
+from ppw.grouping import Groups, group_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fitting.cpio_laws import Law, LawScore
+    from fitting.line import FloatArray
+
+UTILISATION = ("measured", "projected", "full")
+CPIO = ("desired", "today", "projected")
+
+# Criteria nearer than this are a draw; the error at the most cores decides.
+_CLEAR = 2.0
+
+
+class ServerSpec(NamedTuple):
+    """The server asked for: its cores and clock (Hz); None is the clock of the runs."""
+
+    cores: float
+    freq_hz: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Scenarios:
+    """All that projection and sizing ask of the runs.
+
+    Attributes
+    ----------
+    by : list of str
+    keys : pandas.DataFrame
+        One row an application.
+    scaling : IoScaling or None
+        None where the figures were typed.
+    cores, freq_hz, floor : float
+    utilisation, cpio : mapping of str to float array
+        Values (applications,) by scenario.
+    utilisation_draws, cpio_draws : mapping of str to float array
+        Draws (applications, draws) by scenario; NaN where nothing tells how sure a value is.
+    today_iops : float array
+        I/Os a second measured on most cores.
+    network, memory : float array
+        Bytes that cross network and memory for each byte stored or fetched.
+    caveats : list of str
+    """
+
+    by: list[str]
+    keys: pd.DataFrame
+    runs: pd.DataFrame
+    codes: np.ndarray[Any, np.dtype[np.int64]]
+    scaling: IoScaling | None
+    cores: float
+    freq_hz: float
+    floor: float
+    utilisation: dict[str, FloatArray]
+    cpio: dict[str, FloatArray]
+    utilisation_draws: dict[str, FloatArray]
+    cpio_draws: dict[str, FloatArray]
+    today_iops: FloatArray
+    network: FloatArray
+    memory: FloatArray
+    caveats: list[str]
+
+    def rate(self, utilisation: str, cpio: str) -> FloatArray:
+        """I/Os a second of each application in a scenario."""
+        return io_rate(self.utilisation[utilisation], self.cores, self.freq_hz, self.cpio[cpio])
+
+    def rate_draws(self, utilisation: str, cpio: str) -> FloatArray:
+        """Draws of `rate`: (applications, draws)."""
+        return io_rate(
+            self.utilisation_draws[utilisation], self.cores, self.freq_hz, self.cpio_draws[cpio]
+        )
+
+    def frame(self, utilisation: str, cpio: str, level: float) -> pd.DataFrame:
+        """One scenario as rows of a table, one an application."""
+        rate = self.rate(utilisation, cpio)
+        lower, upper = interval_of(self.rate_draws(utilisation, cpio), level)
+        storage = rate * IO_BYTES
+        return self.keys.reset_index(drop=True).assign(
+            utilisation_scenario=utilisation,
+            cpio_scenario=cpio,
+            utilisation=self.utilisation[utilisation],
+            cpio=self.cpio[cpio],
+            iops=rate,
+            lower=lower,
+            upper=upper,
+            storage_bytes_s=storage,
+            network_bytes_s=storage * self.network,
+            memory_bytes_s=storage * self.memory,
+        )
+
+    def laws(self, level: float) -> pd.DataFrame:
+        """Laws of the I/O rate by application, with the reason to prefer one."""
+        rows = [row for group in range(len(self.keys)) for row in self._laws_of(group, level)]
+        names = ["law", "parameters", "aicc", "weight", "held_out", "iops", "lower", "upper"]
+        return pd.DataFrame(rows, columns=[*self.by, *names, "preferred", "why"])
+
+    def _laws_of(self, group: int, level: float) -> Iterator[tuple[Any, ...]]:
+        chosen = self.runs[self.codes == group]
+        columns = ("cpus_used", "iops", "cpio", "utilisation", "clock_hz")
+        runs = IoRuns._make(chosen[name].to_numpy(np.float64) for name in columns)
+        laws = fit_laws(runs, floor=self.floor, frequency=self.freq_hz)
+        if not laws:
+            return
+        scores = score_laws(runs, laws, floor=self.floor)
+        best, why = preferred_law(scores)
+        key = self.keys.iloc[group].tolist() if self.by else []
+        for name in (law for law in LAWS if law in laws):
+            ends = self._law_interval(name, laws[name], group, level)
+            rate = float(laws[name].rate(np.array([self.cores]))[0])
+            chosen = name == best
+            yield (*key, name, *scores[name], rate, *ends, chosen, why if chosen else "")
+
+    def _law_interval(self, name: str, law: Law, group: int, level: float) -> tuple[float, float]:
+        if name != LINEAR_CPIO:
+            return law.interval(self.cores, level)
+        draws = self.rate_draws("projected", "projected")[group : group + 1]
+        lower, upper = interval_of(draws, level)
+        return float(lower[0]), float(upper[0])
+
+
+def project_scenarios(
+    runs: pd.DataFrame,
+    spec: ServerSpec,
+    *,
+    by: Sequence[str] | None,
+    floor: float,
+    network_share: float | None,
+    draws: int,
+    seed: int,
+) -> Scenarios:
+    """Fit the lines of every application and draw its scenarios.
+
+    Raises
+    ------
+    MeasurementError, PpwError
+        For runs that tell no cycles per I/O.
+    """
+    prepared = with_cpio(runs, freq=spec.freq_hz)
+    keys = group_columns(prepared.table, by)
+    table = _usable(prepared.table, keys, str(runs.attrs.get("source", "runs")))
+    groups = group_runs(table, keys)
+    codes, count = groups.codes, len(groups)
+    measured, cpio, busy = (
+        table[name].to_numpy(np.float64) for name in ("cpus_used", "cpio", "utilisation")
+    )
+    scaling = fit_scaling(codes, measured, cpio, busy, count)
+    freq_hz = spec.freq_hz or float(table["clock_hz"].median())
+    values, drawn = _scenario_values(scaling, spec.cores, floor, draws, seed)
+    at_most = measured == scaling.most[codes]
+    network, network_said = _network(table, groups, network_share)
+    caveats = [
+        *(str(c) for c in runs.attrs.get("caveats", ())),
+        *prepared.caveats,
+        *run_caveats(prepared.table),
+        *network_said,
+        *_scaling_caveats(scaling, groups, spec.cores, values, floor),
+    ]
+    return Scenarios(
+        by=groups.by,
+        keys=groups.keys,
+        runs=table,
+        codes=codes,
+        scaling=scaling,
+        cores=spec.cores,
+        freq_hz=freq_hz,
+        floor=floor,
+        utilisation=values[0],
+        cpio=values[1],
+        utilisation_draws=drawn[0],
+        cpio_draws=drawn[1],
+        today_iops=_means(table["iops"].to_numpy()[at_most], codes[at_most], count),
+        network=network,
+        memory=_memory(table, groups),
+        caveats=caveats,
+    )
+
+
+def interval_of(draws: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+    """Central interval of each row of draws; NaN where they are, inf where unbounded."""
+    ends = np.array([0.5 - level / 2, 0.5 + level / 2])
+    # Between two draws without bound there is no mean to take.
+    lower, upper = np.quantile(draws, ends, axis=1, method="inverted_cdf")
+    return lower, upper
+
+
+def preferred_law(scores: dict[str, LawScore]) -> tuple[str, str]:
+    """Law to prefer, with the reason in words."""
+    known = {n: s for n, s in scores.items() if np.isfinite(s.aicc)}
+    by_error = sorted((s.held_out, n) for n, s in scores.items() if np.isfinite(s.held_out))
+    if known:
+        ranked = sorted((s.aicc, n) for n, s in known.items())
+        ahead = ranked[1][0] - ranked[0][0] if len(ranked) > 1 else np.inf
+        if ahead >= _CLEAR or not by_error:
+            lead = f"AICc {shown(ahead)} below the next" if ahead < np.inf else "it alone has AICc"
+            return ranked[0][1], lead
+    if by_error:
+        error, name = by_error[0]
+        reason = "AICc does not tell them apart" if known else "the runs are too few for AICc"
+        return name, f"{reason}; {error:.1%} off at the most cores when fitted to the others"
+    name = min(scores, key=lambda n: scores[n].parameters)
+    return name, "the runs are too few to tell; it has the fewest parameters"
+
+
+def _usable(table: pd.DataFrame, keys: Sequence[str], source: str) -> pd.DataFrame:
+    """Runs that did I/O, one hardware thread a core, with all their memory bandwidth."""
+    bandwidth = column(table, "bandwidth_per_core_bytes_s")
+    cpus = column(table, "hardware_threads").fillna(table["cores"])
+    same = [table[name] for name in (*keys, "cores")]
+    most = bandwidth.groupby(same, dropna=False).transform("max")
+    kept = (bandwidth.isna() | (bandwidth >= most)) & (cpus == table["cores"])
+    kept &= table["cpio"].gt(0) & table["utilisation"].gt(0)
+    if not kept.any():
+        raise PpwError(
+            f"{source}: no run with one hardware thread a core did any I/O: measure some to project"
+        )
+    used = table[kept].assign(cpus_used=cpus[kept], utilisation=table["utilisation"].clip(upper=1))
+    return used.reset_index(drop=True)
+
+
+def _scenario_values(
+    scaling: IoScaling, cores: float, floor: float, draws: int, seed: int
+) -> tuple[tuple[dict[str, FloatArray], ...], tuple[dict[str, FloatArray], ...]]:
+    """Values and draws of utilisation and cpio by scenario."""
+    groups = len(scaling.most)
+    cost_normals, busy_normals = scaling.normals(draws, seed)
+    busy, cost = scaling.utilisation_centres(cores), scaling.cpio_centres(cores)
+    utilisation = {n: np.clip(c.value, floor, 1.0) for n, c in busy.items()}
+    busy_draws = {n: np.clip(student_draws(c, busy_normals), floor, 1.0) for n, c in busy.items()}
+    utilisation["full"] = np.ones(groups)
+    busy_draws["full"] = np.ones((groups, draws))
+    cpio = {n: c.value for n, c in cost.items()}
+    cpio_draws = {n: student_draws(c, cost_normals) for n, c in cost.items()}
+    return (utilisation, cpio), (busy_draws, cpio_draws)
+
+
+def _means(values: FloatArray, codes: np.ndarray[Any, Any], groups: int) -> FloatArray:
+    with np.errstate(invalid="ignore"):
+        return np.bincount(codes, values, groups) / np.bincount(codes, minlength=groups)
+
+
+def _network(
+    table: pd.DataFrame, groups: Groups, share: float | None
+) -> tuple[FloatArray, list[str]]:
+    if share is not None:
+        return np.full(len(groups), float(share)), []
+    moved = column(table, "network_rx_bytes") + column(table, "network_tx_bytes")
+    measured = _group_means((moved / table["storage_bytes"]).to_numpy(), groups)
+    if np.isfinite(measured).all():
+        return measured, []
+    said = "no run counted network bytes: each byte read or written is assumed to cross it once"
+    return np.where(np.isfinite(measured), measured, 1.0), [said]
+
+
+def _memory(table: pd.DataFrame, groups: Groups) -> FloatArray:
+    moved = column(table, "memory_read_bytes_s") + column(table, "memory_write_bytes_s")
+    return _group_means((moved * table["time_s"] / table["storage_bytes"]).to_numpy(), groups)
+
+
+def _group_means(values: FloatArray, groups: Groups) -> FloatArray:
+    known = np.isfinite(values)
+    return _means(values[known], groups.codes[known], len(groups))
+
+
+def _scaling_caveats(
+    scaling: IoScaling,
+    groups: Groups,
+    cores: float,
+    values: tuple[dict[str, FloatArray], ...],
+    floor: float,
+) -> Iterator[str]:
+    names = [", ".join(key_texts(groups.by, row)) or "all runs" for row in _key_rows(groups)]
+
+    def named(chosen: Any) -> str:
+        return "; ".join(n for n, is_it in zip(names, chosen, strict=True) if is_it)
+
+    if (alone := scaling.fewest == scaling.most).any():
+        yield f"{named(alone)}: measured on one core count, so nothing can be projected to another"
+    if (later := scaling.fewest > 1).any():
+        yield (
+            f"{named(later)}: not measured on one core, so desired cycles per I/O are those of the "
+            "fewest cores measured"
+        )
+    if scaling.falls.any():
+        yield (
+            f"{named(scaling.falls)}: cycles per I/O fall with cores; their line is held level, "
+            "since it would reach zero"
+        )
+    low, high = values[0]["projected"] <= floor, values[0]["projected"] >= 1.0
+    if low.any():
+        yield f"{named(low)}: projected utilisation falls to the floor of {floor:g} and stays there"
+    if high.any():
+        yield f"{named(high)}: projected utilisation reaches 1 and stays there"
+    if (far := cores > 4 * scaling.most).any():
+        yield (
+            f"{named(far)}: {shown(cores)} cores are over four times the most measured "
+            f"({shown(float(scaling.most[far].min()))}): the intervals hold only if the lines do"
+        )
+    if (few := scaling.cpio.degrees_of_freedom < 1).any():
+        yield f"{named(few)}: too few runs for an interval; three or more tell how far to trust it"
+
+
+def _key_rows(groups: Groups) -> list[dict[Any, Any]]:
+    return groups.keys.to_dict(orient="records") if groups.by else [{}]

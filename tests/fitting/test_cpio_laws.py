@@ -1,0 +1,294 @@
+"""Cycles per I/O: arithmetic by hand, lines against statsmodels, coverage by simulation, laws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fitting.cpio import (
+    bandwidth_at_rise,
+    cpio_of_energy,
+    cycles_per_io,
+    grown,
+    idle_factor,
+    io_rate,
+    mean_watts,
+    servers_to_sweep,
+    thread_worth,
+)
+from fitting.cpio_laws import AMDAHL, GUNTHER, LINEAR_CPIO, IoRuns, fit_laws, score_laws
+from fitting.cpio_scaling import fit_scaling, student_draws
+from fitting.errors import FittingError
+
+CORES = np.repeat([1.0, 2.0, 4.0, 8.0], 2)
+shares = st.floats(0.01, 1.0)
+positive = st.floats(1e-3, 1e9)
+
+
+class TestArithmetic:
+    def test_by_hand(self):
+        # 3 s of 2 GHz over a million I/Os.
+        assert cycles_per_io(3 * 2e9, 1e6) == 6000
+        # 8 cores of 2 GHz, half busy, at 6000 cycles: 8e9/6000.
+        assert io_rate(0.5, 8, 2e9, 6000) == pytest.approx(8e9 / 6000)
+        # 1 MB is 1953.125 I/Os; at 100 a second for 10 s each.
+        assert servers_to_sweep(1e6, 10, 100) == pytest.approx(1.953125)
+        assert mean_watts(400, 0.5, 0.6) == pytest.approx(320)
+        assert grown(100, 0.1, 2) == pytest.approx(121)
+
+    def test_no_io_is_no_number_and_never_divides(self):
+        made = cycles_per_io([1e9, 1e9, 0.0], [0.0, 1e3, 0.0])
+        np.testing.assert_array_equal(made, [np.nan, 1e6, np.nan])
+
+    @pytest.mark.parametrize("cpio", [0.0, -5.0])
+    def test_work_that_costs_nothing_has_no_bound(self, cpio):
+        assert io_rate(1, 1, 1e9, cpio) == np.inf
+
+    @given(shares, st.floats(1, 1e4), st.floats(1e8, 1e10), st.floats(10, 1e8))
+    def test_rate_and_cycles_invert_each_other(self, busy, cores, clock, cpio):
+        rate = io_rate(busy, cores, clock, cpio)
+        assert cycles_per_io(busy * cores * clock, rate) == pytest.approx(cpio)
+
+    @given(shares, shares)
+    def test_idle_factor_is_what_more_servers_that_idle_take(self, busy, idle):
+        """Sized for the same I/O, 1/µ times the servers each draw P·(µ + i·(1 − µ))."""
+        assert mean_watts(1.0, busy, idle) / busy == pytest.approx(idle_factor(busy, idle))
+
+    @given(st.floats(1e3, 1e8), st.floats(1, 1e4), st.floats(1e9, 1e22))
+    def test_energy_implies_the_cycles_it_was_made_of(self, cpio, watts, data):
+        servers = servers_to_sweep(data, 3600.0, io_rate(1.0, 16, 2e9, cpio))
+        energy = servers * watts * 3600.0
+        implied = cpio_of_energy(energy, data, full_watts=watts, cores=16, frequency=2e9)
+        assert implied == pytest.approx(cpio)
+
+
+class TestThreads:
+    def test_by_hand(self):
+        # From 100 on 4 cores to 160 with 8 threads, where 8 cores do 200: 60 of 100.
+        assert thread_worth(100, 160, 200) == pytest.approx(0.6)
+        assert thread_worth(100, 90, 200) == pytest.approx(-0.1)
+
+    def test_where_cores_add_nothing_there_is_no_worth(self):
+        assert np.isnan(thread_worth(100, 110, [100, 90])).all()
+
+
+class TestBandwidth:
+    AT = np.array([8e9, 4e9, 2e9, 1e9])
+
+    def test_by_hand(self):
+        # Rises by 0, 5, 25 and 60 %: 10 % is a quarter of the way from 4 to 2 GB/s.
+        cpio = 1000 * np.array([1.0, 1.05, 1.25, 1.6])
+        assert bandwidth_at_rise(self.AT, cpio, 0.10) == pytest.approx(3.5e9)
+        assert bandwidth_at_rise(self.AT, cpio, 0.25) == pytest.approx(2e9)
+        assert np.isnan(bandwidth_at_rise(self.AT, cpio, 0.70))
+
+    def test_order_of_levels_says_nothing_and_draws_are_rows(self):
+        cpio = 1000 * np.array([[1.0, 1.05, 1.25, 1.6], [1.0, 1.0, 1.0, 1.2]])
+        straight = bandwidth_at_rise(self.AT, cpio, 0.10)
+        shuffle = np.array([2, 0, 3, 1])
+        np.testing.assert_allclose(
+            bandwidth_at_rise(self.AT[shuffle], cpio[:, shuffle], 0.10), straight
+        )
+        np.testing.assert_allclose(straight, [3.5e9, 1.5e9])
+
+    @given(st.floats(1e3, 1e5), st.floats(1e10, 1e13), st.floats(0.05, 0.5))
+    def test_of_a_stall_that_goes_with_one_over_bandwidth(self, core, stall, rise):
+        """c = core + stall/bandwidth, solved by hand, on levels fine enough for straight lines."""
+        at = np.geomspace(1e9, 1e10, 4000)
+        found = bandwidth_at_rise(at, core + stall / at, rise)
+        wanted = stall / ((1 + rise) * (core + stall / at[-1]) - core)
+        if wanted < at[0]:
+            assert np.isnan(found)
+        else:
+            assert found == pytest.approx(wanted, rel=1e-3)
+
+
+def made(rng, groups, *, noise=0.03, cores=CORES, cost=(9000.0, 400.0), busy=(0.9, -0.005)):
+    """Runs of equal groups: cpio and utilisation on their lines, with errors that go together."""
+    codes, n = np.repeat(np.arange(groups), len(cores)), np.tile(cores, groups)
+    a, b = rng.standard_normal((2, len(n)))
+    cpio = (cost[0] + cost[1] * n) * (1 + noise * a)
+    utilisation = (busy[0] + busy[1] * n) * (1 + noise / 3 * (0.6 * a + 0.8 * b))
+    return codes, n, cpio, utilisation
+
+
+class TestLines:
+    def test_of_utilisation_is_that_of_statsmodels(self):
+        codes, n, cpio, busy = made(np.random.default_rng(1), 1)
+        fit = fit_scaling(codes, n, cpio, busy, 1)
+        oracle = sm.OLS(busy, sm.add_constant(n)).fit()
+        line, centre = fit.utilisation, fit.utilisation_centres(64.0)["projected"]
+        assert [line.intercept[0], line.slope[0]] == pytest.approx(list(oracle.params))
+        at = oracle.get_prediction([[1.0, 64.0]])
+        error = np.sqrt(at.se_mean[0] ** 2 + oracle.mse_resid)
+        assert (centre.value[0], centre.error[0]) == pytest.approx((at.predicted_mean[0], error))
+
+    def test_of_cpio_is_weighed_as_in_statsmodels(self):
+        codes, n, cpio, busy = made(np.random.default_rng(1), 1)
+        fit = fit_scaling(codes, n, cpio, busy, 1)
+        first = sm.OLS(cpio, sm.add_constant(n)).fit()
+        oracle = sm.WLS(cpio, sm.add_constant(n), weights=first.fittedvalues**-2).fit()
+        assert [fit.cpio.intercept[0], fit.cpio.slope[0]] == pytest.approx(list(oracle.params))
+        assert fit.scatter[0] == pytest.approx(np.sqrt(oracle.mse_resid))
+        centres = fit.cpio_centres(64.0)
+        at = oracle.get_prediction([[1.0, 64.0]])
+        new = fit.scatter[0] * at.predicted_mean[0]
+        error = np.hypot(at.se_mean[0], new)
+        assert (centres["projected"].value[0], centres["projected"].error[0]) == pytest.approx(
+            (at.predicted_mean[0], error)
+        )
+        # Two runs on one core, and a new one.
+        today = centres["today"]
+        assert today.error[0] == pytest.approx(fit.scatter[0] * today.value[0] * np.sqrt(1.5))
+
+    def test_residuals_of_the_two_lines_go_together(self):
+        codes, n, cpio, busy = made(np.random.default_rng(6), 1, noise=0.05)
+        fit = fit_scaling(codes, n, cpio, busy, 1)
+        a = cpio / (fit.cpio.intercept[0] + fit.cpio.slope[0] * n) - 1
+        b = busy - fit.utilisation.intercept[0] - fit.utilisation.slope[0] * n
+        assert fit.correlation[0] == pytest.approx(a @ b / np.sqrt(a @ a * (b @ b)))
+
+    def test_measured_ends_are_the_means_of_their_runs(self):
+        codes, n, cpio, busy = made(np.random.default_rng(2), 3)
+        fit = fit_scaling(codes, n, cpio, busy, 3)
+        for group in range(3):
+            rows = codes == group
+            assert fit.cpio_fewest[group] == pytest.approx(cpio[rows & (n == 1)].mean())
+            assert fit.cpio_most[group] == pytest.approx(cpio[rows & (n == 8)].mean())
+            assert fit.utilisation_most[group] == pytest.approx(busy[rows & (n == 8)].mean())
+        assert (fit.fewest == 1).all()
+        assert (fit.most == 8).all()
+
+    def test_a_line_that_falls_is_held_level(self):
+        n = np.array([1.0, 2.0, 4.0])
+        fit = fit_scaling(np.zeros(3, int), n, np.array([900.0, 800.0, 400.0]), n / 5, 1)
+        assert fit.falls[0]
+        assert fit.cpio_centres(4096.0)["projected"].value[0] == pytest.approx(700.0)
+
+    def test_groups_do_not_depend_on_each_other_or_on_order(self):
+        codes, n, cpio, busy = made(np.random.default_rng(3), 5)
+        whole = fit_scaling(codes, n, cpio, busy, 5)
+        order = np.random.default_rng(4).permutation(len(n))
+        again = fit_scaling(codes[order], n[order], cpio[order], busy[order], 5)
+        np.testing.assert_allclose(again.cpio.slope, whole.cpio.slope)
+        rows = codes == 3
+        alone = fit_scaling(np.zeros(rows.sum(), int), n[rows], cpio[rows], busy[rows], 1)
+        assert alone.cpio.slope[0] == pytest.approx(whole.cpio.slope[3])
+
+    @pytest.mark.parametrize(
+        ("cpio", "busy", "said"),
+        [
+            ([1.0, 0.0], [0.5, 0.5], "cycles per I/O of run 1 is 0"),
+            ([1.0, np.nan], [0.5, 0.5], "cycles per I/O of run 1 is nan"),
+            ([1.0, 2.0], [0.5, 1.2], "utilisation of run 1 is 1.2"),
+        ],
+    )
+    def test_what_cannot_be(self, cpio, busy, said):
+        with pytest.raises(FittingError, match=said):
+            fit_scaling(np.zeros(2, int), np.ones(2), np.array(cpio), np.array(busy), 1)
+
+
+class TestHowSure:
+    def drawn_rates(self, rng, groups, cores=32.0, **options):
+        fit = fit_scaling(*made(rng, groups, **options), groups)
+        first, second = fit.normals(1000, 7)
+        cost = student_draws(fit.cpio_centres(cores)["projected"], first)
+        busy = student_draws(fit.utilisation_centres(cores)["projected"], second)
+        return io_rate(np.clip(busy, 0.01, 1.0), cores, 2e9, cost)
+
+    @pytest.mark.parametrize("level", [0.5, 0.9])
+    def test_intervals_of_a_projected_rate_cover_as_often_as_they_say(self, level):
+        """Runs with errors in proportion; a new run at four times the cores measured."""
+        rng, groups = np.random.default_rng(11), 1500
+        draws = self.drawn_rates(rng, groups)
+        _, _, cost, busy = made(rng, groups, cores=np.array([32.0]))
+        truth = io_rate(busy, 32.0, 2e9, cost)
+        ends = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=1)
+        inside = (ends[0] <= truth) & (truth <= ends[1])
+        # Three standard errors of 1500 groups, and what errors in proportion cost.
+        assert inside.mean() == pytest.approx(level, abs=0.05)
+
+    def test_draws_go_together_as_the_residuals_do(self):
+        fit = fit_scaling(*made(np.random.default_rng(5), 1, noise=0.1), 1)
+        first, second = fit.normals(40_000, 3)
+        assert np.corrcoef(first[0], second[0])[0, 1] == pytest.approx(fit.correlation[0], abs=0.02)
+
+    def test_two_runs_give_no_interval(self):
+        n = np.array([1.0, 8.0])
+        fit = fit_scaling(np.zeros(2, int), n, np.array([900.0, 990.0]), np.array([0.9, 0.8]), 1)
+        draws = student_draws(fit.cpio_centres(64.0)["projected"], fit.normals(10, 0)[0])
+        assert np.isnan(draws).all()
+
+
+def runs(rate, *, cpio=None, busy=None, cores=CORES, clock=2e9):
+    """Runs of a rate; cpio and utilisation as given, or all cores busy."""
+    busy = np.ones_like(cores) if busy is None else busy
+    cpio = busy * cores * clock / rate if cpio is None else cpio
+    return IoRuns(cores, rate, cpio, busy, np.full_like(cores, clock))
+
+
+class TestLaws:
+    NOISE = 1 + 0.01 * np.array([1.0, -1.0, 0.5, -0.3, 0.8, -0.7, 0.4, -0.2])
+
+    def test_constant_utilisation_and_a_line_of_cpio_are_amdahls_law(self):
+        given = runs(2e9 * CORES / (5000 + 500 * CORES))
+        laws = fit_laws(given, floor=0.01, frequency=2e9)
+        at = np.array([16.0, 64.0, 4096.0])
+        expected = 2e9 * at / (5000 + 500 * at)
+        np.testing.assert_allclose(laws[LINEAR_CPIO].rate(at), expected, rtol=1e-9)
+        np.testing.assert_allclose(laws[AMDAHL].rate(at), expected, rtol=1e-9)
+
+    def test_the_law_that_made_the_runs_has_the_most_weight(self):
+        amdahl = 1e5 * CORES / (1 + 0.08 * (CORES - 1)) * self.NOISE
+        gunther = 1e5 * CORES / (1 + 0.05 * (CORES - 1) + 0.02 * CORES * (CORES - 1)) * self.NOISE
+        for rate, wanted in ((amdahl, AMDAHL), (gunther, GUNTHER)):
+            given = runs(rate)
+            scores = score_laws(given, fit_laws(given, floor=0.01, frequency=2e9), floor=0.01)
+            # Without a term of the square, Gunther's law is Amdahl's.
+            assert scores[GUNTHER].parameters == (2 if wanted == AMDAHL else 3)
+            assert scores[wanted].weight > (0.4 if wanted == AMDAHL else 0.9)
+            assert sum(s.weight for s in scores.values()) == pytest.approx(1.0)
+
+    def test_the_held_out_error_is_that_at_the_most_cores(self):
+        rate = 1e5 * CORES / (1 + 0.05 * (CORES - 1) + 0.02 * CORES * (CORES - 1))
+        given = runs(rate)
+        scores = score_laws(given, fit_laws(given, floor=0.01, frequency=2e9), floor=0.01)
+        assert scores[GUNTHER].held_out == pytest.approx(0, abs=1e-6)
+        from fitting.scaling import AmdahlScaling
+
+        fewer = CORES < 8
+        model = AmdahlScaling().fit(CORES[fewer], 1 / rate[fewer])
+        wanted = 1 / model.predict([8.0])[0] / rate[-1] - 1
+        assert scores[AMDAHL].held_out == pytest.approx(abs(wanted))
+
+    def test_rates_go_with_the_clock(self):
+        given = runs(2e9 * CORES / (5000 + 500 * CORES))
+        at = np.array([16.0])
+        slow, fast = (fit_laws(given, floor=0.01, frequency=f) for f in (2e9, 3e9))
+        for name in (LINEAR_CPIO, AMDAHL, GUNTHER):
+            assert fast[name].rate(at) == pytest.approx(1.5 * slow[name].rate(at))
+
+    def test_too_few_core_counts_leave_laws_out(self):
+        two = np.array([1.0, 1.0, 2.0])
+        laws = fit_laws(runs(1e5 * two, cores=two), floor=0.01, frequency=2e9)
+        assert set(laws) == {LINEAR_CPIO, AMDAHL}
+        one = np.ones(3)
+        assert fit_laws(runs(1e5 * one, cores=one), floor=0.01, frequency=2e9) == {}
+
+    def test_few_runs_have_no_criterion(self):
+        few = np.array([1.0, 2.0, 4.0])
+        given = runs(1e5 * few / (1 + 0.1 * few), cores=few)
+        scores = score_laws(given, fit_laws(given, floor=0.01, frequency=2e9), floor=0.01)
+        assert all(np.isnan(s.aicc) for s in scores.values())
+        assert np.isfinite(scores[AMDAHL].held_out)
+
+    def test_a_time_that_may_be_nothing_leaves_the_rate_unbounded(self):
+        cores = np.array([1.0, 2.0, 4.0, 8.0])
+        rate = 1e5 * cores * np.array([1.0, 1.3, 0.7, 1.25])
+        laws = fit_laws(runs(rate, cores=cores), floor=0.01, frequency=2e9)
+        lower, upper = laws[AMDAHL].interval(4096.0, 0.90)
+        assert lower > 0
+        assert upper == np.inf
