@@ -50,6 +50,10 @@ FASTER_UNBOUNDED = (
 )
 # What the column ``power_label`` says of watts that a sensor showed, and not a calibration.
 MEASURED = "measured"
+SIMULATED = (
+    "simulated, not hardware: how these figures change with the clock says more than their size, "
+    "and they have no watts"
+)
 UNKNOWN_WATTS = (
     "watts of unknown source: package, node and wall watts are not comparable; say which in "
     "power_source"
@@ -246,7 +250,23 @@ def table_caveats(
             caveats.append(FAMILY_MISMATCH)
     if any({"power", "energy", "perf_per_watt"} & {m.name} for m in metrics):
         caveats += _watts(runs, groups)
+    caveats += _simulated(runs)
     return caveats + _achieved(runs) + _repeated_rows(runs) + _one_group(runs, groups)
+
+
+def _simulated(runs: pd.DataFrame) -> list[str]:
+    """Say that rows are of a simulator, which the column ``simulator`` names."""
+    if "simulator" not in runs.columns:
+        return []
+    count = int(runs["simulator"].notna().sum())
+    if not count:
+        return []
+    if count == len(runs):
+        return [f"all runs are {SIMULATED}"]
+    return [
+        f"{count} of {len(runs)} runs are {SIMULATED}; the others are not simulated: a difference "
+        "between the two kinds is no difference between machines"
+    ]
 
 
 def _repeated_rows(runs: pd.DataFrame) -> list[str]:

@@ -1,4 +1,4 @@
-"""`ppw demo`: the published study again, with what follows from its figures and what does not."""
+"""`ppw demo`: the published study again, and projections checked on simulated cores."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from ppw.errors import CaveatWarning
 from ppw.estimate import shown
 from ppw.projection import project
 from ppw.result import numbers_digest, records, write_document
+from ppw.simulated_demo import CAVEATS as SIMULATED_CAVEATS
+from ppw.simulated_demo import SOURCE as SIMULATOR
+from ppw.simulated_demo import SimulatedDemo, simulated_demo
 from ppw.tables import text_table
 
 if TYPE_CHECKING:
@@ -42,11 +45,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Demo:
-    """The figures of the demo, the answers it refuses, and its caveats."""
+    """The figures of the study, the answers it refuses, its caveats, and the simulated programs."""
 
     lines: tuple[Line, ...]
     refusals: tuple[str, ...]
     caveats: tuple[str, ...]
+    simulated: SimulatedDemo
 
     def value(self, subject: str, quantity: str) -> float:
         """Look one figure up."""
@@ -66,15 +70,18 @@ class Demo:
             "figures": records(self.to_frame().drop(columns="decimals")),
             "refusals": self.refusals,
             "caveats": self.caveats,
+            "simulated": {**self.simulated.to_dict(), "caveats": SIMULATED_CAVEATS},
         }
         return write_document("demo", numbers_digest(pub.ATOM, pub.WESTMERE), body)
 
     def summary(self) -> str:
-        """Show all figures with their labels, the refusals and the caveats."""
+        """Show all figures with their labels, what is refused and the caveats; then the check."""
         rows = [[x.subject, x.quantity, _printed(x), x.label] for x in self.lines]
         table = text_table(["of", "quantity", "value", "label"], rows)
         said = [f"refused: {r}" for r in self.refusals] + [f"caveat: {c}" for c in self.caveats]
-        return "\n".join([f"Figures of {pub.CITATION}", "", *self.verdict(), "", table, *said])
+        study = [f"Figures of {pub.CITATION}", "", *self.verdict(), "", table, *said]
+        checked = [self.simulated.summary(), *(f"caveat: {c}" for c in SIMULATED_CAVEATS)]
+        return "\n".join([*study, "", *checked])
 
     def verdict(self) -> list[str]:
         """Say in sentences what the figures come to."""
@@ -100,7 +107,7 @@ def demo() -> Demo:
         warnings.simplefilter("ignore", CaveatWarning)
         lines = [*_curve_lines(pub.ATOM), *_curve_lines(pub.WESTMERE)]
         lines += [*_bounded_lines(pub.ATOM), *_comparison_lines(), *_path_length_lines()]
-    return Demo(tuple(lines), tuple(_refusals()), _CAVEATS)
+    return Demo(tuple(lines), tuple(_refusals()), _CAVEATS, simulated_demo())
 
 
 _CAVEATS = (
@@ -216,8 +223,8 @@ def demo_page(result: Demo) -> Page:
     rows = [[x.subject, x.quantity, x.label, _printed(x)] for x in result.lines]
     return Page(
         title="Memcached and Wordcount on Atom and Westmere, the published study again",
-        subtitle=pub.CITATION,
-        verdict=result.verdict(),
+        subtitle=f"{pub.CITATION}; and six programs on simulated cores, by {SIMULATOR}",
+        verdict=[*result.verdict(), *result.simulated.verdict()],
         figures=[
             Figure(
                 draw(_plot_curves),
@@ -229,13 +236,19 @@ def demo_page(result: Demo) -> Page:
                 "Wordcount's path length relative to one core. From "
                 "10 cores on there is no answer.",
             ),
+            *result.simulated.page_figures(),
         ],
         tables=[
             Table(
                 "Every figure, published or derived", ["of", "quantity", "label", "value"], rows, 3
-            )
+            ),
+            result.simulated.page_table(),
         ],
-        caveats=[*(f"Refused: {r}" for r in result.refusals), *result.caveats],
+        caveats=[
+            *(f"Refused: {r}" for r in result.refusals),
+            *result.caveats,
+            *SIMULATED_CAVEATS,
+        ],
         document=result.to_json(),
     )
 

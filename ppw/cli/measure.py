@@ -110,6 +110,12 @@ _EPILOG = (
     help="Make the table again from the raw readings in DIR.",
 )
 @click.option("--ssh", metavar="HOST", help="Do it on another host, which has ppw.")
+@click.option(
+    "--simulate",
+    type=Names(("inorder", "o3")),
+    help="Simulate a small in-order core, a large out-of-order one (o3), or both; COMMAND is then "
+    "kernels by name, or ELF files for the bare RISC-V machine.",
+)
 @click.option("--stream", is_flag=True, hidden=True)
 @click.option("--sysfs", default="/sys", hidden=True)
 @click.option("--procfs", default="/proc", hidden=True)
@@ -119,12 +125,17 @@ _EPILOG = (
     metavar="FILE",
     help="Runs table to write, .parquet, .csv or .jsonl; its raw readings go beside it.",
 )
-def command(**given: Any) -> int:
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> int:
     """Measure COMMAND's time, watts and counters, several times at each clock, in random order.
 
     Whatever is changed on the host is put back on every way out. Each run is in the table's file
     before the next begins.
     """
+    if given["simulate"]:
+        from ppw.cli.measure_simulated import measure_simulated
+
+        return measure_simulated(ctx, given)
     if given["ssh"]:
         from ppw.remote import measure_on
 

@@ -83,5 +83,5 @@ def test_json_and_frame(figures):
 def test_page_has_every_figure(figures):
     page = demo_page(figures)
     assert len(page.tables[0].rows) == len(figures.lines)
-    assert len(page.figures) == 2
+    assert len(page.figures) == 4
     assert page.document == figures.to_json()

@@ -1,0 +1,1 @@
+"""Simulated processor cores, and the small C programs that run on them."""
