@@ -1,0 +1,251 @@
+"""A time series in ppw's own columns: CSV, Parquet or JSON lines, written as it is recorded."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from measurements.errors import MeasurementError
+from measurements.timeseries.schema import COLUMNS, MARKS, is_column, split_device
+from measurements.timeseries.series import Finding, TimeSeries
+from measurements.timeseries.shortcomings import left_out
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    import pandas as pd
+
+    from measurements.timeseries.log import Selection
+    from measurements.timeseries.source import Source
+
+FORMAT = "ppw"
+_PARQUET = b"PAR1"
+_CSV = b"time_s,interval_s,"
+_LINES = b'{"time_s":'
+_ENDINGS = (".csv", ".parquet", ".jsonl")
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins so was written by ppw."""
+    return head.startswith((_PARQUET, _CSV, _LINES))
+
+
+def read(source: Source, selection: Selection) -> TimeSeries:
+    """Read a series that was written by `Writer` or `write_time_series`.
+
+    Raises
+    ------
+    MeasurementError
+        When it is no such file.
+    """
+    data = b"".join(source.pieces())
+    try:
+        frame, cut = _parse(data)
+        unknown = [name for name in frame.columns if not is_column(str(name))]
+        kept = [c for c in frame.columns if c not in unknown and selection.keeps(str(c))]
+        frame = _typed(frame[kept])
+    except (ValueError, OSError, TypeError, AttributeError, KeyError, OverflowError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise MeasurementError(f"{source.name}: is no series of ppw: {text}") from error
+    frame = frame.sort_values("time_s", kind="stable", ignore_index=True)
+    findings = [*_marked(frame), *left_out(0, cut or source.truncated)]
+    if unknown:
+        findings.append(Finding("", 0, f"{len(unknown)} columns are not ppw's and are left out"))
+    return TimeSeries(frame, FORMAT, source.name, tuple(findings))
+
+
+def series_of(rows: Sequence[Mapping[str, Any]], source: str, caveats: Sequence[str]) -> TimeSeries:
+    """Make a series of sampled rows.
+
+    Raises
+    ------
+    MeasurementError
+        When there are none.
+    """
+    import pandas as pd
+
+    if not rows:
+        raise MeasurementError(f"{source}: ended before the first interval")
+    frame = _typed(pd.DataFrame(list(rows)))
+    findings = [Finding("", 0, caveat) for caveat in caveats]
+    return TimeSeries(frame, "live", source, (*findings, *_marked(frame)))
+
+
+def write_time_series(series: TimeSeries, path: str | Path) -> None:
+    """Write a series to .csv, .parquet or .jsonl, whole or not at all.
+
+    Raises
+    ------
+    MeasurementError
+        For another ending, or a file that cannot be written.
+    """
+    target = _checked(path)
+    scratch = target.with_name(f".{target.name}.part")
+    try:
+        if target.suffix == ".parquet":
+            series.frame.to_parquet(scratch, index=False)
+        elif target.suffix == ".csv":
+            series.frame.to_csv(scratch, index=False)
+        else:
+            series.frame.to_json(scratch, orient="records", lines=True)
+        scratch.replace(target)
+    except OSError as error:
+        raise MeasurementError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+class Writer:
+    """Writes a series row by row; whatever ends it, the rows so far can be read.
+
+    CSV has the columns of its first row: what appears later is in its totals only. Parquet cannot
+    be read before it is whole, so that it is kept as JSON lines beside it, ``FILE.part.jsonl``,
+    until it is closed.
+
+    Parameters
+    ----------
+    path : str or Path
+        .csv, .parquet or .jsonl; ``-`` is standard output, as CSV.
+
+    Raises
+    ------
+    MeasurementError
+        For another ending, or a file that cannot be written.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._columns: list[str] = []
+        self._target = None if str(path) == "-" else _checked(path)
+        self._file = self._open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Write one row through to the file.
+
+        Raises
+        ------
+        MeasurementError
+            When there is no room for it.
+        """
+        try:
+            if self._target is None or self._target.suffix == ".csv":
+                self._write_csv(row)
+            else:
+                self._file.write(json.dumps(dict(row), allow_nan=False) + "\n")
+            self._file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise MeasurementError(
+                f"{self._target or 'standard output'}: cannot be written: {error.strerror}"
+            ) from error
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._target is None or self._file.closed:
+            return
+        self._file.close()
+        if self._target.suffix == ".parquet":
+            part = _part(self._target)
+            if part.stat().st_size:
+                frame, _ = _parse(part.read_bytes())
+                write_time_series(TimeSeries(frame, FORMAT, str(part)), self._target)
+            part.unlink()
+
+    def _open(self) -> IO[str]:
+        import sys
+
+        if self._target is None:
+            return sys.stdout
+        path = _part(self._target) if self._target.suffix == ".parquet" else self._target
+        try:
+            return path.open("w", encoding="utf-8", newline="")
+        except OSError as error:
+            raise MeasurementError(f"{path}: cannot be written: {error.strerror}") from error
+
+    def _write_csv(self, row: Mapping[str, Any]) -> None:
+        import csv
+
+        writer = csv.writer(self._file, lineterminator="\n")
+        if not self._columns:
+            self._columns = list(row)
+            writer.writerow(self._columns)
+        writer.writerow([row.get(column, "") for column in self._columns])
+
+
+def _checked(path: str | Path) -> Path:
+    target = Path(path)
+    if target.suffix not in _ENDINGS:
+        raise MeasurementError(
+            f"{path}: a time series is written to a file that ends in {', '.join(_ENDINGS)}"
+        )
+    return target
+
+
+def _part(target: Path) -> Path:
+    return target.with_name(f"{target.name}.part.jsonl")
+
+
+def _parse(data: bytes) -> tuple[pd.DataFrame, bool]:
+    """Read bytes as a frame, and whether its last line was cut off."""
+    import pandas as pd
+
+    if data.startswith(_PARQUET):
+        return pd.read_parquet(io.BytesIO(data)), False
+    whole = data[: data.rfind(b"\n") + 1]
+    cut = len(whole) < len(data)
+    if data.startswith(_CSV):
+        return pd.read_csv(io.BytesIO(whole), keep_default_na=False, na_values=[""]), cut
+    rows = [json.loads(line) for line in whole.splitlines() if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("a line is no object")
+    return pd.DataFrame(rows), cut
+
+
+def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Numbers as float64, and texts as text; "" where there is no mark."""
+    import pandas as pd
+
+    if frame.empty or not {"time_s", "interval_s"} <= set(frame.columns):
+        raise ValueError("holds no interval")
+
+    columns: dict[str, Any] = {}
+    for column in frame.columns:
+        if COLUMNS[split_device(column)[0]].kind == "text":
+            texts = frame[column].astype(object)
+            columns[column] = texts.where(texts.notna(), "").astype("str")
+            continue
+        numbers = pd.to_numeric(frame[column], errors="coerce").astype("float64")
+        columns[column] = numbers.where(np.isfinite(numbers))
+    typed = pd.DataFrame(columns)
+    if typed["time_s"].isna().any():
+        raise ValueError(f"row {int(typed['time_s'].isna().argmax()) + 1} has no time")
+    typed["interval_s"] = typed["interval_s"].where(typed["interval_s"] > 0)
+    return typed
+
+
+def _marked(frame: pd.DataFrame) -> Sequence[Finding]:
+    if "marks" not in frame:
+        return []
+    counts = frame["marks"].str.split("; ").explode().value_counts()
+    return [
+        Finding(mark, int(counts[mark]), f"{mark}: {MARKS[mark]}")
+        for mark in MARKS
+        if mark in counts
+    ]

@@ -1,0 +1,147 @@
+"""Reading a time series: which format it is, and what of it is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from measurements.errors import MeasurementError
+from measurements.headers import nearest
+from measurements.timeseries import collectl, own, sadf_csv, sadf_json
+from measurements.timeseries.clock import check_zone
+from measurements.timeseries.joining import join
+from measurements.timeseries.log import Log, Selection, tidy
+from measurements.timeseries.series import TimeSeries
+from measurements.timeseries.source import open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from measurements.timeseries.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the caller wants, and knows better than the log."""
+
+    selection: Selection
+    cpus: float | None = None
+    host: str | None = None
+    timezone: str | None = None
+
+
+class _Format(NamedTuple):
+    recognises: Callable[[bytes], bool]
+    read: Callable[[Source, Options], Log]
+
+
+# In the order in which they are tried.
+FORMATS = {
+    collectl.FORMAT: _Format(collectl.recognises, collectl.read),
+    sadf_json.FORMAT: _Format(sadf_json.recognises, sadf_json.read),
+    sadf_csv.FORMAT: _Format(sadf_csv.recognises, sadf_csv.read),
+}
+
+# What is often given instead, by how it begins, and what to do.
+_ELSE = (
+    (b"\x96\xd5", "a binary file of sar: convert it with sadf -j FILE -- -A"),
+    (b"\xd5\x96", "a binary file of sar: convert it with sadf -j FILE -- -A"),
+    (b"Linux ", "text of sar: take sadf -j of the binary file instead"),
+    (b"<?xml", "XML: take sadf -j instead of sadf -x"),
+    (b"PK", "a ZIP archive: unpack it"),
+)
+
+
+def read_time_series(
+    source: str | Path | Sequence[str | Path],
+    *,
+    format: str | None = None,
+    columns: Collection[str] | None = None,
+    cpus: float | None = None,
+    host: str | None = None,
+    timezone: str | None = None,
+    disks: Sequence[str] | None = None,
+) -> TimeSeries:
+    """Read a log of a host's counters into one tidy time series.
+
+    Parameters
+    ----------
+    source : path, "-" or several of them
+        Plain or gzip; "-" is standard input. Several are logs of one recording, such as the files
+        that collectl writes beside each other, joined by their times.
+    format : {"collectl", "sadf-json", "sadf-csv", "ppw"}, optional
+        By default by content.
+    columns : collection of str, optional
+        Columns to keep, of `measurements.timeseries.schema`; a name without a device stands for
+        all of them. What is not needed for them is not parsed.
+    cpus : float, optional
+        Logical CPUs, where the log does not say: ``sadf -d``, collectl on the terminal.
+    host : str, optional
+        Name of the host, instead of the log's.
+    timezone : str, optional
+        Of the log's clock, ``+0200`` or ``Europe/Berlin``, where its times are local.
+    disks : sequence of str, optional
+        Disks whose transfers are the host's. By default the physical ones: no partition, loop,
+        RAM disk, dm or md.
+
+    Returns
+    -------
+    TimeSeries
+
+    Raises
+    ------
+    MeasurementError
+        When it is no such log, or one that cannot be read.
+    """
+    selection = Selection(columns)
+    check_zone(timezone)
+    if cpus is not None and not 0 < cpus < float("inf"):
+        raise MeasurementError(f"cpus is {cpus!r}: give the number of logical CPUs")
+    if format is not None and format not in (*FORMATS, own.FORMAT):
+        known = [*FORMATS, own.FORMAT]
+        raise MeasurementError(
+            f"no format is called {format!r}{nearest(format, known)}: one of {', '.join(known)}"
+        )
+    options = Options(selection, cpus, host, timezone)
+    paths = [source] if isinstance(source, (str, Path)) else list(source)
+    if not paths:
+        raise MeasurementError("no log was named")
+    read = [_read(path, format, options) for path in paths]
+    logs = [item for item in read if isinstance(item, Log)]
+    if len(logs) < len(read):
+        if len(read) > 1:
+            raise MeasurementError(f"{paths[0]}: a series of ppw's own is read alone")
+        if disks is not None:
+            raise MeasurementError(
+                f"{paths[0]}: its totals are of the disks that it was recorded with: name them "
+                "when sampling, ppw sample --disk"
+            )
+        return next(item for item in read if isinstance(item, TimeSeries))
+    return tidy(join(logs), selection, disks)
+
+
+def _read(path: str | Path, format_: str | None, options: Options) -> Log | TimeSeries:
+    with open_source(path) as source:
+        chosen = format_ or _guess(source)
+        if chosen == own.FORMAT:
+            return own.read(source, options.selection)
+        return FORMATS[chosen].read(source, options)
+
+
+def _guess(source: Source) -> str:
+    head = source.head
+    if own.recognises(head):
+        return own.FORMAT
+    for name, format_ in FORMATS.items():
+        if format_.recognises(head):
+            return name
+    what = next((text for start, text in _ELSE if head.startswith(start)), None)
+    if what is None and b"\nRECORD" not in head and head.startswith(b"##") and b">>> " in head:
+        what = "a raw file of collectl: play it back with collectl -p FILE -P"
+    raise MeasurementError(
+        f"{source.name}: is {what}"
+        if what
+        else f"{source.name}: is no log that is known: one of "
+        "collectl -P, sadf -j, sadf -d or ppw sample; name its format if it is one"
+    )

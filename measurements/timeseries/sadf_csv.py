@@ -1,0 +1,217 @@
+"""``sadf -d``: one block an activity, one line a sample and CPU, disk or interface."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from measurements.errors import MeasurementError
+from measurements.timeseries import sadf_fields as fields
+from measurements.timeseries.clock import stamps, to_utc
+from measurements.timeseries.delimited import Block, read_block
+from measurements.timeseries.log import Log
+from measurements.timeseries.schema import of_device
+from measurements.timeseries.series import Finding
+from measurements.timeseries.shortcomings import (
+    CPUS_UNKNOWN,
+    INTERRUPTS_IN_SYSTEM,
+    LOCAL_TIMES,
+    left_out,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from measurements.timeseries.reading import Options
+    from measurements.timeseries.source import Source
+
+    Numbers = NDArray[np.float64]
+
+FORMAT = "sadf-csv"
+_HEADER = re.compile(r"#? ?hostname;interval;timestamp;")
+_SEPARATOR = ";"
+_HOST, _INTERVAL, _STAMP, _ITEM = range(4)
+
+_CPU = {f"%{name}": field for name, field in fields.CPU.items()}
+_DISK = {
+    "tps": fields.DISK["tps"],
+    "rkB/s": fields.DISK["rkB"],
+    "wkB/s": fields.DISK["wkB"],
+    "aqu-sz": fields.DISK["aqu-sz"],
+    "avgqu-sz": fields.DISK["aqu-sz"],
+    "await": fields.DISK["await"],
+    "%util": fields.DISK["util-percent"],
+}
+_SECTORS = {
+    "rd_sec/s": fields.DISK_BEFORE["rd_sec"],
+    "wr_sec/s": fields.DISK_BEFORE["wr_sec"],
+}
+_INTERFACE = {
+    f"{name}/s": field for name, field in (fields.INTERFACE | fields.INTERFACE_ERRORS).items()
+}
+_BY_ITEM = {"CPU": _CPU, "DEV": _DISK | _SECTORS, "IFACE": _INTERFACE}
+_OF_HOST = {
+    "cswch/s": fields.Field("context_switches"),
+    "majflt/s": fields.Field("major_faults"),
+    "kbmemfree": fields.Field("memory_free_bytes", fields.KIB),
+    "kbavail": fields.Field("memory_available_bytes", fields.KIB),
+    "kbbuffers": fields.Field("memory_buffers_bytes", fields.KIB),
+    "kbcached": fields.Field("memory_cached_bytes", fields.KIB),
+    "kbinact": fields.Field("memory_inactive_bytes", fields.KIB),
+    "kbswpused": fields.Field("swap_used_bytes", fields.KIB),
+    "runq-sz": fields.Field("run_queue"),
+    "blocked": fields.Field("blocked"),
+}
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins so is of ``sadf -d``."""
+    return _HEADER.match(head[:100].decode("utf-8", errors="replace")) is not None
+
+
+def read(source: Source, options: Options) -> Log:
+    """Read what ``sadf -d`` wrote.
+
+    Raises
+    ------
+    MeasurementError
+        When it has no header.
+    """
+    data = b"".join(source.pieces())
+    cut = source.truncated or not data.endswith(b"\n")
+    data = data[: data.rfind(b"\n") + 1]
+    reader = _Reader(source.name, options)
+    for header, rows in _stretches(data):
+        reader.feed(header, rows)
+    return reader.finish(cut=cut)
+
+
+def _stretches(data: bytes) -> list[tuple[list[str], bytes]]:
+    """Headers, each with the lines below it."""
+    found = []
+    for part in re.split(rb"(?m)^(?=#? ?hostname;)", data):
+        line, _, rows = part.partition(b"\n")
+        header = line.decode("utf-8", errors="replace").strip()
+        if _HEADER.match(header):
+            found.append((header.lstrip("# ").split(_SEPARATOR), rows))
+    return found
+
+
+class _Reader:
+    def __init__(self, name: str, options: Options) -> None:
+        self._name, self._options = name, options
+        self._host = ""
+        self._cpus: float | None = options.cpus
+        self._skipped = 0
+        self._guests_apart = False
+        self._findings: dict[str, None] = {}
+        self._pieces: list[tuple[str, Numbers, Numbers]] = []
+        self._times: list[Numbers] = []
+        self._lengths: list[Numbers] = []
+
+    def feed(self, header: list[str], rows: bytes) -> None:
+        """Read one activity."""
+        item = header[_ITEM] if len(header) > _ITEM and header[_ITEM] in _BY_ITEM else ""
+        known = _BY_ITEM[item] if item else _OF_HOST
+        wanted = {
+            place: known[name]
+            for place, name in enumerate(header)
+            if name in known and self._options.selection.needs(known[name].column)
+        }
+        texts = [_HOST, _STAMP, *([_ITEM] if item else [])]
+        block = read_block(rows, _SEPARATOR, len(header), texts, [_INTERVAL, *wanted])
+        self._skipped += block.skipped
+        if block.rows:
+            self._host = self._host or str(block.texts[_HOST][0].as_py() or "")
+            self._take(block, header, item, wanted)
+
+    def _take(
+        self, block: Block, header: list[str], item: str, wanted: Mapping[int, fields.Field]
+    ) -> None:
+        times = self._seconds(block)
+        known = np.isfinite(times)
+        self._skipped += int((~known).sum())
+        self._times.append(times[known])
+        self._lengths.append(block.numbers[_INTERVAL][known])
+        items = np.array(block.texts[_ITEM].to_pylist(), dtype=object) if item else None
+        for place, field in wanted.items():
+            numbers = block.numbers[place] * field.factor
+            if items is None:
+                self._pieces.append((field.column, times[known], numbers[known]))
+            elif item == "CPU":
+                self._take_cpu(field.column, times, numbers, items, known)
+            else:
+                for device in dict.fromkeys(items[known]):
+                    rows = known & (items == device)
+                    name = of_device(field.column, str(device))
+                    self._pieces.append((name, times[rows], numbers[rows]))
+        self._guests_apart |= "%usr" in header
+        if "%system" in header:
+            self._findings[INTERRUPTS_IN_SYSTEM] = None
+        if bool((np.diff(times[known]) < 0).any()):
+            self._findings["the clock went back: rows of the same time are the later ones"] = None
+
+    def _take_cpu(
+        self,
+        column: str,
+        times: Numbers,
+        shares: Numbers,
+        items: NDArray[np.object_],
+        known: NDArray[np.bool_],
+    ) -> None:
+        together = known & (items == "-1")
+        if together.any() and self._cpus:
+            self._pieces.append((column, times[together], shares[together] * self._cpus))
+        elif together.any():
+            self._findings[CPUS_UNKNOWN] = None
+        else:
+            for cpu in dict.fromkeys(items[known]):
+                rows = known & (items == cpu)
+                self._pieces.append((column, times[rows], shares[rows]))
+
+    def _seconds(self, block: Block) -> Numbers:
+        import pandas as pd
+        import pyarrow.compute as pc
+
+        texts = block.texts[_STAMP]
+        epochs = np.array(pd.to_numeric(texts.to_pandas(), errors="coerce"), dtype=float)
+        if np.isfinite(epochs).all():
+            return epochs
+        clock = stamps(pc.utf8_slice_codeunits(texts, 0, 19), "%Y-%m-%d %H:%M:%S")
+        if pc.all(pc.match_substring(texts, "UTC")).as_py():
+            return clock
+        if self._options.timezone:
+            return to_utc(clock, self._options.timezone)
+        self._findings[LOCAL_TIMES] = None
+        return clock
+
+    def finish(self, *, cut: bool) -> Log:
+        if not self._times:
+            raise MeasurementError(f"{self._name}: holds no interval ({FORMAT})")
+        stamped, lengths = np.concatenate(self._times), np.concatenate(self._lengths)
+        times, first = np.unique(stamped, return_index=True)
+        values: dict[str, Numbers] = {}
+        for column, at, numbers in self._pieces:
+            rows = np.searchsorted(times, at)
+            known = ~np.isnan(numbers)
+            into = values.setdefault(column, np.full(len(times), np.nan))
+            # Guests come as two fields, errors too.
+            into[rows[known]] = np.nan_to_num(into[rows[known]]) + numbers[known]
+        if self._guests_apart and {"user_s", "guest_s"} <= values.keys():
+            values["user_s"] += np.nan_to_num(values["guest_s"])
+        log = Log(
+            source=self._name,
+            format=FORMAT,
+            times_s=times,
+            columns=values,
+            host=self._options.host or self._host,
+            cpus=self._cpus,
+            intervals_s=lengths[first],
+        )
+        log.findings += [Finding("", 0, text) for text in self._findings]
+        log.findings += left_out(self._skipped, cut)
+        return log
