@@ -22,7 +22,7 @@ from ppw.duel_tables import (
 )
 from ppw.duels import Duels
 from ppw.errors import PpwError
-from ppw.estimate import key_texts, shown, shown_interval
+from ppw.estimate import key_texts, shown, shown_interval, telling_keys
 from ppw.metrics import METRICS, answerable, columns_for, known_metrics
 from ppw.objectives import Rates
 from ppw.prepare import canonical, prepare
@@ -199,7 +199,9 @@ class Comparison:
         axes.hlines(place, rows["lower"], rows["upper"], color=BAND, lw=5)
         axes.plot(rows["ratio"], place, "D", color=PROJECTED, ms=5)
         axes.axvline(1.0, color=MEASURED, lw=0.8)
-        names = [", ".join([*key_texts(self.by, r), r["metric"]]) for r in rows.to_dict("records")]
+        named = rows.to_dict("records")
+        keys = telling_keys([*self.by, "metric"], named)
+        names = [", ".join(key_texts(keys, row)) for row in named]
         axes.set_yticks(place, names)
         axes.invert_yaxis()
         axes.set_xscale("log")

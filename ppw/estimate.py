@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ppw.result import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class Estimate(float):
@@ -104,6 +104,21 @@ def shown(value: float | None, unit: str = "") -> str:
 def key_texts(by: Iterable[str], row: Mapping[Any, Any]) -> list[str]:
     """Write the keys of a table's row for people; "–" for one that is missing."""
     return [_key_text(row[name]) for name in by]
+
+
+def telling_keys(by: Iterable[str], rows: Sequence[Mapping[Any, Any]]) -> list[str]:
+    """Choose the fewest of the leading keys that still tell all rows apart that all keys do."""
+    by = list(by)
+
+    def told_apart(names: Sequence[str]) -> int:
+        return len({tuple(key_texts(names, row)) for row in rows})
+
+    every = told_apart(by)
+    found: list[str] = []
+    for name in by:
+        if told_apart(found) < min(told_apart([*found, name]), every):
+            found.append(name)
+    return found or by[:1]
 
 
 def _key_text(value: object) -> str:

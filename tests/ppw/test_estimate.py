@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ppw.estimate import Estimate, shown
+from ppw.estimate import Estimate, shown, telling_keys
 
 WATTS = Estimate(50.0, "W", lower=45.0, upper=56.0, limit=math.inf)
 PARTS = ("unit", "lower", "upper", "limit", "limit_share")
@@ -87,3 +87,16 @@ def test_shown_keeps_four_digits(value, unit):
     number, _, rest = shown(value, unit).partition(" ")
     factor = prefixes.get(rest[:1], 1.0) if rest != unit else 1.0
     assert float(number.replace(",", "")) * factor == pytest.approx(value, rel=5.1e-4)
+
+
+def test_the_fewest_keys_that_tell_rows_apart():
+    rows = [
+        {"host": "a", "workload": w, "cores": n, "data_bytes": size}
+        for w, size in (("sort", 1e6), ("wc", 2e6))
+        for n in (1, 2)
+    ]
+    keys = ["host", "workload", "cores", "data_bytes"]
+    assert telling_keys(keys, rows) == ["workload", "cores"]
+    assert telling_keys(keys, rows[:1]) == ["host"]
+    assert telling_keys(keys, rows[::2]) == ["workload"]
+    assert telling_keys([], rows) == []
