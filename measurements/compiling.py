@@ -18,6 +18,14 @@ _TIMEOUT_S = 60.0
 _INSTALL = "apt install gcc libc6-dev, or its like"
 
 
+def find_compiler(compilers: Sequence[str] = COMPILERS) -> str:
+    """Path of the first compiler that is there. Raises `MeasurementError` where none is."""
+    compiler = next((found for name in compilers if (found := shutil.which(name))), None)
+    if compiler is None:
+        raise MeasurementError(f"no C compiler on this host: {_INSTALL}")
+    return compiler
+
+
 def compile_c(
     package: str,
     source: str,
@@ -45,9 +53,7 @@ def compile_c(
     MeasurementError
         When there is no compiler, or it cannot make programs.
     """
-    compiler = next((found for name in compilers if (found := shutil.which(name))), None)
-    if compiler is None:
-        raise MeasurementError(f"no C compiler on this host: {_INSTALL}")
+    compiler = find_compiler(compilers)
     with resources.as_file(resources.files(package) / source) as path:
         command = [compiler, "-std=gnu11", "-O2", *flags, "-o", str(into), str(path), *libraries]
         try:

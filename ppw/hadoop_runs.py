@@ -127,11 +127,17 @@ def measure_hadoop(
     PpwError
         When the table is there already, or a sweep that goes on is another one.
     """
+    from measurements.workloads.hadoop.jars import find_jars
+    from measurements.workloads.hadoop.java import find_java
     from measurements.workloads.hadoop.nodes import close_nodes, open_nodes, read_nodes
     from measurements.workloads.hadoop.rows import hadoop_table
     from ppw.running import running
 
     nodes = read_nodes(Path(options.nodes)) if options.nodes else []
+    if options.mode != "cluster":
+        # Before the sensors have their say.
+        find_java()
+        find_jars()
     with ExitStack() as stack:
         opened = stack.enter_context(
             running(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -106,6 +107,11 @@ def running(
             with Reaper() as reaper:
                 runs = ServiceRuns(options, session, machine, sampling, reaper, tell)
                 yield Running(runs, output)
+        except BaseException:
+            # Where nothing was measured, nothing is in the way of another try.
+            if session is not None and not session.records():
+                shutil.rmtree(session.folder, ignore_errors=True)
+            raise
         finally:
             sampling.close()
     finally:

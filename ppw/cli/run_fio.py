@@ -50,11 +50,14 @@ def command(**given: Any) -> int:
     The file that is read and written is made in --folder and removed afterwards.
     """
     from measurements.workloads.fio import open_runs, table
+    from measurements.workloads.programs import find_program
     from ppw.measuring import this_host
     from ppw.running import running
 
     options = _options(given)
     options.check()
+    # Before the sensors have their say.
+    find_program("fio")
     service = service_options(given, host=this_host())
     with running(
         service,

@@ -122,7 +122,7 @@ def command(**given: Any) -> int:
     Throughput is what the server counts in a window of steady load. Each set-up ends with a run
     with more client: where that raises the throughput, its rows say client_limited.
     """
-    from measurements.workloads.memcached.experiment import open_runs, table
+    from measurements.workloads.memcached.experiment import find_programs, open_runs, table
     from measurements.workloads.memcached.link import link_to
     from measurements.workloads.memcached.protocol import Address
     from ppw.measuring import this_host
@@ -130,6 +130,8 @@ def command(**given: Any) -> int:
 
     options = _options(given)
     options.check()
+    # Before the sensors have their say.
+    find_programs(options)
     named = [Address.parse(text) for text in options.servers]
     is_local = all(link_to(address).is_loopback for address in named)
     service = service_options(given, host=this_host() if is_local else str(named[0].host))

@@ -22,7 +22,7 @@ from measurements.workloads.client_processes import Client
 from measurements.workloads.memcached import memcaslap, memtier, paced
 from measurements.workloads.memcached.link import line_rate, link_to
 from measurements.workloads.memcached.load import Demand, works
-from measurements.workloads.memcached.loaders import Work, open_loader
+from measurements.workloads.memcached.loaders import Work, find_loader
 from measurements.workloads.memcached.options import (
     MemcachedOptions,
     mean_operations,
@@ -237,7 +237,7 @@ class TestMemcaslap:
     def test_it_counts_what_the_server_does_but_for_the_requests_in_flight(
         self, start, reaper, tmp_path
     ):
-        servers, loader = start(), open_loader("memcaslap", tmp_path)
+        servers, loader = start(), find_loader("memcaslap").open(tmp_path)
         outputs, report = drive(servers, loader, WORK, reaper, tmp_path)
         counts = servers.counts()
         counted = memcaslap.read_totals(outputs[0]).histogram.requests
@@ -253,7 +253,7 @@ class TestMemcaslap:
         [((8, 1, 2000), 8, 1, 1), ((5, 2, 30_000), 6, 2, 5), ((1, 4, 10), 4, 4, 1)],
     )
     def test_its_numbers_are_multiples(self, tmp_path, asked, connections, threads, windows):
-        loader = open_loader("memcaslap", tmp_path)
+        loader = find_loader("memcaslap").open(tmp_path)
         work = WORK._replace(connections=asked[0], threads=asked[1], keys=asked[2])
         command = loader.command(Address("127.0.0.1", 1), work, tmp_path, 0)
         said = dict(itertools.pairwise(command))
@@ -263,7 +263,7 @@ class TestMemcaslap:
         assert loader.held(work) == connections * windows * 1024
 
     def test_work_that_it_cannot_do(self, tmp_path):
-        loader, address = open_loader("memcaslap", tmp_path), Address("127.0.0.1", 1)
+        loader, address = find_loader("memcaslap").open(tmp_path), Address("127.0.0.1", 1)
         with pytest.raises(MeasurementError, match="memcaslap makes keys of 16 to 250 B"):
             loader.command(address, WORK._replace(key_bytes=12), tmp_path, 0)
         with pytest.raises(MeasurementError, match="cannot keep to a rate: take --client paced"):
@@ -319,7 +319,7 @@ class TestMemtier:
 
 class TestPaced:
     def test_every_request_is_the_servers_too(self, start, reaper, tmp_path):
-        servers, loader = start(), open_loader("paced", tmp_path)
+        servers, loader = start(), find_loader("paced").open(tmp_path)
         work = WORK._replace(rate_s=2000.0, get_share=0.75, keys_per_request=3)
         servers.controls[0].fill(lambda n: loader.key(n, work), work.keys, work.value_bytes)
         before = servers.counts()
@@ -337,7 +337,7 @@ class TestPaced:
         assert report.failed == 0
 
     def test_objects_that_are_not_there_are_misses(self, start, reaper, tmp_path):
-        servers, loader = start(), open_loader("paced", tmp_path)
+        servers, loader = start(), find_loader("paced").open(tmp_path)
         work = WORK._replace(rate_s=500.0, seconds=0.5)
         outputs, _ = drive(servers, loader, work, reaper, tmp_path)
         figures = paced.read_totals(outputs[0]).figures
@@ -348,7 +348,7 @@ class TestPaced:
         self, start, reaper, tmp_path
     ):
         """A closed loop would count a stall once for each connection."""
-        servers, loader = start(), open_loader("paced", tmp_path)
+        servers, loader = start(), find_loader("paced").open(tmp_path)
         work = WORK._replace(rate_s=2000.0, seconds=1.5)
         stall_s = 0.5
 
@@ -369,7 +369,7 @@ class TestPaced:
         assert report.mean_s > 0.1 * stall_s / 2
 
     def test_as_fast_as_it_is_answered_it_loads_the_server(self, start, reaper, tmp_path):
-        servers, loader = start(), open_loader("paced", tmp_path)
+        servers, loader = start(), find_loader("paced").open(tmp_path)
         outputs, report = drive(servers, loader, WORK, reaper, tmp_path)
         totals = paced.read_totals(outputs[0])
         assert totals.figures["requests"] == servers.counts().gets > 1000
@@ -380,7 +380,7 @@ class TestPaced:
 
     @pytest.mark.parametrize("value_bytes", [1, 65536])
     def test_sizes_come_through_whole(self, start, reaper, tmp_path, value_bytes):
-        servers, loader = start(memory_bytes=256 << 20), open_loader("paced", tmp_path)
+        servers, loader = start(memory_bytes=256 << 20), find_loader("paced").open(tmp_path)
         work = WORK._replace(value_bytes=value_bytes, keys=100, get_share=0.5, seconds=0.5)
         servers.controls[0].fill(lambda n: loader.key(n, work), work.keys, work.value_bytes)
         before = servers.counts()
@@ -392,7 +392,7 @@ class TestPaced:
         assert sent >= figures["hits"] * value_bytes
 
     def test_a_server_that_goes_away_is_an_error(self, start, reaper, tmp_path):
-        servers, loader = start(), open_loader("paced", tmp_path)
+        servers, loader = start(), find_loader("paced").open(tmp_path)
         work = WORK._replace(rate_s=1000.0, seconds=20.0)
         client = Client(
             [loader.command(servers.addresses[0], work, tmp_path, 0)], CPUS[-1:], reaper
@@ -419,11 +419,11 @@ class TestPaced:
 
 class TestLoaders:
     def test_the_first_that_is_there_is_taken(self, tmp_path, monkeypatch):
-        assert open_loader(None, tmp_path).name == "memcaslap"
+        assert find_loader(None).open(tmp_path).name == "memcaslap"
         (tmp_path / "memtier_benchmark").write_text("#!/bin/sh\n")
         (tmp_path / "memtier_benchmark").chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
-        assert open_loader(None, tmp_path).name == "memtier"
+        assert find_loader(None).open(tmp_path).name == "memtier"
 
     @pytest.mark.parametrize(
         ("name", "said"),
@@ -438,7 +438,7 @@ class TestLoaders:
     def test_without_them_it_says_what_to_install(self, tmp_path, monkeypatch, name, said):
         monkeypatch.setenv("PATH", str(tmp_path / "none"))
         with pytest.raises(MeasurementError, match=said):
-            open_loader(name, tmp_path)
+            find_loader(name)
 
     @given(
         st.integers(1, 200),

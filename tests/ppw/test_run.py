@@ -350,12 +350,15 @@ class TestMemcached:
                 (folder / name).symlink_to(f"/usr/bin/{name}")
         done = run("memcached", *arguments, *QUICK, "-o", "runs.csv", PATH=str(folder))
         refused(done, said)
-        assert not (tmp_path / "runs.csv").exists()
+        assert len(done.stderr.splitlines()) == 1
+        assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
-    def test_a_server_that_is_not_there(self, run):
+    def test_a_server_that_is_not_there(self, run, tmp_path):
         port = free_ports(1)[0]
         done = run("memcached", "--server", f"127.0.0.1:{port}", *QUICK, "-o", "runs.csv")
         refused(done, f"memcached at 127.0.0.1:{port}: no connection: ")
+        # Nothing is in the way of another try.
+        assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize(
         ("arguments", "said", "code"),

@@ -12,7 +12,7 @@ from measurements.memory_sizes import available_memory
 from measurements.placement import read_topology
 from measurements.workloads.memcached.link import link_to
 from measurements.workloads.memcached.load import Demand, MemcachedLoad, works
-from measurements.workloads.memcached.loaders import Work, open_loader
+from measurements.workloads.memcached.loaders import Work, find_loader
 from measurements.workloads.memcached.options import setups, sides, workload_name
 from measurements.workloads.memcached.protocol import Address
 from measurements.workloads.memcached.servers import Servers, needed_memory
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from measurements.placement import Placement
     from measurements.session import Session
     from measurements.workloads.memcached.link import Link
-    from measurements.workloads.memcached.loaders import Loader
+    from measurements.workloads.memcached.loaders import Found, Loader
     from measurements.workloads.memcached.options import MemcachedOptions, Setup, Sides
     from measurements.workloads.service_run import ServiceRuns
 
@@ -198,7 +198,7 @@ class MemcachedRuns:
         if self.loader.paces:
             return self.loader
         if self._pacing is None:
-            self._pacing = open_loader("paced", self.scratch)
+            self._pacing = find_loader("paced").open(self.scratch)
         return self._pacing
 
     def _servers(self, setup: Setup, loader: Loader, connections: int, threads: int) -> Servers:
@@ -254,6 +254,23 @@ class MemcachedRuns:
         return needed
 
 
+def find_programs(options: MemcachedOptions) -> Found:
+    """Find the load generator, and memcached unless servers are named.
+
+    Raises
+    ------
+    MeasurementError
+        When one of them is missing, with what to install.
+    """
+    if not options.servers:
+        find_program("memcached")
+    found = find_loader(options.client)
+    if (options.loads or options.rates) and found.module == "memcaslap":
+        # It keeps no rate: ppw's own takes its place then.
+        find_loader("paced")
+    return found
+
+
 def open_runs(options: MemcachedOptions, runs: ServiceRuns) -> MemcachedRuns:
     """Find all that a sweep needs.
 
@@ -263,10 +280,9 @@ def open_runs(options: MemcachedOptions, runs: ServiceRuns) -> MemcachedRuns:
         When a program is missing, a server cannot be reached or something asked for cannot be.
     """
     options.check()
-    if not options.servers:
-        find_program("memcached")
+    found = find_programs(options)
     scratch = runs.reaper.folder()
-    loader = open_loader(options.client, scratch)
+    loader = found.open(scratch)
     link = link_to(Address.parse(options.servers[0] if options.servers else "127.0.0.1"))
     if options.line_rate_bits_s is not None:
         link = link._replace(bits_s=options.line_rate_bits_s)

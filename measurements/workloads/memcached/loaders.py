@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from measurements.compiling import find_compiler
 from measurements.errors import MeasurementError
 
 if TYPE_CHECKING:
@@ -140,7 +141,20 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def open_loader(name: str | None, scratch: Path) -> Loader:
+class Found(NamedTuple):
+    """A load generator that is installed: the module that drives it, and its program."""
+
+    module: str
+    program: str
+
+    def open(self, scratch: Path) -> Loader:
+        """Make it ready; what it needs on disk goes to ``scratch``."""
+        home = importlib.import_module(f"measurements.workloads.memcached.{self.module}")
+        loader: Loader = home.open_loader(self.program, scratch)
+        return loader
+
+
+def find_loader(name: str | None) -> Found:
     """Find a load generator: the one that is named, else memcaslap, else memtier_benchmark.
 
     Raises
@@ -161,9 +175,7 @@ def open_loader(name: str | None, scratch: Path) -> Loader:
             )
         name = there[0]
     module, programs = KINDS[name]
+    if not programs:
+        find_compiler()
     program = find_first(programs) if programs else ""
-    if program is None:
-        find_program(programs[0])
-    home = importlib.import_module(f"measurements.workloads.memcached.{module}")
-    loader: Loader = home.open_loader(program, scratch)
-    return loader
+    return Found(module, find_program(programs[0]) if program is None else program)
