@@ -1,5 +1,5 @@
 # make demo         the library at work, with nothing but its run-time dependencies
-# make test         the tests;  also: lint, types, imports, bench, accuracy, clean
+# make test         the tests;  also: slow, lint, types, imports, bench, accuracy, clean
 # PYTHON=python3.12 which Python the local virtual environment is made with
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-versi
 # Through a path entry: another folder named ppw beside the caller does not hide the package then.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-.PHONY: demo test lint types imports bench accuracy clean
+.PHONY: demo test slow lint types imports bench accuracy clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -24,7 +24,11 @@ demo: $(VENV)/.runtime
 # Without it scikit-learn's estimator checks skip one, on input by the array API.
 test: export SCIPY_ARRAY_API = 1
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not slow"
+
+# What takes minutes: clusters, long fuzzing, accuracy on a quiet machine.
+slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -43,6 +47,7 @@ bench: $(VENV)/.dev
 
 accuracy: $(VENV)/.dev
 	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/accuracy_power_load.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
