@@ -1,0 +1,163 @@
+"""Which columns of a foreign table are time, place, size and operation of a request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from measurements.errors import MeasurementError
+from measurements.headers import nearest, shown
+from measurements.quantities import split_unit
+from measurements.traces.requests import BLOCK_BYTES, OPERATIONS, Array
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# What a column may stand for, and the unit it is in where its header says none.
+TARGETS = {
+    "time_s": "s",
+    "stream": "",
+    "device": "",
+    "lbn": "block",
+    "offset_bytes": "bytes",
+    "size_bytes": "bytes",
+    "blocks": "block",
+    "op": "",
+    "latency_s": "s",
+    "file": "",
+}
+_NEEDED = (("time_s",), ("lbn", "offset_bytes"), ("size_bytes", "blocks"), ("op",))
+_WORDS = {
+    0: ("r", "read", "rd", "diskread"),
+    1: ("w", "write", "wr", "diskwrite"),
+    2: ("d", "discard", "trim", "unmap"),
+    3: ("f", "flush", "sync"),
+}
+OPERATION_WORDS = {word: code for code, words in _WORDS.items() for word in words}
+
+
+class Column(NamedTuple):
+    """A column of the file: its header, and the factor to the target's unit."""
+
+    header: str
+    target: str
+    factor: float
+
+
+class Columns(NamedTuple):
+    """The columns that make a trace, by target, and the codes that stand for operations."""
+
+    by_target: dict[str, Column]
+    operations: dict[str, int]
+
+
+def choose(
+    headers: Sequence[str], mapping: Mapping[str, str], source: str, *, own: bool = False
+) -> Columns:
+    """Choose the columns of a trace.
+
+    Parameters
+    ----------
+    headers : sequence of str
+        Of the file.
+    mapping : mapping of str to str
+        Target (a key of `TARGETS`) to header. ``op`` may say which codes are a read and a write:
+        ``Type:1/0``.
+    source : str
+        File, for messages.
+    own : bool
+        Whether the file is this project's own, where op is a number as in its columns.
+
+    Raises
+    ------
+    MeasurementError
+    """
+    operations = dict(OPERATION_WORDS)
+    if own:
+        operations |= {str(code): code for code in range(len(OPERATIONS))}
+    found: dict[str, Column] = {}
+    for target, header in mapping.items():
+        if target not in TARGETS:
+            hint = nearest(target, list(TARGETS)) or f": choose among {', '.join(TARGETS)}"
+            raise MeasurementError(f"{source}: --map {target}={header}: no column {target!r}{hint}")
+        if target == "op":
+            header, codes = _codes(header, headers, source)
+            operations |= codes
+        if header not in headers:
+            raise MeasurementError(
+                f"{source}: --map names column {header!r}, which is not there"
+                f"{nearest(header, headers)}; the columns are {shown(headers)}"
+            )
+        found[target] = _in_unit(header, target, source)
+    for header in headers:
+        named = _by_name(header)
+        if named and not _taken(named, found):
+            found[named] = _in_unit(header, named, source)
+    for alternatives in _NEEDED:
+        if not any(target in found for target in alternatives):
+            wanted = " or ".join(alternatives)
+            raise MeasurementError(
+                f"{source}: no column is {wanted}: name it with --map {alternatives[0]}=COLUMN; "
+                f"the columns are {shown(headers)}"
+            )
+    return Columns(found, operations)
+
+
+def _codes(given: str, headers: Sequence[str], source: str) -> tuple[str, dict[str, int]]:
+    header, colon, codes = given.rpartition(":")
+    if not colon or given in headers:
+        return given, {}
+    read, slash, write = codes.partition("/")
+    if not slash or not read or not write or read == write:
+        raise MeasurementError(
+            f"{source}: --map op={given}: give the codes of a read and a write, as in "
+            f"op={header}:0/1"
+        )
+    return header, {read.strip().lower(): 0, write.strip().lower(): 1}
+
+
+def _taken(target: str, found: Mapping[str, Column]) -> bool:
+    return any(target in group and set(group) & set(found) for group in _NEEDED) or target in found
+
+
+def _by_name(header: str) -> str | None:
+    name = header.strip().lower()
+    if name in TARGETS:
+        return name
+    base, unit = split_unit(header.strip())
+    target = f"{base.strip().lower()}_{unit.si}" if unit else ""
+    return target if target in TARGETS else None
+
+
+def _in_unit(header: str, target: str, source: str) -> Column:
+    unit = split_unit(header.strip())[1]
+    wanted = TARGETS[target]
+    if unit is None or not wanted or header.strip().lower() in TARGETS:
+        return Column(header, target, 1.0)
+    if wanted == "block" and unit.si == "bytes":
+        return Column(header, target, unit.factor / BLOCK_BYTES)
+    if unit.si != wanted:
+        if header.rstrip().endswith((")", "]")):
+            raise MeasurementError(
+                f"{source}: --map {target}={header}: the column is not in {wanted}, by its header"
+            )
+        return Column(header, target, 1.0)
+    return Column(header, target, unit.factor)
+
+
+def ticks_per_s(column: Column) -> int:
+    """How finely a time column counts: 1000 a second for milliseconds; 1 where it is in s."""
+    return round(1 / column.factor) if column.factor < 1 else 1
+
+
+def bytes_of(values: Array, column: Column) -> Array:
+    """Values of a column of places or sizes in bytes; refuses nothing."""
+    factor = column.factor * (BLOCK_BYTES if TARGETS[column.target] == "block" else 1)
+    if values.dtype.kind == "f" or not float(factor).is_integer():
+        scaled = np.rint(values * factor)
+        return np.where(np.abs(scaled) < 2**63, scaled, -1).astype(np.int64)
+    whole = int(factor)
+    far = values > (2**63 - 1) // whole
+    result: Array = np.where(far, np.int64(-1), values * np.int64(whole))
+    return result

@@ -1,0 +1,323 @@
+"""Recording what a command asks of a block device."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from measurements.errors import MeasurementError
+from measurements.execution import end_group
+from measurements.traces import read_trace, write_trace
+from measurements.traces.blktrace import (
+    HEADER_BYTES,
+    LITTLE,
+    MAGIC,
+    NOTIFY,
+    PROCESS_NOTE,
+    TIME_NOTE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+METHODS = ("auto", "blktrace", "blk tracer")
+_START = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from measurements.traces.blk_tracer import main; main()"
+)
+_ANSWER_S = 60.0
+_COMMAND_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was recorded.
+
+    Attributes
+    ----------
+    path : Path
+        The trace, as Parquet or CSV.
+    method : str
+        "blktrace" or "blk tracer".
+    requests : int
+    elapsed_s : float
+        Of the command.
+    exit_code : int
+        Of the command; negative for the signal that ended it.
+    lost : int
+        Events that the kernel had no room for.
+    raw : tuple of Path
+        Files of blktrace's records, one a CPU, where they were asked for.
+    caveats : tuple of str
+    """
+
+    path: Path
+    method: str
+    requests: int
+    elapsed_s: float
+    exit_code: int
+    lost: int
+    raw: tuple[Path, ...]
+    caveats: tuple[str, ...]
+
+
+def record(
+    device: str,
+    command: Sequence[str],
+    output: str | Path,
+    *,
+    raw: str | Path | None = None,
+    method: str = "auto",
+) -> Recording:
+    """Run a command and record all requests that reach a block device meanwhile.
+
+    All requests are recorded, not the command's only; ``stream`` tells the threads apart.
+
+    Parameters
+    ----------
+    device : str
+        Such as /dev/sda, sda, or a partition.
+    command : sequence of str
+    output : path
+        Trace to write, .parquet or .csv; best on another device.
+    raw : path, optional
+        Base name under which blktrace's own records are kept too, NAME.blktrace.CPU, as blkparse,
+        btt and fio read them.
+    method : {"auto", "blktrace", "blk tracer"}
+        How; "auto" takes blktrace where the kernel lets it.
+
+    Raises
+    ------
+    MeasurementError
+        When the device cannot be traced, the command cannot be started, or nothing arrived. What
+        was set in the kernel is put back in any case.
+    """
+    sysfs = device_folder(device)
+    _refuse_method(method)
+    with tempfile.TemporaryDirectory(prefix="ppw-trace-") as scratch:
+        folder = Path(scratch)
+        with _Session(sysfs, folder, method) as session:
+            elapsed_s, code = _run(command)
+            ended = session.end()
+        _add_notes(folder, ended)
+        kept = _keep(folder, Path(raw)) if raw is not None else ()
+        return _written(folder, Path(output), session, ended, elapsed_s, code, kept)
+
+
+def device_folder(device: str) -> Path:
+    """Folder of a block device in sysfs.
+
+    Raises
+    ------
+    MeasurementError
+        When there is no such device.
+    """
+    node = Path(device if "/" in device else f"/dev/{device}")
+    folder = Path("/sys/class/block", node.resolve().name)
+    if not folder.exists():
+        known = ", ".join(sorted(path.name for path in Path("/sys/block").iterdir()))
+        raise MeasurementError(f"{device}: no block device: choose one of {known}")
+    if not (folder / "trace" / "enable").exists():
+        raise MeasurementError(
+            f"{device}: this kernel cannot trace it: it needs CONFIG_BLK_DEV_IO_TRACE"
+        )
+    return folder.resolve()
+
+
+class _Session:
+    """The recording process: from when it records until it has put everything back."""
+
+    def __init__(self, device: Path, folder: Path, method: str) -> None:
+        root = str(Path(__file__).resolve().parents[2])
+        recorder = [sys.executable, "-I", "-S", "-c", _START, root, str(device), str(folder)]
+        if os.geteuid() != 0:
+            raise MeasurementError("only root may record a block trace: run ppw with sudo")
+        try:
+            self._process = subprocess.Popen(
+                ["unshare", "--mount", *recorder, method],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise MeasurementError(f"unshare: {error.strerror}: install util-linux") from error
+        self.started: dict[str, Any] = {}
+
+    def __enter__(self) -> _Session:
+        try:
+            self.started = self._answer()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def end(self) -> dict[str, Any]:
+        """Stop recording; returns what the process says of it."""
+        self._let_go()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        output = self._process.stdout
+        line = output.readline() if output else ""
+        if not line:
+            raise MeasurementError(
+                "the recording process was lost; what it had set is put back: try again"
+            )
+        said: dict[str, Any] = json.loads(line)
+        if "error" in said:
+            raise MeasurementError(f"cannot record: {said['error']}")
+        return said
+
+    def _let_go(self) -> None:
+        _close(self._process.stdin)
+
+    def _close(self) -> None:
+        """Wait until the process has put everything back."""
+        self._let_go()
+        try:
+            self._process.wait(_ANSWER_S)
+        except subprocess.TimeoutExpired:
+            # Its guard puts things back.
+            self._process.kill()
+            self._process.wait()
+        _close(self._process.stdout)
+
+
+def _close(stream: IO[str] | None) -> None:
+    if stream is not None:
+        with contextlib.suppress(OSError):
+            stream.close()
+
+
+def _run(command: Sequence[str]) -> tuple[float, int]:
+    start = time.monotonic()
+    try:
+        process = subprocess.Popen(command, start_new_session=True)
+    except OSError as error:
+        raise MeasurementError(
+            f"{command[0]}: cannot be started: {error.strerror}: give the command after --"
+        ) from error
+    try:
+        code = process.wait()
+    except BaseException:
+        end_group(process.pid)
+        process.wait()
+        raise
+    return time.monotonic() - start, code
+
+
+def _refuse_method(method: str) -> None:
+    if method not in METHODS:
+        raise MeasurementError(f"no method {method!r}: choose one of {', '.join(METHODS)}")
+
+
+def _add_notes(folder: Path, ended: dict[str, Any]) -> None:
+    """Put notes before the first record, as blktrace does: process names and the wall clock."""
+    files = sorted(folder.glob("trace.blktrace.*"))
+    filled = [file for file in files if file.stat().st_size >= HEADER_BYTES]
+    if not filled or "commands" not in ended:
+        return
+    first = min(filled, key=_first_time)
+    notes = _notes(_first_time(first), int(first.suffix.removeprefix(".")), ended)
+    joined = folder / "joined"
+    with joined.open("wb") as target, first.open("rb") as source:
+        target.write(notes)
+        shutil.copyfileobj(source, target)
+    joined.replace(first)
+
+
+def _first_time(file: Path) -> int:
+    with file.open("rb") as opened:
+        return int(np.frombuffer(opened.read(HEADER_BYTES), LITTLE.newbyteorder("="))["time"][0])
+
+
+def _notes(time_ns: int, cpu: int, ended: dict[str, Any]) -> bytes:
+    parts = []
+    if ended["clock_unix_ns"] is not None:
+        now = ended["clock_unix_ns"] + time_ns
+        payload = np.array([now // 10**9, now % 10**9], np.uint32).tobytes()
+        parts.append(_note(TIME_NOTE, time_ns, cpu, 0, payload))
+    for pid, name in ended["commands"].items():
+        payload = name.encode()[: _COMMAND_BYTES - 1].ljust(_COMMAND_BYTES, b"\0")
+        parts.append(_note(PROCESS_NOTE, time_ns, cpu, int(pid), payload))
+    return b"".join(parts)
+
+
+def _note(kind: int, time_ns: int, cpu: int, pid: int, payload: bytes) -> bytes:
+    header = np.zeros(1, LITTLE.newbyteorder("="))
+    header["magic"], header["time"], header["pid"] = MAGIC, time_ns, pid
+    header["cpu"], header["action"], header["payload"] = cpu, NOTIFY | kind, len(payload)
+    return header.tobytes() + payload
+
+
+def _keep(folder: Path, base: Path) -> tuple[Path, ...]:
+    kept = []
+    try:
+        for file in sorted(folder.glob("trace.blktrace.*")):
+            target = base.parent / file.name.replace("trace", base.name, 1)
+            shutil.copyfile(file, target)
+            kept.append(target)
+    except OSError as error:
+        raise MeasurementError(f"{base}: cannot be written: {error.strerror}") from error
+    return tuple(kept)
+
+
+def _written(
+    folder: Path,
+    output: Path,
+    session: _Session,
+    ended: dict[str, Any],
+    elapsed_s: float,
+    code: int,
+    kept: tuple[Path, ...],
+) -> Recording:
+    if not any(file.stat().st_size for file in folder.glob("trace.blktrace.*")):
+        raise MeasurementError(
+            "no request reached the device: was it this one, and not all answered from memory?"
+        )
+    trace = read_trace(folder / "trace", format="blktrace")
+    write_trace(trace, output)
+    requests = sum(batch.num_rows for batch in trace.batches())
+    return Recording(
+        output,
+        session.started["method"],
+        requests,
+        elapsed_s,
+        code,
+        ended["lost"],
+        kept,
+        (*_caveats(session.started, ended, code), *trace.findings),
+    )
+
+
+def _caveats(started: dict[str, Any], ended: dict[str, Any], code: int) -> list[str]:
+    caveats = []
+    if started["restored"]:
+        caveats.append(
+            "a killed ppw had left the kernel tracing; put back: " + ", ".join(started["restored"])
+        )
+    if started["refused"]:
+        caveats.append(f"blktrace may not record here ({started['refused']}); the blk tracer did")
+    if ended["lost"]:
+        caveats.append(
+            f"{ended['lost']} events were lost: the trace has gaps; record on an idler host, or "
+            "fewer requests"
+        )
+    if code:
+        caveats.append(f"the command ended with {code}")
+    return caveats

@@ -1,0 +1,309 @@
+"""Traces as CSV or Parquet tables with a header: foreign ones, by their columns, and our own."""
+
+from __future__ import annotations
+
+import csv as plain
+import json
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from measurements.errors import MeasurementError
+from measurements.traces.fields import TEXT, Field, FieldReader, Form
+from measurements.traces.mapping import Columns, bytes_of, choose, ticks_per_s
+from measurements.traces.reader import Reader
+from measurements.traces.requests import NAMED, SCHEMA, Array, BadRequestError, Requests
+from measurements.traces.source import head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+METADATA = b"ppw.trace"
+_ROWS_AT_ONCE = 1 << 20
+# What Arrow raises of a damaged file, whose names and sizes may be anything.
+_BROKEN = (pa.ArrowException, OSError, UnicodeError, MemoryError, OverflowError)
+_DELIMITERS = ",;\t"
+
+
+class _Table(Reader):
+    """Requests by columns that the user mapped, or whose names say what they are."""
+
+    unit: ClassVar[str] = "line"
+    maps: ClassVar[bool] = True
+    columns: Columns
+
+    def _choose(self, headers: list[str]) -> None:
+        self.columns = choose(headers, self.mapping, str(self.path))
+        self.ticks_per_s = ticks_per_s(self.columns.by_target["time_s"])
+
+    def _requests(self, row: Array, table: pa.Table) -> Requests:
+        column = {
+            target: table[chosen.header].combine_chunks()
+            for target, chosen in self.columns.by_target.items()
+        }
+        codes = {name: self._codes(name, column.get(name), len(row)) for name in NAMED}
+        return Requests.of(
+            row,
+            self._time(column["time_s"], row),
+            self._lbn(column, row),
+            self._bytes("blocks" if "blocks" in column else "size_bytes", column, row),
+            self._operations(column["op"], row),
+            stream=codes["stream"],
+            device=codes["device"],
+            latency_s=self._latency(column.get("latency_s"), row),
+            file=codes["file"],
+        )
+
+    def _time(self, values: pa.Array, row: Array) -> Array:
+        time = _numbers(values, row, self.columns.by_target["time_s"].header)
+        factor = self.columns.by_target["time_s"].factor
+        return time * factor if factor > 1 else time
+
+    def _lbn(self, column: Mapping[str, pa.Array], row: Array) -> Array:
+        target = "offset_bytes" if "offset_bytes" in column else "lbn"
+        return self.blocks(self._bytes(target, column, row))
+
+    def _bytes(self, target: str, column: Mapping[str, pa.Array], row: Array) -> Array:
+        chosen = self.columns.by_target[target]
+        values = _numbers(column[target], row, chosen.header)
+        found = bytes_of(values, chosen)
+        if (far := (found < 0) & (values >= 0)).any():
+            at = int(far.argmax())
+            raise BadRequestError(
+                int(row[at]), f"{chosen.header} {values[at]} is beyond 2^63 bytes"
+            )
+        if (negative := values < 0).any():
+            at = int(negative.argmax())
+            raise BadRequestError(int(row[at]), f"{chosen.header} {values[at]} is negative")
+        return found
+
+    def _operations(self, values: pa.Array, row: Array) -> Array:
+        header = self.columns.by_target["op"].header
+        if not pa.types.is_dictionary(values.type):
+            values = values.cast(pa.string()).dictionary_encode()
+        words = [str(word).strip().lower() for word in values.dictionary.to_pylist()]
+        known = [self.columns.operations.get(word, 255) for word in words]
+        if values.null_count:
+            at = int(np.argmin(values.is_valid().to_numpy(zero_copy_only=False)))
+            raise BadRequestError(int(row[at]), f"{header} is empty")
+        op: Array = np.asarray(known, np.uint8)[values.indices.to_numpy(zero_copy_only=False)]
+        if (bad := op == 255).any():
+            at = int(bad.argmax())
+            word = values[at].as_py()
+            hint = (
+                f": say which code is a read and which a write, as in --map op={header}:0/1"
+                if str(word).strip().lstrip("-").isdigit()
+                else ", which is no operation: write read, write, discard or flush"
+            )
+            raise BadRequestError(int(row[at]), f"{header} is {word!r}{hint}")
+        return op
+
+    def _latency(self, values: pa.Array | None, row: Array) -> Array | float:
+        if values is None:
+            return np.nan
+        chosen = self.columns.by_target["latency_s"]
+        latency: Array = _numbers(values, row, chosen.header, missing=True) * chosen.factor
+        return latency
+
+    def _codes(self, name: str, values: pa.Array | None, count: int) -> Array:
+        if values is None:
+            return np.full(count, -1 if name == "file" else 0, np.int32)
+        if not pa.types.is_dictionary(values.type):
+            values = values.cast(pa.string())
+        return self.names[name].codes(pc.fill_null(values, ""))
+
+
+class CsvTable(_Table, FieldReader):
+    """CSV (comma, semicolon or tab) with a header line."""
+
+    name: ClassVar[str] = "csv"
+    described: ClassVar[str] = "CSV with a header"
+
+    @classmethod
+    def recognises(cls, head: bytes) -> bool:
+        """Whether a file begins as one of this format does."""
+        first, _, rest = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
+        try:
+            text = first.decode()
+        except UnicodeDecodeError:
+            return False
+        names = _split(text)
+        return bool(rest) and len(names) > 2 and not any(_is_number(name) for name in names)
+
+    def chunks(self) -> Iterator[Requests]:
+        """Yield the requests, in the order of the file."""
+        begin = head(self.path).removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
+        first = begin.partition("\n")[0]
+        headers, delimiter = _split(first), _delimiter(first)
+        self._choose(headers)
+        self.form = Form(
+            tuple(Field(header, TEXT) for header in headers),
+            delimiter=delimiter,
+            quoted=True,
+            header_lines=1,
+            wanted=tuple(chosen.header for chosen in self.columns.by_target.values()),
+        )
+        for row, table in self.blocks_of_fields():
+            yield self._requests(row, table)
+
+
+class ParquetTable(_Table):
+    """Parquet with columns that are mapped, or named as ours are."""
+
+    name: ClassVar[str] = "parquet"
+    described: ClassVar[str] = "Parquet"
+    unit: ClassVar[str] = "row"
+
+    @classmethod
+    def recognises(cls, head: bytes) -> bool:
+        """Whether a file begins as one of this format does."""
+        return head.startswith(b"PAR1")
+
+    def chunks(self) -> Iterator[Requests]:
+        """Yield the requests, in the order of the file."""
+        with _parquet(self.path) as file:
+            self._choose(file.schema_arrow.names)
+            wanted = [chosen.header for chosen in self.columns.by_target.values()]
+            done = 0
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=wanted):
+                row = np.arange(done + 1, done + 1 + batch.num_rows)
+                yield self._requests(row, pa.Table.from_batches([batch]))
+                done += batch.num_rows
+
+
+class OwnParquet(Reader):
+    """Parquet as `write_trace` makes it: read back as it is."""
+
+    name: ClassVar[str] = "ppw"
+    described: ClassVar[str] = "ppw's own Parquet"
+    unit: ClassVar[str] = "row"
+    rebased: ClassVar[bool] = False
+
+    @classmethod
+    def recognises(cls, head: bytes) -> bool:
+        """Whether a file begins as one of this format does."""
+        # The metadata are at the end of the file; see `is_own`.
+        return False
+
+    def chunks(self) -> Iterator[Requests]:
+        """Yield the requests, in the order of the file."""
+        with _parquet(self.path) as file:
+            self._take_metadata(file)
+            done = 0
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+                yield self._requests(batch, np.arange(done + 1, done + 1 + batch.num_rows))
+                done += batch.num_rows
+
+    def _take_metadata(self, file: pq.ParquetFile) -> None:
+        from measurements.traces.requests import Names
+
+        said = own_metadata(file)
+        if said is None or not file.schema_arrow.remove_metadata().equals(SCHEMA):
+            raise MeasurementError(
+                f"{self.path}: is no trace that ppw wrote: read it as format parquet, with --map"
+            )
+        self.names = {name: Names(said["names"].get(name, ())) for name in NAMED}
+        if said.get("start_unix_ns") is not None:
+            # Times count from the first request, so tick 0 is its.
+            self.epoch_ns = int(said["start_unix_ns"])
+
+    def _requests(self, batch: pa.RecordBatch, row: Array) -> Requests:
+        for name, column in zip(SCHEMA.names, batch.columns, strict=True):
+            if column.null_count:
+                at = int(np.argmin(column.is_valid().to_numpy(zero_copy_only=False)))
+                raise BadRequestError(int(row[at]), f"{name} is missing")
+        column = {name: batch[name].to_numpy(zero_copy_only=False) for name in SCHEMA.names}
+        return Requests(
+            row, column["time_s"], *(column[name] for name in SCHEMA.names if name != "time_s")
+        )
+
+
+def is_own(path: Path) -> bool:
+    """Whether a Parquet file is one that ppw wrote."""
+    with _parquet(path) as file:
+        return own_metadata(file) is not None
+
+
+def own_metadata(file: pq.ParquetFile) -> dict[str, Any] | None:
+    """What ppw wrote beside the columns, or None."""
+    said = (file.metadata.metadata or {}).get(METADATA)
+    try:
+        found = json.loads(said) if said else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("names"), dict) else None
+
+
+class _parquet:  # noqa: N801
+    """Open a Parquet file; what the world does wrong is a MeasurementError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> pq.ParquetFile:
+        try:
+            self._file = pq.ParquetFile(self._path)
+        except _BROKEN as error:
+            raise self._broken(error) from error
+        return self._file
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._file.close()
+        if isinstance(error, _BROKEN):
+            raise self._broken(error) from error
+
+    def _broken(self, error: Exception) -> MeasurementError:
+        first = " ".join(str(error).split())
+        return MeasurementError(f"{self._path}: is no whole Parquet file: {first[:120]}")
+
+
+def _numbers(values: pa.Array, row: Array, header: str, *, missing: bool = False) -> Array:
+    """Read a column as int64 where all are whole, else as float64.
+
+    Raises
+    ------
+    BadRequestError
+        For the first that is no number, or is missing where that must not be.
+    """
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        values = pc.utf8_trim_whitespace(values)
+        values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
+    if values.null_count and not missing:
+        at = int(np.argmin(values.is_valid().to_numpy(zero_copy_only=False)))
+        raise BadRequestError(int(row[at]), f"{header} is empty")
+    for kind in (pa.float64(),) if missing else (pa.int64(), pa.float64()):
+        try:
+            numbers: Array = values.cast(kind).to_numpy(zero_copy_only=False)
+            return numbers
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+    for at, value in enumerate(values.to_pylist()):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            raise BadRequestError(int(row[at]), f"{header} is {value!r}, no number") from None
+    raise BadRequestError(int(row[0]), f"{header} of this row, or one after it, is no number")
+
+
+def _split(line: str) -> list[str]:
+    try:
+        names = next(plain.reader([line.rstrip("\r")], delimiter=_delimiter(line)), [])
+    except plain.Error:
+        return []
+    return [name.strip() for name in names]
+
+
+def _delimiter(line: str) -> str:
+    return max(_DELIMITERS, key=line.count)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

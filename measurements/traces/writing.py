@@ -1,0 +1,95 @@
+"""Traces to files: Parquet, which reads back exactly, and CSV."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from measurements.errors import MeasurementError
+from measurements.traces.requests import NAMED, OPERATIONS, SCHEMA
+from measurements.traces.tables import METADATA
+from measurements.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_EMPTY = b'{"schema_version": 1, "names": {}}'
+
+
+def write_trace(trace: Trace | Iterable[pa.RecordBatch], path: str | Path) -> None:
+    """Write a trace: Parquet (zstd) or CSV, by the file's ending; CSV also as ``.csv.gz``.
+
+    The file appears whole or not at all.
+
+    Parameters
+    ----------
+    trace : Trace or iterable of pyarrow.RecordBatch
+        Batches have the columns of `Trace`; what they number has no names then.
+    path : path
+        Ends in .parquet, .csv or .csv.gz.
+
+    Raises
+    ------
+    MeasurementError
+        When it cannot be written, or the trace not be read.
+    """
+    target = Path(path)
+    plain = target.name.lower().removesuffix(".gz")
+    if not plain.endswith((".parquet", ".csv")) or target.name.lower().endswith(".parquet.gz"):
+        raise MeasurementError(f"{target}: a trace is written as .parquet, .csv or .csv.gz")
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as folder:
+            scratch = Path(folder, target.name)
+            (_parquet if plain.endswith(".parquet") else _csv)(trace, scratch)
+            scratch.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MeasurementError(f"{target}: cannot be written: {reason}") from error
+
+
+def _parquet(trace: Trace | Iterable[pa.RecordBatch], path: Path) -> None:
+    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+        for batch in _batches(trace):
+            writer.write_batch(batch)
+        # The names are all known when the last request is.
+        said = trace.metadata() if isinstance(trace, Trace) else _EMPTY
+        writer.add_key_value_metadata({METADATA: said})
+
+
+def _csv(trace: Trace | Iterable[pa.RecordBatch], path: Path) -> None:
+    # A first pass finds the names.
+    names = trace.names if isinstance(trace, Trace) else {}
+    schema = _worded(SCHEMA.empty_table(), names).schema
+    packed = path.name.lower().endswith(".gz")
+    with gzip.open(path, "wb") if packed else path.open("wb") as file:
+        options = csv.WriteOptions(quoting_style="needed")
+        with csv.CSVWriter(file, schema, write_options=options) as writer:
+            for batch in _batches(trace):
+                writer.write_table(_worded(pa.Table.from_batches([batch]), names))
+
+
+def _batches(trace: Trace | Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    return trace.batches() if isinstance(trace, Trace) else trace
+
+
+def _worded(table: pa.Table, names: Mapping[str, tuple[str, ...]]) -> pa.Table:
+    """Put words in the place of numbers, and nothing where a latency or file is missing."""
+    import pyarrow.compute as pc
+
+    columns = {name: table[name] for name in SCHEMA.names}
+    columns["op"] = pa.array(OPERATIONS).take(table["op"].cast(pa.int32()))
+    for name in NAMED:
+        column = table[name]
+        there = pc.greater_equal(column, 0)
+        known = pc.if_else(there, column, pa.scalar(None, pa.int32()))
+        words = pa.array(names.get(name, ()), pa.string())
+        columns[name] = words.take(known) if len(words) else known.cast(pa.string())
+    latency = columns["latency_s"]
+    columns["latency_s"] = pc.if_else(pc.is_nan(latency), pa.scalar(None, pa.float64()), latency)
+    return pa.table(columns)
