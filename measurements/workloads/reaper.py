@@ -1,8 +1,8 @@
 """Nothing that a workload starts or writes outlives it: not after an error, not after a kill -9.
 
 A small process beside ppw (`measurements.workloads.reaper_process`) ends whatever was started with
-`Reaper.environment`, and removes the folders of `Reaper.folder`, when it is told to or when ppw is
-gone.
+`Reaper.environment`, and removes the folders of `Reaper.folder`, what `Reaper.will_mount` and
+`Reaper.will_group` announced, when it is told to or when ppw is gone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -34,7 +33,7 @@ _ANSWER_S = 20.0
 
 
 class Reaper:
-    """Ends processes and removes folders when left, and when this process dies in any way.
+    """Ends processes, unmounts and removes folders when left, however this process dies.
 
     Use it as a context manager, or call `close`.
 
@@ -53,7 +52,7 @@ class Reaper:
     def __init__(self) -> None:
         self._mark = secrets.token_hex(8)
         self._owner = os.getpid()
-        self._folders: list[Path] = []
+        self._made: list[tuple[str, Path]] = []
         self._closed = False
         own, its = socket.socketpair()
         with its:
@@ -94,7 +93,7 @@ class Reaper:
             When it cannot be made there.
         """
         parent = Path(tempfile.gettempdir()) if inside is None else inside.resolve()
-        path = parent / f"ppw-{self._mark}-{len(self._folders)}"
+        path = parent / f"ppw-{self._mark}-{len(self._made)}"
         self._ask(folder=str(path))
         try:
             path.mkdir(mode=0o700)
@@ -102,8 +101,33 @@ class Reaper:
             raise MeasurementError(
                 f"{parent}: no folder can be made in it: {error.strerror}: name another"
             ) from error
-        self._folders.append(path)
+        self._made.append(("folder", path))
         return path
+
+    def will_mount(self, folder: Path) -> None:
+        """Announce that something is about to be mounted on a folder: it will be unmounted.
+
+        A loop device that the mount made goes with it.
+        """
+        self._announce("mount", folder)
+
+    def will_group(self, name: str, parent: Path) -> Path:
+        """Announce a control group that is about to be made; returns its folder, named after all.
+
+        Parameters
+        ----------
+        name : str
+            What tells it from others of this reaper.
+        parent : Path
+            Folder of the control group above.
+        """
+        path = parent / f"ppw-{self._mark}-{name}"
+        self._announce("group", path)
+        return path
+
+    def _announce(self, kind: str, path: Path) -> None:
+        self._ask(**{kind: str(path)})
+        self._made.append((kind, path))
 
     def close(self) -> None:
         """End all marked processes and remove the folders; a second call does nothing.
@@ -123,13 +147,12 @@ class Reaper:
             # It was killed: what it would have done is done here.
             from measurements.workloads.reaper_process import reap
 
-            left = reap(f"{MARK}={self._mark}".encode(), [str(path) for path in self._folders])
+            made = [(kind, str(path)) for kind, path in self._made]
+            left = reap(f"{MARK}={self._mark}".encode(), made)
         finally:
             self._connection.close()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_ANSWER_S)
-        for path in self._folders:
-            shutil.rmtree(path, ignore_errors=True)
         if left:
             raise MeasurementError(
                 f"processes {', '.join(map(str, left))} would not end: end them with kill -9"

@@ -1,11 +1,12 @@
-"""The reaper: ends processes and removes folders when the one that made them is gone.
+"""The reaper: ends processes, unmounts and removes folders when the one that made them is gone.
 
 A small process in a session of its own, so that no signal meant for ppw reaches it. What it ends is
 known by a mark in the environment, which children and their children inherit: a process that was
 started in the very moment in which ppw was killed has it too.
 
-Messages are JSON lines: ``{"folder": path}`` before a folder is made, ``{"reap": true}`` at the
-end. Each is answered.
+Messages are JSON lines: ``{"folder": path}`` before a folder is made, ``{"mount": path}`` before
+something is mounted on one, ``{"group": path}`` before a control group is made, ``{"reap": true}``
+at the end. Each is answered. What was made last goes first.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _QUIET_S = 0.2
 _PATIENCE_S = 10.0
 _LOOK_S = 0.02
+# MNT_DETACH of umount2(2).
+_DETACH = 2
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2")
 
 
@@ -38,18 +41,25 @@ def main() -> None:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     os.chdir("/")
     connection = socket.socket(fileno=int(descriptor))
-    folders: list[str] = []
+    made: list[tuple[str, str]] = []
     for message in _messages(connection, int(parent)):
         if "reap" in message:
             break
-        folders.append(message["folder"])
-        _send(connection, folders=len(folders))
-    left = reap(mark.encode(), folders)
+        made += message.items()
+        _send(connection, made=len(made))
+    left = reap(mark.encode(), made)
     _send(connection, left=left)
 
 
-def reap(mark: bytes, folders: list[str]) -> list[int]:
-    """End all processes with the mark and remove the folders; returns who would not end."""
+def reap(mark: bytes, made: list[tuple[str, str]]) -> list[int]:
+    """End all processes with the mark and remove what was made; returns who would not end.
+
+    Parameters
+    ----------
+    mark : bytes
+    made : list of (kind, path)
+        Folders, mounts and control groups, in the order in which they were made.
+    """
     until = time.monotonic() + _PATIENCE_S
     quiet_since = time.monotonic()
     left: list[int] = []
@@ -62,9 +72,35 @@ def reap(mark: bytes, folders: list[str]) -> list[int]:
         elif time.monotonic() - quiet_since >= _QUIET_S:
             break
         time.sleep(_LOOK_S)
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+    for kind, path in reversed(made):
+        _REMOVE[kind](path)
     return left
+
+
+def _remove_folder(path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _unmount(path: str) -> None:
+    # Of use to few workloads, and slow to import.
+    import ctypes
+
+    # Detached: what still has a file open there, such as a search index, must not keep it.
+    ctypes.CDLL(None).umount2(os.fsencode(path), _DETACH)
+
+
+def _remove_group(path: str) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    folder = Path(path)
+    while folder.is_dir() and time.monotonic() < until:
+        try:
+            folder.rmdir()
+        except OSError:
+            # The kernel has not yet taken its last process off.
+            time.sleep(_LOOK_S)
+
+
+_REMOVE = {"folder": _remove_folder, "mount": _unmount, "group": _remove_group}
 
 
 def _marked(mark: bytes) -> Iterator[int]:

@@ -85,7 +85,7 @@ def study(
 @command.command(name="project")
 @io_options
 @projection_options
-@click.option("--growth", type=Shares(), default="", help="Of the market, a year: 70%,90%.")
+@click.option("--growth", type=Shares(), help="Of the market, a year: 70%,90%.")
 @click.option("--years", type=click.FloatRange(0), default=0.0, help="How long it grows.")
 @click.option(
     "--base-iops", type=click.FloatRange(0, min_open=True), help="I/Os a second it asks now."
@@ -97,6 +97,7 @@ def project(
     mapping: dict[str, str],
     format_: str,
     output: str,
+    growth: list[float] | None,
     **options: Any,
 ) -> None:
     """I/O rate of a server with more cores, scenario by scenario, and what it asks for."""
@@ -104,7 +105,7 @@ def project(
     from ppw.report.cpio_page import cpio_projection_page
 
     with caveats_in_result():
-        result = project_cpio(read(runs, mapping), **options)
+        result = project_cpio(read(runs, mapping), growth=growth or (), **options)
     emit(result, format_, output, cpio_projection_page)
 
 

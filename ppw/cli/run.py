@@ -11,6 +11,7 @@ from measurements.headers import nearest
 # By name, with the line that `ppw run --help` shows, so that listing them imports none.
 WORKLOADS = {
     "count": "Instructions of a command: counted, emulated or estimated, and labelled so.",
+    "cpio": "CPU time and I/Os of fio or a command by cores, with and without the device.",
     "fio": "IOPS, bandwidth and latency of a disk by queue depth, and IOPS per watt.",
     "hadoop": "MapReduce jobs, on a cluster of yours or on one machine.",
     "memcached": "Throughput, latency and limits of memcached by threads, size and load.",

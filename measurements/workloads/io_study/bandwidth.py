@@ -1,0 +1,210 @@
+"""Memory bandwidth taken from a workload by a load beside it, and what was left to each core."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from measurements.compiling import COMPILERS, compile_c
+from measurements.errors import MeasurementError
+from measurements.memory_probe import probe_memory
+from measurements.memory_sizes import available_memory, last_level_cache
+from measurements.workloads.client_processes import last_line
+from measurements.workloads.io_study.cpu_clocks import process_cpu_s
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from measurements.workloads.reaper import Reaper
+
+SOURCE = "bandwidth_load.c"
+_FLAGS = (("-O3", "-march=native"), ("-O3",))
+_NUMPY = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from measurements.workloads.io_study.numpy_load import main; main()"
+)
+# All arrays together: so large that nothing of one pass is still cached at the next.
+_TIMES_CACHE, _LEAST_BYTES, _UNKNOWN_CACHE_BYTES = 4, 64 << 20, 32 << 20
+_SHARE_OF_MEMORY, _SMALL_BYTES = 0.25, 1 << 20
+_READY_S, _LOOK_S = 30.0, 0.02
+# How long the full speed of the load, and what it leaves, are measured.
+_FULL_S, _PROBE_S = 0.5, 0.5
+
+
+class Told(NamedTuple):
+    """What the load said last: when (monotonic clock, s), and the bytes moved by then."""
+
+    at_s: float
+    bytes_moved: float
+
+
+class BandwidthLoad:
+    """A running load. End it with `stop`.
+
+    Parameters
+    ----------
+    command : sequence of str
+        The program; array size, rate and CPUs are added to it.
+    array_bytes : int
+        Of each of the three arrays of each CPU.
+    rate_bytes_s : float
+        Of all CPUs together; 0 for all that they can.
+    cpus : sequence of int
+    output : Path
+        What it prints.
+    reaper : Reaper
+
+    Raises
+    ------
+    MeasurementError
+        When it cannot be started or does not begin to work.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        array_bytes: int,
+        rate_bytes_s: float,
+        cpus: Sequence[int],
+        output: Path,
+        reaper: Reaper,
+    ) -> None:
+        self._output = output
+        arguments = [str(array_bytes), f"{rate_bytes_s:.0f}", ",".join(map(str, cpus))]
+        with output.open("wb") as file:
+            self._process = subprocess.Popen(
+                [*command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=reaper.environment(),
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_it_works()
+        except BaseException:
+            self.stop()
+            raise
+
+    def cpu_s(self) -> float:
+        """CPU time so far (s)."""
+        return process_cpu_s(self._process.pid)
+
+    def told(self) -> Told | None:
+        """What it said last; None before it did."""
+        lines = self._output.read_text(errors="replace").split("\n")[:-1]
+        if not lines:
+            return None
+        try:
+            at_s, moved = map(float, lines[-1].split())
+        except ValueError:
+            return None
+        return Told(at_s, moved)
+
+    def rate_since(self, before: Told) -> float:
+        """Bytes a second that it read and wrote since."""
+        self.check()
+        now = self.told()
+        if now is None or now.at_s <= before.at_s:
+            return float("nan")
+        return (now.bytes_moved - before.bytes_moved) / (now.at_s - before.at_s)
+
+    def check(self) -> None:
+        """Raise `MeasurementError` where it has ended."""
+        if (code := self._process.poll()) is not None:
+            raise MeasurementError(
+                f"the load on memory bandwidth ended with {code}: {last_line(self._output)}"
+            )
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+    def _wait_until_it_works(self) -> None:
+        until = time.monotonic() + _READY_S
+        while (told := self.told()) is None or not told.bytes_moved:
+            self.check()
+            if time.monotonic() > until:
+                raise MeasurementError("the load on memory bandwidth does not begin to work")
+            time.sleep(_LOOK_S)
+
+
+@dataclass(frozen=True)
+class BandwidthThief:
+    """Starts loads that take a share of what they could. Made by `open`.
+
+    Attributes
+    ----------
+    command : tuple of str
+    array_bytes : int
+    how : str
+        "C" or "numpy".
+    """
+
+    command: tuple[str, ...]
+    reaper: Reaper
+    folder: Path
+    how: str
+    sysfs: Path = Path("/sys")
+
+    @classmethod
+    def open(
+        cls, reaper: Reaper, *, compilers: Sequence[str] = COMPILERS, sysfs: Path = Path("/sys")
+    ) -> tuple[BandwidthThief, str | None]:
+        """Compile the load; where that cannot be, numpy does it, and the second item says why."""
+        folder = reaper.folder()
+        program = folder / "bandwidth_load"
+        why: MeasurementError | None = None
+        for flags in _FLAGS:
+            try:
+                compile_c(
+                    "measurements",
+                    SOURCE,
+                    program,
+                    flags=[*flags, "-pthread"],
+                    compilers=compilers,
+                )
+            except MeasurementError as error:
+                why = error
+            else:
+                return cls((str(program),), reaper, folder, "C", sysfs), None
+        root = str(Path(__file__).resolve().parents[3])
+        command = (sys.executable, "-c", _NUMPY, root)
+        said = f"numpy takes memory bandwidth, less than C would: {why}"
+        return cls(command, reaper, folder, "numpy", sysfs), said
+
+    def start(self, rate_bytes_s: float, cpus: Sequence[int], output: Path) -> BandwidthLoad:
+        """Start a load on CPUs; a rate of 0 is all that it can."""
+        size = self._array_bytes(cpus)
+        return BandwidthLoad(self.command, size, rate_bytes_s, cpus, output, self.reaper)
+
+    def full_rate(self, cpus: Sequence[int]) -> float:
+        """Bytes a second of a load that nothing holds back."""
+        load = self.start(0.0, cpus, self.folder / "full.txt")
+        try:
+            before = load.told()
+            time.sleep(_FULL_S)
+            return load.rate_since(before) if before else float("nan")
+        finally:
+            load.stop()
+
+    def left_to_each(self, cores: int, used: Sequence[int], load: BandwidthLoad | None) -> float:
+        """Bytes a second that STREAM's triad gets on each of the cores used beside the load."""
+        # The latencies that the probe measures too are not asked for: a small buffer will do.
+        probe = probe_memory(
+            cpus=used, chase_bytes=_SMALL_BYTES, budget_s=_PROBE_S, sysfs=self.sysfs
+        )
+        if load is not None:
+            load.check()
+        return probe.bandwidth["triad"].median_bytes_s / cores
+
+    def _array_bytes(self, cpus: Sequence[int]) -> int:
+        cache = last_level_cache(self.sysfs, cpus).total_bytes or _UNKNOWN_CACHE_BYTES
+        room = _SHARE_OF_MEMORY * available_memory(Path("/proc"), self.sysfs)
+        wanted = max(_TIMES_CACHE * cache, _LEAST_BYTES)
+        return int(min(wanted, room) / 3 / len(cpus))

@@ -1,0 +1,117 @@
+"""A device that costs no time: a file system on a loop device over a file in memory.
+
+/proc/diskstats counts a loop device and not tmpfs itself, so that the same I/Os are counted as on
+a disk, and the file system above is of the same kind.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measurements.errors import MeasurementError
+from measurements.host.files import read_lines
+from measurements.memory_sizes import available_memory
+from measurements.workloads.programs import find_program
+
+if TYPE_CHECKING:
+    from measurements.workloads.reaper import Reaper
+
+# How each is made, without what it would do in the background afterwards.
+_MAKE = {
+    "ext4": ("-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
+    "ext3": ("-q", "-F", "-m", "0"),
+    "ext2": ("-q", "-F", "-m", "0"),
+    "xfs": ("-q", "-f"),
+}
+_USUAL = "ext4"
+# What a file system keeps for itself, and what is left free on it.
+_OVERHEAD, _LEAST_FREE_BYTES = 1.05, 256 << 20
+_SHARE_OF_MEMORY = 0.8
+
+
+def make_memory_device(
+    reaper: Reaper, size_bytes: int, file_system: str | None
+) -> tuple[Path, str]:
+    """Mount a file system in memory behind a loop device; the reaper takes it away.
+
+    Parameters
+    ----------
+    reaper : Reaper
+    size_bytes : int
+        What has to fit on it.
+    file_system : str or None
+        Its kind, where that can be made here; ext4 otherwise.
+
+    Returns
+    -------
+    folder : Path
+        Its top.
+    file_system : str
+        The kind that was made.
+
+    Raises
+    ------
+    MeasurementError
+        Where there is not the memory, the right or the program for it.
+    """
+    kind = file_system if file_system in _MAKE and shutil.which(f"mkfs.{file_system}") else _USUAL
+    make = shutil.which(f"mkfs.{kind}")
+    if make is None:
+        raise MeasurementError(f"the program mkfs.{kind} is not there: apt install e2fsprogs")
+    whole = int(size_bytes * _OVERHEAD) + _LEAST_FREE_BYTES
+    _refuse_too_large(whole)
+    memory = reaper.folder()
+    _mount(reaper, ["-t", "tmpfs", "-o", f"size={whole + (1 << 20)},mode=700", "tmpfs"], memory)
+    image = memory / "device"
+    with image.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, whole)
+    _run([make, *_MAKE[kind], str(image)], "the file system in memory cannot be made", reaper)
+    folder = reaper.folder()
+    # Mounted so, the loop device goes when the mount does.
+    _mount(reaper, ["-t", kind, "-o", "loop", str(image)], folder)
+    return folder, kind
+
+
+def file_system_of(folder: Path, procfs: Path = Path("/proc")) -> str | None:
+    """Kind of the file system that a folder is on; None where it cannot be told."""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in read_lines(procfs / "self/mountinfo"):
+        fields = line.split()
+        if fields[2] == wanted and "-" in fields:
+            return fields[fields.index("-") + 1]
+    return None
+
+
+def _refuse_too_large(size_bytes: int) -> None:
+    free = available_memory(Path("/proc"), Path("/sys"))
+    if size_bytes > _SHARE_OF_MEMORY * free:
+        raise MeasurementError(
+            f"a device of {size_bytes / 1e6:.0f} MB in memory is too much where {free / 1e6:.0f} "
+            "MB are free: take a smaller --size, or leave --without-device out"
+        )
+
+
+def _mount(reaper: Reaper, arguments: list[str], folder: Path) -> None:
+    reaper.will_mount(folder)
+    command = [find_program("mount"), *arguments, str(folder)]
+    _run(command, "nothing can be mounted: --without-device needs root and loop devices", reaper)
+
+
+def _run(command: list[str], wrong: str, reaper: Reaper) -> None:
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=reaper.environment(),
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["no reason is given"]
+        raise MeasurementError(f"{wrong}: {said[0][:160]}")

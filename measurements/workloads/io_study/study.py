@@ -1,0 +1,312 @@
+"""A study of cycles per I/O: fio or any command at several core counts, on a disk and in memory.
+
+Rows have the CPU time and the sectors of the whole host that cycles per I/O are made of. The order
+of runs is random, so that a host that drifts does not bend the scaling.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from measurements.errors import MeasurementError
+from measurements.host.files import read_lines
+from measurements.placement import place
+from measurements.workloads.io_study.cpu_clocks import ControlGroup
+from measurements.workloads.io_study.devices import fill, open_devices
+from measurements.workloads.io_study.instances import Instances
+from measurements.workloads.io_study.kernel_workers import KernelWorkers
+from measurements.workloads.io_study.levels import Level, open_levels
+from measurements.workloads.io_study.loads import RAMP_S, CommandLoad, FioLoad
+from measurements.workloads.service_run import SLICES, ServiceRuns, ServiceStep, service_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+    import pandas as pd
+
+    from measurements.placement import Placement
+    from measurements.session import Session
+    from measurements.workloads.fio import Pattern, Target
+    from measurements.workloads.io_study.devices import Device
+    from measurements.workloads.io_study.levels import Levels
+    from measurements.workloads.io_study.loads import IoLoad
+    from measurements.workloads.io_study.options import StudyOptions
+    from measurements.workloads.service_run import Load
+
+_COMMAND_INTERVAL_S = 0.5
+
+
+class Cell(NamedTuple):
+    """What one run is of."""
+
+    device: Device
+    level: Level
+    instances: int
+    pattern: Pattern | None
+
+    def setup(self) -> dict[str, Any]:
+        """Figures that tell it from others, the same when a study goes on."""
+        return {
+            "device": self.device.kind,
+            **self.level._asdict(),
+            "instances": self.instances,
+            **({} if self.pattern is None else self.pattern._asdict()),
+        }
+
+
+class StudyRuns(ServiceRuns):
+    """Runs whose window ends with the command, where it is one that ends."""
+
+    def _watch(self, load: Load, start_s: float) -> Iterator[Any]:
+        if not isinstance(load, CommandLoad):
+            yield from super()._watch(load, start_s)
+            return
+        ended = False
+        while not ended:
+            ended = load.wait(load.interval_s)
+            load.observe()
+            yield None
+
+
+@dataclass
+class IoStudy:
+    """A study under way. Made by `open_study`, and to be left as a context manager."""
+
+    options: StudyOptions
+    runs: StudyRuns
+    devices: tuple[Device, ...]
+    group: ControlGroup | None
+    levels: Levels
+    workers: KernelWorkers | None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.workers is not None:
+            self.workers.close()
+
+    @property
+    def runs_in_table(self) -> int:
+        """How many rows the table will have."""
+        return len(self._steps())
+
+    def run(self) -> Iterator[dict[str, Any]]:
+        """Measure all that is not yet measured, in random order; yields each row.
+
+        Raises
+        ------
+        MeasurementError
+            When the workload fails, or counters go back again and again.
+        """
+        self.runs.begin()
+        for step, cell in self._steps():
+            if self.runs.done(step) is None:
+                yield self._measure(step, cell)
+
+    def _steps(self) -> list[tuple[ServiceStep, Cell]]:
+        shared = self.runs.options
+        steps = [
+            (ServiceStep("run", cell.setup(), clock, repeat), cell)
+            for cell in self._cells()
+            for clock in shared.frequencies or (None,)
+            for repeat in range(shared.repeats)
+        ]
+        random.Random(shared.seed).shuffle(steps)
+        return steps
+
+    def _cells(self) -> Iterator[Cell]:
+        asked = self.options
+        levels = map(Level._make, product(asked.cores, asked.threads_per_core, asked.taken))
+        for cell in product(self.devices, levels, asked.instances, asked.patterns or (None,)):
+            yield Cell(*cell)
+
+    def _measure(self, step: ServiceStep, cell: Cell) -> dict[str, Any]:
+        name = self.options.name(cell.pattern)
+        row = self.runs.measure(step, partial(self._load, cell), workload=name)
+        if row.get("io_notes"):
+            self.runs.tell_once(str(row["io_notes"]))
+        return row
+
+    def _load(self, cell: Cell, margin_s: float) -> IoLoad:
+        """Make what is run; fio goes on for ``margin_s`` after its window."""
+        level, machine = cell.level, self.runs.machine
+        placement = place(machine.topology, level.cores, threads_per_core=level.threads_per_core)
+        if self.workers is not None:
+            self.workers.confine(placement.cpus)
+        shared: dict[str, Any] = {
+            "placement": placement,
+            "disks": cell.device.disks,
+            "setup": self._columns(cell),
+            "procfs": machine.procfs,
+            "sysfs": machine.sysfs,
+            "steal": self.levels.load(level),
+            "own": self.options.own,
+        }
+        if cell.pattern is None:
+            return self._command(cell, placement, shared)
+        return self._fio(cell, cell.pattern, placement, margin_s, shared)
+
+    def _fio(
+        self,
+        cell: Cell,
+        pattern: Pattern,
+        placement: Placement,
+        margin_s: float,
+        shared: dict[str, Any],
+    ) -> FioLoad:
+        seconds = 2 * RAMP_S + self.runs.options.seconds + margin_s
+        commands = [
+            self._fio_command(target, pattern, len(placement.cpus), seconds)
+            for target in cell.device.targets[: cell.instances]
+        ]
+        return FioLoad(
+            self._instances(commands, placement),
+            interval_s=self.runs.options.seconds / SLICES,
+            own_sectors=cell.device.targets[0].direct,
+            pattern=pattern,
+            seconds=seconds,
+            **shared,
+        )
+
+    def _command(self, cell: Cell, placement: Placement, shared: dict[str, Any]) -> CommandLoad:
+        asked, reaper = self.options, self.runs.reaper
+        folders = tuple(
+            fill(folder, asked.prepare, reaper) for folder in cell.device.folders[: cell.instances]
+        )
+        commands = [
+            asked.command_in(folder, len(placement.cpus), number)
+            for number, folder in enumerate(folders)
+        ]
+        return CommandLoad(
+            self._instances(commands, placement),
+            interval_s=_COMMAND_INTERVAL_S,
+            folders=folders,
+            **shared,
+        )
+
+    def _instances(self, commands: list[list[str]], placement: Placement) -> Instances:
+        return Instances(commands, placement.cpus, self.runs.reaper, self.group)
+
+    def _fio_command(
+        self, target: Target, pattern: Pattern, jobs: int, seconds: float
+    ) -> list[str]:
+        part = self.options.size_bytes // jobs // pattern.block_bytes * pattern.block_bytes
+        return [
+            *(target.program, "--name=ppw", f"--filename={target.path}", "--allow_file_create=0"),
+            *(f"--ioengine={target.engine}", f"--direct={int(target.direct)}", "--thread"),
+            *(f"--rw={pattern.rw}", f"--bs={pattern.block_bytes}"),
+            *(f"--iodepth={self.options.depth}", f"--numjobs={jobs}", "--group_reporting"),
+            # Each job has a part of the file to itself.
+            *(f"--size={part}", f"--offset_increment={part}", "--output-format=json"),
+            *("--time_based", f"--runtime={_ms(seconds)}", f"--ramp_time={_ms(RAMP_S)}"),
+            *(f"--randseed={self.runs.options.seed + 1}", "--lat_percentiles=1"),
+            *("--clat_percentiles=0", "--percentile_list=50:99"),
+        ]
+
+    def _columns(self, cell: Cell) -> dict[str, Any]:
+        """Columns of what is set up, the same for all runs of a cell."""
+        asked, pattern = self.options, cell.pattern
+        columns: dict[str, Any] = {
+            "device": cell.device.name,
+            "device_kind": cell.device.kind,
+            "file_system": cell.device.file_system,
+            "instances": cell.instances,
+            "kernel_confined": self.workers is not None,
+            "memory_bytes": _memory_bytes(self.runs.machine.procfs),
+            "data_bytes": asked.data_bytes,
+            "bandwidth_taken": cell.level.taken if self.levels.thief else None,
+            "bandwidth_per_core_bytes_s": self.levels.left.get(cell.level),
+        }
+        if pattern is None:
+            return columns
+        target, whole = cell.device.targets[0], asked.size_bytes * cell.instances
+        return columns | {
+            "threads": cell.instances * cell.level.cores * cell.level.threads_per_core,
+            "pattern": pattern.rw,
+            "request_bytes": pattern.block_bytes,
+            "queue_depth": asked.depth,
+            "file_bytes": whole,
+            "direct": target.direct,
+            "engine": target.engine,
+            # Past the page cache it does not matter whether the data would fit into it.
+            "data_bytes": None if target.direct else whole,
+        }
+
+
+def open_study(options: StudyOptions, runs: ServiceRuns) -> IoStudy:
+    """Lay out files, make the device in memory and the control group, find what can be taken.
+
+    Raises
+    ------
+    MeasurementError
+        When something that was asked for cannot be had here; before any run.
+    """
+    options.check()
+    for cores, threads in product(options.cores, options.threads_per_core):
+        place(runs.machine.topology, cores, threads_per_core=threads)
+    own = StudyRuns(**{f.name: getattr(runs, f.name) for f in fields(runs) if f.init})
+    levels = open_levels(options, own, _levels_before(runs.session))
+    machine = runs.machine
+    group = ControlGroup.make(runs.reaper, "study", machine.sysfs, machine.procfs)
+    if group is None:
+        _do_without_group(options, own)
+    devices = open_devices(options, own)
+    workers = KernelWorkers(machine.sysfs) if options.confine_kernel else None
+    return IoStudy(options, own, devices, group, levels, workers)
+
+
+def _do_without_group(options: StudyOptions, runs: ServiceRuns) -> None:
+    if options.own:
+        raise MeasurementError(
+            "no control group may be made here, and it is what tells the programs' CPU time from "
+            "that of others: run as root, or leave --scope own out"
+        )
+    runs.tell_once(
+        "no control group may be made here: CPU time of the programs is by their own clocks, "
+        "without their children"
+    )
+
+
+def table(session: Session) -> pd.DataFrame:
+    """Runs table of all runs so far; ``time_s`` is the time that CPU time and sectors are of."""
+    import pandas as pd
+
+    rows = service_rows(session)
+    for row in rows:
+        del row["window_s"]
+        row["time_s"] = row.pop("sampled_s")
+    return pd.DataFrame(rows)
+
+
+def _levels_before(session: Session) -> dict[Level, float]:
+    """Bandwidths that were left in runs that are measured already."""
+    return {
+        Level(*(record["setup"][name] for name in Level._fields)): left
+        for record in session.records()
+        if record["kind"] == "run"
+        and (left := record["facts"].get("bandwidth_per_core_bytes_s")) is not None
+    }
+
+
+def _memory_bytes(procfs: Path) -> float | None:
+    for line in read_lines(procfs / "meminfo"):
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024.0
+    return None
+
+
+def _ms(seconds: float) -> str:
+    """Write a time for fio, which cuts plain numbers down to whole seconds."""
+    return f"{round(1000 * seconds)}ms"
