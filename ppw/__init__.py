@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ppw.planning import Plan, plan
     from ppw.power_load import PowerLoadCurve
     from ppw.power_load_answer import PowerLoads, power_loads
+    from ppw.pressure.matrix import pressure_matrix
+    from ppw.pressure.result import PressureMatrix
     from ppw.procurement.procure import procure
     from ppw.procurement.result import Procurement
     from ppw.projection import Projection, project
@@ -54,6 +56,7 @@ _HOME = {
     "PowerLoadCurve": "ppw.power_load",
     "PowerLoads": "ppw.power_load_answer",
     "PpwError": "ppw.errors",
+    "PressureMatrix": "ppw.pressure.result",
     "Procurement": "ppw.procurement.result",
     "Projection": "ppw.projection",
     "Quality": "ppw.quality",
@@ -75,6 +78,7 @@ _HOME = {
     "path_lengths": "ppw.path_length",
     "plan": "ppw.planning",
     "power_loads": "ppw.power_load_answer",
+    "pressure_matrix": "ppw.pressure.matrix",
     "procure": "ppw.procurement.procure",
     "project": "ppw.projection",
     "project_cpio": "ppw.cpio.projection",
@@ -107,6 +111,7 @@ __all__ = [
     "PowerLoadCurve",
     "PowerLoads",
     "PpwError",
+    "PressureMatrix",
     "Procurement",
     "Projection",
     "Quality",
@@ -128,6 +133,7 @@ __all__ = [
     "path_lengths",
     "plan",
     "power_loads",
+    "pressure_matrix",
     "procure",
     "project",
     "project_cpio",

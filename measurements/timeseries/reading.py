@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.headers import nearest
-from measurements.timeseries import collectl, own, sadf_csv, sadf_json
+from measurements.timeseries import collectl, own, pcp, perf_intervals, sadf_csv, sadf_json
 from measurements.timeseries.clock import check_zone
 from measurements.timeseries.joining import join
 from measurements.timeseries.log import Log, Selection, tidy
@@ -41,6 +41,8 @@ FORMATS = {
     collectl.FORMAT: _Format(collectl.recognises, collectl.read),
     sadf_json.FORMAT: _Format(sadf_json.recognises, sadf_json.read),
     sadf_csv.FORMAT: _Format(sadf_csv.recognises, sadf_csv.read),
+    pcp.FORMAT: _Format(pcp.recognises, pcp.read),
+    perf_intervals.FORMAT: _Format(perf_intervals.recognises, perf_intervals.read),
 }
 
 # What is often given instead, by how it begins, and what to do.
@@ -70,7 +72,7 @@ def read_time_series(
     source : path, "-" or several of them
         Plain or gzip; "-" is standard input. Several are logs of one recording, such as the files
         that collectl writes beside each other, joined by their times.
-    format : {"collectl", "sadf-json", "sadf-csv", "ppw"}, optional
+    format : {"collectl", "sadf-json", "sadf-csv", "pcp", "perf", "ppw"}, optional
         By default by content.
     columns : collection of str, optional
         Columns to keep, of `measurements.timeseries.schema`; a name without a device stands for
@@ -143,5 +145,6 @@ def _guess(source: Source) -> str:
         f"{source.name}: is {what}"
         if what
         else f"{source.name}: is no log that is known: one of "
-        "collectl -P, sadf -j, sadf -d or ppw sample; name its format if it is one"
+        "collectl -P, sadf -j, sadf -d, pmrep -o csv, perf stat -j -I or ppw sample; name its "
+        "format if it is one"
     )

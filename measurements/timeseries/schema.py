@@ -90,6 +90,8 @@ COLUMNS: dict[str, TimeColumn] = {
     "memory_inactive_bytes": TimeColumn(
         "B", "level", "memory not used of late", "memory_total_bytes"
     ),
+    "memory_read_bytes": TimeColumn("B", "amount", "read from memory, by its controllers"),
+    "memory_written_bytes": TimeColumn("B", "amount", "written to memory, by its controllers"),
     "swap_used_bytes": TimeColumn("B", "level", "swap in use"),
     "swap_in_bytes": TimeColumn("B", "amount", "swapped in"),
     "swap_out_bytes": TimeColumn("B", "amount", "swapped out"),

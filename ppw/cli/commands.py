@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("best", "calibrate", "characterise", "check", "compare", "cpio", "demo", "fit", "hosts"),
-    *("measure", "pathlength", "plan", "powerload", "project", "run", "sample", "sensors"),
-    *("size", "validate"),
+    *("measure", "pathlength", "plan", "powerload", "pressure", "project", "run", "sample"),
+    *("sensors", "size", "validate"),
 )
 
 

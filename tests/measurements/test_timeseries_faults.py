@@ -42,6 +42,17 @@ OWN = (
     "time_s,interval_s,host,cpus,user_s,marks\n"
     "1750000000.0,1.0,db7,4,1.5,\n1750000001.0,1.0,db7,4,1.25,gap\n"
 )
+PCP = (
+    'Time,"hinv.ncpu","kernel.all.cpu.user","disk.dev.read_bytes-sda"\n'
+    "2025-06-15 15:06:39,4,,\n2025-06-15 15:06:40,4,1500.0,8.0\n2025-06-15 15:06:41,4,2.5,9\n"
+    'Time,"hinv.ncpu","network.interface.in.bytes-eth0"\n2025-06-15 15:06:42,4,100.5\n'
+)
+PERF = "".join(
+    f'{{"interval" : {n}.001, "counter-value" : "{n * 67}.000000", "unit" : "", "event" : '
+    f'"{event}", "event-runtime" : 601864543, "pcnt-running" : 100.00}}\n'
+    for n in (1, 2, 3)
+    for event in ("context-switches", "UNC_M_CAS_COUNT.RD")
+)
 OWN_LINES = '{"time_s": 1.0, "interval_s": 1.0, "user_s": 0.5, "marks": "gap; restart"}\n'
 # PPW_FUZZ_INPUTS=100000 looks longer.
 INPUTS = int(os.environ.get("PPW_FUZZ_INPUTS", "10000"))
@@ -50,6 +61,8 @@ LOGS = {
     + plot_log([("15:06:50", "1 sda 8")], "[CPU]User% [DSK:sda]Name [DSK:sda]RKBytes", comments=""),
     "sadf-json": SADF,
     "sadf-csv": SADF_CSV,
+    "pcp": PCP,
+    "perf": PERF,
     "ppw-csv": OWN,
     "ppw-lines": OWN_LINES * 3,
 }
@@ -291,7 +304,8 @@ def survives(path, data):
 SPLICES = (
     b"\n", b"#", b"#Date Time [CPU]User%\n", b";", b" ", b'"', b"{", b"}", b"[", b"]", b",", b"-1",
     b"1e308", b"nan", b"\x00", b"\xff\xfe", b"99999999999999999999", b'{"timestamp"', b"null",
-    b"20250615 15:06:39 ", b"15:06:61", b"]}]}}", b'"statistics": [', b"\x1f\x8b", b"/", b".5",
+    b"20250615 15:06:39 ", b"15:06:61", b'Time,"kernel.', b'{"interval" : ',
+    b"]}]}}", b'"statistics": [', b"\x1f\x8b", b"/", b".5",
 )  # fmt: skip
 
 

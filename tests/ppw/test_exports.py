@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from cpio_studies import study
 from made_up import ATOM, answered, sweep
+from pressure_series import host
 from procurement_scenarios import documented
 
 import fitting
@@ -98,6 +99,7 @@ def made(kind):
         ppw.PathLengths: lambda: answered(ppw.path_lengths, by_cores),
         ppw.Plan: lambda: answered(ppw.plan, runs, metric="time", steps="1.2GHz,1.8GHz"),
         ppw.PowerLoads: lambda: answered(ppw.power_loads, [curve]),
+        ppw.PressureMatrix: lambda: answered(ppw.pressure_matrix, {"app": host()}),
         ppw.Procurement: lambda: answered(ppw.procure, documented(), draws=200),
     }
     return calls[kind]()
@@ -106,8 +108,8 @@ def made(kind):
 RESULTS = (
     *("BestFrequency", "Calibration", "Characterisation", "Comparison", "CpioProjection"),
     *("CyclesPerIO", "DataSizeProjection", "DeviceComparison"),
-    *("FittedParameters", "PathLengths", "Plan", "PowerLoads", "Procurement", "Projection"),
-    *("Quality", "RunsProjection", "ServerSizing", "Validation"),
+    *("FittedParameters", "PathLengths", "Plan", "PowerLoads", "PressureMatrix"),
+    *("Procurement", "Projection", "Quality", "RunsProjection", "ServerSizing", "Validation"),
 )
 
 
