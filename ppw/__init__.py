@@ -32,8 +32,15 @@ if TYPE_CHECKING:
     from ppw.procurement.procure import procure
     from ppw.procurement.result import Procurement
     from ppw.projection import Projection, project
+    from ppw.provisioning.co_location import co_locate
+    from ppw.provisioning.co_location_result import CoLocation
+    from ppw.provisioning.pairing import Pairing, pair_workloads
+    from ppw.provisioning.right_sizing import right_size
+    from ppw.provisioning.right_sizing_result import RightSizing
     from ppw.quality import Quality, check_quality
     from ppw.runs_projection import RunsProjection, project_runs
+    from ppw.sweeps.knee import find_knees
+    from ppw.sweeps.result import SweepKnees
     from ppw.validation import Validation, validate
 
 _HOME = {
@@ -41,6 +48,7 @@ _HOME = {
     "Calibration": "ppw.calibration",
     "CaveatWarning": "ppw.errors",
     "Characterisation": "ppw.characterisation",
+    "CoLocation": "ppw.provisioning.co_location_result",
     "Comparison": "ppw.comparison",
     "CpioProjection": "ppw.cpio.projection",
     "CyclesPerIO": "ppw.cpio.cycles",
@@ -51,6 +59,7 @@ _HOME = {
     "FittingError": "fitting",
     "LogPathLength": "fitting",
     "MeasurementError": "measurements",
+    "Pairing": "ppw.provisioning.pairing",
     "PathLengths": "ppw.path_length",
     "Plan": "ppw.planning",
     "PowerLoadCurve": "ppw.power_load",
@@ -60,21 +69,26 @@ _HOME = {
     "Procurement": "ppw.procurement.result",
     "Projection": "ppw.projection",
     "Quality": "ppw.quality",
+    "RightSizing": "ppw.provisioning.right_sizing_result",
     "RunsProjection": "ppw.runs_projection",
     "ServerSizing": "ppw.cpio.sizing",
+    "SweepKnees": "ppw.sweeps.result",
     "Validation": "ppw.validation",
     "apply_calibration": "ppw.calibrated_runs",
     "best_frequency": "ppw.best",
     "calibrate": "ppw.calibration",
-    "check_quality": "ppw.quality",
     "characterise": "ppw.characterisation",
+    "check_quality": "ppw.quality",
+    "co_locate": "ppw.provisioning.co_location",
     "compare": "ppw.comparison",
     "compare_devices": "ppw.cpio.comparison",
     "cycles_per_io": "ppw.cpio.cycles",
     "find_host": "ppw.hosts",
+    "find_knees": "ppw.sweeps.knee",
     "fit_runs": "ppw.parameters",
     "load_calibration": "ppw.calibration_store",
     "load_hosts": "ppw.hosts",
+    "pair_workloads": "ppw.provisioning.pairing",
     "path_lengths": "ppw.path_length",
     "plan": "ppw.planning",
     "power_loads": "ppw.power_load_answer",
@@ -85,6 +99,7 @@ _HOME = {
     "project_data_size": "ppw.data_size",
     "project_runs": "ppw.runs_projection",
     "read_runs": "measurements",
+    "right_size": "ppw.provisioning.right_sizing",
     "save_calibration": "ppw.calibration_store",
     "size_servers": "ppw.cpio.sizing",
     "validate": "ppw.validation",
@@ -96,6 +111,7 @@ __all__ = [
     "Calibration",
     "CaveatWarning",
     "Characterisation",
+    "CoLocation",
     "Comparison",
     "CpioProjection",
     "CyclesPerIO",
@@ -106,6 +122,7 @@ __all__ = [
     "FittingError",
     "LogPathLength",
     "MeasurementError",
+    "Pairing",
     "PathLengths",
     "Plan",
     "PowerLoadCurve",
@@ -115,21 +132,26 @@ __all__ = [
     "Procurement",
     "Projection",
     "Quality",
+    "RightSizing",
     "RunsProjection",
     "ServerSizing",
+    "SweepKnees",
     "Validation",
     "apply_calibration",
     "best_frequency",
     "calibrate",
     "characterise",
     "check_quality",
+    "co_locate",
     "compare",
     "compare_devices",
     "cycles_per_io",
     "find_host",
+    "find_knees",
     "fit_runs",
     "load_calibration",
     "load_hosts",
+    "pair_workloads",
     "path_lengths",
     "plan",
     "power_loads",
@@ -140,6 +162,7 @@ __all__ = [
     "project_data_size",
     "project_runs",
     "read_runs",
+    "right_size",
     "save_calibration",
     "size_servers",
     "validate",

@@ -13,9 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (
-    *("best", "calibrate", "characterise", "check", "compare", "cpio", "demo", "fit", "hosts"),
-    *("measure", "pathlength", "plan", "powerload", "pressure", "project", "run", "sample"),
-    *("sensors", "size", "validate"),
+    *(
+        "best",
+        "calibrate",
+        "characterise",
+        "check",
+        "colocate",
+        "compare",
+        "cpio",
+        "demo",
+        "fit",
+        "hosts",
+        "knee",
+    ),
+    *("measure", "pathlength", "plan", "powerload", "pressure", "project", "rightsize", "run"),
+    *("sample", "sensors", "size", "validate"),
 )
 
 

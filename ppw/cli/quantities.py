@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -77,3 +78,40 @@ class Counts(click.ParamType[list[int]]):
         if not counts or min(counts) < 1:
             self.fail(f"{value!r} is not whole numbers of at least 1, such as 1,2,5", param, ctx)
         return counts
+
+
+_BITS = re.compile(r"(?P<number>[\d.]+(?:e[+-]?\d+)?)\s*(?P<prefix>[kMGT]?)(?:bit/s|bps)$")
+_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+class ByteRate(click.ParamType[float]):
+    """Bytes a second: 102.4GB/s, 10Gbit/s; a plain number is bytes a second."""
+
+    name = "RATE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Bytes per second."""
+        text = str(value).strip()
+        if match := _BITS.fullmatch(text):
+            return float(match["number"]) * _PREFIXES[match["prefix"]] / 8
+        return float(Bytes().convert(text.removesuffix("/s"), param, ctx))
+
+
+class Positive(click.ParamType[float]):
+    """A number above 0."""
+
+    name = "N"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Check it."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if not 0 < number < float("inf"):
+            self.fail(f"{value!r} is no number above 0", param, ctx)
+        return number

@@ -13,6 +13,7 @@ from cpio_studies import study
 from made_up import ATOM, answered, sweep
 from pressure_series import host
 from procurement_scenarios import documented
+from recordings import recording
 
 import fitting
 import measurements
@@ -72,6 +73,10 @@ def made(kind):
     by_cores = pd.DataFrame(path_length).assign(workload="wordcount", data_bytes=1e6)
     sizes = pd.DataFrame({"data_bytes": [64e6, 128e6, 256e6], "time_s": [14.0, 26.0, 46.0]})
     sweep_once = {"data_bytes": 1e15, "seconds": 86400.0, "cores": 16, "server_w": 300.0}
+    pair = {"cache": recording(cores=3.0), "batch": recording(cores=2.0, read=1e8)}
+    rates = [1e5, 2e5, 4e5, 4.1e5, 4.2e5]
+    by_threads = pd.DataFrame({"threads": [1, 2, 4, 8, 16], "throughput_ops_s": rates})
+    asked = {"over": "threads", "of": "throughput"}
     curve = ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120])
     points = {"freq": 3e9, "power_pts": [(1e9, 9.0), (2e9, 12.0)], "power_source": "meter"}
     calls = {
@@ -88,6 +93,7 @@ def made(kind):
             reference="meter",
         ),
         ppw.Characterisation: lambda: answered(ppw.characterise, two),
+        ppw.CoLocation: lambda: answered(ppw.co_locate, pair),
         ppw.Comparison: lambda: answered(
             ppw.compare, two, {"host": "rack1"}, {"host": "rack2"}, draws=200
         ),
@@ -96,6 +102,9 @@ def made(kind):
         ppw.DeviceComparison: lambda: answered(ppw.compare_devices, study(noise=0.02)),
         ppw.ServerSizing: lambda: answered(ppw.size_servers, study(noise=0.02), **sweep_once),
         ppw.DataSizeProjection: lambda: answered(ppw.project_data_size, sizes, data_bytes=512e6),
+        ppw.Pairing: lambda: answered(ppw.pair_workloads, pair),
+        ppw.RightSizing: lambda: answered(ppw.right_size, recording(cores=6.0)),
+        ppw.SweepKnees: lambda: answered(ppw.find_knees, by_threads, **asked),
         ppw.PathLengths: lambda: answered(ppw.path_lengths, by_cores),
         ppw.Plan: lambda: answered(ppw.plan, runs, metric="time", steps="1.2GHz,1.8GHz"),
         ppw.PowerLoads: lambda: answered(ppw.power_loads, [curve]),
@@ -106,10 +115,11 @@ def made(kind):
 
 
 RESULTS = (
-    *("BestFrequency", "Calibration", "Characterisation", "Comparison", "CpioProjection"),
-    *("CyclesPerIO", "DataSizeProjection", "DeviceComparison"),
-    *("FittedParameters", "PathLengths", "Plan", "PowerLoads", "PressureMatrix"),
-    *("Procurement", "Projection", "Quality", "RunsProjection", "ServerSizing", "Validation"),
+    *("BestFrequency", "Calibration", "Characterisation", "CoLocation", "Comparison"),
+    *("CpioProjection", "CyclesPerIO", "DataSizeProjection", "DeviceComparison"),
+    *("FittedParameters", "Pairing", "PathLengths", "Plan", "PowerLoads", "PressureMatrix"),
+    *("Procurement", "Projection", "Quality", "RightSizing", "RunsProjection", "ServerSizing"),
+    *("SweepKnees", "Validation"),
 )
 
 

@@ -500,6 +500,6 @@ class TestCommand:
         ],
     )
     def test_rates(self, text, bytes_s):
-        from ppw.cli.pressure import ByteRate
+        from ppw.cli.quantities import ByteRate
 
         assert ByteRate().convert(text, None, None) == pytest.approx(bytes_s)

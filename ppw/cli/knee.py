@@ -1,0 +1,65 @@
+"""`ppw knee`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ppw.cli.decisions import table_options
+from ppw.cli.options import level_option, output_options, read
+from ppw.cli.output import caveats_in_result, emit
+
+
+@click.command(
+    name="knee",
+    short_help="Where a sweep of threads, connections or sizes stops paying.",
+    epilog="Example: ppw knee runs.csv --over threads --of throughput",
+)
+@table_options
+@click.option(
+    "--over",
+    required=True,
+    metavar="COLUMN",
+    help="What was set: threads, partitions, connections, instances, object-size, data-size, or "
+    "any column.",
+)
+@click.option(
+    "--of",
+    default="throughput",
+    show_default=True,
+    metavar="COLUMN",
+    help="What came of it: throughput, latency (99th percentile), time, or any column.",
+)
+@click.option(
+    "--scale",
+    type=click.Choice(["log", "linear"]),
+    default="log",
+    show_default=True,
+    help="Whether the two lines are straight in the logarithms or as measured.",
+)
+@click.option(
+    "--goal",
+    type=click.Choice(["higher", "lower"]),
+    help="What is better. Default: lower for latency, time, waiting, energy and CPI.",
+)
+@level_option
+@output_options
+def command(
+    runs: tuple[str, ...],
+    mapping: dict[str, str],
+    format_: str,
+    output: str,
+    by: list[str] | None,
+    **options: Any,
+) -> None:
+    """Find the knee of each sweep in RUNS, the level to run at, and what the next one costs.
+
+    Runs that failed (a reason in the column failure, or no result) are kept: they end the range.
+    """
+    from ppw.report.sweep_page import sweep_page
+    from ppw.sweeps.knee import find_knees
+
+    with caveats_in_result():
+        result = find_knees(read(runs, mapping), by=by, **options)
+    emit(result, format_, output, sweep_page)

@@ -1,0 +1,1 @@
+"""What a recorded workload needs of a host, and what can share it."""

@@ -1,0 +1,307 @@
+"""Knees of sweeps from runs tables: known curves, failures, watts, and the command."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from golden_runs import golden
+from made_up import answered, only
+
+from measurements import MeasurementError
+from ppw.cli.knee import command
+from ppw.errors import PpwError
+from ppw.report.sweep_page import sweep_page
+from ppw.sweeps.knee import find_knees
+from ppw.sweeps.result import SweepKnees
+
+THREADS = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+def sweep(rate, *, over="threads", levels=THREADS, repeats=3, noise=0.01, seed=1, **columns):
+    """Runs of a service with a rate at each level."""
+    rng = np.random.default_rng(seed)
+    x = np.repeat(np.array(levels, dtype=float), repeats)
+    measured = rate(x) * rng.normal(1, noise, len(x))
+    return pd.DataFrame({over: x, "throughput_ops_s": measured, "host": "lab", **columns})
+
+
+def ceiling(x):
+    """25,000 a second for each thread, up to 6 threads."""
+    return np.minimum(25_000 * x, 150_000.0)
+
+
+def found(runs, over="threads", of="throughput", **options):
+    result = answered(find_knees, runs, over=over, of=of, **options)
+    return result, result.knees.iloc[0]
+
+
+def failing(runs, x, why="out of memory", over="threads"):
+    """Add a run that failed."""
+    row = {**runs.iloc[0].to_dict(), over: float(x), "throughput_ops_s": np.nan, "failure": why}
+    return pd.concat([runs, pd.DataFrame([row])], ignore_index=True)
+
+
+# Known curves: where it stops paying, and where to run.
+
+
+def test_threads_up_to_a_ceiling():
+    result, row = found(sweep(ceiling))
+    assert row["finding"] == "knee"
+    assert row["lower"] < 6 < row["upper"]
+    assert row["knee"] == pytest.approx(6.0, rel=0.05)
+    assert row["slope_before"] == pytest.approx(1.0, abs=0.03)
+    assert row["slope_after"] == pytest.approx(0.0, abs=0.05)
+    assert (row["linear_from"], row["linear_to"]) == (1.0, row["knee"])
+    assert (row["recommended"], row["next_step"]) == (6.0, 8.0)
+    assert row["next_value_change"] == pytest.approx(0.0, abs=0.02)
+    assert "run at 6" in result.summary()
+    assert "performance per watt not measured" in result.summary()
+
+
+def test_watts_tell_what_the_next_step_costs():
+    _, row = found(sweep(ceiling).assign(power_w=lambda t: 60 + 10 * t["threads"]))
+    assert row["recommended"] == 6
+    assert row["next_power_change"] == pytest.approx(140 / 120 - 1)
+    assert row["next_per_watt_change"] == pytest.approx(120 / 140 - 1, abs=0.02)
+    assert row["most_per_watt_at"] == 6
+    assert row["per_watt"] == pytest.approx(150_000 / 120, rel=0.02)
+
+
+def test_object_size_whose_throughput_falls():
+    sizes = tuple(64 * 4**k for k in range(8))
+    runs = sweep(lambda x: np.minimum(80_000, 1.2e9 / x), over="data_bytes", levels=sizes)
+    _, row = found(runs, over="object-size")
+    assert row["knee"] == pytest.approx(15_000, rel=0.1)
+    assert row["slope_after"] == pytest.approx(-1, abs=0.03)
+    assert (row["recommended"], row["next_step"]) == (4096, 16_384)
+    assert row["next_value_change"] == pytest.approx(1.2e9 / 16_384 / 80_000 - 1, abs=0.02)
+
+
+def test_latency_that_climbs():
+    runs = sweep(ceiling, noise=0).assign(
+        latency_p99_s=lambda t: 1e-3 * np.maximum(1.0, (t["threads"] / 5) ** 1.5)
+    )
+    result, row = found(runs, of="latency")
+    assert not result.higher_is_better
+    assert row["knee"] == pytest.approx(5, rel=0.02)
+    assert row["recommended"] == 4
+    assert row["next_value_change"] == pytest.approx(1.2**1.5 - 1)
+    assert row["next_performance_change"] == pytest.approx(0.5)
+
+
+def test_input_size_by_time_is_data_a_second():
+    sizes = np.array([1, 2, 4, 8, 16, 32]) * 64e6
+    noise = np.random.default_rng(3).normal(1, 0.005, 12)
+    data = np.tile(sizes, 2)
+    rate = np.minimum(1e6 * (data / 64e6), 8e6) * noise
+    runs = pd.DataFrame({"data_bytes": data, "time_s": data / rate, "host": "lab"})
+    result, row = found(runs, over="data-size")
+    assert result.of_unit == "B/s"
+    assert row["knee"] == pytest.approx(512e6, rel=0.03)
+
+
+def test_instances_that_fill_a_host():
+    runs = sweep(lambda x: 900 * np.minimum(x, 4.0), over="instances", levels=(1, 2, 3, 4, 5, 6))
+    _, row = found(runs, over="instances")
+    assert row["recommended"] == 4
+
+
+def test_a_straight_line_has_no_knee_and_the_best_level_is_the_highest():
+    result, row = found(sweep(lambda x: 1000 * x))
+    assert row["finding"] == "no knee"
+    assert np.isnan(row["knee"])
+    assert row["recommended"] == 16
+    assert "no higher level was measured" in result.summary()
+
+
+def test_a_flat_line_needs_no_more_than_the_lowest_level():
+    _, row = found(sweep(lambda x: 1000 + 0 * x))
+    assert (row["finding"], row["recommended"]) == ("no knee", 1)
+
+
+def test_a_curve_that_rises_faster_after_its_bend_has_no_limit_there():
+    result, row = found(sweep(lambda x: 1000 * np.maximum(x**0.2, 4**0.2 * (x / 4))))
+    assert row["finding"] == "no knee"
+    assert only(result.caveats, "faster after their bend")
+
+
+def test_three_levels_are_too_few():
+    result, row = found(sweep(ceiling, levels=(1, 4, 8)))
+    assert (row["finding"], row["recommended"]) == ("too few levels", 8)
+    assert "a knee needs 4" in result.summary()
+
+
+def test_a_gradual_bend_is_said_to_be_one():
+    gradual = sweep(lambda x: 1000 * x / (1 + 0.1 * (x - 1)), noise=0.002)
+    assert only(found(gradual)[0].caveats, "bend gradually")
+
+
+def test_four_levels_without_repeats_have_no_interval():
+    runs = sweep(ceiling, levels=(2, 4, 8, 16), repeats=1, noise=0)
+    result, row = found(runs)
+    assert np.isnan(row["upper"]) or row["finding"] == "no knee"
+    assert result.summary()
+
+
+# Failures are kept, and end the range.
+
+
+def test_what_failed_bounds_the_knee():
+    runs = failing(failing(sweep(ceiling, levels=(1, 2, 3, 4, 5)), 8), 16)
+    result, row = found(runs)
+    assert row["failed_above"] == 8
+    assert (row["lower"], row["upper"]) == (5, 8)
+    assert (row["recommended"], row["next_step"]) == (5, 8)
+    assert row["next_failure"] == "out of memory"
+    assert "the next step, 8, fails: out of memory" in result.summary()
+    assert list(result.levels.loc[result.levels["failed"] > 0, "x"]) == [8, 16]
+
+
+def test_the_interval_of_a_knee_ends_where_runs_fail():
+    runs = failing(sweep(ceiling, levels=(1, 2, 4, 5, 7, 8), noise=0.08), 9)
+    _, row = found(runs)
+    assert row["finding"] == "knee"
+    assert row["upper"] <= 9
+
+
+def test_too_little_memory_a_task_fails_from_below():
+    memory = (512e6, 1e9, 2e9, 4e9, 8e9)
+    runs = sweep(lambda x: 100 + 0 * x, over="task_memory_bytes", levels=memory[1:], noise=0.01)
+    _, row = found(failing(runs, memory[0], over="task_memory_bytes"), over="task_memory_bytes")
+    assert (row["failed_below"], row["recommended"]) == (512e6, 1e9)
+
+
+def test_a_level_that_failed_once_is_not_recommended():
+    _, row = found(failing(sweep(lambda x: 1000 * x), 12))
+    assert (row["recommended"], row["next_step"]) == (8, 12)
+
+
+def test_a_run_without_a_result_failed():
+    runs = sweep(ceiling)
+    runs.loc[len(runs)] = {"threads": 32.0, "throughput_ops_s": np.nan, "host": "lab"}
+    _, row = found(runs)
+    assert row["failed_above"] == 32
+    # Not measured is not failed.
+    timed = runs.assign(time_s=1.0)
+    assert np.isnan(found(timed)[1]["failed_above"])
+
+
+def test_all_failed():
+    runs = failing(sweep(ceiling, levels=(1,), repeats=1), 2).assign(
+        host=["lab", "other"], threads=[1.0, 2.0]
+    )
+    more = failing(runs, 4).assign(host=["lab", "other", "other"])
+    result = answered(find_knees, more, over="threads", of="throughput", by=["host"])
+    assert list(result.knees["finding"]) == ["too few levels", "failed"]
+    assert "no level of threads worked" in result.summary()
+
+
+# Which runs make a sweep.
+
+
+def test_sweeps_are_told_apart_by_their_set_up():
+    runs = pd.concat(
+        [sweep(ceiling, partitions=1), sweep(lambda x: 2 * ceiling(x), partitions=2, seed=2)]
+    )
+    result = answered(find_knees, runs, over="threads", of="throughput")
+    assert list(result.knees["sweep"]) == ["partitions 1", "partitions 2"]
+    assert result.knees["recommended"].tolist() == [6, 6]
+
+
+def test_a_column_that_goes_with_the_setting_is_no_key():
+    runs = sweep(ceiling).assign(cores=lambda t: t["threads"])
+    assert len(found(runs)[0].knees) == 1
+
+
+def test_runs_held_at_a_rate_take_no_part():
+    runs = sweep(ceiling).assign(load=np.nan)
+    held = runs.assign(throughput_ops_s=1000.0, load=0.5)
+    result, row = found(pd.concat([runs, held]))
+    assert row["knee"] == pytest.approx(6, rel=0.05)
+    assert only(result.caveats, "less than full load")
+
+
+def test_client_limits_are_said():
+    assert only(found(sweep(ceiling).assign(client_limited=True))[0].caveats, "clients")
+
+
+def test_order_of_rows_does_not_matter():
+    runs = sweep(ceiling)
+    there = found(runs)[0].knees
+    here = found(runs.sample(frac=1, random_state=4))[0].knees
+    pd.testing.assert_frame_equal(there, here)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"over": "thread"}, "did you mean"),
+        ({"of": "speed"}, "no column speed"),
+        ({"level": 1.5}, "level"),
+        ({"scale": "cubic"}, "scale"),
+        ({"goal": "most"}, "goal"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(options, said):
+    with pytest.raises(PpwError, match=said):
+        find_knees(sweep(ceiling), **{"over": "threads", "of": "throughput", **options})
+
+
+def test_bad_values_are_refused():
+    with pytest.raises(MeasurementError, match="throughput_ops_s"):
+        find_knees(sweep(lambda x: -x), over="threads", of="throughput")
+
+
+# The result.
+
+
+def test_comes_back_from_json_with_open_ends():
+    result, _ = found(sweep(lambda x: 1000 * np.minimum(x, 11), noise=0.05))
+    again = SweepKnees.from_json(result.to_json())
+    assert again.summary() == result.summary()
+    pd.testing.assert_frame_equal(again.knees, result.knees)
+
+
+def test_page_has_the_answer_first():
+    result, _ = found(failing(sweep(ceiling), 32))
+    html = sweep_page(result).render()
+    assert html.index("run at 6") < html.index("<svg")
+    assert json.loads(html.split('id="ppw-result">')[1].split("</script>")[0])["kind"]
+
+
+def test_linear_scale_plots_and_says_slopes():
+    result, row = found(sweep(ceiling), scale="linear")
+    assert row["slope_before"] == pytest.approx(25_000, rel=0.03)
+    assert "a step before it" in result.summary()
+    assert result.plot().get_xscale() == "linear"
+
+
+class TestCommand:
+    def test_golden(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        # Four digits, so that the text does not depend on the last bit.
+        runs = failing(sweep(ceiling).assign(power_w=lambda t: 60 + 10 * t["threads"]), 32)
+        runs.round({"throughput_ops_s": 0}).to_csv("runs.csv", index=False)
+        asked = ["runs.csv", "--over", "threads"]
+        golden("knee.txt", f"$ ppw knee {' '.join(asked)}\n", command, asked)
+
+    def test_answers(self, tmp_path):
+        file = tmp_path / "runs.csv"
+        failing(sweep(ceiling), 32).to_csv(file, index=False)
+        done = CliRunner().invoke(command, [str(file), "--over", "threads"])
+        assert done.exit_code == 0, done.output
+        assert "run at 6" in done.output
+
+    def test_every_format(self, tmp_path):
+        file = tmp_path / "runs.csv"
+        sweep(ceiling).to_csv(file, index=False)
+        for form, begins in (("json", "{"), ("csv", "sweep,"), ("html", "<!DOCTYPE")):
+            done = CliRunner().invoke(command, [str(file), "--over", "threads", "--format", form])
+            assert done.output.startswith(begins)
+
+    def test_needs_to_know_what_was_set(self):
+        assert CliRunner().invoke(command, ["runs.csv"]).exit_code == 2
