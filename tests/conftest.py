@@ -1,13 +1,19 @@
-"""Where the shared measured data are, and how tests that need them skip."""
+"""Where the shared measured data are, how tests that need them skip, and signals as in a terminal."""
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A shell starts what runs in its background with interrupts ignored, and all that is started from
+# there inherits it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

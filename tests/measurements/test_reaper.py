@@ -18,10 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Starts two generations of processes and a folder, says which, and waits.
 OWNER = """
-import signal, subprocess, sys, time
+import subprocess, sys, time
 from measurements.workloads.reaper import Reaper
-# Where the tests run in the background, interrupts are ignored.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 reaper = Reaper()
 folder = reaper.folder()
 (folder / "data").write_text("x")
