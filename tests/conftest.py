@@ -1,4 +1,4 @@
-"""Where the shared measured data are, how tests that need them skip, and signals as in a terminal."""
+"""Shared measured data, how tests that need them skip, and signals as in a terminal."""
 
 from __future__ import annotations
 
