@@ -585,7 +585,8 @@ import sys, time
 from measurements.power.ipmi import open_source
 from measurements.power.protocol import Login, SourceSettings
 user, password, where = sys.stdin.readline().split()
-open_source(None if where == "-" else where, SourceSettings(login=lambda *_: Login(user, password)))
+settings = SourceSettings(login=lambda *_: Login(user, password))
+kept = open_source(None if where == "-" else where, settings)
 print("open", flush=True)
 time.sleep(60)
 """

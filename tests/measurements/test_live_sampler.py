@@ -247,10 +247,10 @@ class TestSampling:
             sample(command=["no-such-program-anywhere"])
 
     def test_cpu_time_of_all_cpus_is_the_interval(self):
-        series = sample(seconds=1.0, interval_s=0.5)
+        series = sample(seconds=2.0, interval_s=0.5)
         row = series.frame[[*filter(lambda c: c in series.frame, _CPU)]].sum()
         capacity_s = float((series.frame["cpus"] * series.frame["interval_s"]).sum())
-        assert row.sum() == pytest.approx(capacity_s, rel=0.05)
+        assert row.sum() == pytest.approx(capacity_s, rel=0.15)
 
     @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
     def test_what_a_killed_one_leaves_can_be_read(self, tmp_path, ending):

@@ -210,7 +210,7 @@ class TestSweep:
         finally:
             parent.send_signal(signal.SIGKILL)
             parent.wait()
-        _until(lambda: not any(Path("/proc", child).exists() for child in children))
+        _until(lambda: not any(map(_is_running, children)))
         _until(lambda: not list(tmp_path.iterdir()))
 
 
@@ -218,6 +218,14 @@ def _simulating(parent):
     """Spawned children of a process."""
     children = Path("/proc", str(parent), "task", str(parent), "children").read_text().split()
     return [c for c in children if b"spawn_main" in Path("/proc", c, "cmdline").read_bytes()]
+
+
+def _is_running(process):
+    """Whether it is there, and not only waiting to be looked at by a parent."""
+    try:
+        return Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _until(condition, seconds=60):
