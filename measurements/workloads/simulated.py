@@ -12,15 +12,11 @@ without watts.
 
 from __future__ import annotations
 
+import ctypes
 import os
-import shutil
 import signal
-import tempfile
-import threading
-import time
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
@@ -28,6 +24,7 @@ from measurements.quantities import frequency_text
 from measurements.simulated.cores import CORES, core_named, rvsim
 from measurements.simulated.kernels import KERNELS
 from measurements.simulated.programs import Program, check_program, program_of
+from measurements.workloads.reaper import Reaper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +42,8 @@ _LINE_BYTES = 64
 # An hour or two of simulation; the longest kernel takes 20 million cycles.
 _MOST_CYCLES = 2_000_000_000
 _BEGIN, _END = 1, 2
+# PR_SET_PDEATHSIG of linux/prctl.h.
+_DEATH_SIGNAL = 1
 
 
 def simulate(program: Program, core: str, freq_hz: float) -> dict[str, Any]:
@@ -154,9 +153,10 @@ def simulate_sweep(
         core_named(cell.core), _whole_mhz(cell.freq_hz)
     _refuse_namesakes(programs)
     rvsim()
-    with tempfile.TemporaryDirectory(prefix="ppw-simulated-") as folder:
-        ready = {asked: program_of(asked, Path(folder), data_bytes) for asked in programs}
-        yield from _in_processes(cells, ready, processes, folder)
+    with Reaper() as reaper:
+        folder = reaper.folder()
+        ready = {asked: program_of(asked, folder, data_bytes) for asked in programs}
+        yield from _in_processes(cells, ready, processes)
 
 
 def _refuse_namesakes(programs: Sequence[str]) -> None:
@@ -172,11 +172,11 @@ def _refuse_namesakes(programs: Sequence[str]) -> None:
 
 
 def _in_processes(
-    cells: Sequence[Cell], programs: Mapping[str, Program], processes: int, folder: str
+    cells: Sequence[Cell], programs: Mapping[str, Program], processes: int
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
     # Spawned, so that they hold nothing of this process; rvsim keeps the interpreter's lock.
     pool = ProcessPoolExecutor(
-        min(processes, len(cells)), get_context("spawn"), _end_with, (os.getpid(), folder)
+        min(processes, len(cells)), get_context("spawn"), _end_with, (os.getpid(),)
     )
     try:
         asked = [(c, pool.submit(simulate, programs[c.program], c.core, c.freq_hz)) for c in cells]
@@ -190,17 +190,15 @@ def _in_processes(
         pool.shutdown(cancel_futures=True)
 
 
-def _end_with(parent: int, folder: str) -> None:
-    """Let a simulating process, and the sweep's folder, end with its parent even if killed."""
+def _end_with(parent: int) -> None:
+    """Let a simulating process end with its parent, even one that is killed.
 
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
-
+    The kernel must do it: no thread of this process runs while rvsim has the interpreter's lock.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=watch, daemon=True).start()
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _counted(simulator: Simulator, what: str) -> tuple[str, Stats]:

@@ -207,6 +207,8 @@ class TestSweep:
         )
         try:
             children = _until(lambda: found if len(found := _simulating(parent.pid)) == 2 else None)
+            # Simulating, and no longer starting: then only the kernel can end them.
+            _until(lambda: all(_cpu_s(child) > 1.5 for child in children))
         finally:
             parent.send_signal(signal.SIGKILL)
             parent.wait()
@@ -218,6 +220,12 @@ def _simulating(parent):
     """Spawned children of a process."""
     children = Path("/proc", str(parent), "task", str(parent), "children").read_text().split()
     return [c for c in children if b"spawn_main" in Path("/proc", c, "cmdline").read_bytes()]
+
+
+def _cpu_s(process):
+    """CPU time that it has taken."""
+    fields = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _is_running(process):
