@@ -94,11 +94,15 @@ def named_logs(logs: tuple[str, ...]) -> dict[str, list[str]]:
         )
         if not paths:
             raise click.UsageError(f"{text!r} names no log")
-        name = name or ("standard input" if paths[0] == "-" else Path(paths[0]).name.partition(".")[0])
+        name = name or _stem(paths[0])
         if name in found:
             raise click.UsageError(f"two logs are called {name!r}: name them, NAME=LOG")
         found[name] = paths
     return found
+
+
+def _stem(path: str) -> str:
+    return "standard input" if path == "-" else Path(path).name.partition(".")[0]
 
 
 def read_logs(paths: list[str], given: dict[str, Any]) -> TimeSeries:
