@@ -10,6 +10,7 @@ import pandas as pd
 
 from measurements.errors import MeasurementError
 from measurements.headers import nearest
+from measurements.timeseries.gathering import leave_out_absurd
 from measurements.timeseries.intervals import find_intervals
 from measurements.timeseries.marking import Marks, mark_values
 from measurements.timeseries.schema import COLUMNS, CPU_COLUMNS, KEYS, split_device
@@ -131,7 +132,10 @@ def tidy(log: Log, selection: Selection, disks: Sequence[str] | None = None) -> 
     findings = [*log.findings, *add_totals(log.columns, disks, log.source)]
     for column, values in log.columns.items():
         if COLUMNS[split_device(column)[0]].kind == "amount" and not log.per_interval:
-            values *= intervals
+            # What overflows is left out, as what no counter can show.
+            with np.errstate(over="ignore"):
+                values *= intervals
+        marks.add("not a number", leave_out_absurd(values), column)
     mark_values(log.columns, intervals, log.cpus, marks)
     frame = _frame(log, intervals, marks, selection)
     return TimeSeries(frame, log.format, log.source, (*findings, *marks.findings()))
