@@ -129,6 +129,7 @@ def tidy(log: Log, selection: Selection, disks: Sequence[str] | None = None) -> 
     for mark, rows in log.marks.items():
         marks.add(mark, rows)
     intervals = find_intervals(log.times_s, log.intervals_s, log.usual_s, log.restarts, marks)
+    marks.add("not a number", leave_out_absurd(intervals))
     findings = [*log.findings, *add_totals(log.columns, disks, log.source)]
     for column, values in log.columns.items():
         if COLUMNS[split_device(column)[0]].kind == "amount" and not log.per_interval:

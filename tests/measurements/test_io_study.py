@@ -426,7 +426,8 @@ class TestKernelWorkers:
         code = (
             "import sys, time\nfrom pathlib import Path\n"
             "from measurements.workloads.io_study.kernel_workers import KernelWorkers\n"
-            "KernelWorkers(Path(sys.argv[1])).confine([0])\nprint(flush=True)\ntime.sleep(1000)\n"
+            "workers = KernelWorkers(Path(sys.argv[1]))\nworkers.confine([0])\n"
+            "print(flush=True)\ntime.sleep(1000)\n"
         )
         owner = subprocess.Popen(
             [sys.executable, "-c", code, str(tmp_path)],
@@ -435,9 +436,10 @@ class TestKernelWorkers:
         )
         with owner:
             owner.stdout.readline()
-            assert mask.read_text().strip() == "1"
+            confined = mask.read_text().strip()
             owner.kill()
             owner.wait(10)
+        assert confined == "1"
         wait_for(lambda: mask.read_text().strip() == "ff")
 
     def test_a_kernel_without_it(self, tmp_path):
