@@ -356,6 +356,7 @@ def test_json_of_another_shape(tmp_path, content):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", LOGS)
 def test_many_logs_with_faults(tmp_path, kind):
     rng = random.Random(20_251_121)

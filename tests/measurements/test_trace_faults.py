@@ -206,6 +206,7 @@ def test_mutated_files(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", SEEDS)
 def test_mutated_files_100_000_times(name: str, tmp_path: Path) -> None:
     _mutate_and_read(name, tmp_path, 100_000)

@@ -122,6 +122,7 @@ def test_fio_on_one_and_two_cores_on_disk_and_in_memory(ask, tmp_path, disk):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @NEEDS_TWO
 def test_the_whole_study(ask, tmp_path, disk):
     done = ask(
