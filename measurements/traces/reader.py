@@ -39,6 +39,8 @@ class Reader:
     rebased: ClassVar[bool] = True
     # Whether --map means anything to it.
     maps: ClassVar[bool] = False
+    # Whether streams and devices may be numbers without names.
+    numbered: ClassVar[bool] = False
 
     def __init__(self, path: Path, mapping: Mapping[str, str] | None = None) -> None:
         self.path = path

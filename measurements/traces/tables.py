@@ -182,6 +182,7 @@ class OwnParquet(Reader):
     described: ClassVar[str] = "ppw's own Parquet"
     unit: ClassVar[str] = "row"
     rebased: ClassVar[bool] = False
+    numbered: ClassVar[bool] = True
 
     @classmethod
     def recognises(cls, head: bytes) -> bool:

@@ -123,7 +123,7 @@ class Trace:
 
 def _facts(reader: Reader, order: InOrder) -> _Facts:
     names = {name: reader.names[name].all() for name in NAMED}
-    for one in ("stream", "device"):
+    for one in () if reader.numbered else ("stream", "device"):
         # Where the format records none, all requests are of one.
         names[one] = names[one] or ("all",)
     found = [note.format(n=n) for note, n in reader.notes.items() if n]

@@ -85,11 +85,20 @@ def _worded(table: pa.Table, names: Mapping[str, tuple[str, ...]]) -> pa.Table:
     columns = {name: table[name] for name in SCHEMA.names}
     columns["op"] = pa.array(OPERATIONS).take(table["op"].cast(pa.int32()))
     for name in NAMED:
-        column = table[name]
-        there = pc.greater_equal(column, 0)
-        known = pc.if_else(there, column, pa.scalar(None, pa.int32()))
-        words = pa.array(names.get(name, ()), pa.string())
-        columns[name] = words.take(known) if len(words) else known.cast(pa.string())
+        columns[name] = _named(table[name], pa.array(names.get(name, ()), pa.string()))
     latency = columns["latency_s"]
     columns["latency_s"] = pc.if_else(pc.is_nan(latency), pa.scalar(None, pa.float64()), latency)
     return pa.table(columns)
+
+
+def _named(numbers: pa.ChunkedArray, words: pa.StringArray) -> pa.ChunkedArray:
+    """Put words in the place of numbers; a number without one stays, and -1 is nothing."""
+    import pyarrow.compute as pc
+
+    nothing = pa.scalar(None, pa.int32())
+    there = pc.if_else(pc.greater_equal(numbers, 0), numbers, nothing)
+    within = pc.if_else(pc.less(there, len(words)), there, nothing)
+    named = words.take(within)
+    if named.null_count == there.null_count:
+        return named
+    return pc.coalesce(named, there.cast(pa.string()))

@@ -124,6 +124,16 @@ class TestOwn:
         write_trace(batches, tmp_path / "t.parquet")
         assert list(read_trace(tmp_path / "t.parquet").batches()) == batches
 
+    def test_numbers_without_names_are_written_as_numbers(self, tmp_path: Path) -> None:
+        table = read_trace(DATA / "msr.csv").to_table().slice(0, 2)
+        at = table.schema.get_field_index("device")
+        table = table.set_column(at, SCHEMA.field(at), [pa.array([0, 3], pa.int32())])
+        write_trace(table.to_batches(), tmp_path / "t.parquet")
+        write_trace(read_trace(tmp_path / "t.parquet"), tmp_path / "t.csv")
+        again = read_trace(tmp_path / "t.csv")
+        assert again.names["device"] == ("0", "3")
+        assert again.to_table()["device"].to_pylist() == [0, 1]
+
     @given(
         gaps=st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=30),
         data=st.data(),

@@ -1,0 +1,387 @@
+"""Arrivals in bursts: a conservative cascade over dyadic windows of time.
+
+A chain of transitions with a law of gaps for each forgets the load of a minute ago. Here the
+number of arrivals in a window is split over its halves, these over theirs, and so on. Coarse
+windows keep the counts that they had; below them the share of a half is drawn from the shares
+found at that depth, for the number of arrivals at hand. A number of arrivals is only ever divided,
+so the total, the mean gap and the rate stay what they were.
+
+The two halves of a window change places at random, so every seed gives another course of load
+with the same variation at every scale, unless the counts are asked for in their own order.
+
+References
+----------
+R. H. Riedi, M. S. Crouse, V. J. Ribeiro, R. G. Baraniuk: A multifractal wavelet model with
+application to network traffic. IEEE Transactions on Information Theory 45(3), 1999.
+doi:10.1109/18.761337
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fitting.compiled import compiled
+from fitting.errors import FittingError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+
+# Windows whose counts are kept, and arrivals that such a window has on average at least.
+_MOST_KEPT, _LEAST_MEAN = 1024, 4
+# Windows that arrivals are counted in, at most, and by arrival.
+_MOST_WINDOWS, _WINDOWS_BY_ARRIVAL = 2**22, 4
+# Splits of fewer arrivals than this have a law for their number, others one an octave.
+_SMALL = 8
+_CLASSES = _SMALL + 40
+_QUANTILES = 17
+# Laws of a depth: number by number, and octaves by quantiles.
+SMALL_SHAPE, LARGE_SHAPE = (_SMALL, _SMALL), (_CLASSES - _SMALL, _QUANTILES)
+# Probabilities of the quantiles of gaps: closer together where few gaps make much of the variation.
+GAP_KNOTS = np.array(
+    [0, *(k / 100 for k in (1, *range(5, 100, 5), 98, 99)), 0.995, 0.998, 0.999, 1.0]
+)
+_AT = np.linspace(0, 1, _QUANTILES)
+# A law rests on so many splits at least, those of similar numbers at the same depth.
+_LEAST_SPLITS = 32
+_LAGS = (1, 2, 4, 8, 16, 32)
+# Windows of trials, by the arrivals that they have on average.
+_TRIAL_WINDOWS = (1, 4, 16, 64, 256, 1024)
+_TRIAL = 25_000
+# Splits by which the law of an octave is known well enough.
+_MOST_SPLITS = 20_000
+# How arrivals are placed in their last window: anywhere, evenly, or as drawn gaps have it.
+PLACEMENTS = ("anywhere", "even", "gaps")
+_EVEN, _GAPS = 1, 2
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How time is cut: periods of equal length, each halved over and over.
+
+    Parameters
+    ----------
+    duration_s : float
+        Of all periods together.
+    periods : int
+        Their number; a period never changes its place.
+    kept, depth : int
+        Halvings down to the windows whose counts are kept, and to the finest windows.
+    """
+
+    duration_s: float
+    periods: int
+    kept: int
+    depth: int
+
+    @classmethod
+    def of(cls, duration_s: float, requests: int, period_s: float = 1800.0) -> Windows:
+        """Cut a trace so that its periods are as near a length as divides it evenly."""
+        if not (duration_s > 0 and period_s > 0):
+            raise FittingError(
+                f"a trace of {duration_s:g} s in windows of {period_s:g} s: give positive lengths"
+            )
+        periods = max(1, round(duration_s / period_s))
+        finest = min(_MOST_WINDOWS, _WINDOWS_BY_ARRIVAL * requests) / periods
+        kept = min(_MOST_KEPT, requests / _LEAST_MEAN) / periods
+        depth = max(0, int(np.log2(max(1.0, finest))))
+        return cls(duration_s, periods, min(depth, max(0, int(np.log2(max(1.0, kept))))), depth)
+
+    @property
+    def finest(self) -> int:
+        """Number of the finest windows."""
+        return self.periods << self.depth
+
+    def counts(self, time_s: FloatArray, total: NDArray[np.int32]) -> None:
+        """Add arrivals, sorted and from 0, to the counts of the finest windows."""
+        _add_counts(time_s, self.finest / self.duration_s, total)
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """Counts of coarse windows, and the laws by which finer ones divide them.
+
+    Parameters
+    ----------
+    windows : Windows
+    counts : array
+        Arrivals of the coarse windows, in their order.
+    small : array
+        Depths by number n below 8 by k: probability that at most k of n are in the first half.
+    large : array
+        Depths by octaves of n by 17 evenly spaced quantiles of the share of the first half.
+    stop : int
+        Depth at which arrivals are placed, at or above the finest.
+    placement : int
+        How they are placed in their window, an index into `PLACEMENTS`.
+    gaps : array
+        Quantiles of the gaps between all arrivals over their mean, at `GAP_KNOTS`.
+    """
+
+    windows: Windows
+    counts: IntArray
+    small: FloatArray
+    large: FloatArray
+    stop: int
+    placement: int
+    gaps: FloatArray
+
+    def draw_gaps(self, number: int, rng: np.random.Generator) -> FloatArray:
+        """Draw gaps between arrivals, over their mean, of whatever streams."""
+        return np.interp(rng.random(number), GAP_KNOTS, self.gaps)
+
+    def course(self, rng: np.random.Generator, *, in_order: bool = False) -> IntArray:
+        """Counts of the coarse windows: in their order, or their halves in random order."""
+        counts = self.counts.reshape(self.windows.periods, -1).copy()
+        size = counts.shape[1]
+        while not in_order and size > 1:
+            halves = counts.reshape(-1, 2, size // 2)
+            turned = rng.random(len(halves)) < 0.5
+            halves[turned] = halves[turned][:, ::-1]
+            size //= 2
+        return counts.ravel()
+
+    def place(
+        self, counts: IntArray, start_s: float, gaps_s: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
+        """Arrival times (s) in order, of coarse windows from a start on.
+
+        Parameters
+        ----------
+        counts : array
+            Arrivals of consecutive coarse windows.
+        start_s : float
+            Where the first of them starts.
+        gaps_s : array
+            A gap for each arrival, as the laws of the transitions draw them.
+        """
+        times = np.empty(int(counts.sum()))
+        width = self.windows.duration_s / len(self.counts)
+        stop = max(0, self.stop - self.windows.kept)
+        _place(counts, width, stop, self.placement, self.small, self.large, gaps_s, times, rng)
+        return times + start_s
+
+
+def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Cascade:
+    """Fit a cascade to the counts of the finest windows.
+
+    Parameters
+    ----------
+    windows : Windows
+    finest : array
+        Arrivals of each finest window.
+    gaps_s : array
+        Inter-arrival times (s), some hundred thousand at least where there are: how deep the
+        halving goes, and whether arrivals are even at its end, is chosen by how near the
+        variation and autocorrelation of a trial come to theirs.
+    """
+    count, gaps = np.asarray(finest), np.asarray(gaps_s, dtype=np.float64)
+    if count.shape != (windows.finest,):
+        raise FittingError(f"{count.shape} counts for {windows.finest} windows")
+    small, large = [], []
+    for _ in range(windows.depth - windows.kept):
+        first = count[::2]
+        count = first + count[1::2]
+        laws = _split_laws(first, count)
+        small.append(laws[0])
+        large.append(laws[1])
+    nothing = np.zeros((0, *SMALL_SHAPE)), np.zeros((0, *LARGE_SHAPE))
+    full = Cascade(
+        windows,
+        count.astype(np.int64),
+        np.array(small[::-1]) if small else nothing[0],
+        np.array(large[::-1]) if large else nothing[1],
+        windows.depth,
+        placement=0,
+        gaps=_gap_quantiles(gaps),
+    )
+    return _nearest(full, gaps)
+
+
+def _gap_quantiles(gaps_s: FloatArray) -> FloatArray:
+    if not len(gaps_s) or gaps_s.mean() <= 0:
+        return np.ones(len(GAP_KNOTS))
+    return np.asarray(np.quantile(gaps_s, GAP_KNOTS) / gaps_s.mean())
+
+
+def _split_laws(first: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Laws of the first half's arrivals; each split counts as its mirror image too."""
+    found = np.zeros(SMALL_SHAPE)
+    _count_splits(first, n, found)
+    small = np.ones(SMALL_SHAPE)
+    small[0] = 0.0
+    for number in range(1, _SMALL):
+        chance = found[number, : number + 1] + found[number, number::-1]
+        chance += 0 if chance.any() else 1
+        small[number, : number + 1] = np.cumsum(chance) / chance.sum()
+    return small, _share_laws(first, n)
+
+
+def _share_laws(first: IntArray, n: IntArray) -> FloatArray:
+    large = np.full(LARGE_SHAPE, 0.5)
+    held = np.flatnonzero(n >= _SMALL)
+    octave = (np.frexp(n[held].astype(np.float64))[1] - 4).astype(np.int8)
+    order = np.argsort(octave, kind="stable")
+    held, octaves = held[order], octave[order]
+    shares = first[held] / n[held]
+    present = np.unique(octaves)
+    for k in present:
+        pooled: list[FloatArray] = []
+        for near in present[np.argsort(np.abs(present - k), kind="stable")]:
+            low, high = np.searchsorted(octaves, [near, near + 1])
+            pooled.append(shares[low:high])
+            if sum(map(len, pooled)) >= _LEAST_SPLITS:
+                break
+        found = np.concatenate(pooled)
+        found = found[:: -(-len(found) // _MOST_SPLITS)]
+        large[k] = np.quantile(np.concatenate([found, 1 - found]), _AT)
+    if len(present):
+        nearest = np.abs(np.arange(len(large))[:, None] - present).argmin(axis=1)
+        large = large[present[nearest]]
+    return large
+
+
+def _nearest(full: Cascade, gaps_s: FloatArray) -> Cascade:
+    """Choose where to stop halving, and what then, by trials."""
+    aim = _character(gaps_s[:_TRIAL])
+    depths = range(full.windows.kept, full.windows.depth + 1)
+    ways = range(len(PLACEMENTS))
+    trials = [replace(full, stop=d, placement=way) for d in depths for way in ways]
+    misses = [np.abs(_trial(trial, gaps_s[:_TRIAL]) - aim).sum() for trial in trials]
+    return trials[int(np.argmin(misses))]
+
+
+def _trial(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
+    rng = np.random.default_rng(0)
+    course = cascade.counts
+    most = max(1, int(np.searchsorted(np.cumsum(course), _TRIAL)))
+    gaps = rng.choice(gaps_s, int(course[:most].sum()))
+    return _character(np.diff(cascade.place(course[:most], 0.0, gaps, rng)))
+
+
+def _character(gaps_s: FloatArray) -> FloatArray:
+    """Logarithms of the variation of gaps and of window counts, and autocorrelations of gaps."""
+    mean, deviation = float(gaps_s.mean()), float(gaps_s.std())
+    steady = len(gaps_s) <= 2 * _LAGS[-1] or deviation <= 1e-6 * mean
+    centred = (gaps_s - mean) / (1.0 if steady else deviation)
+    lagged = [0.0 if steady else (centred[:-k] * centred[k:]).mean() for k in _LAGS]
+    return np.array(
+        [
+            2 * np.log(0.02 + deviation / mean),
+            *(np.log(0.02 + _dispersion(gaps_s, w * mean)) / 2 for w in _TRIAL_WINDOWS),
+            *(value / 2 for value in lagged),
+        ]
+    )
+
+
+def _dispersion(gaps_s: FloatArray, window_s: float) -> float:
+    """Index of dispersion: variance over mean of the arrivals in windows of a length."""
+    at = (np.cumsum(gaps_s) / window_s).astype(np.int64)
+    if at[-1] < 8:
+        return 1.0
+    counts = np.bincount(at)[:-1]
+    return float(counts.var() / counts.mean())
+
+
+@compiled
+def _add_counts(time_s: FloatArray, rate: float, total: NDArray[np.int32]) -> None:
+    """Count arrivals in windows, so many of which pass in a second."""
+    for i in range(len(time_s)):
+        total[min(int(time_s[i] * rate), len(total) - 1)] += 1
+
+
+@compiled
+def _count_splits(first: IntArray, n: IntArray, found: FloatArray) -> None:
+    """Count splits of few arrivals by their number and how many are in the first half."""
+    for i in range(len(n)):
+        if 0 < n[i] < _SMALL:
+            found[n[i], first[i]] += 1
+
+
+@compiled
+def _place(
+    counts: IntArray,
+    width: float,
+    stop: int,
+    placement: int,
+    small: FloatArray,
+    large: FloatArray,
+    gaps: FloatArray,
+    times: FloatArray,
+    rng: np.random.Generator,
+) -> None:
+    """Divide each window's arrivals down to single ones or the last depth; times in order."""
+    waiting_n = np.empty(128, dtype=np.int64)
+    waiting_depth = np.empty(128, dtype=np.int64)
+    waiting_start = np.empty(128)
+    done = 0
+    for window in range(len(counts)):
+        waiting_n[0], waiting_depth[0], waiting_start[0] = counts[window], 0, window * width
+        waiting = 1
+        while waiting:
+            waiting -= 1
+            n, depth, start = waiting_n[waiting], waiting_depth[waiting], waiting_start[waiting]
+            here = width / (1 << depth)
+            if n == 0:
+                continue
+            if depth >= stop or (n == 1 and placement == 0):
+                _place_last(
+                    start, here, placement, gaps[done : done + n], times[done : done + n], rng
+                )
+                done += n
+                continue
+            first = _split(n, depth, small, large, rng)
+            waiting_n[waiting], waiting_depth[waiting] = n - first, depth + 1
+            waiting_start[waiting] = start + here / 2
+            waiting_n[waiting + 1], waiting_depth[waiting + 1] = first, depth + 1
+            waiting_start[waiting + 1] = start
+            waiting += 2
+
+
+@compiled
+def _place_last(
+    start: float,
+    width: float,
+    placement: int,
+    gaps: FloatArray,
+    times: FloatArray,
+    rng: np.random.Generator,
+) -> None:
+    """Place the arrivals of a window that is not divided any more."""
+    n = len(times)
+    if placement == _GAPS:
+        total = max(gaps.sum(), 1e-300)
+        reached = -rng.random() * gaps[0]
+        for k in range(n):
+            reached += gaps[k]
+            times[k] = start + width * min(1.0, max(0.0, reached / total))
+        return
+    for k in range(n):
+        times[k] = start + width * ((k + 0.5) / n if placement == _EVEN else rng.random())
+    if placement != _EVEN and n > 1:
+        times.sort()
+
+
+@compiled
+def _split(
+    n: int, depth: int, small: FloatArray, large: FloatArray, rng: np.random.Generator
+) -> int:
+    """Draw how many of n arrivals are in the first half of their window."""
+    u = rng.random()
+    if n < _SMALL:
+        first = 0
+        while first < n and u >= small[depth, n, first]:
+            first += 1
+        return first
+    octave = 0
+    while (n >> (octave + 4)) > 0:
+        octave += 1
+    at = int(u * (_QUANTILES - 1))
+    low, high = large[depth, octave, at], large[depth, octave, at + 1]
+    share = low + (u * (_QUANTILES - 1) - at) * (high - low)
+    return min(n, int(n * share + rng.random()))

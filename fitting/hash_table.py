@@ -1,0 +1,152 @@
+"""Open addressing over int64 keys, for compiled loops: places of keys that no range bounds."""
+
+# mypy: disable-error-code="no-any-return,return-value"
+# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fitting.compiled import compiled, uncounted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    IntArray = NDArray[np.int64]
+
+EMPTY = -1
+_FIRST_PLACES = 4096
+_FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
+
+
+def new_keys(places: int) -> IntArray:
+    """Make an empty table of at least so many places, a power of two."""
+    return np.full(1 << max(4, int(places - 1).bit_length()), EMPTY, dtype=np.int64)
+
+
+def table_of(keys: IntArray, values: IntArray) -> tuple[IntArray, IntArray]:
+    """Make a table that holds values by key."""
+    held = new_keys(4 * len(keys))
+    looked_up = np.zeros(len(held), dtype=np.int64)
+    for key, value in zip(keys, values, strict=True):
+        place = find(held, key)
+        held[place], looked_up[place] = key, value
+    return held, looked_up
+
+
+def doubled(keys: IntArray, values: IntArray) -> tuple[IntArray, IntArray]:
+    """Copy a table to one of twice as many places."""
+    more = new_keys(2 * len(keys))
+    moved = np.zeros(len(more), dtype=np.int64)
+    rehashed(keys, values, more, moved)
+    return more, moved
+
+
+def roomy(keys: IntArray, values: IntArray) -> tuple[IntArray, IntArray]:
+    """Double a table until three quarters of it are free."""
+    while 4 * np.count_nonzero(keys != EMPTY) > len(keys):
+        keys, values = doubled(keys, values)
+    return keys, values
+
+
+class Numbers:
+    """Numbers keys of 0 or more from 0 up, as they appear."""
+
+    def __init__(self) -> None:
+        self._keys, self._numbers = new_keys(_FIRST_PLACES), np.zeros(_FIRST_PLACES, np.int64)
+        self._used = np.zeros(1, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._used[0])
+
+    def take(self, wanted: IntArray, found: IntArray) -> None:
+        """Find the number of every key; new ones get the next."""
+        start = 0
+        while start < len(wanted):
+            start = _number(start, wanted, found, self._keys, self._numbers, self._used)
+            if start < len(wanted):
+                self._keys, self._numbers = doubled(self._keys, self._numbers)
+
+    def in_order(self) -> tuple[IntArray, IntArray]:
+        """All keys, sorted, and their numbers."""
+        held = np.sort(self._keys[self._keys != EMPTY])
+        return held, self._numbers[places(self._keys, held)]
+
+
+@compiled
+def hashed(key: int) -> int:
+    """Spread the bits of a key."""
+    mixed = np.uint64(key) * _FIBONACCI
+    mixed ^= mixed >> np.uint64(29)
+    return np.int64((mixed * _FIBONACCI) >> np.uint64(1))
+
+
+@compiled
+def home(key: int, mask: int) -> int:
+    """Place where a key belongs: eight consecutive keys are neighbours, in one line of a cache."""
+    spread = np.int64((np.uint64(key >> 3) * _FIBONACCI) >> np.uint64(30))
+    return ((spread << 3) | (key & 7)) & mask
+
+
+@compiled
+def find(keys: IntArray, key: int) -> int:
+    """Return the place of a key of 0 or more, or the empty place where it belongs."""
+    mask = len(keys) - 1
+    place = home(key, mask)
+    while keys[place] != key and keys[place] != EMPTY:
+        place = (place + 1) & mask
+    return place
+
+
+@compiled
+def places(keys: IntArray, wanted: IntArray) -> IntArray:
+    """Return the places of several keys."""
+    found = np.empty(len(wanted), dtype=np.int64)
+    for i in range(len(wanted)):
+        found[i] = find(keys, wanted[i])
+    return found
+
+
+@compiled
+def remove(keys: IntArray, values: IntArray | NDArray[np.int32], place: int) -> None:
+    """Empty a place, moving back those that had to go past it."""
+    mask = len(keys) - 1
+    hole = place
+    probe = (hole + 1) & mask
+    while keys[probe] != EMPTY:
+        if ((probe - home(keys[probe], mask)) & mask) >= ((probe - hole) & mask):
+            keys[hole] = keys[probe]
+            values[hole] = values[probe]
+            hole = probe
+        probe = (probe + 1) & mask
+    keys[hole] = EMPTY
+
+
+@compiled
+def rehashed(keys: IntArray, values: IntArray, larger: IntArray, moved: IntArray) -> None:
+    """Copy all keys and their values to a larger, empty table."""
+    for place in range(len(keys)):
+        if keys[place] != EMPTY:
+            at = find(larger, keys[place])
+            larger[at] = keys[place]
+            moved[at] = values[place]
+
+
+@uncounted
+def _number(
+    start: int, wanted: IntArray, found: IntArray, keys: IntArray, numbers: IntArray, used: IntArray
+) -> int:
+    """Number keys until a quarter of the table is taken; return where to go on."""
+    room = len(keys) // 2
+    for i in range(start, len(wanted)):
+        place = find(keys, wanted[i])
+        if keys[place] == EMPTY:
+            if used[0] == room:
+                return i
+            keys[place] = wanted[i]
+            numbers[place] = used[0]
+            used[0] += 1
+        found[i] = numbers[place]
+    return len(wanted)

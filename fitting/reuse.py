@@ -1,0 +1,247 @@
+"""How soon requests come back to where a device was touched: laws of reuse, by state.
+
+Uniform addresses inside a state lose reuse, and with it what a cache would do. A law of reuse
+tells apart the requests to a state that do not go on where the last one of their stream ended. Some
+start in a piece of the space (4 KiB, or more where requests are large) that was touched before,
+by whatever stream; some go on where an earlier request stopped and nothing has been since, as when
+several files are read at a time; the others are fresh. How many requests of the device ago that
+was is counted in classes of half an octave. What runs from fresh places go on to is fresh too, but
+for a share, which is counted in pieces.
+The hit ratio of an LRU cache follows from these times and the share of first accesses (Denning and
+Schwartz 1972).
+
+References
+----------
+P. J. Denning, S. C. Schwartz: Properties of the working-set model. Communications of the ACM
+15(3), 1972. doi:10.1145/361268.361281
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fitting.compiled import compiled
+from fitting.hash_table import EMPTY, find, hashed, new_keys, remove
+from fitting.recency import piece_key
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from fitting.transition_counter import Seen
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+
+# Classes of ages: two an octave, and the last for requests to where none was before.
+AGE_CLASSES = 96
+# Classes of a law: ages of runs that go on, ages of pieces that are touched again, fresh ones.
+AGAIN, FRESH = AGE_CLASSES, 2 * AGE_CLASSES
+CLASSES = 2 * AGE_CLASSES + 1
+# Columns of counts beyond the classes: pieces of runs that began fresh, and those touched before.
+PIECES, MET = CLASSES, CLASSES + 1
+COLUMNS = CLASSES + 2
+_MOST_TRACKED = 2**23
+
+
+def age_bounds() -> IntArray:
+    """First age (requests of the device) of each class, and the end of the last."""
+    half = np.arange(AGE_CLASSES + 1)
+    octave, odd = np.divmod(np.minimum(half, 122), 2)
+    # The upper half of octave 0 holds no whole number.
+    return np.where(odd == 1, -(-3 * 2**octave // 2), 2**octave).astype(np.int64)
+
+
+def reuse_law(counts: IntArray, requests: ArrayLike) -> FloatArray:
+    """Cumulated chances of the classes, to be fresh where an age reaches before the start.
+
+    A request can come back over an age only once its device has had so many requests: each
+    class is divided by the share of requests that could, to a power of one, or less where the
+    classes would come to more than all. What they leave is fresh.
+
+    Parameters
+    ----------
+    counts : array
+        Rows by columns, as `ReuseCounter` has them.
+    requests : array
+        Requests of the device of each row.
+    """
+    counts = counts[:, :CLASSES]
+    bounds = age_bounds().astype(np.float64)
+    reached = (bounds[1:] + bounds[:-1] - 1) / 2
+    length = np.asarray(requests, dtype=np.float64)[:, None]
+    able = np.clip(1 - reached / length, 1 / np.maximum(length, 4), 1)
+    share = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1)
+    share[..., FRESH] = 0
+    odds = -np.log(np.append(np.tile(able, 2), np.ones((len(able), 1)), axis=1))
+    low, high = np.zeros(len(share)), np.ones(len(share))
+    power = high
+    for _ in range(20):
+        fits = (share * np.exp(odds * power[..., None])).sum(axis=-1) <= 1
+        low, high = np.where(fits, power, low), np.where(fits, high, power)
+        power = (low + high) / 2
+    cumulated = np.cumsum(share * np.exp(odds * low[..., None]), axis=-1)
+    cumulated[..., FRESH] = 1
+    return np.asarray(cumulated)
+
+
+class ReuseCounter:
+    """Counts the ages of reused addresses, batch by batch, in a row a touched state.
+
+    When more addresses are known than memory should hold, every other one is forgotten and not
+    followed any more, chosen by a hash of the address, which leaves the law as it is.
+
+    Parameters
+    ----------
+    devices : array
+        By stream, the index of its device.
+    piece : int
+        Length of a piece in blocks.
+    """
+
+    def __init__(self, devices: IntArray, piece: int) -> None:
+        self.piece, self._devices = piece, devices
+        self.counts = np.zeros((64, COLUMNS), dtype=np.int64)
+        self._clock = np.zeros(int(devices.max()) + 1, dtype=np.int64)
+        self._pieces, self._ends = ((new_keys(2**14), np.zeros(2**14, np.int64)) for _ in range(2))
+        # Pieces known, ends known, and how often every other address was forgotten.
+        self._known = np.zeros(3, dtype=np.int64)
+        # Whether the run that each stream is in began fresh.
+        self._began_fresh = np.zeros(len(devices), dtype=np.bool_)
+
+    def add(self, seen: Seen, lbn: IntArray, size_bytes: IntArray) -> None:
+        """Take requests, with what the count of transitions has seen of them."""
+        while len(seen.row) and seen.row.max() >= len(self.counts):
+            self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
+        start = 0
+        while start < len(lbn):
+            start = _count_ages(
+                start,
+                self._devices,
+                *seen,
+                lbn,
+                size_bytes,
+                self.piece,
+                self.counts,
+                self._clock,
+                *self._pieces,
+                *self._ends,
+                self._known,
+                self._began_fresh,
+            )
+            if start < len(lbn):
+                self._make_room()
+
+    def by_state(self, rows: IntArray) -> IntArray:
+        """Counts of the touched states in the order of their rows; of most ages there are none."""
+        missing = max(0, int(rows.max(initial=-1)) + 1 - len(self.counts))
+        padded = np.concatenate([self.counts, np.zeros((missing, COLUMNS), dtype=np.int64)])
+        return padded[rows]
+
+    def _make_room(self) -> None:
+        if self._known[0] >= _MOST_TRACKED:
+            self._known[2] += 1
+        self._pieces, self._known[0] = self._roomier(self._pieces, int(self._known[0]))
+        self._ends, self._known[1] = self._roomier(self._ends, int(self._known[1]))
+
+    def _roomier(
+        self, table: tuple[IntArray, IntArray], known: int
+    ) -> tuple[tuple[IntArray, IntArray], int]:
+        full = 4 * known >= len(table[0]) and self._known[2] == 0
+        keys = new_keys((2 if full else 1) * len(table[0]))
+        last = np.zeros(len(keys), dtype=np.int64)
+        return (keys, last), _carried(*table, keys, last, self._known[2])
+
+
+@compiled
+def age_class(age: int) -> int:
+    """Class of an age of 1 or more."""
+    octave = 0
+    while age >> (octave + 1):
+        octave += 1
+    return min(2 * octave + (1 if 2 * age >= 3 << octave else 0), AGE_CLASSES - 1)
+
+
+@compiled
+def followed(key: int, halvings: int) -> bool:
+    """Whether an address is one of those still followed."""
+    return (hashed(key) >> 40) & ((1 << halvings) - 1) == 0
+
+
+@compiled
+def _carried(
+    keys: IntArray, last: IntArray, larger: IntArray, moved: IntArray, halvings: int
+) -> int:
+    known = 0
+    for place in range(len(keys)):
+        if keys[place] != EMPTY and followed(keys[place], halvings):
+            at = find(larger, keys[place])
+            larger[at] = keys[place]
+            moved[at] = last[place]
+            known += 1
+    return known
+
+
+@compiled
+def _count_ages(
+    start: int,
+    devices: IntArray,
+    stream: NDArray[np.int32],
+    row: IntArray,
+    sequential: NDArray[np.bool_],
+    lbn: IntArray,
+    size_bytes: IntArray,
+    piece: int,
+    counts: IntArray,
+    clock: IntArray,
+    keys: IntArray,
+    last: IntArray,
+    end_keys: IntArray,
+    ended: IntArray,
+    known: IntArray,
+    began_fresh: NDArray[np.bool_],
+) -> int:
+    """Take requests until a table is half full; return where to go on."""
+    for i in range(start, len(lbn)):
+        g = devices[stream[i]]
+        first = lbn[i] // piece
+        pieces = max(1, (lbn[i] + size_bytes[i] // 512 - 1) // piece - first + 1)
+        if 2 * (known[0] + pieces) >= len(keys) or 2 * (known[1] + 1) >= len(end_keys):
+            return i
+        clock[g] += 1
+        key = piece_key(g, lbn[i])
+        at_end = find(end_keys, key)
+        class_, stopped = -1, np.int64(-1)
+        if end_keys[at_end] != EMPTY:
+            stopped = ended[at_end]
+            class_ = age_class(clock[g] - stopped)
+            remove(end_keys, ended, at_end)
+            known[1] -= 1
+        for k in range(pieces):
+            key = piece_key(g, first + k)
+            if known[2] and not followed(key, known[2]):
+                continue
+            place = find(keys, key)
+            new = keys[place] == EMPTY
+            if k == 0 and not sequential[i]:
+                if not new and (class_ < 0 or last[place] != stopped):
+                    class_ = AGAIN + age_class(clock[g] - last[place])
+                elif class_ < 0:
+                    class_ = FRESH
+                counts[row[i], class_] += 1
+                began_fresh[stream[i]] = class_ == FRESH
+            elif began_fresh[stream[i]] and (k > 0 or lbn[i] % piece == 0):
+                counts[row[i], PIECES] += 1
+                counts[row[i], MET] += 0 if new else 1
+            if new:
+                keys[place] = key
+                known[0] += 1
+            last[place] = clock[g]
+        key = piece_key(g, lbn[i] + size_bytes[i] // 512)
+        if not known[2] or followed(key, known[2]):
+            at_end = find(end_keys, key)
+            known[1] += 1 if end_keys[at_end] == EMPTY else 0
+            end_keys[at_end] = key
+            ended[at_end] = clock[g]
+    return len(lbn)

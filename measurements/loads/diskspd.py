@@ -1,0 +1,159 @@
+"""XML profiles of DiskSpd (``diskspd -X FILE``).
+
+A target of a profile has one request size and is either sequential or random; each is uniform
+over its range. Two ways to pace them:
+
+- open loop: ``Throughput`` of each target, in whole bytes a millisecond; below a hundred of
+  those, one request and a ``ThinkTime`` in whole milliseconds;
+- closed loop: ``ThreadCount`` and ``RequestCount`` of the time span, and a ``Weight`` for each
+  target, which holds the shares of the requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from measurements.errors import MeasurementError
+from measurements.loads.job import checked_target, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from measurements.loads.job import Job
+
+_WEIGHTS = 1_000_000
+_LEAST_BYTES_MS = 100.0
+_LONGEST_MS = 2**32 - 1
+
+
+def write_diskspd(
+    jobs: Sequence[Job],
+    path: str | Path,
+    *,
+    target: str,
+    duration_s: float,
+    outstanding: int | None = None,
+    depth: int = 32,
+    seed: int = 0,
+    allow_device: bool = False,
+) -> tuple[str, ...]:
+    """Write a profile.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        Each with one size, one zone and one kind of request: one a transition.
+    path : path
+    target : str
+        Scratch file that the targets share.
+    duration_s : float
+        Length of the run (s), rounded up.
+    outstanding : int, optional
+        Closed loop: requests in flight in all, shared out by weight.
+    depth : int
+        Requests in flight of a target with a rate.
+    seed : int
+        Of DiskSpd's generator.
+    allow_device : bool
+        Whether the target may be a device, whose content is lost.
+
+    Returns
+    -------
+    tuple of str
+        What the profile cannot say of the jobs, also in its comment.
+
+    Raises
+    ------
+    MeasurementError
+        For no jobs, mixed ones, a device that is not allowed, or a file that cannot be written.
+    """
+    named = checked_target(target, allow_device)
+    if not jobs:
+        raise MeasurementError("no jobs: a profile needs one at least")
+    for job in jobs:
+        if len(job.sizes) > 1 or len(job.zones) > 1 or not _pure(job):
+            raise MeasurementError(
+                f"job {job.name!r} mixes sizes, zones or kinds of request, which a target of "
+                "DiskSpd cannot: make one a transition"
+            )
+    said = tuple(_losses(jobs, closed=outstanding is not None))
+    profile = ElementTree.Element("Profile")
+    profile.append(ElementTree.Comment(f" {'; '.join(said)} ".replace("--", "- -")))
+    span = ElementTree.SubElement(ElementTree.SubElement(profile, "TimeSpans"), "TimeSpan")
+    _add(span, Duration=max(1, -int(-duration_s // 1)), Warmup=0, Cooldown=0, RandSeed=seed)
+    _add(span, MeasureLatency="true")
+    if outstanding is not None:
+        _add(span, ThreadCount=1, RequestCount=outstanding)
+    targets = ElementTree.SubElement(span, "Targets")
+    size = max(job.space[1] for job in jobs)
+    for job in jobs:
+        one = ElementTree.SubElement(targets, "Target")
+        _add(one, Path=named, FileSize=size, **_elements(job))
+        if outstanding is None:
+            _add(one, ThreadsPerFile=1, **_pace(job, depth))
+        else:
+            _add(one, Weight=max(1, round(_WEIGHTS * job.share)))
+    ElementTree.indent(profile)
+    write_whole(path, ElementTree.tostring(profile, encoding="unicode") + "\n")
+    return said
+
+
+def _pure(job: Job) -> bool:
+    return job.read_share in (0.0, 1.0) and job.random_share in (0.0, 1.0)
+
+
+def _elements(job: Job) -> dict[str, object]:
+    first, end = job.space
+    size = job.sizes[0][0]
+    found: dict[str, object] = {
+        "BlockSize": size,
+        "BaseFileOffset": first,
+        "MaxFileSize": max(end, first + size),
+        "WriteRatio": 0 if job.read_share else 100,
+        "DisableOSCache": "true",
+        "WriteThrough": "true",
+    }
+    if job.random_share:
+        found["Random"] = job.alignment_bytes
+    else:
+        found["StrideSize"] = size
+    return found
+
+
+def _pace(job: Job, depth: int) -> dict[str, object]:
+    bytes_ms = job.rate * job.mean_size / 1000
+    if bytes_ms >= _LEAST_BYTES_MS:
+        return {"RequestCount": depth, "Throughput": round(bytes_ms)}
+    think = min(_LONGEST_MS, max(1, round(1000 / job.rate)))
+    return {"RequestCount": 1, "BurstSize": 1, "ThinkTime": think}
+
+
+def _made(job: Job) -> float:
+    """Requests a second of a job as it is written."""
+    pace = _pace(job, 1)
+    if "Throughput" in pace:
+        return 1000 * float(str(pace["Throughput"])) / job.mean_size
+    return 1000 / float(str(pace["ThinkTime"]))
+
+
+def _add(parent: ElementTree.Element, **children: object) -> None:
+    for name, value in children.items():
+        ElementTree.SubElement(parent, name).text = str(value)
+
+
+def _losses(jobs: Sequence[Job], *, closed: bool) -> Iterator[str]:
+    if closed:
+        weights = [max(1, round(_WEIGHTS * job.share)) for job in jobs]
+        off = [abs(w / sum(weights) - j.share) for w, j in zip(weights, jobs, strict=True)]
+        yield f"whole weights misplace {sum(off) / 2:.2%} of the requests"
+        yield "closed loop: a request follows a completion, and inter-arrival times are lost"
+    else:
+        asked = sum(job.rate for job in jobs)
+        misplaced = sum(abs(_made(job) - job.rate) for job in jobs)
+        yield f"whole bytes and milliseconds misplace {misplaced / asked:.2%} of the requests"
+        if any("ThinkTime" in _pace(job, 1) for job in jobs):
+            yield "a thinking target waits for its request too, and so is a little slower"
+        yield "rates are constant over the run: bursts are lost"
+    yield "places inside a range are uniform: reuse is lost, and so is what a cache does"

@@ -1,0 +1,263 @@
+"""Job files of fio.
+
+What fio cannot say, and what is done instead:
+
+- Shares are whole percents: of reads, of random requests, of sizes, of accesses to a zone.
+- A job has at most 256 zones (``random_distribution``) and 64 sizes (``bssplit``).
+- ``rate_iops`` is a whole number. A rate in bytes a second is a whole number too, of far smaller
+  steps, so that is what is written.
+- ``rate_process=poisson`` divides by the whole number of requests of the smallest size in a
+  second, reads and writes apart, which fails below one and is coarse below some hundred: slower
+  jobs have equal gaps.
+- Weights (``flow``) are whole numbers up to 1000.
+- More than 4096 jobs are refused, and the kernel keeps 65536 requests in flight by default.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from measurements.errors import MeasurementError
+from measurements.loads.job import checked_target, percent_loss, whole_percents, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from measurements.loads.job import Job, Zone
+
+MOST_JOBS = 4096
+_MOST_ZONES = 256
+_MOST_SIZES = 64
+_MOST_WEIGHT = 1000
+_MOST_IN_FLIGHT = 32768
+_LEAST_POISSON = 100.0
+# A loss below this is not worth a sentence.
+_SAID_FROM = 5e-4
+
+
+def write_fio_jobs(
+    jobs: Sequence[Job],
+    path: str | Path,
+    *,
+    target: str,
+    duration_s: float,
+    outstanding: int | None = None,
+    depth: int = 32,
+    engine: str = "libaio",
+    allow_device: bool = False,
+) -> tuple[str, ...]:
+    """Write a job file.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+    path : path
+    target : str
+        Scratch file that the jobs share; made by fio, as long as the space that the jobs use.
+    duration_s : float
+        How long fio runs (s), rounded up to whole seconds.
+    outstanding : int, optional
+        Closed loop: no rates; each job keeps so many requests in flight, and jobs of a share
+        take turns by it (``flow``).
+    depth : int
+        Requests in flight of a job with a rate, at most.
+    engine : str
+        fio's ``ioengine``.
+    allow_device : bool
+        Whether the target may be a device, whose content is lost.
+
+    Returns
+    -------
+    tuple of str
+        What the file cannot say of the jobs, in sentences, also in the file itself.
+
+    Raises
+    ------
+    MeasurementError
+        For no jobs or too many, a device that is not allowed, or a file that cannot be written.
+    """
+    if not 0 < len(jobs) <= MOST_JOBS:
+        raise MeasurementError(
+            f"{len(jobs)} jobs: fio takes 1 to {MOST_JOBS}; make one a stream rather than one a "
+            "transition"
+        )
+    named = checked_target(target, allow_device)
+    losses = _Losses()
+    flying = max(1, min(outstanding or depth, _MOST_IN_FLIGHT // len(jobs)))
+    weights = _weights(jobs, losses) if outstanding is not None else [None] * len(jobs)
+    sections = [
+        _section(job, weight, flying, losses) for job, weight in zip(jobs, weights, strict=True)
+    ]
+    said = losses.sentences(outstanding is not None)
+    head = [*(f"# {text}" for text in said), "[global]", *_common(jobs, named, duration_s, engine)]
+    write_whole(path, "\n".join([*head, "", *sections]))
+    return said
+
+
+class _Losses:
+    """What is rounded away, summed over jobs by their share of the requests."""
+
+    def __init__(self) -> None:
+        self.moved = dict.fromkeys(("reads", "random requests", "sizes", "zones", "jobs"), 0.0)
+        self.slow = 0.0
+
+    def add(self, what: str, job: Job, share: float) -> None:
+        self.moved[what] += job.share * share
+
+    def sentences(self, closed: bool) -> tuple[str, ...]:
+        said = [
+            f"whole {_unit(what)} of {what} misplace {share:.2%} of the requests"
+            for what, share in self.moved.items()
+            if share >= _SAID_FROM
+        ]
+        if self.slow >= _SAID_FROM and not closed:
+            said.append(
+                f"{self.slow:.1%} of the requests are of jobs below {_LEAST_POISSON:g} a second, "
+                "which fio cannot make exponential gaps for: theirs are equal"
+            )
+        said.append("places inside a zone are uniform: reuse is lost, and so is what a cache does")
+        if closed:
+            said.append("closed loop: a request follows a completion, and inter-arrival times go")
+        else:
+            said.append("rates are constant over the run: bursts longer than a gap are lost")
+        return tuple(said)
+
+
+def _unit(what: str) -> str:
+    return "weights" if what == "jobs" else "percents"
+
+
+def _common(jobs: Sequence[Job], target: str, duration_s: float, engine: str) -> list[str]:
+    size = max(job.space[1] for job in jobs)
+    return [
+        f"filename={_escaped(target)}",
+        f"filesize={size}",
+        f"ioengine={engine}",
+        "direct=1",
+        "thread=1",
+        "norandommap=1",
+        "randrepeat=1",
+        "time_based=1",
+        f"runtime={max(1, -int(-duration_s // 1))}s",
+        "group_reporting=1",
+    ]
+
+
+def _escaped(target: str) -> str:
+    """A colon separates files, to fio."""
+    return target.replace(":", "\\:")
+
+
+def _weights(jobs: Sequence[Job], losses: _Losses) -> Sequence[int | None]:
+    largest = max(job.share for job in jobs)
+    weights = [max(1, round(_MOST_WEIGHT * job.share / largest)) for job in jobs]
+    total = sum(weights)
+    for job, weight in zip(jobs, weights, strict=True):
+        losses.moved["jobs"] += abs(weight / total - job.share) / 2
+    return weights
+
+
+def _section(job: Job, weight: int | None, depth: int, losses: _Losses) -> str:
+    first, end = job.space
+    lines = [
+        f"[{job.name.replace(']', ')')}]",
+        *_operations(job, losses),
+        *_sizes(job, losses),
+        f"blockalign={job.alignment_bytes}",
+        f"offset={first}",
+        f"size={end - first}",
+        *_zones(job, losses),
+    ]
+    lines.append(f"iodepth={depth}")
+    lines += _rate(job, losses) if weight is None else [f"flow={weight}", "flow_id=1"]
+    return "\n".join([*lines, ""])
+
+
+def _operations(job: Job, losses: _Losses) -> list[str]:
+    random = "rand" if job.random_share > 0 else ""
+    reads = _reads(job)
+    losses.add("reads", job, abs(job.read_share - reads / 100))
+    if reads in (0, 100):
+        lines = [f"rw={random}{'read' if reads else 'write'}"]
+    else:
+        lines = [f"rw={random}rw", f"rwmixread={reads}"]
+    if 0 < job.random_share < 1:
+        percent = whole_percents([job.random_share, 1 - job.random_share])[0]
+        losses.add("random requests", job, abs(job.random_share - percent / 100))
+        lines.append(f"percentage_random={percent}")
+    return lines
+
+
+def _reads(job: Job) -> int:
+    """Whole percent of reads."""
+    return whole_percents([job.read_share, 1 - job.read_share])[0]
+
+
+def _sizes(job: Job, losses: _Losses) -> list[str]:
+    kept = _kept_sizes(job)
+    shares = dict(job.sizes)
+    losses.add("sizes", job, sum(max(0.0, s - kept.get(k, 0) / 100) for k, s in shares.items()))
+    if len(kept) == 1:
+        return [f"bs={min(kept)}"]
+    return [f"bssplit={':'.join(f'{size}/{percent}' for size, percent in kept.items())}"]
+
+
+def _kept_sizes(job: Job) -> dict[int, int]:
+    """Sizes that have a percent of the requests at least, with their whole percents."""
+    common = sorted(job.sizes, key=lambda one: (-one[1], one[0]))[:_MOST_SIZES]
+    whole = whole_percents([share for _, share in common])
+    return {size: percent for (size, _), percent in zip(common, whole, strict=True) if percent}
+
+
+def _zones(job: Job, losses: _Losses) -> list[str]:
+    if len(job.zones) == 1 or job.random_share == 0:
+        return []
+    merged = _merged(job.zones)
+    shares = [zone.share for zone in merged]
+    whole = whole_percents(shares)
+    losses.add("zones", job, percent_loss(shares, whole))
+    zones = [f"{w}/{z.end_byte - z.first_byte}" for z, w in zip(merged, whole, strict=True)]
+    return [f"random_distribution=zoned_abs:{':'.join(zones)}"]
+
+
+def _merged(zones: Sequence[Zone]) -> list[Zone]:
+    """Join neighbours until each zone has a percent, and the gaps between them to zones of none."""
+    from measurements.loads.job import Zone
+
+    total = sum(zone.share for zone in zones)
+    joined: list[Zone] = []
+    for zone in zones:
+        last = joined[-1] if joined else None
+        if last and last.end_byte < zone.first_byte and last.share >= 0.01 * total:
+            last = Zone(last.end_byte, zone.first_byte, 0.0)
+            joined.append(last)
+            joined.append(zone)
+        elif last and (last.share < 0.01 * total or zone.share < 0.01 * total):
+            joined[-1] = Zone(last.first_byte, zone.end_byte, last.share + zone.share)
+        else:
+            joined.append(zone)
+    return joined[: _MOST_ZONES - 1] + _rest(joined[_MOST_ZONES - 1 :])
+
+
+def _rest(zones: list[Zone]) -> list[Zone]:
+    from measurements.loads.job import Zone
+
+    if not zones:
+        return []
+    return [Zone(zones[0].first_byte, zones[-1].end_byte, sum(z.share for z in zones))]
+
+
+def _rate(job: Job, losses: _Losses) -> list[str]:
+    # fio holds reads and writes to a rate each, and waits for the one that is behind.
+    reads, kept = _reads(job) / 100, _kept_sizes(job)
+    rates = [job.rate * share for share in (reads, 1 - reads) if share]
+    if job.arrivals == "poisson" and min(rates) >= _LEAST_POISSON:
+        # fio takes the rate over the smallest size for the requests a second.
+        written = [round(rate) * min(kept) for rate in rates]
+        return [f"rate={','.join(map(str, written))}", "rate_process=poisson"]
+    if job.arrivals == "poisson":
+        losses.slow += job.share
+    mean = sum(size * percent for size, percent in kept.items()) / 100
+    written = [max(1, round(rate * mean)) for rate in rates]
+    return [f"rate={','.join(map(str, written))}"]

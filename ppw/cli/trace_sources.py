@@ -1,0 +1,74 @@
+"""Options of the commands that read block traces: format, columns, device models."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ppw.errors import PpwError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from measurements.traces import Trace
+
+
+class DeviceModel(click.ParamType[str]):
+    """A device model: disk, or ssd,units=16,read=70us."""
+
+    name = "DEVICE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, which has been read once."""
+        from ppw.traces.devices import parse_device
+
+        try:
+            parse_device(str(value))
+        except PpwError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+def _mapping(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    mapping = {}
+    for pair in pairs:
+        column, equals, header = pair.partition("=")
+        if not (column and equals and header):
+            raise click.BadParameter(f"{pair!r} is not COLUMN=HEADER", ctx, param)
+        mapping[column] = header
+    return mapping
+
+
+def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --trace-format and --map."""
+    form = click.option(
+        "--trace-format", metavar="FORMAT", help="Of the trace, where the guess is wrong."
+    )
+    columns = click.option(
+        "--map",
+        "mapping",
+        multiple=True,
+        callback=_mapping,
+        metavar="COLUMN=HEADER",
+        help="Read a foreign header of a CSV or Parquet as a column: time_s=ts_ns.",
+    )
+    return functools.reduce(lambda f, decorate: decorate(f), (columns, form), function)
+
+
+def read(path: str, trace_format: str | None, mapping: dict[str, str]) -> Trace:
+    """Open a trace named on the command line."""
+    from measurements.traces import read_trace
+
+    return read_trace(path, format=trace_format, mapping=mapping or None)
+
+
+def is_model(path: str) -> bool:
+    """Whether a file holds a fitted model, not a trace."""
+    if not Path(path).is_file():
+        # blktrace's files go by a base name that is no file.
+        return False
+    with Path(path).open("rb") as file:
+        return file.read(4096).lstrip().startswith(b"{")

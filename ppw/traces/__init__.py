@@ -1,0 +1,1 @@
+"""Block traces: modelled, generated, compared, replayed, and asked what-ifs."""

@@ -1,0 +1,252 @@
+"""`TraceModel`: a block trace as a hierarchical state diagram, small enough to hand on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fitting.interarrival import LAWS, GapLaws
+from fitting.trace_survey import BLOCK, SizeClasses, Survey
+from ppw.errors import PpwError
+from ppw.estimate import shown
+from ppw.result import read_document, write_document
+from ppw.tables import summary_text, text_table
+from ppw.traces.document import body_of, parts_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fitting.burstiness import Cascade
+    from fitting.state_diagram import Diagram
+    from fitting.transition_counts import TransitionCounts
+
+    IntArray = np.ndarray[Any, np.dtype[np.int64]]
+    FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+KIND = "trace_model"
+OPERATIONS = ("read", "write", "discard", "flush")
+
+
+@dataclass(frozen=True)
+class TraceModel:
+    """State diagram of a block trace, with all that regenerating it takes.
+
+    Made by `ppw.fit_trace`.
+
+    Parameters
+    ----------
+    survey : fitting.trace_survey.Survey
+        Extent, streams, sizes and alignment of the trace.
+    classes : fitting.trace_survey.SizeClasses
+        Request sizes by class.
+    counts : fitting.transition_counts.TransitionCounts
+        Transitions counted.
+    laws : fitting.interarrival.GapLaws
+        Inter-arrival law of every transition.
+    cascade : fitting.burstiness.Cascade
+        How arrivals are spread over time.
+    reuse : array or None
+        Touched states by columns of `fitting.reuse`: requests and pieces counted.
+    names : dict of str to tuple of str
+        Names of streams and devices.
+    caveats : tuple of str
+    input_digest : str
+    """
+
+    survey: Survey
+    classes: SizeClasses
+    counts: TransitionCounts
+    laws: GapLaws
+    cascade: Cascade
+    reuse: IntArray | None
+    names: dict[str, tuple[str, ...]]
+    caveats: tuple[str, ...]
+    input_digest: str
+
+    @property
+    def diagram(self) -> Diagram:
+        """The ranges of logical block numbers."""
+        return self.counts.diagram
+
+    @property
+    def rate(self) -> float:
+        """Requests a second: the reciprocal of the mean inter-arrival time."""
+        return self.survey.requests / self.survey.duration_s
+
+    @property
+    def weights(self) -> FloatArray:
+        """Share of requests of every stream."""
+        return np.asarray(self.survey.stream_counts / self.survey.requests)
+
+    def paces(self) -> FloatArray:
+        """Factor of each stream's gaps by which they fill the duration of the whole trace."""
+        streams = len(self.survey.streams)
+        gaps = np.bincount(self.counts.stream, self.counts.count * self.laws.mean_s, streams)
+        number = np.bincount(self.counts.stream, self.counts.count, streams)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            pace = self.survey.duration_s / self.survey.stream_counts * number / gaps
+        return np.where(np.isfinite(pace), pace, 1.0)
+
+    def transition_sizes(self) -> FloatArray:
+        """Mean size (B) of the requests of every transition."""
+        mean = [
+            float((s * c).sum() / c.sum())
+            for s, c in zip(self.classes.sizes, self.classes.counts, strict=True)
+        ]
+        return np.asarray(mean)[self.counts.size_class]
+
+    def read_share(self) -> float:
+        """Share of the requests that read."""
+        count = self.counts.count
+        return float(count[self.counts.op == 0].sum() / count.sum())
+
+    def random_share(self) -> float:
+        """Share of the requests that do not go on where the stream's last one ended."""
+        count = self.counts.count
+        return float(count[self.counts.sequential == 0].sum() / count.sum())
+
+    def to_frame(self) -> pd.DataFrame:
+        """Transitions, one a row.
+
+        ``probability`` is conditional on the state that is left, its level and the kind of the
+        request before; ``joint`` is the share of all transitions. A kind is an operation and a
+        size; sums over kinds are what the state diagram counts.
+        """
+        counts, survey = self.counts, self.survey
+        pairs = self.diagram.pairs(counts.pair)
+        table = pd.DataFrame(
+            {
+                "stream": survey.streams[counts.stream],
+                "device": survey.devices[counts.stream],
+                "level": pairs.level,
+                "from_state": pairs.source,
+                "to_state": pairs.target,
+                "after_kind": counts.origin % 6,
+                "op": np.array(OPERATIONS)[counts.op],
+                "sequential": counts.sequential.astype(bool),
+                "size_bytes": self.transition_sizes(),
+                "count": counts.count,
+                "gap_law": np.array(LAWS)[self.laws.law],
+                "gap_mean_s": self.laws.mean_s,
+                "gap_variation": self.laws.variation(),
+            }
+        )
+        left = ["stream", "device", "level", "from_state", "after_kind"]
+        table["probability"] = table["count"] / table.groupby(left)["count"].transform("sum")
+        table["joint"] = table["count"] / table["count"].sum()
+        return table
+
+    def state_pairs(self) -> pd.DataFrame:
+        """Pairs of states, one a row, summed over all else: what the diagram itself counts.
+
+        ``probability`` is the share of the requests made in ``from_state``, at its level, that
+        the pair has; ``joint`` its share of all transitions.
+        """
+        table = self.to_frame()
+        keys = ["stream", "device", "level", "from_state", "to_state"]
+        pairs = table.groupby(keys)["count"].sum().reset_index()
+        pairs["probability"] = pairs["count"] / self._made_in(pairs)
+        pairs["joint"] = pairs["count"] / pairs["count"].sum()
+        return pairs
+
+    def _made_in(self, pairs: pd.DataFrame) -> FloatArray:
+        """Transitions out of each pair's state, at whatever level they part."""
+        counts, k = self.counts, self.diagram.fan_out
+        stream = counts.state_origin // 6
+        left = counts.departures.sum(axis=1)
+        found = np.zeros(len(pairs))
+        place = pairs["stream"].to_numpy(), pairs["device"].to_numpy()
+        for level in range(1, self.diagram.levels + 1):
+            coarse = counts.state // k ** (self.diagram.levels - level)
+            made = (
+                pd.DataFrame(
+                    {
+                        "stream": self.survey.streams[stream],
+                        "device": self.survey.devices[stream],
+                        "state": coarse,
+                        "left": left,
+                    }
+                )
+                .groupby(["stream", "device", "state"])["left"]
+                .sum()
+            )
+            here = (pairs["level"] == level).to_numpy()
+            keys = [place[0][here], place[1][here], pairs["from_state"].to_numpy()[here]]
+            found[here] = made.reindex(pd.MultiIndex.from_arrays(keys)).to_numpy()
+        return found
+
+    def summary(self) -> str:
+        """The model as text."""
+        survey, top = self.survey, min(5, len(self.survey.sizes))
+        lines = [
+            f"{survey.requests} requests in {shown(survey.duration_s, 's')}, "
+            f"{shown(self.rate)} a second; {len(survey.streams)} streams",
+            f"{self.diagram.levels} levels of {self.diagram.fan_out} states over "
+            f"{shown(self.diagram.blocks * BLOCK, 'B')}: {len(np.unique(self.counts.pair))} of "
+            f"{self.diagram.transitions} pairs of states occur",
+            f"reads {self.read_share():.1%}, random {self.random_share():.1%}",
+            "",
+            text_table(
+                ["size", "share"],
+                [
+                    [shown(float(s), "B"), f"{c / survey.requests:.1%}"]
+                    for s, c in zip(survey.sizes[:top], survey.size_counts[:top], strict=True)
+                ],
+            ),
+            "",
+            self._laws_table(),
+        ]
+        return summary_text(lines, self.caveats)
+
+    def _laws_table(self) -> str:
+        count = self.counts.count
+        rows = []
+        for code in np.unique(self.laws.law):
+            of_law = self.laws.law == code
+            share = count[of_law].sum() / count.sum()
+            rows.append([LAWS[code], str(int(of_law.sum())), f"{share:.1%}"])
+        return text_table(["inter-arrival law", "transitions", "requests"], rows)
+
+    def coarser(self) -> TraceModel:
+        """The same trace with one level less; the laws of merged gaps need their sums.
+
+        Raises
+        ------
+        PpwError
+            Of a model of one level, or one read back from JSON, which has no sums.
+        """
+        from fitting.interarrival import fit_gaps
+
+        if self.diagram.levels < 2 or np.isnan(self.counts.sums).any():
+            raise PpwError("a model can be made coarser where it was fitted, down to one level")
+        counts = self.counts.coarser()
+        laws = fit_gaps(counts.sums, counts.histogram, self.survey.tick_s)
+        reuse = None
+        if self.reuse is not None:
+            stretch = self.counts.state_origin * 2**32 + self.counts.state // self.diagram.fan_out
+            reuse = np.zeros((len(counts.state), self.reuse.shape[1]), dtype=np.int64)
+            np.add.at(reuse, np.unique(stretch, return_inverse=True)[1], self.reuse)
+        return replace(self, counts=counts, laws=laws, reuse=reuse)
+
+    def to_json(self) -> str:
+        """JSON document on one line; numbers that are not whole with six digits, laws with four."""
+        return re.sub(r"\n *", "", write_document(KIND, self.input_digest, body_of(self)))
+
+    @classmethod
+    def from_json(cls, text: str) -> TraceModel:
+        """Read `to_json` back. Raises `PpwError` for anything else."""
+        document = read_document(text, KIND)
+        try:
+            return cls(**parts_of(document), input_digest=document["input_digest"])
+        except (TypeError, ValueError, IndexError, AttributeError) as error:
+            raise PpwError(f"this {KIND} document is damaged: {error}") from error
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the state diagram: shares of the transitions between the finest states' parents."""
+        from ppw.report.trace_page import plot_states
+
+        return plot_states(self, ax)

@@ -1,0 +1,178 @@
+"""Device models against hand-worked cases and an event simulation."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fitting.device_model import Disk, Queue, SolidState, previous_ends
+from fitting.errors import FittingError
+
+# 1000 cylinders of 1 MB; a turn in 8 ms.
+DISK = Disk(
+    capacity_bytes=1e9,
+    revolutions_s=125.0,
+    track_seek_s=1e-3,
+    average_seek_s=8e-3,
+    full_seek_s=15e-3,
+    outer_bytes_s=200e6,
+    inner_bytes_s=100e6,
+    overhead_s=0.5e-3,
+    cylinders=1000,
+)
+
+
+def blocks(*values):
+    return np.array(values, dtype=np.int64)
+
+
+class TestSeekCurve:
+    def test_the_data_sheets_ends(self):
+        assert DISK.seek_s(0) == 0.0
+        assert DISK.seek_s(1) == pytest.approx(1e-3)
+        # √(n − 1) and n − 1 in the place of √n and n.
+        assert DISK.seek_s(1000) == pytest.approx(15e-3, rel=0.01)
+
+    def test_the_mean_over_all_pairs_of_cylinders_is_the_average(self):
+        distance = np.arange(1, 1000)
+        pairs = 2 * (1000 - distance)
+        mean = (DISK.seek_s(distance) * pairs).sum() / pairs.sum()
+        assert mean == pytest.approx(8e-3, rel=0.01)
+
+
+class TestDiskByHand:
+    def test_a_request_elsewhere(self):
+        # From cylinder 0 to byte 500 000 256, which is 501 cylinders away; a rate of 150 MB/s.
+        lbn = 976_563
+        a = (-10 * 1 + 15 * 8 - 5 * 15) / (3 * np.sqrt(1000))
+        b = (7 * 1 - 15 * 8 + 8 * 15) / 3000
+        seek_ms = a * np.sqrt(500) + b * 500 + 1
+        rate = 200e6 - 100e6 * lbn * 512 / 1e9
+        expected = 0.5e-3 + seek_ms * 1e-3 + 4e-3 + 65536 / rate
+        found = DISK.service_s(blocks(0), blocks(lbn), blocks(65536), blocks(0))
+        assert found == pytest.approx([expected], rel=1e-12)
+
+    def test_a_request_that_goes_on_moves_nothing(self):
+        found = DISK.service_s(blocks(1), blocks(80), blocks(4096), blocks(80))
+        assert found == pytest.approx([0.5e-3 + 4096 / (200e6 - 100e6 * 80 * 512 / 1e9)])
+
+    def test_the_angle_is_a_share_of_a_turn(self):
+        one = (blocks(0), blocks(0), blocks(512), blocks(8))
+        turn = DISK.service_s(*one, 1.0) - DISK.service_s(*one, 0.0)
+        assert turn == pytest.approx([8e-3])
+
+
+def test_a_solid_state_drive_by_hand():
+    drive = SolidState(read_s=100e-6, write_s=20e-6, unit_bytes_s=100e6, units=4)
+    found = drive.service_s(blocks(0, 1, 2), blocks(0, 5, 9), blocks(10_000, 0, 0), blocks(0, 0, 0))
+    assert found == pytest.approx([200e-6, 20e-6, 20e-6])
+
+
+def test_a_request_follows_the_last_one_of_its_own_device():
+    ends = np.full(2, -1, dtype=np.int64)
+    found = previous_ends(blocks(0, 1, 0), blocks(0, 100, 8), blocks(4096, 512, 512), ends)
+    assert found.tolist() == [-1, -1, 8]
+    assert ends.tolist() == [9, 101]
+
+
+def simulated_open(arrivals, devices, services, units):
+    """Events in order of time; a device's requests wait in a list."""
+    waiting = {d: [] for d in set(devices)}
+    free = dict.fromkeys(waiting, units)
+    done = [0.0] * len(arrivals)
+    events = [(t, 1, i) for i, t in enumerate(arrivals)]
+    heapq.heapify(events)
+    while events:
+        now, arrives, i = heapq.heappop(events)
+        device = devices[i]
+        if arrives:
+            waiting[device].append(i)
+        else:
+            free[device] += 1
+            done[i] = now
+        while free[device] and waiting[device]:
+            k = waiting[device].pop(0)
+            free[device] -= 1
+            heapq.heappush(events, (now + services[k], 0, k))
+    return [d - a for d, a in zip(done, arrivals, strict=True)]
+
+
+def simulated_closed(services, units, outstanding):
+    now, free, queue, made, latencies = 0.0, units, [], 0, {}
+    events: list[tuple[float, int, float]] = []
+    for _ in range(min(outstanding, len(services))):
+        queue.append((made, now))
+        made += 1
+    while queue or events:
+        while free and queue:
+            k, born = queue.pop(0)
+            free -= 1
+            heapq.heappush(events, (now + services[k], k, born))
+        now, k, born = heapq.heappop(events)
+        latencies[k] = now - born
+        free += 1
+        if made < len(services):
+            queue.append((made, now))
+            made += 1
+    return [latencies[k] for k in range(len(services))], now
+
+
+times = st.floats(0.01, 10.0).map(lambda x: round(x, 4))
+
+
+class TestQueueAgainstAnEventSimulation:
+    @given(
+        st.lists(st.tuples(times, times, st.integers(0, 2)), min_size=1, max_size=60),
+        st.integers(1, 4),
+        st.integers(1, 30),
+    )
+    def test_open_loop(self, requests, units, batch):
+        gaps, services, devices = (np.array(column) for column in zip(*requests, strict=True))
+        arrivals = np.cumsum(gaps)
+        queue = Queue(units)
+        parts = [
+            queue.latency_s(
+                arrivals[i : i + batch], devices[i : i + batch], services[i : i + batch]
+            )
+            for i in range(0, len(gaps), batch)
+        ]
+        expected = simulated_open(arrivals.tolist(), devices.tolist(), services.tolist(), units)
+        np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-9, atol=1e-9)
+        assert queue.busy_s.sum() == pytest.approx(services.sum())
+
+    @given(st.lists(times, min_size=1, max_size=60), st.integers(1, 3), st.integers(1, 6))
+    def test_closed_loop(self, services, units, outstanding):
+        service = np.array(services)
+        queue = Queue(units, outstanding)
+        found = queue.latency_s(np.zeros(len(service)), np.zeros(len(service), int), service)
+        expected, end = simulated_closed(services, units, outstanding)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        assert queue.end_s == pytest.approx(end)
+
+
+def test_latency_of_an_m_m_1_queue_is_the_textbooks():
+    rng = np.random.default_rng(5)
+    n, load = 400_000, 0.5
+    arrivals = np.cumsum(rng.exponential(1.0, n))
+    found = Queue().latency_s(arrivals, np.zeros(n, int), rng.exponential(load, n))
+    assert found.mean() == pytest.approx(load / (1 - load), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Disk(revolutions_s=0),
+        lambda: Disk(track_seek_s=9e-3),
+        lambda: SolidState(units=0),
+        lambda: SolidState(read_s=float("nan")),
+        lambda: Queue(0),
+        lambda: Queue(1, 0),
+    ],
+)
+def test_what_is_no_device_is_refused(make):
+    with pytest.raises(FittingError):
+        make()

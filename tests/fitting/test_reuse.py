@@ -1,0 +1,50 @@
+"""Ages of reuse against a count by hand and by the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fitting.reuse import AGAIN, COLUMNS, FRESH, ReuseCounter, age_bounds, age_class, reuse_law
+from fitting.transition_counter import Seen
+
+
+def counted(lbn, blocks, sequential):
+    n = len(lbn)
+    counter = ReuseCounter(np.zeros(1, dtype=np.int64), 8)
+    seen = Seen(np.zeros(n, np.int32), np.zeros(n, np.int64), np.array(sequential, dtype=bool))
+    counter.add(seen, np.array(lbn, dtype=np.int64), np.array(blocks, dtype=np.int64) * 512)
+    return counter.by_state(np.array([0]))[0]
+
+
+def test_six_requests_by_hand():
+    # Pieces of 8 blocks: 0 fresh, 10 fresh, 0 again after 2, on from where the second ended (2
+    # ago), which is sequential to none; 10 again after 3; the sequential one is not counted.
+    lbn, blocks = [0, 80, 0, 88, 80, 88], [8, 8, 8, 8, 8, 8]
+    counts = counted(lbn, blocks, [False, False, False, False, False, True])
+    assert counts[FRESH] == 2
+    assert counts[AGAIN + age_class(2)] == 1
+    assert counts[age_class(2)] == 1
+    assert counts[AGAIN + age_class(3)] == 1
+    assert counts.sum() == 5
+
+
+def test_classes_are_half_octaves():
+    bounds = age_bounds()
+    for age in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100, 1000, 10**6]:
+        class_ = age_class(age)
+        assert bounds[class_] <= age < bounds[class_ + 1]
+
+
+def test_a_law_leaves_the_rest_to_fresh_places():
+    counts = np.zeros((1, COLUMNS), dtype=np.int64)
+    counts[0, AGAIN + age_class(4)], counts[0, FRESH] = 30, 70
+    law = reuse_law(counts, [10**9])
+    assert law[0, FRESH] == 1
+    assert law[0, FRESH - 1] == pytest.approx(0.3, abs=1e-6)
+
+
+def test_an_age_that_few_could_have_is_likelier_for_those():
+    counts = np.zeros((1, COLUMNS), dtype=np.int64)
+    counts[0, AGAIN + age_class(500)], counts[0, FRESH] = 300, 700
+    assert reuse_law(counts, [1000])[0, FRESH - 1] > 0.45

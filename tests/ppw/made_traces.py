@@ -1,0 +1,58 @@
+"""Traces made up for tests: a skewed load of two streams, and files in pieces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from measurements.traces.requests import SCHEMA
+
+
+class MadeTrace:
+    """Requests that are at hand, with the attributes of a trace that was read."""
+
+    def __init__(self, table, names=None):
+        self.table = table
+        self.names = names or {"stream": ("web", "log"), "device": ("sda",), "file": ()}
+        self.findings = ()
+
+    def batches(self):
+        yield from self.table.to_batches(max_chunksize=700)
+
+
+def trace(**columns):
+    n = len(columns["lbn"])
+    default = {
+        "time_s": np.arange(n, dtype=float),
+        "stream": np.zeros(n),
+        "device": np.zeros(n),
+        "size_bytes": np.full(n, 4096),
+        "op": np.zeros(n),
+        "latency_s": np.full(n, np.nan),
+        "file": np.full(n, -1),
+    }
+    known = {**default, **columns}
+    arrays = [pa.array(np.asarray(known[f.name]).astype(f.type.to_pandas_dtype())) for f in SCHEMA]
+    return MadeTrace(pa.table(arrays, schema=SCHEMA))
+
+
+def busy(n=4000, seed=1, rate=100.0, hot=300):
+    """Random reads of a web server, most of them to some hot blocks, and a log written beside."""
+    rng = np.random.default_rng(seed)
+    is_log = rng.random(n) < 0.3
+    place = np.where(rng.random(n) < 0.8, rng.integers(hot, size=n), rng.integers(20_000, size=n))
+    log = 8 * (20_000 + np.cumsum(is_log))
+    return trace(
+        time_s=np.cumsum(rng.exponential(1 / rate, n)),
+        stream=is_log,
+        lbn=np.where(is_log, log, 8 * place),
+        size_bytes=np.where(is_log, 4096, np.where(rng.random(n) < 0.7, 4096, 8192)),
+        op=is_log,
+    )
+
+
+def fragmented(files=20, pages=30, seed=2):
+    """Files read from begin to end, one after the other, whose pages are strewn over the disk."""
+    rng = np.random.default_rng(seed)
+    lbn = 8 * rng.permutation(files * pages)
+    return trace(lbn=lbn, file=np.repeat(np.arange(files), pages))

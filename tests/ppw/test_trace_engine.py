@@ -1,0 +1,189 @@
+"""Models of traces counted by an engine; the oracle is the fit in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from block_traces import ArrayTrace, Columns, made
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_traces import busy, trace
+
+from fitting.errors import FittingError
+from measurements.errors import MeasurementError
+from measurements.traces import write_trace
+from measurements.traces.requests import SCHEMA
+from measurements.traces.tables import METADATA
+from ppw.errors import PpwError
+from ppw.fleet.connection import connect
+from ppw.traces.engine import fit_trace_in
+from ppw.traces.fit import fit_trace
+
+# ibis calls what newer versions of duckdb and pandas have renamed.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:fetch_"),
+    pytest.mark.filterwarnings("ignore:.*infer_string"),
+    pytest.mark.filterwarnings("ignore:The copy keyword"),
+    # Spark leaves the sockets of its results to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning"),
+]
+
+EXACT = ("origin", "pair", "op", "sequential", "size_class", "count", "histogram")
+EXACT += ("state_origin", "state", "occupancy", "lowest", "highest", "departures", "arrivals")
+
+
+@pytest.fixture(scope="module")
+def duckdb():
+    return connect("duckdb")
+
+
+def check_same(found, wanted):
+    """Counts to the last one, sums of floats and what is fitted to them to 1e-9."""
+    for name, value in vars(wanted.survey).items():
+        assert np.array_equal(getattr(found.survey, name), value), name
+    for name in EXACT:
+        assert np.array_equal(getattr(found.counts, name), getattr(wanted.counts, name)), name
+    np.testing.assert_allclose(found.counts.sums, wanted.counts.sums, rtol=1e-9, atol=1e-12)
+    assert np.array_equal(found.laws.law, wanted.laws.law)
+    for name in ("mean_s", "shape", "quantiles"):
+        mine, theirs = getattr(found.laws, name), getattr(wanted.laws, name)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, err_msg=name)
+    for name in ("counts", "small", "large", "gaps"):
+        assert np.array_equal(getattr(found.cascade, name), getattr(wanted.cascade, name)), name
+    assert (found.cascade.stop, found.cascade.placement) == (
+        wanted.cascade.stop,
+        wanted.cascade.placement,
+    )
+    if wanted.reuse is None:
+        assert found.reuse is None
+    else:
+        assert np.array_equal(found.reuse, wanted.reuse)
+    assert found.names == wanted.names
+
+
+def written(trace, path):
+    write_trace(trace.batches(), path)
+    return path
+
+
+def random_trace(seed):
+    """Few blocks and sizes, so that all kinds of transitions and reuse occur; ties in time."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 400))
+    gap = rng.choice([0.0, 0.001, 0.25, 0.5, 1.0, 3.3], n, p=[0.2, 0.3, 0.2, 0.1, 0.1, 0.1])
+    space = int(rng.choice([64, 5000, 10**9]))
+    op = rng.choice([0, 1, 1, 2, 3], n)
+    size = rng.choice([512, 4096, 4096, 8192, 65536, 12288 * rng.integers(1, 9)], n)
+    size[op == 3] = 0
+    stream, device = rng.integers(0, 3, n), rng.integers(0, 2, n)
+    lbn = rng.integers(0, space, n)
+    ends = {}
+    for i in range(n):
+        if rng.random() < 0.5:
+            # Where the stream, or another one of the device, ended.
+            lbn[i] = ends.get((device[i], rng.choice([stream[i], 1])), lbn[i])
+        ends[device[i], stream[i]] = lbn[i] + size[i] // 512
+    return trace(
+        time_s=1 + np.cumsum(gap), stream=stream, device=device, lbn=lbn, size_bytes=size, op=op
+    )
+
+
+@settings(max_examples=60, deadline=None, database=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    levels=st.integers(1, 5),
+    fan_out=st.sampled_from([2, 3, 4]),
+)
+def test_any_trace_gives_the_model_that_it_gives_in_memory(
+    duckdb, tmp_path_factory, seed, levels, fan_out
+):
+    path = written(random_trace(seed), tmp_path_factory.mktemp("trace") / "t.parquet")
+    options = {"levels": levels, "fan_out": fan_out}
+    try:
+        wanted = fit_trace(path, **options)
+    except (PpwError, FittingError, MeasurementError):
+        with pytest.raises(PpwError):
+            fit_trace_in(path, engine=duckdb, **options)
+        return
+    check_same(fit_trace_in(path, engine=duckdb, **options), wanted)
+
+
+@pytest.mark.slow
+def test_spark_gives_the_model_that_memory_gives(tmp_path):
+    spark = connect("spark", threads=2)
+    for name, one in {"busy": busy(n=6000), "made": ArrayTrace(made(5000, devices=3))}.items():
+        path = written(one, tmp_path / f"{name}.parquet")
+        check_same(fit_trace_in(path, engine=spark), fit_trace(path))
+    for seed in range(3):
+        path = written(random_trace(seed), tmp_path / f"{seed}.parquet")
+        check_same(fit_trace_in(path, engine=spark, levels=3), fit_trace(path, levels=3))
+
+
+@pytest.mark.parametrize("options", [{}, {"space_bytes": 2.0**40, "laws": "published"}])
+def test_a_server_with_a_log(duckdb, tmp_path, options):
+    path = written(busy(n=6000), tmp_path / "t.parquet")
+    check_same(fit_trace_in(path, engine=duckdb, **options), fit_trace(path, **options))
+    plain = fit_trace_in(path, engine=duckdb, reuse=False, **options)
+    check_same(plain, fit_trace(path, reuse=False, **options))
+
+
+def test_order_of_rows_does_not_matter_where_times_differ(duckdb, tmp_path):
+    trace = made(3000)
+    order = np.random.default_rng(0).permutation(3000)
+    a = written(ArrayTrace(trace), tmp_path / "a.parquet")
+    b = written(ArrayTrace(Columns(*(c[order] for c in trace))), tmp_path / "b.parquet")
+    check_same(fit_trace_in(b, engine=duckdb), fit_trace_in(a, engine=duckdb))
+
+
+def part(table, names, start_ns, path):
+    said = f'{{"names": {{"stream": {names}, "device": ["sda"]}}, "start_unix_ns": {start_ns}}}'
+    said = said.replace("'", '"').encode()
+    pq.write_table(table.replace_schema_metadata({METADATA: said}), path)
+
+
+def test_files_with_other_codes_and_starts_are_one_trace(duckdb, tmp_path):
+    """The second half begins a minute later, and numbers its streams the other way round."""
+    whole = busy(n=4000).table
+    time = np.round(whole["time_s"].to_numpy(), 3)
+    whole = whole.set_column(0, "time_s", pa.array(np.where(time > 20, time + 60, time)))
+    first = whole.filter(pa.array(time <= 20))
+    second = whole.filter(pa.array(time > 20))
+    turned = second.set_column(0, "time_s", pa.array(np.round(second["time_s"].to_numpy() - 60, 3)))
+    stream = pa.array(1 - second["stream"].to_numpy(), pa.int32())
+    turned = turned.set_column(1, SCHEMA.field("stream"), stream).cast(SCHEMA)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    part(first.cast(SCHEMA), ["web", "log"], 10**18, folder / "0.parquet")
+    part(turned, ["log", "web"], 10**18 + 60 * 10**9, folder / "1.parquet")
+    part(whole.cast(SCHEMA), ["web", "log"], 10**18, tmp_path / "whole.parquet")
+    found = fit_trace_in(folder, engine=duckdb)
+    wanted = fit_trace_in(tmp_path / "whole.parquet", engine=duckdb)
+    assert found.names == wanted.names == {"stream": ("web", "log"), "device": ("sda",)}
+    for name in EXACT[:6]:
+        assert np.array_equal(getattr(found.counts, name), getattr(wanted.counts, name)), name
+
+
+def test_what_cannot_be_read_is_named(duckdb, tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(MeasurementError, match=r"other\.parquet: is no trace that ppw wrote"):
+        fit_trace_in(tmp_path / "other.parquet", engine=duckdb)
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(MeasurementError, match=r"broken\.parquet: cannot be read as Parquet"):
+        fit_trace_in(tmp_path / "broken.parquet", engine=duckdb)
+    with pytest.raises(PpwError, match="no Parquet file is there"):
+        fit_trace_in([], engine=duckdb)
+
+
+def test_the_model_can_be_made_coarser_and_read_back(duckdb, tmp_path):
+    path = written(ArrayTrace(made(3000)), tmp_path / "t.parquet")
+    model = fit_trace_in(path, engine=duckdb)
+    wanted = fit_trace(path)
+    check_same(model.coarser(), wanted.coarser())
+    same_input = replace(model, input_digest=wanted.input_digest)
+    assert same_input.to_json() == wanted.to_json()

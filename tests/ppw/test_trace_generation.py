@@ -1,0 +1,238 @@
+"""Regenerated traces against what they were learnt from: features, times, places, caches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from block_traces import ArrayTrace, cloudphysics, columns_of, made, mqsim, sequential
+from scipy import stats
+
+from fitting.lru import hit_ratio_curve, touched_blocks
+from ppw.errors import PpwError
+from ppw.traces.devices import completed_iops
+from ppw.traces.fit import fit_trace
+from ppw.traces.generation import generate_trace
+from ppw.traces.level_choice import LevelChoice, choose_level
+from ppw.traces.model import TraceModel
+
+pytestmark = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
+
+WINDOWS = {"cloudphysics": (1, 10, 60), "wsrch": (0.1, 1), "tpcc": (1e-3, 1e-2)}
+
+
+def generated(model, **options):
+    return columns_of(generate_trace(model, **options).to_table())
+
+
+@pytest.fixture(scope="module", params=sorted(WINDOWS))
+def original_and_model(request, data_dir):
+    read = cloudphysics if request.param == "cloudphysics" else lambda d: mqsim(d, request.param)
+    columns = read(data_dir)
+    return request.param, columns, fit_trace(ArrayTrace(columns))
+
+
+def hit_ratios(columns, footprint=None):
+    blocks, request = touched_blocks(columns.lbn, columns.size_bytes)
+    curve = hit_ratio_curve(blocks * 64 + columns.device[request])
+    sizes = (np.array([0.01, 0.05, 0.2]) * (footprint or curve.footprint)).astype(int)
+    return curve.hit_ratio(sizes), curve.footprint
+
+
+def requests_of(trace):
+    """What is drawn: two missing latencies are not equal."""
+    return trace.to_table().drop_columns(["latency_s"])
+
+
+def near(found, expected):
+    """Within 5 % or half a percentage point, whichever is larger."""
+    return np.abs(found - expected) <= np.maximum(0.05 * np.abs(expected), 0.005)
+
+
+def bootstrap_band(counts, rng):
+    """90 % band of the index of dispersion by blocks of a cube root of the windows."""
+    n = len(counts)
+    block = max(1, round(n ** (1 / 3)))
+    starts = rng.integers(0, n - block + 1, size=(600, -(-n // block)))
+    samples = counts[(starts[..., None] + np.arange(block)).reshape(600, -1)[:, :n]]
+    return np.quantile(samples.var(axis=1) / samples.mean(axis=1), [0.05, 0.95])
+
+
+@pytest.mark.thirdparty
+class TestMeasuredTraces:
+    @pytest.mark.parametrize("seed", range(6))
+    def test_features_are_kept_by_every_seed(self, original_and_model, seed):
+        _, original, model = original_and_model
+        made_up = generated(model, seed=seed)
+        assert len(made_up.lbn) == len(original.lbn)
+        octant = original.lbn.max() // 8 + 1
+        for feature in (
+            lambda c: np.mean(c.op == 0),
+            lambda c: 1 - np.mean(sequential(c)),
+            lambda c: np.bincount(np.minimum(c.lbn // octant, 7), minlength=8) / len(c.lbn),
+            lambda c: np.array([np.mean(c.size_bytes == s) for s in model.survey.sizes[:5]]),
+        ):
+            assert near(feature(made_up), feature(original)).all()
+        gaps = np.diff(original.time_s).mean()
+        assert np.diff(made_up.time_s).mean() == pytest.approx(gaps, rel=0.05)
+
+    def test_streams_keep_their_weights(self, original_and_model):
+        _, original, model = original_and_model
+        wanted = np.bincount(original.device)
+        found = np.bincount(generated(model, seed=3).device, minlength=len(wanted))
+        assert np.abs(found - wanted).max() <= 1
+
+    def test_variation_of_gaps_is_kept(self, original_and_model):
+        _, original, model = original_and_model
+
+        def variation(c):
+            return np.diff(c.time_s).std() / np.diff(c.time_s).mean()
+
+        found = np.mean([variation(generated(model, seed=s)) for s in range(5)])
+        assert found == pytest.approx(variation(original), rel=0.15)
+
+    def test_dispersion_is_inside_the_originals_band(self, original_and_model):
+        name, original, model = original_and_model
+        times = [generated(model, seed=s).time_s for s in range(20)]
+        for window in WINDOWS[name]:
+            n = int(original.time_s[-1] / window)
+            counts = [np.bincount((t / window).astype(int), minlength=n)[:n] for t in times]
+            found = np.mean([c.var() / c.mean() for c in counts])
+            own = np.bincount((original.time_s / window).astype(int))[:n]
+            low, high = bootstrap_band(own, np.random.default_rng(0))
+            assert low <= found <= high
+
+    def test_round_robin_holds_every_weight(self, original_and_model):
+        _, _, model = original_and_model
+        shares = generate_trace(model, mode="round_robin").transition_shares()
+        wanted = model.counts.count / model.counts.count.sum()
+        assert np.abs(shares - wanted).max() < 0.0005
+
+    def test_completed_iops_scarcely_move_between_seeds_with_window_counts(
+        self, original_and_model
+    ):
+        _, _, model = original_and_model
+        iops = [
+            completed_iops(generate_trace(model, seed=s, arrivals="windows").to_table())
+            for s in range(10)
+        ]
+        assert np.std(iops) / np.mean(iops) < 0.01
+
+
+@pytest.mark.thirdparty
+def test_cloudphysics_hits_caches_as_it_did(data_dir):
+    original = cloudphysics(data_dir)
+    model = fit_trace(ArrayTrace(original))
+    wanted, footprint = hit_ratios(original)
+    found = np.mean([hit_ratios(generated(model, seed=s), footprint)[0] for s in range(5)], axis=0)
+    assert np.abs(found - wanted).max() < 0.03
+
+
+def test_the_model_of_a_generated_trace_is_the_generating_one():
+    """Twenty seeds, independent draws: χ² of each state's transitions against their chances."""
+    space = 4**11 * 512
+    model = fit_trace(ArrayTrace(made(20_000, devices=1)), levels=2, space_bytes=space)
+    left = ["level", "from_state", "after_kind"]
+    keys = [*left, "to_state", "op", "sequential", "size_bytes"]
+    chances = []
+    for seed in range(20):
+        again = fit_trace(
+            generate_trace(model, seed=seed, draws="independent"), levels=2, space_bytes=space
+        )
+        both = model.to_frame().merge(
+            again.to_frame(), on=keys, how="left", suffixes=("", "_again")
+        )
+        made_again = both["count_again"].fillna(0)
+        from_state = [both[key] for key in left]
+        expected = both["probability"] * made_again.groupby(from_state).transform("sum")
+        seen = expected.groupby(from_state).transform("min") >= 5
+        ways = seen.groupby(from_state).sum()
+        square = ((made_again - expected) ** 2 / expected)[seen].sum()
+        chances.append(stats.chi2.sf(square, (ways[ways > 1] - 1).sum()))
+    assert stats.kstest(chances, "uniform").pvalue > 1e-3
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit_trace(ArrayTrace(made(5000)))
+
+
+class TestOptions:
+    @pytest.mark.parametrize("mode", ["walk", "round_robin"])
+    @pytest.mark.parametrize("arrivals", ["cascade", "windows", "laws"])
+    def test_a_seed_gives_the_same_requests_in_order(self, model, mode, arrivals):
+        trace = generate_trace(model, mode=mode, arrivals=arrivals, seed=4)
+        first, second = requests_of(trace), requests_of(trace)
+        assert first.equals(second)
+        assert not first.equals(requests_of(generate_trace(model, mode=mode, arrivals=arrivals)))
+        assert (np.diff(first["time_s"].to_numpy()) >= 0).all()
+        assert first["time_s"][0].as_py() == 0
+        assert len(first) == 5000
+
+    def test_a_model_read_back_generates_the_same(self, model):
+        once = TraceModel.from_json(model.to_json())
+        twice = TraceModel.from_json(once.to_json())
+        assert requests_of(generate_trace(once)).equals(requests_of(generate_trace(twice)))
+
+    def test_time_scale_stretches_times_and_nothing_else(self, model):
+        fast, slow = generated(model), generated(model, time_scale=2.0)
+        assert slow.time_s == pytest.approx(2 * fast.time_s)
+        assert np.array_equal(slow.lbn, fast.lbn)
+
+    def test_longer_than_the_original(self, model):
+        columns = generated(model, count=12_000)
+        assert len(columns.lbn) == 12_000
+        assert 12_000 / columns.time_s[-1] == pytest.approx(model.rate, rel=0.05)
+        assert (np.diff(columns.time_s) >= 0).all()
+
+    def test_duration_ends_the_trace(self, model):
+        columns = generated(model, duration_s=20.0)
+        assert 19 < columns.time_s[-1] <= 20
+        assert len(columns.lbn) == pytest.approx(20 * model.rate, rel=0.1)
+
+    def test_closed_loop_has_no_times(self, model):
+        table = generate_trace(model, outstanding=8).to_table()
+        assert np.isnan(table["time_s"].to_numpy()).all()
+
+    def test_without_locality_addresses_are_uniform(self, model):
+        columns = generated(model, locality=False)
+        survey = model.survey
+        share = (columns.lbn - survey.low_lbn) / (survey.high_lbn - survey.low_lbn)
+        assert stats.kstest(share, "uniform").pvalue > 1e-3
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"mode": "run"},
+            {"arrivals": "never"},
+            {"time_scale": 0},
+            {"count": 0},
+            {"outstanding": 0},
+            {"outstanding": 4, "duration_s": 3.0},
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, model, options):
+        with pytest.raises(PpwError):
+            generate_trace(model, **options)
+
+
+class TestLevelChoice:
+    def test_first_level_that_changes_iops_little_and_the_likeliest(self):
+        choice = choose_level(ArrayTrace(made(6000)), levels=4, flat=True)
+        assert list(choice.table["level"]) == [1, 2, 3, 4]
+        assert choice.by_likelihood == choice.table["log_likelihood"].idxmax() + 1
+        steady = choice.table["iops_change"].abs() < 0.02
+        assert choice.by_iops == [*choice.table["level"][steady], 4][0]
+        assert choice.flat_iops > 0
+        again = LevelChoice.from_json(choice.to_json())
+        assert (again.to_json(), again.summary()) == (choice.to_json(), choice.summary())
+
+    def test_a_device_is_asked_for_every_level(self):
+        asked = []
+
+        def device(table):
+            asked.append(len(table))
+            return 100.0 * len(asked)
+
+        choice = choose_level(ArrayTrace(made(3000)), levels=3, device=device)
+        assert asked == [3000] * 3
+        assert any("still change" in caveat for caveat in choice.caveats)
