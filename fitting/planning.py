@@ -16,260 +16,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import chdtri, ndtri
 
 from fitting.errors import FittingError
+from fitting.hypothetical import Chances, Predictive, drawn_cells, measured
+from fitting.known import COMPONENTS
 from fitting.mixture import Mixture
-from fitting.pooling import posterior_cells
-from fitting.posterior import (
-    SHARED_NOISE,
-    Evidence,
-    Sweep,
-    Target,
-    anchors,
-    evidence,
-    integrated_wiener,
-    noise_share,
-)
-from fitting.steps import SAME_STEP
+from fitting.posterior import Sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from fitting.line import FloatArray, IntArray
-    from fitting.pooling import Cells, Curve, Neighbours
-    from fitting.posterior import Law
-    from fitting.steps import Steps
+    from fitting.hypothetical import Candidate
+    from fitting.known import Known
+    from fitting.line import FloatArray
 
-# Weightiest components that quantiles are taken from: of each factor of a product, or of one
-# quantity alone; and the same for hypothetical outcomes, of which there are hundreds.
-_KEPT, _ALONE = 24, 96
+# Weightiest components that quantiles are taken from: of each factor of a product; and for
+# hypothetical outcomes, of which there are hundreds, of a factor and of one quantity alone.
+_KEPT = 24
 _FEW, _FEW_ALONE = 18, 48
-# A cell this unlikely stays so: its prior, weight over likelihood, has lost its digits.
-_IMPOSSIBLE = 1e-200
 # Half widths closer than this share are alike: the draws do not tell them apart.
 _ALIKE = 0.01
-
-
-class Candidate(NamedTuple):
-    """A measurement that could be made: so many runs at a frequency (Hz)."""
-
-    frequency: float
-    runs: int
-
-
-class Chances(NamedTuple):
-    """Random numbers in (0, 1) behind hypothetical outcomes, one a draw: stratified, shuffled."""
-
-    cell: FloatArray
-    value: FloatArray
-    scatter: FloatArray
-
-    @classmethod
-    def of(cls, draws: int, seed: int | Sequence[int]) -> Chances:
-        """Make the numbers of ``draws`` outcomes."""
-        if draws < 1:
-            raise FittingError(f"{draws} draws: an expectation takes at least one")
-        random = np.random.default_rng(seed)
-        middle = (np.arange(draws) + 0.5) / draws
-        return cls(*(random.permutation(middle) for _ in range(3)))
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of one quantity of one group.
-
-    Attributes
-    ----------
-    law : Law
-    row : int
-        Number of the group in the law.
-    prior : (1, shapes, scales) float array
-        Prior of the cells, pooled, up to a constant.
-    weight : (shapes · scales,) float array
-        Posterior of the cells.
-    sweep : Sweep
-        The points of the group; or several rows of them that differ in their values only.
-    target : Target
-        The one frequency that is asked.
-    """
-
-    law: Law
-    row: int
-    prior: FloatArray
-    weight: FloatArray
-    sweep: Sweep
-    target: Target
-
-    def evidence(self, sweep: Sweep, target: Target) -> Evidence:
-        """Evidence of any points of this group for a target."""
-        rows = np.zeros(len(sweep.frequency), dtype=np.int64)
-        return evidence(self.law, sweep, target.take(rows), rows + self.row)
-
-    def answer(self, sweep: Sweep | None = None, components: int = _ALONE) -> Mixture:
-        """Distribution of ln y at the target after these points, or after those there are."""
-        found = self.evidence(self.sweep if sweep is None else sweep, self.target)
-        weight = found.posterior(self.prior)
-        parts = (found.mean, found.variance[found.design], weight)
-        return Mixture(*(part.reshape(len(weight), -1) for part in parts)).trimmed(components)
-
-    def parts(self) -> tuple[float, float]:
-        """Posterior means of the variances of form and of the asked runs' noise."""
-        found = self.evidence(self.sweep, self.target)
-        weight = found.posterior(self.prior)
-        form, noise = ((weight * part[found.design]).sum() for part in (found.form, found.noise))
-        return float(form) / len(weight), float(noise) / len(weight)
-
-    def with_sweep(self, sweep: Sweep) -> Known:
-        """Return the same quantity with other points."""
-        found = self.evidence(sweep, self.target)
-        weight = found.posterior(self.prior).mean(axis=0).ravel()
-        return Known(self.law, self.row, self.prior, weight, sweep, self.target)
-
-
-def known_groups(
-    curve: Curve, steps: Steps, target: Target, neighbours: Neighbours, groups: IntArray
-) -> Iterator[tuple[int, Known]]:
-    """Yield each group's number and what is known of it; arguments as of `posterior_cells`.
-
-    A group with one step is known by its level and its prior.
-    """
-    for cells in posterior_cells(curve, steps, target, neighbours, groups):
-        law = curve.law(steps, neighbours, cells.groups)
-        for row, group in enumerate(cells.groups):
-            one = np.array([group])
-            weight = cells.weight[row].ravel()
-            prior = _pooled_prior(cells, row)
-            yield int(group), Known(law, row, prior, weight, steps.sweep(one), target.take(one))
-
-
-def _pooled_prior(cells: Cells, row: int) -> FloatArray:
-    """Prior that pooling gave a group's cells: their posterior over their likelihood."""
-    weight, likelihood = cells.weight[row : row + 1], cells.evidence.likelihood[row : row + 1]
-    possible = likelihood > _IMPOSSIBLE
-    return np.divide(weight, likelihood, out=np.zeros_like(weight), where=possible)
-
-
-def step_of(sweep: Sweep, frequency: float) -> int | None:
-    """Column of the step that a frequency (Hz) belongs to; None for a new one."""
-    near = np.flatnonzero(np.abs(sweep.frequency[0] / frequency - 1) < SAME_STEP)
-    return int(near[0]) if near.size else None
-
-
-class _Predictive(NamedTuple):
-    """Long-run mean at some frequencies given one cell a draw.
-
-    ``mean`` and ``variance`` are (frequencies, draws), ``noise`` the variance of a run (draws,).
-    """
-
-    mean: FloatArray
-    variance: FloatArray
-    noise: FloatArray
-
-    @classmethod
-    def of(
-        cls, known: Known, sweep: Sweep, frequency: Sequence[float], cell: IntArray
-    ) -> _Predictive:
-        """Predict as `evidence` does, but with the anchor of the target at every frequency.
-
-        What is drawn must come from the same model that judges it.
-        """
-        grid, steps = known.law.grid, sweep.frequency[0]
-        shape, scale = np.divmod(cell, len(grid.noise))
-        noise, drift = grid.noise[scale] ** 2, grid.drift[shape, scale] ** 2
-        every = np.append(steps, frequency)
-        log_shape = known.law.log_shape(every[None], np.array([known.row]))[0][:, shape].T
-        covariance = _covariance(known, sweep, every, noise, drift)
-        residual = sweep.log_value - log_shape[:, : len(steps)]
-        mean, variance = _kriging(covariance, residual)
-        return cls((log_shape[:, len(steps) :] + mean).T, variance.T, noise)
-
-
-def _covariance(
-    known: Known, sweep: Sweep, every: FloatArray, noise: FloatArray, drift: FloatArray
-) -> FloatArray:
-    """Covariance of the steps' means and of long-run means: (draws, all, all)."""
-    steps = len(sweep.frequency[0])
-    u = np.log(every / anchors(sweep.frequency[:1], known.target.frequency))
-    # Runs at one step share a part of their noise, those to come with those that are there.
-    alike = SHARED_NOISE * (np.abs(every[:, None] / every - 1) < SAME_STEP)
-    at = np.arange(steps)
-    alike[at, at] = noise_share(sweep.runs[0])
-    made: FloatArray = drift[:, None, None] * integrated_wiener(u[:, None], u)
-    return made + noise[:, None, None] * alike
-
-
-def _kriging(covariance: FloatArray, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance of what follows the points, whose common level is unknown.
-
-    Rasmussen & Williams (2006), eq. 2.42 with a flat prior of the level.
-    """
-    steps = residual.shape[1]
-    between, there = covariance[:, :steps, steps:], covariance[:, steps:, steps:]
-    draws = len(covariance)
-    right = (
-        np.ones((draws, steps, 1)),
-        np.broadcast_to(residual, (draws, steps))[:, :, None],
-        between,
-    )
-    solved = np.linalg.solve(covariance[:, :steps, :steps], np.concatenate(right, axis=2))
-    one = solved[:, :, 0]
-    precision = one.sum(axis=1)
-    level = ((one * residual).sum(axis=1) / precision)[:, None]
-    mean = level + np.einsum("dsf,ds->df", between, solved[:, :, 1] - level * one)
-    to_level = 1 - np.einsum("dsf,ds->df", between, one)
-    variance = np.einsum("dff->df", there) - np.einsum("dsf,dsf->df", between, solved[:, :, 2:])
-    variance += to_level**2 / precision[:, None]
-    return mean, np.maximum(variance, 0.0)
-
-
-def _drawn_cells(known: Known, chances: Chances) -> IntArray:
-    """Cell of each draw, by the posterior."""
-    total = np.cumsum(known.weight)
-    # Rounding must not draw a cell beyond the last.
-    drawn: IntArray = np.searchsorted(total[:-1], chances.cell * total[-1])
-    return drawn
-
-
-def _measured(
-    sweep: Sweep, candidate: Candidate, predictive: _Predictive, at: int, chances: Chances
-) -> Sweep:
-    """Points with the hypothetical outcomes of a candidate added, one row a draw.
-
-    ``at`` is the candidate's frequency in the predictive.
-    """
-    within = (1 - SHARED_NOISE) * predictive.noise
-    runs = candidate.runs
-    deviation = np.sqrt(predictive.variance[at] + within / runs)
-    value = predictive.mean[at] + ndtri(chances.value) * deviation
-    scatter = within * chdtri(runs - 1, chances.scatter) if runs > 1 else np.zeros_like(value)
-    every = sweep.take(np.zeros(len(value), dtype=np.int64)) if len(sweep.runs) == 1 else sweep
-    return _with_step(every, step_of(sweep, candidate.frequency), candidate, value, scatter)
-
-
-def _with_step(
-    sweep: Sweep, at: int | None, candidate: Candidate, value: FloatArray, scatter: FloatArray
-) -> Sweep:
-    """Points with runs of a mean and a scatter added, to a step or as a new one."""
-    frequency, runs = candidate
-    spread, freedom = sweep.scatter + scatter, sweep.scatter_df + runs - 1
-    if at is None:
-        place = int(np.searchsorted(sweep.frequency[0], frequency))
-        return Sweep(
-            np.insert(sweep.frequency, place, frequency, axis=1),
-            np.insert(sweep.log_value, place, value, axis=1),
-            np.insert(sweep.runs, place, float(runs), axis=1),
-            spread,
-            freedom,
-        )
-    before = sweep.runs[:, at]
-    share = runs / (before + runs)
-    apart = value - sweep.log_value[:, at]
-    log_value, count = sweep.log_value.copy(), sweep.runs.copy()
-    log_value[:, at] += share * apart
-    count[:, at] += runs
-    spread = spread + before * share * apart**2
-    return Sweep(sweep.frequency, log_value, count, spread, freedom + 1)
 
 
 def half_width(answers: Sequence[Mixture], level: float) -> FloatArray:
@@ -286,7 +52,7 @@ def half_width(answers: Sequence[Mixture], level: float) -> FloatArray:
 
 def present(quantities: Sequence[Known], level: float) -> FloatArray:
     """Half width of the product of quantities as they are known, one a row of their points."""
-    components = _ALONE if len(quantities) == 1 else _KEPT
+    components = COMPONENTS if len(quantities) == 1 else _KEPT
     return half_width([known.answer(components=components) for known in quantities], level)
 
 
@@ -356,10 +122,10 @@ def outlook(
 
 def _outcomes(known: Known, candidates: Sequence[Candidate], chances: Chances) -> list[Sweep]:
     frequency = list(dict.fromkeys(c.frequency for c in candidates))
-    cell = _drawn_cells(known, chances)
-    predictive = _Predictive.of(known, known.sweep, frequency, cell)
+    cell = drawn_cells(known, chances)
+    predictive = Predictive.of(known, known.sweep, frequency, cell)
     return [
-        _measured(known.sweep, c, predictive, frequency.index(c.frequency), chances)
+        measured(known.sweep, c, predictive, frequency.index(c.frequency), chances)
         for c in candidates
     ]
 
@@ -390,11 +156,11 @@ def attainable(
     """
     done = []
     for known, numbers in zip(quantities, chances, strict=True):
-        cell, sweep = _drawn_cells(known, numbers), known.sweep
+        cell, sweep = drawn_cells(known, numbers), known.sweep
         for i, candidate in enumerate(candidates):
             fresh = Chances(*(np.roll(part, i * (j + 1)) for j, part in enumerate(numbers)))
-            predictive = _Predictive.of(known, sweep, [candidate.frequency], cell)
-            sweep = _measured(sweep, candidate, predictive, 0, fresh)
+            predictive = Predictive.of(known, sweep, [candidate.frequency], cell)
+            sweep = measured(sweep, candidate, predictive, 0, fresh)
         done.append(known.with_sweep(sweep))
     return present(done, level), *shares(done)
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fitting.hypothetical import Candidate, Chances
 from fitting.planning import (
-    Candidate,
-    Chances,
     Outlook,
     attainable,
     look_ahead,
@@ -24,7 +23,7 @@ from ppw.estimate import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fitting.planning import Known
+    from fitting.known import Known
 
 # Outcomes drawn for a candidate, for each later measurement of a plan, and for all steps together,
 # where candidates share no random numbers that would make differences of their noise.

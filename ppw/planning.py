@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.planning import known_groups
+from fitting.known import known_groups
 from fitting.posterior import Target
 from ppw import caveats as cv
 from ppw.advice import CANDIDATE_COLUMNS, GROUP_COLUMNS, Asked, GroupPlan, percent, times
@@ -21,7 +21,7 @@ from ppw.posteriors import Posteriors
 from ppw.prepare import Prepared, prepare
 from ppw.result import frame_digest, read_document, records, write_document
 from ppw.step_choice import as_steps
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 from ppw.voltage import VoltageTable
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from fitting.known import Known
     from fitting.line import FloatArray
-    from fitting.planning import Known
     from fitting.pooling import Curve
 
     Mask = NDArray[np.bool_]
@@ -118,7 +118,7 @@ class Plan:
             best = self.table.head(_MOST_CANDIDATES).to_dict(orient="records")
             header = self.candidate_header()
             lines += ["", text_table(header, [self.candidate_cells(r) for r in best])]
-        return "\n".join(lines + [f"caveat: {c}" for c in self.caveats])
+        return summary_text(lines, self.caveats)
 
     def name(self, row: Mapping[Any, Any]) -> str:
         """Name the group of a row by its keys; nothing where there is one group only."""

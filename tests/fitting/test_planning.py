@@ -9,19 +9,16 @@ import pytest
 from scipy.special import ndtri
 
 from fitting.errors import FittingError
+from fitting.hypothetical import Candidate, Chances, step_of
+from fitting.known import Known, known_groups
 from fitting.planning import (
-    Candidate,
-    Chances,
-    Known,
     attainable,
     choose,
     half_width,
-    known_groups,
     look_ahead,
     outlook,
     present,
     shares,
-    step_of,
 )
 from fitting.pooling import Neighbours, PowerCurve, TimeCurve
 from fitting.posterior import Grid, Sweep, Target, evidence, integrated_wiener
