@@ -49,6 +49,7 @@ class AmdahlRate(AmdahlTime):
     """1/X(f) = t_fixed + w/f: throughput X (1/s) through its reciprocal, the time of one unit."""
 
     equation: ClassVar[str] = "1/X(f) = t_fixed + w/f"
+    reciprocal: ClassVar[bool] = True
 
     def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
         """Time of one unit of work (s)."""

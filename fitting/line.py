@@ -55,6 +55,25 @@ class Moments(NamedTuple):
         return self.sxx > spread
 
 
+class Repeats(NamedTuple):
+    """Values of several runs at each of many points, condensed.
+
+    ``runs`` (how many), ``mean`` and ``squares`` = Σ(value − mean)² of each point.
+    """
+
+    runs: IntArray
+    mean: FloatArray
+    squares: FloatArray
+
+    def take(self, points: NDArray[np.bool_] | IntArray) -> Repeats:
+        """Select some points."""
+        return Repeats._make(part[points] for part in self)
+
+    def scaled(self, factor: FloatArray | float) -> Repeats:
+        """Multiply the values by a factor, one for all points or one each."""
+        return Repeats(self.runs, self.mean * factor, self.squares * factor**2)
+
+
 @dataclass(frozen=True, slots=True)
 class LineFit:
     """The line y = intercept + slope·x of each group.
@@ -224,6 +243,34 @@ def fit_groups(
     intercept, slope, bound = _coefficients(moments, nonnegative)
     residual = y - intercept[codes] - slope[codes] * x
     squares = _sums(codes, residual * residual, groups)
+    return _with_variance(moments, intercept, slope, bound, squares)
+
+
+def repeat_moments(codes: IntArray, x: FloatArray, y: Repeats, groups: int) -> Moments:
+    """Moments as `group_moments` gives them of all runs, from runs condensed by abscissa."""
+    weight = y.runs.astype(np.float64)
+    total = _sums(codes, weight, groups)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean_x = _sums(codes, weight * x, groups) / total
+        mean_y = _sums(codes, weight * y.mean, groups) / total
+    dx, dy = x - mean_x[codes], y.mean - mean_y[codes]
+    sxx, sxy = (_sums(codes, weight * dx * d, groups) for d in (dx, dy))
+    syy = _sums(codes, weight * dy * dy + y.squares, groups)
+    return Moments(total.astype(np.int64), mean_x, mean_y, sxx, sxy, syy)
+
+
+def fit_repeats(
+    codes: IntArray, x: FloatArray, y: Repeats, groups: int, *, nonnegative: bool = False
+) -> LineFit:
+    """Fit one line a group to runs condensed by abscissa, as `fit_groups` does to the runs.
+
+    The scatter of the repeats and the misses of their means add up, so that no digits are lost
+    where the points lie very close to the line.
+    """
+    moments = repeat_moments(codes, x, y, groups)
+    intercept, slope, bound = _coefficients(moments, nonnegative)
+    residual = y.mean - intercept[codes] - slope[codes] * x
+    squares = _sums(codes, y.runs * residual * residual + y.squares, groups)
     return _with_variance(moments, intercept, slope, bound, squares)
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from fitting.line import LineFit, fit_groups, fit_points
+from fitting.line import LineFit, fit_groups, fit_points, fit_repeats
 
 if TYPE_CHECKING:
-    from fitting.line import FloatArray, IntArray
+    from fitting.line import FloatArray, IntArray, Repeats
 
 
 class Parameter(NamedTuple):
@@ -52,11 +52,14 @@ class LineModel:
         What intercept and slope of the line mean.
     nonnegative : bool
         Whether both are held at or above zero.
+    reciprocal : bool
+        Whether the ordinate is proportional to the metric's reciprocal, and not to the metric.
     """
 
     equation: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, Parameter]]
     nonnegative: bool = False
+    reciprocal: ClassVar[bool] = False
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
         """Abscissa of the line at the predictor."""
@@ -185,6 +188,27 @@ def fit(
     """Fit ``model`` to each group of labelled rows; arguments as `fitting.line.group_moments`."""
     x, y = model.abscissa(predictor), model.ordinate(metric, predictor)
     return ModelFit(model, fit_groups(codes, x, y, groups, nonnegative=model.nonnegative))
+
+
+def fit_condensed(
+    model: LineModel, codes: IntArray, predictor: FloatArray, metric: Repeats, groups: int
+) -> ModelFit:
+    """Fit ``model`` to runs condensed by group and predictor, as `fit` does to the runs.
+
+    Parameters
+    ----------
+    model : LineModel
+    codes, predictor, groups
+        As for `fit`, one element a point.
+    metric : Repeats
+        Of the metric, or of its reciprocal where the model is ``reciprocal``.
+    """
+    # The ordinate is linear in either at one predictor: this is its factor.
+    ordinate = metric.scaled(model.ordinate(np.ones_like(predictor), predictor))
+    line = fit_repeats(
+        codes, model.abscissa(predictor), ordinate, groups, nonnegative=model.nonnegative
+    )
+    return ModelFit(model, line)
 
 
 def fit_table(model: LineModel, predictor: FloatArray, metric: FloatArray) -> ModelFit:

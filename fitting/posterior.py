@@ -239,7 +239,9 @@ def evidence(law: Law, sweep: Sweep, target: Target, groups: IntArray) -> Eviden
     cells = (len(groups), shape.shape[2], len(law.grid.noise))
     likelihood, mean = np.empty(cells), np.empty(cells)
     solved = [_design(sweep.take([i]), target.take([i]), law.grid) for i in first]
-    residual = sweep.log_value[:, :, None] - shape[:, :-1]
+    # The level has a flat prior, so it may be taken off first; its digits are not lost then.
+    level = sweep.log_value[:, -1:]
+    residual = (sweep.log_value - level)[:, :, None] - shape[:, :-1]
     for number, d in enumerate(solved):
         same = np.flatnonzero(design == number)
         for at in range(0, len(same), _BLOCK):
@@ -251,7 +253,7 @@ def evidence(law: Law, sweep: Sweep, target: Target, groups: IntArray) -> Eviden
             quadratic += d.log_det[:, None, :]
             likelihood[part] = quadratic.transpose(1, 0, 2)
             mean[part] = (e @ d.pull.transpose(1, 0, 2)).transpose(1, 0, 2)
-    mean += shape[:, -1, :, None]
+    mean += (shape[:, -1] + level)[:, :, None]
     likelihood += 2 * _scatter_term(sweep, law.grid.noise)[:, None, :]
     likelihood -= likelihood.min(axis=(1, 2), keepdims=True)
     likelihood *= -0.5

@@ -28,6 +28,7 @@ class ReciprocalCpi(LineModel):
         Parameter("c", "1"),
         Parameter("k_hz", "Hz"),
     )
+    reciprocal: ClassVar[bool] = True
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
         """One over frequency (s)."""
@@ -68,6 +69,7 @@ class ReciprocalRate(ReciprocalCpi):
         Parameter("c_per_cycle", "1"),
         Parameter("k_per_s", "1/s"),
     )
+    reciprocal: ClassVar[bool] = False
 
     def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
         """Work per cycle."""
@@ -88,6 +90,7 @@ class ReciprocalTime(ReciprocalRate):
     """1/T(f) = c·f − k: elapsed time (s) by the same curve."""
 
     equation: ClassVar[str] = "1/T(f) = c·f − k"
+    reciprocal: ClassVar[bool] = True
 
     def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
         """Runs per cycle."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray, IntArray
+    from fitting.line import FloatArray, IntArray, Repeats
 
 # Frequencies are one step when they agree to a thousandth: counters and kHz tables round.
 SAME_STEP = 1e-3
@@ -79,6 +79,35 @@ class Steps:
             runs,
             np.bincount(codes, squares, groups).astype(np.float64, copy=False),
             np.bincount(codes, minlength=groups) - count.astype(float),
+        )
+
+    @classmethod
+    def of_repeats(
+        cls, codes: IntArray, frequency: FloatArray, log_value: Repeats, groups: int
+    ) -> Steps:
+        """Condense runs that are condensed by frequency already, as `of` does the runs.
+
+        ``codes`` and ``frequency`` have one element a point; each has one run or more.
+        """
+        order = np.lexsort((log_value.mean, frequency, codes))
+        codes, frequency, log_value = codes[order], frequency[order], log_value.take(order)
+        begin = np.flatnonzero(step_starts(codes, frequency))
+        if not begin.size:
+            return cls.of(codes, frequency, log_value.mean, groups)
+        weight = log_value.runs.astype(np.float64)
+        runs = np.add.reduceat(weight, begin)
+        mean = np.add.reduceat(weight * log_value.mean, begin) / runs
+        apart = log_value.mean - np.repeat(mean, np.diff(np.append(begin, len(codes))))
+        count = np.bincount(codes[begin], minlength=groups)
+        squares = np.bincount(codes, weight * apart**2 + log_value.squares, groups)
+        return cls(
+            np.cumsum(count) - count,
+            count,
+            np.add.reduceat(weight * frequency, begin) / runs,
+            mean,
+            runs,
+            squares.astype(np.float64, copy=False),
+            (np.bincount(codes, weight, groups) - count).astype(np.float64, copy=False),
         )
 
     def sweep(self, groups: IntArray) -> Sweep:

@@ -64,7 +64,7 @@ def check_runs(
         Once, with every bad value.
     """
     source = str(runs.attrs.get("source", "runs"))
-    _refuse_absent(runs, needed, source)
+    refuse_absent(runs, needed, source)
     runs = runs.copy(deep=False)
     numbers = [c for c in COLUMNS if c in runs.columns and COLUMNS[c].kind != "text"]
     groups = [c for c in by or identity_columns(runs) if c in runs.columns]
@@ -105,7 +105,8 @@ def _number(value: object) -> float:
         return np.nan
 
 
-def _refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> None:
+def refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> None:
+    """Raise `MeasurementError` for a needed column that is not there."""
     for column in needed:
         if column not in runs.columns:
             raise MeasurementError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.quantities import Unit, split_unit
@@ -26,6 +26,11 @@ class Renaming(NamedTuple):
     canonical: str
     factor: float = 1.0
     unit_in_cells: bool = False
+
+    def scaled(self, numbers: Any) -> Any:
+        """Numbers in the canonical unit, of anything that can be multiplied and divided."""
+        # Multiplying by 1e-3 and dividing by 1e3 differ in the last digit; the division is exact.
+        return numbers * self.factor if self.factor >= 1 else numbers / round(1 / self.factor)
 
 
 def rename_headers(

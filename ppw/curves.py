@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.models import Asymptote, ModelFit, Prediction, fit, share_of_limit
+from fitting.models import (
+    Asymptote,
+    ModelFit,
+    Prediction,
+    fit,
+    fit_condensed,
+    share_of_limit,
+)
 from fitting.steps import SAME_STEP, step_counts
 from ppw.arguments import known_choice
+from ppw.condensed import INVERSE, VALUE, is_condensed, repeats
 from ppw.errors import PpwError
 from ppw.metrics import METRICS, PERFORMANCE, POWER_FORMS, Metric, model_for, values
 from ppw.voltage import check_columns
@@ -149,14 +157,18 @@ def fit_curves(
     frequency = runs["freq_hz"].to_numpy(dtype=np.float64)
     fits = {}
     for name in names:
-        measured = values(METRICS.get(name, PERFORMANCE), runs)
+        model, metric = options.model(name), METRICS.get(name, PERFORMANCE)
+        measured = values(metric, runs)
         use = ~np.isnan(measured) if rows is None else rows & ~np.isnan(measured)
         codes, at, value = groups.codes, frequency, measured
         if not use.all():
             codes, at, value = codes[use], at[use], value[use]
-        fits[name] = _of_two_steps(
-            fit(options.model(name), codes, at, value, len(groups)), codes, at
-        )
+        if is_condensed(runs, metric.name):
+            cells = repeats(runs, metric.name, INVERSE if model.reciprocal else VALUE).take(use)
+            fitted = fit_condensed(model, codes, at, cells, len(groups))
+        else:
+            fitted = fit(model, codes, at, value, len(groups))
+        fits[name] = _of_two_steps(fitted, codes, at)
     return Curves(fits, options)
 
 

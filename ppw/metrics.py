@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from fitting.power import CmosExponent, CmosVoltage, PowerLine
 from fitting.reciprocal import ReciprocalCpi, ReciprocalRate, ReciprocalTime
 from measurements.headers import nearest, shown
 from ppw.arguments import as_names, known_choice
+from ppw.condensed import is_condensed, mean_column
 from ppw.errors import PpwError, UnknownColumnError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fitting.line import FloatArray
     from fitting.models import LineModel
 
+T = TypeVar("T")
 Form = Literal["amdahl", "unbounded", "reciprocal"]
 PowerForm = Literal["linear", "cmos"]
 FORMS = ("amdahl", "unbounded", "reciprocal")
@@ -173,52 +175,75 @@ def needed_columns(metrics: Iterable[Metric], runs: pd.DataFrame) -> list[str]:
 
 
 def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
-    """Measured values of a metric, one a row; NaN where not measured."""
-    columns = columns_for(metric, runs) or metric.columns[0]
-    array = {c: runs[c].to_numpy(dtype=np.float64) for c in columns}
+    """Measured values of a metric, one a row; NaN where not measured.
+
+    In a condensed table (`ppw.condensed`) those are the means of the cells.
+    """
+    if is_condensed(runs, metric.name):
+        return runs[mean_column(metric.name)].to_numpy(dtype=np.float64)
+    array = {c: runs[c].to_numpy(dtype=np.float64) for c in source_columns(metric, runs)}
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _VALUES.get(metric.name, _as_it_is)(array, runs)
+        return quantity(metric, array, lambda rate, other: np.where(np.isnan(rate), other, rate))
 
 
-def _as_it_is(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
-    return next(iter(array.values()))
+def quantity(metric: Metric, columns: Mapping[str, T], first: Callable[[T, T], T]) -> T:
+    """Compute a metric from its columns: arrays, or whatever else can be multiplied and divided.
+
+    Parameters
+    ----------
+    metric : Metric
+    columns : mapping of str to column
+        Those of `columns_for`; for a performance all of them that the table has.
+    first : callable
+        Gives the first of two columns where it is known, and else the second.
+    """
+    if metric.name in _OF_PERFORMANCE:
+        made: T = _VALUES[metric.name](columns, _performance(columns, first))
+    else:
+        made = _VALUES.get(metric.name, _as_it_is)(columns, None)
+    return made
 
 
-def _cpi(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
-    return array["cpi"] if "cpi" in array else array["cycles"] / array["instructions"]
+def source_columns(metric: Metric, runs: pd.DataFrame) -> list[str]:
+    """List the columns that `quantity` takes for a metric of this table."""
+    columns = [*(columns_for(metric, runs) or metric.columns[0])]
+    if metric.name in _OF_PERFORMANCE:
+        columns += [c for (c,) in _PERFORMANCE if c in runs.columns]
+    return list(dict.fromkeys(columns))
 
 
-def _power(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
-    return array["power_w"] if "power_w" in array else array["energy_j"] / array["time_s"]
+def _as_it_is(c: Mapping[str, Any], _: Any) -> Any:
+    return next(iter(c.values()))
 
 
-def _energy(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
-    return array["energy_j"] if "energy_j" in array else array["power_w"] * array["time_s"]
+def _cpi(c: Mapping[str, Any], _: Any) -> Any:
+    return c["cpi"] if "cpi" in c else c["cycles"] / c["instructions"]
 
 
-def _performance(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
+def _power(c: Mapping[str, Any], _: Any = None) -> Any:
+    return c["power_w"] if "power_w" in c else c["energy_j"] / c["time_s"]
+
+
+def _energy(c: Mapping[str, Any], _: Any) -> Any:
+    return c["energy_j"] if "energy_j" in c else c["power_w"] * c["time_s"]
+
+
+def _performance(c: Mapping[str, T], first: Callable[[T, T], T]) -> T:
     """Throughput, or runs per second for the rows that have none."""
-    missing = np.full(len(runs), np.nan)
-    time, rate = (
-        runs[c].to_numpy(dtype=np.float64) if c in runs.columns else missing
-        for c in ("time_s", "throughput_ops_s")
-    )
-    return np.where(np.isnan(rate), 1 / time, rate)
+    rate = c.get("throughput_ops_s")
+    if "time_s" not in c:
+        return c["throughput_ops_s"]
+    time: Any = c["time_s"]
+    per_run: T = 1 / time
+    return per_run if rate is None else first(rate, per_run)
 
 
-def _per_watt(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
-    return _performance(array, runs) / _power(array, runs)
-
-
-def _per_dollar(array: Mapping[str, FloatArray], runs: pd.DataFrame) -> FloatArray:
-    return _performance(array, runs) / array["price"]
-
-
-_VALUES: dict[str, Callable[[Mapping[str, FloatArray], pd.DataFrame], FloatArray]] = {
+_OF_PERFORMANCE = frozenset({"performance", "perf_per_watt", "perf_per_dollar"})
+_VALUES: dict[str, Callable[[Mapping[str, Any], Any], Any]] = {
     "cpi": _cpi,
     "power": _power,
     "energy": _energy,
-    "performance": _performance,
-    "perf_per_watt": _per_watt,
-    "perf_per_dollar": _per_dollar,
+    "performance": lambda _, performance: performance,
+    "perf_per_watt": lambda c, performance: performance / _power(c),
+    "perf_per_dollar": lambda c, performance: performance / c["price"],
 }

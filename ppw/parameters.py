@@ -16,7 +16,7 @@ from ppw.estimate import shown
 from ppw.prepare import prepare
 from ppw.result import frame_digest, read_document, records, write_document
 from ppw.runs_projection import left_out, nothing_to_fit
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ class FittedParameters:
         lines.append(text_table(header, rows))
         if len(self.table) > 60:
             lines.append(f"… {len(self.table) - 60} more rows: use --format csv or to_frame()")
-        return "\n".join(lines + [f"caveat: {c}" for c in self.caveats])
+        return summary_text(lines, self.caveats)
 
     def _cells(self, row: Mapping[Any, Any]) -> list[str]:
         keys = [shown(v) if isinstance(v, float) else str(v) for v in (row[k] for k in self.by)]
@@ -119,7 +119,13 @@ def fit_runs(
     options = FitOptions(
         form=form, power_form=power_form, exponent=exponent, voltages=voltages, via=via
     )
-    prepared = prepare(runs, by=by, metric=metric)
+    fitted = fit_prepared(prepare(runs, by=by, metric=metric), options)
+    cv.warn(fitted.caveats)
+    return fitted
+
+
+def fit_prepared(prepared: Prepared, options: FitOptions) -> FittedParameters:
+    """Fit the curves of prepared runs, as `fit_runs` does, and without warnings."""
     curves = fit_curves(prepared.runs, prepared.groups, prepared.metrics, options)
     tables = [_rows(name, f, prepared.groups) for name, f in curves.fits.items()]
     table = pd.concat(tables, ignore_index=True)
@@ -127,7 +133,6 @@ def fit_runs(
         raise PpwError(nothing_to_fit(prepared))
     caveats = [*prepared.caveats(), *_bound_caveats(prepared, curves.fits)]
     caveats += left_out(curves, prepared)
-    cv.warn(caveats)
     return FittedParameters(
         table=table,
         by=tuple(prepared.groups.by),

@@ -21,6 +21,7 @@ from fitting.posterior import Target
 from fitting.projected import Projected, project_curve
 from fitting.stalled_share import StalledSharePrior
 from fitting.steps import Steps
+from ppw.condensed import LOG, is_condensed, repeats
 from ppw.errors import PpwError
 from ppw.metrics import METRICS, PERFORMANCE, values
 from ppw.voltage import VoltageTable
@@ -144,10 +145,17 @@ class Posteriors:
         frequency = runs["freq_hz"].to_numpy(dtype=np.float64)
         steps = {}
         for name in names:
-            measured = values(METRICS.get(name, PERFORMANCE), runs)
+            metric = METRICS.get(name, PERFORMANCE)
+            measured = values(metric, runs)
             use = measured > 0 if rows is None else rows & (measured > 0)
-            logs = _to_law(name, np.log(measured[use]), frequency[use])
-            steps[name] = Steps.of(groups.codes[use], frequency[use], logs, len(groups))
+            codes, at = groups.codes[use], frequency[use]
+            if is_condensed(runs, metric.name):
+                cells = repeats(runs, metric.name, LOG).take(use)
+                logs = cells._replace(mean=_to_law(name, cells.mean, at))
+                steps[name] = Steps.of_repeats(codes, at, logs, len(groups))
+            else:
+                law = _to_law(name, np.log(measured[use]), at)
+                steps[name] = Steps.of(codes, at, law, len(groups))
         time, power = _laws(_sources(runs), options)
         return cls(steps, neighbours_of(groups), options, time, power, voltage)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from measurements import check_runs, tidy_runs
 from measurements.checks import as_numbers
 from ppw.arguments import as_names
 from ppw.caveats import table_caveats
+from ppw.condensed import counts, is_condensed, is_condensed_table
 from ppw.errors import PpwError
 from ppw.full_load import at_full_load
 from ppw.grouping import Groups, group_runs
@@ -73,12 +74,24 @@ class Prepared:
 
     def measured(self) -> pd.DataFrame:
         """Mean of each metric by group and frequency, with the number of runs."""
+        if is_condensed_table(self.runs):
+            return self._measured_in_cells()
         columns = {m.name: values(m, self.runs) for m in self.metrics}
         frame = pd.DataFrame(
             {"group": self.groups.codes, "freq_hz": self.runs["freq_hz"].to_numpy(), **columns}
         )
         cells = frame.groupby(["group", "freq_hz"], sort=True)
         means = cells.mean().assign(runs=cells.size()).reset_index()
+        keys = self.groups.keys.take(means.pop("group").to_numpy()).reset_index(drop=True)
+        return pd.concat([keys, means], axis=1)
+
+    def _measured_in_cells(self) -> pd.DataFrame:
+        every = np.ones(len(self.runs), dtype=bool)
+        index = ["group", "freq_hz"]
+        by_metric = {m.name: measured_cells(self, m, every).set_index(index) for m in self.metrics}
+        means = pd.DataFrame({name: cells["measured"] for name, cells in by_metric.items()})
+        each = pd.concat([cells["runs"] for cells in by_metric.values()], axis=1)
+        means = means.assign(runs=each.max(axis=1)).reset_index()
         keys = self.groups.keys.take(means.pop("group").to_numpy()).reset_index(drop=True)
         return pd.concat([keys, means], axis=1)
 
@@ -116,8 +129,8 @@ def prepare(
     left_out = pd.DataFrame()
     kept = np.ones(len(checked), dtype=bool)
     if not keep_all:
-        kept = ~_below_full_load(checked, groups)
-    below_full_load = int((~kept).sum())
+        kept = ~below_full_load(checked, groups)
+    held = int((~kept).sum())
     if not keep_all and drop:
         left_out = _suspect_rows(checked, groups, metrics)
     if len(left_out):
@@ -133,10 +146,10 @@ def prepare(
     if len(checked) <= _ORDERED_ROWS:
         order = np.lexsort([*(checked[c].to_numpy() for c in needed), groups.codes])
         checked, groups = checked.take(order), replace(groups, codes=groups.codes[order])
-    return Prepared(checked, groups, metrics, left_out, below_full_load)
+    return Prepared(checked, groups, metrics, left_out, held)
 
 
-def _below_full_load(runs: pd.DataFrame, groups: Groups) -> Mask:
+def below_full_load(runs: pd.DataFrame, groups: Groups) -> Mask:
     """Runs held below what their host can do, of groups that have others too."""
     full = at_full_load(runs, groups.codes)
     some = np.bincount(groups.codes, full) > 0
@@ -165,21 +178,45 @@ def left_out_caveats(left_out: pd.DataFrame) -> list[str]:
     if left_out.empty:
         return []
     return [
-        f"{len(rows)} rows left out ({str(name).replace('_', ' ')}), such as row "
-        f"{rows['row'].iloc[0]}: {rows['evidence'].iloc[0]}; ppw check lists them, --keep-all "
+        f"{_how_many(rows)} rows left out ({str(name).replace('_', ' ')}), such as "
+        f"{_place(rows.iloc[0])}: {rows['evidence'].iloc[0]}; ppw check lists them, --keep-all "
         "uses them"
         for name, rows in left_out.groupby("check", sort=True)
     ]
 
 
+def _how_many(left_out: pd.DataFrame) -> int:
+    return int(left_out["runs"].sum()) if "runs" in left_out else len(left_out)
+
+
+def _place(row: pd.Series[Any]) -> str:
+    if "row" in row:
+        return f"row {row['row']}"
+    return "one" if row["runs"] == 1 else f"{row['runs']} of one group and frequency"
+
+
 def measured_cells(prepared: Prepared, metric: Metric, rows: Mask) -> pd.DataFrame:
     """Mean of a metric and number of runs by ``group`` and ``freq_hz``, of the chosen rows."""
+    runs = prepared.runs
     frame = pd.DataFrame(
         {
             "group": prepared.groups.codes,
-            "freq_hz": prepared.runs["freq_hz"].to_numpy(),
-            "measured": values(metric, prepared.runs),
+            "freq_hz": runs["freq_hz"].to_numpy(),
+            "measured": values(metric, runs),
         }
-    )[rows].dropna()
-    cells = frame.groupby(["group", "freq_hz"], sort=True)["measured"].agg(["mean", "size"])
-    return cells.reset_index().rename(columns={"mean": "measured", "size": "runs"})
+    )
+    if is_condensed(runs, metric.name):
+        return _merged(frame.assign(runs=counts(runs, metric.name))[rows].dropna())
+    cells = frame[rows].dropna().groupby(["group", "freq_hz"], sort=True)["measured"]
+    return (
+        cells.agg(["mean", "size"])
+        .reset_index()
+        .rename(columns={"mean": "measured", "size": "runs"})
+    )
+
+
+def _merged(cells: pd.DataFrame) -> pd.DataFrame:
+    """Cells of one group and frequency made one: the mean of all their runs."""
+    total = cells.assign(measured=cells["measured"] * cells["runs"])
+    merged = total.groupby(["group", "freq_hz"], sort=True).sum()
+    return merged.assign(measured=merged["measured"] / merged["runs"]).reset_index()

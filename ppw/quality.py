@@ -17,13 +17,14 @@ from ppw.checks.copies import EXACT_MULTIPLE
 from ppw.checks.inversions import SLOWER_WHEN_FASTER
 from ppw.checks.readings import ACHIEVED_OFF, AT_OR_BELOW_IDLE, ENERGY_OFF, scope_caveats
 from ppw.checks.stale import FREQUENCY_NOT_APPLIED
-from ppw.errors import UnknownColumnError
+from ppw.condensed import is_condensed_table, run_count, run_counts
+from ppw.errors import PpwError, UnknownColumnError
 from ppw.estimate import key_texts, shown
 from ppw.grouping import group_runs
 from ppw.metrics import METRICS, known_metrics
 from ppw.prepare import canonical
 from ppw.result import frame_digest, read_document, records, write_document
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +47,8 @@ CHECKS: dict[str, Check] = {
     )
 }
 # Columns of the result; one of these names as a key would be overwritten.
-_ANSWERS = ("freq_hz", "check", "evidence", "file", "row", "position")
+_PLACES = ("file", "row", "position")
+_ANSWERS = ("freq_hz", "check", "evidence", *_PLACES)
 _MOST_ROWS = 40
 
 
@@ -102,13 +104,22 @@ class Quality:
     @property
     def passed(self) -> Mask:
         """True for the rows that no check names, in the order of the input."""
+        if "runs" in self.table:
+            raise PpwError("a fleet's suspects are named by cell: see the column runs of the table")
         good = np.ones(self.rows, dtype=bool)
         good[self.table["position"].to_numpy(dtype=np.int64)] = False
         return good
 
+    @property
+    def suspects(self) -> int:
+        """How many rows some check names."""
+        if "runs" in self.table:
+            return int(self.table.drop_duplicates("position")["runs"].sum())
+        return int((~self.passed).sum())
+
     def verdict(self) -> str:
         """Say in a sentence how many rows are suspect."""
-        count = int((~self.passed).sum())
+        count = self.suspects
         if not count:
             return f"None of {self.rows} rows is suspect."
         if count == 1:
@@ -128,7 +139,7 @@ class Quality:
         if len(self.table) > _MOST_ROWS:
             more = len(self.table) - _MOST_ROWS
             lines.append(f"… {more} more rows: use --format csv or to_frame()")
-        return "\n".join(lines + [f"caveat: {c}" for c in self.caveats])
+        return summary_text(lines, self.caveats)
 
     def _count_cells(self) -> list[list[str]]:
         made = [[name, str(count)] for name, count in self.counts.items()]
@@ -136,14 +147,14 @@ class Quality:
 
     def header(self) -> list[str]:
         """Name the columns of `cells`."""
-        return ["row", *self.by, "at", "check", "evidence"]
+        first = "runs" if "runs" in self.table else "row"
+        return [first, *self.by, "at", "check", "evidence"]
 
     def cells(self, most: int) -> list[list[str]]:
         """First rows of ``table`` as they are printed; the file is named where there are more."""
-        several = len(self.table["file"].unique()) > 1 and FILE_COLUMN not in self.by
         return [
             [
-                f"{row['file']}:{row['row']}" if several else str(row["row"]),
+                self._place(row),
                 *key_texts(self.by, row),
                 shown(row["freq_hz"], "Hz"),
                 row["check"],
@@ -152,6 +163,12 @@ class Quality:
             for row in self.table.head(most).to_dict(orient="records")
         ]
 
+    def _place(self, row: Mapping[Any, Any]) -> str:
+        if "runs" in self.table:
+            return str(row["runs"])
+        several = len(self.table["file"].unique()) > 1 and FILE_COLUMN not in self.by
+        return f"{row['file']}:{row['row']}" if several else str(row["row"])
+
     def to_json(self) -> str:
         """JSON document with ``schema_version``; one object a row and check in ``suspects``."""
         body = {
@@ -159,6 +176,7 @@ class Quality:
             "rows": self.rows,
             "checks": self.counts,
             "not_made": self.not_made,
+            "places": [c for c in self.table if c in (*_PLACES, "runs")],
             "suspects": records(self.table),
             "caveats": self.caveats,
         }
@@ -168,9 +186,13 @@ class Quality:
     def from_json(cls, text: str) -> Quality:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "quality")
-        table = pd.DataFrame(d["suspects"], columns=[*d["by"], *_ANSWERS])
+        places = d.get("places", _PLACES)
+        table = pd.DataFrame(
+            d["suspects"], columns=[*d["by"], "freq_hz", "check", "evidence", *places]
+        )
+        whole = {place: np.int64 for place in places if place != "file"}
         return cls(
-            table=table.astype({"freq_hz": float, "row": np.int64, "position": np.int64}),
+            table=table.astype({"freq_hz": float, **whole}),
             counts=d["checks"],
             not_made=d["not_made"],
             rows=d["rows"],
@@ -227,6 +249,15 @@ def check_quality(
     by = None if by is None else as_names(by)
     checked = check_runs(tidy, needed=["freq_hz"], by=by)
     groups = group_runs(checked, by)
+    quality = check_prepared(checked, groups, metric)
+    cv.warn(quality.caveats)
+    return quality
+
+
+def check_prepared(
+    checked: pd.DataFrame, groups: Groups, metric: str | Iterable[str] | None
+) -> Quality:
+    """Make the checks of canonical runs or of their cells, as `check_quality`; no warnings."""
     _refuse_answers(groups)
     wanted = _matter(metric)
     not_made = {c.name: lacks for c in wanted if (lacks := c.lacks(checked))}
@@ -235,12 +266,11 @@ def check_quality(
     suspects = find_suspects(checked, groups, metric=metric)
     watts = any(s.check is AT_OR_BELOW_IDLE for s in suspects)
     caveats = tuple(scope_caveats(checked) if watts else ())
-    cv.warn(caveats)
     return Quality(
         table=suspect_table(suspects, checked, groups),
-        counts={s.check.name: len(s.rows) for s in suspects},
+        counts={s.check.name: int(run_counts(checked)[s.rows].sum()) for s in suspects},
         not_made=not_made,
-        rows=len(checked),
+        rows=run_count(checked),
         by=tuple(groups.by),
         caveats=caveats,
         input_digest=frame_digest(checked),
@@ -308,6 +338,8 @@ def _words(texts: Iterable[str]) -> np.ndarray[Any, np.dtype[np.object_]]:
 
 def _places(runs: pd.DataFrame, position: IntArray) -> Mapping[str, Any]:
     """File of each row and its number there, counted below the header as errors count it."""
+    if is_condensed_table(runs):
+        return {"runs": run_counts(runs)[position]}
     if FILE_COLUMN not in runs.columns:
         return {"file": str(runs.attrs.get("source", "runs")), "row": position + 1}
     files = runs[FILE_COLUMN].reset_index(drop=True)

@@ -23,7 +23,7 @@ from ppw.result import (
     unbounded_where_null,
     write_document,
 )
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _NUMBERS = ("projected", "lower", "upper", "other_form", "limit", "limit_share", "pulled_pct")
 # Columns of the error budget begin so.
 WIDTH_FROM = "width_from_"
+# Metrics that both forms answer.
+WITH_OTHER_FORM = ("time", "cpi", "throughput")
 _OPTIONAL = ("other_form", "caveats", "pulled_pct")
 
 
@@ -102,10 +104,10 @@ class RunsProjection:
         shown_rows = [self._cells(row) for row in self.table.head(40).to_dict(orient="records")]
         header = [*self.by, "metric", "at", "projected", f"{self.level:.0%} interval", "of limit"]
         header += ["other form"] if "other_form" in self.table else []
-        lines = [text_table(header, shown_rows)]
+        lines: list[str] = [text_table(header, shown_rows)]
         if len(self.table) > 40:
             lines.append(f"… {len(self.table) - 40} more rows: use --format csv or to_frame()")
-        return "\n".join(lines + [f"caveat: {c}" for c in self.caveats])
+        return summary_text(lines, self.caveats)
 
     def _cells(self, row: Mapping[Any, Any]) -> list[str]:
         interval = shown_interval(row["projected"], row["lower"], row["upper"], row["unit"])
@@ -228,6 +230,15 @@ def project_runs(
         pool=pool,
     )
     prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all)
+    projection = project_prepared(prepared, frequencies, options, level)
+    cv.warn(projection.caveats)
+    return projection
+
+
+def project_prepared(
+    prepared: Prepared, frequencies: Sequence[float], options: FitOptions, level: float
+) -> RunsProjection:
+    """Project every group of prepared runs; arguments as `project_runs`, and no warnings."""
     answers = Answers.of(prepared, options)
     asked = [(m, f) for m in prepared.metrics for f in frequencies]
     made = [_Answer.of(prepared, answers, m, f, level) for m, f in asked]
@@ -237,16 +248,15 @@ def project_runs(
     findings = cv.over_frequencies(found for a in made for found in a.findings)
     caveats = prepared.caveats() + cv.tally(findings)
     caveats += left_out(answers.curves, prepared)
-    cv.warn(caveats)
     return RunsProjection(
         table=table.drop(columns=[c for c in _OPTIONAL if table[c].isna().all()]),
         by=tuple(prepared.groups.by),
         level=level,
-        form=form,
-        power_form=power_form,
-        via=via,
-        interval=interval,
-        pool=pool,
+        form=options.form,
+        power_form=options.power_form,
+        via=options.via,
+        interval=options.interval,
+        pool=options.pool,
         caveats=tuple(caveats),
         left_out=prepared.left_out,
         prepared=prepared,
@@ -354,7 +364,7 @@ def _other_form(
     prepared: Prepared, curves: Curves, metric: Metric, frequency: float
 ) -> FloatArray | None:
     """Prediction of the other form for the groups whose curve is faster than the clock."""
-    if metric.name not in ("time", "cpi", "throughput"):
+    if metric.name not in WITH_OTHER_FORM:
         return None
     line, form = curves.fits[metric.name].line, curves.options.form
     if form == "reciprocal":

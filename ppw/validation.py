@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ppw import caveats as cv
 from ppw import schemes
 from ppw.answers import Answers, Cells, calibrated
 from ppw.arguments import as_frequencies, as_names
+from ppw.condensed import run_count
 from ppw.curves import FitOptions
 from ppw.errors import PpwError
 from ppw.prepare import Prepared, canonical, measured_cells, prepare
@@ -27,7 +28,7 @@ from ppw.result import (
 )
 from ppw.runs_projection import left_out as unfitted_groups
 from ppw.schemes import Fold
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,7 +90,7 @@ class Validation:
         header += ["1/f: median", "p90", "unscaled: median", "p90"]
         rows = [_cells(name, s) for name, s in self.summary_by_metric.items()]
         title = f"Projected against measured, {self.scheme} (absolute errors in %)"
-        return "\n".join([title, text_table(header, rows)] + [f"caveat: {c}" for c in self.caveats])
+        return summary_text([title, text_table(header, rows)], self.caveats)
 
     def worst_error_pct(self) -> float:
         """Largest absolute error of all, in percent."""
@@ -180,7 +181,7 @@ def validate(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    at_train, at_test = _several(train), _several(test)
+    at_train, at_test = several(train), several(test)
     schemes.refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
     across = scheme == "host" or train_host is not None
     options = FitOptions(
@@ -195,6 +196,15 @@ def validate(
     by = _across_hosts(runs, by) if across else by
     prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all, drop=False)
     plan = schemes.Plan(at_train, at_test, scheme or "highest", train_host, test_host)
+    validation = validate_prepared(prepared, plan, options, level, keep_all=keep_all)
+    cv.warn(validation.caveats)
+    return replace(validation, input_digest=frame_digest(runs))
+
+
+def validate_prepared(
+    prepared: Prepared, plan: schemes.Plan, options: FitOptions, level: float, *, keep_all: bool
+) -> Validation:
+    """Hold projections of prepared runs against what a plan leaves out; as `validate`."""
     parts: list[pd.DataFrame] = []
     findings: list[tuple[str, cv.Finding]] = []
     unfitted: list[str] = []
@@ -214,22 +224,21 @@ def validate(
     tallied = cv.tally(findings, "projections")
     caveats = [*prepared.caveats(learnt), *unfitted, *tallied]
     if left_out.any():
-        caveats.insert(0, _rows_left_out(int(left_out.sum()), len(left_out)))
-    caveats = list(dict.fromkeys(caveats))
-    cv.warn(caveats)
+        count, rows = (run_count(prepared.runs, which) for which in (left_out, None))
+        caveats.insert(0, _rows_left_out(count, rows))
     return Validation(
         groups=groups,
         summary_by_metric=summarise(groups),
         by=tuple(prepared.groups.by),
         scheme=plan.describe(),
         level=level,
-        form=form,
-        power_form=power_form,
-        via=via,
-        interval=interval,
-        pool=pool,
-        caveats=tuple(caveats),
-        input_digest=frame_digest(runs),
+        form=options.form,
+        power_form=options.power_form,
+        via=options.via,
+        interval=options.interval,
+        pool=options.pool,
+        caveats=tuple(dict.fromkeys(caveats)),
+        input_digest=frame_digest(prepared.runs),
     )
 
 
@@ -267,7 +276,8 @@ def _errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
     }
 
 
-def _several(frequencies: float | str | Iterable[float | str]) -> list[float]:
+def several(frequencies: float | str | Iterable[float | str]) -> list[float]:
+    """Read no frequency, one or several."""
     if isinstance(frequencies, Iterable):
         # Read once only: an iterator has no second time.
         frequencies = frequencies if isinstance(frequencies, str) else list(frequencies)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ppw.condensed import counts, is_condensed, is_condensed_table, mean_column, run_counts
 from ppw.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 ALL_METRICS = frozenset(METRICS)
 OF_WATTS = frozenset({"power", "energy", "perf_per_watt"})
+
+
+# What an engine found wrong with each run of a cell by itself, as bits of the column `FLAGS`.
+FLAGS = "flags"
+UNUSABLE, ENERGY, ACHIEVED, NO_WATTS, BELOW_IDLE, KNOWN_IDLE = (1 << i for i in range(6))
 
 
 class Found(NamedTuple):
@@ -67,14 +73,25 @@ class Check:
 
 def has(runs: pd.DataFrame, column: str) -> bool:
     """Tell whether a column is there and not empty."""
+    if is_condensed(runs, column):
+        return bool(counts(runs, column).any())
     return column in runs.columns and bool(runs[column].notna().any())
 
 
 def numbers(runs: pd.DataFrame, column: str) -> FloatArray:
-    """Values of a column; NaN where it is not there."""
+    """Values of a column, or its means in a condensed table; NaN where it is not there."""
+    if is_condensed(runs, column):
+        column = mean_column(column)
     if column not in runs.columns:
         return np.full(len(runs), np.nan)
     return runs[column].to_numpy(dtype=np.float64)
+
+
+def lacking(runs: pd.DataFrame, column: str) -> IntArray:
+    """How many runs of each row have no value of a column."""
+    if is_condensed(runs, column):
+        return run_counts(runs) - counts(runs, column)
+    return run_counts(runs) * np.isnan(numbers(runs, column))
 
 
 def host_codes(runs: pd.DataFrame) -> IntArray:
@@ -82,6 +99,14 @@ def host_codes(runs: pd.DataFrame) -> IntArray:
     if "host" not in runs.columns:
         return np.zeros(len(runs), dtype=np.int64)
     return pd.factorize(runs["host"], use_na_sentinel=False)[0].astype(np.int64)
+
+
+def flagged(runs: pd.DataFrame, flag: int) -> Mask | None:
+    """Cells of a condensed table that have a flag, which each of their runs was given; or None."""
+    if FLAGS not in runs.columns or not is_condensed_table(runs):
+        return None
+    found: Mask = (runs[FLAGS].to_numpy() & flag) > 0
+    return found
 
 
 def found_where(rows: Mask, **figures: FloatArray) -> Found:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 
 from measurements import identity_columns
 from ppw.checks.check import ALL_METRICS, Check, Found, has, nothing, numbers
 from ppw.checks.digits import recorded_step
+from ppw.condensed import (
+    finest_column,
+    is_condensed,
+    is_condensed_table,
+    key_columns,
+    run_counts,
+)
 from ppw.grouping import Groups, group_runs
+
+if TYPE_CHECKING:
+    from fitting.line import FloatArray
 
 _SETTINGS, _TIMES = 6, 4
 # With the same watts to a thousandth in every run, a time that is as fine is enough. Without
@@ -47,13 +59,14 @@ def find(runs: pd.DataFrame, groups: Groups) -> Found:
 def _rows(runs: pd.DataFrame, groups: Groups) -> pd.DataFrame:
     """Rows of series long enough, a series being a workload on a host; with their position."""
     whose = [c for c in ("host", "family") if c in runs.columns]
-    size = runs.groupby([*whose, "workload"], dropna=False)["freq_hz"].transform("size")
+    each = pd.Series(run_counts(runs), index=runs.index)
+    size = each.groupby([runs[c] for c in (*whose, "workload")], dropna=False).transform("sum")
     position = np.flatnonzero(size >= _SETTINGS)
     if not position.size:
         return pd.DataFrame()
     runs = runs.iloc[position]
     series = group_runs(runs, [*whose, "workload"]).codes
-    identity = dict.fromkeys([*identity_columns(runs), *groups.by, "freq_hz"])
+    identity = dict.fromkeys([*_identity(runs), *groups.by, "freq_hz"])
     setting = group_runs(runs, [c for c in identity if c not in (*whose, "workload")]).codes
     time, rate = numbers(runs, "time_s"), numbers(runs, "throughput_ops_s")
     frame = pd.DataFrame(
@@ -65,13 +78,24 @@ def _rows(runs: pd.DataFrame, groups: Groups) -> pd.DataFrame:
             "setting": setting,
             "time": np.where(np.isnan(time), 1 / rate, time),
             "power": numbers(runs, "power_w"),
+            "runs": run_counts(runs),
         }
     )
-    frame["time_step"] = recorded_step(np.where(np.isnan(time), rate, time)) / np.where(
-        np.isnan(time), rate * rate, 1.0
-    )
-    frame["power_step"] = recorded_step(np.nan_to_num(frame["power"].to_numpy()))
+    finest = np.where(np.isnan(time), _finest(runs, "throughput_ops_s"), _finest(runs, "time_s"))
+    frame["time_step"] = finest / np.where(np.isnan(time), rate * rate, 1.0)
+    frame["power_step"] = _finest(runs, "power_w")
     return frame[frame["time"].notna()]
+
+
+def _identity(runs: pd.DataFrame) -> list[str]:
+    return identity_columns(runs[key_columns(runs)] if is_condensed_table(runs) else runs)
+
+
+def _finest(runs: pd.DataFrame, column: str) -> FloatArray:
+    """Decimal step that each row's values are recorded to."""
+    if is_condensed(runs, column):
+        return numbers(runs, finest_column(column))
+    return recorded_step(np.nan_to_num(numbers(runs, column)))
 
 
 def _cells(rows: pd.DataFrame) -> pd.DataFrame:
@@ -79,7 +103,13 @@ def _cells(rows: pd.DataFrame) -> pd.DataFrame:
     finest = rows.groupby("series")[["time_step", "power_step"]].transform("min")
     cells = rows.assign(**finest).groupby(["series", "setting"], sort=True, as_index=False)
     columns = {c: (c, "first") for c in ("host", "workload", "time_step", "power_step")}
-    return cells.agg(time=("time", "mean"), power=("power", "mean"), **columns)
+    made = cells.agg(time=("time", "mean"), power=("power", "mean"), **columns)
+    if (rows["runs"] == 1).all():
+        return made
+    weighted = rows.assign(time=rows["time"] * rows["runs"], power=rows["power"] * rows["runs"])
+    sums = weighted.groupby(["series", "setting"], sort=True, as_index=False)
+    total = sums[["time", "power", "runs"]].sum(min_count=1)
+    return made.assign(time=total["time"] / total["runs"], power=total["power"] / total["runs"])
 
 
 def _candidates(cells: pd.DataFrame) -> pd.DataFrame:

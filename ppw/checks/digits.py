@@ -9,9 +9,9 @@ import numpy as np
 if TYPE_CHECKING:
     from fitting.line import FloatArray
 
-_MOST_DIGITS = 12
+MOST_DIGITS = 12
 # Reading a decimal and converting its unit costs a few units of the last binary place.
-_BINARY = 4e-15
+BINARY = 4e-15
 
 
 def recorded_step(values: FloatArray) -> FloatArray:
@@ -24,11 +24,11 @@ def recorded_step(values: FloatArray) -> FloatArray:
     [0.001, 100000000.0]
     """
     size = np.floor(np.log10(np.where(values == 0, 1.0, np.abs(values))))
-    step = 10.0 ** (size - _MOST_DIGITS + 1)
-    for digits in range(_MOST_DIGITS - 1, 0, -1):
+    step = 10.0 ** (size - MOST_DIGITS + 1)
+    for digits in range(MOST_DIGITS - 1, 0, -1):
         place = 10.0 ** (size - digits + 1)
         scaled = np.abs(values) / place
-        whole = np.abs(scaled - np.rint(scaled)) <= _BINARY * scaled
+        whole = np.abs(scaled - np.rint(scaled)) <= BINARY * scaled
         step = np.where(whole, place, step)
     return step
 

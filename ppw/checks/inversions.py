@@ -10,8 +10,17 @@ import pandas as pd
 
 from fitting.steps import SAME_STEP
 from measurements.schema import COLUMNS, IDENTITY
-from ppw.checks.check import ALL_METRICS, Check, Found, nothing, numbers
+from ppw.checks.check import ALL_METRICS, FLAGS, Check, Found, lacking, nothing, numbers
 from ppw.checks.digits import recorded_step
+from ppw.condensed import (
+    INVERSE,
+    LOG,
+    finest_column,
+    is_condensed,
+    is_condensed_table,
+    key_columns,
+    repeats,
+)
 from ppw.estimate import shown
 
 if TYPE_CHECKING:
@@ -60,6 +69,24 @@ class _Steps(NamedTuple):
         )
 
 
+class _Recorded(NamedTuple):
+    """What was recorded of each row, one run or all of a cell.
+
+    ``log_time``, a mean, with the ``squares`` about it and the number of ``runs``; the ``finest``
+    decimal step of the record, and its mean ``inverse``.
+    """
+
+    log_time: FloatArray
+    squares: FloatArray
+    runs: IntArray
+    finest: FloatArray
+    inverse: FloatArray
+
+    def take(self, rows: IntArray) -> _Recorded:
+        """Select some rows."""
+        return _Recorded._make(part[rows] for part in self)
+
+
 @dataclass
 class _Blame:
     """How much each step contradicts the others, and its worst contradiction."""
@@ -95,9 +122,9 @@ def find(runs: pd.DataFrame, groups: Groups) -> Found:
     order = np.lexsort((frequency, sweep))
     sweep, frequency, used = sweep[order], frequency[order], used[order]
     step_of = _step_of(sweep, frequency)
-    log_time = np.where(rated[used], -1.0, 1.0) * np.log(recorded[used])
-    steps = _steps(sweep, frequency, log_time, step_of)
-    limit = _Limit.of(steps, log_time, recorded[used], step_of)
+    record = _record(runs, recorded, rated).take(used)
+    steps = _steps(sweep, frequency, record, step_of)
+    limit = _Limit.of(steps, record, step_of)
     rise, other = _outliers(steps, limit)
     named = rise[step_of] > 0
     rows, step = used[named], step_of[named]
@@ -119,16 +146,42 @@ def _recorded(runs: pd.DataFrame, groups: Groups) -> tuple[FloatArray, Mask]:
     The throughput comes first because a service may run for a fixed time.
     """
     time, rate = numbers(runs, "time_s"), numbers(runs, "throughput_ops_s")
-    unrated = np.bincount(groups.codes, np.isnan(rate), minlength=len(groups))
+    unrated = np.bincount(groups.codes, lacking(runs, "throughput_ops_s"), minlength=len(groups))
     rated: Mask = (unrated == 0)[groups.codes]
     return np.where(rated, rate, time), rated
+
+
+def _record(runs: pd.DataFrame, recorded: FloatArray, rated: Mask) -> _Recorded:
+    """Time, or the reciprocal of the throughput where ``rated``, as it was recorded."""
+    sign = np.where(rated, -1.0, 1.0)
+    if not is_condensed_table(runs):
+        alone = np.ones(len(runs), dtype=np.int64)
+        return _Recorded(
+            sign * np.log(recorded),
+            np.zeros(len(runs)),
+            alone,
+            recorded_step(recorded),
+            1 / recorded,
+        )
+    either = [_record_of_cells(runs, column) for column in ("throughput_ops_s", "time_s")]
+    chosen = _Recorded._make(np.where(rated, *pair) for pair in zip(*either, strict=True))
+    return chosen._replace(log_time=sign * chosen.log_time)
+
+
+def _record_of_cells(runs: pd.DataFrame, column: str) -> _Recorded:
+    if not is_condensed(runs, column):
+        unknown = np.full(len(runs), np.nan)
+        return _Recorded(unknown, unknown, np.zeros(len(runs), dtype=np.int64), unknown, unknown)
+    log = repeats(runs, column, LOG)
+    inverse = repeats(runs, column, INVERSE).mean
+    return _Recorded(log.mean, log.squares, log.runs, numbers(runs, finest_column(column)), inverse)
 
 
 def _sweeps(runs: pd.DataFrame, groups: Groups) -> IntArray:
     """Number of the sweep that each row belongs to: its group, at one setting of all the rest."""
     codes = groups.codes
     steps = pd.factorize(runs["freq_hz"])[0]
-    for column in runs.columns:
+    for column in key_columns(runs) if is_condensed_table(runs) else runs.columns:
         if column in groups.by or not _may_be_setting(column):
             continue
         values, distinct = pd.factorize(runs[column], use_na_sentinel=False)
@@ -138,7 +191,8 @@ def _sweeps(runs: pd.DataFrame, groups: Groups) -> IntArray:
 
 
 def _may_be_setting(column: str) -> bool:
-    return column in (*IDENTITY, "load", "sockets") or column not in COLUMNS
+    known = column in COLUMNS or column == FLAGS
+    return column in (*IDENTITY, "load", "sockets") or not known
 
 
 def _is_setting(values: IntArray, count: int, steps: IntArray) -> bool:
@@ -157,15 +211,13 @@ def _step_of(sweep: IntArray, frequency: FloatArray) -> IntArray:
     return np.cumsum(np.append(0, new))
 
 
-def _steps(
-    sweep: IntArray, frequency: FloatArray, log_time: FloatArray, step_of: IntArray
-) -> _Steps:
-    repeats = np.bincount(step_of)
-    first = np.cumsum(repeats) - repeats
-    pace = np.bincount(step_of, log_time) / repeats
+def _steps(sweep: IntArray, frequency: FloatArray, record: _Recorded, step_of: IntArray) -> _Steps:
+    runs = np.bincount(step_of, record.runs).astype(np.int64)
+    first = np.flatnonzero(np.diff(step_of, prepend=-1))
+    pace = np.bincount(step_of, record.runs * record.log_time) / runs
     # Sweeps are numbered anew, without holes.
     number = np.cumsum(np.diff(sweep[first], prepend=sweep[0]) != 0)
-    return _Steps(number, frequency[first], pace, repeats)
+    return _Steps(number, frequency[first], pace, runs)
 
 
 class _Limit(NamedTuple):
@@ -181,14 +233,12 @@ class _Limit(NamedTuple):
     digit: FloatArray
 
     @classmethod
-    def of(
-        cls, steps: _Steps, log_time: FloatArray, recorded: FloatArray, step_of: IntArray
-    ) -> _Limit:
+    def of(cls, steps: _Steps, record: _Recorded, step_of: IntArray) -> _Limit:
         """Judge the noise of sorted rows."""
         size = np.bincount(steps.sweep)
         floor = np.where(size >= _LONG, _RISE_LONG, _RISE_SHORT)
         scatter = np.where(size >= _JUDGED, _scatter(steps, len(size)), 0.0)
-        deviation = _deviation(steps, log_time - steps.pace[step_of], step_of, len(size))
+        deviation = _deviation(steps, record, step_of, len(size))
         # The table's typical noise is the least for a sweep too short to show its own.
         typical = _typical(scatter[size >= _JUDGED])
         habit = np.where(size < _LONG, _HABITS * _habit(steps), 0.0)
@@ -196,7 +246,7 @@ class _Limit(NamedTuple):
             np.maximum(np.log1p(floor), habit)[steps.sweep],
             np.where(size < _LONG, np.maximum(scatter, typical), scatter)[steps.sweep],
             np.maximum(np.nan_to_num(deviation), _typical(deviation))[steps.sweep],
-            _last_digit(steps, recorded, step_of),
+            _last_digit(steps, record, step_of),
         )
 
     def between(self, steps: _Steps, a: slice, b: slice) -> FloatArray:
@@ -223,11 +273,11 @@ def _scatter(steps: _Steps, sweeps: int) -> FloatArray:
     return 1.4826 * _medians(second / gain, steps.sweep[1:-1][inside], sweeps)
 
 
-def _last_digit(steps: _Steps, recorded: FloatArray, step_of: IntArray) -> FloatArray:
+def _last_digit(steps: _Steps, record: _Recorded, step_of: IntArray) -> FloatArray:
     """Last digit that the sweep was recorded to, as a share of each step's value."""
     first = np.flatnonzero(np.diff(steps.sweep[step_of], prepend=-1))
-    finest = np.minimum.reduceat(recorded_step(recorded), first)
-    return finest[steps.sweep] * np.bincount(step_of, 1 / recorded) / steps.repeats
+    finest = np.minimum.reduceat(record.finest, first)
+    return finest[steps.sweep] * np.bincount(step_of, record.runs * record.inverse) / steps.repeats
 
 
 def _habit(steps: _Steps) -> float:
@@ -254,9 +304,11 @@ def _medians(values: FloatArray, codes: IntArray, count: int) -> FloatArray:
     return medians
 
 
-def _deviation(steps: _Steps, residual: FloatArray, step_of: IntArray, sweeps: int) -> FloatArray:
+def _deviation(steps: _Steps, record: _Recorded, step_of: IntArray, sweeps: int) -> FloatArray:
     """Standard deviation of a run about the mean of its repeats, by sweep; NaN without any."""
-    squares = np.bincount(steps.sweep[step_of], residual**2, minlength=sweeps)
+    residual = record.log_time - steps.pace[step_of]
+    each = record.runs * residual**2 + record.squares
+    squares = np.bincount(steps.sweep[step_of], each, minlength=sweeps)
     freedom = np.bincount(steps.sweep, steps.repeats - 1, minlength=sweeps)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(freedom > 0, np.sqrt(squares / freedom), np.nan)

@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ppw.checks.check import (
+    ACHIEVED,
     ALL_METRICS,
+    BELOW_IDLE,
+    ENERGY,
+    KNOWN_IDLE,
+    NO_WATTS,
     OF_WATTS,
     Check,
     Found,
+    flagged,
     found_where,
     host_codes,
     numbers,
 )
+from ppw.condensed import run_count, run_counts
 from ppw.estimate import shown
 
 if TYPE_CHECKING:
@@ -27,12 +34,12 @@ if TYPE_CHECKING:
 
 # Meters that count 360 J at a time, or whose window is wider than the run, are up to 2.5 times
 # off in good measurements (Loghin & Teo 2019); every slip of a unit is further off than this.
-_ENERGY_OFF = 5.0
+ENERGY_FACTOR = 5.0
 # Idle figures of one machine scatter by this; below it, work draws less than no work.
-_IDLE_SCATTER = 0.02
+IDLE_SCATTER = 0.02
 # Where more of a host's rows are below idle, the watts are of another scope than the idle figure.
 _BELOW_IDLE = 0.25
-_ACHIEVED_OFF = 0.02
+ACHIEVED_SHARE = 0.02
 # Ratios that a slip of a unit gives, and how near to them a ratio must be to suggest one.
 _SLIPS = {60.0: "s and min", 3600.0: "J and Wh", 3.6e6: "J and kWh"}
 _NEAR = 1.25
@@ -41,10 +48,12 @@ _NEAR = 1.25
 def _energy_off(runs: pd.DataFrame, groups: Groups) -> Found:
     power, time = numbers(runs, "power_w"), numbers(runs, "time_s")
     energy, idle = numbers(runs, "energy_j"), np.nan_to_num(numbers(runs, "idle_power_w"))
-    product = power * time
-    # One of the two may have the idle power taken off and the other not.
-    off = [_factor(energy, (power + taken) * time) for taken in (0.0, idle, -idle)]
-    wrong = (product > 0) & np.isfinite(product) & (np.fmin.reduce(off) > _ENERGY_OFF)
+    wrong = flagged(runs, ENERGY)
+    if wrong is None:
+        product = power * time
+        # One of the two may have the idle power taken off and the other not.
+        off = [_factor(energy, (power + taken) * time) for taken in (0.0, idle, -idle)]
+        wrong = (product > 0) & np.isfinite(product) & (np.fmin.reduce(off) > ENERGY_FACTOR)
     return found_where(wrong, energy=energy, power=power, time=time)
 
 
@@ -80,7 +89,7 @@ def _slip(factor: float) -> str:
 
 ENERGY_OFF = Check(
     name="energy_is_not_power_times_time",
-    meaning=f"energy_j and power_w·time_s differ more than {_ENERGY_OFF:g}-fold, more than the "
+    meaning=f"energy_j and power_w·time_s differ more than {ENERGY_FACTOR:g}-fold, more than the "
     "window of a sensor explains",
     remedy="check the units of energy_j, power_w and time_s and what each meter covers; leave "
     "out the column that is wrong",
@@ -93,21 +102,26 @@ ENERGY_OFF = Check(
 
 def _at_or_below_idle(runs: pd.DataFrame, groups: Groups) -> Found:
     power, idle = numbers(runs, "power_w"), numbers(runs, "idle_power_w")
-    wrong = (power <= 0) | (_below_idle(runs) & ~_other_scope(runs))
+    negative = flagged(runs, NO_WATTS)
+    negative = power <= 0 if negative is None else negative
+    wrong = negative | (_below_idle(runs) & ~_other_scope(runs))
     return found_where(wrong, power=power, idle=idle)
 
 
 def _below_idle(runs: pd.DataFrame) -> Mask:
-    power, idle = numbers(runs, "power_w"), numbers(runs, "idle_power_w")
-    below: Mask = (idle > 0) & (power <= (1 - _IDLE_SCATTER) * idle)
+    below = flagged(runs, BELOW_IDLE)
+    if below is None:
+        power, idle = numbers(runs, "power_w"), numbers(runs, "idle_power_w")
+        below = (idle > 0) & (power <= (1 - IDLE_SCATTER) * idle)
     return below
 
 
 def _other_scope(runs: pd.DataFrame) -> Mask:
     """Rows of hosts where work below idle is the habit: net watts, or another sensor's."""
     host, below = host_codes(runs), _below_idle(runs)
-    judged = np.bincount(host, numbers(runs, "idle_power_w") > 0)
-    count = np.bincount(host, below)
+    known = flagged(runs, KNOWN_IDLE)
+    known = numbers(runs, "idle_power_w") > 0 if known is None else known
+    judged, count = (np.bincount(host, rows * run_counts(runs)) for rows in (known, below))
     habit: Mask = (count > np.maximum(1, _BELOW_IDLE * judged))[host]
     return habit
 
@@ -118,9 +132,9 @@ def scope_caveats(runs: pd.DataFrame) -> list[str]:
     if not rows.any():
         return []
     return [
-        f"power_w is below idle_power_w in {int(rows.sum())} rows, too many of their host's to be "
-        "mistakes of single rows, so none of them is named: the idle power seems taken off, or "
-        "the two are of different sensors; say which in power_source"
+        f"power_w is below idle_power_w in {run_count(runs, rows)} rows, too many of their host's "
+        "to be mistakes of single rows, so none of them is named: the idle power seems taken off, "
+        "or the two are of different sensors; say which in power_source"
     ]
 
 
@@ -144,7 +158,9 @@ AT_OR_BELOW_IDLE = Check(
 
 def _achieved_off(runs: pd.DataFrame, groups: Groups) -> Found:
     asked, achieved = numbers(runs, "freq_hz"), numbers(runs, "freq_achieved_hz")
-    wrong = np.abs(achieved / asked - 1) > _ACHIEVED_OFF
+    wrong = flagged(runs, ACHIEVED)
+    if wrong is None:
+        wrong = np.abs(achieved / asked - 1) > ACHIEVED_SHARE
     return found_where(wrong, asked=asked, achieved=achieved)
 
 
@@ -157,7 +173,7 @@ def _say_achieved(asked: float, achieved: float) -> str:
 
 ACHIEVED_OFF = Check(
     name="achieved_off",
-    meaning=f"freq_achieved_hz is more than {_ACHIEVED_OFF:.0%} off freq_hz",
+    meaning=f"freq_achieved_hz is more than {ACHIEVED_SHARE:.0%} off freq_hz",
     remedy="pin the frequency (no boost, no throttling) and measure again; or map the achieved "
     "frequency to freq_hz",
     needs=(("freq_achieved_hz",),),

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from fitting.steps import SAME_STEP
-from ppw.checks.check import ALL_METRICS, Check, Found, host_codes, nothing, numbers
+from ppw.checks.check import ALL_METRICS, Check, Found, host_codes, lacking, nothing, numbers
 from ppw.checks.digits import all_digits, recorded_step
+from ppw.condensed import (
+    SINGLE,
+    is_condensed_table,
+    least_column,
+    most_column,
+    run_counts,
+)
 from ppw.estimate import shown
 
 if TYPE_CHECKING:
@@ -28,7 +36,7 @@ _TIME_ALONE = 1e4
 _CHANCE = 1e-3
 _FALSE_DISCOVERIES = 0.01
 # A run that was made has its own of these; a copied row has the other's.
-_MEASURED = (
+MEASURED = (
     *("time_s", "throughput_ops_s", "energy_j", "instructions", "cycles", "cpi"),
     *("latency_p50_s", "latency_p99_s", "user_s", "system_s", "idle_s", "iowait_s"),
     *("sectors_read", "sectors_written", "network_rx_bytes", "network_tx_bytes"),
@@ -50,13 +58,23 @@ def find(runs: pd.DataFrame, groups: Groups) -> Found:
     Y. Benjamini and Y. Hochberg, "Controlling the False Discovery Rate", J. R. Statist. Soc. B 57
     (1995), 289-300.
     """
+    varying, compared = _varying(runs), _compared(runs)
+    if SINGLE in runs.columns:
+        # Cells of many runs have no digits; none of theirs are equal, as the engine has found.
+        where = np.flatnonzero(runs[SINGLE].to_numpy(dtype=bool))
+        single = replace(groups, codes=groups.codes[where])
+        found = _find(runs.iloc[where], single, varying[where], compared)
+        return Found(where[found.rows], found.figures)
+    return nothing() if is_condensed_table(runs) else _find(runs, groups, varying, compared)
+
+
+def _find(runs: pd.DataFrame, groups: Groups, varying: Mask, compared: int) -> Found:
     rows, run = _equal_rows(runs, groups.codes)
     if not rows.size:
         return nothing()
     first = np.flatnonzero(np.diff(run, prepend=-1))
-    chance = _chance(runs, groups, rows[first])
+    chance = _chance(runs, groups, rows[first], varying)
     chance[_differ_elsewhere(runs, rows, first)] = 1.0
-    compared = int(np.count_nonzero(_pace(runs) > 0))
     named = _beyond_chance(chance, np.bincount(run) - 1, compared)[run]
     rows, run = rows[named], run[named]
     return _described(runs, rows, run)
@@ -88,12 +106,32 @@ def _equal_rows(runs: pd.DataFrame, codes: IntArray) -> tuple[IntArray, IntArray
     return order[chosen], renumbered[run[chosen]]
 
 
-def _chance(runs: pd.DataFrame, groups: Groups, rows: IntArray) -> FloatArray:
+def _compared(runs: pd.DataFrame) -> int:
+    """How many runs have a pace."""
+    if not is_condensed_table(runs):
+        return int(np.count_nonzero(_pace(runs) > 0))
+    known = [run_counts(runs) - lacking(runs, c) for c in ("time_s", "throughput_ops_s")]
+    return int(np.maximum(*known).sum())
+
+
+def _varying(runs: pd.DataFrame) -> Mask:
+    """Rows of hosts whose watts vary."""
+    ends = [numbers(runs, "power_w")] * 2
+    if is_condensed_table(runs):
+        ends = [numbers(runs, column("power_w")) for column in (least_column, most_column)]
+    least, most = (pd.Series(end).groupby(host_codes(runs)) for end in ends)
+    varies: Mask = (least.transform("min") < most.transform("max")).to_numpy()
+    return varies
+
+
+def _chance(runs: pd.DataFrame, groups: Groups, rows: IntArray, varying: Mask) -> FloatArray:
     """How likely two runs that the clock does not touch are recorded as equal to these rows."""
     pace, power = _pace(runs), numbers(runs, "power_w")
     times = _values_within(_TIME_SCATTER, pace[rows])
     watts = _values_within(_POWER_SCATTER, power[rows])
-    watts = np.where(_tells(power, pace, runs, groups)[rows], np.maximum(watts, 1.0), 1.0)
+    # Watts that were measured vary on the host, and in the group go with one time.
+    tells = varying & _alone(power, pace, groups)
+    watts = np.where(tells[rows], np.maximum(watts, 1.0), 1.0)
     needed = np.where(watts > 1, 1.0, _TIME_ALONE)
     coarse = (times < needed) | ~_alone(pace, power, groups)[rows]
     return np.where(coarse, 1.0, 1 / (times * watts))
@@ -103,14 +141,6 @@ def _values_within(share: float, values: FloatArray) -> FloatArray:
     """Recorded values that fit into a share of a value; 0 where there is no value."""
     known = np.nan_to_num(np.abs(values))
     return np.minimum(share * known / recorded_step(known), _MOST_VALUES)
-
-
-def _tells(power: FloatArray, pace: FloatArray, runs: pd.DataFrame, groups: Groups) -> Mask:
-    """Rows whose watts were measured: they vary on the host, and in the group go with one time."""
-    watts = pd.Series(power).groupby(host_codes(runs))
-    varies = (watts.transform("min") < watts.transform("max")).to_numpy()
-    tells: Mask = varies & _alone(power, pace, groups)
-    return tells
 
 
 def _alone(values: FloatArray, others: FloatArray, groups: Groups) -> Mask:
@@ -130,7 +160,7 @@ def _alone(values: FloatArray, others: FloatArray, groups: Groups) -> Mask:
 def _differ_elsewhere(runs: pd.DataFrame, rows: IntArray, first: IntArray) -> Mask:
     """Sets of rows that are several runs, because another measured column tells them apart."""
     differ = np.zeros(len(first), dtype=bool)
-    for column in _MEASURED:
+    for column in MEASURED:
         values = numbers(runs, column)[rows]
         differ |= np.fmax.reduceat(values, first) > np.fmin.reduceat(values, first)
     return differ

@@ -1,0 +1,130 @@
+"""Engines that do the work on rows: DuckDB in this process, Spark, or a connection of the user's.
+
+They are reached through ibis, so that each statistic is written once.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from measurements.quantities import parse_quantity
+from ppw.arguments import known_choice
+from ppw.errors import PpwError
+
+if TYPE_CHECKING:
+    from ibis.backends import BaseBackend
+
+ENGINES = ("duckdb", "spark")
+
+
+def connect(
+    engine: str | BaseBackend = "duckdb",
+    *,
+    memory_limit: str | None = None,
+    temporary: str | Path | None = None,
+    threads: int | None = None,
+) -> BaseBackend:
+    """Connect to an engine.
+
+    Parameters
+    ----------
+    engine : {"duckdb", "spark"} or ibis connection
+        Spark takes the session that is active, as under spark-submit, or starts a local one.
+    memory_limit : str, optional
+        What the engine may use, such as "4GiB"; Spark's driver where one is started.
+    temporary : path, optional
+        Folder for what does not fit in memory.
+    threads : int, optional
+        Of this machine; by default all.
+
+    Raises
+    ------
+    PpwError
+        For an engine that is not there, or options that a given connection cannot take.
+    """
+    if not isinstance(engine, str):
+        if (memory_limit, temporary, threads) != (None, None, None):
+            raise PpwError(
+                "a connection has its own memory limit, temporary folder and threads: set them "
+                "where you make it, or name an engine"
+            )
+        return engine
+    known_choice("engine", engine, ENGINES)
+    size = None if memory_limit is None else _bytes(memory_limit)
+    folder = None if temporary is None else _folder(temporary)
+    try:
+        return (_duckdb if engine == "duckdb" else _spark)(size, folder, threads)
+    except ImportError as error:
+        extra = "fleet" if engine == "duckdb" else "spark"
+        raise PpwError(
+            f"engine {engine}: {error.name or error} is not installed: "
+            f"pip install 'perf-per-watt[{extra}]'"
+        ) from error
+
+
+def is_spark(connection: BaseBackend) -> bool:
+    """Tell whether a connection is to Spark."""
+    return str(connection.name) == "pyspark"
+
+
+def _duckdb(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
+    import ibis
+
+    options: dict[str, Any] = {"preserve_insertion_order": False}
+    if size is not None:
+        options["memory_limit"] = f"{size}B"
+    if folder is not None:
+        options["temp_directory"] = folder
+    if threads is not None:
+        options["threads"] = threads
+    return ibis.duckdb.connect(**options)
+
+
+def _spark(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
+    import ibis
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        session = _local_session(SparkSession.builder, size, folder, threads)
+    return ibis.pyspark.connect(session)
+
+
+def _local_session(builder: Any, size: int | None, folder: str | None, threads: int | None) -> Any:
+    """Spark in this process; under spark-submit, whatever that was told."""
+    local = "PYSPARK_GATEWAY_PORT" not in os.environ
+    settings: dict[str, object] = {
+        "spark.ui.enabled": False,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": 2 * (threads or os.cpu_count() or 1),
+        # pandas writes nanoseconds, which Spark has no type for.
+        "spark.sql.legacy.parquet.nanosAsLong": True,
+    }
+    if local:
+        builder = builder.master(f"local[{threads or '*'}]")
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if size is not None:
+        settings["spark.driver.memory"] = f"{size >> 20}m"
+    if folder is not None:
+        settings["spark.local.dir"] = folder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.appName("ppw").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _bytes(text: str) -> int:
+    size = int(parse_quantity(text, "bytes"))
+    if size < 1 << 20:
+        raise PpwError(f"memory limit {text!r} is less than a MiB: write 4GiB")
+    return size
+
+
+def _folder(path: str | Path) -> str:
+    folder = Path(path)
+    if not folder.is_dir():
+        raise PpwError(f"temporary folder {folder}: is no folder: make it first")
+    return str(folder)

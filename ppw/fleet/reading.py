@@ -1,0 +1,201 @@
+"""A fleet's runs read once: its cells, and by name whatever could not be used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from measurements.schema import FILE_COLUMN
+from ppw.errors import PpwError
+from ppw.fleet.cells import cells_frame
+from ppw.fleet.coincidences import with_single_runs
+from ppw.fleet.connection import is_spark
+from ppw.fleet.facts import few_valued, known_columns
+from ppw.fleet.faults import Fault, first_line
+from ppw.fleet.layout import FREQUENCY, layout_of
+from ppw.fleet.moments import columns_read, moments, rule, runs_for
+from ppw.fleet.progress import watched
+from ppw.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import pandas as pd
+    from ibis.backends import BaseBackend
+
+    from ppw.curves import FitOptions
+    from ppw.fleet.layout import Layout
+    from ppw.fleet.source import FleetRuns
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of a fleet.
+
+    Attributes
+    ----------
+    frame : pandas.DataFrame
+        The moment table.
+    layout : Layout
+    runs : FleetRuns
+        What was read; its ``faults`` are the files that were not.
+    known : pandas.DataFrame
+        As `known_columns`.
+    """
+
+    frame: pd.DataFrame
+    layout: Layout
+    runs: FleetRuns
+    known: pd.DataFrame
+
+
+def read_cells(
+    runs: FleetRuns,
+    *,
+    by: Sequence[str] | None,
+    metric: str | Iterable[str] | None,
+    options: FitOptions | None = None,
+    checked: bool = False,
+    lines_only: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> Cells:
+    """Read what a question needs of a fleet, in one pass over its rows.
+
+    With ``lines_only`` the cells have no logarithms, which only posteriors need; with ``checked``
+    they are fine enough for the checks of `ppw.quality` too. A file that the engine cannot read is
+    looked for, left out and named; so is one whose columns cannot answer.
+
+    Raises
+    ------
+    PpwError, MeasurementError
+        As `ppw.project_runs` for columns that are not there, and where the engine fails for a
+        reason that is in no file.
+    """
+    runs = _that_answer(runs, metric)
+
+    def read(part: FleetRuns) -> Cells:
+        known = known_columns(part)
+        settings = few_valued(part) if checked else None
+        layout = layout_of(
+            known, by=by, metric=metric, options=options, settings=settings, lines_only=lines_only
+        )
+        with watched(part.connection, progress):
+            arrow = part.connection.to_pyarrow(moments(runs_for(part.table, layout, known), layout))
+        cells = cells_frame(arrow, layout, part.name)
+        if checked:
+            cells = with_single_runs(cells, layout, part, known)
+        return Cells(cells, layout, part, known)
+
+    return without_broken(runs, read)
+
+
+def without_broken(runs: FleetRuns, read: Callable[[FleetRuns], T]) -> T:
+    """Read what can be read; ``read`` is given runs without the files that make it fail.
+
+    Raises
+    ------
+    PpwError
+        When no file by itself explains why the engine fails.
+    """
+    failures = engine_errors(runs.connection)
+    try:
+        return read(runs)
+    except failures as error:
+        if _out_of_memory(error):
+            raise PpwError(
+                f"{runs.name}: more than the engine's memory limit: raise --memory-limit, or name "
+                f"a folder with room by --temporary ({first_line(error)})"
+            ) from error
+        faults = _broken(runs, runs.files, read, failures) if len(runs.files) > 1 else []
+        if len(faults) == len(runs.files) or len(runs.files) <= 1:
+            raise PpwError(
+                f"{runs.name}: the engine cannot read it: {first_line(error)}"
+            ) from error
+        # Without a file to blame it was a worker's failure, which a second attempt may not have.
+        again = runs.without(faults) if faults else runs
+    try:
+        return read(again)
+    except failures as error:
+        raise PpwError(f"{runs.name}: the engine failed twice: {first_line(error)}") from error
+
+
+def _broken(
+    runs: FleetRuns,
+    files: Sequence[str],
+    read: Callable[[FleetRuns], object],
+    failures: tuple[type[Exception], ...],
+) -> list[Fault]:
+    """Find the files that cannot be read, by halves."""
+    try:
+        read(runs.only(files))
+    except failures as error:
+        if len(files) == 1:
+            return [Fault(files[0], f"cannot be read: {first_line(error)}")]
+        middle = len(files) // 2
+        halves = (files[:middle], files[middle:])
+        return [fault for half in halves for fault in _broken(runs, half, read, failures)]
+    except PpwError:
+        # Readable, though it has no answer of its own.
+        return []
+    return []
+
+
+def engine_errors(connection: BaseBackend) -> tuple[type[Exception], ...]:
+    """List the exceptions by which an engine says that it cannot read."""
+    if is_spark(connection):
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        return (PySparkException, Py4JError)
+    import duckdb
+
+    return (duckdb.Error,)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    return type(error).__name__ == "OutOfMemoryException" or "OutOfMemoryError" in str(error)
+
+
+def _that_answer(runs: FleetRuns, metric: str | Iterable[str] | None) -> FleetRuns:
+    """Runs without the files whose columns changed so much that they answer nothing."""
+    from ppw.metrics import known_metrics
+
+    metrics = list(METRICS.values()) if metric is None else known_metrics(metric)
+    ways = [set(columns) for m in metrics for columns in m.columns]
+    faults = []
+    for part in runs.parts:
+        lacks = [] if FREQUENCY in part.columns else [FREQUENCY]
+        if not any(way <= part.columns for way in ways):
+            lacks.append(" and ".join(sorted(ways[0])))
+        if lacks:
+            what = f"its columns are others: no {', no '.join(lacks)}: name them so, or use --map"
+            faults += [Fault(file, what) for file in part.files]
+    # Where no file has them it is no change over time, and the question is told so as a whole.
+    return runs if len(faults) in (0, len(runs.files)) else runs.without(faults)
+
+
+def unusable_faults(cells: Cells) -> list[Fault]:
+    """Say file by file which values no run can have; a second pass, where there are any."""
+    table, runs = cells.runs.table, cells.runs
+    columns = columns_read(cells.layout, cells.known)
+    told = {column: rule(table, column).cast("int64").sum() for column in columns}
+    told["missing"] = table[FREQUENCY].isnull().cast("int64").sum()  # noqa: PD003 — no pandas
+    by_file = FILE_COLUMN in table.columns and len(runs.files) > 1
+    counted = table.group_by(FILE_COLUMN).aggregate(**told) if by_file else table.aggregate(**told)
+    faults = []
+    for row in runs.connection.to_pyarrow(counted).to_pylist():
+        file = row.get(FILE_COLUMN, runs.name)
+        words = [
+            f"{column} that cannot be in {n} runs" for column, n in row.items() if _told(column, n)
+        ]
+        if row["missing"]:
+            words.append(f"no {FREQUENCY} in {row['missing']} runs")
+        if words:
+            faults.append(Fault(str(file), f"{', '.join(words)}: left out; correct or drop them"))
+    return sorted(faults)
+
+
+def _told(column: str, count: object) -> bool:
+    return column not in (FILE_COLUMN, "missing") and bool(count)

@@ -1,0 +1,329 @@
+"""Watts of runs joined from telemetry; the oracle is the in-memory integration of single runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ibis
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from measurements.power.energy import Stream, drawn_between
+from measurements.power.protocol import Channel
+from ppw.errors import PpwError
+from ppw.fleet.connection import connect
+from ppw.fleet.telemetry import Sensor, clocks_that_disagree, join_power
+
+# ibis calls what newer versions of duckdb and pandas have renamed.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:fetch_"),
+    pytest.mark.filterwarnings("ignore:.*infer_string"),
+    pytest.mark.filterwarnings("ignore:The copy keyword"),
+    # Spark leaves the sockets of its results to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+EPOCH = 1_700_000_000.0
+
+
+class Engine:
+    """A connection that is given frames as Parquet files."""
+
+    def __init__(self, con, folder):
+        self.con, self.folder, self.files = con, folder, 0
+
+    def table(self, frame):
+        self.files += 1
+        path = self.folder / f"{self.files}.parquet"
+        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path)
+        return self.con.read_parquet(path)
+
+
+@pytest.fixture(scope="module")
+def duckdb(tmp_path_factory):
+    return Engine(ibis.duckdb.connect(), tmp_path_factory.mktemp("duckdb"))
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    return Engine(connect("spark", threads=2), tmp_path_factory.mktemp("spark"))
+
+
+def joined(engine, runs, samples, sensor, **options):
+    table = join_power(engine.table(runs), engine.table(samples), sensor, **options)
+    order = ["host", "started_at", "time_s"]
+    return table.to_pyarrow().to_pandas().sort_values(order, ignore_index=True)
+
+
+def stream_of(samples, host, label, sensor):
+    """Readings of one channel as the measurement layer holds them."""
+    part = samples[(samples.host == host) & (samples.label == label)]
+    value = part.value.to_numpy(dtype=float)
+    usable = (value > 0 if sensor.quantity == "power" else value >= 0) & np.isfinite(value)
+    part = part[usable]
+    own = part.own if "own" in part else pd.Series(np.nan, index=part.index)
+    rows = sorted(zip(part["at"], part.value, own, strict=True))
+    return Stream(*np.array(rows, dtype=float).reshape(-1, 3).T)
+
+
+def expected(runs, samples, sensor):
+    """What `drawn_between` says of every run, one at a time; channels of a host added."""
+    rows = []
+    for run in runs.itertuples():
+        labels = sorted(samples[(samples.host == run.host) & (samples.value > -1)].label.unique())
+        start = run.started_at
+        parts = []
+        for label in labels:
+            channel = Channel(
+                label, sensor.quantity, "host", window_s=sensor.window_s, range_j=sensor.range_j
+            )
+            stream = stream_of(samples, run.host, label, sensor)
+            if len(stream.at_s):
+                parts.append(drawn_between(channel, stream, start, start + run.time_s))
+        watts = sum(p.power_w for p in parts) if parts else np.nan
+        rows.append((watts, watts * run.time_s, min((p.readings for p in parts), default=0)))
+    return np.array(rows, dtype=float).reshape(-1, 3)
+
+
+def check_equal(engine, runs, samples, sensor):
+    runs = runs.sort_values(["host", "started_at", "time_s"], ignore_index=True)
+    found = joined(engine, runs, samples, sensor)
+    wanted = expected(runs, samples, sensor)
+    np.testing.assert_allclose(found.power_w, wanted[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(found.energy_j, wanted[:, 1], rtol=1e-9)
+    assert np.array_equal(found.power_readings, wanted[:, 2])
+    assert (found.power_w.isna() <= found.notes.notna()).all()
+    assert ((found.power_label == "measured") == found.power_w.notna()).all()
+
+
+SENSORS = {
+    "moments": Sensor(),
+    "windows": Sensor(window_s=4.0),
+    "counter": Sensor("energy"),
+    "wrapping": Sensor("energy", range_j=5e4),
+}
+
+
+def made(seed, sensor, *, own=False):
+    """Hosts with one or two channels; unsorted, with ties, gaps, nulls, zeros and stale figures."""
+    rng = np.random.default_rng(seed)
+    samples, runs = [], []
+    for host in ("a", "b", "c")[: rng.integers(1, 4)]:
+        for label in ("s0", "s1")[: rng.integers(1, 3)]:
+            n = int(rng.integers(0, 60))
+            step = rng.choice([0.0, 0.1, 0.5, 1.0, 1.0, 1.0, 1.3, 9.0], n)
+            at = EPOCH + np.cumsum(step) + rng.choice([0.0, 0.25])
+            watts = rng.choice([100.0, 101.0, 150.0, 0.0, np.nan, 80.5], n)
+            value = watts
+            if sensor.quantity == "energy":
+                used = np.cumsum(np.nan_to_num(watts) * np.maximum(step, 0.1))
+                value = used % sensor.range_j if sensor.range_j else used
+                value = np.where(np.isnan(watts), np.nan, value)
+            part = pd.DataFrame({"host": host, "label": label, "at": at, "value": value})
+            samples.append(part.assign(own=np.floor(at / 2) * 2) if own else part)
+        n = int(rng.integers(1, 9))
+        start = EPOCH + rng.choice(np.arange(0, 60, 0.5), n) + rng.choice([0, 0.1, -0.2])
+        took = rng.choice([0.5, 1.0, 3.0, 8.0, 20.0, 8.25], n)
+        runs.append(pd.DataFrame({"host": host, "started_at": start, "time_s": took}))
+    shuffled = pd.concat(samples).sample(frac=1, random_state=seed)
+    return pd.concat(runs).drop_duplicates(), shuffled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SENSORS)
+def test_spark_says_the_same(spark, kind):
+    """Two hundred cases at once, each with hosts of its own."""
+    cases = [made(seed, SENSORS[kind]) for seed in range(200)]
+    runs, samples = (
+        pd.concat([f.assign(host=f.host + str(n)) for n, f in enumerate(frames)])
+        for frames in zip(*cases, strict=True)
+    )
+    check_equal(spark, runs, samples, SENSORS[kind])
+
+
+@pytest.mark.parametrize("kind", SENSORS)
+@settings(max_examples=50, deadline=None, database=None)
+@given(seed=st.integers(0, 2**32 - 1), own=st.booleans())
+def test_every_run_is_what_it_is_in_memory(duckdb, kind, seed, own):
+    runs, samples = made(seed, SENSORS[kind], own=own and kind == "windows")
+    check_equal(duckdb, runs, samples, SENSORS[kind])
+
+
+@pytest.mark.slow
+def test_spark_reads_times_and_zones(spark):
+    case = TestTwoSamplesByHand()
+    case.test_offset_is_added_to_the_samples(spark, {"a": -0.5, "b": 7.0})
+    case.test_time_with_a_zone(spark)
+
+
+class TestCommand:
+    @staticmethod
+    def run(*arguments):
+        from ppw.cli.fleet_join import command
+
+        return CliRunner().invoke(command, list(map(str, arguments)), standalone_mode=False)
+
+    @pytest.fixture(autouse=True)
+    def files(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        case = TestTwoSamplesByHand
+        later = case.RUNS.assign(started_at="2026-03-01T13:00:00Z", host="b")
+        runs = pd.concat([case.RUNS, later]).assign(freq_ghz=2.0)
+        runs.to_csv("runs.csv", index=False)
+        samples = pd.concat([case.SAMPLES, case.SAMPLES.assign(host="b")])
+        samples = samples.rename(columns={"host": "instance", "at": "timestamp"})
+        pq.write_table(pa.Table.from_pandas(samples, preserve_index=False), "watts.parquet")
+
+    NAMES = ("--map", "host=instance", "--map", "at=timestamp", "--source", "ipmi:dcmi")
+
+    def test_names_hosts_whose_clocks_disagree_and_does_the_rest(self):
+        done = self.run("runs.csv", "watts.parquet", *self.NAMES, "-o", "out.parquet")
+        assert done.return_value == 1
+        assert done.stdout == "out.parquet: 1 of 2 runs have watts\n"
+        assert done.stderr.startswith("ppw: fault: host b: its runs are from 2026-03-01T13:00:00Z")
+        found = pq.read_table("out.parquet").to_pandas().sort_values("host")
+        assert found.freq_hz.tolist() == [2e9, 2e9]
+        assert found.energy_j[0] == 800.0
+        assert found.notes[1] == "ipmi:dcmi: read 0 times during the run"
+        again = self.run(
+            "runs.csv", "watts.parquet", *self.NAMES, "-o", "o.parquet", "--keep-going"
+        )
+        assert again.return_value == 0
+
+    @pytest.mark.slow
+    def test_spark_writes_a_folder(self, spark, tmp_path):
+        read = tmp_path / "runs.csv", tmp_path / "watts.parquet"
+        named = (*self.NAMES, "--engine", "spark", "-o", "out.parquet", "--offset", "b=3600")
+        done = self.run(*read, *named)
+        assert done.exception is None
+        assert done.stdout == "out.parquet: 2 of 2 runs have watts\n"
+        assert sorted(pq.read_table("out.parquet")["power_w"].to_pylist()) == [160.0, 160.0]
+        again = self.run(*read, *named)
+        assert "out.parquet: is there already: Spark writes a folder" in str(again.exception)
+
+    def test_offsets_by_host(self):
+        late = ("--offset", "b=3600", "--offset", "a=0")
+        done = self.run("runs.csv", "watts.parquet", *self.NAMES, *late, "-o", "out.parquet")
+        assert (done.return_value, done.stderr) == (0, "")
+        assert done.stdout == "out.parquet: 2 of 2 runs have watts\n"
+
+    def test_a_header_that_is_not_there(self):
+        refused = self.run("runs.csv", "watts.parquet", "--map", "host=node", "-o", "o.parquet")
+        assert "no column node, at; the columns are instance" in str(refused.exception)
+
+    def test_files_at_fault_are_named_and_the_rest_is_done(self):
+        Path("watts").mkdir()
+        Path("watts.parquet").rename("watts/1.parquet")
+        Path("watts/2.parquet").write_bytes(b"PAR1 no more")
+        rows = "instance,timestamp,value\nb,2026-03-01T13:00:01Z,90\nb,1772370003.0,90\n"
+        Path("watts/3.csv").write_text(rows)
+        done = self.run("runs.csv", "watts", *self.NAMES, "-o", "out.parquet")
+        assert done.return_value == 1
+        assert done.stderr.startswith("ppw: fault: watts/2.parquet: broken Parquet: ")
+        assert done.stdout == "out.parquet: 2 of 2 runs have watts\n"
+        assert sorted(pq.read_table("out.parquet")["power_w"].to_pylist()) == [90.0, 160.0]
+
+
+class TestTwoSamplesByHand:
+    """100 W at second 1 and 200 W at second 3 of a run of 5 s: 100·1 + 150·2 + 200·2 = 800 J."""
+
+    RUNS = pd.DataFrame({"host": ["a"], "started_at": ["2026-03-01T12:00:00Z"], "time_s": [5.0]})
+    SAMPLES = pd.DataFrame(
+        {
+            "host": ["a", "a", "a"],
+            "at": pd.to_datetime(
+                ["2026-03-01T12:00:01", "2026-03-01T12:00:03", "2026-03-01T12:00:05.5"],
+                format="ISO8601",
+            ),
+            "value": [100.0, 200.0, 50.0],
+        }
+    )
+
+    def test_level_ends_and_no_reading_from_outside(self, duckdb):
+        found = joined(duckdb, self.RUNS, self.SAMPLES, Sensor(source="meter:wt310")).iloc[0]
+        assert (found.energy_j, found.power_w) == (800.0, 160.0)
+        assert (found.power_readings, found.power_gap_s) == (2, 2.0)
+        assert (found.power_source, found.power_label) == ("meter:wt310", "measured")
+        assert pd.isna(found.notes)
+
+    @pytest.mark.parametrize("offset", [-0.5, {"a": -0.5, "b": 7.0}])
+    def test_offset_is_added_to_the_samples(self, duckdb, offset):
+        found = joined(duckdb, self.RUNS, self.SAMPLES, None, offset_s=offset).iloc[0]
+        # At 0.5, 2.5 and 5.0 s: 50 + 300 + 125·2.5.
+        assert found.energy_j == 50 + 300 + 312.5
+
+    def test_several_executions_are_one_run(self, duckdb):
+        runs = self.RUNS.assign(time_s=2.5, executions=2, notes="noisy", start_s=7.0, end_s=9.0)
+        found = joined(duckdb, runs, self.SAMPLES, None).iloc[0]
+        assert (found.energy_j, found.power_w, found.notes) == (400.0, 160.0, "noisy")
+        assert (found.start_s, found.end_s) == (7.0, 9.0)
+
+    def test_time_with_a_zone(self, duckdb):
+        runs = self.RUNS.assign(started_at="2026-03-01T13:00:00+01:00")
+        assert joined(duckdb, runs, self.SAMPLES, None).energy_j[0] == 800.0
+
+
+def test_what_is_missing_is_said(duckdb):
+    runs = pd.DataFrame(
+        {"host": ["a", "a", "b"], "started_at": EPOCH + np.array([0, 40, 0]), "time_s": 10.0}
+    )
+    samples = pd.DataFrame({"host": "a", "at": EPOCH + np.arange(4.0), "value": 50.0})
+    found = joined(duckdb, runs, samples, Sensor(source="log:pdu"))
+    assert found.notes.tolist() == [
+        "log:pdu: no reading for 70% of the run",
+        "log:pdu: read 0 times during the run",
+        "log:pdu: no reading with a figure",
+    ]
+    assert found.power_w.isna().tolist() == [False, True, True]
+    counter = joined(duckdb, runs[:1], samples, Sensor("energy", source="x"))
+    assert counter.notes[0] == "x: not read at both ends of the run"
+    stuck = joined(duckdb, runs[:1].assign(time_s=2.0), samples, Sensor("energy", source="x"))
+    assert stuck.notes[0] == "x: the counter did not move in the run"
+
+
+def test_a_start_that_is_no_time_is_said(duckdb):
+    case = TestTwoSamplesByHand
+    found = joined(duckdb, case.RUNS.assign(started_at="yesterday"), case.SAMPLES, None)
+    assert found.notes[0] == "started_at is no time"
+    assert pd.isna(found.power_w[0])
+
+
+def test_hosts_whose_clocks_disagree_are_named(duckdb):
+    runs = pd.DataFrame({"host": ["a", "b"], "started_at": EPOCH, "time_s": 10.0})
+    samples = pd.DataFrame(
+        {"host": ["a", "b"], "at": [EPOCH + 3600, EPOCH + 1], "value": [50.0, 50.0]}
+    )
+    tables = duckdb.table(runs), duckdb.table(samples)
+    assert clocks_that_disagree(*tables) == {
+        "a": "its runs are from 2023-11-14T22:13:20Z to 2023-11-14T22:13:30Z and its samples from "
+        "2023-11-14T23:13:20Z to 2023-11-14T23:13:20Z: the clocks disagree, or the samples are of "
+        "another time: give their offset, or the samples of the runs"
+    }
+    assert clocks_that_disagree(*tables, offset_s={"a": -3600}) == {}
+
+
+def test_watts_are_not_replaced(duckdb):
+    runs = pd.DataFrame({"host": ["a"], "started_at": EPOCH, "time_s": 1.0, "power_w": 3.0})
+    with pytest.raises(PpwError, match="power_w are there already"):
+        joined(duckdb, runs, TestTwoSamplesByHand.SAMPLES, None)
+
+
+def test_runs_far_apart_and_of_any_length(duckdb):
+    """Buckets: a run of a day among runs of a second, samples with an hour between them."""
+    at = EPOCH + np.concatenate([np.arange(0, 90_000, 3600.0), np.arange(40_000, 40_050.0)])
+    value = 100 + 10 * np.sin(at)
+    samples = pd.DataFrame({"host": "a", "label": "x", "at": at, "value": value})
+    start = EPOCH + np.concatenate([[10.0], 40_000 + np.arange(0, 40, 2.0), [86_400 - 5.5]])
+    took = np.concatenate([[86_000.0], np.full(20, 3.5), [60.0]])
+    runs = pd.DataFrame({"host": "a", "started_at": start, "time_s": took})
+    for sensor in (Sensor(), Sensor(window_s=0.5)):
+        check_equal(duckdb, runs, samples, sensor)
+    used = samples.sort_values("at").assign(value=lambda f: np.cumsum(f.value))
+    check_equal(duckdb, runs, used, Sensor("energy"))
