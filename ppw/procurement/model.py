@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fitting.line import FloatArray
-    from ppw.procurement.inputs import Numbers
+    from ppw.procurement.inputs import Inputs, Numbers
     from ppw.procurement.scenario import Scenario
     from ppw.procurement.server import Server
 
@@ -165,3 +165,10 @@ class Model:
         # In years of the first year's demand; growth is alike for all workloads.
         made: FloatArray = (demand.work() / first)[0]
         return made
+
+
+class Basis(NamedTuple):
+    """What an answer was made from: the model of all candidates, and the figures put into it."""
+
+    model: Model
+    inputs: Inputs

@@ -15,7 +15,7 @@ from ppw.duels import UNDECIDED
 from ppw.errors import PpwError
 from ppw.procurement.candidates import gather
 from ppw.procurement.crossovers import Crossovers
-from ppw.procurement.model import Model
+from ppw.procurement.model import Basis, Model
 from ppw.procurement.result import Procurement
 from ppw.procurement.scenario import Scenario, read_scenario, scenario_of
 from ppw.procurement.sensitivities import Sensitivities, learn_next
@@ -110,6 +110,7 @@ def procure(
         seed=seed,
         caveats=tuple(caveats),
         input_digest=numbers_digest(asked.raw, candidates.digests),
+        basis=Basis(model, candidates.inputs),
     )
 
 

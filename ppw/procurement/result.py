@@ -10,10 +10,12 @@ import pandas as pd
 from ppw.procurement import words
 from ppw.procurement.sections import Section, sections
 from ppw.result import as_floats, read_document, records, write_document
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from ppw.procurement.model import Basis
 
 _TABLES = (
     *("figures", "candidates", "costs", "energy", "carbon"),
@@ -68,6 +70,8 @@ class Procurement:
     level : float
     draws, seed : int
     caveats : tuple of str
+    basis : Basis or None
+        What it was made from; None when read from JSON.
     """
 
     title: str
@@ -90,6 +94,7 @@ class Procurement:
     seed: int
     caveats: tuple[str, ...]
     input_digest: str = field(repr=False, compare=False)
+    basis: Basis | None = field(default=None, repr=False, compare=False)
 
     def figure(self, candidate: str, figure: str) -> pd.Series[Any]:
         """Row of ``figures``."""
@@ -118,7 +123,7 @@ class Procurement:
         for section in self.sections(_MOST_ROWS):
             lines += [section.title, text_table(section.header, section.rows)]
             lines += [section.note, ""] if section.note else [""]
-        return "\n".join([*lines[:-1], *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text(lines[:-1], self.caveats)
 
     def scope(self) -> str:
         """Say how many candidates are compared, and over what time."""

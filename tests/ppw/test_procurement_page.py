@@ -155,7 +155,7 @@ def pages(results):
 class Words(HTMLParser):
     def __init__(self, text):
         super().__init__()
-        self.tags, self.scripts, self.words, self.within = [], [], [], ""
+        self.tags, self.scripts, self.words, self.within = [], {}, [], ""
         self.feed(text)
         self.close()
 
@@ -167,7 +167,11 @@ class Words(HTMLParser):
         self.within = ""
 
     def handle_data(self, data):
-        (self.scripts if self.within == "script" else self.words).append(data)
+        if self.within == "script":
+            name = self.tags[-1][1].get("id", "")
+            self.scripts[name] = self.scripts.get(name, "") + data
+        else:
+            self.words.append(data)
 
 
 @pytest.mark.parametrize("name", ["guide", "five", "hostile", "one"])
@@ -176,14 +180,15 @@ class TestPage:
         parsed = Words(pages[name].render())
         tags = [tag for tag, _ in parsed.tags]
         assert not {"link", "iframe", "img", "object", "b", "form"} & set(tags)
-        assert tags.count("script") == 1
+        assert set(parsed.scripts) == {"ppw-result", "ppw-sliders", ""}
+        assert "<" not in parsed.scripts["ppw-result"] + parsed.scripts["ppw-sliders"]
         for _, attributes in parsed.tags:
             assert not {"src", "action"} & set(attributes)
             assert attributes.get("xlink:href", attributes.get("href", "#")).startswith("#")
 
     def test_its_json_is_the_results(self, name, pages, results):
         parsed = Words(pages[name].render())
-        document = json.loads("".join(parsed.scripts))
+        document = json.loads(parsed.scripts["ppw-result"])
         assert document == json.loads(results[name].to_json())
 
     def test_verdict_first_and_tables_full(self, name, pages, results):

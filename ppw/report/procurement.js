@@ -1,0 +1,254 @@
+// Sliders of a procurement report: the model of ppw/procurement once more, one draw at a time. Names
+// and equations are those of its demand, sizing, server, energy, carbon, money and ranking.
+
+const HOURS_PER_YEAR = 8760;
+const SLACK = 1e-9;
+const wholeUp = (number) => Math.ceil(number * (1 - SLACK));
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+
+data.parts = Math.max(...data.workloads.map(({ profile }) => profile.length));
+for (const workload of data.workloads) {
+  const { name, profile } = workload;
+  const kinds = ["rate", "share", "memory", "power"];
+  workload.keys = Object.fromEntries(kinds.map((kind) => [kind, `workload.${name}.${kind}`]));
+  workload.profile = Array.from({ length: data.parts }, (_, i) => profile[i % profile.length]);
+}
+
+/** Figures by key: a value, and the draws of one that is uncertain. */
+const figures = new Map(
+  data.figures.map(([key, value, packed]) => [key, { value, drawn: packed && unpacked(packed) }]),
+);
+
+function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Float64Array(bytes.buffer);
+}
+
+/** Function from a key, behind a prefix, to its figure; a moved one is its value alone. */
+function reader(moved, prefix = "") {
+  const found = new Map();
+  return (name) => {
+    if (!found.has(name)) {
+      const key = prefix + name;
+      found.set(name, moved.has(key) ? { value: moved.get(key) } : figures.get(key));
+    }
+    return found.get(name);
+  };
+}
+
+/** One candidate in a case, which is a draw by its number or null for the values. */
+function caseOf(server, all, ours, years, draw) {
+  const of = (figure, otherwise) => {
+    if (!figure) return otherwise;
+    return draw === null || !figure.drawn ? figure.value : figure.drawn[draw];
+  };
+  const at = (key, otherwise) => of(all(key), otherwise);
+  const own = (name, otherwise) => of(ours(name), otherwise);
+  return { server, years, at, own, growth: 1 + at("demand.growth_per_year") };
+}
+
+/** Demand of every workload in the first year, and what one server does of it. */
+function demandOf({ server, at, own, growth, years }) {
+  const scale = at("demand.scale");
+  return data.workloads.map(({ keys, profile }, i) => {
+    const rate = at(keys.rate) ?? at("demand.rate") * at(keys.share);
+    const full = own(keys.rate);
+    return {
+      rate: profile.map((part) => scale * rate * part),
+      memory: scale * at(keys.memory, 0) * growth ** (years - 1),
+      full,
+      within: server.share_within_limit[i] * full,
+      watts: own(keys.power),
+    };
+  });
+}
+
+/** Servers of a pool: by rate or memory in the last year, and the spare ones. */
+function serversOf(pool, { at, own, growth, years }) {
+  const extra = 1 + at("demand.headroom");
+  let needed = 0;
+  for (let part = 0; part < data.parts; part++) {
+    let load = 0;
+    for (const w of pool) load += (w.rate[part] * growth ** (years - 1)) / w.within;
+    needed = Math.max(needed, load);
+  }
+  const byRate = wholeUp((needed * extra) / at("demand.max_utilisation"));
+  const memory = sum(pool.map((w) => w.memory));
+  const byMemory = memory ? wholeUp((memory * extra) / own("memory")) : 0;
+  const least = Math.max(byRate, byMemory, 1);
+  return least + data.spare_servers + wholeUp(least * at("demand.spare_share"));
+}
+
+function racksOf(servers, work, { server, at, own }) {
+  const highest = Math.max(...work.map((w) => w.watts)) + own("beside_power", 0);
+  const peak = own("rated_power", highest) + server.ports * at("costs.port_power");
+  const bySpace = Math.floor(data.rack_units / server.height);
+  const byPower = Math.floor(at("site.rack_power", Infinity) / peak + SLACK);
+  const racks = wholeUp(servers / Math.max(Math.min(bySpace, byPower), 1));
+  const power = at("site.power", Infinity) * (1 + SLACK);
+  const room = racks <= (data.max_racks ?? Infinity) && servers * peak <= power;
+  return { racks, fits: bySpace >= 1 && byPower >= 1 && room };
+}
+
+/** Watts of one server of a pool, averaged over the day. */
+function meanWatts({ pool, servers }, grown, { server, own }) {
+  const idle = own("idle_power");
+  let total = 0;
+  for (let part = 0; part < data.parts; part++) {
+    let [load, weighted] = [0, 0];
+    for (const w of pool) {
+      const share = (w.rate[part] * grown) / (w.full * servers);
+      load += share;
+      weighted += share * w.watts;
+    }
+    const full = load > 0 ? weighted / load : idle;
+    total += idle + shape(server.curve, load) * (full - idle);
+  }
+  return total / data.parts + own("beside_power", 0);
+}
+
+/** kWh of the site by year. */
+function energyOf(sized, it) {
+  const ports = it.server.ports * it.at("costs.port_power");
+  return Array.from({ length: it.years }, (_, year) => {
+    const watts = sized.map((each) => {
+      return each.servers * (meanWatts(each, it.growth ** year, it) + ports);
+    });
+    return (it.at("site.pue") * sum(watts) * HOURS_PER_YEAR) / 1000;
+  });
+}
+
+/** Present value of the parts of the cost. */
+function moneyOf(servers, racks, energy, it) {
+  const { server, at, own } = it;
+  const worth = energy.map((_, year) => (1 + at("costs.discount_rate")) ** -(year + 1));
+  const eachYear = sum(worth);
+  const price = own("price");
+  const perCore = at("costs.licence_per_core") + eachYear * at("costs.licence_per_core_per_year");
+  const perServer = eachYear * at("costs.licence_per_server_per_year");
+  const rise = 1 + at("site.electricity_change_per_year");
+  const residual = own("residual_share", at("costs.residual_share"));
+  return [
+    servers * price,
+    racks * (at("site.rack_price") + eachYear * at("site.rack_rent_per_year")),
+    servers * server.ports * at("costs.port_price"),
+    servers * (server.cores * perCore + perServer),
+    servers * eachYear * own("support_per_year", price * at("costs.support_share")),
+    sum(energy.map((kwh, year) => worth[year] * kwh * at("site.electricity") * rise ** year)),
+    carbonCost(servers, energy, worth, it),
+    -servers * price * residual * worth[worth.length - 1],
+  ];
+}
+
+function carbonCost(servers, energy, worth, { at, own }) {
+  const paid = at("costs.carbon_price") / 1000;
+  // Without a price nothing is paid, also for what is not known.
+  if (!(paid > 0)) return 0;
+  const change = 1 + at("site.grid_carbon_change_per_year");
+  const use = energy.map((kwh, y) => worth[y] * at("site.grid_carbon", NaN) * change ** y * kwh);
+  return paid * (servers * own("embodied_carbon", NaN) + sum(use));
+}
+
+/** What a candidate comes to. */
+function outcome(it) {
+  const work = demandOf(it);
+  const pools = data.separate_pools ? work.map((each) => [each]) : [work];
+  const sized = pools.map((pool) => ({ pool, servers: serversOf(pool, it) }));
+  const servers = sum(sized.map((each) => each.servers));
+  const { racks, fits } = racksOf(servers, work, it);
+  const energy = energyOf(sized, it);
+  const money = moneyOf(servers, racks, energy, it);
+  return { servers, racks, fits, energy: sum(energy), money, tco: sum(money) };
+}
+
+/** Share of the way from idle to full watts at a load, by the cubic piece that holds it. */
+function shape(pieces, load) {
+  const at = Math.min(Math.max(load, 0), 1);
+  let piece = 0;
+  while (piece + 1 < pieces.length && pieces[piece + 1][0] <= at) piece++;
+  const [start, a, b, c, d] = pieces[piece];
+  const x = at - start;
+  return ((a * x + b) * x + c) * x + d;
+}
+
+/** Share of the draws in which each candidate costs least of those that fit; ties are shared. */
+function shareCheapest(drawn) {
+  const shares = drawn.map(() => 0);
+  let known = 0;
+  for (let draw = 0; draw < data.draws; draw++) {
+    const costs = drawn.map((all) => (all[draw].fits ? all[draw].tco : Infinity));
+    const least = Math.min(...costs);
+    if (!Number.isFinite(least)) continue;
+    known++;
+    const best = costs.flatMap((cost, i) => (cost === least ? [i] : []));
+    for (const i of best) shares[i] += 1 / best.length;
+  }
+  return shares.map((share) => (known ? share / known : NaN));
+}
+
+function answer(moved, years) {
+  const all = reader(moved);
+  const cases = data.servers.map((server) => {
+    const own = reader(moved, `candidate.${server.key}.`);
+    return (draw) => outcome(caseOf(server, all, own, years, draw));
+  });
+  const drawn = cases.map((come) => Array.from({ length: data.draws }, (_, draw) => come(draw)));
+  const cheapest = shareCheapest(drawn);
+  return data.servers.map((server, i) => {
+    const costs = Float64Array.from(drawn[i], (one) => one.tco).sort();
+    const ends = [-1, 1].map((side) => quantile(costs, 0.5 + (side * data.level) / 2));
+    const apart = costs[0] < costs[costs.length - 1];
+    return {
+      name: server.name,
+      ...cases[i](null),
+      ends: apart ? ends : null,
+      cheapest: cheapest[i],
+    };
+  });
+}
+
+/** Total to the cent as it is printed: of parts to the cent. */
+const total = ({ money: parts }) => sum(parts.map((part) => Math.round(100 * part))) / 100;
+
+function cells(one) {
+  const ends = one.ends && [shownInterval(one.tco, ...one.ends, "1"), one.ends.join(" ")];
+  return [
+    one.name,
+    [whole(one.servers), one.servers],
+    one.fits ? [whole(one.racks), one.racks] : "does not fit",
+    [whole(one.energy), one.energy],
+    [money(total(one)), one.tco],
+    ends ?? "–",
+    [percent(one.cheapest), one.cheapest],
+  ];
+}
+
+function verdict(answers, years) {
+  const fitting = answers.filter((one) => one.fits);
+  const [best, next] = (fitting.length ? fitting : answers).sort((a, b) => a.tco - b.tco);
+  const over = years === 1 ? "one year" : `${years} years`;
+  const cost = `${money(total(best))} ${data.currency}`;
+  const room = fitting.length ? "" : "No candidate fits the site; as if there were room: ";
+  if (!next) return `${room}Over ${over} ${best.name} costs ${cost}.`;
+  const apart = `${money(total(next) - total(best))} ${data.currency}`;
+  return `${room}Over ${over} ${best.name} costs least: ${cost}; ${next.name}, the next, costs ${apart} more.`;
+}
+
+const sliders = data.sliders.map(({ key, label, stops, start, range }) => {
+  const given = range && ` (${range.map((end) => shown(end)).join(" … ")})`;
+  const show = (value, touched) => shown(value) + (given && !touched ? given : "");
+  return Object.assign(slider({ label, stops, start, show }), { key });
+});
+
+function update() {
+  const moved = new Map(sliders.filter((each) => each.touched).map((each) => [each.key, each.value]));
+  const years = moved.get("demand.years") ?? data.years;
+  const answers = answer(moved, years);
+  fill(answers.map(cells));
+  page.querySelector("[role=status]").textContent = verdict(answers, years);
+}
+
+begin(
+  sliders.map((each) => each.row),
+  () => sliders.forEach((each) => each.set(each.start)),
+);
