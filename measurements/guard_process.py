@@ -1,9 +1,7 @@
 """The guard: a small process that puts settings back when the one that changed them is gone.
 
-It is in a session of its own and ignores what a terminal or a service manager sends to ppw. It
-watches its parent through a process descriptor and through their connection, so that neither a
-child of ppw that lives on nor one that holds a copy of the connection can hide that ppw died.
-Before ppw changes anything it says here what has to be put back, and waits until that is on disk.
+It is in a session of its own and ignores what a terminal or a service manager sends to ppw. Before
+ppw changes anything it says here what has to be put back, and waits until that is on disk.
 
 Messages are JSON lines. ppw says ``{"learn": [[path, value], …]}`` or ``{"release": true}``.
 """
@@ -12,27 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import select
-import signal
 import socket
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from measurements.guard_journal import Journal, Owners, Process, boot_id, journals
+from measurements.parent import ignore_signals, messages, send
 from measurements.restoring import Setting, restore
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-# Where the kernel has no process descriptors, how often to look whether the parent lives.
-_LOOK_S = 0.2
 # A killed ppw's guard needs so long at most to put things back and let go of the lock.
 _LOCK_WAIT_S = 3.0
-_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2")
 
 
 class _RefusalError(Exception):
@@ -46,18 +36,16 @@ class _RefusalError(Exception):
 def main(arguments: list[str] | None = None) -> None:
     """Guard the parent: arguments are the connection's descriptor, parent, state folder, lock."""
     descriptor, parent, folder, lock = (sys.argv[1:] if arguments is None else arguments)[:4]
-    for name in _IGNORED:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    ignore_signals()
     os.chdir("/")
     _outlive_others()
     connection = socket.socket(fileno=int(descriptor))
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        try:
-            _guard(connection, int(parent), Path(folder), Path(lock))
-        except _RefusalError as refusal:
-            _send(connection, **refusal.answer)
-        except OSError as error:
-            _send(connection, error=f"{error.filename or folder}: {error.strerror}")
+    try:
+        _guard(connection, int(parent), Path(folder), Path(lock))
+    except _RefusalError as refusal:
+        send(connection, **refusal.answer)
+    except OSError as error:
+        send(connection, error=f"{error.filename or folder}: {error.strerror}")
 
 
 def _guard(connection: socket.socket, parent: int, folder: Path, lock: Path) -> None:
@@ -70,8 +58,8 @@ def _guard(connection: socket.socket, parent: int, folder: Path, lock: Path) -> 
     journal = Journal(folder, Owners(boot_id(), own, watched, lock))
     settings: dict[Path, Setting] = {}
     try:
-        _send(connection, ready=own.pid, journal=journal.path, restored=restored)
-        for message in _messages(connection, parent):
+        send(connection, ready=own.pid, journal=journal.path, restored=restored)
+        for message in messages(connection, parent):
             if "release" in message:
                 break
             _learn(connection, journal, settings, message["learn"])
@@ -89,10 +77,10 @@ def _learn(
     try:
         journal.add(new)
     except OSError as error:
-        _send(connection, error=f"{journal.path}: {error.strerror}")
+        send(connection, error=f"{journal.path}: {error.strerror}")
         return
     settings.update((setting.path, setting) for setting in new)
-    _send(connection, learned=len(new))
+    send(connection, learned=len(new))
 
 
 def _finish(connection: socket.socket, journal: Journal, settings: dict[Path, Setting]) -> None:
@@ -102,31 +90,7 @@ def _finish(connection: socket.socket, journal: Journal, settings: dict[Path, Se
             journal.fail(map(str, unrestored))
     else:
         journal.delete()
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        _send(connection, released=unrestored)
-
-
-def _messages(connection: socket.socket, parent: int) -> Iterator[dict[str, Any]]:
-    """Messages as they come; ends when the parent has died or closed the connection."""
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    try:
-        death = os.pidfd_open(parent)
-    except OSError:
-        death = -1
-    else:
-        poll.register(death, select.POLLIN)
-    rest = b""
-    while os.getppid() == parent:
-        ready = [descriptor for descriptor, _ in poll.poll(_LOOK_S * 1000 if death < 0 else None)]
-        if death in ready:
-            return
-        if ready:
-            data = connection.recv(65536)
-            if not data:
-                return
-            *lines, rest = (rest + data).split(b"\n")
-            yield from map(json.loads, lines)
+    send(connection, released=unrestored)
 
 
 def _take(lock: Path, folder: Path, parent: Process) -> None:
@@ -176,7 +140,3 @@ def _outlive_others() -> None:
     """Ask the kernel to kill anything else first when memory runs out; only root may."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("-1000")
-
-
-def _send(connection: socket.socket, **answer: Any) -> None:
-    connection.sendall(json.dumps(answer, default=str).encode() + b"\n")

@@ -39,9 +39,15 @@ UNITS: dict[str, Unit] = {
     "kb": Unit("bytes", 1e3),
     "mb": Unit("bytes", 1e6),
     "gb": Unit("bytes", 1e9),
+    "tb": Unit("bytes", 1e12),
+    "pb": Unit("bytes", 1e15),
+    "eb": Unit("bytes", 1e18),
+    "zb": Unit("bytes", 1e21),
     "kib": Unit("bytes", 2.0**10),
     "mib": Unit("bytes", 2.0**20),
     "gib": Unit("bytes", 2.0**30),
+    "tib": Unit("bytes", 2.0**40),
+    "pib": Unit("bytes", 2.0**50),
     "j": Unit("j", 1.0),
     "uj": Unit("j", 1e-6),
     "mj": Unit("j", 1e-3),
@@ -53,6 +59,11 @@ UNITS: dict[str, Unit] = {
     "c": Unit("c", 1.0),
 }
 
+# For typed quantities alone: a column that ends in _d or _y is hardly ever a time.
+_TYPED = {
+    **dict.fromkeys(("d", "day", "days"), Unit("s", 86400.0)),
+    **dict.fromkeys(("y", "yr", "year", "years"), Unit("s", 365 * 86400.0)),
+}
 _MEGA = {"MJ": Unit("j", 1e6), "MW": Unit("w", 1e6)}
 _SPELT_OUT = {
     **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
@@ -119,7 +130,7 @@ def parse_quantity(text: str, si: str) -> float:
     match = _QUANTITY.match(text)
     unit = Unit(si, 1.0) if match and not match["unit"] else None
     if match and match["unit"]:
-        unit = _unit(match["unit"])
+        unit = _unit(match["unit"]) or _TYPED.get(match["unit"].lower())
     try:
         if match is None or unit is None or unit.si != si:
             raise ValueError
@@ -128,7 +139,8 @@ def parse_quantity(text: str, si: str) -> float:
             raise ValueError
         return value
     except ValueError:
-        known = ", ".join(name for name, u in UNITS.items() if u.si == si)
+        units = UNITS | {name: _TYPED[name] for name in ("d", "y")}
+        known = ", ".join(name for name, unit in units.items() if unit.si == si)
         raise MeasurementError(
             f"{text!r} is not a quantity in {_SPELT[si]}: write a number with one of {known}"
         ) from None

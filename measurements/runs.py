@@ -30,6 +30,7 @@ from measurements.errors import MeasurementError
 from measurements.headers import Renaming, rename_headers, unit_of
 from measurements.quantities import parse_quantity
 from measurements.schema import COLUMNS, FILE_COLUMN, MISSING
+from measurements.spreadsheets import may_be_guarded, unguarded, unguarded_table, write_csv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +102,8 @@ def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
     """Write a runs table: Parquet, JSON lines or CSV by the ending; "-" is CSV on standard output.
 
     A file appears whole or not at all. CSV and JSON lines are compressed where the name also ends
-    in ".gz".
+    in ".gz". In CSV, text that a spreadsheet would take for a formula begins with an apostrophe,
+    which `read_runs` takes off again.
 
     Raises
     ------
@@ -109,7 +111,7 @@ def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
         When the file cannot be written, or not in this format.
     """
     if str(target) == "-":
-        runs.to_csv(sys.stdout, index=False)
+        _write_standard_output(runs)
         return
     try:
         _write_whole(runs, Path(target))
@@ -118,6 +120,16 @@ def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
         raise MeasurementError(f"{target}: cannot be written: {reason}") from error
     except (TypeError, ValueError) as error:
         raise MeasurementError(f"{target}: cannot be written: {_first(error)}") from error
+
+
+def _write_standard_output(runs: pd.DataFrame) -> None:
+    try:
+        write_csv(runs, sys.stdout)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise MeasurementError(f"standard output: {error.strerror or error}") from error
 
 
 def _write_whole(runs: pd.DataFrame, path: Path) -> None:
@@ -142,7 +154,7 @@ def _write(runs: pd.DataFrame, path: Path, name: str) -> None:
         if plain.endswith(_JSON_LINES):
             _write_json_lines(runs, text)
         else:
-            runs.to_csv(text, index=False)
+            write_csv(runs, text)
         text.flush()
 
 
@@ -250,7 +262,7 @@ def _read_json_lines(text: str, source: str) -> pd.DataFrame:
 
 
 def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
-    headers, delimiter = _read_header(content, source)
+    headers, delimiter = read_header(content, source)
     renamings = rename_headers(headers, mapping, _name(source))
     names = [h or f"unnamed {i}" for i, h in enumerate(headers)]
     text = {h for h, r in renamings.items() if r.canonical in COLUMNS and _is_text(r.canonical)}
@@ -266,6 +278,8 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
             raise MeasurementError(
                 f"{_name(source)}: not a table of {len(names)} columns: {where or _first(error)}"
             ) from error
+    if may_be_guarded(content):
+        table = unguarded_table(table)
     unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]
     return _rename(table.drop(columns=unnamed), renamings, source)
 
@@ -291,8 +305,11 @@ def _lines(content: bytes) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
 
 
-def _read_header(content: bytes, source: str) -> tuple[list[str], str]:
-    """Read the first line that is not blank, and the delimiter that it uses most."""
+def read_header(content: bytes, source: str) -> tuple[list[str], str]:
+    """Read the first line that is not blank, and the delimiter that it uses most.
+
+    ``content`` is the beginning of a CSV file, its header whole; ``source`` names it in messages.
+    """
     lines = _lines(content)
     first = next(line for line in lines if line.strip())
     delimiter = max(",;\t", key=first.count)
@@ -300,7 +317,7 @@ def _read_header(content: bytes, source: str) -> tuple[list[str], str]:
         cells = next(csv.reader(chain([first], lines), delimiter=delimiter))
     except csv.Error as error:
         raise MeasurementError(f"{_name(source)}: no header: {_first(error)}") from error
-    return [" ".join(cell.split()) for cell in cells], delimiter
+    return [unguarded(" ".join(cell.split())) for cell in cells], delimiter
 
 
 def _too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
@@ -337,15 +354,14 @@ def _rename(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str)
         if renaming.unit_in_cells:
             table[header] = _cells_with_units(table[header], renaming.canonical, source)
         elif renaming.factor != 1.0 and not _is_text(renaming.canonical):
-            table[header] = _scaled(table[header], renaming.factor)
+            table[header] = _scaled(table[header], renaming)
     return table.rename(columns={h: r.canonical for h, r in renamings.items()})
 
 
-def _scaled(column: pd.Series[Any], factor: float) -> pd.Series[Any]:
+def _scaled(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any]:
     """Convert the numbers, and leave text in a number for the check that names its row."""
     numbers = as_numbers(column)
-    # Multiplying by 1e-3 and dividing by 1e3 differ in the last digit; the division is exact.
-    scaled = numbers * factor if factor >= 1 else numbers / round(1 / factor)
+    scaled: pd.Series[Any] = renaming.scaled(numbers)
     wrong = numbers.isna() & column.notna()
     return scaled.astype(object).where(~wrong, column) if wrong.any() else scaled
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ppw.cpio.projection import CpioProjection, project_cpio
     from ppw.cpio.sizing import ServerSizing, size_servers
     from ppw.data_size import DataSizeProjection, project_data_size
+    from ppw.datasets.loading import list_datasets, load_dataset
     from ppw.errors import CaveatWarning, PpwError
     from ppw.estimate import Estimate
     from ppw.hosts import find_host, load_hosts
@@ -41,6 +42,16 @@ if TYPE_CHECKING:
     from ppw.runs_projection import RunsProjection, project_runs
     from ppw.sweeps.knee import find_knees
     from ppw.sweeps.result import SweepKnees
+    from ppw.traces.drift import HalfDrift, half_drift
+    from ppw.traces.engine import fit_trace_in
+    from ppw.traces.fidelity import TraceFidelity, validate_trace
+    from ppw.traces.fit import fit_trace
+    from ppw.traces.generation import GeneratedTrace, generate_trace
+    from ppw.traces.level_choice import LevelChoice, choose_level
+    from ppw.traces.model import TraceModel
+    from ppw.traces.replay import TraceReplay, replay_trace
+    from ppw.traces.time_scales import TimeScales, time_scales
+    from ppw.traces.whatif import TraceWhatIf, trace_what_if
     from ppw.validation import Validation, validate
 
 _HOME = {
@@ -57,6 +68,9 @@ _HOME = {
     "Estimate": "ppw.estimate",
     "FittedParameters": "ppw.parameters",
     "FittingError": "fitting",
+    "GeneratedTrace": "ppw.traces.generation",
+    "HalfDrift": "ppw.traces.drift",
+    "LevelChoice": "ppw.traces.level_choice",
     "LogPathLength": "fitting",
     "MeasurementError": "measurements",
     "Pairing": "ppw.provisioning.pairing",
@@ -73,12 +87,18 @@ _HOME = {
     "RunsProjection": "ppw.runs_projection",
     "ServerSizing": "ppw.cpio.sizing",
     "SweepKnees": "ppw.sweeps.result",
+    "TimeScales": "ppw.traces.time_scales",
+    "TraceFidelity": "ppw.traces.fidelity",
+    "TraceModel": "ppw.traces.model",
+    "TraceReplay": "ppw.traces.replay",
+    "TraceWhatIf": "ppw.traces.whatif",
     "Validation": "ppw.validation",
     "apply_calibration": "ppw.calibrated_runs",
     "best_frequency": "ppw.best",
     "calibrate": "ppw.calibration",
     "characterise": "ppw.characterisation",
     "check_quality": "ppw.quality",
+    "choose_level": "ppw.traces.level_choice",
     "co_locate": "ppw.provisioning.co_location",
     "compare": "ppw.comparison",
     "compare_devices": "ppw.cpio.comparison",
@@ -86,7 +106,13 @@ _HOME = {
     "find_host": "ppw.hosts",
     "find_knees": "ppw.sweeps.knee",
     "fit_runs": "ppw.parameters",
+    "fit_trace": "ppw.traces.fit",
+    "fit_trace_in": "ppw.traces.engine",
+    "generate_trace": "ppw.traces.generation",
+    "half_drift": "ppw.traces.drift",
+    "list_datasets": "ppw.datasets.loading",
     "load_calibration": "ppw.calibration_store",
+    "load_dataset": "ppw.datasets.loading",
     "load_hosts": "ppw.hosts",
     "pair_workloads": "ppw.provisioning.pairing",
     "path_lengths": "ppw.path_length",
@@ -99,10 +125,14 @@ _HOME = {
     "project_data_size": "ppw.data_size",
     "project_runs": "ppw.runs_projection",
     "read_runs": "measurements",
+    "replay_trace": "ppw.traces.replay",
     "right_size": "ppw.provisioning.right_sizing",
     "save_calibration": "ppw.calibration_store",
     "size_servers": "ppw.cpio.sizing",
+    "time_scales": "ppw.traces.time_scales",
+    "trace_what_if": "ppw.traces.whatif",
     "validate": "ppw.validation",
+    "validate_trace": "ppw.traces.fidelity",
     "write_runs": "measurements",
 }
 
@@ -120,6 +150,9 @@ __all__ = [
     "Estimate",
     "FittedParameters",
     "FittingError",
+    "GeneratedTrace",
+    "HalfDrift",
+    "LevelChoice",
     "LogPathLength",
     "MeasurementError",
     "Pairing",
@@ -136,12 +169,18 @@ __all__ = [
     "RunsProjection",
     "ServerSizing",
     "SweepKnees",
+    "TimeScales",
+    "TraceFidelity",
+    "TraceModel",
+    "TraceReplay",
+    "TraceWhatIf",
     "Validation",
     "apply_calibration",
     "best_frequency",
     "calibrate",
     "characterise",
     "check_quality",
+    "choose_level",
     "co_locate",
     "compare",
     "compare_devices",
@@ -149,7 +188,13 @@ __all__ = [
     "find_host",
     "find_knees",
     "fit_runs",
+    "fit_trace",
+    "fit_trace_in",
+    "generate_trace",
+    "half_drift",
+    "list_datasets",
     "load_calibration",
+    "load_dataset",
     "load_hosts",
     "pair_workloads",
     "path_lengths",
@@ -162,10 +207,14 @@ __all__ = [
     "project_data_size",
     "project_runs",
     "read_runs",
+    "replay_trace",
     "right_size",
     "save_calibration",
     "size_servers",
+    "time_scales",
+    "trace_what_if",
     "validate",
+    "validate_trace",
     "write_runs",
 ]
 

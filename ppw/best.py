@@ -17,12 +17,13 @@ from ppw.curves import FitOptions
 from ppw.errors import PpwError
 from ppw.estimate import key_texts, shown, shown_interval
 from ppw.metrics import METRICS, columns_for
+from ppw.names import plot_label
 from ppw.objectives import OBJECTIVES, Rates
 from ppw.prepare import canonical, prepare
 from ppw.result import as_floats, frame_digest, read_document, records, write_document
 from ppw.runs_projection import left_out, nothing_to_fit
 from ppw.step_choice import as_steps
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -91,7 +92,7 @@ class BestFrequency:
             lines.append(f"… {len(self.table) - 40} more groups: use --format csv or to_frame()")
         if len(self.table) == 1:
             lines += ["", text_table(self.step_header(), self.step_cells())]
-        return "\n".join(lines + [f"caveat: {c}" for c in self.caveats])
+        return summary_text(lines, self.caveats)
 
     def _words(self) -> str:
         return OBJECTIVES[self.objective].words.capitalize()
@@ -175,7 +176,7 @@ class BestFrequency:
         axes, group = new_axes(ax), group_of_step(self.steps, self.by)
         for number, row in enumerate(self.table.head(10).to_dict(orient="records")):
             steps = self.steps[group == number]
-            label = ", ".join(key_texts(self.by, row)) or "all runs"
+            label = plot_label(", ".join(key_texts(self.by, row)) or "all runs")
             axes.plot(steps["freq_hz"] / 1e9, steps["p_best"], "o-", ms=4, label=label)
         axes.set_xlabel("core frequency (GHz)")
         axes.set_ylabel("probability of being the best step")

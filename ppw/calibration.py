@@ -17,7 +17,7 @@ from ppw.estimate import shown
 from ppw.paired_runs import LEVEL_COLUMNS, PairedRuns
 from ppw.prepare import canonical
 from ppw.result import as_floats, frame_digest, read_document, records, write_document
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,7 +150,7 @@ class Calibration:
         if len(self.table) > _MOST_ROWS:
             more = len(self.table) - _MOST_ROWS
             lines.append(f"… {more} more levels: use --format csv or to_frame()")
-        return "\n".join(lines + [f"caveat: {c}" for c in self.caveats])
+        return summary_text(lines, self.caveats)
 
     def parameter_header(self) -> list[str]:
         """Name the columns of `parameter_cells`."""

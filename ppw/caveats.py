@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,12 +12,14 @@ from fitting.line import INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
 from fitting.reciprocal import ReciprocalCpi
 from measurements.headers import shown as shown_names
 from measurements.schema import COLUMNS
+from ppw.condensed import is_condensed_table, run_count, tally_column
 from ppw.errors import CaveatWarning
 from ppw.estimate import shown
 from ppw.grouping import varies, varying_identity
+from ppw.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from ppw.metrics import Metric
 
     Mask = NDArray[np.bool_]
+
+T = TypeVar("T")
 
 # From two points at 1.2 and 1.8 GHz to 2.4 GHz the gain is 2.6; from 1.2 and 1.3 GHz it is 16.
 LONG_LEVER = 4.0
@@ -258,19 +262,19 @@ def _simulated(runs: pd.DataFrame) -> list[str]:
     """Say that rows are of a simulator, which the column ``simulator`` names."""
     if "simulator" not in runs.columns:
         return []
-    count = int(runs["simulator"].notna().sum())
+    count, total = run_count(runs, runs["simulator"].notna().to_numpy()), run_count(runs)
     if not count:
         return []
-    if count == len(runs):
+    if count == total:
         return [f"all runs are {SIMULATED}"]
     return [
-        f"{count} of {len(runs)} runs are {SIMULATED}; the others are not simulated: a difference "
+        f"{count} of {total} runs are {SIMULATED}; the others are not simulated: a difference "
         "between the two kinds is no difference between machines"
     ]
 
 
 def _repeated_rows(runs: pd.DataFrame) -> list[str]:
-    if len(runs) > _COMPARED_ROWS:
+    if len(runs) > _COMPARED_ROWS or is_condensed_table(runs):
         return []
     count = int(runs.duplicated().sum())
     if not count:
@@ -334,40 +338,69 @@ def _watts(runs: pd.DataFrame, groups: Groups) -> list[str]:
             "the watts of one group come from several sources, which may differ in scope"
         )
     if "power_label" in runs.columns:
-        counts = runs["power_label"].dropna().value_counts()
+        labels = runs["power_label"]
+        total = run_count(runs)
         said = [
-            f"{n} of {len(runs)} are {label}" for label, n in counts.items() if label != MEASURED
+            f"{run_count(runs, (labels == label).to_numpy())} of {total} are {label}"
+            for label in labels.dropna().unique()
+            if label != MEASURED
         ]
         if said:
             caveats.append(
                 f"not all watts are measured: {' and '.join(sorted(said))}, by another sensor's "
                 "calibration, whose error is not in the interval"
             )
-    if {"energy_j", "power_w", "time_s"} <= set(runs.columns):
-        product = runs["power_w"] * runs["time_s"]
-        off = (runs["energy_j"] / product - 1).abs() > _ENERGY_OFF
-        if off.any():
-            caveats.append(
-                f"energy_j and power_w·time_s differ by more than {_ENERGY_OFF:.0%} in "
-                f"{int(off.sum())} of {len(runs)} rows: energy is taken from energy_j as measured "
-                "and projected from power and time"
-            )
+    if off := _having(runs, "energy_off", energy_off):
+        caveats.append(
+            f"energy_j and power_w·time_s differ by more than {_ENERGY_OFF:.0%} in "
+            f"{off} of {run_count(runs)} rows: energy is taken from energy_j as measured "
+            "and projected from power and time"
+        )
     return caveats
 
 
+def energy_off(columns: Mapping[str, T]) -> T | None:
+    """Tell where energy is not power times time; None without the columns."""
+    if not {"energy_j", "power_w", "time_s"} <= columns.keys():
+        return None
+    c: Mapping[str, Any] = columns
+    off: T = (c["energy_j"] / (c["power_w"] * c["time_s"]) - 1).abs() > _ENERGY_OFF
+    return off
+
+
+def achieved_off(columns: Mapping[str, T]) -> T | None:
+    """Tell where the achieved frequency is not the one asked for; None without the columns."""
+    if not {"freq_hz", "freq_achieved_hz"} <= columns.keys():
+        return None
+    c: Mapping[str, Any] = columns
+    off: T = (c["freq_achieved_hz"] / c["freq_hz"] - 1).abs() > _ACHIEVED_OFF
+    return off
+
+
+def _having(
+    runs: pd.DataFrame,
+    property_: str,
+    tell: Callable[[Mapping[str, pd.Series[Any]]], pd.Series[Any] | None],
+) -> int:
+    """How many runs have a property: counted, or as the cells of a condensed table say."""
+    if is_condensed_table(runs):
+        column = tally_column(property_)
+        return int(runs[column].sum()) if column in runs.columns else 0
+    found = tell({str(name): column for name, column in runs.items()})
+    return 0 if found is None else int(found.sum())
+
+
 def _achieved(runs: pd.DataFrame) -> list[str]:
-    if "freq_achieved_hz" not in runs.columns:
-        return []
-    off = (runs["freq_achieved_hz"] / runs["freq_hz"] - 1).abs() > _ACHIEVED_OFF
-    if not off.any():
+    off = _having(runs, "achieved_off", achieved_off)
+    if not off:
         return []
     return [
         f"the achieved frequency is more than {_ACHIEVED_OFF:.0%} off the one asked for in "
-        f"{int(off.sum())} of {len(runs)} rows; the fit uses the one asked for"
+        f"{off} of {run_count(runs)} rows; the fit uses the one asked for"
     ]
 
 
 def warn(caveats: Iterable[str]) -> None:
     """Raise each caveat as a `CaveatWarning` at the caller's caller."""
     for caveat in caveats:
-        warnings.warn(caveat, CaveatWarning, stacklevel=3)
+        warnings.warn(printable(caveat), CaveatWarning, stacklevel=3)

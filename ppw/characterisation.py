@@ -31,7 +31,7 @@ from ppw.host_measures import (
 )
 from ppw.prepare import canonical
 from ppw.result import as_floats, frame_digest, read_document, records, write_document
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,7 +128,7 @@ class Characterisation:
         lines = [*self.verdict()]
         for section in self.sections():
             lines += ["", section.title, text_table(section.header, section.rows)]
-        return "\n".join(lines + [f"caveat: {c}" for c in self.caveats])
+        return summary_text(lines, self.caveats)
 
     def verdict(self) -> list[str]:
         """Say for each pair of host and reference who is better per watt and per price."""

@@ -24,11 +24,12 @@ from ppw.duels import Duels
 from ppw.errors import PpwError
 from ppw.estimate import key_texts, shown, shown_interval, telling_keys
 from ppw.metrics import METRICS, answerable, columns_for, known_metrics
+from ppw.names import plot_label
 from ppw.objectives import Rates
 from ppw.prepare import canonical, prepare
 from ppw.result import as_floats, frame_digest, read_document, records, write_document
 from ppw.sides import check_scopes, columns_to_group, match, refuse_unknown
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -91,7 +92,7 @@ class Comparison:
             lines.append(f"… {len(self.table) - 40} more rows: use --format csv or to_frame()")
         lines += ["", text_table(self.tie_header(), self.tie_cells(20))]
         lines += [f"undecided: {text}" for text in self.undecided()]
-        return "\n".join(lines + [f"caveat: {c}" for c in self.caveats])
+        return summary_text(lines, self.caveats)
 
     def verdict(self) -> list[str]:
         """Say for each metric which side is the better one."""
@@ -201,7 +202,7 @@ class Comparison:
         axes.axvline(1.0, color=MEASURED, lw=0.8)
         named = rows.to_dict("records")
         keys = telling_keys([*self.by, "metric"], named)
-        names = [", ".join(key_texts(keys, row)) for row in named]
+        names = [plot_label(", ".join(key_texts(keys, row))) for row in named]
         axes.set_yticks(place, names)
         axes.invert_yaxis()
         axes.set_xscale("log")

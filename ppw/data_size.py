@@ -27,6 +27,7 @@ from ppw.arguments import as_names, as_positive
 from ppw.errors import PpwError
 from ppw.estimate import key_texts, shown, shown_interval
 from ppw.grouping import Groups, group_runs
+from ppw.names import plot_label
 from ppw.prepare import canonical
 from ppw.result import (
     as_floats,
@@ -36,7 +37,7 @@ from ppw.result import (
     records,
     write_document,
 )
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -97,7 +98,7 @@ class DataSizeProjection:
         """Table and verdict as text."""
         header, rows = self.cells()
         lines = [text_table(header, rows), *self.verdict()]
-        return "\n".join([*lines, *(f"caveat: {caveat}" for caveat in self.caveats)])
+        return summary_text(lines, self.caveats)
 
     def telling_keys(self) -> list[str]:
         """Columns that tell the groups of this table apart."""
@@ -176,7 +177,7 @@ class DataSizeProjection:
         ax = new_axes(ax)
         for row in _rows(self.table):
             sizes = np.array([0.0, row["data_bytes"]])
-            label = " ".join(key_texts(self.telling_keys(), row))
+            label = plot_label(" ".join(key_texts(self.telling_keys(), row)))
             (line,) = ax.plot(sizes / 1e6, row["t_fixed_s"] + sizes / row["rate_bytes_s"])
             line.set_label(label)
             at = row["data_bytes"] / 1e6

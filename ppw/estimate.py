@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Self
 
+from ppw.names import shown_name
 from ppw.result import plain
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def telling_keys(by: Iterable[str], rows: Sequence[Mapping[Any, Any]]) -> list[s
 def _key_text(value: object) -> str:
     if value is None or value != value:
         return "–"
-    return shown(value) if isinstance(value, float) else str(value)
+    return shown(value) if isinstance(value, float) else shown_name(value)
 
 
 def shown_interval(value: float, lower: float | None, upper: float | None, unit: str) -> str:

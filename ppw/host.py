@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from ppw.errors import PpwError
+from ppw.names import printable_lines
 from ppw.result import read_document, write_document
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Host:
         if missing:
             lines.append(f"  not known: {', '.join(missing)}")
         lines += ["Sources", *(f"  [{key}] {text}" for key, text in self.sources.items())]
-        return "\n".join(lines)
+        return printable_lines("\n".join(lines))
 
     def to_frame(self) -> pd.DataFrame:
         """Tabulate the figures.

@@ -33,7 +33,7 @@ from ppw.path_length_fits import (
 )
 from ppw.prepare import canonical
 from ppw.result import as_floats, frame_digest, read_document, records, write_document
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -128,7 +128,7 @@ class PathLengths:
     def summary(self) -> str:
         """Text: the fits, the points they rest on, the flat ranges and the caveats."""
         lines = [*self.verdict(), text_table(self.header(), self.cells())]
-        return "\n".join([*lines, *self.flat_sentences(), *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text([*lines, *self.flat_sentences()], self.caveats)
 
     def header(self) -> list[str]:
         """Name the columns of `cells`."""

@@ -14,6 +14,7 @@ from ppw.curves import FitOptions
 from ppw.errors import PpwError
 from ppw.estimate import shown
 from ppw.metrics import METRICS, Metric, values
+from ppw.names import plot_label, shown_name
 from ppw.prepare import prepare
 
 if TYPE_CHECKING:
@@ -150,9 +151,7 @@ def plot_runs_projection(result: RunsProjection, ax: Axes | None = None) -> Axes
     curves = group_curves(result.prepared, result.options, metric, [*labels], target, result.level)
     for group, label in labels.items():
         points, curve = curves[group]
-        # To matplotlib a pair of dollar signs is mathematics.
-        named = label.replace("$", r"\$")
-        (line,) = axes.plot(curve["freq_hz"] / 1e9, curve["value"], label=named)
+        (line,) = axes.plot(curve["freq_hz"] / 1e9, curve["value"], label=plot_label(label))
         axes.plot(points["freq_hz"] / 1e9, points["value"], "o", ms=4, color=line.get_color())
     axes.set_xlabel("core frequency (GHz)")
     axes.set_ylabel(_LABELS[metric.name])
@@ -233,5 +232,7 @@ def drawable_groups(prepared: Prepared, metric: Metric, most: int) -> dict[int, 
 
 
 def _label(row: Mapping[Any, Any], columns: list[str]) -> str:
-    parts = [f"{c} {shown(row[c])}" if isinstance(row[c], float) else str(row[c]) for c in columns]
+    parts = [
+        f"{c} {shown(row[c])}" if isinstance(row[c], float) else shown_name(row[c]) for c in columns
+    ]
     return ", ".join(parts) or "all runs"

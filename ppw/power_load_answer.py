@@ -16,7 +16,7 @@ from ppw.power_load import EXTRAPOLATED, PowerLoadCurve
 from ppw.power_load_runs import setup_columns
 from ppw.prepare import canonical
 from ppw.result import as_floats, frame_digest, read_document, records, write_document
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,7 +94,7 @@ class PowerLoads:
         if len(self.figures) > _MOST_ROWS:
             more = len(self.figures) - _MOST_ROWS
             lines.append(f"… {more} more servers: use --format json or .figures")
-        return "\n".join([*lines, *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text(lines, self.caveats)
 
     def header(self) -> list[str]:
         """Name the columns of `cells`."""

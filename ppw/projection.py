@@ -17,6 +17,7 @@ from ppw.arguments import as_frequency, as_positive, known_choice
 from ppw.curves import Factor, FitOptions, predict, reached
 from ppw.errors import PpwError
 from ppw.estimate import Estimate, shown, shown_interval
+from ppw.names import printable, printable_lines
 from ppw.points import MeasuredPoints
 from ppw.posteriors import Posteriors
 from ppw.result import numbers_digest, read_document, write_document
@@ -135,8 +136,8 @@ class Projection:
             if name in ("time_s", "power_w", "perf_per_watt"):
                 said = ", ".join(f"{k} {v:.0%}" for k, v in parts.items() if v >= 0.005)
                 lines.append(f"  width of {name} from: {said}")
-        lines += [f"  caveat: {c}" for c in self.caveats]
-        return "\n".join(lines)
+        lines += [f"  caveat: {printable(c)}" for c in self.caveats]
+        return printable_lines("\n".join(lines))
 
     def to_json(self) -> str:
         """JSON document with ``schema_version``, package version and input digest."""

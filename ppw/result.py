@@ -36,7 +36,15 @@ def write_document(kind: str, digest: str | None, body: Mapping[str, Any]) -> st
         "ppw_version": package_version(),
         "input_digest": digest,
     }
-    return json.dumps(plain({**head, **body}), indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(plain({**head, **body}), indent=1, ensure_ascii=False, allow_nan=False)
+    return _without_controls(text)
+
+
+def _without_controls(document: str) -> str:
+    """Spell what would act on a terminal, or is no text at all, as JSON spells it."""
+    if document.replace("\n", "").isprintable():
+        return document
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in document)
 
 
 def read_document(text: str, kind: str) -> dict[str, Any]:

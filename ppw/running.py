@@ -7,7 +7,7 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from measurements.machine import Machine
 from measurements.session import Session, check_writable
@@ -29,6 +29,17 @@ _ELSEWHERE = "the service runs on another host"
 _REMOTE_POWER = f"power: {_ELSEWHERE}: name a source that reads it, as in --power ipmi@bmc-7"
 
 
+class Rows(Protocol):
+    """A sweep whose runs come one by one."""
+
+    def run(self) -> Iterator[dict[str, Any]]:
+        """Measure; one row a run."""
+
+    @property
+    def runs_in_table(self) -> int:
+        """Rows that there will be."""
+
+
 @dataclass(frozen=True)
 class Running:
     """Runs that are set up, and where their table goes."""
@@ -41,6 +52,34 @@ class Running:
         from measurements import write_runs
 
         write_runs(table, self.output)
+
+    def take(
+        self,
+        sweep: Rows,
+        table: Callable[[Session], pd.DataFrame],
+        show_progress: Callable[[int, int, str], None],
+    ) -> pd.DataFrame:
+        """Run a sweep to its end, with the table written anew after every run.
+
+        Parameters
+        ----------
+        sweep : Rows
+        table : callable
+            Makes the table of the session's records.
+        show_progress : callable
+            Takes the number of runs done, that of all, and the workload.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table that was written.
+        """
+        for done, row in enumerate(sweep.run(), start=1):
+            self.write(table(self.runs.session))
+            show_progress(done, sweep.runs_in_table, str(row["workload"]))
+        found = table(self.runs.session)
+        self.write(found)
+        return found
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def as_text(sensors: list[Sensor]) -> str:
     """Table of what there is, then the reasons for what there is not."""
     words = {True: "yes", False: "no", None: "by address"}
     there = [[s.name, words[s.available], s.detail] for s in sensors if s.available is not False]
-    lines = [text_table(["sensor", "here", "what"], there)]
+    lines: list[str] = [text_table(["sensor", "here", "what"], there)]
     lines += [f"{s.name}: not here: {s.detail}" for s in sensors if s.available is False]
     return "\n".join(lines)
 

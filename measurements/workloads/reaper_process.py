@@ -11,16 +11,16 @@ at the end. Each is answered. What was made last goes first.
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import shutil
 import signal
 import socket
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from measurements.parent import ignore_signals, messages, send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,24 +31,22 @@ _PATIENCE_S = 10.0
 _LOOK_S = 0.02
 # MNT_DETACH of umount2(2).
 _DETACH = 2
-_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2")
 
 
 def main() -> None:
     """Arguments: the connection's descriptor, the parent's number, and the mark."""
     descriptor, parent, mark = sys.argv[1:4]
-    for name in _IGNORED:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    ignore_signals()
     os.chdir("/")
     connection = socket.socket(fileno=int(descriptor))
     made: list[tuple[str, str]] = []
-    for message in _messages(connection, int(parent)):
+    for message in messages(connection, int(parent)):
         if "reap" in message:
             break
         made += message.items()
-        _send(connection, made=len(made))
+        send(connection, made=len(made))
     left = reap(mark.encode(), made)
-    _send(connection, left=left)
+    send(connection, left=left)
 
 
 def reap(mark: bytes, made: list[tuple[str, str]]) -> list[int]:
@@ -119,38 +117,4 @@ def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except OSError:
-        return
-
-
-def _messages(connection: socket.socket, parent: int) -> Iterator[dict[str, Any]]:
-    """Messages as they come; ends when the parent has died or closed the connection."""
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    try:
-        death = os.pidfd_open(parent)
-    except OSError:
-        death = -1
-    else:
-        poll.register(death, select.POLLIN)
-    rest = b""
-    while os.getppid() == parent:
-        ready = [descriptor for descriptor, _ in poll.poll(None if death >= 0 else 200)]
-        if death in ready:
-            return
-        if ready:
-            try:
-                data = connection.recv(65536)
-            except ConnectionResetError:
-                return
-            if not data:
-                return
-            *lines, rest = (rest + data).split(b"\n")
-            yield from map(json.loads, lines)
-
-
-def _send(connection: socket.socket, **answer: Any) -> None:
-    try:
-        connection.sendall(json.dumps(answer).encode() + b"\n")
-    except OSError:
-        # Nobody is left to hear it.
         return

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 
 import click
 
-from ppw.cli.commands import LazyGroup
-from ppw.cli.output import report_error
+from ppw.cli.commands import Commands
+from ppw.cli.completion import answer_shells, completion_option
+from ppw.cli.output import open_closed_streams, report_error
+from ppw.names import printable_lines
 from ppw.result import package_version
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_version(), prog_name="ppw")
+@completion_option
 def main() -> None:
     """From a few measured runs to the time, watts and dollars at another frequency.
 
@@ -25,6 +29,10 @@ def main() -> None:
 
 def console() -> None:
     """Run the command line and exit: 0 done, 1 bad data, 2 wrong usage, 3 a check failed."""
+    open_closed_streams()
+    answer_shells()
+    # It tells where it keeps its cache on a machine whose home cannot be written to.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     for stream in (sys.stdout, sys.stderr):
         # What a terminal's encoding lacks is spelt out: no result is lost to a dash.
         if isinstance(stream, io.TextIOWrapper):
@@ -34,7 +42,9 @@ def console() -> None:
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        click.echo(printable_lines(said.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader has gone, as `head` does: nobody is left to tell.

@@ -8,7 +8,7 @@ import click
 
 from ppw.cli.decisions import table_options
 from ppw.cli.options import level_option, output_options, read
-from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.output import caveats_in_result, emit, say
 from ppw.cli.quantities import Watts
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _stored(
 def _save(result: Calibration, host: str | None) -> None:
     from ppw.calibration_store import save_calibration
 
-    click.echo(f"ppw: calibration saved to {save_calibration(result, host=host)}", err=True)
+    say(f"calibration saved to {save_calibration(result, host=host)}")
 
 
 def _apply(table: pd.DataFrame, result: Calibration, target: str) -> None:
@@ -120,7 +120,7 @@ def _apply(table: pd.DataFrame, result: Calibration, target: str) -> None:
     # The table has no place for them.
     for warning in caught:
         if issubclass(warning.category, CaveatWarning):
-            click.echo(f"ppw: caveat: {warning.message}", err=True)
+            say(f"caveat: {warning.message}")
     counts = calibrated["power_label"].value_counts()
     said = ", ".join(f"{count} {label}" for label, count in counts.items())
-    click.echo(f"ppw: runs written to {target}: {said}", err=True)
+    say(f"runs written to {target}: {said}")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ppw.cli.options import output_options, read, runs_options
-from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.output import caveats_in_result, emit, say
 
 
 @click.command(
@@ -38,5 +38,5 @@ def command(
         emit(result, format_, output, quality_page)
     if not strict or result.passed.all():
         return 0
-    click.echo(f"ppw: check failed: {result.verdict()}", err=True)
+    say(f"check failed: {result.verdict()}")
     return 3

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.amounts import Shares
 from ppw.cli.cpio_options import io_options, projection_options, seed_option
 from ppw.cli.options import level_option, output_options, read
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import Frequency, Seconds
+from ppw.cli.quantities import Frequency, Seconds, Shares
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +84,7 @@ def study(
 @command.command(name="project")
 @io_options
 @projection_options
-@click.option("--growth", type=Shares(), help="Of the market, a year: 70%,90%.")
+@click.option("--growth", type=Shares(lowest=-1.0), help="Of the market, a year: 70%,90%.")
 @click.option("--years", type=click.FloatRange(0), default=0.0, help="How long it grows.")
 @click.option(
     "--base-iops", type=click.FloatRange(0, min_open=True), help="I/Os a second it asks now."
@@ -97,7 +96,7 @@ def project(
     mapping: dict[str, str],
     format_: str,
     output: str,
-    growth: list[float] | None,
+    growth: tuple[float, ...] | None,
     **options: Any,
 ) -> None:
     """I/O rate of a server with more cores, scenario by scenario, and what it asks for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ppw.cli.output import emit, write
+from ppw.cli.output import emit, say, write
 
 
 @click.command(
@@ -50,7 +50,7 @@ def command(format_: str, output: str, report: str, runs: str | None) -> None:
     emit(result, format_, output, demo_page)
     if report != "-":
         write(demo_page(result).render(), report)
-        click.echo(f"ppw: report written to {report}", err=True)
+        say(f"report written to {report}")
 
 
 def _write_runs(target: str) -> None:
@@ -59,4 +59,4 @@ def _write_runs(target: str) -> None:
     from ppw.samples import simulated_sweep
 
     write_runs(simulated_sweep(), target)
-    click.echo(f"ppw: caveat: {SIMULATED}", err=True)
+    say(f"caveat: {SIMULATED}")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 )
 def command(name: str | None, catalogue: tuple[str, ...], format_: str, output: str) -> None:
     """List the machines of the catalogue, or show NAME with the source of each figure."""
+    from measurements.spreadsheets import csv_text
     from ppw.hosts import find_host, load_hosts
 
     if name is not None:
@@ -43,7 +44,7 @@ def command(name: str | None, catalogue: tuple[str, ...], format_: str, output: 
         printed = {
             "text": lambda: host.summary() + "\n",
             "json": lambda: host.to_json() + "\n",
-            "csv": lambda: host.to_frame().to_csv(index=False),
+            "csv": lambda: csv_text(host.to_frame()),
         }
         write(printed[format_](), output)
         return
@@ -62,7 +63,9 @@ def _listing(hosts: list[Host], format_: str) -> str:
     if format_ == "csv":
         import pandas as pd
 
-        return pd.DataFrame(values, columns=header).to_csv(index=False)
+        from measurements.spreadsheets import csv_text
+
+        return csv_text(pd.DataFrame(values, columns=header))
     units = {"base_hz": "Hz", "turbo_hz": "Hz", "tdp_w": "W"}
     cells = [
         [_cell(v, units.get(c, "")) for c, v in zip(header, row, strict=True)] for row in values

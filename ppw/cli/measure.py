@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,12 @@ from ppw.cli.measure_progress import Progress
 from ppw.cli.options import Frequencies, Names
 from ppw.cli.quantities import Bytes, Counts, Frequency, Seconds
 from ppw.errors import PpwError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from measurements.sweep import SweepOptions
+    from ppw.measuring import HostOptions
 
 _EPILOG = (
     "Example: ppw measure --freqs 1.2GHz,1.8GHz --power rapl,ipmi@bmc-7 -o runs.parquet -- "
@@ -154,14 +160,36 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
 
 def _measure(given: dict[str, Any]) -> int:
-    from measurements.sweep import SweepOptions
     from ppw import measuring
 
+    options, host = _sweep_options(given), _host_options(given)
+    if given["dry_run"]:
+        for line in measuring.dry_run(options, host):
+            click.echo(line)
+        return 0
+    if not given["output"]:
+        raise click.UsageError("no -o FILE: where is the table to go?")
+    if given["output"] == "-":
+        raise click.UsageError("-o takes a file: the table is written anew after every run")
+    if given["stream"]:
+        from ppw.remote import end_with_input
+
+        end_with_input()
+    table = _sweep(options, host, given)
+    if not given["stream"]:
+        click.echo(measuring.summary(table))
+    return 0
+
+
+def _sweep_options(given: dict[str, Any]) -> SweepOptions:
+    from measurements.sweep import SweepOptions
+    from ppw.measuring import this_host
+
     program = given["command"]
-    options = SweepOptions(
+    return SweepOptions(
         command=program,
         workload=given["workload"] or (Path(program[0]).name if program else ""),
-        host=given["host"] or measuring.this_host(),
+        host=given["host"] or this_host(),
         family=given["family"],
         frequencies=tuple(given["freqs"] or ()),
         clock_hz=given["clock"],
@@ -175,9 +203,14 @@ def _measure(given: dict[str, Any]) -> int:
         data_bytes=given["data"],
         price=given["price"],
     )
-    host = measuring.HostOptions(
+
+
+def _host_options(given: dict[str, Any]) -> HostOptions:
+    from ppw.measuring import METRICS, HostOptions
+
+    return HostOptions(
         power=given["power"],
-        metrics=tuple(given["metrics"] or measuring.METRICS),
+        metrics=tuple(given["metrics"] or METRICS),
         as_found=given["as_found"],
         turbo={"on": True, "off": False, None: None}[given["turbo"]],
         interval_s=given["interval"],
@@ -185,21 +218,15 @@ def _measure(given: dict[str, Any]) -> int:
         sysfs=given["sysfs"],
         procfs=given["procfs"],
     )
-    if given["dry_run"]:
-        for line in measuring.dry_run(options, host):
-            click.echo(line)
-        return 0
-    if not given["output"]:
-        raise click.UsageError("no -o FILE: where is the table to go?")
-    if given["output"] == "-":
-        raise click.UsageError("-o takes a file: the table is written anew after every run")
-    stream = given["stream"]
-    if stream:
-        from ppw.remote import end_with_input
 
-        end_with_input()
+
+def _sweep(options: SweepOptions, host: HostOptions, given: dict[str, Any]) -> pd.DataFrame:
+    """Measure; with --stream each row is a line of JSON as soon as it is there."""
+    from ppw.measuring import set_up
+
+    stream = given["stream"]
     with Progress() as progress:
-        with measuring.set_up(
+        with set_up(
             options,
             host,
             Path(given["output"]),
@@ -214,10 +241,7 @@ def _measure(given: dict[str, Any]) -> int:
                 progress.show(row)
                 if stream:
                     click.echo(json.dumps(row))
-        table = sweep.table()
-    if not stream:
-        click.echo(measuring.summary(table))
-    return 0
+        return sweep.table()
 
 
 def _replay(folder: Path, output: str | None) -> int:

@@ -11,6 +11,7 @@ import click
 
 from measurements.quantities import frequency_text
 from ppw.estimate import shown
+from ppw.names import printable
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -45,7 +46,7 @@ class Progress:
 
     def tell(self, text: str) -> None:
         """Say a line that stays."""
-        line = f"ppw: {' '.join(text.split())}"
+        line = f"ppw: {printable(' '.join(text.split()))}"
         if self._live is not None:
             self._live.console.print(line, markup=False, highlight=False)
         else:

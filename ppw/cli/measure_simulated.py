@@ -8,6 +8,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from ppw.cli.output import say
+
 # What of the options of `ppw measure` means something on a simulated core.
 _UNDERSTOOD = ("simulate", "command", "freqs", "data", "output")
 
@@ -54,16 +56,11 @@ def _simulate(given: dict[str, Any]) -> None:
         clock = frequency_text(cell.freq_hz)
         figures = shown(row["time_s"], "s"), f"{row['cpi']:.4g}"
         said.append([row["workload"], cell.core, clock, *figures])
-        click.echo(
-            f"ppw: {len(rows)} of {count}: {row['workload']} on {cell.core}, {clock}", err=True
-        )
+        say(f"{len(rows)} of {count}: {row['workload']} on {cell.core}, {clock}")
     write_runs(pd.DataFrame(rows), given["output"])
-    click.echo(f"ppw: caveat: {SIMULATED}", err=True)
+    say(f"caveat: {SIMULATED}")
     unmarked = dict.fromkeys(row["workload"] for row in rows if row["region"] == WHOLE)
     if unmarked:
-        click.echo(
-            f"ppw: caveat: {', '.join(unmarked)}: without marks of a region, so set-up counts too",
-            err=True,
-        )
+        say(f"caveat: {', '.join(unmarked)}: without marks of a region, so set-up counts too")
     if given["output"] != "-":
         click.echo(text_table(["workload", "core", "freq", "time", "cpi"], said))

@@ -8,12 +8,13 @@ import tempfile
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TextIO, TypeVar
 
 import click
 
 from measurements.errors import MeasurementError
 from ppw.errors import CaveatWarning, PpwError
+from ppw.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ppw.report.page import Page
+
+
+# Halves of characters, which names may hold and no encoding has.
+_LONE = "backslashreplace"
 
 
 class Result(Protocol):
@@ -47,14 +52,21 @@ def caveats_in_result() -> Iterator[None]:
 def emit(result: R, format_: str, output: str, page: Callable[[R], Page]) -> None:
     """Write a result in the format asked for."""
     if format_ == "csv":
+        from measurements.spreadsheets import csv_text
+
         # The one format without a place for caveats.
         for caveat in result.caveats:
-            click.echo(f"ppw: caveat: {caveat}", err=True)
-        write(result.to_frame().to_csv(index=False), output)
+            say(f"caveat: {caveat}")
+        write(csv_text(result.to_frame()), output)
     elif format_ == "html":
         write(page(result).render(), output)
     else:
         write((result.to_json() if format_ == "json" else result.summary()) + "\n", output)
+
+
+def say(text: str) -> None:
+    """Tell the user something that is no result: one line, of characters that print."""
+    click.echo(f"ppw: {printable(' '.join(text.split()))}", err=True)
 
 
 def write(text: str, output: str) -> None:
@@ -66,7 +78,7 @@ def write(text: str, output: str) -> None:
     try:
         if path.exists() and not path.is_file():
             # A device or a pipe takes the text; a file in its place would be its end.
-            path.write_text(text, encoding="utf-8")
+            path.write_text(text, encoding="utf-8", errors=_LONE)
         else:
             # A link stays one: what it points to is written.
             _replace(path.resolve(), text)
@@ -87,12 +99,30 @@ def _to_standard_output(text: str) -> None:
 def _replace(path: Path, text: str) -> None:
     handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        with os.fdopen(handle, "w", encoding="utf-8", errors=_LONE) as stream:
             stream.write(text)
         Path(scratch).chmod(0o666 & ~_umask())
         Path(scratch).replace(path)
     finally:
         Path(scratch).unlink(missing_ok=True)
+
+
+def open_closed_streams() -> None:
+    """Give standard streams that were closed at the start an end: empty, or taking nothing.
+
+    Python has none for them, and the next file that is opened would get their number.
+    """
+    if sys.stdin is None:
+        sys.stdin = _nothing(os.O_RDONLY, "r")
+    if sys.stdout is None:
+        sys.stdout = _nothing(os.O_RDONLY, "w")
+    if sys.stderr is None:
+        sys.stderr = _nothing(os.O_WRONLY, "w")
+
+
+def _nothing(flags: int, mode: Literal["r", "w"]) -> TextIO:
+    number = os.open(os.devnull, flags)
+    return open(number, mode, encoding="utf-8", closefd=False)  # no path
 
 
 def report_error(error: Exception) -> bool:
@@ -101,9 +131,15 @@ def report_error(error: Exception) -> bool:
 
     if not isinstance(error, (MeasurementError, FittingError, PpwError, OSError)):
         return False
-    text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    click.echo(f"ppw: error: {' '.join(text.split())}", err=True)
+    say(f"error: {_reason(error)}")
     return True
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    said = error.strerror or str(error)
+    return f"{error.filename}: {said}" if error.filename else said
 
 
 def _umask() -> int:

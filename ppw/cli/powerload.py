@@ -9,6 +9,7 @@ import click
 from ppw.cli.decisions import table_options
 from ppw.cli.options import level_option, output_options, read
 from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.quantities import Shares
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,25 +17,7 @@ if TYPE_CHECKING:
     from measurements.specpower import SpecPowerResult
 
 
-class Loads(click.ParamType[list[float]]):
-    """Shares of full load, comma separated, as 0.5 or 50%."""
-
-    name = "LOAD[,…]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[float]:
-        """Shares of full load from 0 to 1."""
-        return [self._share(part.strip(), param, ctx) for part in str(value).split(",")]
-
-    def _share(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            self.fail(f"{text!r} is no load: give 0.5 or 50%", param, ctx)
-        if not 0 <= share <= 1:
-            self.fail(f"{text!r} is no share of full load from 0 to 1, or 0% to 100%", param, ctx)
-        return share
+_LOADS = Shares(highest=1.0)
 
 
 @click.command(
@@ -45,14 +28,14 @@ class Loads(click.ParamType[list[float]]):
 @table_options
 @click.option(
     "--at",
-    type=Loads(),
+    type=_LOADS,
     default="0,0.5,1",
     show_default=True,
     help="Loads to give the watts at.",
 )
 @click.option(
     "--levels",
-    type=Loads(),
+    type=_LOADS,
     help="Learn from the levels at these loads alone, to see what they would have said.",
 )
 @level_option

@@ -49,7 +49,7 @@ def command(
     """Project every group of RUNS to frequencies, or to a data size, that were not measured."""
     from ppw.data_size import project_data_size
     from ppw.report.data_size_page import data_size_page
-    from ppw.report.pages import projection_page
+    from ppw.report.projection_page import projection_page
     from ppw.runs_projection import project_runs
 
     if (freq is None) == (data_bytes is None):

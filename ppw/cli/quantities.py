@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -27,9 +28,12 @@ class Frequency(click.ParamType[float]):
 
 
 class _Quantity(click.ParamType[float]):
-    """A quantity that is not negative, in its SI unit."""
+    """A quantity that is not negative, in its SI unit; with ``positive``, above 0."""
 
     unit = ""
+
+    def __init__(self, *, positive: bool = False) -> None:
+        self._positive = positive
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -41,19 +45,36 @@ class _Quantity(click.ParamType[float]):
             self.fail(str(error), param, ctx)
         if number < 0:
             self.fail(f"{value!r} is negative", param, ctx)
+        if self._positive and number == 0:
+            self.fail(f"{value!r} must be more than 0", param, ctx)
         return number
 
 
 class Seconds(_Quantity):
-    """A time: 500ms, 2s, 5min; a plain number is seconds."""
+    """A time: 500ms, 2s, 5min, 30d, 1y (365 days); a plain number is seconds."""
 
     name, unit = "TIME", "s"
 
 
 class Bytes(_Quantity):
-    """A size: 128MiB, 10GB; a plain number is bytes."""
+    """A size: 128MiB, 10GB, 35ZB; a plain number is bytes."""
 
     name, unit = "SIZE", "bytes"
+
+
+class Sizes(click.ParamType[list[int]]):
+    """Sizes, comma separated: 64,1KiB,64MB."""
+
+    name = "SIZE[,…]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int]:
+        """Bytes, whole and above 0."""
+        sizes = [round(Bytes().convert(part, param, ctx)) for part in str(value).split(",")]
+        if min(sizes) < 1:
+            self.fail(f"{value!r} has a size of nothing", param, ctx)
+        return sizes
 
 
 class Watts(_Quantity):
@@ -80,14 +101,69 @@ class Counts(click.ParamType[list[int]]):
         return counts
 
 
+class Share(click.ParamType[float]):
+    """One share, as 0.7 or 70%.
+
+    Parameters
+    ----------
+    lowest, highest : float
+        What it may be.
+    """
+
+    name = "SHARE"
+
+    def __init__(self, *, lowest: float = 0.0, highest: float = math.inf) -> None:
+        self._lowest, self._highest = lowest, highest
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """As a number, 1 for 100 %."""
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+        except ValueError:
+            share = math.nan
+        if not math.isfinite(share):
+            self.fail(f"{text!r} is not a share such as 0.7 or 70%", param, ctx)
+        if not self._lowest <= share <= self._highest:
+            self.fail(f"{text!r} is not a share {self._range()}", param, ctx)
+        return share
+
+    def _range(self) -> str:
+        if math.isinf(self._highest):
+            return f"of at least {self._lowest:.0%}"
+        return f"from {self._lowest:.0%} to {self._highest:.0%}"
+
+
+class Shares(click.ParamType[tuple[float, ...]]):
+    """Shares, comma separated: 10%,50%,0.9; each as `Share` takes it."""
+
+    name = "SHARE[,…]"
+
+    def __init__(self, *, lowest: float = 0.0, highest: float = math.inf) -> None:
+        self._one = Share(lowest=lowest, highest=highest)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """As numbers, 1 for 100 %."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(self._one.convert(part, param, ctx) for part in str(value).split(","))
+
+
 _BITS = re.compile(r"(?P<number>[\d.]+(?:e[+-]?\d+)?)\s*(?P<prefix>[kMGT]?)(?:bit/s|bps)$")
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 class ByteRate(click.ParamType[float]):
-    """Bytes a second: 102.4GB/s, 10Gbit/s; a plain number is bytes a second."""
+    """A rate: 102.4GB/s, 10Gbit/s; a plain number is bytes a second; with ``positive``, above 0."""
 
     name = "RATE"
+
+    def __init__(self, *, positive: bool = False) -> None:
+        self._bytes = Bytes(positive=positive)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -96,7 +172,7 @@ class ByteRate(click.ParamType[float]):
         text = str(value).strip()
         if match := _BITS.fullmatch(text):
             return float(match["number"]) * _PREFIXES[match["prefix"]] / 8
-        return float(Bytes().convert(text.removesuffix("/s"), param, ctx))
+        return float(self._bytes.convert(text.removesuffix("/s"), param, ctx))
 
 
 class Positive(click.ParamType[float]):

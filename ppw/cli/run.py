@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
 
-from measurements.headers import nearest
+from ppw.cli.lazy import LazyGroup
 
 # By name, with the line that `ppw run --help` shows, so that listing them imports none.
 WORKLOADS = {
@@ -18,37 +16,13 @@ WORKLOADS = {
 }
 
 
-class Workloads(click.Group):
-    """Group whose commands live in ``ppw.cli.run_<name>``."""
+class Workloads(LazyGroup):
+    """The workloads, each in ``ppw.cli.run_<name>``."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the workloads."""
-        return list(WORKLOADS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a workload's command; None for one that does not exist."""
-        if cmd_name not in WORKLOADS:
-            return None
-        command = importlib.import_module(f"ppw.cli.run_{cmd_name}").command
-        return command if isinstance(command, click.Command) else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the workload; an unknown one is answered with the nearest."""
-        name = args[0] if args else ""
-        if name not in WORKLOADS and not name.startswith("-"):
-            raise click.UsageError(
-                f"no workload {name!r}{nearest(name, list(WORKLOADS))}; the workloads are "
-                f"{', '.join(WORKLOADS)}; any command can be measured with ppw measure",
-                ctx,
-            )
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the workloads without importing them."""
-        with formatter.section("Workloads"):
-            formatter.write_dl(list(WORKLOADS.items()))
+    prefix = "ppw.cli.run_"
+    members = WORKLOADS
+    kind = "workload"
+    otherwise = "; any command can be measured with ppw measure"
 
 
 @click.group(

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from ppw.cli.output import say
 from ppw.cli.quantities import Bytes, Frequency
-from ppw.cli.run_options import tell
 from ppw.errors import PpwError
 
 _EPILOG = "Example: ppw run count --data 64MiB -o counts.csv -- wc -w words.txt"
@@ -59,7 +59,7 @@ def command(command: tuple[str, ...], **given: Any) -> int:
         cpus=placement.cpus,
     )
     for caveat in found.caveats:
-        tell(caveat)
+        say(caveat)
     row: dict[str, Any] = {
         "host": given["host"] or this_host(),
         "family": given["family"],

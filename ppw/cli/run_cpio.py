@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ppw.cli.options import Names
-from ppw.cli.quantities import Bytes, Counts
+from ppw.cli.output import say
+from ppw.cli.quantities import Bytes, Counts, Shares
 from ppw.cli.run_options import (
-    Shares,
     host_options,
     run_options,
     service_options,
     show_progress,
-    tell,
 )
 
 if TYPE_CHECKING:
@@ -110,22 +109,20 @@ def command(command: tuple[str, ...], **given: Any) -> int:
     options = _options(command, given)
     options.check()
     service = service_options(given, host=this_host())
-    with running(
-        service,
-        host_options(given),
-        Path(given["output"]),
-        workload={"cpio": asdict(options)},
-        resume=given["resume"],
-        tell=tell,
-    ) as opened:
-        with open_study(options, opened.runs) as study:
-            for done, row in enumerate(study.run(), start=1):
-                opened.write(table(opened.runs.session))
-                show_progress(done, study.runs_in_table, str(row["workload"]))
-        found = table(opened.runs.session)
-        opened.write(found)
+    with (
+        running(
+            service,
+            host_options(given),
+            Path(given["output"]),
+            workload={"cpio": asdict(options)},
+            resume=given["resume"],
+            tell=say,
+        ) as opened,
+        open_study(options, opened.runs) as study,
+    ):
+        found = opened.take(study, table, show_progress)
     for text in findings(found):
-        tell(text)
+        say(text)
     click.echo(summary(found))
     return 0
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ppw.cli.options import Names
+from ppw.cli.output import say
 from ppw.cli.quantities import Bytes, Counts
-from ppw.cli.run_options import host_options, run_options, service_options, show_progress, tell
+from ppw.cli.run_options import host_options, run_options, service_options, show_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,14 +66,9 @@ def command(**given: Any) -> int:
         Path(given["output"]),
         workload={"fio": asdict(options)},
         resume=given["resume"],
-        tell=tell,
+        tell=say,
     ) as opened:
-        sweep = open_runs(options, opened.runs)
-        for done, row in enumerate(sweep.run(), start=1):
-            opened.write(table(opened.runs.session))
-            show_progress(done, sweep.runs_in_table, str(row["workload"]))
-        found = table(opened.runs.session)
-        opened.write(found)
+        found = opened.take(open_runs(options, opened.runs), table, show_progress)
     click.echo(summary(found))
     return 0
 

@@ -14,8 +14,9 @@ from measurements.workloads.hadoop.jobs import (
     WORKLOADS,
 )
 from ppw.cli.options import Names
-from ppw.cli.quantities import Bytes, Counts
-from ppw.cli.run_options import host_options, run_options, service_options, show_progress, tell
+from ppw.cli.output import say
+from ppw.cli.quantities import Counts, Sizes
+from ppw.cli.run_options import host_options, run_options, service_options, show_progress
 from ppw.errors import PpwError
 from ppw.hadoop_runs import HadoopOptions, measure_hadoop, summary
 
@@ -26,21 +27,6 @@ _EPILOG = (
     "jar nutch.job org.example.Index {options} crawl/segments {output}"
 )
 _SCRATCH = "/var/tmp"
-
-
-class Sizes(click.ParamType[list[int]]):
-    """Sizes, comma separated: 64MB,1GiB."""
-
-    name = "SIZE[,…]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int]:
-        """Bytes, whole and above 0."""
-        sizes = [round(Bytes().convert(part, param, ctx)) for part in str(value).split(",")]
-        if min(sizes) < 1:
-            self.fail(f"{value!r} has a size of nothing", param, ctx)
-        return sizes
 
 
 def _properties(
@@ -143,7 +129,7 @@ def command(**given: Any) -> int:
     if given["setup"]:
         from measurements.workloads.hadoop.jars import set_up
 
-        tell(f"Hadoop is in {set_up(tell=tell)}")
+        say(f"Hadoop is in {set_up(tell=say)}")
         if not given["output"]:
             return 0
     if not given["output"]:
@@ -242,7 +228,7 @@ def _measure(options: HadoopOptions, given: dict[str, Any]) -> str:
         scratch=Path(given["scratch"]),
         open_ports=given["open_ports"],
         resume=given["resume"],
-        tell=tell,
+        tell=say,
         show=show_progress,
     )
     return summary(table)

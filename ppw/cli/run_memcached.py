@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ppw.cli.options import Names
-from ppw.cli.quantities import Bytes, Counts
+from ppw.cli.output import say
+from ppw.cli.quantities import Bytes, Counts, Shares, Sizes
 from ppw.cli.run_options import (
     CpuList,
-    Shares,
     host_options,
     run_options,
     service_options,
     show_progress,
-    tell,
 )
 
 if TYPE_CHECKING:
@@ -29,18 +28,6 @@ _EPILOG = (
     "Example: ppw run memcached --threads 1,2,4 --object-size 64,1KiB,16KiB --load 25%,50%,75% "
     "-o runs.csv"
 )
-
-
-class Sizes(click.ParamType[list[int]]):
-    """Sizes, comma separated: 64,1KiB,64KiB."""
-
-    name = "SIZE[,…]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int]:
-        """Bytes."""
-        return [round(Bytes().convert(part, param, ctx)) for part in str(value).split(",")]
 
 
 @click.command(
@@ -142,14 +129,9 @@ def command(**given: Any) -> int:
         workload={"memcached": asdict(options)},
         is_local=is_local,
         resume=given["resume"],
-        tell=tell,
+        tell=say,
     ) as opened:
-        sweep = open_runs(options, opened.runs)
-        for done, row in enumerate(sweep.run(), start=1):
-            opened.write(table(opened.runs.session))
-            show_progress(done, sweep.runs_in_table, str(row["workload"]))
-        found = table(opened.runs.session)
-        opened.write(found)
+        found = opened.take(open_runs(options, opened.runs), table, show_progress)
     click.echo(summary(found))
     return 0
 

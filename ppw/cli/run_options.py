@@ -11,6 +11,7 @@ from measurements.cpu_lists import parse_cpu_list
 from measurements.errors import MeasurementError
 from ppw.cli.options import Frequencies, Names
 from ppw.cli.quantities import Frequency, Seconds
+from ppw.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,31 +33,6 @@ class CpuList(click.ParamType[tuple[int, ...]]):
             return parse_cpu_list(str(value))
         except MeasurementError as error:
             self.fail(str(error), param, ctx)
-
-
-class Shares(click.ParamType[tuple[float, ...]]):
-    """Shares with a percent sign or as numbers: 10%,50%,0.9."""
-
-    name = "SHARE[,…]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, ...]:
-        """As numbers, 1 for 100 %."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            return tuple(map(_share, str(value).split(",")))
-        except ValueError:
-            self.fail(f"{value!r} is not shares such as 10%,50%,0.9", param, ctx)
-
-
-def _share(text: str) -> float:
-    text = text.strip()
-    share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
-    if not 0 <= share < float("inf"):
-        raise ValueError(text)
-    return share
 
 
 _OPTIONS = (
@@ -174,14 +150,10 @@ def host_options(given: dict[str, Any]) -> HostOptions:
     )
 
 
-def tell(text: str) -> None:
-    """Say a line on standard error."""
-    click.echo(f"ppw: {' '.join(text.split())}", err=True)
-
-
 def show_progress(done: int, steps: int, what: str) -> None:
     """Say how far it is, on a terminal only."""
     import sys
 
     if sys.stderr.isatty():
-        click.echo(f"\r\x1b[K{done} of {steps} runs: {what}", err=True, nl=done >= steps)
+        line = f"{done} of {steps} runs: {printable(what)}"
+        click.echo(f"\r\x1b[K{line}", err=True, nl=done >= steps)

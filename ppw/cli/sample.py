@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ppw.cli.options import Names
+from ppw.cli.output import say
 from ppw.cli.quantities import Seconds
-from ppw.cli.run_options import tell
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -70,7 +70,7 @@ def command(**given: Any) -> int:
         root=Path(given["root"]),
     )
     for caveat in sampler.caveats:
-        tell(caveat)
+        say(caveat)
     ended = _record(sampler, program, given["seconds"], output)
     if output != "-":
         _say_what_was_recorded(output)
@@ -107,14 +107,14 @@ def _say_what_was_recorded(output: str) -> None:
     from measurements.timeseries import read_time_series
 
     for line in read_time_series(output).summary().splitlines():
-        tell(line)
+        say(line)
 
 
 def _judge(name: str, ended: Ended) -> int:
     """Say how the command ended; 1 where it failed."""
-    tell(f"{name}: {ended.user_s:.6g} s user and {ended.system_s:.6g} s system CPU time of its own")
+    say(f"{name}: {ended.user_s:.6g} s user and {ended.system_s:.6g} s system CPU time of its own")
     if ended.exit_code == 0:
         return 0
     how = f"signal {-ended.exit_code}" if ended.exit_code < 0 else f"exit code {ended.exit_code}"
-    tell(f"error: {name}: ended with {how}")
+    say(f"error: {name}: ended with {how}")
     return 1

@@ -6,11 +6,13 @@ from typing import Any
 
 import click
 
-from ppw.cli.amounts import DataSize, Rate, Share, Span
 from ppw.cli.cpio_options import io_options, optional_runs, projection_options
 from ppw.cli.options import level_option, output_options, read
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import Watts
+from ppw.cli.quantities import ByteRate, Bytes, Seconds, Share, Watts
+
+_BYTES, _SECONDS = Bytes(positive=True), Seconds(positive=True)
+_RATE = ByteRate(positive=True)
 
 
 @click.command(
@@ -21,8 +23,8 @@ from ppw.cli.quantities import Watts
 )
 @optional_runs
 @io_options
-@click.option("--data", "data_bytes", type=DataSize(), required=True, help="Data set: 35ZB.")
-@click.option("--time", "seconds", type=Span(), required=True, help="To sweep it once in: 1y.")
+@click.option("--data", "data_bytes", type=_BYTES, required=True, help="Data set: 35ZB.")
+@click.option("--time", "seconds", type=_SECONDS, required=True, help="To sweep it once in: 1y.")
 @projection_options
 @click.option("--watts-per-core", type=Watts(), help="Of a busy server; or --server-watts.")
 @click.option("--server-watts", "server_w", type=Watts(), help="Of a busy server.")
@@ -36,8 +38,13 @@ from ppw.cli.quantities import Watts
     "--carbon", "carbon_kg_per_kwh", type=click.FloatRange(0, min_open=True), help="kg CO2e a kWh."
 )
 @click.option("--less-watts", "less_w", type=Watts(), help="Of another server, as a lever.")
-@click.option("--device-bandwidth", "device_bytes_s", type=Rate(), help="Of one storage device.")
-@click.option("--port-bandwidth", "port_bytes_s", type=Rate(), help="Of one network port.")
+@click.option(
+    "--device-bandwidth",
+    "device_bytes_s",
+    type=_RATE,
+    help="Of one storage device.",
+)
+@click.option("--port-bandwidth", "port_bytes_s", type=_RATE, help="Of one network port.")
 @click.option(
     "--base-utilisation",
     type=click.Choice(["measured", "projected", "full"]),

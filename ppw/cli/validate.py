@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,8 +16,13 @@ from ppw.cli.options import (
     read,
     runs_options,
 )
-from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.output import caveats_in_result, emit, say
 from ppw.errors import PpwError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ppw.validation import Validation
 
 
 @click.command(
@@ -58,20 +63,33 @@ def command(
 ) -> int:
     """Project from some runs of RUNS and hold the result against others."""
     from ppw.report.pages import validation_page
-    from ppw.schemes import refuse_contradiction
     from ppw.validation import validate
 
-    hosts = {name: options[name] for name in ("train_host", "test_host")}
-    try:
-        refuse_contradiction(bool(train or test), options["scheme"], **hosts)
-    except PpwError as error:
-        raise click.UsageError(str(error)) from error
+    refuse_contradiction(train, test, options)
     with caveats_in_result():
         result = validate(read(runs, mapping), train=train or (), test=test or (), **options)
         emit(result, format_, output, validation_page)
+    return check_worst(result, max_error)
+
+
+def refuse_contradiction(
+    train: list[float] | None, test: list[float] | None, options: Mapping[str, Any]
+) -> None:
+    """Refuse, as wrong usage, options that say two things of what is learnt from and tested."""
+    from ppw import schemes
+
+    hosts = {name: options[name] for name in ("train_host", "test_host")}
+    try:
+        schemes.refuse_contradiction(bool(train or test), options["scheme"], **hosts)
+    except PpwError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def check_worst(result: Validation, max_error: float | None) -> int:
+    """Exit code of --max-error: 3, and the reason said, where a projection is further off."""
     worst = result.worst_error_pct()
     if max_error is None or worst <= max_error:
         return 0
     found = "no projection to check" if math.isnan(worst) else f"largest error {worst:.2f} %"
-    click.echo(f"ppw: check failed: {found}, asked for at most {max_error:g} %", err=True)
+    say(f"check failed: {found}, asked for at most {max_error:g} %")
     return 3

@@ -17,7 +17,7 @@ from ppw.estimate import key_texts, shown, shown_interval
 from ppw.prepare import canonical
 from ppw.result import frame_digest
 from ppw.tabled_result import TabledResult, rows_of
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,7 +98,7 @@ class DeviceComparison(TabledResult):
     def summary(self) -> str:
         """Text: sentences, table and caveats."""
         table = text_table(self.header(), self.cells())
-        return "\n".join([*self.verdict(), table, *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text([*self.verdict(), table], self.caveats)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw rates as shares of the devices' own maxima."""

@@ -16,7 +16,7 @@ from ppw.errors import PpwError, UnknownColumnError
 from ppw.estimate import key_texts, shown, shown_interval
 from ppw.result import frame_digest
 from ppw.tabled_result import TabledResult, rows_of
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,7 +118,7 @@ class CyclesPerIO(TabledResult):
     def summary(self) -> str:
         """Text: sentences, the points, and the caveats."""
         table = text_table(self.header(), self.cells())
-        return "\n".join([*self.verdict(), table, *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text([*self.verdict(), table], self.caveats)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw cycles per I/O against cores."""

@@ -22,7 +22,7 @@ from ppw.errors import PpwError
 from ppw.estimate import key_texts, shown, shown_interval
 from ppw.result import frame_digest
 from ppw.tabled_result import TabledResult, rows_of
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,7 +187,7 @@ class CpioProjection(TabledResult):
             tables.append(text_table(self.law_header(), self.law_cells()))
         if len(self.growth):
             tables.append(text_table(GROWTH_HEADER, self.growth_cells()))
-        return "\n".join([*self.verdict(), *tables, *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text([*self.verdict(), *tables], self.caveats)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the I/O rate of each scenario by application."""

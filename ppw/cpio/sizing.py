@@ -21,7 +21,7 @@ from ppw.errors import PpwError
 from ppw.estimate import key_texts, shown, shown_interval
 from ppw.result import frame_digest, numbers_digest
 from ppw.tabled_result import TabledResult, rows_of
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,7 @@ class ServerSizing(TabledResult):
             text_table(self.header(), self.cells()),
             text_table(self.lever_header(), self.lever_cells()),
         ]
-        return "\n".join([*self.verdict(), *tables, *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text([*self.verdict(), *tables], self.caveats)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the energy of each scenario."""

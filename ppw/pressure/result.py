@@ -9,7 +9,7 @@ from ppw.estimate import shown
 from ppw.pressure.levels import NO_CAPACITY, NOT_MEASURED
 from ppw.pressure.measures import RESOURCE_WORDS, RESOURCES
 from ppw.tabled_result import TabledResult, rows_of
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +120,7 @@ class PressureMatrix(TabledResult):
         lines = [text_table(self.header(), self.matrix()), ""]
         lines += [self._because(row) for row in rows_of(self.cells) if row["phase"] == WHOLE]
         lines += ["", f"thresholds: {self.thresholds_source}"]
-        return "\n".join([*lines, *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text(lines, self.caveats)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the matrix."""

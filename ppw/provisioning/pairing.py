@@ -17,7 +17,7 @@ from ppw.provisioning.co_location_result import BREAKS, FITS, TIGHT
 from ppw.provisioning.right_sizing_result import amount, percent
 from ppw.result import frame_digest, numbers_digest
 from ppw.tabled_result import TabledResult, rows_of
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +77,7 @@ class Pairing(TabledResult):
             text_table(self.matrix_header(), self.matrix()),
             text_table(self.header(), self.cells()),
         ]
-        return "\n".join([*lines, *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text(lines, self.caveats)
 
     def matrix_header(self) -> list[str]:
         """Name the columns of `matrix`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ppw.estimate import shown
 from ppw.provisioning.resources import NO_CAPACITY, NOT_MEASURED, RESOURCES
 from ppw.tabled_result import TabledResult, rows_of
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +90,7 @@ class RightSizing(TabledResult):
     def summary(self) -> str:
         """Text: the sentences, the evidence and the caveats."""
         lines = [*self.verdict(), text_table(self.header(), self.cells())]
-        return "\n".join([*lines, *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text(lines, self.caveats)
 
     def header(self) -> list[str]:
         """Name the columns of `cells`."""

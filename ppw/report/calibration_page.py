@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppw.names import plot_label
 from ppw.plots import BAND, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.report.page import Figure, Page, Table, draw
 
@@ -52,12 +53,7 @@ def plot_calibration(result: Calibration, ax: Axes | None = None) -> Axes:
     ):
         if len(rows):
             axes.plot(rows["sensor_w"], rows["reference_w"], "o", color=color, ms=4, label=label)
-    axes.set_xlabel(f"{_plain(result.sensor)} (W)")
-    axes.set_ylabel(f"{_plain(result.reference)} (W)")
+    axes.set_xlabel(f"{plot_label(result.sensor)} (W)")
+    axes.set_ylabel(f"{plot_label(result.reference)} (W)")
     axes.legend(frameon=False)
     return axes
-
-
-def _plain(label: str) -> str:
-    """Label without what matplotlib takes for mathematics."""
-    return label.replace("$", r"\$")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppw.estimate import key_texts
+from ppw.names import plot_label, shown_name
 from ppw.plots import BEST, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.report.page import Figure, Page, Table, draw
 
@@ -55,7 +56,7 @@ def plot_ratios(result: Characterisation, ax: Axes | None = None) -> Axes:
             drawn += [value for value, _ in points]
             axes.plot(*zip(*points, strict=True), mark, color=colour, ms=5, label=measure)
     axes.axvline(1.0, color=MEASURED, lw=0.8)
-    axes.set_yticks(range(len(lines)), [line.replace("$", r"\$") for line in lines])
+    axes.set_yticks(range(len(lines)), [plot_label(line) for line in lines])
     axes.invert_yaxis()
     axes.set_xscale("log")
     ends = np.array([*drawn, 1.0])
@@ -63,7 +64,7 @@ def plot_ratios(result: Characterisation, ax: Axes | None = None) -> Axes:
     axes.xaxis.set_major_locator(MaxNLocator(6) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(f"ratio to {result.reference}".replace("$", r"\$"))
+    axes.set_xlabel(f"ratio to {plot_label(result.reference)}")
     axes.set_ylabel("host and workload")
     if drawn:
         axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
@@ -76,4 +77,4 @@ def _lines(result: Characterisation) -> list[str]:
 
 
 def _label(result: Characterisation, row: Mapping[Any, Any]) -> str:
-    return ", ".join([str(row["host"]), *key_texts(result.by, row)])
+    return ", ".join([shown_name(row["host"]), *key_texts(result.by, row)])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppw.names import plot_label
 from ppw.plots import CURVE, PROJECTED, new_axes
 from ppw.provisioning.co_location_result import BREAKS
 from ppw.provisioning.right_sizing_result import EVIDENCE
@@ -51,7 +52,14 @@ def plot_co_location(result: CoLocation, ax: Axes | None = None) -> Axes:
         for number, (name, part) in enumerate(result.timeline.groupby("resource", sort=False)):
             colour = PROJECTED if name in broken else CURVE
             style = _LINES[number % len(_LINES)]
-            axes.plot(part["time_s"], 100 * part["share"], style, color=colour, lw=1.2, label=name)
+            axes.plot(
+                part["time_s"],
+                100 * part["share"],
+                style,
+                color=colour,
+                lw=1.2,
+                label=plot_label(name),
+            )
         axes.set_xlabel("time together (s)")
         axes.set_ylabel("sum of demands (% of capacity)")
         axes.axhline(100, color="0.3", lw=1, ls=":")
@@ -62,7 +70,7 @@ def plot_co_location(result: CoLocation, ax: Axes | None = None) -> Axes:
     colours = [PROJECTED if name in broken else CURVE for name in known["resource"]]
     axes.barh(place, 100 * known["share"], color=colours, height=0.6)
     axes.axvline(100, color="0.3", lw=1, ls=":")
-    axes.set_yticks(place, known["resource"])
+    axes.set_yticks(place, [plot_label(name) for name in known["resource"]])
     axes.set_ylabel("resource")
     axes.set_xlabel("sum of demands (% of capacity)")
     return axes

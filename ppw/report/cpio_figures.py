@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppw.names import plot_label
 from ppw.plots import BEST, CURVE, MEASURED, PROJECTED, new_axes
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _against_cores(result: CyclesPerIO, axes: Axes, column: str) -> Axes:
         rows = plain[plain["cpio"].notna()].sort_values("cores", kind="stable")
         rows = rows.drop_duplicates("cores", keep="last")
         mark = _MARKS[place % len(_MARKS)]
-        axes.plot(rows["cores"], rows[column], f"{mark}-", ms=5, label=_plain(name))
+        axes.plot(rows["cores"], rows[column], f"{mark}-", ms=5, label=plot_label(name))
     axes.set_xlabel("cores")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False, fontsize="small")
@@ -188,9 +189,4 @@ def _rows(axes: Axes, names: list[str]) -> None:
 
 
 def _wrapped(name: str) -> str:
-    return _plain("\n".join(textwrap.wrap(name, _LABEL)))
-
-
-def _plain(name: str) -> str:
-    """Name without what matplotlib takes for mathematics."""
-    return name.replace("$", r"\$")
+    return "\n".join(textwrap.wrap(plot_label(name, most=4 * _LABEL), _LABEL))

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import re
+import warnings
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ppw.names import printable
 from ppw.result import package_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
+
+
+# Rows of a table that a page shows; its JSON has all.
+MOST_ROWS = 500
 
 
 class Figure(NamedTuple):
@@ -33,6 +41,27 @@ class Table(NamedTuple):
     note: str = ""
 
 
+class Sliders(NamedTuple):
+    """Sliders, and the figures that follow them; the page shows them where scripts run.
+
+    Attributes
+    ----------
+    title, note : str
+    header : sequence of str
+        Of the table of figures.
+    script : str
+        File of this folder that computes the figures, after ``sliders.js``.
+    data : str
+        JSON that it computes them from.
+    """
+
+    title: str
+    note: str
+    header: Sequence[str]
+    script: str
+    data: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """A report.
@@ -45,6 +74,7 @@ class Page:
     figures, tables, caveats : sequences
     document : str
         The JSON of the result, embedded in the page.
+    sliders : Sliders or None
     """
 
     title: str
@@ -54,22 +84,55 @@ class Page:
     tables: Sequence[Table]
     caveats: Sequence[str]
     document: str
+    sliders: Sliders | None = None
 
     def render(self) -> str:
         """Return the HTML: everything inside, no request leaves the page."""
         from jinja2 import Environment
 
-        folder = resources.files("ppw.report")
-        template = (folder / "page.html").read_text(encoding="utf-8")
-        style = (folder / "style.css").read_text(encoding="utf-8")
-        environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-        return environment.from_string(template).render(
-            page=self,
-            style=style,
-            version=package_version(),
-            # Inside a script element "</script" would end it, and "<!--" would hide its end.
-            document=self.document.replace("<", "\\u003c"),
+        environment = Environment(
+            autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_shown
         )
+        script = "" if self.sliders is None else _file("sliders.js") + _file(self.sliders.script)
+        return environment.from_string(_file("page.html")).render(
+            page=self,
+            style=_file("style.css"),
+            version=package_version(),
+            document=_inside_script(self.document),
+            data="" if self.sliders is None else _inside_script(self.sliders.data),
+            script=script,
+            policy=_policy(script),
+        )
+
+
+def _shown(value: object) -> object:
+    """What stands in the template, in characters that print, but for what is HTML already."""
+    return printable(value) if type(value) is str else value
+
+
+def _file(name: str) -> str:
+    return (resources.files("ppw.report") / name).read_text(encoding="utf-8")
+
+
+def _inside_script(document: str) -> str:
+    """JSON as it may stand there: "</script" would end the element, "<!--" would hide its end."""
+    return document.replace("<", "\\u003c")
+
+
+def _policy(script: str) -> str:
+    """What a browser may do with the page: draw it, run this one script, and ask for nothing."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"'sha256-{digest}'" if script else "'none'"
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def rows_cut(count: int) -> str:
+    """Say how many of a table's rows the page does not show."""
+    more = count - MOST_ROWS
+    return f"{more} more rows are in the JSON of this page." if more > 0 else ""
 
 
 def draw(plot: Callable[[Axes], object], *, width: float = 4.6, height: float = 3.2) -> str:
@@ -88,7 +151,9 @@ def draw(plot: Callable[[Axes], object], *, width: float = 4.6, height: float = 
         "axes.titlelocation": "left",
         "legend.fontsize": 8,
     }
-    with mpl.rc_context(style):
+    with mpl.rc_context(style), warnings.catch_warnings():
+        # Names in scripts that this font lacks: the reader's browser has another.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         canvas = Canvas(figsize=(width, height), layout="constrained")
         plot(canvas.add_subplot())
         sink = io.StringIO()

@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ppw.estimate import key_texts, shown, shown_interval
-from ppw.metrics import METRICS
-from ppw.plots import (
-    drawable_groups,
-    group_curves,
-    mark_best,
-    plot_curve,
-    plot_projected_against_measured,
-)
-from ppw.report.page import Figure, Page, Table, draw
-from ppw.runs_projection import WIDTH_FROM
+from ppw.plots import plot_projected_against_measured
+from ppw.report.page import MOST_ROWS, Figure, Page, Table, draw, rows_cut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-    from matplotlib.axes import Axes
-
-    from ppw.metrics import Metric
     from ppw.parameters import FittedParameters
     from ppw.quality import Quality
-    from ppw.runs_projection import RunsProjection
     from ppw.validation import Validation
-
-_MOST_GROUPS = 4
-# By measurement, the best frequency of a curve may be this little short of the best measured.
-_CLEARLY_WORSE = 0.95
-_MOST_ROWS = 500
-
-
-def projection_page(result: RunsProjection) -> Page:
-    """Report of `ppw.project_runs`."""
-    targets = ", ".join(shown(f, "Hz") for f in dict.fromkeys(result.table["freq_hz"]))
-    figures, best = _curve_figures(result)
-    return Page(
-        title=f"Projected to {targets}",
-        subtitle=_source(result.prepared.runs if result.prepared else None, result.input_digest),
-        verdict=[*_projection_verdict(result), *best],
-        figures=figures,
-        tables=[_projection_table(result), *_budget_tables(result), *_left_out_tables(result)],
-        caveats=result.caveats,
-        document=result.to_json(),
-    )
 
 
 def validation_page(result: Validation) -> Page:
@@ -81,9 +45,9 @@ def parameters_page(result: FittedParameters) -> Page:
             "held at 0" if row["held"] else shown(row["standard_error"]),
             str(row["degrees_of_freedom"]),
         ]
-        for row in result.table.head(_MOST_ROWS).to_dict(orient="records")
+        for row in result.table.head(MOST_ROWS).to_dict(orient="records")
     ]
-    table = Table("Parameters", header, rows, len(result.by) + 2, _cut(len(result.table)))
+    table = Table("Parameters", header, rows, len(result.by) + 2, rows_cut(len(result.table)))
     return Page(
         title="Fitted curves",
         subtitle=f"input {result.input_digest}",
@@ -119,193 +83,6 @@ def _metric_figure(result: Validation, metric: str) -> Figure:
         f"{words}: projected against measured, one point a group, with intervals where there are "
         "any.",
     )
-
-
-def _source(runs: pd.DataFrame | None, digest: str | None) -> str:
-    name = runs.attrs.get("source", "") if runs is not None else ""
-    return " · ".join(part for part in (str(name), f"input {digest}") if part)
-
-
-def _projection_verdict(result: RunsProjection) -> list[str]:
-    """Say what happens between the highest measured frequency and the one asked for."""
-    if result.prepared is None:
-        return []
-    measured = result.prepared.measured()
-    top = measured.sort_values("freq_hz").groupby(list(result.by) or (lambda _: 0), dropna=False)
-    last = top.last().reset_index()
-    sentences = []
-    for frequency in dict.fromkeys(result.table["freq_hz"]):
-        rows = result.table[result.table["freq_hz"] == frequency]
-        sentences.append(_headline(result, rows, last))
-        for metric in dict.fromkeys(rows["metric"]):
-            chosen = rows[rows["metric"] == metric]
-            sentences.append(_metric_verdict(result, metric, chosen, last))
-    return sentences
-
-
-def _headline(result: RunsProjection, rows: pd.DataFrame, last: pd.DataFrame) -> str:
-    changes = []
-    for metric in dict.fromkeys(rows["metric"]):
-        both = _beside(rows[rows["metric"] == metric], last, result.by)
-        change = 100 * (both["projected"] / both[metric] - 1).median()
-        if np.isfinite(change):
-            changes.append(f"{metric.replace('_', ' ')} by {change:+.1f} %")
-    if not changes:
-        return "No projection could be made."
-    one = not rows.duplicated("metric").any()
-    median = "" if one else " (median over the groups)"
-    target = shown(float(rows["freq_hz"].iloc[0]), "Hz")
-    return (
-        f"Going from the highest measured frequency to {target} is projected to change "
-        f"{', '.join(changes)}{median}."
-    )
-
-
-def _metric_verdict(
-    result: RunsProjection, metric: str, rows: pd.DataFrame, last: pd.DataFrame
-) -> str:
-    at, unit = float(rows["freq_hz"].iloc[0]), METRICS[metric].unit
-    words = metric.replace("_", " ")
-    both = _beside(rows, last, result.by)
-    if len(both) == 1:
-        row = both.iloc[0]
-        ends = shown_interval(row["projected"], row["lower"], row["upper"], unit)
-        interval = "no interval" if ends == "–" else f"{result.level:.0%} interval {ends}"
-        return (
-            f"{words} at {shown(at, 'Hz')}: {shown(row['projected'], unit)} ({interval}), against "
-            f"{shown(row[metric], unit)} measured at {shown(row['freq_hz_last'], 'Hz')}."
-        )
-    ratio = (both["projected"] / both[metric]).dropna()
-    if ratio.empty:
-        return f"{words} at {shown(at, 'Hz')}: no projection could be made."
-    low, middle, high = np.percentile(ratio, [10, 50, 90])
-    return (
-        f"{words} at {shown(at, 'Hz')}, over {len(ratio)} groups: {middle:.3g} times what was "
-        f"measured at each group's highest frequency (median; {low:.3g} to {high:.3g} for the "
-        "middle 80 %)."
-    )
-
-
-def _beside(rows: pd.DataFrame, last: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Projections beside what their group measured last, at ``freq_hz_last``."""
-    if not by:
-        return rows.merge(last, how="cross", suffixes=("", "_last"))
-    return rows.merge(last, on=list(by), suffixes=("", "_last"))
-
-
-def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
-    """Curves of the first groups, metric by metric; and where perf/W is best."""
-    if result.prepared is None:
-        return [], []
-    target = float(result.table["freq_hz"].max())
-    figures, verdict = [], []
-    for metric in result.prepared.metrics:
-        chosen = drawable_groups(result.prepared, metric, _MOST_GROUPS)
-        curves = group_curves(
-            result.prepared, result.options, metric, [*chosen], target, result.level
-        )
-        for group, label in chosen.items():
-            points, curve = curves[group]
-            curve_of = (metric, points, curve, target)
-            words = metric.name.replace("_", " ")
-            caption = f"{words}: {label}{_of_how_many(chosen, result)}"
-            figures.append(Figure(draw(partial(_plot_group, *curve_of)), caption))
-            if metric.name == "perf_per_watt" and curve["value"].notna().any():
-                verdict.append(_best_sentence(label, points, curve))
-    return figures, verdict
-
-
-def _plot_group(
-    metric: Metric, points: pd.DataFrame, curve: pd.DataFrame, target: float, ax: Axes
-) -> None:
-    plot_curve(ax, metric, points, curve, target)
-    efficiency = metric.name == "perf_per_watt" and curve["value"].notna().any()
-    if efficiency and _contradicted(points, curve) is None:
-        mark_best(ax, curve)
-    ax.legend(frameon=False)
-
-
-def _of_how_many(drawn: dict[int, str], result: RunsProjection) -> str:
-    total = len(result.prepared.groups) if result.prepared else len(drawn)
-    return f" (the first {len(drawn)} of {total} groups are drawn)" if total > len(drawn) else ""
-
-
-def _contradicted(points: pd.DataFrame, curve: pd.DataFrame) -> float | None:
-    """Frequency measured best, where the best of the curve is clearly worse by measurement."""
-    means = points.groupby("freq_hz")["value"].mean()
-    at, measured = means.index.to_numpy(dtype=np.float64), means.to_numpy()
-    # Beyond the measurements the nearest of them speaks.
-    near = measured[np.argmin(np.abs(at - _best_hz(curve)))]
-    best = float(at[np.argmax(measured)])
-    return best if near < _CLEARLY_WORSE * measured.max() else None
-
-
-def _best_hz(curve: pd.DataFrame) -> float:
-    return float(curve["freq_hz"].iloc[int(np.nanargmax(curve["value"].to_numpy()))])
-
-
-def _best_sentence(label: str, points: pd.DataFrame, curve: pd.DataFrame) -> str:
-    best = _best_hz(curve)
-    measured_best = _contradicted(points, curve)
-    if measured_best is not None:
-        return (
-            f"Performance per watt of {label} was measured best at {shown(measured_best, 'Hz')}; "
-            "the fitted curves do not follow it there, so no best frequency is marked."
-        )
-    ends = {float(curve["freq_hz"].iloc[0]): "lowest", float(curve["freq_hz"].iloc[-1]): "highest"}
-    where = f", the {ends[best]} frequency drawn" if best in ends else ""
-    return f"Performance per watt of {label} is best at {shown(best, 'Hz')}{where}."
-
-
-def _projection_table(result: RunsProjection) -> Table:
-    header = [*result.by, "metric", "frequency", "projected", f"{result.level:.0%} interval"]
-    header += ["limit", "reached"]
-    header += ["other form"] if "other_form" in result.table else []
-    rows = [
-        [
-            *key_texts(result.by, row),
-            row["metric"],
-            shown(row["freq_hz"], "Hz"),
-            shown(row["projected"], row["unit"]),
-            shown_interval(row["projected"], row["lower"], row["upper"], row["unit"]),
-            shown(row["limit"]),
-            "–" if np.isnan(row["limit_share"]) else f"{row['limit_share']:.0%}",
-            *([shown(row["other_form"], row["unit"])] if "other_form" in row else []),
-        ]
-        for row in result.table.head(_MOST_ROWS).to_dict(orient="records")
-    ]
-    return Table("Projections", header, rows, len(result.by) + 1, _cut(len(result.table)))
-
-
-def _budget_tables(result: RunsProjection) -> list[Table]:
-    """Where the intervals' width comes from: medians over the groups, metric by metric."""
-    columns = [c for c in result.table if str(c).startswith(WIDTH_FROM)]
-    if not columns:
-        return []
-    middle = result.table.groupby(["metric", "freq_hz"], sort=False)[columns].median()
-    rows = [
-        [str(metric), shown(at, "Hz"), *("–" if np.isnan(v) else f"{v:.0%}" for v in shares)]
-        for (metric, at), shares in zip(middle.index, middle.to_numpy(), strict=True)
-    ]
-    names = [str(c).removeprefix(WIDTH_FROM).replace("_", " ") for c in columns]
-    note = (
-        "Shares of the variance of the logarithm, medians over the groups. fit: which curve of the "
-        "family it is; form: how far the family may be off; repeats: noise of the run asked for."
-    )
-    return [Table("Where the width comes from", ["metric", "frequency", *names], rows, 2, note)]
-
-
-def _left_out_tables(result: RunsProjection) -> list[Table]:
-    """Rows that took no part."""
-    rows = result.left_out
-    if rows.empty:
-        return []
-    header = ["file", "row", "frequency", "check", "evidence"]
-    cells = [
-        [str(r["file"]), str(r["row"]), shown(r["freq_hz"], "Hz"), r["check"], r["evidence"]]
-        for r in rows.head(_MOST_ROWS).to_dict(orient="records")
-    ]
-    return [Table("Rows left out", header, cells, 5, _cut(len(rows)))]
 
 
 def _validation_verdict(result: Validation) -> list[str]:
@@ -370,8 +147,8 @@ def _quality_tables(result: Quality) -> list[Table]:
     lacks = "; ".join(f"{name} needs {columns}" for name, columns in result.not_made.items())
     tables = [Table("Checks", ["check", "suspect rows"], made, 1, lacks)]
     if len(result.table):
-        header, cells = result.header(), result.cells(_MOST_ROWS)
-        note = _cut(len(result.table))
+        header, cells = result.header(), result.cells(MOST_ROWS)
+        note = rows_cut(len(result.table))
         tables.append(Table("Suspect rows", header, cells, len(header), note))
     return tables
 
@@ -393,12 +170,7 @@ def _groups_table(result: Validation) -> Table:
             shown_interval(row["projected"], row["lower"], row["upper"], row["unit"]),
             "–" if row["covered"] is None else ("yes" if row["covered"] else "no"),
         ]
-        for row in ordered.head(_MOST_ROWS).to_dict(orient="records")
+        for row in ordered.head(MOST_ROWS).to_dict(orient="records")
     ]
     keys = len(result.by) + 1
-    return Table("Groups, largest error first", header, rows, keys, _cut(len(ordered)))
-
-
-def _cut(count: int) -> str:
-    more = count - _MOST_ROWS
-    return f"{more} more rows are in the JSON of this page." if more > 0 else ""
+    return Table("Groups, largest error first", header, rows, keys, rows_cut(len(ordered)))

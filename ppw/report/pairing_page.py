@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppw.names import plot_label
 from ppw.plots import new_axes
 from ppw.report.page import Figure, Page, Table, draw
 from ppw.tabled_result import rows_of
@@ -52,7 +53,8 @@ def plot_pairing(result: Pairing, ax: Axes | None = None) -> Axes:
         if np.isfinite(value):
             colour = "white" if value > 90 else "black"
             axes.text(b, a, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=8)
-    axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
-    axes.set_yticks(range(len(names)), names)
+    labels = list(map(plot_label, names))
+    axes.set_xticks(range(len(names)), labels, rotation=30, ha="right")
+    axes.set_yticks(range(len(names)), labels)
     axes.set_ylabel("workload")
     return axes

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppw.names import plot_label
 from ppw.plots import CURVE, MEASURED, new_axes
 from ppw.report.page import Figure, Page, Table, draw
 
@@ -42,7 +43,12 @@ def plot_path_lengths(result: PathLengths, ax: Axes | None = None) -> Axes:
         marker = _MARKERS[place % len(_MARKERS)]
         per_byte = part["instructions_per_byte"]
         axes.plot(
-            part[column], per_byte, marker, color=MEASURED, ms=4, label=f"{_plain(workload)}, runs"
+            part[column],
+            per_byte,
+            marker,
+            color=MEASURED,
+            ms=4,
+            label=f"{plot_label(workload)}, runs",
         )
     if against_cores:
         for row in result.cores.to_dict(orient="records"):
@@ -61,8 +67,3 @@ def plot_path_lengths(result: PathLengths, ax: Axes | None = None) -> Axes:
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
     return axes
-
-
-def _plain(label: object) -> str:
-    """Name without what matplotlib takes for mathematics."""
-    return str(label).replace("$", r"\$")

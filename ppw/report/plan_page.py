@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ppw.estimate import shown
+from ppw.names import plot_label
 from ppw.plots import new_axes
 from ppw.report.page import Figure, Page, Table, draw
 
@@ -89,6 +90,8 @@ def plot_plan(result: Plan, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("half width to expect (%)")
     ax.set_ylim(bottom=0)
     name = result.name(group.to_dict(orient="records")[0])
-    ax.set_title(f"{result.metric} at {shown(result.freq_hz, 'Hz')}" + f": {name}" * bool(name))
+    ax.set_title(
+        f"{result.metric} at {shown(result.freq_hz, 'Hz')}" + f": {plot_label(name)}" * bool(name)
+    )
     ax.legend()
     return ax

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppw.names import plot_label
 from ppw.plots import CURVE, MEASURED, new_axes
 from ppw.report.page import Figure, Page, Table, draw
 
@@ -43,7 +44,7 @@ def plot_power_loads(result: PowerLoads, ax: Axes | None = None) -> Axes:
         at = np.linspace(curve.load[0], curve.load[-1], _STEPS)
         axes.plot(100 * at, curve.watts(at), color=CURVE, lw=1 if named else 0.3)
         if named:
-            label = str(server).replace("$", r"\$")
+            label = plot_label(server)
             marker = _MARKERS[place % len(_MARKERS)]
             axes.plot(100 * curve.load, curve.power, marker, color=MEASURED, ms=4, label=label)
     axes.set_xlabel("load (% of full)")

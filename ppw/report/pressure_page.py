@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ppw.names import plot_label
 from ppw.plots import MEASURED, new_axes
 from ppw.pressure.measures import RESOURCE_WORDS, RESOURCES
 from ppw.report.page import Figure, Page, Table, draw
@@ -85,5 +86,5 @@ def plot_matrix(result: PressureMatrix, ax: Axes | None = None) -> Axes:
 
 
 def _label(row: dict[str, object]) -> str:
-    text = str(row["application"]).replace("$", r"\$")
-    return text if row["phase"] == "all" else f"{text}, {row['phase']}"
+    text = plot_label(row["application"])
+    return text if row["phase"] == "all" else f"{text}, {plot_label(row['phase'])}"

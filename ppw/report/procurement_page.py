@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppw.names import plot_label
 from ppw.plots import BAND, BEST, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.procurement.sections import Section, input_section
 from ppw.procurement.words import FIGURE_WORDS
 from ppw.report.page import Figure, Page, Table, draw
+from ppw.report.procurement_sliders import procurement_sliders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +74,7 @@ def procurement_page(result: Procurement) -> Page:
         tables=[*_tables(result)],
         caveats=result.caveats,
         document=result.to_json(),
+        sliders=procurement_sliders(result),
     )
 
 
@@ -95,7 +98,7 @@ def plot_costs(result: Procurement, ax: Axes | None = None) -> Axes:
     axes.set_yticks(place, [_wrapped(name) for name in table["candidate"]])
     axes.invert_yaxis()
     axes.set_ylabel("candidate")
-    axes.set_xlabel(_plain(f"total cost ({unit}{result.currency})"))
+    axes.set_xlabel(plot_label(f"total cost ({unit}{result.currency})"))
     axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
     return axes
 
@@ -119,7 +122,7 @@ def plot_front(result: Procurement, ax: Axes | None = None) -> Axes:
     for name in names:
         axes.plot(x[name], y[name], "o", label=_wrapped(name))
     axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-    axes.set_xlabel(_plain(f"total cost ({unit}{result.currency})"))
+    axes.set_xlabel(plot_label(f"total cost ({unit}{result.currency})"))
     axes.set_ylabel(f"{FIGURE_WORDS[second]} ({other_unit}{other['unit'].iloc[0]})")
     return axes
 
@@ -141,7 +144,11 @@ def plot_moves(result: Procurement, ax: Axes | None = None) -> Axes:
     axes.set_yticks(place, [_wrapped(text) for text in rows["what"]])
     axes.invert_yaxis()
     axes.set_ylabel("figure moved")
-    axes.set_xlabel("\n".join(textwrap.wrap(_plain(f"{what} ({unit}{result.currency})"), 44)))
+    axes.set_xlabel(
+        "\n".join(
+            textwrap.wrap(plot_label(f"{what} ({unit}{result.currency})", most=4 * _LABEL), 44)
+        )
+    )
     return axes
 
 
@@ -188,9 +195,4 @@ def _scale(values: np.ndarray) -> tuple[float, str]:
 
 
 def _wrapped(text: str) -> str:
-    return _plain("\n".join(textwrap.wrap(text, _LABEL)))
-
-
-def _plain(text: str) -> str:
-    """Text without what matplotlib takes for mathematics."""
-    return text.replace("$", r"\$")
+    return "\n".join(textwrap.wrap(plot_label(text, most=4 * _LABEL), _LABEL))

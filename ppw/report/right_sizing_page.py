@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppw.names import plot_label
 from ppw.plots import CURVE, PROJECTED, new_axes
 from ppw.provisioning.right_sizing_result import BUY, EVIDENCE
 from ppw.report.page import Figure, Page, Table, draw
@@ -56,7 +57,7 @@ def plot_right_sizing(result: RightSizing, ax: Axes | None = None) -> Axes:
             continue
         for threshold in (row["medium"], row["high"]):
             axes.plot([100 * threshold] * 2, [at - 0.4, at + 0.4], color="0.4", lw=1)
-    axes.set_yticks(place, table["resource"])
+    axes.set_yticks(place, [plot_label(name) for name in table["resource"]])
     axes.set_ylabel("resource")
     axes.set_xlabel("used (% of capacity)")
     axes.set_xlim(0, max(100.0, 105 * float(np.nanmax([1.0, *table["share"]]))))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppw.estimate import shown
+from ppw.names import plot_label
 from ppw.plots import BAND, BEST, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.report.page import Figure, Page, Table, draw
 from ppw.sweeps.result import KNEE
@@ -49,7 +50,7 @@ def plot_sweeps(result: SweepKnees, ax: Axes | None = None) -> Axes:
         levels = result.levels[result.levels["sweep"] == row["sweep"]]
         good = levels[levels["value"].notna()]
         marker = _MARKERS[place % len(_MARKERS)]
-        label = str(row["sweep"]).replace("$", r"\$") if named else None
+        label = plot_label(row["sweep"]) if named else None
         axes.plot(good["x"], good["value"], marker, color=MEASURED, ms=4, label=label)
         _draw_lines(axes, row, result.scale)
         _draw_choice(axes, row)
@@ -105,4 +106,5 @@ def _draw_choice(axes: Axes, row: dict[str, Any]) -> None:
 
 
 def _titled(name: str, unit: str) -> str:
-    return f"{name} ({unit})" if unit else name
+    label = plot_label(name)
+    return f"{label} ({unit})" if unit else label

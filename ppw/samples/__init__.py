@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from measurements.traces.trace import Trace
+
 SIMULATED_SWEEP = "simulated_sweep.csv"
+RECORDED_TRACES = (
+    "uniform_fixed",
+    "uniform_poisson",
+    "zoned_80_20",
+    "sequential",
+    "mixed_70_30",
+    "terasort",
+    "terasort_repeat",
+)
 
 
 def simulated_sweep() -> pd.DataFrame:
@@ -33,3 +45,37 @@ def simulated_sweep() -> pd.DataFrame:
 
     with resources.as_file(resources.files("ppw.samples") / SIMULATED_SWEEP) as path:
         return read_runs(path)
+
+
+def recorded_trace(name: str) -> Trace:
+    """Block trace of a known load, recorded with ``ppw trace record``: measured.
+
+    Five of fio on the first GiB of a loop device, 6000 requests at 500 a second each, and two
+    recordings of Hadoop's Terasort of 600 MB. ``traces/README.md`` beside this file says what each
+    one is and on what it was recorded; ``traces/record.sh`` records them anew. Licence: that of
+    ppw.
+
+    Parameters
+    ----------
+    name : str
+        One of ``RECORDED_TRACES``: ``"uniform_fixed"`` (random reads at a fixed rate),
+        ``"uniform_poisson"`` (the same, Poisson arrivals), ``"zoned_80_20"`` (80 % of the reads
+        in the first fifth of the space), ``"sequential"`` (reads of 64 KiB, one after the other),
+        ``"mixed_70_30"`` (random, 70 % reads), ``"terasort"`` or ``"terasort_repeat"``.
+
+    Returns
+    -------
+    measurements.traces.trace.Trace
+        As ``ppw.fit_trace`` and the other answers on traces take it.
+
+    Raises
+    ------
+    PpwError
+        For another name.
+    """
+    from measurements.traces import read_trace
+    from ppw.arguments import known_choice
+
+    known_choice("recorded trace", name, RECORDED_TRACES)
+    # A trace is read anew for every pass: from a file that stays.
+    return read_trace(Path(str(resources.files("ppw.samples"))) / "traces" / f"{name}.parquet")

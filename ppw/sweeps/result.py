@@ -9,7 +9,7 @@ import numpy as np
 
 from ppw.estimate import shown, shown_interval
 from ppw.tabled_result import TabledResult, rows_of
-from ppw.tables import text_table
+from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ class SweepKnees(TabledResult):
         lines = [*self.verdict(), text_table(self.header(), self.cells())]
         if len(self.knees) > _MOST_SENTENCES:
             lines.append(f"… {len(self.knees) - _MOST_SENTENCES} more sweeps: --format json or csv")
-        return "\n".join([*lines, *(f"caveat: {c}" for c in self.caveats)])
+        return summary_text(lines, self.caveats)
 
     def header(self) -> list[str]:
         """Name the columns of `cells`."""

@@ -1,0 +1,180 @@
+"""One result of every kind about hosts, workloads and files whose names the caller chooses."""
+
+from __future__ import annotations
+
+import copy
+import json
+import warnings
+from functools import partial
+
+import pandas as pd
+from cpio_studies import APPLICATIONS, study
+from made_traces import MadeTrace, busy
+from made_up import ATOM, sweep
+from pressure_series import host
+from procurement_scenarios import documented
+from recordings import recording
+
+import ppw
+from ppw.names import printable
+from ppw.report.best_page import best_page
+from ppw.report.calibration_page import calibration_page
+from ppw.report.characterisation_page import characterisation_page
+from ppw.report.co_location_page import co_location_page
+from ppw.report.comparison_page import comparison_page
+from ppw.report.cpio_page import cpio_page, cpio_projection_page, devices_page, sizing_page
+from ppw.report.data_size_page import data_size_page
+from ppw.report.pages import parameters_page, quality_page, validation_page
+from ppw.report.pairing_page import pairing_page
+from ppw.report.path_length_page import path_length_page
+from ppw.report.plan_page import plan_page
+from ppw.report.power_load_page import power_load_page
+from ppw.report.pressure_page import pressure_page
+from ppw.report.procurement_page import procurement_page
+from ppw.report.projection_page import projection_page
+from ppw.report.right_sizing_page import right_sizing_page
+from ppw.report.sweep_page import sweep_page
+from ppw.report.trace_fidelity_page import trace_fidelity_page
+from ppw.report.trace_page import drift_page, levels_page, scales_page, trace_page
+from ppw.report.trace_replay_page import trace_replay_page
+from ppw.report.trace_whatif_page import trace_whatif_page
+
+PAGES = {
+    "BestFrequency": best_page,
+    "Calibration": calibration_page,
+    "Characterisation": characterisation_page,
+    "CoLocation": co_location_page,
+    "Comparison": comparison_page,
+    "CpioProjection": cpio_projection_page,
+    "CyclesPerIO": cpio_page,
+    "DataSizeProjection": data_size_page,
+    "DeviceComparison": devices_page,
+    "FittedParameters": parameters_page,
+    "HalfDrift": drift_page,
+    "LevelChoice": levels_page,
+    "Pairing": pairing_page,
+    "PathLengths": path_length_page,
+    "Plan": plan_page,
+    "PowerLoads": power_load_page,
+    "PressureMatrix": pressure_page,
+    "Procurement": procurement_page,
+    "Quality": quality_page,
+    "RightSizing": right_sizing_page,
+    "RunsProjection": projection_page,
+    "ServerSizing": sizing_page,
+    "SweepKnees": sweep_page,
+    "TimeScales": scales_page,
+    "TraceFidelity": trace_fidelity_page,
+    "TraceModel": trace_page,
+    "TraceReplay": trace_replay_page,
+    "TraceWhatIf": trace_whatif_page,
+    "Validation": validation_page,
+}
+
+
+def made(kind, one, two, folder):
+    """Make a result of a kind about hosts, workloads and the like of these two names."""
+    runs = _runs(one, two)
+    both = pd.concat([runs, runs.assign(host=two, time_s=2 * runs["time_s"])])
+    io = study(noise=0.02, applications=dict(zip((one, two), APPLICATIONS.values(), strict=True)))
+    io = io.assign(host=one, device=two)
+    pair = {one: recording(cores=3.0), two: recording(cores=2.0, read=1e8)}
+    trace = MadeTrace(busy(1500).table, {"stream": (one, two), "device": (one,), "file": ()})
+    short = MadeTrace(busy(100, rate=1000.0).table, trace.names)
+    other = MadeTrace(busy(1500, seed=2).table, trace.names)
+    calls = {
+        "BestFrequency": partial(ppw.best_frequency, runs, draws=200),
+        "Calibration": partial(
+            ppw.calibrate,
+            runs.assign(meter_power_w=30 + 1.1 * runs["power_w"]),
+            sensor="rapl:package",
+            reference="meter",
+        ),
+        "Characterisation": partial(ppw.characterise, both),
+        "CoLocation": partial(ppw.co_locate, pair),
+        "Comparison": partial(ppw.compare, both, {"host": one}, {"host": two}, draws=200),
+        "CpioProjection": partial(ppw.project_cpio, io, cores=16),
+        "CyclesPerIO": partial(ppw.cycles_per_io, io),
+        "DataSizeProjection": partial(ppw.project_data_size, _sizes(one, two), data_bytes=512e6),
+        "DeviceComparison": partial(ppw.compare_devices, io),
+        "FittedParameters": partial(ppw.fit_runs, runs),
+        "HalfDrift": partial(ppw.half_drift, trace, levels=2),
+        "LevelChoice": partial(ppw.choose_level, trace, levels=2),
+        "Pairing": partial(ppw.pair_workloads, pair),
+        "PathLengths": partial(ppw.path_lengths, _by_cores(one, two)),
+        "Plan": partial(ppw.plan, runs, metric="time", steps="1.2GHz,1.8GHz"),
+        "PowerLoads": partial(ppw.power_loads, [_curve(one), _curve(two)]),
+        "PressureMatrix": partial(ppw.pressure_matrix, {one: host(), two: host(user_s=3.0)}),
+        "Procurement": partial(ppw.procure, _scenario(one, two), draws=200),
+        "Projection": partial(ppw.project, ATOM, freq=3e9),
+        "Quality": partial(ppw.check_quality, _copied(runs)),
+        "RightSizing": partial(ppw.right_size, recording(cores=6.0, name=one)),
+        "RunsProjection": partial(ppw.project_runs, runs, freq=3e9),
+        "ServerSizing": partial(
+            ppw.size_servers, io, data_bytes=1e15, seconds=86400.0, cores=16, server_w=300.0
+        ),
+        "SweepKnees": partial(
+            ppw.find_knees, _by_threads(one, two), over="threads", of="throughput"
+        ),
+        "TimeScales": lambda: ppw.time_scales(
+            said_safely(partial(ppw.fit_trace, trace, levels=2)), scales=[1, 2]
+        ),
+        "TraceFidelity": partial(ppw.validate_trace, trace, other),
+        "TraceModel": partial(ppw.fit_trace, trace, levels=2),
+        "TraceReplay": lambda: ppw.replay_trace(short, str(folder / "scratch"), size_bytes=2**22),
+        "TraceWhatIf": partial(ppw.trace_what_if, trace, cache_bytes=2**20, runs=2),
+        "Validation": partial(ppw.validate, runs),
+    }
+    return said_safely(calls[kind])
+
+
+def said_safely(call):
+    """Call and return the result; its caveats are the warnings, of characters that print."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = call()
+    assert [str(w.message) for w in caught] == list(map(printable, result.caveats))
+    return result
+
+
+def _runs(one, two):
+    runs = sweep(noise=0.02, workloads=("grep", "sort"), host=one)
+    runs = runs.assign(family=two)
+    return runs.replace({"workload": {"grep": one, "sort": two}})
+
+
+def _copied(runs):
+    runs = runs.drop(columns=["cycles", "instructions"])
+    runs.loc[2, ["time_s", "power_w"]] = runs.loc[0, ["time_s", "power_w"]].to_numpy()
+    return runs
+
+
+def _sizes(one, two):
+    sizes = pd.DataFrame({"data_bytes": [64e6, 128e6, 256e6], "time_s": [14.0, 26.0, 46.0]})
+    return pd.concat([sizes.assign(workload=one), sizes.assign(workload=two)])
+
+
+def _by_cores(one, two):
+    instructions = {"cores": [1, 2, 4, 8], "instructions": [7.1e9, 4.9e9, 2.7e9, 0.5e9]}
+    table = pd.DataFrame(instructions).assign(data_bytes=1e6)
+    return pd.concat([table.assign(workload=one), table.assign(workload=two)])
+
+
+def _by_threads(one, two):
+    rates = [1e5, 2e5, 4e5, 4.1e5, 4.2e5]
+    table = pd.DataFrame({"threads": [1, 2, 4, 8, 16], "throughput_ops_s": rates})
+    return pd.concat([table.assign(host=one), table.assign(host=two)])
+
+
+def _curve(name):
+    return ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name=name)
+
+
+def _scenario(one, two):
+    """Return the documented scenario with its candidates, or its first workload, renamed."""
+    table = copy.deepcopy(documented())
+    first, second = (c["name"] for c in table["candidate"][:2])
+    spelt = json.dumps(table)
+    for old, new in ((first, one), (second, two)):
+        spelt = spelt.replace(json.dumps(old), json.dumps(new))
+    return json.loads(spelt)

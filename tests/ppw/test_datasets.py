@@ -1,0 +1,406 @@
+"""Public data sets: the registry, a local folder, and fetching from a server that may fail."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import socket
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from data_server import BROKEN, MISSING, serving
+
+import ppw
+from ppw.cli import main
+from ppw.datasets import registry
+from ppw.datasets.fetching import fetch_dataset
+from ppw.datasets.loading import list_datasets, load_dataset
+from ppw.datasets.local import State, cache_folder, described, state_of, states_of
+from ppw.datasets.registry import find_dataset, known_datasets
+from ppw.errors import PpwError
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = b"Clock (MHz);seconds;joules_wrong\n1000;2.5;0\n2000;1.5;0\n"
+LOG = b"not a table\n"
+FILES = {"runs.csv": RUNS, "day.log": LOG}
+SET = """
+title = "Two clocks"
+what = "2 runs"
+kind = "{kind}"
+origin = "http://127.0.0.1/about"
+{base}
+licence = "CC0-1.0"
+terms = "none"
+read_with = ["ppw fit small/{name} --map 'freq_mhz=Clock (MHz)'"]
+quality = ["made for tests"]
+drop = [{drop}]
+
+[map]
+freq_mhz = "Clock (MHz)"
+
+[[file]]
+path = "raw/{name}"
+{at}
+{check}
+columns = {{ workload = "sort" }}
+"""
+
+
+@pytest.fixture
+def known(tmp_path, monkeypatch):
+    """Make ppw know one set, "small"; the function takes where it is and how it is checked."""
+
+    def make(address="", *, name="runs.csv", kind="runs", checksum=None, checked=True):
+        folder = tmp_path / "registry"
+        folder.mkdir(exist_ok=True)
+        checksum = checksum or hashlib.sha256(FILES[name]).hexdigest()
+        check = f'size = {len(FILES[name])}\nsha256 = "{checksum}"' if checked else ""
+        base = f'files_at = "{address}/"' if address else ""
+        text = SET.format(
+            name=name,
+            kind=kind,
+            base=base,
+            check=check,
+            drop='"joules_wrong"' if kind == "runs" else "",
+            at=f'at = "{name}"' if address else "",
+        )
+        (folder / "small.toml").write_text(text)
+        monkeypatch.setattr(registry, "files", lambda package: folder)
+        known_datasets.cache_clear()
+        return known_datasets()["small"]
+
+    yield make
+    known_datasets.cache_clear()
+
+
+@pytest.fixture
+def server():
+    with serving(FILES) as (address, asked):
+        yield address, asked
+
+
+@pytest.fixture(autouse=True)
+def no_folder_of_the_users(tmp_path, monkeypatch):
+    monkeypatch.delenv("PPW_DATA_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+        monkeypatch.delenv(variable.lower(), raising=False)
+
+
+def put(folder, content=RUNS, name="runs.csv"):
+    path = folder / "small" / "raw" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def run(*arguments):
+    done = CliRunner().invoke(main, ["datasets", *map(str, arguments)], standalone_mode=False)
+    if done.exception and not isinstance(done.exception, PpwError):
+        raise done.exception
+    return done
+
+
+class TestRegistry:
+    def test_every_set_says_what_it_is_whose_and_how_to_read_it(self):
+        for name, one in known_datasets().items():
+            assert re.fullmatch(r"[a-z0-9-]+", name)
+            assert one.title
+            assert one.what
+            assert one.kind in ("runs", "block trace", "log", "power levels")
+            assert one.licence
+            assert one.origin.startswith("https://")
+            assert one.can_be_fetched or one.made_from
+            assert one.files
+
+    def test_every_address_is_of_one_version_of_a_public_repository(self):
+        addresses = [f.url for one in known_datasets().values() for f in one.files if f.url]
+        assert addresses
+        for address in addresses:
+            assert re.match(
+                r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/[0-9a-f]{40}/", address
+            )
+
+    def test_what_is_checked_has_a_size_and_a_digest_and_an_address(self):
+        for one in known_datasets().values():
+            for file in one.files:
+                assert (file.size is None) == (file.sha256 is None)
+                if file.sha256 is not None:
+                    assert re.fullmatch("[0-9a-f]{64}", file.sha256)
+                    assert file.url
+
+    def test_paths_stay_in_the_folder(self):
+        paths = [f.path for one in known_datasets().values() for f in one.files]
+        assert len(set(paths)) == len(paths)
+        for path in paths:
+            assert not path.startswith("/")
+            assert ".." not in path.split("/")
+
+    def test_commands_to_read_a_set_name_its_files_and_options_that_exist(self):
+        for one in known_datasets().values():
+            for said in one.read_with:
+                program, *words = shlex.split(said)
+                assert program == "ppw"
+                assert any(f.path in word for f in one.files for word in words)
+                command, context = main, None
+                while hasattr(command, "get_command"):
+                    command = command.get_command(context, words.pop(0))
+                command.make_context(command.name, words)
+
+    def test_none_of_the_data_comes_with_ppw(self):
+        folder = ROOT / "ppw" / "datasets"
+        assert {p.suffix for p in folder.rglob("*") if p.is_file()} <= {".py", ".toml", ".pyc"}
+
+    def test_an_unknown_name_is_answered_with_the_nearest(self):
+        with pytest.raises(
+            PpwError, match=r"no data set 'c3O' \(did you mean 'c3o'\?\); there are"
+        ):
+            find_dataset("c3O")
+
+
+class TestFolder:
+    def test_each_state_of_a_file(self, known, tmp_path):
+        one = known()
+        assert state_of(one.files[0], tmp_path) is State.MISSING
+        put(tmp_path)
+        assert state_of(one.files[0], tmp_path) is State.VERIFIED
+        put(tmp_path, RUNS + b"3000;1;0\n")
+        assert state_of(one.files[0], tmp_path) is State.WRONG
+        assert state_of(known(checked=False).files[0], tmp_path) is State.UNVERIFIED
+
+    def test_counts_in_words(self):
+        counts = dict.fromkeys(State, 0)
+        assert described(counts | {State.MISSING: 3}) == "not here"
+        assert described(counts | {State.VERIFIED: 3}) == "all of 3 files, checksums right"
+        mixed = {State.VERIFIED: 1, State.MISSING: 2, State.WRONG: 1, State.UNVERIFIED: 1}
+        assert described(counts | mixed) == "of 5 files 1 wrong, 2 missing, 1 not checked"
+
+    def test_a_folder_that_is_not_there(self, tmp_path, monkeypatch):
+        with pytest.raises(PpwError, match="/nowhere: no such folder of data sets"):
+            list_datasets("/nowhere")
+        monkeypatch.setenv("PPW_DATA_DIR", "/nowhere")
+        with pytest.raises(PpwError, match=r"/nowhere \(PPW_DATA_DIR\): no such folder"):
+            load_dataset("c3o")
+
+    def test_the_cache_is_the_users(self, tmp_path, monkeypatch):
+        assert cache_folder() == tmp_path / "cache" / "ppw" / "data"
+        monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        assert cache_folder() == tmp_path / ".cache" / "ppw" / "data"
+
+
+class TestLoading:
+    def test_runs_are_in_si_units_and_keep_their_licence(self, known, tmp_path):
+        known()
+        put(tmp_path)
+        runs = load_dataset("small", tmp_path)
+        assert runs["freq_hz"].tolist() == [1e9, 2e9]
+        assert runs["time_s"].tolist() == [2.5, 1.5]
+        assert runs["workload"].tolist() == ["sort", "sort"]
+        assert "joules_wrong" not in runs
+        assert runs.attrs["licence"] == "CC0-1.0 (none)"
+        assert runs.attrs["quality"] == ["made for tests"]
+        assert runs.attrs["digest"].startswith("sha256:")
+
+    def test_the_variable_names_the_folder(self, known, tmp_path, monkeypatch):
+        known()
+        put(tmp_path)
+        monkeypatch.setenv("PPW_DATA_DIR", str(tmp_path))
+        assert len(load_dataset("small")) == 2
+
+    def test_of_others_the_paths(self, known, tmp_path):
+        known(name="day.log", kind="log")
+        path = put(tmp_path, LOG, "day.log")
+        assert load_dataset("small", tmp_path) == [path]
+
+    def test_from_its_origin_into_the_cache_once(self, known, server):
+        address, asked = server
+        known(address)
+        assert len(load_dataset("small")) == 2
+        assert len(load_dataset("small")) == 2
+        assert asked == ["/runs.csv"]
+
+    def test_a_folder_that_was_named_is_not_fetched_to(self, known, server, tmp_path):
+        address, asked = server
+        known(address)
+        with pytest.raises(PpwError, match=r"runs.csv: not here: ppw datasets small --fetch gets"):
+            load_dataset("small", tmp_path)
+        assert asked == []
+
+    def test_another_file_than_the_origins(self, known, tmp_path):
+        known()
+        put(tmp_path, b"else")
+        with pytest.raises(PpwError, match="not the file of the origin, by its checksum: remove"):
+            load_dataset("small", tmp_path)
+
+
+class TestFetching:
+    def test_a_file_with_the_right_checksum_is_kept(self, known, server, tmp_path):
+        address, _ = server
+        one = known(address)
+        (path,) = fetch_dataset(one, tmp_path / "new")
+        assert path.read_bytes() == RUNS
+        assert path == tmp_path / "new" / "small" / "raw" / "runs.csv"
+
+    def test_one_without_a_known_checksum(self, known, server, tmp_path, capfd):
+        address, _ = server
+        (path,) = fetch_dataset(known(address, checked=False), tmp_path)
+        assert path.read_bytes() == RUNS
+        assert capfd.readouterr() == ("", "")
+
+    def refused(self, one, folder, text):
+        with pytest.raises(PpwError, match=text) as caught:
+            fetch_dataset(one, folder)
+        assert "\n" not in str(caught.value)
+        assert [p for p in folder.rglob("*") if p.is_file() and "registry" not in p.parts] == []
+
+    def test_one_with_another_checksum_is_not(self, known, server, tmp_path):
+        one = known(server[0], checksum="0" * 64)
+        self.refused(one, tmp_path, "/runs.csv: not the file that was published, by its checksum")
+
+    def test_one_that_is_gone(self, known, server, tmp_path):
+        one = known(server[0] + MISSING)
+        self.refused(one, tmp_path, "/runs.csv: the server answers 404 Not Found")
+
+    @pytest.mark.parametrize("checked", [True, False])
+    def test_one_that_breaks_off(self, known, server, tmp_path, checked):
+        one = known(server[0] + BROKEN, checked=checked)
+        self.refused(one, tmp_path, "/runs.csv: the connection broke off: nothing was kept")
+
+    def test_where_there_is_no_network(self, known, tmp_path):
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            port = closed.getsockname()[1]
+        one = known(f"http://127.0.0.1:{port}")
+        self.refused(one, tmp_path, "/runs.csv: no connection: get the files where there is one")
+
+    def test_through_a_proxy_that_is_not_there(self, known, server, tmp_path, monkeypatch):
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            port = closed.getsockname()[1]
+        one = known(server[0])
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
+        self.refused(one, tmp_path, "/runs.csv: the proxy cannot be reached or refuses")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        assert len(fetch_dataset(one, tmp_path)) == 1
+
+    def test_a_file_of_the_users_is_left_alone(self, known, server, tmp_path):
+        address, asked = server
+        path = put(tmp_path, b"mine")
+        with pytest.raises(PpwError, match="another file than the origin's, by its checksum: move"):
+            fetch_dataset(known(address), tmp_path)
+        assert path.read_bytes() == b"mine"
+        assert asked == []
+
+    def test_a_folder_that_cannot_be_made(self, known, server, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(PpwError, match=r"cannot be (written|read): Not a directory"):
+            fetch_dataset(known(server[0]), tmp_path / "file")
+
+    def test_what_the_origin_does_not_have(self, known, tmp_path):
+        with pytest.raises(PpwError, match=r"small: it was made of what .* and cannot be fetched"):
+            fetch_dataset(known(), tmp_path)
+
+
+class TestCommand:
+    def test_lists_what_there_is_and_what_is_here(self, known, tmp_path):
+        known()
+        put(tmp_path)
+        done = run("--folder", tmp_path)
+        assert done.stdout.splitlines() == [
+            "name   kind  size  licence  in the folder",
+            "-----  ----  ----  -------  ------------------------------",
+            "small  runs  55 B  CC0-1.0  all of 1 file, checksums right",
+            "1 sets, none of which comes with ppw; ppw datasets NAME says more, --fetch gets it",
+        ]
+
+    def test_one_with_its_licence_and_how_to_read_it(self, known, tmp_path):
+        known()
+        assert (
+            run("small", "--folder", tmp_path).stdout
+            == f"""\
+name: small
+title: Two clocks
+what: 2 runs
+holds: runs
+origin: http://127.0.0.1/about
+licence: CC0-1.0 (none)
+read it there with
+  ppw fit small/runs.csv --map 'freq_mhz=Clock (MHz)'
+in {tmp_path}{" " * max(0, 18 - len(f"in {tmp_path}"))}  bytes  state
+{"-" * max(18, len(f"in {tmp_path}"))}  -----  --------
+{"small/raw/runs.csv".ljust(len(f"in {tmp_path}"))}     55  not here
+caveat: made for tests
+"""
+        )
+
+    def test_fetches_and_shows_the_licence_before(self, known, server, tmp_path):
+        known(server[0])
+        done = run("small", "--fetch", "--folder", tmp_path / "new", "--format", "json")
+        assert done.stderr.splitlines() == [
+            "ppw: small is of http://127.0.0.1/about, under CC0-1.0 (none)",
+            f"ppw: fetching {server[0]}/runs.csv",
+        ]
+        document = json.loads(done.stdout)
+        assert document["rows"][0]["state"] == "checksum right"
+        assert (document["kind"], document["holds"]) == ("dataset", "runs")
+
+    def test_says_what_is_not_checked(self, known, server, tmp_path):
+        known(server[0], checked=False)
+        done = run("small", "--fetch", "--folder", tmp_path)
+        assert "caveat: its checksum is not known, so what comes is not checked" in done.stderr
+
+    def test_as_csv(self, known, tmp_path):
+        known()
+        (row,) = pd.read_csv(__import__("io").StringIO(run("--format", "csv").stdout)).to_dict(
+            orient="records"
+        )
+        assert (row["name"], row["size_bytes"], row["here"]) == ("small", 55, "not here")
+
+    def test_needs_a_name_to_fetch(self):
+        done = CliRunner().invoke(main, ["datasets", "--fetch"])
+        assert done.exit_code == 2
+        assert "which data set? Name one: ppw datasets NAME --fetch" in done.stderr
+
+
+@pytest.mark.thirdparty
+class TestMeasuredData:
+    def test_what_is_here_is_what_its_makers_published(self, data_dir):
+        for name, one in known_datasets().items():
+            counts = states_of(one, data_dir)
+            assert counts[State.WRONG] == 0, name
+            if any(f.sha256 for f in one.files):
+                assert counts[State.VERIFIED] == len(one.files), name
+
+    @pytest.mark.parametrize("name", ["nornir-repara", "freqbench"])
+    def test_runs_are_those_of_another_reading(self, name, data_dir):
+        runs = load_dataset(name, data_dir)
+        other = ppw.read_runs(data_dir / name / "tidy.csv", check=False)
+        assert len(runs) == len(other)
+        for column in ("freq_hz", "time_s", "power_w"):
+            ours, theirs = (np.sort(t[column].to_numpy()) for t in (runs, other))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+        assert set(runs["host"]) == set(other["host"]) or name == "nornir-repara"
+
+    @pytest.mark.parametrize("name", [n for n, d in known_datasets().items() if d.kind == "runs"])
+    def test_every_set_of_runs_is_a_table_that_can_be_checked(self, name, data_dir):
+        runs = load_dataset(name, data_dir)
+        assert {"time_s", "workload"} <= set(runs)
+        assert runs["time_s"].notna().all()
+        assert runs["time_s"].gt(0).all()
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("command", [c for d in known_datasets().values() for c in d.read_with])
+    def test_every_command_to_read_a_set_reads_it(self, command, data_dir, monkeypatch):
+        words = shlex.split(command)[1:]
+        if not any((data_dir / word).is_file() for word in words):
+            words = [
+                w.replace("cloudPhysicsIO.vscsi", "cloudPhysicsIO_first_hour.vscsi") for w in words
+            ]
+        monkeypatch.chdir(data_dir)
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 0, done.output

@@ -1,0 +1,195 @@
+"""Names that would act where they are shown: in a terminal, a page, a plot, a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+from hostile_names import PAGES, made
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import ppw
+from measurements.spreadsheets import csv_text, guarded, unguarded
+from ppw.names import plot_label, printable, printable_lines, shown_name
+
+KINDS = sorted([*PAGES, "Projection"])
+PLAIN = ("plainone", "plaintwo")
+# Each has an escape sequence, line ends that would make lines of their own, a mark that turns the
+# direction of reading, HTML, a formula or mathematics, and is long.
+HOSTILE = (
+    "\x1b[2J\x1b]0;mine\x07<b onclick=x>\r\nverdict: fine\n\u202e$\\bad$</script><!--<script>"
+    + "x" * 200,
+    "=cmd|' /C calc'!A0\n\x9b31m\"'><img src=x onerror=alert(1)>\u2066{{7*7}}&amp;日本\t_",
+)
+SIGNS = "=+-@\t\r\n＝＋－＠"
+
+hostile_texts = st.text(
+    st.one_of(
+        st.sampled_from("\x1b\x07\r\n\t\x85\x9b\u2028\u202e\u2066\ufeff<>&\"'`$\\_=+-@;,|"),
+        st.characters(exclude_categories=("Cs",), exclude_characters="\0"),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+def acting(text):
+    """List the characters of a text that do more than print, line ends apart."""
+    return {c for c in text if not c.isprintable() and c != "\n"}
+
+
+class TestWriting:
+    @settings(deadline=None)
+    @given(st.text())
+    def test_what_is_written_prints(self, text):
+        assert printable(text).isprintable()
+        assert printable_lines(text).count("\n") == text.count("\n")
+        assert shown_name(text).isprintable()
+        assert len(shown_name(text)) <= 48
+
+    @settings(deadline=None)
+    @given(st.text(st.characters(exclude_categories=("C", "Z")), max_size=48))
+    def test_what_prints_is_written_as_it_is(self, text):
+        assert printable(text) == shown_name(text) == text
+
+    @settings(deadline=None)
+    @given(st.text())
+    def test_is_spelt_as_python_spells_it(self, text):
+        alike = text.replace("\\", "").replace("'", "")
+        assert printable(alike) == repr(alike)[1:-1]
+
+    def test_of_a_long_name_both_ends_stay(self):
+        name = shown_name("rack" + "0" * 500 + "17")
+        assert name.startswith("rack")
+        assert name.endswith("17")
+        assert "…" in name
+
+    def test_labels_of_plots_have_no_mathematics_and_are_not_hidden(self):
+        assert plot_label("$\\bad$") == r"\$\bad\$"
+        assert plot_label("_one") == " _one"
+
+
+class TestSpreadsheets:
+    @settings(deadline=None)
+    @given(st.text())
+    def test_a_text_comes_back(self, text):
+        assert unguarded(guarded(text)) == text
+
+    @given(hostile_texts)
+    def test_no_text_is_a_formula(self, text):
+        written = guarded(text)
+        if written[:1] in SIGNS:
+            float(written)
+
+    @settings(deadline=None)
+    @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers())
+    def test_numbers_stay_numbers(self, number):
+        assert guarded(repr(number)) == repr(number)
+
+    @settings(deadline=None)
+    @given(st.lists(hostile_texts, min_size=1, max_size=8))
+    def test_tables_come_back_by_two_readers(self, names):
+        frame = pd.DataFrame({"name": names, "=1+1": range(len(names))})
+        text = csv_text(frame)
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+        assert [unguarded(cell) for cell in rows[0]] == ["name", "=1+1"]
+        assert [unguarded(row[0]) for row in rows[1:]] == names
+        table = pd.read_csv(io.StringIO(text, newline=""), keep_default_na=False, dtype={0: str})
+        assert [unguarded(name) for name in table["name"].astype(str)] == names
+        assert table["'=1+1"].tolist() == list(range(len(names)))
+
+    @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(names=st.lists(hostile_texts, min_size=1, max_size=8))
+    def test_runs_tables_come_back_from_files(self, names, tmp_path):
+        runs = pd.DataFrame({"workload": names, "time_s": 1.5, "freq_hz": 1e9, "mine": names})
+        path = tmp_path / "runs.csv"
+        ppw.write_runs(runs, path)
+        again = ppw.read_runs(path)
+        assert again["workload"].tolist() == names
+        assert again["time_s"].eq(1.5).all()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Results about plain names and about hostile ones, made once a kind."""
+    known = {}
+
+    def get(kind, names):
+        if (kind, names) not in known:
+            known[kind, names] = made(kind, *names, tmp_path_factory.mktemp("folder"))
+        return known[kind, names]
+
+    return get
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_no_page_is_broken_out_of(kind, results):
+    texts = [PAGES[kind](results(kind, names)).render() for names in (PLAIN, HOSTILE)]
+    plain, hostile = map(elements, texts)
+    assert hostile <= plain
+    assert acting(texts[1]) == set()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestEveryResult:
+    def test_says_nothing_that_acts(self, kind, results):
+        plain, hostile = (results(kind, names) for names in (PLAIN, HOSTILE))
+        assert acting(hostile.summary()) == set()
+        # A line end in a name makes no line.
+        assert len(hostile.summary().splitlines()) == len(plain.summary().splitlines())
+        assert acting(hostile.to_json()) == set()
+
+    def test_keeps_the_names_in_json_and_csv(self, kind, results):
+        hostile, plain = (results(kind, names) for names in (HOSTILE, PLAIN))
+        document = json.dumps(json.loads(hostile.to_json()))
+        for name, other in zip(HOSTILE, PLAIN, strict=True):
+            if f'"{other}"' in plain.to_json():
+                assert json.dumps(name) in document
+        frame = hostile.to_frame().reset_index(drop=True)
+        rows = list(csv.DictReader(io.StringIO(csv_text(frame), newline="")))
+        assert len(rows) == len(frame)
+        for column in frame:
+            if frame[column].dtype.kind not in "iufb":
+                cells = frame[column].fillna("").astype(str).tolist()
+                assert [unguarded(row[guarded(column)]) for row in rows] == cells
+                for row in rows:
+                    cell = row[guarded(column)]
+                    assert cell[:1] not in SIGNS or not cell or float(cell) is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(one=hostile_texts, two=hostile_texts)
+def test_documents_of_others_say_nothing_that_acts(kind, results, one, two):
+    assume(one != two)
+    plain = results(kind, PLAIN)
+    text = plain.to_json()
+    for old, new in zip(PLAIN, (one, two), strict=True):
+        text = text.replace(old, json.dumps(new)[1:-1])
+    again = getattr(ppw, kind).from_json(text)
+    assert acting(again.summary()) == set()
+    assert acting(again.to_json()) == set()
+
+
+class Elements(HTMLParser):
+    """The kinds of elements of a page, each with the names of its attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = set()
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.found |= {(tag, name) for name, _ in attrs} | {(tag, None)}
+
+
+def elements(text):
+    return Elements(text).found
