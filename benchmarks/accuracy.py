@@ -1,7 +1,8 @@
 """How well projections and their intervals hold on measured sweeps: one table of everything.
 
-``python benchmarks/accuracy.py [--data DIR]`` validates the default projections on three public
-sets (see ``tests/conftest.py`` for where they are) and prints, a line a split:
+``python benchmarks/accuracy.py [--data DIR] [--markdown FILE]`` validates the default projections
+on three public sets (see ``tests/conftest.py`` for where they are) and prints, or writes as the
+site's table, a line a split:
 
 * absolute errors (median and 90th percentile) beside those of the bounded least-squares fit;
 * coverage of the 90 % intervals, with its 5 to 95 % range when whole workloads are resampled,
@@ -207,13 +208,25 @@ def errors(table: pd.DataFrame) -> str:
     return f"{size.median():.2f} / {size.quantile(0.9):.2f}"
 
 
+def markdown_table(header: list[str], rows: list[list[str]]) -> str:
+    """Markdown of one table."""
+    lines = [header, ["---"] * len(header), *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    # Pairs of numbers stay on one line.
+    return table.replace(" / ", "\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}").replace(
+        " … ", "\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}"
+    )
+
+
 def main() -> int:
     """Print the table."""
     from ppw.tables import text_table
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=data_folder())
-    folder = parser.parse_args().data
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="written instead of text")
+    given = parser.parse_args()
+    folder = given.data
     if not folder.is_dir():
         print(f"accuracy: no folder {folder}: give --data or set PPW_DATA_DIR", file=sys.stderr)
         return 1
@@ -221,9 +234,14 @@ def main() -> int:
     sets = read_sets(folder)
     header = ["data", "metric", "split", "n", "error %", "bounded fit", "coverage", "score"]
     header += ["±10 %", "t", "score / ±10 %", "score / t"]
+    written = []
     for title, splits in (("main splits", MAIN), ("further splits", SEEN), ("unseen", UNSEEN)):
-        print(f"\n{title}")
-        print(text_table(header, [row_of(s, sets[s.data]) for s in splits]))
+        rows = [row_of(s, sets[s.data]) for s in splits]
+        if given.markdown is None:
+            print(f"\n{title}\n{text_table(header, rows)}")
+        written.append(f"## {title.capitalize()}\n\n{markdown_table(header, rows)}\n")
+    if given.markdown is not None:
+        given.markdown.write_text("\n".join(written), encoding="utf-8")
     return 0
 
 

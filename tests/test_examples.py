@@ -14,6 +14,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 ANSWERS = {
     "atom_vs_westmere.py": ["15.03 from n·f/CPI", "perf/W ratio 2.51", "price ratio 14.79"],
+    "gallery.py": ["knee at 8.695 kB", "batch and scan go together best", "7039 requests"],
     "project_cpi.py": ["limit 6.288", "4.533", "faster than 1/f"],
     "validate_runs.py": ["learnt at 800 MHz, 1.6 GHz, tested at 3 GHz", "worst: "],
 }

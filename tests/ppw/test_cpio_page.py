@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from cpio_studies import run, study
 from made_up import answered
 
-from ppw.cli.amounts import DataSize, Rate, Share, Span
 from ppw.cli.cpio import command as cpio
+from ppw.cli.quantities import ByteRate, Bytes, Seconds, Share
 from ppw.cli.size import command as size
 from ppw.cpio.comparison import compare_devices
 from ppw.cpio.cycles import cycles_per_io
@@ -99,7 +99,7 @@ class TestCommandLine:
             (cpio, ["runs.csv", "--window", "5min"], "--window is for --logs"),
             (cpio, ["runs.csv", "--logs"], "logs tell no clock: give --freq"),
             (cpio, ["project", "runs.csv"], "Missing option '--cores'"),
-            (cpio, ["project", "runs.csv", "--cores", "8", "--growth", "much"], "is not shares"),
+            (cpio, ["project", "runs.csv", "--cores", "8", "--growth", "much"], "is not a share"),
             (size, ["runs.csv", "--data", "3XB"], "is not a quantity in B"),
             (size, ["runs.csv", "--data", "0TB"], "must be more than 0"),
             (size, ["runs.csv", "--idle-share", "half"], "is not a share such as 0.7 or 70%"),
@@ -113,13 +113,13 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("kind", "text", "value"),
         [
-            (DataSize(), "35ZB", 35e21),
-            (DataSize(), "1.5 TiB", 1.5 * 2**40),
-            (DataSize(), "20GB", 20e9),
-            (Span(), "1y", 365 * 86400.0),
-            (Span(), "30d", 30 * 86400.0),
-            (Span(), "8h", 8 * 3600.0),
-            (Rate(), "500MB/s", 5e8),
+            (Bytes(), "35ZB", 35e21),
+            (Bytes(), "1.5 TiB", 1.5 * 2**40),
+            (Bytes(), "20GB", 20e9),
+            (Seconds(), "1y", 365 * 86400.0),
+            (Seconds(), "30d", 30 * 86400.0),
+            (Seconds(), "8h", 8 * 3600.0),
+            (ByteRate(), "500MB/s", 5e8),
             (Share(), "70%", 0.7),
         ],
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from cpio_studies import study
+from made_traces import busy
 from made_up import ATOM, answered, sweep
 from pressure_series import host
 from procurement_scenarios import documented
@@ -20,7 +22,10 @@ import measurements
 import ppw
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = "pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "pandera", "jinja2", "click"
+HEAVY = (
+    *("pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "pandera", "jinja2", "click"),
+    *("numba", "pyarrow"),
+)
 
 
 @pytest.mark.parametrize("package", [ppw, measurements, fitting], ids=lambda p: p.__name__)
@@ -62,6 +67,11 @@ def test_a_name_brings_only_what_it_needs():
     brought = loaded_by("import ppw; " + ", ".join(f"ppw.{name}" for name in answers))
     assert "matplotlib" not in brought
     assert "sklearn" not in loaded_by("import ppw; ppw.project, ppw.project_runs")
+
+
+def replayed():
+    with tempfile.TemporaryDirectory() as folder:
+        return ppw.replay_trace(busy(100, rate=1000.0), folder + "/scratch", size_bytes=2**22)
 
 
 def made(kind):
@@ -110,6 +120,15 @@ def made(kind):
         ppw.PowerLoads: lambda: answered(ppw.power_loads, [curve]),
         ppw.PressureMatrix: lambda: answered(ppw.pressure_matrix, {"app": host()}),
         ppw.Procurement: lambda: answered(ppw.procure, documented(), draws=200),
+        ppw.HalfDrift: lambda: answered(ppw.half_drift, busy(1500), levels=2),
+        ppw.LevelChoice: lambda: answered(ppw.choose_level, busy(1500), levels=2),
+        ppw.TimeScales: lambda: answered(
+            ppw.time_scales, answered(ppw.fit_trace, busy(1500), levels=2), scales=[1, 2]
+        ),
+        ppw.TraceFidelity: lambda: answered(ppw.validate_trace, busy(1500), busy(1500, seed=2)),
+        ppw.TraceModel: lambda: answered(ppw.fit_trace, busy(1500), levels=2),
+        ppw.TraceReplay: lambda: answered(replayed),
+        ppw.TraceWhatIf: lambda: answered(ppw.trace_what_if, busy(1500), cache_bytes=2**20, runs=2),
     }
     return calls[kind]()
 
@@ -117,9 +136,10 @@ def made(kind):
 RESULTS = (
     *("BestFrequency", "Calibration", "Characterisation", "CoLocation", "Comparison"),
     *("CpioProjection", "CyclesPerIO", "DataSizeProjection", "DeviceComparison"),
-    *("FittedParameters", "Pairing", "PathLengths", "Plan", "PowerLoads", "PressureMatrix"),
-    *("Procurement", "Projection", "Quality", "RightSizing", "RunsProjection", "ServerSizing"),
-    *("SweepKnees", "Validation"),
+    *("FittedParameters", "HalfDrift", "LevelChoice", "Pairing", "PathLengths", "Plan"),
+    *("PowerLoads", "PressureMatrix", "Procurement", "Projection", "Quality", "RightSizing"),
+    *("RunsProjection", "ServerSizing", "SweepKnees", "TimeScales", "TraceFidelity"),
+    *("TraceModel", "TraceReplay", "TraceWhatIf", "Validation"),
 )
 
 

@@ -159,7 +159,11 @@ class Watched:
         return found
 
     def is_ours(self, pid):
-        content = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+        try:
+            content = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+        except ProcessLookupError:
+            # It ended after it was listed.
+            return False
         return f"TMPDIR={self.scratch}\0" in content
 
     def wait_until_it_runs(self, *names):
@@ -366,7 +370,7 @@ class TestMemcached:
             (["memcached"], "Missing option '-o'", 2),
             (["memcached", "-o", "-"], "-o takes a file", 2),
             (["memcached", "--gets", "10%,20%", "-o", "a.csv"], "one share", 2),
-            (["memcached", "--load", "much", "-o", "a.csv"], "is not shares", 2),
+            (["memcached", "--load", "much", "-o", "a.csv"], "is not a share", 2),
             (["memcached", "--server-cpus", "x", "-o", "a.csv"], "is no list of CPUs", 2),
             (["memcached", "--object-size", "2MiB", "-o", "a.csv"], "there may be 1 to", 1),
             (["memcached", "--server-cpus", "4095", "-o", "a.csv"], "CPU 4095 may not be", 1),

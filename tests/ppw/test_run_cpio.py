@@ -240,7 +240,7 @@ def test_killed_nothing_is_left_running_mounted_or_attached(tmp_path, disk, how)
         (["--folder", "/", "--cores", "4096"], "4096 physical cores are not to be had", 1),
         (["--folder", "/", "--patterns", "trim"], "pattern 'trim': there are randread", 1),
         (["--folder", "/", "--cores", "x"], "is not whole numbers of at least 1", 2),
-        (["--folder", "/", "--take-bandwidth", "much"], "is not shares", 2),
+        (["--folder", "/", "--take-bandwidth", "much"], "is not a share", 2),
         (["--folder", "/", "--size", "1MiB", "--", "no-such-program"], "not found", 1),
         (["--folder", "/", "--size", "1MiB", "--prepare", "false", "--", "true"], "--prepare", 1),
     ],

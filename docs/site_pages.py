@@ -1,0 +1,53 @@
+"""What the site has beside the pages in this folder: the gallery's figures, and all commands.
+
+Hooks of MkDocs, called by the names below at each build.
+"""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from mkdocs.structure.files import File
+
+from ppw.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what is generated."""
+    figures = runpy.run_path(str(ROOT / "examples" / "gallery.py"))["figures"]
+    for name, _, svg in figures():
+        files.append(File.generated(config, f"figures/{name}.svg", content=svg))
+    files.append(File.generated(config, "reference/commands.md", content=commands_page()))
+    return files
+
+
+def commands_page() -> str:
+    """Every command with what its ``--help`` prints."""
+    parts = ["# Commands\n\nWhat `--help` prints, command by command.\n"]
+    for name, text in helps(main, click.Context(main, info_name="ppw", max_content_width=88)):
+        parts.append(f"## {name}\n\n```text\n{text}\n```\n")
+    return "\n".join(parts)
+
+
+def helps(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    """Names and help texts of a command and of all below it."""
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        # Some are typed by what they read alone, and so not listed.
+        for name in [*command.commands] or command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            width = context.max_content_width
+            inner = click.Context(below, context, info_name=name, max_content_width=width)
+            yield from helps(below, inner)
