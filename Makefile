@@ -1,5 +1,5 @@
 # make demo         the library at work, with nothing but its run-time dependencies
-# make test         the tests;  also: slow, lint, types, imports, bench, accuracy, clean
+# make test         the tests;  also: slow, lint, types, imports, docs, bench, accuracy, clean
 # PYTHON=python3.12 which Python the local virtual environment is made with
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-versi
 # Through a path entry: another folder named ppw beside the caller does not hide the package then.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-.PHONY: demo test slow lint types imports bench accuracy clean
+.PHONY: demo test slow lint types imports docs bench accuracy clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -24,7 +24,7 @@ demo: $(VENV)/.runtime
 # Without it scikit-learn's estimator checks skip one, on input by the array API.
 test: export SCIPY_ARRAY_API = 1
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
 # What takes minutes: clusters, long fuzzing, accuracy on a quiet machine.
 slow: $(VENV)/.dev
@@ -39,6 +39,11 @@ types: $(VENV)/.dev
 
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports
+
+# Into build/site, without a network; a warning is an error.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/.dev
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_fit.py
