@@ -45,14 +45,14 @@ docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/.dev
 	$(BIN)/python -m mkdocs build --strict
 
+# A few minutes; writes docs/generated/speed.md. On a quiet machine.
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/bench_fit.py
-	$(BIN)/python benchmarks/bench_intervals.py
-	$(BIN)/python benchmarks/bench_sampling.py
+	$(BIN)/python benchmarks/speed.py --write docs/generated
 
+# Half a minute; writes docs/generated/accuracy.md and its plots, from data beside the sources or in
+# PPW_DATA_DIR.
 accuracy: $(VENV)/.dev
-	$(BIN)/python benchmarks/accuracy.py
-	$(BIN)/python benchmarks/accuracy_power_load.py
+	$(BIN)/python benchmarks/accuracy.py --write docs/generated
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \

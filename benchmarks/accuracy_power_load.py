@@ -1,61 +1,63 @@
-"""How well few levels tell the watts of a server at another load: one table.
+"""Tasks of the table of accuracy in which a server is at another load: SPECpower_ssj2008 results.
 
-``python benchmarks/accuracy_power_load.py [--data DIR]`` predicts the full-load watts of published
-SPECpower_ssj2008 results (see ``tests/conftest.py`` for where they are, and
-www.spec.org/power_ssj2008 for the source of every number) from two levels or more, and prints, a
-line a set of levels: absolute errors beside those of the least-squares straight line, coverage of
-the 90 % intervals over all years and by year, and the median half width of the intervals.
-
-The three ratios of the shape of the curves were chosen with all years in view, so that the errors
-flatter them; the widths of the intervals were fitted to the results of 2012 alone, and the years
-before took no part in them.
+Full-load watts of published results (www.spec.org/power_ssj2008 is the source of every number) from
+two levels or more. The three ratios of the shape of the curves were chosen with all years in view,
+so that the errors flatter them; the widths of the intervals were fitted to the results of 2012
+alone, and the years before took no part in them.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pandas as pd
+from outcomes import IN_VIEW, LEVEL, UNSEEN, Outcome
 
 from fitting.power_load import PowerForecast, forecast_watts
 from measurements.specpower import SpecPowerResult, read_specpower
 from ppw.power_load import PowerLoadCurve
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     FloatArray = NDArray[np.float64]
 
-ROOT = Path(__file__).resolve().parent.parent
-LEVEL = 0.90
 SETS = (
     *((50, 90), (40, 50, 90), (40, 60, 90), (10, 60, 90), (30, 60, 90), (10, 50, 90)),
     *((0, 50, 90), (50, 70, 90), (10, 30, 50, 70, 90), (0, 30, 60, 90), (20, 40, 60, 80)),
 )
-# In 2002 and 2007 there are 16 results.
-YEARS = ((2002, 2008), (2009, 2009), (2010, 2010), (2011, 2011), (2012, 2012))
+# What the widths of the intervals were fitted to.
+FITTED_YEAR = 2012
 
 
 class Measured(NamedTuple):
-    """Loads and watts of every result, (results, 11) from idle to full, and their years."""
+    """Loads and watts of every result, (results, 11) from idle to full; who made it, and when."""
 
     load: FloatArray
     watts: FloatArray
     year: FloatArray
+    name: NDArray[np.str_]
+    vendor: NDArray[np.str_]
+
+    def before(self, year: int) -> Measured:
+        """Results of earlier years."""
+        return Measured(*(part[self.year < year] for part in self))
 
 
 def measured(results: list[SpecPowerResult]) -> Measured:
     """Levels of the results that have all eleven."""
     curves = [PowerLoadCurve.from_specpower(r) for r in results]
-    kept = [(c, r.year) for c, r in zip(curves, results, strict=True) if len(c.load) == 11]
+    kept = [(c, r) for c, r in zip(curves, results, strict=True) if len(c.load) == 11]
     return Measured(
         np.array([c.load for c, _ in kept]),
         np.array([c.power for c, _ in kept]),
-        np.array([year for _, year in kept], dtype=float),
+        np.array([r.year for _, r in kept], dtype=float),
+        np.array([r.system for _, r in kept]),
+        np.array([r.vendor for _, r in kept]),
     )
 
 
@@ -75,8 +77,8 @@ def errors(predicted: FloatArray, data: Measured) -> tuple[float, float]:
 def covered(found: PowerForecast, data: Measured) -> NDArray[np.bool_]:
     """Whether each interval at full load holds the measured watts."""
     full = data.watts[:, -1]
-    inside: NDArray[np.bool_] = (found.lower[:, 0] <= full) & (full <= found.upper[:, 0])
-    return inside
+    held: NDArray[np.bool_] = (found.lower[:, 0] <= full) & (full <= found.upper[:, 0])
+    return held
 
 
 def straight(data: Measured, levels: tuple[int, ...]) -> FloatArray:
@@ -89,44 +91,35 @@ def straight(data: Measured, levels: tuple[int, ...]) -> FloatArray:
     return line
 
 
-def row_of(data: Measured, levels: tuple[int, ...]) -> list[str]:
-    """One line of the table."""
+def outcome_of(data: Measured, levels: tuple[int, ...], note: str, priors: str) -> Outcome:
+    """Forecast the watts at full load of all results from the same levels."""
     found = full_load(data, levels)
-    inside = covered(found, data)
-    half = np.median((found.upper - found.watts)[:, 0] / data.watts[:, -1])
-    by_year = [
-        f"{inside[(data.year >= first) & (data.year <= last)].mean():.0%}" for first, last in YEARS
-    ]
-    return [
-        ", ".join(map(str, levels)),
-        str(len(data.watts)),
-        "{:.2f} / {:.2f}".format(*errors(found.watts[:, 0], data)),
-        "{:.2f} / {:.2f}".format(*errors(straight(data, levels), data)),
-        f"{100 * half:.1f}",
-        f"{inside.mean():.0%}",
-        *by_year,
-    ]
+    cases = pd.DataFrame(
+        {
+            "name": data.name,
+            "cluster": data.vendor,
+            "projected": found.watts[:, 0],
+            "measured": data.watts[:, -1],
+            "lower": found.lower[:, 0],
+            "upper": found.upper[:, 0],
+        }
+    )
+    highest = max(levels) // 10
+    naive = data.watts[:, highest] / data.load[:, highest]
+    title = ", ".join("idle" if at == 0 else f"{at}" for at in levels)
+    task = f"power: {title} → 100 % load{note}"
+    return Outcome("SPECpower", task, priors, cases, straight(data, levels), naive)
 
 
-def main() -> int:
-    """Print the table."""
-    from ppw.tables import text_table
-
-    default = Path(os.environ.get("PPW_DATA_DIR", ROOT.parent / "shared" / "data"))
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=default)
-    folder = parser.parse_args().data / "specpower"
-    files = sorted(folder.glob("*.csv"))
-    if not files:
-        print(f"accuracy: no results in {folder}: give --data or set PPW_DATA_DIR", file=sys.stderr)
-        return 1
-    data = measured(read_specpower(files))
-    header = ["levels (%)", "n", "error %", "line", "± %", "covered"]
-    header += [f"to {last}" if first != last else str(last) for first, last in YEARS]
-    print("watts at full load; median / 90th percentile of the absolute error")
-    print(text_table(header, [row_of(data, levels) for levels in SETS]))
-    return 0
+def read(folder: Path) -> Measured:
+    """Results of the folder of sets."""
+    return measured(read_specpower(sorted((folder / "specpower").glob("*.csv"))))
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+def outcomes(folder: Path) -> Iterator[Outcome]:
+    """All tasks."""
+    data = read(folder)
+    for levels in SETS:
+        yield outcome_of(data, levels, "", IN_VIEW)
+    for levels in SETS[:2]:
+        yield outcome_of(data.before(FITTED_YEAR), levels, f", to {FITTED_YEAR - 1}", UNSEEN)

@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
+from figures import Figure, cost, in_turns, rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -266,10 +267,10 @@ def mark(met: bool | None, target: str) -> str:
 def print_rates(rates: dict[str, float], targets: dict[str, float]) -> None:
     learn, stats = rates["LinearRegression loop"], rates["statsmodels OLS loop"]
     print(f"{'':24}{'groups/s':>12}{'× sklearn':>12}{'× statsmodels':>15}")
-    for name, rate in rates.items():
-        line = f"{name:24}{rate:12,.0f}{rate / learn:12,.1f}{rate / stats:15,.1f}"
+    for name, found in rates.items():
+        line = f"{name:24}{found:12,.0f}{found / learn:12,.1f}{found / stats:15,.1f}"
         target = targets.get(name)
-        print(line if target is None else f"{line}  {mark(rate >= target, f'≥ {target:,.0f}')}")
+        print(line if target is None else f"{line}  {mark(found >= target, f'≥ {target:,.0f}')}")
 
 
 def print_limit(name: str, value: float | None, limit: float, unit: str) -> None:
@@ -290,6 +291,69 @@ def measure_rates(runs: Runs, sample: NDArray[np.int64], repeats: int) -> dict[s
         "statsmodels OLS loop": few
         / best_of(repeats, lambda: loop_statsmodels(frequency, elapsed)),
     }
+
+
+def figures(scale: float = 1.0) -> Iterator[Figure]:
+    """Lines of the table of speed; see ``speed.py``."""
+    import warnings
+
+    from threadpoolctl import threadpool_limits
+
+    import ppw
+
+    # Start-up first: a large parent makes its children start later.
+    ours, pandas, helped = in_turns(
+        5,
+        lambda: start_up(sys.executable, "-c", "import ppw", repeats=1),
+        lambda: start_up(sys.executable, "-c", "import pandas", repeats=1),
+        lambda: start_up(*help_command(), "--help", repeats=1),
+    )
+    yield cost(
+        "import ppw, which imports the rest when needed",
+        "s",
+        ours,
+        peer="import pandas",
+        peers=pandas,
+    )
+    yield cost("ppw --help, whole process", "s", helped)
+    one_core()
+    warnings.simplefilter("ignore", ppw.CaveatWarning)
+    runs = make_runs(int(500_000 * scale))
+    free = np.flatnonzero(unbound(runs.frequency, runs.time))
+    sample = np.random.default_rng(SEED).permutation(free)[:1000]
+    with threadpool_limits(1):
+        check_same_numbers(runs, sample)
+        yield from rate_figures(runs, sample)
+
+
+def rate_figures(runs: Runs, sample: NDArray[np.int64]) -> Iterator[Figure]:
+    """Curves a second of each way, in turns."""
+    frequency, elapsed = runs.frequency[sample], runs.time[sample]
+    shuffled, arrays, learn, stats = in_turns(
+        3,
+        lambda: project(runs.shuffled),
+        lambda: fit_arrays(runs.frequency, runs.time),
+        lambda: loop_sklearn(frequency, elapsed),
+        lambda: loop_statsmodels(frequency, elapsed),
+    )
+    count = len(runs.time)
+    for name, seconds in (
+        ("project a shuffled table of runs, with intervals", shuffled),
+        ("fit arrays and project, with intervals", arrays),
+    ):
+        for peer, theirs in (
+            ("scikit-learn's LinearRegression, a fit and no interval a curve", learn),
+            ("statsmodels' OLS, a fit and an interval a curve", stats),
+        ):
+            yield rate(
+                name,
+                "curves/s",
+                count,
+                seconds,
+                peer=peer,
+                peer_seconds=theirs,
+                peer_amount=len(sample),
+            )
 
 
 def benchmark(groups: int, sampled: int, repeats: int) -> None:

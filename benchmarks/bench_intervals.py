@@ -22,17 +22,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from figures import Figure, in_turns, rate
 
 import ppw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 SEED = 20120101
 MEASURED_GHZ = np.array([1.2, 1.6, 2.0])
 ASKED_HZ = 2.4e9
 CORES = 10
 TARGET_S = {"time": 8.0, "time and power": 20.0}
+METRICS = {"time": ["time"], "time and power": ["time", "power"]}
 
 
 def simulated(groups: int) -> pd.DataFrame:
@@ -64,8 +66,8 @@ def seconds_of(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def statsmodels_rate(runs: pd.DataFrame, curves: int) -> float:
-    """Curves a second of OLS with a prediction interval, in 1/f."""
+def statsmodels_loop(runs: pd.DataFrame, curves: int) -> Callable[[], None]:
+    """OLS with a prediction interval, in 1/f, a curve at a time."""
     from statsmodels.api import OLS
 
     sample = runs.sort_values(["workload", "cores", "freq_ghz"]).head(3 * curves)
@@ -77,7 +79,29 @@ def statsmodels_rate(runs: pd.DataFrame, curves: int) -> float:
         for y in times:
             OLS(y, design).fit().get_prediction(asked).summary_frame(alpha=0.1)
 
-    return curves / seconds_of(loop)
+    return loop
+
+
+def figures(scale: float = 1.0) -> Iterator[Figure]:
+    """Lines of the table of speed; see ``speed.py``."""
+    warnings.simplefilter("ignore", ppw.CaveatWarning)
+    groups, curves = int(20_000 * scale), 300
+    runs = simulated(groups)
+    ppw.project_runs(simulated(100), freq=ASKED_HZ)  # imports
+    loop = statsmodels_loop(runs, curves)
+    for title, metrics in METRICS.items():
+        ours, theirs = in_turns(
+            3, lambda m=metrics: ppw.project_runs(runs, freq=ASKED_HZ, metric=m), loop
+        )
+        yield rate(
+            f"project {title}, with pooled posterior intervals",
+            "curves/s",
+            groups * len(metrics),
+            ours,
+            peer="statsmodels' OLS, a fit and an interval a curve",
+            peer_seconds=theirs,
+            peer_amount=curves,
+        )
 
 
 def main() -> int:
@@ -89,17 +113,17 @@ def main() -> int:
     warnings.simplefilter("ignore", ppw.CaveatWarning)
     runs = simulated(options.groups)
     ppw.project_runs(simulated(100), freq=ASKED_HZ)  # imports
-    rate = statsmodels_rate(runs, options.peer)
-    print(f"statsmodels loop: {rate:.0f} curves/s with a prediction interval (no pooling)")
+    peer = options.peer / seconds_of(statsmodels_loop(runs, options.peer))
+    print(f"statsmodels loop: {peer:.0f} curves/s with a prediction interval (no pooling)")
     missed = False
-    for title, metrics in (("time", ["time"]), ("time and power", ["time", "power"])):
+    for title, metrics in METRICS.items():
         spent = seconds_of(lambda m=metrics: ppw.project_runs(runs, freq=ASKED_HZ, metric=m))
         curves = options.groups * len(metrics)
         limit = TARGET_S[title] * options.groups / 100_000
         missed |= spent > limit
         print(
             f"{title}: {options.groups} groups in {spent:.2f} s (wanted: {limit:.0f} s), "
-            f"{curves / spent:.0f} curves/s, {curves / spent / rate:.1f} times the loop"
+            f"{curves / spent:.0f} curves/s, {curves / spent / peer:.1f} times the loop"
         )
     return int(missed)
 

@@ -16,6 +16,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from figures import Figure, cost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "measurements")]
@@ -93,6 +99,7 @@ joules = sum(s.energy["package_0"] for s in meter.get_trace()) / 1e6
 REPORT = """
 print(json.dumps({"share": used / (end - start), "mb": most, "watts": joules / (end - start)}))
 """
+PROGRAMS = {"ppw": OURS, "codecarbon": CODECARBON, "pyJoules": PYJOULES}
 
 
 def measured(tree: PowercapTree, script: str, seconds: float) -> dict[str, float]:
@@ -112,20 +119,49 @@ def measured(tree: PowercapTree, script: str, seconds: float) -> dict[str, float
     return result
 
 
-def main() -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=10.0)
-    seconds = parser.parse_args().seconds
-    programs = {"ppw": OURS, "codecarbon": CODECARBON, "pyJoules": PYJOULES}
+def measured_programs(seconds: float) -> dict[str, dict[str, float]]:
+    """What each program used and saw, one after the other; by its name."""
     with tempfile.TemporaryDirectory() as folder:
         tree = PowercapTree(Path(folder) / "sys")
         package = tree.package(range_uj=RANGE_UJ, limits_w=(125.0, 250.0))
         zones = {package: WATTS, tree.core(package): WATTS / 2, tree.dram(package): 4.0}
         with CounterProcess(zones):
-            results = {name: measured(tree, s, seconds) for name, s in programs.items()}
+            return {name: measured(tree, s, seconds) for name, s in PROGRAMS.items()}
+
+
+def figures(scale: float = 1.0) -> Iterator[Figure]:
+    """Lines of the table of speed; see ``speed.py``."""
+    turns = [measured_programs(5.0 * scale) for _ in range(3)]
+    used, mb, missed = (
+        {name: [pick(turn[name]) for turn in turns] for name in PROGRAMS}
+        for pick in (
+            lambda r: 100 * r["share"],
+            lambda r: r["mb"],
+            lambda r: 100 * abs(1 - r["watts"] / WATTS),
+        )
+    )
+    for title, unit, values in (
+        ("read 3 counters of energy 10 times a second", "% of a core", used),
+        ("resident memory while reading them", "MB", mb),
+        ("energy missed while they wrap every 2.5 s", "%", missed),
+    ):
+        for peer in ("codecarbon", "pyJoules"):
+            # Of what is next to nothing a ratio says nothing.
+            compared = {} if values is missed else {"peer": peer, "peers": values[peer]}
+            if values is not missed or peer == "codecarbon":
+                yield cost(title, unit, values["ppw"], **compared)
+    for peer in ("codecarbon", "pyJoules"):
+        yield cost(f"energy missed by {peer}", "%", missed[peer])
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=10.0)
+    seconds = parser.parse_args().seconds
+    results = measured_programs(seconds)
     ours = results["ppw"]
-    print(f"{len(zones)} zones, 10 readings a second, {WATTS:g} W, {seconds:g} s")
+    print(f"3 zones, 10 readings a second, {WATTS:g} W, {seconds:g} s")
     print(f"{'':12} {'% of a core':>12} {'× ppw':>7} {'resident MB':>12} {'energy missed':>14}")
     for name, r in results.items():
         missed = 1 - r["watts"] / WATTS

@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from figures import Figure, cost
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -209,14 +211,46 @@ def bench(name: str, folder: Path, rows: int, *, peers: bool) -> bool:
 
 
 def bench_sampler(seconds: float) -> bool:
+    share = sampler_share(seconds)
+    print(f"live sampler: {share:.3%} of a core over {seconds:g} s")
+    return share <= SHARE_OF_A_CORE
+
+
+_READ = {
+    "collectl.tab": "collectl, usual subsystems",
+    "sadf.json": "sadf JSON",
+    "collectl-64.tab": "collectl of 64 CPUs and 20 disks, 1030 columns",
+    "collectl-64.tab.gz": "the same, gzip",
+}
+
+
+def figures(scale: float = 1.0) -> Iterator[Figure]:
+    """Lines of the table of speed; see ``speed.py``."""
+    rows = int(DAY / 8 * scale)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, title in _READ.items():
+            path = Path(folder, name)
+            write(path, MAKERS[name](rows))
+            turns = [[in_a_process(r, path) for r in ("ppw", "peer")] for _ in range(3)]
+            path.unlink()
+            peer = "json.load" if name.startswith("sadf") else "pandas.read_csv"
+            for unit, key in (("s", "seconds"), ("MB", "mb")):
+                ours, theirs = ([turn[k][key] for turn in turns] for k in (0, 1))
+                what = f"{'read' if key == 'seconds' else 'memory to read'} {rows:,} rows: {title}"
+                yield cost(what, unit, ours, peer=peer, peers=theirs)
+    shares = [100 * sampler_share(4.0) for _ in range(3)]
+    yield cost("sample this host once a second", "% of a core", shares)
+
+
+def sampler_share(seconds: float) -> float:
+    """Share of a core that the live sampler takes."""
     from measurements.timeseries.live import LiveSampler, for_seconds
 
     sampler = LiveSampler()
     before, start = time.process_time(), time.monotonic()
-    rows = sum(1 for _ in sampler.rows(for_seconds(seconds)))
-    share = (time.process_time() - before) / (time.monotonic() - start)
-    print(f"live sampler: {rows} rows in {seconds:g} s, {share:.3%} of a core")
-    return share <= SHARE_OF_A_CORE
+    for _ in sampler.rows(for_seconds(seconds)):
+        pass
+    return (time.process_time() - before) / (time.monotonic() - start)
 
 
 def main() -> int:

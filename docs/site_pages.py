@@ -1,4 +1,4 @@
-"""What the site has beside the pages in this folder: the gallery's figures, and all commands.
+"""What the site has beside the pages in this folder: figures, and all commands.
 
 Hooks of MkDocs, called by the names below at each build.
 """
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
-ROOT = Path(__file__).resolve().parent.parent
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -28,6 +29,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     figures = runpy.run_path(str(ROOT / "examples" / "gallery.py"))["figures"]
     for name, _, svg in figures():
         files.append(File.generated(config, f"figures/{name}.svg", content=svg))
+    # Drawn by `make accuracy`, from data that do not come with the sources.
+    for plot in sorted((DOCS / "generated").glob("worst_*.svg")):
+        at = f"figures/worst/{plot.stem.removeprefix('worst_')}.svg"
+        files.append(File.generated(config, at, abs_src_path=str(plot)))
     files.append(File.generated(config, "reference/commands.md", content=commands_page()))
     return files
 

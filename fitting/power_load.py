@@ -15,7 +15,8 @@ server is a power of the share of its full watts that follow the load; what its 
 departure widens or narrows it (inverse gamma prior, so that the interval is Student's t).
 
 Source of the constants: published results of SPECpower_ssj2008 (www.spec.org/power_ssj2008).
-`benchmarks/accuracy_power_load.py` prints errors and coverage, also of years that took no part.
+Its tasks in `make accuracy` (`benchmarks/accuracy_power_load.py`) show errors and coverage, also of
+years that took no part.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from pathlib import Path
 
 import numpy as np
@@ -203,11 +203,9 @@ class TestEnergyProportionality:
 
 
 def accuracy():
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / "accuracy_power_load.py"
-    spec = importlib.util.spec_from_file_location("accuracy_power_load", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).resolve().parents[2] / "benchmarks")
+        return importlib.import_module("accuracy_power_load")
 
 
 @pytest.mark.thirdparty
