@@ -142,7 +142,8 @@ def _problems(
     rows = np.flatnonzero(wrong)
     if not rows.size:
         return _NO_PROBLEMS
-    bad = values.iloc[rows].tolist()
+    # Of objects: a number of any length may stand there.
+    bad = pd.Series(values.iloc[rows].tolist(), dtype=object)
     found = pd.DataFrame({"row": rows + 1, "column": column, "value": bad, "reason": reason})
     return found.astype(_NO_PROBLEMS.dtypes.to_dict())
 
