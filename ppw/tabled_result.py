@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from ppw.result import read_document, records, unbounded_where_null, write_document
+from ppw.result import read_document, reads_document, records, unbounded_where_null, write_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +45,7 @@ class TabledResult:
         return write_document(self.kind, self.input_digest, {**body, "columns": columns})
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> Self:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         document = read_document(text, cls.kind)
@@ -66,6 +67,9 @@ class TabledResult:
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of a table as mappings."""
+    # Without columns pandas counts no rows in some versions.
+    if not len(table.columns):
+        return [{} for _ in range(len(table))]
     return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
 
 

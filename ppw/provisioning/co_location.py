@@ -94,6 +94,11 @@ def co_locate(
     seed : int
         Of the moments drawn for ``align="any"``, and of the resamples.
 
+    Returns
+    -------
+    CoLocation
+        What breaks first when workloads share a host.
+
     Raises
     ------
     PpwError
@@ -185,7 +190,7 @@ def _resources(
             "excess": np.where(load.peak > 1, amount.peak - capacity * ceilings, np.nan),
             "over": load.over,
             "longest_s": load.longest * aligned.step_s if aligned.in_order else np.nan,
-            "breaks_at": 1 / np.where(load.high > 0, load.high, np.nan),
+            "breaks_at": _breaks_at(load.high),
             "column": [resource.log for resource in RESOURCES],
             "confidence": [
                 agreement(cells, 1.0, quantile, seed) for cells in held[: aligned.recorded].T
@@ -194,6 +199,12 @@ def _resources(
         }
     )
     return table[list(SHARED_COLUMNS)]
+
+
+def _breaks_at(share: FloatArray) -> FloatArray:
+    """How many times the demand the capacity is; infinite for demands near the smallest number."""
+    with np.errstate(over="ignore"):
+        return 1 / np.where(share > 0, share, np.nan)
 
 
 def _finding(amount: float, load: float) -> str:
