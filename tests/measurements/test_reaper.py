@@ -29,6 +29,7 @@ child = subprocess.Popen(
 )
 print(child.pid, child.stdout.readline().strip(), folder, flush=True)
 if sys.argv[1] == "raise":
+    input()
     raise SystemExit(3)
 time.sleep(1000)
 """
@@ -53,6 +54,7 @@ def test_whatever_ends_the_owner_its_processes_end_and_its_folders_go(end):
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, end],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -62,7 +64,10 @@ def test_whatever_ends_the_owner_its_processes_end_and_its_folders_go(end):
         child, grandchild, folder = owner.stdout.readline().split()
         assert alive(int(grandchild))
         assert (Path(folder) / "data").exists()
-        if end != "raise":
+        if end == "raise":
+            owner.stdin.write("\n")
+            owner.stdin.flush()
+        else:
             owner.send_signal(getattr(signal, end))
         owner.wait(10)
     wait_for(lambda: not (alive(int(child)) or alive(int(grandchild)) or Path(folder).exists()))
