@@ -2,9 +2,9 @@
 
 ``python benchmarks/bench_traces.py [--requests 2000000]`` writes a made-up trace in the form of
 MSR Cambridge's CSV, and reads it in turns with `measurements.traces.read_trace` (parsed, checked,
-put in order, in SI units) and `pandas.read_csv` (parsed), each several times; the quickest of each
-counts. The other formats are then timed with the same requests, for the record. The exit code is
-1 when the MSR reader is slower than pandas.
+put in order, in SI units) and `pandas.read_csv` (parsed), each several times; medians count.
+Other formats are then timed with the same requests, for the record. The exit code is 1 when the MSR
+reader is slower than pandas.
 """
 
 from __future__ import annotations
@@ -12,23 +12,26 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
+import numba  # noqa: E402, F401  (loaded, as in every command that fits a trace)
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
+from figures import Figure, in_turns, rate  # noqa: E402
 
 from measurements.traces import read_trace, write_trace  # noqa: E402
 from measurements.traces.blktrace import LITTLE, MAGIC  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 _START = 128_166_372_003_061_629
+_REQUESTS, _REPEATS = 2_000_000, 5
+_MSR = "read MSR Cambridge CSV"
 
 
 def made_up(requests: int) -> pd.DataFrame:
@@ -59,46 +62,52 @@ def write_blktrace(frame: pd.DataFrame, path: Path) -> None:
     records.tofile(path)
 
 
-def quickest(read: Callable[[], None], repeats: int) -> float:
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        read()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
 def read_all(path: Path) -> None:
     for _ in read_trace(path).batches():
         pass
 
 
+def figures(scale: float = 1.0) -> Iterator[Figure]:
+    """Reading the same requests from several formats."""
+    return measured(max(1000, int(_REQUESTS * scale)), _REPEATS)
+
+
+def measured(requests: int, repeats: int) -> Iterator[Figure]:
+    """Read MSR Cambridge's CSV in turns with pandas, then the others."""
+    with tempfile.TemporaryDirectory() as folder:
+        frame = made_up(requests)
+        msr, parquet = Path(folder, "msr.csv"), Path(folder, "trace.parquet")
+        blktrace = Path(folder, "made.blktrace.0")
+        frame.to_csv(msr, header=False, index=False)
+        ours, theirs = in_turns(
+            repeats, lambda: read_all(msr), lambda: pd.read_csv(msr, header=None)
+        )
+        unit, millions = "million requests/s", requests / 1e6
+        yield rate(_MSR, unit, millions, ours, peer="pandas.read_csv", peer_seconds=theirs)
+        write_trace(read_trace(msr), parquet)
+        write_blktrace(frame, blktrace)
+        for path, name in (
+            (parquet, "read a trace in ppw's Parquet"),
+            (blktrace, "read a trace of blktrace"),
+        ):
+            seconds = in_turns(_REPEATS, lambda path=path: read_all(path))[0]
+            yield rate(name, unit, millions, seconds)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=2_000_000)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--requests", type=int, default=_REQUESTS)
+    parser.add_argument("--repeats", type=int, default=_REPEATS)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        frame = made_up(given.requests)
-        msr, parquet = Path(folder, "msr.csv"), Path(folder, "trace.parquet")
-        frame.to_csv(msr, header=False, index=False)
-        ours, theirs = [], []
-        # In turns, so that both meet the same neighbours on the machine.
-        for _ in range(given.repeats):
-            theirs.append(quickest(lambda: pd.read_csv(msr, header=None), 1))
-            ours.append(quickest(lambda: read_all(msr), 1))
-        ratio = min(theirs) / min(ours)
-        millions = given.requests / 1e6
-        print(f"pandas.read_csv   {millions / min(theirs):6.2f} million lines/s")
-        print(f"msr               {millions / min(ours):6.2f} million lines/s")
-        print(f"ratio             {ratio:6.2f} (at least 1 is wanted)")
-        write_trace(read_trace(msr), parquet)
-        blktrace = Path(folder, "made.blktrace.0")
-        write_blktrace(frame, blktrace)
-        for path, name in ((parquet, "ppw's Parquet"), (blktrace, "blktrace")):
-            rate = millions / quickest(lambda path=path: read_all(path), 3)
-            print(f"{name:17} {rate:6.2f} million requests/s")
-    return 0 if ratio >= 1 else 1
+    slow = False
+    for found in measured(given.requests, given.repeats):
+        beside = f": {found.ratio:.2f} of {found.peer}" if found.peer else ""
+        print(
+            f"{found.name:32} {found.value:6.2f} ({found.low:.2f} to {found.high:.2f}) "
+            f"{found.unit}{beside}"
+        )
+        slow = slow or (found.name == _MSR and found.ratio < 1)
+    return int(slow)
 
 
 if __name__ == "__main__":

@@ -142,6 +142,9 @@ class Cascade:
         while not in_order and size > 1:
             halves = counts.reshape(-1, 2, size // 2)
             turned = rng.random(len(halves)) < 0.5
+            # The trace begins and ends with an arrival.
+            turned[0] = (turned[0] and halves[0, 1].any()) or not halves[0, 0].any()
+            turned[-1] = (turned[-1] and halves[-1, 0].any()) or not halves[-1, 1].any()
             halves[turned] = halves[turned][:, ::-1]
             size //= 2
         return counts.ravel()
@@ -269,23 +272,33 @@ def _character(gaps_s: FloatArray) -> FloatArray:
     mean, deviation = float(gaps_s.mean()), float(gaps_s.std())
     steady = len(gaps_s) <= 2 * _LAGS[-1] or deviation <= 1e-6 * mean
     centred = (gaps_s - mean) / (1.0 if steady else deviation)
+    reached = np.cumsum(gaps_s)
     lagged = [0.0 if steady else (centred[:-k] * centred[k:]).mean() for k in _LAGS]
     return np.array(
         [
             2 * np.log(0.02 + deviation / mean),
-            *(np.log(0.02 + _dispersion(gaps_s, w * mean)) / 2 for w in _TRIAL_WINDOWS),
+            *(np.log(0.02 + _dispersion(reached, w * mean)) / 2 for w in _TRIAL_WINDOWS),
             *(value / 2 for value in lagged),
         ]
     )
 
 
-def _dispersion(gaps_s: FloatArray, window_s: float) -> float:
+@compiled
+def _dispersion(time_s: FloatArray, window_s: float) -> float:
     """Index of dispersion: variance over mean of the arrivals in windows of a length."""
-    at = (np.cumsum(gaps_s) / window_s).astype(np.int64)
-    if at[-1] < 8:
+    windows = int(time_s[-1] / window_s)
+    # The last window is not whole.
+    arrivals, squares, here, window = 0, 0, 0, 0
+    for i in range(len(time_s)):
+        at = int(time_s[i] / window_s)
+        if at != window:
+            arrivals += here
+            squares += here * here
+            here, window = 0, at
+        here += 1
+    if windows < 8 or arrivals == 0:
         return 1.0
-    counts = np.bincount(at)[:-1]
-    return float(counts.var() / counts.mean())
+    return (squares * windows - arrivals * arrivals) / (windows * arrivals)
 
 
 @compiled

@@ -1,18 +1,22 @@
 """The chain of a fitted state diagram, as tables that a walk can draw from in constant time.
 
-From a finest state the next transition is drawn in two steps: the level at which it parts, in the
-proportions found for that state, and one of the transitions recorded there. The position inside
-the state that it leads to follows the requests that came into that state at that level. Leaving
-and entering so, the chain is in every state as often as the trace was (up to its first and last
-request); with ``entry="occupancy"`` it leaves a coarse state from anywhere in it alike and enters
+A run of sequential requests goes where its addresses lead; where it ends, the chain says where the
+next one starts. From a finest state that transition is drawn in two steps: the level at which it
+parts, in the proportions found for that state, and one of the random transitions recorded there.
+The position inside the state that it leads to follows the random requests that came into that
+state at that level. Leaving and entering so, runs start in every state as often as in the trace;
+with ``entry="occupancy"`` the chain leaves a coarse state from anywhere in it alike and enters
 one by its own occupancy, as the hierarchy alone has it, and the time in a state is off by as much
 as that loses.
 """
 
+# mypy: disable-error-code="no-any-return,return-value"
+# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -37,21 +41,28 @@ ENTRIES = ("arrivals", "occupancy")
 class Chain:
     """Tables of a walk over the touched states of every stream.
 
+    A node holds the transitions that leave a state of some level at that level, the sequential
+    ones apart from the random ones.
+
     Parameters
     ----------
     levels : int
+    departures : array
+        By touched state, random transitions out of it.
     leave : array
-        Touched states by levels: cumulated share of transitions that part at each level or above.
+        Touched states by levels: cumulated share of them that part at each level or above.
     node : array
-        Touched states by levels: row of `first`, −1 where nothing parts there.
-    first : array
-        Transitions of node i are those from ``first[i]`` up to ``first[i + 1]``.
+        Touched states by levels: node of the random transitions, −1 where nothing parts there.
+    follows : array
+        By touched state, the node of the sequential transitions, −1 where there are none.
+    order, first : array
+        Transitions of node i are ``order[first[i]:first[i + 1]]``.
     keep, other : array
-        By transition, the alias tables of the nodes (Walker 1977).
+        In that order, the alias tables of the nodes (Walker 1977).
     low, high : array
         By transition, touched states that it may lead to: from low up to high.
     entered : array
-        Levels by touched states and one: cumulated arrivals, from 0.
+        Levels by touched states and one: cumulated random arrivals, from 0.
     level : array
         By transition, the level it is recorded at.
     target : array
@@ -62,8 +73,11 @@ class Chain:
     """
 
     levels: int
+    departures: IntArray
     leave: FloatArray
     node: IntArray
+    follows: IntArray
+    order: IntArray
     first: IntArray
     keep: FloatArray
     other: IntArray
@@ -94,78 +108,135 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
     """
     if entry not in ENTRIES:
         raise FittingError(f"no way of entry {entry!r}: give {' or '.join(ENTRIES)}")
-    diagram, levels, k = counts.diagram, counts.diagram.levels, counts.diagram.fan_out
-    pairs = diagram.pairs(counts.pair)
-    node_keys = np.stack([counts.origin, pairs.level, pairs.source])
-    new = np.r_[True, np.any(np.diff(node_keys, axis=1) != 0, axis=0)]
-    first = np.append(np.flatnonzero(new), len(new))
-    node = np.stack(
-        [
-            _find_nodes(
-                node_keys[:, new], counts.state_origin, i, counts.state // k ** (levels - i)
-            )
-            for i in range(1, levels + 1)
-        ],
-        axis=1,
-    )
-    keep, other = np.empty(len(new)), np.empty(len(new), dtype=np.int64)
-    _alias(first, counts.count.astype(np.float64), keep, other)
-    low, high = _target_ranges(counts, kinds, pairs.level, pairs.target)
-    by_level = counts.arrivals if entry == "arrivals" else counts.occupancy[:, None]
+    levels, pairs = counts.diagram.levels, counts.diagram.pairs(counts.pair)
+    low, high = _ranges(counts, counts.stream * KINDS + kinds, pairs.level, pairs.target)
+    departures, arrivals = _random_partings(counts, pairs.level, pairs.source, low, high)
+    nodes = _nodes(counts, pairs.level, pairs.source)
+    weight = counts.count[nodes.order]
+    keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
+    _alias(nodes.first, weight.astype(np.float64), keep, other)
+    if entry == "occupancy":
+        departures_by_level = _pooled_departures(counts, departures)
+        arrivals = np.broadcast_to(counts.occupancy[:, None], arrivals.shape)
+    else:
+        departures_by_level = departures.astype(np.float64)
     entered = np.zeros((levels, len(counts.state) + 1))
-    entered[:, 1:] = np.cumsum(np.broadcast_to(by_level, counts.arrivals.shape), axis=0).T
-    leave = _leaving(counts, pooled=entry == "occupancy")
+    entered[:, 1:] = np.cumsum(arrivals, axis=0).T
     target = np.unique(low * (levels + 1) + pairs.level, return_inverse=True)[1].astype(np.int64)
     return Chain(
-        *(levels, leave, node, first, keep, other, low, high, entered, pairs.level, target),
-        *_decks(first, counts.count),
+        *(levels, departures.sum(axis=1), _leaving(departures_by_level), nodes.random),
+        *(nodes.follows, nodes.order, nodes.first, keep, other, low, high, entered),
+        *(pairs.level, target, *_decks(nodes.order, nodes.first, counts.count)),
     )
 
 
-def _decks(first: IntArray, count: IntArray) -> tuple[IntArray, NDArray[np.int32]]:
+class _Nodes(NamedTuple):
+    order: IntArray
+    first: IntArray
+    random: IntArray
+    follows: IntArray
+
+
+def _nodes(counts: TransitionCounts, level: IntArray, source: IntArray) -> _Nodes:
+    """Gather transitions to nodes, and find those of every touched state."""
+    keys = np.stack([counts.origin, level, source, counts.sequential])
+    order = np.lexsort(keys[::-1])
+    keys = keys[:, order]
+    new = np.r_[True, np.any(np.diff(keys, axis=1) != 0, axis=0)]
+    first = np.append(np.flatnonzero(new), len(new))
+    levels, k = counts.diagram.levels, counts.diagram.fan_out
+    by_level = np.stack(
+        [
+            [
+                _find_nodes(
+                    keys[:, new], counts.state_origin, i, on, counts.state // k ** (levels - i)
+                )
+                for i in range(1, levels + 1)
+            ]
+            for on in (0, 1)
+        ]
+    )
+    # A run that goes on mostly stays in its state: the finest level at which any does.
+    follows = np.full(len(counts.state), -1)
+    for finer in by_level[1]:
+        follows = np.where(finer >= 0, finer, follows)
+    return _Nodes(order, first, np.ascontiguousarray(by_level[0].T), follows)
+
+
+def _random_partings(
+    counts: TransitionCounts, level: IntArray, source: IntArray, low: IntArray, high: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Random transitions out of and into every touched state, by level.
+
+    A run parts from the last part of a coarse state and comes into the first part of the next one.
+    """
+    departures, arrivals = counts.departures.copy(), counts.arrivals.copy()
+    on = np.flatnonzero(counts.sequential == 1)
+    number = counts.count[on]
+    ranges = _ranges(counts, counts.origin[on], level[on], source[on])
+    _take_off(departures, level[on], number, *ranges, -1)
+    _take_off(arrivals, level[on], number, low[on], high[on], 1)
+    return departures, arrivals
+
+
+@compiled
+def _take_off(
+    partings: IntArray, level: IntArray, number: IntArray, low: IntArray, high: IntArray, step: int
+) -> None:
+    """Take numbers off ranges of touched states, from their begin or their end on."""
+    for i in range(len(number)):
+        left = number[i]
+        v = low[i] if step > 0 else high[i] - 1
+        while left > 0 and low[i] <= v < high[i]:
+            taken = min(left, partings[v, level[i] - 1])
+            partings[v, level[i] - 1] -= taken
+            left -= taken
+            v += step
+
+
+def _decks(order: IntArray, first: IntArray, count: IntArray) -> tuple[IntArray, NDArray[np.int32]]:
     """Deal the transitions of each node that has few enough."""
     node = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    cards = np.bincount(node, count).astype(np.int64)
+    cards = np.bincount(node, count[order]).astype(np.int64)
     kept = cards <= _LARGEST_DECK
     start = np.cumsum(np.append(0, np.where(kept, cards, 0)))
-    number = np.where(kept[node], count, 0)
-    return start, np.repeat(np.arange(len(count), dtype=np.int32), number)
+    number = np.where(kept[node], count[order], 0)
+    return start, np.repeat(order.astype(np.int32), number)
 
 
-def _find_nodes(nodes: IntArray, stream: IntArray, level: int, state: IntArray) -> IntArray:
+def _find_nodes(
+    nodes: IntArray, stream: IntArray, level: int, sequential: int, state: IntArray
+) -> IntArray:
     """Rows of the nodes at a level, −1 for states that nothing leaves there."""
-    here = np.flatnonzero(nodes[1] == level)
-    span = int(max(state.max(initial=0), nodes[2, here].max(initial=0))) + 1
+    here = np.flatnonzero((nodes[1] == level) & (nodes[3] == sequential))
+    if not len(here):
+        return np.full(len(state), -1)
+    span = int(max(state.max(initial=0), nodes[2, here].max())) + 1
     known = nodes[0, here] * span + nodes[2, here]
     wanted = stream * span + state
-    at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-    if not len(known):
-        return np.full(len(state), -1)
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[at] == wanted, here[at], -1)
 
 
-def _target_ranges(
-    counts: TransitionCounts, kinds: IntArray, level: IntArray, target: IntArray
+def _ranges(
+    counts: TransitionCounts, origin: IntArray, level: IntArray, state: IntArray
 ) -> tuple[IntArray, IntArray]:
-    diagram = counts.diagram
-    size = diagram.fan_out ** (diagram.levels - level)
-    touched = counts.state_origin * diagram.states + counts.state
-    start = (counts.stream * KINDS + kinds) * diagram.states + target * size
+    """Touched states of an origin that lie in states of some level."""
+    size = counts.diagram.fan_out ** (counts.diagram.levels - level)
+    touched = counts.state_origin * counts.diagram.states + counts.state
+    start = origin * counts.diagram.states + state * size
     return np.searchsorted(touched, start), np.searchsorted(touched, start + size)
 
 
-def _leaving(counts: TransitionCounts, *, pooled: bool) -> FloatArray:
+def _leaving(departures: FloatArray) -> FloatArray:
     """Cumulated share of a state's transitions by the level at which they part."""
-    departures = counts.departures.astype(np.float64)
-    if pooled:
-        departures = _pooled_departures(counts)
     total = departures.sum(axis=1, keepdims=True)
     leave = np.cumsum(departures, axis=1) / np.where(total > 0, total, 1)
     leave[total[:, 0] > 0, -1] = 1.0
     return np.asarray(leave)
 
 
-def _pooled_departures(counts: TransitionCounts) -> FloatArray:
+def _pooled_departures(counts: TransitionCounts, departures: IntArray) -> FloatArray:
     """Share parted at each level when a coarse state is left from anywhere in it alike."""
     levels, k = counts.diagram.levels, counts.diagram.fan_out
     remaining = np.ones(len(counts.state))
@@ -173,8 +244,8 @@ def _pooled_departures(counts: TransitionCounts) -> FloatArray:
     for i in range(levels):
         state = counts.state // k ** (levels - 1 - i)
         _, group = np.unique(np.stack([counts.state_origin, state]), axis=1, return_inverse=True)
-        here = np.bincount(group, weights=counts.departures[:, i])[group]
-        deeper = np.bincount(group, weights=counts.departures[:, i:].sum(axis=1))[group]
+        here = np.bincount(group, weights=departures[:, i])[group]
+        deeper = np.bincount(group, weights=departures[:, i:].sum(axis=1))[group]
         share = np.where(deeper > 0, here / np.where(deeper > 0, deeper, 1), 0)
         shares[:, i] = remaining * share
         remaining = remaining * (1 - share)

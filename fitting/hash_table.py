@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.compiled import compiled, uncounted
+from fitting.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,23 +17,12 @@ if TYPE_CHECKING:
     IntArray = NDArray[np.int64]
 
 EMPTY = -1
-_FIRST_PLACES = 4096
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
 
 
 def new_keys(places: int) -> IntArray:
     """Make an empty table of at least so many places, a power of two."""
     return np.full(1 << max(4, int(places - 1).bit_length()), EMPTY, dtype=np.int64)
-
-
-def table_of(keys: IntArray, values: IntArray) -> tuple[IntArray, IntArray]:
-    """Make a table that holds values by key."""
-    held = new_keys(4 * len(keys))
-    looked_up = np.zeros(len(held), dtype=np.int64)
-    for key, value in zip(keys, values, strict=True):
-        place = find(held, key)
-        held[place], looked_up[place] = key, value
-    return held, looked_up
 
 
 def doubled(keys: IntArray, values: IntArray) -> tuple[IntArray, IntArray]:
@@ -49,30 +38,6 @@ def roomy(keys: IntArray, values: IntArray) -> tuple[IntArray, IntArray]:
     while 4 * np.count_nonzero(keys != EMPTY) > len(keys):
         keys, values = doubled(keys, values)
     return keys, values
-
-
-class Numbers:
-    """Numbers keys of 0 or more from 0 up, as they appear."""
-
-    def __init__(self) -> None:
-        self._keys, self._numbers = new_keys(_FIRST_PLACES), np.zeros(_FIRST_PLACES, np.int64)
-        self._used = np.zeros(1, dtype=np.int64)
-
-    def __len__(self) -> int:
-        return int(self._used[0])
-
-    def take(self, wanted: IntArray, found: IntArray) -> None:
-        """Find the number of every key; new ones get the next."""
-        start = 0
-        while start < len(wanted):
-            start = _number(start, wanted, found, self._keys, self._numbers, self._used)
-            if start < len(wanted):
-                self._keys, self._numbers = doubled(self._keys, self._numbers)
-
-    def in_order(self) -> tuple[IntArray, IntArray]:
-        """All keys, sorted, and their numbers."""
-        held = np.sort(self._keys[self._keys != EMPTY])
-        return held, self._numbers[places(self._keys, held)]
 
 
 @compiled
@@ -132,21 +97,3 @@ def rehashed(keys: IntArray, values: IntArray, larger: IntArray, moved: IntArray
             at = find(larger, keys[place])
             larger[at] = keys[place]
             moved[at] = values[place]
-
-
-@uncounted
-def _number(
-    start: int, wanted: IntArray, found: IntArray, keys: IntArray, numbers: IntArray, used: IntArray
-) -> int:
-    """Number keys until a quarter of the table is taken; return where to go on."""
-    room = len(keys) // 2
-    for i in range(start, len(wanted)):
-        place = find(keys, wanted[i])
-        if keys[place] == EMPTY:
-            if used[0] == room:
-                return i
-            keys[place] = wanted[i]
-            numbers[place] = used[0]
-            used[0] += 1
-        found[i] = numbers[place]
-    return len(wanted)

@@ -161,7 +161,8 @@ def fit_gaps(
     n = sums[:, GAPS]
     mean = sums[:, SUM] / n
     fitted = _moments(sums, tick_s)
-    quantiles, kept = _quantiles(histogram)
+    kept = np.flatnonzero(histogram.sum(axis=1) >= _EMPIRICAL_FROM)
+    quantiles = _quantiles(histogram, kept)
     shapes = np.full((len(LAWS), len(n)), np.nan)
     shapes[POISSON], shapes[NORMAL] = tick_s, fitted["normal"]
     shapes[GAMMA], shapes[LOGNORMAL] = fitted["gamma"], fitted["lognormal"]
@@ -170,7 +171,7 @@ def fit_gaps(
         chosen = np.full(len(n), LAWS.index(allowed[0]))
         chosen[np.isnan(shapes[chosen, np.arange(len(n))]) & (chosen > EXPONENTIAL)] = EXPONENTIAL
     else:
-        scores = _scores(sums, histogram, shapes, tick_s)
+        scores = _scores(sums, _histogram_likelihood(histogram, kept, n), shapes, tick_s)
         scores[[LAWS.index(name) for name in LAWS if name not in allowed]] = -np.inf
         chosen = np.argmax(scores, axis=0)
         chosen[n < _LEAST_GAPS] = EXPONENTIAL
@@ -208,7 +209,7 @@ def _gamma_shape(log_ratio: FloatArray) -> FloatArray:
 
 
 def _scores(
-    sums: FloatArray, histogram: NDArray[np.uint32], shapes: FloatArray, tick_s: float
+    sums: FloatArray, empirical: FloatArray, shapes: FloatArray, tick_s: float
 ) -> FloatArray:
     """Log-likelihood of every law less half the log of n a parameter; −inf where it cannot be."""
     from scipy.special import gammaln
@@ -235,7 +236,7 @@ def _scores(
             GAMMA: n * (k * np.log(k / mean) - gammaln(k)) + (k - 1) * logs - k * total / mean,
             LOGNORMAL: -logs
             - n * (np.log(sigma) + 0.5 * np.log(2 * np.pi) + 0.5 + off**2 / (2 * sigma**2)),
-            EMPIRICAL: _histogram_likelihood(histogram, n),
+            EMPIRICAL: empirical,
         }
         free = np.array([1, 1, 1, 2, 2, 2, len(KNOTS) - 1])[:, None]
         scores = np.array([found[code] for code in range(len(LAWS))]) - free * np.log(n) / 2
@@ -243,26 +244,37 @@ def _scores(
     return scores
 
 
-def _histogram_likelihood(histogram: NDArray[np.uint32], n: FloatArray) -> FloatArray:
-    """Log-likelihood of n gaps whose density is that of the classes counted."""
+def _histogram_likelihood(
+    histogram: NDArray[np.uint32], kept: IntArray, n: FloatArray
+) -> FloatArray:
+    """Log-likelihood of n gaps whose density is that of the classes counted, for those kept."""
     found = np.full(len(n), -np.inf)
-    row, class_ = np.nonzero(histogram)
-    counts = histogram[row, class_].astype(np.float64)
-    total = np.bincount(row, counts, len(n))
-    density = counts / total[row] / np.diff(gap_classes())[class_]
-    enough = total >= _EMPIRICAL_FROM
-    mean = np.bincount(row, counts * np.log(density), len(n))[enough] / total[enough]
-    found[enough] = n[enough] * mean
+    mean = np.empty(len(kept))
+    _mean_logs(histogram, kept, np.diff(gap_classes()), mean)
+    found[kept] = n[kept] * mean
     return found
 
 
-def _quantiles(histogram: NDArray[np.uint32]) -> tuple[FloatArray, IntArray]:
-    """Quantiles over their mean of the transitions with gaps enough, and which they are."""
-    kept = np.flatnonzero(histogram.sum(axis=1) >= _EMPIRICAL_FROM)
+def _quantiles(histogram: NDArray[np.uint32], kept: IntArray) -> FloatArray:
+    """Quantiles over their mean of the transitions with gaps enough."""
     bounds = np.log(gap_classes())
     rows = np.empty((len(kept), len(KNOTS)))
     _interpolate(histogram, kept, bounds, KNOTS, rows)
-    return rows / _mean_of(rows)[:, None], kept
+    return rows / _mean_of(rows)[:, None]
+
+
+@compiled
+def _mean_logs(
+    histogram: NDArray[np.uint32], kept: IntArray, widths: FloatArray, mean: FloatArray
+) -> None:
+    """Find the mean logarithm of the density over the counts of each histogram kept."""
+    for i in range(len(kept)):
+        counts = histogram[kept[i]]
+        total, logs = float(counts.sum()), 0.0
+        for class_ in range(len(counts)):
+            if counts[class_]:
+                logs += counts[class_] * np.log(counts[class_] / total / widths[class_])
+        mean[i] = logs / total
 
 
 @compiled

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled import inlined
+from fitting.compiled import inlined, uncounted
 from fitting.recency import Recency, forget, knows, last_use, nearest, new_recency, use
 from fitting.request_kinds import KINDS
 from fitting.reuse import AGAIN, CLASSES, FRESH, age_bounds
 from fitting.trace_survey import BLOCK
+from fitting.walk_draws import Batches, draw, new_batches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fitting.runs import Runs
     from fitting.transition_counts import TransitionCounts
 
     IntArray = NDArray[np.int64]
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 _FRESH_TRIES, _STOPPED_TRIES = 16, 4
 # Places of a run that are looked at, and steps from one stretch that is untouched to the next.
 _LOOKS, _STEPS = 64, 512
-# Part of the space by which a run may be away from the states that its chain is in.
-_ASTRAY = 64
+_LATELY = 2048
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Addresses:
         Length in blocks of the pieces that reuse is followed by.
     pieces : float
         Pieces that a request touches on average.
+    end_lbn : int
+        Block after the last one touched.
     devices : array
         By stream, the index of its device.
     met : array
@@ -53,6 +56,7 @@ class Addresses:
 
     alignment: int
     offset: int
+    end_lbn: int
     reuse: FloatArray | None
     piece: int = 8
     pieces: float = 1.0
@@ -63,13 +67,12 @@ class Addresses:
 class Stretches(NamedTuple):
     """Where states lie, and in which lists of a memory their addresses and stops are kept.
 
-    A run may be ``astray`` from its chain by so many states before the chain follows it.
+    Runs start from ``low`` to ``high`` of a state, or else from its first block on.
     """
 
     first_lbn: int
     end_lbn: int
     state_blocks: int
-    astray: int
     levels: int
     alignment: int
     offset: int
@@ -85,8 +88,8 @@ class Stretches(NamedTuple):
 class Memory(NamedTuple):
     """Where devices were touched and runs stopped, requests of each, and the law of coming back.
 
-    ``pieces_met`` has by device the pieces that runs from fresh places went on to, and those of
-    them that were touched before; ``met`` is what their share is to be.
+    ``pieces_met`` has by device the pieces that runs from fresh places
+    went on to, and those of them that were touched before; ``met`` is what their share is to be.
     """
 
     pieces: Recency
@@ -95,19 +98,30 @@ class Memory(NamedTuple):
     pieces_met: IntArray
     met: FloatArray
     law: FloatArray
+    draws: Batches
     ages: IntArray
 
 
 class Pending(NamedTuple):
     """When the next request of every stream is due, what it did last, how many it has left.
 
-    ``due`` is infinite where none are left; ``resumes`` is when the next one would be. ``state``
-    is that of the last request drawn. ``end``, ``made``, ``fresh`` and ``kind`` are of the last one
-    made: the block after it, the clock of its device, whether its run began fresh, its kind.
+    ``due`` is infinite where none are left; ``resumes`` is when the next one would be.
+    ``transition``, ``state``, ``size``, ``gap`` and whether it is ``sequential`` are of the request
+    that is due, ``blocks`` of its whole run, about, ``run`` the requests of it to come, and
+    ``reuse`` its class of reuse.
+    ``end``, ``made``, ``fresh`` and ``kind`` are of the last one made: the block after it, the
+    clock of its device, whether its run began fresh, its kind.
     """
 
     due: FloatArray
+    gap: FloatArray
+    transition: IntArray
     state: IntArray
+    size: IntArray
+    sequential: IntArray
+    blocks: IntArray
+    run: IntArray
+    reuse: IntArray
     end: IntArray
     made: IntArray
     fresh: IntArray
@@ -118,14 +132,15 @@ class Pending(NamedTuple):
     order: IntArray
 
 
-def stretches_of(counts: TransitionCounts, addresses: Addresses, streams: int) -> Stretches:
+def stretches_of(
+    counts: TransitionCounts, runs: Runs, addresses: Addresses, streams: int
+) -> Stretches:
     """Lay out the touched states of a trace."""
     diagram = counts.diagram
     return Stretches(
         diagram.first_lbn,
-        diagram.first_lbn + diagram.blocks,
+        addresses.end_lbn,
         diagram.state_blocks,
-        max(1, diagram.states // _ASTRAY),
         diagram.levels,
         addresses.alignment,
         addresses.offset,
@@ -134,11 +149,18 @@ def stretches_of(counts: TransitionCounts, addresses: Addresses, streams: int) -
         addresses.devices,
         _places(counts, addresses.devices, 1),
         _places(counts, addresses.devices, KINDS),
-        *_extents(counts),
+        *_extents(counts, runs),
     )
 
 
-def memory_of(counts: TransitionCounts, addresses: Addresses, expected: float) -> Memory:
+def memory_of(
+    counts: TransitionCounts,
+    started: IntArray,
+    addresses: Addresses,
+    expected: float,
+    share: float,
+    rng: np.random.Generator,
+) -> Memory:
     """Make empty memories of streams, with room for the requests to come."""
     law = np.zeros((0, CLASSES)) if addresses.reuse is None else addresses.reuse
     wanted = counts.occupancy * (max(expected, 1.0) if len(law) else 0.0)
@@ -146,26 +168,27 @@ def memory_of(counts: TransitionCounts, addresses: Addresses, expected: float) -
         np.bincount(_places(counts, addresses.devices, kinds), weights=wanted).astype(float)
         for kinds in (1, KINDS)
     )
+    devices = int(addresses.devices.max()) + 1
     return Memory(
         new_recency(256 + 2 * touched * addresses.pieces, addresses.piece),
         new_recency(256 + 2 * stopped, 1),
-        np.zeros(int(addresses.devices.max()) + 1, dtype=np.int64),
-        np.zeros((int(addresses.devices.max()) + 1, 2), dtype=np.int64),
+        np.zeros(devices, dtype=np.int64),
+        np.zeros((devices, 2), dtype=np.int64),
         addresses.met,
         law,
+        new_batches(np.float64(min(share, 1.0)) * started, rng),
         age_bounds(),
     )
 
 
-def _extents(counts: TransitionCounts) -> tuple[IntArray, IntArray]:
-    """First and last block to start at, by state: all of it that is within what was touched.
-
-    Where exactly a state was touched would bring fresh requests back to the same few blocks.
-    """
+def _extents(counts: TransitionCounts, runs: Runs) -> tuple[IntArray, IntArray]:
+    """First and last block where runs start, by state; where none did, all that was touched."""
     diagram = counts.diagram
     start = diagram.first_lbn + counts.state * diagram.state_blocks
     last = start + diagram.state_blocks - 1
-    return np.maximum(start, counts.lowest.min()), np.minimum(last, counts.highest.max())
+    none = runs.lowest < 0
+    low = np.where(none, np.maximum(start, counts.lowest.min()), runs.lowest)
+    return low, np.where(none, np.minimum(last, counts.highest.max()), runs.highest)
 
 
 def _places(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArray:
@@ -175,7 +198,7 @@ def _places(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArray
     return np.unique(stretch, return_inverse=True)[1].astype(np.int64)
 
 
-@inlined
+@uncounted
 def state_at(d: Stretches, origin: int, lbn: int) -> int:
     """Touched state of an address, or the one ahead of it where that was not touched."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
@@ -189,21 +212,23 @@ def state_at(d: Stretches, origin: int, lbn: int) -> int:
     return low
 
 
-@inlined
-def anywhere(d: Stretches, v: int, rng: np.random.Generator) -> int:
-    """Aligned address within what was touched of a state."""
-    low = d.low[v]
+@uncounted
+def anywhere(d: Stretches, v: int, blocks: int, rng: np.random.Generator) -> int:
+    """Aligned address where runs start in a state, ahead of the end by so many blocks if it can."""
+    low, high = d.low[v], min(d.high[v], d.end_lbn - blocks)
+    if high <= low:
+        return low
     low += (d.offset - low) % d.alignment
-    places = (d.high[v] - low) // d.alignment + 1
-    if places <= 1:
-        return d.low[v]
+    places = (high - low) // d.alignment + 1
     return low + d.alignment * int(rng.random() * places)
 
 
-@inlined
-def _known_address(d: Stretches, m: Memory, g: int, v: int, rng: np.random.Generator) -> int:
-    """Address to go on from or to come back to by the law of reuse; −1 for a fresh one."""
-    u = rng.random()
+@uncounted
+def drawn_class(m: Memory, v: int, rng: np.random.Generator) -> int:
+    """Draw a class of the law of reuse of a touched state; fresh where there is no law."""
+    if len(m.law) == 0:
+        return FRESH
+    u = draw(m.draws, v, rng)
     low, high = 0, CLASSES
     while high - low > 1:
         middle = (low + high) >> 1
@@ -211,27 +236,57 @@ def _known_address(d: Stretches, m: Memory, g: int, v: int, rng: np.random.Gener
             low = middle
         else:
             high = middle
-    if low == FRESH:
+    return low
+
+
+@uncounted
+def _known_address(
+    d: Stretches,
+    m: Memory,
+    g: int,
+    v: int,
+    class_: int,
+    blocks: int,
+    rng: np.random.Generator,
+) -> int:
+    """Address to go on from or to come back to by a class of reuse; −1 for a fresh one."""
+    if class_ == FRESH:
         return -1
-    again = low >= AGAIN
-    age = low - AGAIN if again else low
+    age = class_ - AGAIN if class_ >= AGAIN else class_
     span = m.ages[age + 1] - m.ages[age]
     wanted = m.clock[g] - m.ages[age] - int(rng.random() * span)
     if wanted < 1:
         return -1
-    if again:
+    if class_ >= AGAIN:
         return nearest(m.pieces, d.place[v], wanted)
+    return _stopped(d, m, g, v, wanted, blocks)
+
+
+@uncounted
+def _has_stopped(m: Memory, g: int, lbn: int, blocks: int) -> bool:
+    """Whether a run that ended at an address can go on there: no other has been there lately."""
+    stopped, touched = last_use(m.ends, g, lbn), last_use(m.pieces, g, lbn)
+    if touched >= 0 and touched != stopped:
+        return False
+    lately = max(0, m.clock[g] - _LATELY)
+    ahead = last_use(m.pieces, g, lbn + m.pieces.piece)
+    last = last_use(m.pieces, g, lbn + max(blocks - 1, m.pieces.piece))
+    return ahead <= lately and last <= lately
+
+
+@uncounted
+def _stopped(d: Stretches, m: Memory, g: int, v: int, wanted: int, blocks: int) -> int:
+    """Address of a state where a run has stopped, nearest to a clock; or −1."""
     for _ in range(_STOPPED_TRIES):
         lbn = nearest(m.ends, d.stop[v], wanted)
-        touched = last_use(m.pieces, g, lbn) if lbn >= 0 else -1
-        if touched < 0 or touched == last_use(m.ends, g, lbn):
+        if lbn < 0 or _has_stopped(m, g, lbn, blocks):
             return lbn
         # Another run has passed since: this one has stopped for good.
         forget(m.ends, g, lbn)
     return -1
 
 
-@inlined
+@uncounted
 def _remember(
     d: Stretches, m: Memory, p: Pending, s: int, v: int, kind_: int, lbn: int, size: int
 ) -> None:
@@ -256,7 +311,7 @@ def _remember(
             m.pieces_met[g, 1] += met
 
 
-@inlined
+@uncounted
 def _room(m: Memory, g: int, lbn: int, blocks: int) -> int:
     """Blocks of a run ahead of the first touched one, of those that are looked at."""
     step = max(m.pieces.piece, -(-blocks // _LOOKS))
@@ -268,30 +323,32 @@ def _room(m: Memory, g: int, lbn: int, blocks: int) -> int:
     return min(ahead, blocks)
 
 
-@inlined
+@uncounted
 def _fresh(d: Stretches, m: Memory, g: int, v: int, blocks: int, rng: np.random.Generator) -> int:
     """Address in a state with room for a run, or with the most of it, of those tried."""
+    wanted = blocks
     if m.pieces_met[g, 1] < m.met[g] * m.pieces_met[g, 0]:
         # Runs meet what was touched before, too.
-        blocks = 1
+        wanted = 1
     best, most = 0, -1
     for _ in range(_FRESH_TRIES):
-        lbn = anywhere(d, v, rng)
-        room = _room(m, g, lbn, blocks)
+        lbn = anywhere(d, v, blocks, rng)
+        room = _room(m, g, lbn, wanted)
         if room > most:
             best, most = lbn, room
-        if most == blocks:
+        if most == wanted:
             return best
     # Behind what has been touched, as it is where files fill a disk.
     step = m.pieces.piece + -m.pieces.piece % d.alignment
-    lbn = d.low[v] + (d.offset - d.low[v]) % d.alignment
+    lbn = d.first_lbn + d.state[v] * d.state_blocks
+    lbn += (d.offset - lbn) % d.alignment
     for _ in range(_STEPS):
-        if lbn + blocks > d.end_lbn:
+        if lbn + wanted > d.end_lbn:
             break
-        room = _room(m, g, lbn, blocks)
+        room = _room(m, g, lbn, wanted)
         if room > most:
             best, most = lbn, room
-        if most == blocks:
+        if most == wanted:
             break
         lbn += max(step, room // step * step)
     return best
@@ -299,37 +356,29 @@ def _fresh(d: Stretches, m: Memory, g: int, v: int, blocks: int, rng: np.random.
 
 @inlined
 def choose_address(
-    d: Stretches,
-    m: Memory,
-    p: Pending,
-    s: int,
-    v: int,
-    size: int,
-    run: int,
-    sequential: int,
-    kind_: int,
-    rng: np.random.Generator,
+    d: Stretches, m: Memory, p: Pending, s: int, kind_: int, rng: np.random.Generator
 ) -> int:
-    """Choose where a request starts, with room for a run of so many blocks where that is new."""
+    """Choose where the request that is due starts, with room for its run where that is new."""
     remembers = len(m.law) > 0
-    g, stopped = d.device[s], p.end[s]
+    g, v, stopped, sequential = d.device[s], p.state[s], p.end[s], p.sequential[s]
     m.clock[g] += 1
     lbn = -1
     if sequential and stopped < d.end_lbn:
         lbn = stopped
-        if remembers:
-            v = state_at(d, s * KINDS + kind_, lbn)
     elif sequential:
         # At the end of the space, a run goes on at its begin.
         v = d.origin_start[s * KINDS + kind_]
+        p.state[s] = v
     elif remembers:
-        lbn = _known_address(d, m, g, v, rng)
+        lbn = _known_address(d, m, g, v, p.reuse[s], p.blocks[s], rng)
     if lbn < 0 or (lbn == stopped and not sequential):
-        lbn = _fresh(d, m, g, v, run, rng) if remembers else anywhere(d, v, rng)
+        lbn = (
+            _fresh(d, m, g, v, p.blocks[s], rng) if remembers else anywhere(d, v, p.blocks[s], rng)
+        )
         p.fresh[s] = 1
     elif not sequential:
         p.fresh[s] = 0
     if remembers:
-        _remember(d, m, p, s, v, kind_, lbn, size)
-    p.end[s] = lbn + size // BLOCK
+        _remember(d, m, p, s, v, kind_, lbn, p.size[s])
+    p.end[s] = lbn + p.size[s] // BLOCK
     return lbn

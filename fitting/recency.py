@@ -97,7 +97,7 @@ def last_use(m: Recency, stream: int, lbn: int) -> int:
     return m.when[m.place[place]] if m.keys[place] != EMPTY else -1
 
 
-@inlined
+@uncounted
 def use(m: Recency, stream: int, v: int, lbn: int, clock: int, begins: bool) -> bool:
     """Put an address at the end of the list of a state; returns whether it was in one.
 
@@ -124,7 +124,7 @@ def use(m: Recency, stream: int, v: int, lbn: int, clock: int, begins: bool) -> 
     return known
 
 
-@inlined
+@uncounted
 def forget(m: Recency, stream: int, lbn: int) -> None:
     """Take an address out of its list, if it is in one."""
     place = find(m.keys, piece_key(stream, lbn // m.piece))
@@ -134,7 +134,7 @@ def forget(m: Recency, stream: int, lbn: int) -> None:
         remove(m.keys, m.place, place)
 
 
-@inlined
+@uncounted
 def nearest(m: Recency, v: int, clock: int) -> int:
     """Address of a state where requests begin whose last use was nearest to a clock, or −1.
 

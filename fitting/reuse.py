@@ -110,8 +110,12 @@ class ReuseCounter:
         # Whether the run that each stream is in began fresh.
         self._began_fresh = np.zeros(len(devices), dtype=np.bool_)
 
-    def add(self, seen: Seen, lbn: IntArray, size_bytes: IntArray) -> None:
-        """Take requests, with what the count of transitions has seen of them."""
+    def add(self, seen: Seen, lbn: IntArray, size_bytes: IntArray) -> NDArray[np.bool_]:
+        """Take requests, with what the count of transitions has seen of them.
+
+        Returns which of them start runs where their device was touched before.
+        """
+        again = np.zeros(len(lbn), dtype=np.bool_)
         while len(seen.row) and seen.row.max() >= len(self.counts):
             self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
         start = 0
@@ -129,9 +133,11 @@ class ReuseCounter:
                 *self._ends,
                 self._known,
                 self._began_fresh,
+                again,
             )
             if start < len(lbn):
                 self._make_room()
+        return again
 
     def by_state(self, rows: IntArray) -> IntArray:
         """Counts of the touched states in the order of their rows; of most ages there are none."""
@@ -201,6 +207,7 @@ def _count_ages(
     ended: IntArray,
     known: IntArray,
     began_fresh: NDArray[np.bool_],
+    again: NDArray[np.bool_],
 ) -> int:
     """Take requests until a table is half full; return where to go on."""
     for i in range(start, len(lbn)):
@@ -230,7 +237,7 @@ def _count_ages(
                 elif class_ < 0:
                     class_ = FRESH
                 counts[row[i], class_] += 1
-                began_fresh[stream[i]] = class_ == FRESH
+                began_fresh[stream[i]], again[i] = class_ == FRESH, AGAIN <= class_ < FRESH
             elif began_fresh[stream[i]] and (k > 0 or lbn[i] % piece == 0):
                 counts[row[i], PIECES] += 1
                 counts[row[i], MET] += 0 if new else 1

@@ -1,10 +1,10 @@
-"""What comes after what in a walk: transitions dealt out as they were counted.
+"""What comes after what in a walk: transitions and runs dealt out as they were counted.
 
-A walk that is as long as its trace is a tour: it leaves every state as often as the trace did and
-makes each transition as often, so that shares of requests are the trace's own whatever the seed.
-Chance alone would bring it too early to the state that the trace ended in; there it goes on in a
-state that it has yet to leave, and no state is left for good before all its transitions to itself
-are made.
+A stream makes a run of sequential requests as long as its law says, which goes where its addresses
+lead; then a random transition of the state that it is in says where the next run starts. A walk
+that is as long as its trace is a tour: it makes each random transition as often as the trace did,
+so that shares of requests are the trace's own whatever the seed. Where nothing is left to leave a
+state by, it goes on from the next state that has something left.
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled import inlined
-from fitting.places import Pending, Stretches, state_at
+from fitting.compiled import inlined, uncounted
+from fitting.places import Memory, Pending, Stretches, drawn_class, state_at
 from fitting.request_kinds import KINDS
+from fitting.reuse import AGAIN, FRESH
+from fitting.runs import RunLengths, drawn_length
 from fitting.trace_survey import BLOCK
 from fitting.walk_draws import Batches, Features, between, draw, draw_gap, new_batches
 
@@ -32,17 +34,18 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
 
 _LONGEST_BATCH = 2**20
-# Requests of a run that are drawn before the first of them has its place, at most.
-MOST_AHEAD = 64
-# Requests of which one may begin anew what is left of a state far from where its stream is.
-_ANEW = 1000
 
 
 class Moves(NamedTuple):
-    """What may come after what; as `chain.Chain` has it."""
+    """What may come after what, as `chain.Chain` has it.
+
+    ``further`` has by touched state the mean blocks of the requests that go on from there.
+    """
 
     leave: FloatArray
     node: IntArray
+    follows: IntArray
+    order: IntArray
     first: IntArray
     keep: FloatArray
     other: IntArray
@@ -53,199 +56,176 @@ class Moves(NamedTuple):
     target: IntArray
     deck_start: IntArray
     deck: NDArray[np.int32]
-    sequential: IntArray
     op: IntArray
     size_class: IntArray
     kind: IntArray
+    further: FloatArray
 
 
 class Strata(NamedTuple):
-    """Batches by touched state, by node of the chain, and by range of states that is entered."""
+    """Batches of draws.
+
+    By touched state of levels and of runs; by node; by range of states that is entered.
+    """
 
     leave: Batches
+    run: Batches
     node: Batches
     entry: Batches
 
 
-class Tour(NamedTuple):
-    """What is left to be dealt out: a walk as long as its trace makes every transition of it.
-
-    Where a stream has come to its last state too early, it goes on in a state that it has yet to
-    leave. A state is not left for good before all its transitions to itself are made.
+class Deals(NamedTuple):
+    """Transitions out of every touched state that are to be dealt out.
 
     Parameters
     ----------
-    departures, left : array
-        By touched state: how often it was left, and how often it is to be left still.
-    exits, exits_left : array
-        By touched state: how often it was left for another one, and is to be still.
-    last_exit, last_to : array
-        By touched state: transition that leaves it for good, where it was drawn too early, or −1;
-        and the state that it leads to.
-    begun, looked : array
-        By stream: state, counted from its first, from which on states were looked through, and
-        how many were.
-    drawn, anew : array
-        By stream: requests, and those of them that were to go on from a far place and began anew.
-    closed : array
-        Whether the walk is that long, of no dimension.
+    all, left : array
+        By touched state: all of them, and those that are to be made still.
+    ahead : array
+        By touched state, a later one before which there is none with any left.
     """
 
-    departures: IntArray
+    all: IntArray
     left: IntArray
-    exits: IntArray
-    exits_left: IntArray
-    last_exit: IntArray
-    last_to: IntArray
-    begun: IntArray
-    looked: IntArray
-    drawn: IntArray
-    anew: IntArray
+    ahead: IntArray
+
+
+class Tour(NamedTuple):
+    """What is left of a walk as long as its trace, which makes every transition of it.
+
+    ``starts`` and ``left`` have by stream all random transitions and those left, ``runs`` and
+    ``runs_left`` runs by row of the touched states, as `RunLengths` has them; ``closed`` says
+    whether the walk is that long, and has no dimension.
+    """
+
+    random: Deals
+    sequential: Deals
+    starts: IntArray
+    left: IntArray
+    runs: IntArray
+    runs_left: IntArray
     closed: NDArray[np.bool_]
 
 
-class Ahead(NamedTuple):
-    """Requests drawn of each stream but not made yet: rings of rows, from ``first`` on.
+class Course(NamedTuple):
+    """All that a walk needs to go on."""
 
-    ``sequential`` is as it was drawn but for runs that begin anew elsewhere; ``reach`` is the block
-    after the last of them, −1 while its run has no place yet.
-    """
-
-    first: IntArray
-    number: IntArray
-    transition: IntArray
-    state: IntArray
-    size: IntArray
-    sequential: IntArray
-    gap: FloatArray
-    reach: IntArray
+    d: Stretches
+    w: Moves
+    f: Features
+    runs: RunLengths
+    strata: Strata
+    m: Memory
+    p: Pending
+    tour: Tour
 
 
 def new_strata(
-    counts: TransitionCounts, chain: Chain, expected: float, rng: np.random.Generator
+    counts: TransitionCounts, chain: Chain, runs: IntArray, share: float, rng: np.random.Generator
 ) -> Strata:
-    """Make batches as long as what was counted, or as what is to come where that is less."""
-    share = min(1.0, expected)
-    nodes = np.add.reduceat(counts.count, chain.first[:-1])
-    entered = np.bincount(chain.target, counts.count)
-    visited = (counts.departures.sum(axis=1), nodes, entered)
+    """Make batches as long as what was counted, or a share of it that is to come."""
+    nodes = np.add.reduceat(counts.count[chain.order], chain.first[:-1])
+    entered = np.bincount(chain.target, counts.count * (counts.sequential == 0))
+    visited = (chain.departures, runs, nodes, entered)
+    share = min(1.0, share)
     return Strata(*(new_batches(np.minimum(n * share, _LONGEST_BATCH), rng) for n in visited))
 
 
-def new_tour(counts: TransitionCounts, chain: Chain, expected: float, streams: int) -> Tour:
-    """Begin a tour, of which so many times the requests counted are expected."""
-    departures = counts.departures.sum(axis=1)
-    exits = departures - _returns(counts, chain)
-    nothing = np.full_like(exits, -1)
-    by_stream = np.zeros((4, streams), dtype=np.int64)
-    closed = np.asarray(expected >= 1.0)
-    return Tour(
-        *(departures, departures.copy(), exits, exits.copy(), nothing, nothing.copy()),
-        *(*by_stream, closed),
-    )
+def new_tour(
+    counts: TransitionCounts, chain: Chain, runs: IntArray, streams: int, *, closed: bool
+) -> Tour:
+    """Begin a tour."""
+    starts = np.bincount(counts.stream_of_state, chain.departures, streams).astype(np.int64)
+    sequential = counts.departures.sum(axis=1) - chain.departures
+    sequential[chain.follows < 0] = 0
+    deals = _deals(chain.departures), _deals(sequential)
+    return Tour(*deals, starts, starts.copy(), runs, runs.copy(), np.asarray(closed))
 
 
-def _returns(counts: TransitionCounts, chain: Chain) -> IntArray:
-    """Transitions of each touched state to itself."""
-    pairs = counts.diagram.pairs(counts.pair)
-    states, finest = counts.diagram.states, counts.diagram.levels
-    alone = np.flatnonzero((pairs.level == finest) & (chain.high == chain.low + 1))
-    to = chain.low[alone]
-    back = counts.origin[alone] * states + pairs.source[alone] == (
-        counts.state_origin[to] * states + counts.state[to]
-    )
-    found = np.bincount(to[back], counts.count[alone[back]], len(counts.state))
-    return np.asarray(found.astype(np.int64))
+def _deals(number: IntArray) -> Deals:
+    return Deals(number, number.copy(), np.arange(1, len(number) + 1))
 
 
-def new_ahead(streams: int) -> Ahead:
-    """Make empty rings."""
-    first, number = np.zeros((2, streams), dtype=np.int64)
-    transition, state, size, sequential = np.zeros((4, streams, MOST_AHEAD), dtype=np.int64)
-    gap, reach = np.zeros((streams, MOST_AHEAD)), np.full(streams, -1, dtype=np.int64)
-    return Ahead(first, number, transition, state, size, sequential, gap, reach)
-
-
-@inlined
-def _dealt(w: Moves, node: int, u: float) -> int:
-    """Transition that a share u falls on: of the node's deck, or by its alias table."""
+@uncounted
+def _dealt(c: Course, node: int, rng: np.random.Generator) -> int:
+    """Draw a transition of a node: of its deck, or by its alias table."""
+    w = c.w
+    first, number = w.first[node], w.first[node + 1] - w.first[node]
+    if number == 1:
+        return w.order[first]
+    u = draw(c.strata.node, node, rng)
     cards = w.deck_start[node + 1] - w.deck_start[node]
     if cards > 0:
         return w.deck[w.deck_start[node] + int(u * cards)]
-    first, number = w.first[node], w.first[node + 1] - w.first[node]
-    t = first + int(u * number)
-    if u * number - int(u * number) >= w.keep[t]:
-        t = w.other[t]
-    return t
+    at = first + int(u * number)
+    if u * number - int(u * number) >= w.keep[at]:
+        at = w.other[at]
+    return w.order[at]
 
 
-@inlined
-def _leaves(
-    d: Stretches, w: Moves, p: Pending, tour: Tour, s: int, rng: np.random.Generator
-) -> int:
-    """State that a stream leaves: the one it is in, or another where nothing is left to leave."""
-    v = p.state[s]
-    if not tour.closed[()]:
-        # Nothing leaves here, as the trace ended here: begin again.
-        return v if w.leave[v, d.levels - 1] > 0 else p.first[s]
-    if tour.left[v] == 0:
-        a, states = d.origin_start[s * KINDS], d.origin_start[(s + 1) * KINDS]
-        states -= a
-        v = a + (tour.begun[s] + tour.looked[s]) % states
-        while tour.looked[s] < states and tour.left[v] == 0:
-            tour.looked[s] += 1
-            v = a + (tour.begun[s] + tour.looked[s]) % states
-        if tour.looked[s] == states:
-            _deal_again(tour, s, a, states, rng)
-            v = p.first[s] if p.first[s] >= 0 else a
-            while tour.left[v] == 0:
-                v += 1
-    tour.left[v] -= 1
+@uncounted
+def _left_ahead(deals: Deals, v: int, end: int) -> int:
+    """First touched state from v on that has transitions left, or the end."""
+    found = v
+    while found < end and deals.left[found] == 0:
+        found = deals.ahead[found]
+    while v < found:
+        further = deals.ahead[v]
+        deals.ahead[v] = found
+        v = further
+    return found
+
+
+@uncounted
+def _next_left(deals: Deals, v: int, low: int, high: int) -> int:
+    """Touched state from v on, round a range of them, that has transitions left.
+
+    Where none has they are dealt anew; −1 where there are none at all.
+    """
+    found = _left_ahead(deals, v, high)
+    if found == high:
+        found = _left_ahead(deals, low, high)
+    if found == high:
+        for again in range(low, high):
+            deals.left[again], deals.ahead[again] = deals.all[again], again + 1
+        found = _left_ahead(deals, v, high)
+    if found == high:
+        found = _left_ahead(deals, low, high)
+    return found if found < high else -1
+
+
+@uncounted
+def _leaves(c: Course, deals: Deals, s: int) -> int:
+    """State that a stream leaves: the one it is in, or the next one that something leaves."""
+    v = c.p.state[s]
+    a, b = c.d.origin_start[s * KINDS], c.d.origin_start[(s + 1) * KINDS]
+    if not c.tour.closed[()]:
+        looked = 0
+        while deals.all[v] == 0 and looked < b - a:
+            v = v + 1 if v < b - 1 else a
+            looked += 1
+        return v if deals.all[v] > 0 else -1
+    if deals.left[v] == 0:
+        v = _next_left(deals, v, a, b)
+    if v >= 0:
+        deals.left[v] -= 1
     return v
 
 
-@inlined
-def _deal_again(tour: Tour, s: int, a: int, states: int, rng: np.random.Generator) -> None:
-    """Begin the tour of a stream anew."""
-    for v in range(a, a + states):
-        tour.left[v] = tour.departures[v]
-        tour.exits_left[v] = tour.exits[v]
-    tour.begun[s], tour.looked[s] = int(rng.random() * states), 0
-
-
-@inlined
-def _parted(
-    d: Stretches, w: Moves, strata: Strata, v: int, rng: np.random.Generator
-) -> tuple[int, int]:
-    """Draw a transition from a state, and the state that it leads to."""
-    u = draw(strata.leave, v, rng)
+@uncounted
+def _parted(c: Course, v: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Draw a random transition from a state, and the state that it leads to."""
+    w, levels = c.w, c.d.levels
     level = 0
-    while level < d.levels - 1 and u >= w.leave[v, level]:
-        level += 1
-    node = w.node[v, level]
-    t = _dealt(w, node, draw(strata.node, node, rng))
+    if w.leave[v, 0] < 1.0:
+        u = draw(c.strata.leave, v, rng)
+        while level < levels - 1 and u >= w.leave[v, level]:
+            level += 1
+    t = _dealt(c, w.node[v, level], rng)
     to = w.low[t]
     if w.high[t] - to > 1:
-        u = draw(strata.entry, w.target[t], rng)
+        u = draw(c.strata.entry, w.target[t], rng)
         to = between(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
-    return t, to
-
-
-@inlined
-def _dealt_out(
-    d: Stretches, w: Moves, strata: Strata, tour: Tour, v: int, rng: np.random.Generator
-) -> tuple[int, int]:
-    """Draw as `_parted` does, but no last exit before it is time for it."""
-    t, to = tour.last_exit[v], tour.last_to[v]
-    if t >= 0 and tour.left[v] == 0:
-        tour.last_exit[v] = -1
-        return t, to
-    t, to = _parted(d, w, strata, v, rng)
-    if to != v and tour.closed[()]:
-        tour.exits_left[v] -= 1
-        if tour.exits_left[v] == 0 and tour.left[v] > 0:
-            tour.last_exit[v], tour.last_to[v] = t, to
-            t, to = _parted(d, w, strata, v, rng)
     return t, to
 
 
@@ -260,47 +240,94 @@ def _drawn_size(f: Features, c: int, rng: np.random.Generator) -> int:
     return f.size[a]
 
 
-@inlined
-def draw_next(
-    d: Stretches,
-    w: Moves,
-    f: Features,
-    strata: Strata,
-    p: Pending,
-    ahead: Ahead,
-    tour: Tour,
-    s: int,
-    rng: np.random.Generator,
-) -> None:
-    """Draw one more request of a stream, but for its address."""
-    v = _leaves(d, w, p, tour, s, rng)
-    t, to = _dealt_out(d, w, strata, tour, v, rng)
-    size = _drawn_size(f, w.size_class[t], rng)
-    at = (ahead.first[s] + ahead.number[s]) % MOST_AHEAD
-    ahead.transition[s, at], ahead.state[s, at], ahead.size[s, at] = t, to, size
-    ahead.gap[s, at] = f.pace[s] * draw_gap(f, t, rng)
-    ahead.number[s] += 1
-    tour.drawn[s] += 1
-    sequential, reach = w.sequential[t], ahead.reach[s]
-    strays = abs((reach - d.first_lbn) // d.state_blocks - d.state[to]) > d.astray
-    if sequential and strays and 0 <= reach < d.end_lbn:
-        if v != p.state[s] and _ANEW * tour.anew[s] < tour.drawn[s]:
-            sequential = 0
-            tour.anew[s] += 1
+@uncounted
+def _gone_on(c: Course, s: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Draw what a run goes on with, and the state that it has come to."""
+    d, w, v, end = c.d, c.w, c.p.state[s], c.p.end[s]
+    t = c.p.transition[s]
+    left = _leaves(c, c.tour.sequential, s)
+    if left >= 0:
+        t = _dealt(c, w.follows[left], rng)
+    a = d.origin_start[s * KINDS + w.kind[t]]
+    inside = end - d.first_lbn - d.state[v] * d.state_blocks
+    if a <= v < d.origin_start[s * KINDS + w.kind[t] + 1] and 0 <= inside < d.state_blocks:
+        return t, v
+    return t, state_at(d, s * KINDS + w.kind[t], end)
+
+
+@uncounted
+def begin(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
+    """Draw the first request of a stream, in a state; what it does is what goes on there."""
+    t = _dealt(c, c.w.follows[v], rng) if c.w.follows[v] >= 0 else _parted(c, v, rng)[0]
+    _begin_run(c, s, v, rng)
+    _make_due(c, s, t, v, rng)
+
+
+@uncounted
+def _keep_share(tour: Tour, p: Pending, s: int, end_lbn: int) -> None:
+    """End the run of a stream, or let it go on, where its random share leaves no other way.
+
+    Runs end at the end of the space, too.
+    """
+    to_come = p.left[s] - 1
+    at_end = tour.left[s] > 0 and p.end[s] >= end_lbn
+    if p.run[s] > 0 and (at_end or tour.left[s] >= to_come):
+        p.run[s] = 0
+    elif p.run[s] == 0 and tour.left[s] == 0 and tour.starts[s] > 0:
+        p.run[s] = max(0, to_come)
+
+
+@uncounted
+def draw_next(c: Course, s: int, rng: np.random.Generator) -> None:
+    """Draw the next request of a stream, but for its address."""
+    p = c.p
+    if c.tour.closed[()]:
+        _keep_share(c.tour, p, s, c.d.end_lbn)
+    if p.run[s] > 0:
+        t, to = _gone_on(c, s, rng)
+        p.sequential[s] = 1
+    else:
+        left = _leaves(c, c.tour.random, s)
+        c.tour.left[s] = (c.tour.left[s] if c.tour.left[s] > 0 else c.tour.starts[s]) - 1
+        if left >= 0:
+            t, to = _parted(c, left, rng)
         else:
-            to = state_at(d, s * KINDS + w.kind[t], reach)
-    ahead.sequential[s, at] = sequential
-    ahead.reach[s] = reach + size // BLOCK if sequential and reach >= 0 else -1
-    p.state[s] = to
+            to = p.first[s]
+            t = _dealt(c, c.w.follows[to], rng)
+        _begin_run(c, s, to, rng)
+    _make_due(c, s, t, to, rng)
+
+
+@uncounted
+def _row_left(tour: Tour, row: int) -> int:
+    """Row of run lengths, or that of the other sort of runs of its state where none is left."""
+    left, other = tour.runs_left, row ^ 1
+    if left[row] == 0 and left[other] == 0:
+        left[row], left[other] = tour.runs[row], tour.runs[other]
+    if left[row] == 0 and left[other] > 0:
+        row = other
+    left[row] = max(0, left[row] - 1)
+    return row
 
 
 @inlined
-def run_blocks(ahead: Ahead, s: int) -> int:
-    """Blocks of the next request of a stream and of those drawn that go on from it."""
-    total = 0
-    for k in range(ahead.number[s]):
-        at = (ahead.first[s] + k) % MOST_AHEAD
-        if k > 0 and not ahead.sequential[s, at]:
-            break
-        total += ahead.size[s, at] // BLOCK
-    return total
+def _begin_run(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
+    """Draw how a run comes to its place, and its length."""
+    p = c.p
+    p.reuse[s], p.sequential[s] = drawn_class(c.m, v, rng), 0
+    row = 2 * v + (1 if AGAIN <= p.reuse[s] < FRESH else 0)
+    if c.tour.closed[()]:
+        row = _row_left(c.tour, row)
+    p.run[s] = drawn_length(c.runs, row, draw(c.strata.run, row, rng))
+
+
+@inlined
+def _make_due(c: Course, s: int, t: int, v: int, rng: np.random.Generator) -> None:
+    """Draw size and gap of the request that a transition makes."""
+    p = c.p
+    p.run[s] -= 1
+    size = _drawn_size(c.f, c.w.size_class[t], rng)
+    p.transition[s], p.state[s], p.size[s] = t, v, size
+    p.gap[s] = c.f.pace[s] * draw_gap(c.f, t, rng)
+    if p.sequential[s] == 0:
+        p.blocks[s] = size // BLOCK + int(p.run[s] * c.w.further[v])

@@ -1,9 +1,8 @@
 """Second pass over a block trace: transitions counted, with the moments of their gaps.
 
-Batches are taken in short parts, and each part in compiled loops of one step each: where requests
-are, what follows what in each stream, which transition that is, and the sums. All but the second
-have no chain of dependences, so that the processor waits for many places of its large tables at
-once.
+Batches are taken in short parts, and each part in two compiled loops, with the logarithms of all
+gaps between them: what follows what in each stream, and the sums. What the first hands to the
+second stays in the processor's cache.
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fitting.compiled import inlined, uncounted
-from fitting.hash_table import Numbers, find, table_of
+from fitting.lookups import Lookup, Numbering, Numbers, looked_up, lookup_of, numbered
 from fitting.request_kinds import KINDS, kind
 from fitting.state_diagram import Diagram, pair_code
-from fitting.trace_survey import BLOCK, Survey, stream_key
+from fitting.trace_survey import BLOCK, Survey
 from fitting.transition_counts import (
     G_LOGS,
     GAPS,
@@ -48,10 +47,11 @@ if TYPE_CHECKING:
 # A transition's gaps are kept in classes from here on, and those of so many transitions at most.
 _HISTOGRAM_FROM = 32
 _MOST_HISTOGRAMS = 65_536
-# Requests in a part: what the loops hand on stays in the processor's cache.
-_PART = 1 << 13
+# Requests in a part.
+_PART = 1 << 15
 _NONE = -1
 _PER_NATURAL = 1 / np.log(2)
+_KIND_BITS = 2
 
 
 class Seen(NamedTuple):
@@ -72,26 +72,17 @@ class _Space(NamedTuple):
     states: int
     pair_codes: int
     size_classes: int
-    streams: int
+    devices: int
+    size_unit: int
 
 
-class _Lookups(NamedTuple):
-    """Hash tables of what the survey found; a size leads to its class and kind."""
+class _Known(NamedTuple):
+    """Index by stream and device, class and kind by size, rows by state, rows by transition."""
 
-    stream_keys: IntArray
-    stream: IntArray
-    size_keys: IntArray
-    size_class: IntArray
-    size_kind: IntArray
-
-
-class _Places(NamedTuple):
-    """Where requests are: stream and kind together, state, both together; and their size class."""
-
-    origin: IntArray
-    state: IntArray
-    cell: IntArray
-    size_class: IntArray
+    stream: Lookup
+    size: Lookup
+    states: Numbering
+    transitions: Numbering
 
 
 class _Last(NamedTuple):
@@ -115,21 +106,26 @@ class TransitionCounter:
     def __init__(self, diagram: Diagram, survey: Survey, classes: SizeClasses) -> None:
         streams, levels = len(survey.streams), diagram.levels
         self.diagram, self._classes = diagram, len(classes)
+        unit = BLOCK if not (survey.sizes % BLOCK).any() else 1
+        devices = int(survey.devices.max()) + 1
         self._space = _Space(
             *(levels, diagram.fan_out, diagram.first_lbn, diagram.state_blocks),
-            *(diagram.states, diagram.pair_codes, len(classes), streams),
+            *(diagram.states, diagram.pair_codes, len(classes), devices, unit),
         )
-        self._lookups = _lookups(survey, classes)
+        self._stream = lookup_of(survey.streams * devices + survey.devices, np.arange(streams))
+        self._size = _classes_and_kinds(survey, classes, unit)
         # A gap of 0 has no logarithm: below the clock's resolution it counts as half a tick.
         self._least_gap = survey.tick_s / 2
         self._last = _Last(np.full((streams, 4), _NONE, dtype=np.int64), np.zeros(streams))
-        self._states, self._transitions = Numbers(), Numbers()
+        origins = streams * KINDS
+        self._states = Numbers(origins * diagram.states)
+        self._transitions = Numbers(origins * diagram.pair_codes * OPERATIONS * 2 * len(classes))
         # By touched state: occupancy, lowest and highest block, partings by level out and in.
         self._touched = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
         self._tally = _Tally(
             np.zeros((0, SUMS)),
             np.zeros(0, dtype=np.int64),
-            np.zeros((0, HISTOGRAM_CLASSES), dtype=np.uint32),
+            np.zeros((1, HISTOGRAM_CLASSES), dtype=np.uint32),
         )
         self._histograms = np.ones(1, dtype=np.int64)
 
@@ -156,26 +152,30 @@ class TransitionCounter:
 
     def _add_part(self, columns: tuple[Any, ...], seen: Seen) -> None:
         n = len(seen.row)
-        places = _Places(*(np.empty(n, dtype=np.int64) for _ in _Places._fields))
-        _place(columns, self._space, self._lookups, seen.stream, places)
-        self._states.take(places.cell, seen.row)
-        self._touched = _longer(self._touched, len(self._states))
-        key, gap = np.empty(n, dtype=np.int64), np.empty(n)
-        followed = _follow(columns, self._space, places, seen, self._last, self._touched, key, gap)
-        self._add_gaps(key[:followed], gap[:followed])
-
-    def _add_gaps(self, key: IntArray, gap: FloatArray) -> None:
-        transition = np.empty_like(key)
-        self._transitions.take(key, transition)
-        tally, found = self._tally, len(self._transitions)
-        histograms = min(int(self._histograms[0]) + len(key), 1 + _MOST_HISTOGRAMS)
-        self._tally = _Tally(
-            _longer(tally.sums, found),
-            _longer(tally.row, found),
-            _longer(tally.histogram, histograms),
+        self._make_room(n)
+        known = _Known(
+            self._stream, self._size, self._states.numbering, self._transitions.numbering
         )
-        logs = np.log(np.maximum(gap, self._least_gap))
+        transition, gap = np.empty(n, dtype=np.int64), np.empty(n)
+        found = _follow(
+            columns, self._space, known, seen, self._last, self._touched, transition, gap
+        )
+        logs = np.log(np.maximum(gap[:found], self._least_gap))
         _add_up(transition, gap, logs, self._tally, self._histograms)
+
+    def _make_room(self, more: int) -> None:
+        """Have room for so many requests, whatever they are."""
+        self._states.make_room(more)
+        self._transitions.make_room(more)
+        states, transitions = len(self._states), len(self._transitions)
+        histograms = int(self._histograms[0])
+        tally = self._tally
+        self._touched = _longer(self._touched, states, more)
+        self._tally = _Tally(
+            _longer(tally.sums, transitions, more),
+            _longer(tally.row, transitions, more),
+            _longer(tally.histogram, histograms, min(more, 1 + _MOST_HISTOGRAMS - histograms)),
+        )
 
     def rows(self) -> IntArray:
         """Rows of the touched states, as `Seen` has them, in the order of the counts."""
@@ -214,51 +214,22 @@ class TransitionCounter:
         )
 
 
-def _lookups(survey: Survey, classes: SizeClasses) -> _Lookups:
+def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> Lookup:
+    """Class and kind of every size, in one number."""
     sizes = np.concatenate(classes.sizes)
     class_ = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
     kinds = np.array([kind(0, int(size), survey.piece) for size in sizes])
-    pairs = zip(survey.streams, survey.devices, strict=True)
-    keys = np.array([stream_key(*pair) for pair in pairs], dtype=np.int64)
-    return _Lookups(
-        *table_of(keys, np.arange(len(keys))),
-        *table_of(sizes, class_),
-        table_of(sizes, kinds)[1],
-    )
+    return lookup_of(sizes // unit, class_ << _KIND_BITS | kinds)
 
 
-def _longer(rows: NDArray[Any], needed: int) -> NDArray[Any]:
-    """Rows and as many more of zeros where too few are there."""
-    if needed <= len(rows):
+def _longer(rows: NDArray[Any], used: int, more: int) -> NDArray[Any]:
+    """Rows with zeros for so many more behind those used."""
+    if used + more <= len(rows):
         return rows
     # Memory of zeros takes no place before it is written to.
-    longer = np.zeros((2 * needed, *rows.shape[1:]), dtype=rows.dtype)
-    longer[: len(rows)] = rows
+    longer = np.zeros((2 * (used + more), *rows.shape[1:]), dtype=rows.dtype)
+    longer[:used] = rows[:used]
     return longer
-
-
-@uncounted
-def _place(
-    columns: tuple[Any, ...],
-    space: _Space,
-    lookups: _Lookups,
-    stream: NDArray[np.int32],
-    places: _Places,
-) -> None:
-    """Find the stream, kind, state and size class of every request."""
-    _, stream_, device, lbn, size_bytes, op = columns
-    by_width = 1.0 / space.state_blocks
-    for i in range(len(lbn)):
-        s = 0
-        if space.streams > 1:
-            s = lookups.stream[find(lookups.stream_keys, stream_key(stream_[i], device[i]))]
-        at = find(lookups.size_keys, size_bytes[i])
-        state = _state(lbn[i] - space.first_lbn, space.state_blocks, by_width, space.states)
-        origin = s * KINDS + lookups.size_kind[at] + (3 if op[i] else 0)
-        stream[i] = s
-        places.origin[i], places.state[i] = origin, state
-        places.cell[i] = origin * space.states + state
-        places.size_class[i] = lookups.size_class[at]
 
 
 @inlined
@@ -274,37 +245,44 @@ def _state(offset: int, width: int, by_width: float, states: int) -> int:
 def _follow(
     columns: tuple[Any, ...],
     space: _Space,
-    places: _Places,
+    known: _Known,
     seen: Seen,
     last: _Last,
     touched: IntArray,
-    key: IntArray,
+    transition: IntArray,
     gap: FloatArray,
 ) -> int:
-    """Find the key and gap of every transition; return how many there are.
+    """Find where every request is, and the transition that it makes; return how many there are.
 
     A stream's first request makes none.
     """
-    # One loop, as every step needs what the stream's last request left.
-    time_s, _, _, lbn, size_bytes, op = columns
+    time_s, stream_, device, lbn, size_bytes, op = columns
+    by_width = 1.0 / space.state_blocks
+    shift = 9 if space.size_unit > 1 else 0
     found = 0
     for i in range(len(lbn)):
-        s, here, begin = seen.stream[i], seen.row[i], lbn[i]
+        begin = lbn[i]
+        s = looked_up(known.stream, np.int64(stream_[i]) * space.devices + device[i])
+        size = looked_up(known.size, size_bytes[i] >> shift)
+        state = _state(begin - space.first_lbn, space.state_blocks, by_width, space.states)
+        origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
+        here = numbered(known.states, int(origin * space.states + state))
         _touch(touched, here, begin)
         before = last.request[s]
         goes_on = before[0] != _NONE and begin == before[2]
-        seen.sequential[i] = goes_on
+        seen.stream[i], seen.row[i], seen.sequential[i] = s, here, goes_on
         if before[0] != _NONE:
-            pair, level = pair_code(before[1], places.state[i], space.levels, space.fan_out)
+            pair, level = pair_code(before[1], state, space.levels, space.fan_out)
             touched[before[0], 2 + level] += 1
             touched[here, 2 + space.levels + level] += 1
-            code = (before[3] * space.pair_codes + pair) * OPERATIONS + op[i]
+            code = (before[3] * space.pair_codes + pair) * OPERATIONS + min(op[i], OPERATIONS - 1)
             code = 2 * code + (1 if goes_on else 0)
-            key[found] = code * space.size_classes + places.size_class[i]
+            code = code * space.size_classes + (size >> _KIND_BITS)
+            transition[found] = numbered(known.transitions, int(code))
             gap[found] = time_s[i] - last.time_s[s]
             found += 1
-        before[0], before[1] = here, places.state[i]
-        before[2], before[3] = begin + size_bytes[i] // BLOCK, places.origin[i]
+        before[0], before[1] = here, state
+        before[2], before[3] = begin + size_bytes[i] // BLOCK, origin
         last.time_s[s] = time_s[i]
     return found
 
@@ -325,7 +303,7 @@ def _add_up(
     transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally, histograms: IntArray
 ) -> None:
     """Add the gaps to their transitions."""
-    for i in range(len(transition)):
+    for i in range(len(logs)):
         at, g, log = transition[i], gap[i], logs[i]
         total = tally.sums[at]
         if total[GAPS] == 0:

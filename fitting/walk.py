@@ -15,31 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled import uncounted
+from fitting.compiled import inlined, uncounted
 from fitting.interarrival import KNOTS
-from fitting.places import (
-    Addresses,
-    Memory,
-    Pending,
-    Stretches,
-    anywhere,
-    choose_address,
-    memory_of,
-    stretches_of,
-)
+from fitting.places import Addresses, Pending, choose_address, memory_of, stretches_of
 from fitting.request_kinds import KINDS
-from fitting.tour import (
-    MOST_AHEAD,
-    Ahead,
-    Moves,
-    Strata,
-    Tour,
-    draw_next,
-    new_ahead,
-    new_strata,
-    new_tour,
-    run_blocks,
-)
+from fitting.runs import run_lengths
+from fitting.tour import Course, Moves, begin, draw_next, new_strata, new_tour
 from fitting.trace_survey import BLOCK
 from fitting.walk_draws import Features
 
@@ -48,6 +29,7 @@ if TYPE_CHECKING:
 
     from fitting.chain import Chain
     from fitting.interarrival import GapLaws
+    from fitting.runs import Runs
     from fitting.trace_survey import SizeClasses
     from fitting.transition_counts import TransitionCounts
 
@@ -75,8 +57,8 @@ class Requests(NamedTuple):
     op: NDArray[np.uint8]
 
 
-class Walk:
-    """A walk that goes on where it stopped.
+class Learnt(NamedTuple):
+    """What a walk goes by.
 
     Parameters
     ----------
@@ -84,11 +66,30 @@ class Walk:
     kinds : array
         Kind of the request of every transition.
     chain : Chain
+    runs : Runs
     laws : GapLaws
     classes : SizeClasses
     addresses : Addresses
     pace : array
         Factor of every stream's gaps.
+    """
+
+    counts: TransitionCounts
+    kinds: IntArray
+    chain: Chain
+    runs: Runs
+    laws: GapLaws
+    classes: SizeClasses
+    addresses: Addresses
+    pace: FloatArray
+
+
+class Walk:
+    """A walk that goes on where it stopped.
+
+    Parameters
+    ----------
+    learnt : Learnt
     expected : float
         Requests to come over requests counted, which sizes batches and memory.
     rng : numpy.random.Generator
@@ -98,46 +99,21 @@ class Walk:
 
     def __init__(
         self,
-        counts: TransitionCounts,
-        kinds: IntArray,
-        chain: Chain,
-        laws: GapLaws,
-        classes: SizeClasses,
-        addresses: Addresses,
+        learnt: Learnt,
         *,
-        pace: FloatArray,
         expected: float,
         rng: np.random.Generator,
         stratified: bool = True,
     ) -> None:
-        streams = len(pace)
+        counts, streams = learnt.counts, len(learnt.pace)
+        share = expected if stratified else 0.0
         self._rng, self._op = rng, counts.op.astype(np.uint8)
-        self._diagram = stretches_of(counts, addresses, streams)
-        self._moves = Moves(
-            *(chain.leave, chain.node, chain.first, chain.keep, chain.other, chain.low),
-            *(chain.high, chain.level, chain.entered, chain.target, chain.deck_start, chain.deck),
-            *(counts.sequential, counts.op, counts.size_class, kinds),
-        )
-        self._features = _features(laws, classes, pace)
-        self._strata = new_strata(counts, chain, expected if stratified else 0.0, rng)
-        self._memory = memory_of(counts, addresses, expected)
-        self._pending = _pending(streams)
-        self._pending.first[:] = _first_states(counts, streams)
-        self._ahead = new_ahead(streams)
-        self._tour = new_tour(counts, chain, expected if stratified else 0.0, streams)
-        self._share = _shares(counts, streams, expected if stratified else np.inf)
-        self._pending.left[:] = self._share
-        _start(
-            self._diagram,
-            self._moves,
-            self._features,
-            self._strata,
-            self._pending,
-            self._ahead,
-            self._tour,
-            counts.occupancy,
-            rng,
-        )
+        self._course = _course(learnt, expected, share, rng)
+        self._share = _shares(counts, streams, share)
+        pending = self._course.p
+        pending.first[:] = _first_states(counts, streams)
+        pending.left[:] = self._share
+        _start(self._course, counts.occupancy, rng)
 
     def take(self, number: int) -> Requests:
         """Return the next requests."""
@@ -146,32 +122,57 @@ class Walk:
         stream = np.empty(number, dtype=np.int32)
         done = 0
         while done < number:
-            self._pending.order[:] = np.argsort(self._pending.due, kind="stable")
-            done += _walk(
-                self._diagram,
-                self._moves,
-                self._features,
-                self._strata,
-                self._memory,
-                self._pending,
-                self._ahead,
-                self._tour,
-                (due[done:], stream[done:], transition[done:], lbn[done:], size[done:]),
-                self._rng,
-            )
+            due_ = self._course.p.due
+            self._course.p.order[:] = np.argsort(due_, kind="stable")
+            out = due[done:], stream[done:], transition[done:], lbn[done:], size[done:]
+            done += _walk(self._course, out, self._rng)
             if done < number:
                 self._begin_again()
         return Requests(due, stream, transition, lbn, size, self._op[transition])
 
     def _begin_again(self) -> None:
         """Let the streams go on, as all have made their share."""
-        self._pending.left[:] = self._share
-        self._pending.due[:] = self._pending.resumes
+        pending = self._course.p
+        pending.left[:] = self._share
+        pending.due[:] = pending.resumes
+
+
+def _course(learnt: Learnt, expected: float, share: float, rng: np.random.Generator) -> Course:
+    """Lay out all that a walk needs."""
+    counts, chain, runs, streams = learnt.counts, learnt.chain, learnt.runs, len(learnt.pace)
+    started = runs.started()
+    return Course(
+        stretches_of(counts, runs, learnt.addresses, streams),
+        Moves(
+            *(chain.leave, chain.node, chain.follows, chain.order, chain.first, chain.keep),
+            *(chain.other, chain.low, chain.high, chain.level, chain.entered, chain.target),
+            *(chain.deck_start, chain.deck, counts.op, counts.size_class, learnt.kinds),
+            _further(counts, chain, learnt.classes),
+        ),
+        _features(learnt.laws, learnt.classes, learnt.pace),
+        run_lengths(runs, counts.state_origin),
+        new_strata(counts, chain, started.ravel(), share, rng),
+        memory_of(counts, started.sum(axis=1), learnt.addresses, expected, share, rng),
+        _pending(streams),
+        new_tour(counts, chain, started.ravel(), streams, closed=share >= 1.0),
+    )
+
+
+def _further(counts: TransitionCounts, chain: Chain, classes: SizeClasses) -> FloatArray:
+    """Mean blocks of the requests that go on from every touched state."""
+    pairs = zip(classes.sizes, classes.counts, strict=True)
+    mean = np.array([float(s @ c) / c.sum() / BLOCK for s, c in pairs])
+    node = np.repeat(np.arange(len(chain.first) - 1), np.diff(chain.first))
+    number = counts.count[chain.order]
+    blocks = np.bincount(node, mean[counts.size_class[chain.order]] * number)
+    by_node = blocks / np.bincount(node, number)
+    return np.where(chain.follows >= 0, by_node[chain.follows], 0.0)
 
 
 def _pending(streams: int) -> Pending:
     whole = {name: np.full(streams, -1, dtype=np.int64) for name in Pending._fields}
     times = {"due": np.full(streams, np.nan), "resumes": np.full(streams, np.inf)}
+    times["gap"] = np.zeros(streams)
     return Pending(**{**whole, **times})
 
 
@@ -186,7 +187,7 @@ def _first_states(counts: TransitionCounts, streams: int) -> IntArray:
 
 def _shares(counts: TransitionCounts, streams: int, expected: float) -> IntArray:
     """Requests that each stream makes before those that are done begin again."""
-    if np.isinf(expected):
+    if expected == 0:
         return np.full(streams, np.iinfo(np.int64).max)
     made = np.bincount(counts.stream_of_state, counts.occupancy, streams)
     return np.maximum(np.round(made * min(1.0, expected)), 1).astype(np.int64)
@@ -209,100 +210,81 @@ def _features(laws: GapLaws, classes: SizeClasses, pace: FloatArray) -> Features
 
 
 @uncounted
-def _start(
-    d: Stretches,
-    w: Moves,
-    f: Features,
-    strata: Strata,
-    p: Pending,
-    ahead: Ahead,
-    tour: Tour,
-    occupancy: IntArray,
-    rng: np.random.Generator,
-) -> None:
+def _start(c: Course, occupancy: IntArray, rng: np.random.Generator) -> None:
     """Put every stream where it began, or in a state by its occupancy; draw its first request."""
+    d, p = c.d, c.p
     for s in range(len(p.due)):
         a, b = d.origin_start[s * KINDS], d.origin_start[(s + 1) * KINDS]
-        total = 0
-        for v in range(a, b):
-            total += occupancy[v]
-        u = rng.random() * total
-        v = a
-        while v < b - 1 and u >= occupancy[v]:
-            u -= occupancy[v]
-            v += 1
-        if p.first[s] >= 0:
-            v = p.first[s]
-        p.state[s], p.due[s], p.kind[s] = v, 0.0, 0
-        moves = False
+        v, goes_on, parts = p.first[s], -1, False
         for other in range(a, b):
-            moves = moves or w.leave[other, d.levels - 1] > 0
-        if not moves:
+            parts = parts or c.tour.random.all[other] > 0
+            goes_on = other if goes_on < 0 and c.w.follows[other] >= 0 else goes_on
+        p.due[s], p.kind[s], p.run[s], p.end[s] = 0.0, 0, 0, -1
+        if not parts and goes_on < 0:
             # A single request makes no transition.
             p.due[s] = np.inf
             continue
-        p.end[s] = anywhere(d, v, rng)
-        ahead.reach[s] = p.end[s]
-        tour.begun[s] = int(rng.random() * (b - a))
-        draw_next(d, w, f, strata, p, ahead, tour, s, rng)
-        p.due[s] = rng.random() * ahead.gap[s, 0]
+        known = v >= 0 and (c.w.follows[v] >= 0 or c.tour.random.all[v] > 0)
+        if v < 0 or c.w.follows[v] < 0:
+            p.first[s] = goes_on
+        if known:
+            begin(c, s, v, rng)
+        else:
+            p.state[s] = _by_occupancy(occupancy, a, b, rng)
+            draw_next(c, s, rng)
+        p.due[s] = rng.random() * p.gap[s]
+
+
+@inlined
+def _by_occupancy(occupancy: IntArray, low: int, high: int, rng: np.random.Generator) -> int:
+    """Draw a touched state by how often it was visited."""
+    total = 0
+    for v in range(low, high):
+        total += occupancy[v]
+    u = rng.random() * total
+    v = low
+    while v < high - 1 and u >= occupancy[v]:
+        u -= occupancy[v]
+        v += 1
+    return v
 
 
 @uncounted
 def _walk(
-    d: Stretches,
-    w: Moves,
-    f: Features,
-    strata: Strata,
-    m: Memory,
-    p: Pending,
-    ahead: Ahead,
-    tour: Tour,
+    c: Course,
     out: tuple[FloatArray, NDArray[np.int32], IntArray, IntArray, IntArray],
     rng: np.random.Generator,
 ) -> int:
     """Give the request that is due first, over and over, while there is one; return how many."""
     due, stream, transition, lbn, size = out
-    streams, remembers = len(p.due), len(m.law) > 0
-    heap = p.order
+    p = c.p
     for i in range(len(due)):
-        s = heap[0]
+        s = p.order[0]
         if p.due[s] == np.inf:
             return i
-        at = ahead.first[s]
-        t = ahead.transition[s, at]
-        due[i], stream[i], transition[i], size[i] = p.due[s], s, t, ahead.size[s, at]
-        goes_on, stopped = ahead.sequential[s, at], p.end[s]
-        blocks, last = size[i] // BLOCK, goes_on
-        if remembers and not goes_on:
-            # The whole run, as far as the ring reaches, so that it finds room.
-            while ahead.number[s] < MOST_AHEAD and (ahead.number[s] == 1 or last):
-                draw_next(d, w, f, strata, p, ahead, tour, s, rng)
-                last = ahead.sequential[s, (at + ahead.number[s] - 1) % MOST_AHEAD]
-            blocks = run_blocks(ahead, s)
-        lbn[i] = choose_address(
-            d, m, p, s, ahead.state[s, at], size[i], blocks, goes_on, w.kind[t], rng
-        )
-        if lbn[i] != stopped:
-            whole = ahead.number[s] == 1 or last
-            ahead.reach[s] = lbn[i] + run_blocks(ahead, s) if whole else -1
-        ahead.first[s] = (at + 1) % MOST_AHEAD
-        ahead.number[s] -= 1
-        if ahead.number[s] == 0:
-            draw_next(d, w, f, strata, p, ahead, tour, s, rng)
-        p.due[s] += ahead.gap[s, ahead.first[s]]
+        t = p.transition[s]
+        due[i], stream[i], transition[i], size[i] = p.due[s], s, t, p.size[s]
+        lbn[i] = choose_address(c.d, c.m, p, s, c.w.kind[t], rng)
+        draw_next(c, s, rng)
+        p.due[s] += p.gap[s]
         p.left[s] -= 1
         if p.left[s] == 0:
             p.resumes[s] = p.due[s]
             p.due[s] = np.inf
-        at = 0
-        while 2 * at + 1 < streams:
-            child = 2 * at + 1
-            if child + 1 < streams and p.due[heap[child + 1]] < p.due[heap[child]]:
-                child += 1
-            if p.due[heap[child]] >= p.due[s]:
-                break
-            heap[at] = heap[child]
-            at = child
-        heap[at] = s
+        _sift(p.order, p.due)
     return len(due)
+
+
+@inlined
+def _sift(heap: IntArray, due: FloatArray) -> None:
+    """Move the first stream of a heap down to where it is due."""
+    s, streams, at = heap[0], len(heap), 0
+    while 2 * at + 1 < streams:
+        child = 2 * at + 1
+        if child + 1 < streams and due[heap[child + 1]] < due[heap[child]]:
+            child += 1
+        if due[heap[child]] >= due[s]:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = s

@@ -69,7 +69,13 @@ class Etw(Reader):
                 f"{self.path}: its header has no DiskRead line with {', '.join(missing)}: dump it "
                 "with xperf -i FILE.etl -a dumper"
             )
-        return _pattern("Read|Write", names), _pattern("Flush", _columns(flush[1]) if flush else [])
+        others = _columns(flush[1]) if flush else []
+        if twice := [name for one in (names, others) for name in _FIELDS if one.count(name) > 1]:
+            raise MeasurementError(
+                f"{self.path}: its header names {twice[0]} twice: keep one of them, and dump the "
+                "trace again"
+            )
+        return _pattern("Read|Write", names), _pattern("Flush", others)
 
     def _block(self, found: Lines, transfer: str, flush: str) -> Iterator[Requests]:
         kept = found.take(~matches(found, r"\s*$"))

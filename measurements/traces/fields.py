@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv as plain
 import gzip
 import math
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 WHOLE, NUMBER, TEXT = pa.int64(), pa.float64(), pa.string()
 _AT_ONCE = 1 << 22
+# Bytes from which files are worth the compiled parser: once numba is loaded, which takes half a
+# second; and so large that loading it is soon paid back.
+_LONG, _VERY_LONG = 1 << 24, 1 << 29
 _LARGEST = 2**63
 
 
@@ -103,7 +107,7 @@ def read_or_write(column: pa.ChunkedArray, row: Array, codes: dict[str, int], na
     code, words = encoded(column)
     known = [codes.get(word.strip().lower(), 255) for word in words]
     op: Array = np.asarray(known or [0], np.uint8)[code]
-    if 255 in known:
+    if 255 in known and (op == 255).any():
         at = int(np.argmax(op == 255))
         word = words[int(code[at])]
         raise BadRequestError(int(row[at]), f"{name} {word!r} is none of {', '.join(codes)}")
@@ -113,7 +117,7 @@ def read_or_write(column: pa.ChunkedArray, row: Array, codes: dict[str, int], na
 def _two_words(column: pa.ChunkedArray, codes: dict[str, int]) -> Array | None:
     """Operations where all words are the first one's or one other, written alike."""
     first, *others = codes
-    if not column.num_chunks or column.null_count:
+    if not column.num_chunks or column.null_count or pa.types.is_dictionary(column.type):
         return None
     style = _text(column[0])
     spelt = str.upper if style.isupper() else str.title if style.istitle() else str.lower
@@ -134,6 +138,8 @@ def combined(
     """Number the pairs of two columns of words; returns the numbers and what each stands for."""
     (one, words), (other, others) = encoded(first), encoded(second)
     width = len(others)
+    if len(words) == width == 1:
+        return np.broadcast_to(np.int32(0), len(one)), [(words[0], others[0])]
     pair = one.astype(np.int64) * width + other
     present = np.flatnonzero(np.bincount(pair, minlength=len(words) * width))
     number = np.zeros(len(words) * width, np.int32)
@@ -147,6 +153,9 @@ def _tables(path: Path, form: Form) -> Iterator[pa.Table]:
             if spaced := _single_spaces(text).strip(b"\n"):
                 yield csv.read_csv(pa.BufferReader(spaced), *_options(form, len(spaced) + 1))
         return
+    if _is_plain(form) and _is_worth_compiling(path):
+        yield from _plain_tables(path, form)
+        return
     with opened(path) as file, ThreadPoolExecutor(1) as pool:
         packed = isinstance(file, gzip.GzipFile)
         stream = pa.PythonFile(file, mode="r") if packed else pa.OSFile(str(path))
@@ -156,6 +165,28 @@ def _tables(path: Path, form: Form) -> Iterator[pa.Table]:
         while (batch := ahead.result()) is not None:
             ahead = pool.submit(_next, reader)
             yield pa.Table.from_batches([batch])
+
+
+def _is_plain(form: Form) -> bool:
+    kinds = {field.kind for field in form.fields}
+    return kinds <= {WHOLE, TEXT} and not (form.quoted or form.header_lines or form.wanted)
+
+
+def _is_worth_compiling(path: Path) -> bool:
+    return path.stat().st_size >= (_LONG if "numba" in sys.modules else _VERY_LONG)
+
+
+def _plain_tables(path: Path, form: Form) -> Iterator[pa.Table]:
+    """Parse by the compiled loop what is plain, the rest by Arrow."""
+    from measurements.traces.plain_lines import PlainLines
+
+    names = [field.name for field in form.fields]
+    parser = PlainLines(names, [field.kind == WHOLE for field in form.fields])
+    for _, lines, text in line_blocks(path):
+        if (table := parser.table(text, lines)) is not None:
+            yield table
+        elif text.strip():
+            yield csv.read_csv(pa.BufferReader(text), *_options(form, len(text) + 1))
 
 
 def _next(reader: csv.CSVStreamingReader) -> pa.RecordBatch | None:

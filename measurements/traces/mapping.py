@@ -158,6 +158,9 @@ def bytes_of(values: Array, column: Column) -> Array:
         scaled = np.rint(values * factor)
         return np.where(np.abs(scaled) < 2**63, scaled, -1).astype(np.int64)
     whole = int(factor)
-    far = values > (2**63 - 1) // whole
+    if values.max(initial=0) <= (most := (2**63 - 1) // whole):
+        within: Array = values * np.int64(whole) if whole != 1 else values
+        return within
+    far = values > most
     result: Array = np.where(far, np.int64(-1), values * np.int64(whole))
     return result

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from measurements.traces.requests import BLOCK_BYTES, NAMED, Array, Names
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class Reader:
 
     def blocks(self, offset: Array) -> Array:
         """Number of the block that each byte offset is in; notes offsets inside a block."""
-        if inside := int(((offset & (BLOCK_BYTES - 1)) != 0).sum()):
+        if inside := int(np.count_nonzero(offset & (BLOCK_BYTES - 1))):
             self.notes["{n} requests begin inside a block of 512 bytes; lbn is that block"] += (
                 inside
             )

@@ -71,6 +71,8 @@ class _Table(Reader):
         chosen = self.columns.by_target[target]
         values = _numbers(column[target], row, chosen.header)
         found = bytes_of(values, chosen)
+        if not len(found) or (found.min() >= 0 and values.min() >= 0):
+            return found
         if (far := (found < 0) & (values >= 0)).any():
             at = int(far.argmax())
             raise BadRequestError(
@@ -83,8 +85,9 @@ class _Table(Reader):
 
     def _operations(self, values: pa.Array, row: Array) -> Array:
         header = self.columns.by_target["op"].header
+        values = _as_words(values)
         if not pa.types.is_dictionary(values.type):
-            values = values.cast(pa.string()).dictionary_encode()
+            values = values.dictionary_encode()
         words = [str(word).strip().lower() for word in values.dictionary.to_pylist()]
         known = [self.columns.operations.get(word, 255) for word in words]
         if values.null_count:
@@ -112,9 +115,8 @@ class _Table(Reader):
     def _codes(self, name: str, values: pa.Array | None, count: int) -> Array:
         if values is None:
             return np.full(count, -1 if name == "file" else 0, np.int32)
-        if not pa.types.is_dictionary(values.type):
-            values = values.cast(pa.string())
-        return self.names[name].codes(pc.fill_null(values, ""))
+        values = _as_words(values)
+        return self.names[name].codes(pc.fill_null(values, "") if values.null_count else values)
 
 
 class CsvTable(_Table, FieldReader):
@@ -260,6 +262,16 @@ class _parquet:  # noqa: N801
     def _broken(self, error: Exception) -> MeasurementError:
         first = " ".join(str(error).split())
         return MeasurementError(f"{self._path}: is no whole Parquet file: {first[:120]}")
+
+
+def _as_words(values: pa.Array) -> pa.Array:
+    """Read a column as words; of whole numbers, only the different ones become words."""
+    if pa.types.is_dictionary(values.type):
+        return values
+    if not pa.types.is_integer(values.type):
+        return values.cast(pa.string())
+    found = values.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(found.indices, found.dictionary.cast(pa.string()))
 
 
 def _numbers(values: pa.Array, row: Array, header: str, *, missing: bool = False) -> Array:

@@ -19,11 +19,13 @@ from measurements.traces.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+# Arrivals hardly get shorter: zstd takes a tenth off them and three times as long to read.
+_TIMES = "snappy"
 _EMPTY = b'{"schema_version": 1, "names": {}}'
 
 
 def write_trace(trace: Trace | Iterable[pa.RecordBatch], path: str | Path) -> None:
-    """Write a trace: Parquet (zstd) or CSV, by the file's ending; CSV also as ``.csv.gz``.
+    """Write a trace: Parquet or CSV, by the file's ending; CSV also as ``.csv.gz``.
 
     The file appears whole or not at all.
 
@@ -54,7 +56,8 @@ def write_trace(trace: Trace | Iterable[pa.RecordBatch], path: str | Path) -> No
 
 
 def _parquet(trace: Trace | Iterable[pa.RecordBatch], path: Path) -> None:
-    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+    compression = dict.fromkeys(SCHEMA.names, "zstd") | {"time_s": _TIMES}
+    with pq.ParquetWriter(path, SCHEMA, compression=compression) as writer:
         for batch in _batches(trace):
             writer.write_batch(batch)
         # The names are all known when the last request is.

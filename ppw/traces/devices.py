@@ -30,7 +30,7 @@ ASSUMED = (
     "times of the {name} are computed from a model with assumed parameters ({said}), not measured: "
     "ratios between options say more than the times; give your device's own data sheet"
 )
-_PLAIN = ("units", "cylinders", "revolutions_s")
+_PLAIN, _MOST = ("units", "cylinders", "revolutions_s"), 1e15
 # Classes of latency, in parts of an octave; from a nanosecond on.
 _PARTS, _SMALLEST_S, _CLASSES = 32, 1e-9, 32 * 64
 
@@ -111,7 +111,10 @@ def _bare(name: str) -> str:
 
 def _number(name: str, text: str) -> float:
     if name in _PLAIN:
-        return float(text)
+        number = float(text)
+        if not abs(number) < _MOST:
+            raise ValueError(f"{text!r} is no number below {_MOST:g}")
+        return number
     return parse_quantity(text, "bytes" if "_bytes" in name else "s")
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from fitting.burstiness import LARGE_SHAPE, SMALL_SHAPE, Cascade, Windows
 from fitting.interarrival import KNOTS, GapLaws
 from fitting.reuse import COLUMNS
+from fitting.runs import COLUMNS as RUN_COLUMNS
+from fitting.runs import Runs
 from fitting.state_diagram import Diagram
 from fitting.trace_survey import SizeClasses, Survey
 from fitting.transition_counts import GAPS, HISTOGRAM_CLASSES, SUM, SUMS, TransitionCounts
@@ -41,6 +43,7 @@ def body_of(model: TraceModel) -> dict[str, Any]:
         },
         "gap_quantiles": _rounded(laws.quantiles, _LAW_DIGITS),
         "states": {name: getattr(counts, name) for name in _STATES},
+        "runs": _runs_body(model),
         "reuse": None if model.reuse is None else _sparse(model.reuse),
         "windows": asdict(cascade.windows),
         "cascade": {
@@ -66,6 +69,8 @@ def parts_of(document: Mapping[str, Any]) -> dict[str, Any]:
         _floats(document["gap_quantiles"]).reshape(-1, len(KNOTS)),
     )
     count = _ints(transitions["count"])
+    _refuse_uneven("transitions", transitions)
+    _refuse_uneven("states", states)
     sums = np.full((len(count), SUMS), np.nan)
     sums[:, GAPS], sums[:, SUM] = count, count * laws.mean_s
     counts = TransitionCounts(
@@ -82,10 +87,39 @@ def parts_of(document: Mapping[str, Any]) -> dict[str, Any]:
         "counts": counts,
         "laws": laws,
         "cascade": _cascade(document),
-        "reuse": None if reuse is None else _dense(reuse),
+        "runs": _runs(document["runs"], counts),
+        "reuse": None if reuse is None else _dense(reuse, COLUMNS),
         "names": {k: tuple(v) for k, v in document["names"].items()},
         "caveats": tuple(document["caveats"]),
     }
+
+
+def _refuse_uneven(what: str, columns: Mapping[str, Any]) -> None:
+    """Raise ValueError for columns of different lengths."""
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) > 1:
+        raise ValueError(f"columns of {what} have {' and '.join(map(str, sorted(lengths)))} rows")
+
+
+def _runs_body(model: TraceModel) -> dict[str, Any]:
+    """Runs; where they started, within what was touched of their state."""
+    runs, counts = model.runs, model.counts
+    started = runs.lowest >= 0
+    return {
+        **_sparse(runs.counts),
+        "after_lowest": np.where(started, runs.lowest - counts.lowest, 0),
+        "before_highest": np.where(started, counts.highest - runs.highest, 0),
+    }
+
+
+def _runs(document: Mapping[str, Any], touched: TransitionCounts) -> Runs:
+    counts = _dense(document, RUN_COLUMNS)
+    started = counts.any(axis=1)
+    return Runs(
+        counts,
+        np.where(started, touched.lowest + _ints(document["after_lowest"]), -1),
+        np.where(started, touched.highest - _ints(document["before_highest"]), -1),
+    )
 
 
 def _survey(fields: Mapping[str, Any]) -> Survey:
@@ -134,9 +168,9 @@ def _sparse(counts: np.ndarray[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _dense(sparse: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _dense(sparse: Mapping[str, Any], columns: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     number = _ints(sparse["in_row"])
-    counts = np.zeros((len(number), COLUMNS), dtype=np.int64)
+    counts = np.zeros((len(number), columns), dtype=np.int64)
     counts[np.repeat(np.arange(len(number)), number), _ints(sparse["class"])] = _ints(
         sparse["count"]
     )

@@ -118,6 +118,11 @@ def half_drift(trace: Batches | str | PathLike[str], *, seed: int = 0, **options
     **options
         Of `ppw.fit_trace`.
 
+    Returns
+    -------
+    HalfDrift
+        Figures of both halves of a trace, and of what a model of the first half makes.
+
     Raises
     ------
     PpwError

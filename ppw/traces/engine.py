@@ -21,8 +21,9 @@ from ppw.fleet.connection import connect
 from ppw.traces.engine_counts import counts_of, located
 from ppw.traces.engine_requests import held, open_requests
 from ppw.traces.engine_reuse import reuse_of
+from ppw.traces.engine_runs import runs_of
 from ppw.traces.engine_survey import requests_of, survey_of
-from ppw.traces.fit import _caveats, _diagram
+from ppw.traces.fit import caveats_of, diagram_of
 from ppw.traces.model import TraceModel
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def fit_trace_in(
     source = open_requests(trace, connection)
     known = survey_of(source)
     survey = known.survey
-    diagram = _diagram(survey, levels, fan_out, space_bytes)
+    diagram = diagram_of(survey, levels, fan_out, space_bytes)
     classes = survey.size_classes()
     windows = Windows.of(survey.duration_s, survey.requests, as_positive("window_s", window_s))
     # Sorting is most of the work: once, for all that is counted of it.
@@ -101,8 +102,11 @@ def fit_trace_in(
         if not len(counts.pair):
             raise PpwError("no stream of the trace has two requests: there is nothing to learn")
         arrivals = _arrivals(requests, survey, windows)
-        reused = reuse_of(requests, survey, counts) if reuse else None
-    caveats = _caveats(known, ())
+        if reuse:
+            reused, runs = reuse_of(requests, survey, counts)
+        else:
+            reused, runs = None, runs_of(requests, counts)
+    caveats = caveats_of(known, ())
     cv.warn(caveats)
     return TraceModel(
         survey=survey,
@@ -110,6 +114,7 @@ def fit_trace_in(
         counts=counts,
         laws=fit_gaps(counts.sums, counts.histogram, survey.tick_s, laws),
         cascade=fit_cascade(windows, arrivals, _gaps(source)),
+        runs=runs,
         reuse=reused,
         names=source.names,
         caveats=caveats,

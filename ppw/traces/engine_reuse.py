@@ -14,18 +14,22 @@ import numpy as np
 
 from fitting.reuse import AGAIN, AGE_CLASSES, COLUMNS, FRESH, MET, PIECES
 from ppw.traces.engine_requests import held
+from ppw.traces.engine_runs import runs_of
 
 if TYPE_CHECKING:
     import ibis
 
+    from fitting.runs import Runs
     from fitting.trace_survey import Survey
     from fitting.transition_counts import TransitionCounts
 
 _BEGINS, _ENDS = 0, 1
 
 
-def reuse_of(requests: ibis.Table, survey: Survey, counts: TransitionCounts) -> Any:
+def reuse_of(requests: ibis.Table, survey: Survey, counts: TransitionCounts) -> tuple[Any, Runs]:
     """Count reuse by touched state, in the order of the counts, and the columns of `fitting.reuse`.
+
+    The runs are counted with it, which tells where they start.
 
     Parameters
     ----------
@@ -40,11 +44,13 @@ def reuse_of(requests: ibis.Table, survey: Survey, counts: TransitionCounts) -> 
     with held(_starts(requests, pieces), requests.get_backend()) as starts:
         classes = starts.group_by("touched", "reuse_class").agg(n=starts.count()).to_pyarrow()
         further = _further(pieces, starts).to_pyarrow()
+        again = starts.reuse_class.between(AGAIN, FRESH - 1)
+        runs = runs_of(requests, counts, starts.select("s", "run", again=again))
     row = np.searchsorted(touched, classes["touched"].to_numpy())
     table[row, classes["reuse_class"].to_numpy()] = classes["n"].to_numpy()
     row = np.searchsorted(touched, further["touched"].to_numpy())
     table[row, PIECES], table[row, MET] = further["n"].to_numpy(), further["met"].to_numpy()
-    return table
+    return table, runs
 
 
 def _starts(requests: ibis.Table, pieces: ibis.Table) -> ibis.Table:

@@ -9,6 +9,7 @@ import numpy as np
 from fitting.burstiness import Windows, fit_cascade
 from fitting.interarrival import fit_gaps
 from fitting.reuse import ReuseCounter
+from fitting.runs import RunCounter
 from fitting.state_diagram import Diagram
 from fitting.transition_counter import TransitionCounter
 from ppw import caveats as cv
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from fitting.burstiness import Cascade
+    from fitting.runs import Runs
     from fitting.trace_survey import Survey
     from ppw.traces.source import Batches, Columns, Surveyed
 
@@ -90,14 +92,14 @@ def fit_trace(
     windows = Windows.of(
         known.survey.duration_s, known.survey.requests, as_positive("window_s", window_s)
     )
-    diagram = _diagram(known.survey, levels, fan_out, space_bytes)
+    diagram = diagram_of(known.survey, levels, fan_out, space_bytes)
     second = _SecondPass(known.survey, diagram, windows, reuse=reuse)
     for batch in columns(source) if known.kept is None else known.kept:
         second.add(batch)
     counts = second.counter.counts()
     if not len(counts.pair):
         raise PpwError("no stream of the trace has two requests: there is nothing to learn")
-    caveats = _caveats(known, source.findings)
+    caveats = caveats_of(known, source.findings)
     cv.warn(caveats)
     return TraceModel(
         survey=known.survey,
@@ -105,6 +107,7 @@ def fit_trace(
         counts=counts,
         laws=fit_gaps(counts.sums, counts.histogram, known.survey.tick_s, laws),
         cascade=second.cascade(),
+        runs=second.runs_by_state(),
         reuse=second.reuse_by_state(),
         names={k: v for k, v in source.names.items() if k in ("stream", "device")},
         caveats=caveats,
@@ -118,6 +121,7 @@ class _SecondPass:
     def __init__(self, known: Survey, diagram: Diagram, windows: Windows, *, reuse: bool) -> None:
         self.classes = known.size_classes()
         self.counter = TransitionCounter(diagram, known, self.classes)
+        self._runs = RunCounter(len(known.streams))
         self._ages = ReuseCounter(known.device_of_stream, known.piece) if reuse else None
         self._windows, self._first_s = windows, known.first_s
         self._in_windows = np.zeros(windows.finest, dtype=np.int32)
@@ -127,8 +131,10 @@ class _SecondPass:
         """Take the next requests."""
         seen = self.counter.add(*batch[:6])
         self._windows.counts(batch.time_s - self._first_s, self._in_windows)
+        again = np.zeros(len(seen.row), dtype=np.bool_)
         if self._ages is not None:
-            self._ages.add(seen, batch.lbn, batch.size_bytes)
+            again = self._ages.add(seen, batch.lbn, batch.size_bytes)
+        self._runs.add(seen, batch.lbn, again)
         if (missing := _ARRIVALS_KEPT - sum(map(len, self._arrivals))) > 0:
             self._arrivals.append(batch.time_s[:missing].copy())
 
@@ -137,12 +143,23 @@ class _SecondPass:
         gaps = np.diff(np.concatenate(self._arrivals))
         return fit_cascade(self._windows, self._in_windows, gaps)
 
+    def runs_by_state(self) -> Runs:
+        """Runs of sequential requests by the touched state they start in."""
+        return self._runs.by_state(self.counter.rows())
+
     def reuse_by_state(self) -> IntArray | None:
         """Ages of reused addresses by touched state, where they are counted."""
         return None if self._ages is None else self._ages.by_state(self.counter.rows())
 
 
-def _diagram(survey: Survey, levels: int, fan_out: int, space_bytes: float | None) -> Diagram:
+def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | None) -> Diagram:
+    """Diagram over the provisioned space (B), or over what was touched where none is given.
+
+    Raises
+    ------
+    PpwError
+        Where the space does not hold what was touched.
+    """
     if space_bytes is None:
         return Diagram.over(survey.low_lbn, survey.high_lbn, levels, fan_out)
     blocks = int(as_positive("space_bytes", space_bytes) // 512)
@@ -154,7 +171,8 @@ def _diagram(survey: Survey, levels: int, fan_out: int, space_bytes: float | Non
     return Diagram.over(0, blocks, levels, fan_out)
 
 
-def _caveats(known: Surveyed, findings: tuple[str, ...]) -> tuple[str, ...]:
+def caveats_of(known: Surveyed, findings: tuple[str, ...]) -> tuple[str, ...]:
+    """What a buyer should know of a trace before its model is used, its findings first."""
     caveats, survey = list(findings), known.survey
     if known.flushes:
         caveats.append(f"{known.flushes} flushes have no address and are left out")

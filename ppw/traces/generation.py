@@ -31,7 +31,7 @@ from fitting.places import Addresses
 from fitting.request_kinds import KINDS, kind
 from fitting.reuse import MET, PIECES, reuse_law
 from fitting.trace_survey import BLOCK
-from fitting.walk import Requests, Walk
+from fitting.walk import Learnt, Requests, Walk
 from measurements.traces.requests import SCHEMA
 from ppw.arguments import as_positive, known_choice
 from ppw.errors import PpwError
@@ -249,24 +249,25 @@ def _source(trace: GeneratedTrace) -> Walk | RoundRobin:
     addresses = Addresses(
         survey.alignment,
         survey.alignment_offset,
+        survey.high_lbn,
         reuse,
         survey.piece,
         1 + mean / BLOCK / survey.piece,
         survey.device_of_stream,
         _share_met(model),
     )
-    return Walk(
-        model.counts,
-        kinds,
-        make_chain(model.counts, kinds, trace.entry),
-        model.laws,
-        model.classes,
-        addresses,
+    learnt = Learnt(
+        counts=model.counts,
+        kinds=kinds,
+        chain=make_chain(model.counts, kinds, trace.entry),
+        runs=model.runs,
+        laws=model.laws,
+        classes=model.classes,
+        addresses=addresses,
         pace=model.paces(),
-        expected=_expected(trace) / survey.requests,
-        rng=rng,
-        stratified=trace.stratified,
     )
+    expected = _expected(trace) / survey.requests
+    return Walk(learnt, expected=expected, rng=rng, stratified=trace.stratified)
 
 
 def _uniform(model: TraceModel, number: int, rng: np.random.Generator) -> IntArray:

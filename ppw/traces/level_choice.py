@@ -20,7 +20,7 @@ from fitting.transition_counter import TransitionCounter
 from ppw import caveats as cv
 from ppw.errors import CaveatWarning, PpwError
 from ppw.estimate import shown
-from ppw.result import as_floats, read_document, records, write_document
+from ppw.result import as_floats, read_document, reads_document, records, write_document
 from ppw.tables import summary_text, text_table
 from ppw.traces.devices import ASSUMED, completed_iops, described, parse_device, reaching
 from ppw.traces.fit import fit_trace
@@ -107,6 +107,7 @@ class LevelChoice:
         return write_document(KIND, self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> LevelChoice:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         document = read_document(text, KIND)

@@ -13,7 +13,7 @@ from fitting.interarrival import LAWS, GapLaws
 from fitting.trace_survey import BLOCK, SizeClasses, Survey
 from ppw.errors import PpwError
 from ppw.estimate import shown
-from ppw.result import read_document, write_document
+from ppw.result import read_document, reads_document, write_document
 from ppw.tables import summary_text, text_table
 from ppw.traces.document import body_of, parts_of
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.burstiness import Cascade
+    from fitting.runs import Runs
     from fitting.state_diagram import Diagram
     from fitting.transition_counts import TransitionCounts
 
@@ -49,6 +50,8 @@ class TraceModel:
         Inter-arrival law of every transition.
     cascade : fitting.burstiness.Cascade
         How arrivals are spread over time.
+    runs : fitting.runs.Runs
+        Runs of sequential requests by the touched state they start in.
     reuse : array or None
         Touched states by columns of `fitting.reuse`: requests and pieces counted.
     names : dict of str to tuple of str
@@ -62,6 +65,7 @@ class TraceModel:
     counts: TransitionCounts
     laws: GapLaws
     cascade: Cascade
+    runs: Runs
     reuse: IntArray | None
     names: dict[str, tuple[str, ...]]
     caveats: tuple[str, ...]
@@ -225,25 +229,24 @@ class TraceModel:
             raise PpwError("a model can be made coarser where it was fitted, down to one level")
         counts = self.counts.coarser()
         laws = fit_gaps(counts.sums, counts.histogram, self.survey.tick_s)
+        stretch = self.counts.state_origin * 2**32 + self.counts.state // self.diagram.fan_out
+        group = np.unique(stretch, return_inverse=True)[1]
         reuse = None
         if self.reuse is not None:
-            stretch = self.counts.state_origin * 2**32 + self.counts.state // self.diagram.fan_out
             reuse = np.zeros((len(counts.state), self.reuse.shape[1]), dtype=np.int64)
-            np.add.at(reuse, np.unique(stretch, return_inverse=True)[1], self.reuse)
-        return replace(self, counts=counts, laws=laws, reuse=reuse)
+            np.add.at(reuse, group, self.reuse)
+        return replace(self, counts=counts, laws=laws, runs=self.runs.merged(group), reuse=reuse)
 
     def to_json(self) -> str:
         """JSON document on one line; numbers that are not whole with six digits, laws with four."""
         return re.sub(r"\n *", "", write_document(KIND, self.input_digest, body_of(self)))
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> TraceModel:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         document = read_document(text, KIND)
-        try:
-            return cls(**parts_of(document), input_digest=document["input_digest"])
-        except (TypeError, ValueError, IndexError, AttributeError) as error:
-            raise PpwError(f"this {KIND} document is damaged: {error}") from error
+        return cls(**parts_of(document), input_digest=document["input_digest"])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the state diagram: shares of the transitions between the finest states' parents."""

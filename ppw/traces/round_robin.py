@@ -112,7 +112,9 @@ class RoundRobin:
             t, entered = transition[here], chain.entered[level - 1]
             low, high = entered[chain.low[t]], entered[chain.high[t]]
             wanted = low + self._rng.random(len(t)) * (high - low)
-            state[here] = np.searchsorted(entered, wanted, side="right") - 1
+            found = np.searchsorted(entered, wanted, side="right") - 1
+            # Where only runs pass, none enters at random.
+            state[here] = np.where(high > low, found, chain.low[t])
         first = counts.lowest[state]
         first = first + (survey.alignment_offset - first) % survey.alignment
         places = np.maximum((counts.highest[state] - first) // survey.alignment + 1, 1)

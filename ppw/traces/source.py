@@ -104,7 +104,7 @@ def survey(trace: Batches, *, most_kept: int = 0) -> Surveyed:
     files = False
     kept: list[Columns] = []
     for whole in whole_columns(trace):
-        if np.isnan(whole.time_s).any():
+        if np.isnan(whole.time_s.min(initial=np.inf)):
             raise PpwError(
                 "requests have no arrival times, as of a closed loop: generate the trace without "
                 "outstanding requests"
@@ -113,7 +113,7 @@ def survey(trace: Batches, *, most_kept: int = 0) -> Surveyed:
         batch = _without_flushes(whole)
         surveyor.add(*batch[:5])
         requests += len(batch.op)
-        recorded += len(batch.op) - int(np.isnan(batch.latency_s).sum())
+        recorded += len(batch.op) - int(np.count_nonzero(np.isnan(batch.latency_s)))
         files = files or bool(whole.file.max(initial=-1) >= 0)
         if digest.seen <= most_kept:
             kept.append(batch)

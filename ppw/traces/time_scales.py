@@ -121,6 +121,11 @@ def time_scales(
     seed : int
         Of the requests generated, the same at every scale; two hundred thousand at most.
 
+    Returns
+    -------
+    TimeScales
+        Throughput and latency of a device against the time scale of a load.
+
     Raises
     ------
     PpwError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import random
 import shutil
 import struct
 from pathlib import Path
@@ -308,3 +309,72 @@ class TestMeasured:
             range(len(trace.names["device"]))
         )
         assert len(trace.names["device"]) == devices
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "",
+        "\n",
+        "1,host,0,Read,-512,512,1\n",
+        "1,a b,1,write,0,512,1\r\n",
+        "1,,1,write,0,512,1\n",
+        f"1,{'h' * 70},1,Write,0,512,1\n",
+        "1,host,0,Read,512,512\n",
+        "1,host,0,Read,512,512,1,1\n",
+        "1,host,0,Read,512,x,1\n",
+        f"1,host,0,Read,{2**63},512,1\n",
+        "1,host,0,Trim,512,512,1\n",
+    ],
+)
+def test_plain_lines_are_parsed_as_arrow_does(odd, tmp_path, monkeypatch):
+    """The compiled parser against Arrow's, with lines among them that it leaves to it."""
+    line = "128166372003061629,hm{n},{n},{op},{at},4096,113736\n"
+    plain = [line.format(n=n % 3, op=("Read", "Write")[n % 2], at=512 * n) for n in range(500)]
+    path = tmp_path / "t.csv"
+
+    def read():
+        try:
+            table = read_trace(path, format="msr").to_table().drop_columns("latency_s")
+        except MeasurementError as error:
+            return str(error)
+        return table.to_pylist(), table.schema.metadata
+
+    for end in ("\n", ""):
+        path.write_text("".join([*plain[:250], odd, *plain[250:]]).rstrip("\n") + end)
+        with monkeypatch.context() as patched:
+            arrow = read()
+            patched.setattr("measurements.traces.fields._is_worth_compiling", lambda path: True)
+            assert read() == arrow
+            patched.setattr("measurements.traces.source.BLOCK", 1000)
+            assert read() == arrow
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_plain_lines_are_parsed_as_arrow_does(seed, tmp_path, monkeypatch):
+    """The same of lines with bytes changed, taken out and put in."""
+    rng = random.Random(seed)
+    line = "128166372003061629,hm,{n},{op},{at},4096,113736\n"
+    text = bytearray(
+        "".join(
+            line.format(n=n % 3, op=("Read", "Write")[n % 2], at=512 * n) for n in range(40)
+        ).encode()
+    )
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(text))
+        text[at : at + rng.randrange(3)] = rng.choice(
+            [b"", b",", b"\n", b"7", b"-", b"\xff", b"\r"]
+        )
+    path = tmp_path / "t.csv"
+    path.write_bytes(text)
+    found = []
+    for compiled in (False, True):
+        monkeypatch.setattr(
+            "measurements.traces.fields._is_worth_compiling", lambda path, worth=compiled: worth
+        )
+        try:
+            table = read_trace(path, format="msr").to_table().drop_columns("latency_s")
+            found.append((table.to_pylist(), table.schema.metadata))
+        except MeasurementError as error:
+            found.append(str(error))
+    assert found[0] == found[1]

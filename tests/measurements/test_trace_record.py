@@ -264,3 +264,15 @@ def wait_until(true: Callable[[], bool], seconds: float = 20.0) -> None:
     while not true():
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+def test_the_recorder_says_nothing_to_a_ppw_that_was_killed() -> None:
+    """No traceback, and nothing of Python's at its end, when nobody reads what it says."""
+    read, write = os.pipe()
+    os.close(read)
+    say = "from measurements.traces import blk_tracer; blk_tracer._say(a=1); blk_tracer._say(b=2)"
+    said = subprocess.run(
+        [sys.executable, "-c", say], cwd=ROOT, stdout=write, stderr=subprocess.PIPE, check=False
+    )
+    os.close(write)
+    assert (said.returncode, said.stderr) == (0, b"")

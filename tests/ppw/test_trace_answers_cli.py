@@ -116,7 +116,7 @@ class TestConvert:
     def test_a_model_becomes_jobs_that_fio_reads(self, run, by, closed):
         model_file()
         more = ["--outstanding", "4"] if closed else []
-        done = run("convert", "m.json", "-o", "l.fio", "--target", "f", "--by", by, *more)
+        done = run("convert", "m.json", "-o", "l.fio", "--target", "f", "--jobs", by, *more)
         assert done.exception is None
         assert done.stderr.startswith("ppw: caveat: ")
         subprocess.run(["fio", "--parse-only", "l.fio"], check=True, capture_output=True)

@@ -64,6 +64,8 @@ def check_same(found, wanted):
         assert found.reuse is None
     else:
         assert np.array_equal(found.reuse, wanted.reuse)
+    for name, value in vars(wanted.runs).items():
+        assert np.array_equal(getattr(found.runs, name), value), name
     assert found.names == wanted.names
 
 

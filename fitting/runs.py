@@ -1,0 +1,198 @@
+"""How long runs of sequential requests are: a law of run lengths, by the state they start in.
+
+A chain that draws whether to go on at every request makes runs of geometric lengths. A program
+reads files of their own lengths, so runs are counted whole: by the touched state of their first
+request, in classes of a quarter of an octave with the mean of each, which has every length below
+eight, and any that is alone in its class, exactly. Where runs started in a state is kept as the
+first and last place. What comes back to where the device was touched before is often shorter than
+what is read on, so runs that do are counted apart, where reuse is counted. What a run does on its
+way (operations, sizes, gaps) the diagram says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.compiled import compiled, inlined, uncounted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fitting.transition_counter import Seen
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+
+_PER_OCTAVE = 4
+# Classes of lengths; the last has all that are longer.
+CLASSES = 25 * _PER_OCTAVE
+# Columns: runs by class, and by class the requests that they have beyond the shortest of it; the
+# same for runs that start where the device was touched before.
+COLUMNS = 4 * CLASSES
+_NONE = -1
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs by touched state.
+
+    Parameters
+    ----------
+    counts : array
+        Touched states by `COLUMNS`.
+    lowest, highest : array
+        First and last block of the state at which a run started, −1 where none did.
+    """
+
+    counts: IntArray
+    lowest: IntArray
+    highest: IntArray
+
+    def merged(self, group: IntArray) -> Runs:
+        """Runs of states that are numbered by groups, from 0 without a gap."""
+        number = int(group.max(initial=-1)) + 1
+        counts = np.zeros((number, COLUMNS), dtype=np.int64)
+        np.add.at(counts, group, self.counts)
+        lowest = np.full(number, np.iinfo(np.int64).max)
+        highest = np.full(number, _NONE)
+        started = self.lowest != _NONE
+        np.minimum.at(lowest, group[started], self.lowest[started])
+        np.maximum.at(highest, group, self.highest)
+        return Runs(counts, np.where(highest == _NONE, _NONE, lowest), highest)
+
+    def started(self) -> IntArray:
+        """Runs by touched state, others and those that start where the device was touched."""
+        return np.asarray(self.counts.reshape(-1, 2, 2, CLASSES)[:, :, 0].sum(axis=-1))
+
+
+class RunLengths(NamedTuple):
+    """Law of run lengths: that of touched state v is in rows ``start[2 * v]:start[2 * v + 1]``.
+
+    Those of runs that start where the device was touched come next. A row has a cumulated share of
+    the runs, and the mean of a class of lengths.
+    """
+
+    start: IntArray
+    share: FloatArray
+    mean: FloatArray
+
+
+class RunCounter:
+    """Counts runs, batch by batch, in a row a touched state."""
+
+    def __init__(self, streams: int) -> None:
+        # Of the run that each stream is in: row of its state, first column, requests so far.
+        self._current = np.zeros((streams, 3), dtype=np.int64)
+        self._counts = np.zeros((64, COLUMNS), dtype=np.int64)
+        self._extent = np.full((64, 2), _NONE, dtype=np.int64)
+
+    def add(self, seen: Seen, lbn: IntArray, again: NDArray[np.bool_]) -> None:
+        """Take requests, with what the counts of transitions and of reuse have seen of them."""
+        if len(seen.row):
+            self._reserve(int(seen.row.max()) + 1)
+        _count_runs(*seen, lbn, again, self._current, self._counts, self._extent)
+
+    def by_state(self, rows: IntArray) -> Runs:
+        """Runs of the touched states in the order of their rows, the last of each stream too."""
+        self._reserve(int(rows.max(initial=0)) + 1)
+        counts = self._counts.copy()
+        for run in self._current:
+            _count(counts, run)
+        return Runs(counts[rows], *self._extent[rows].T.copy())
+
+    def _reserve(self, rows: int) -> None:
+        missing = rows - len(self._counts)
+        if missing > 0:
+            more = missing + rows
+            self._counts = np.concatenate([self._counts, np.zeros((more, COLUMNS), np.int64)])
+            self._extent = np.concatenate([self._extent, np.full((more, 2), _NONE)])
+
+
+def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
+    """Law of the run lengths of every touched state.
+
+    Where no run of its sort started in a state it has the law of its origin; where none did there,
+    that of all runs.
+    """
+    # States by sorts by numbers and requests beyond by classes.
+    counts = runs.counts.reshape(-1, 2, 2, CLASSES)
+    pooled = np.zeros((int(origin.max()) + 1, *counts.shape[1:]), dtype=np.int64)
+    np.add.at(pooled, origin, counts)
+    pooled = _filled(pooled, counts.sum(axis=(0, 1)))
+    number, beyond = np.moveaxis(_filled(counts, pooled[origin]), 2, 0).reshape(2, -1, CLASSES)
+    row, class_ = np.nonzero(number)
+    start = np.searchsorted(row, np.arange(len(number) + 1))
+    mean = class_lows()[class_] + beyond[row, class_] / number[row, class_]
+    share = np.cumsum(number, axis=1)[row, class_] / number.sum(axis=1)[row]
+    return RunLengths(start, share, mean)
+
+
+def _filled(counts: IntArray, others: IntArray) -> IntArray:
+    """Put others where nothing was counted."""
+    some = counts[:, :, 0].sum(axis=-1) > 0
+    return np.where(some[:, :, None, None], counts, others)
+
+
+def class_lows() -> IntArray:
+    """Shortest length of each class; some classes of short runs hold none."""
+    octave, quarter = np.divmod(np.arange(CLASSES), _PER_OCTAVE)
+    return np.asarray(-(-((quarter + _PER_OCTAVE) << octave) // _PER_OCTAVE), dtype=np.int64)
+
+
+@compiled
+def length_class(length: int) -> int:
+    """Class of a length of 1 or more."""
+    octave = 0
+    while length >> (octave + 1):
+        octave += 1
+    quarter = ((length << 2) >> octave) & 3
+    return min(4 * octave + quarter, CLASSES - 1)
+
+
+@inlined
+def drawn_length(law: RunLengths, row: int, u: float) -> int:
+    """Length of the run that a share u falls on: means of classes are kept."""
+    at, before = law.start[row], 0.0
+    while law.share[at] <= u and at < law.start[row + 1] - 1:
+        before = law.share[at]
+        at += 1
+    within = (u - before) / (law.share[at] - before)
+    return max(1, int(law.mean[at] + within))
+
+
+@uncounted
+def _count_runs(
+    stream: NDArray[np.int32],
+    row: IntArray,
+    sequential: NDArray[np.bool_],
+    lbn: IntArray,
+    again: NDArray[np.bool_],
+    current: IntArray,
+    counts: IntArray,
+    extent: IntArray,
+) -> None:
+    """Take requests: a run ends where the next one of its stream starts."""
+    for i in range(len(stream)):
+        run = current[stream[i]]
+        if not sequential[i]:
+            _count(counts, run)
+            run[0], run[1], run[2] = row[i], 2 * CLASSES if again[i] else 0, 0
+            here = extent[row[i]]
+            here[0] = lbn[i] if here[0] < 0 else min(here[0], lbn[i])
+            here[1] = max(here[1], lbn[i])
+        run[2] += 1
+
+
+@uncounted
+def _count(counts: IntArray, run: IntArray) -> None:
+    """Count a run, if there is one."""
+    row, first, length = run[0], run[1], run[2]
+    if length > 0:
+        class_ = length_class(length)
+        octave, quarter = class_ // 4, class_ % 4
+        shortest = -(-((quarter + 4) << octave) // 4)
+        counts[row, first + class_] += 1
+        counts[row, first + CLASSES + class_] += length - shortest

@@ -1,0 +1,106 @@
+"""Run lengths against a count by hand and the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fitting.compiled import uncounted
+from fitting.runs import CLASSES, RunCounter, class_lows, drawn_length, length_class, run_lengths
+from fitting.transition_counter import Seen
+
+
+def seen(sequential, stream=None, row=None):
+    n = len(sequential)
+    nothing = np.zeros(n)
+    return Seen(
+        np.asarray(nothing if stream is None else stream).astype(np.int32),
+        np.asarray(nothing if row is None else row).astype(np.int64),
+        np.array(sequential, dtype=bool),
+    )
+
+
+def counted(lengths):
+    """Runs of a stream in a state, one after another."""
+    counter = RunCounter(1)
+    sequential = np.concatenate([np.arange(n) > 0 for n in lengths])
+    counter.add(seen(sequential), np.arange(len(sequential)), np.zeros(len(sequential), bool))
+    return counter.by_state(np.array([0]))
+
+
+@uncounted
+def draw_all(law, shares, out):
+    for i in range(len(shares)):
+        out[i] = drawn_length(law, 0, shares[i])
+
+
+def drawn(runs, number):
+    out = np.empty(number, dtype=np.int64)
+    draw_all(
+        run_lengths(runs, np.zeros(len(runs.counts), np.int64)), np.arange(number) / number, out
+    )
+    return out
+
+
+def test_two_streams_by_hand():
+    # Stream 0: 3 requests from block 5 in state 1, then 1 from 9 in state 0, which comes back to
+    # where its device was; stream 1: 2 from 7 in state 1.
+    counter = RunCounter(2)
+    stream, row = [0, 1, 0, 1, 0, 0], [1, 1, 1, 1, 1, 0]
+    sequential = [False, False, True, True, True, False]
+    again = np.array([False] * 5 + [True])
+    counter.add(seen(sequential, stream, row), np.array([5, 7, 6, 8, 7, 9]), again)
+    runs = counter.by_state(np.array([0, 1]))
+    assert runs.started().tolist() == [[0, 1], [2, 0]]
+    assert runs.counts[0, 2 * CLASSES + length_class(1)] == 1
+    assert runs.counts[1, [length_class(2), length_class(3)]].tolist() == [1, 1]
+    assert (runs.lowest.tolist(), runs.highest.tolist()) == ([9, 5], [9, 7])
+
+
+@given(st.integers(1, 2**30))
+def test_classes_hold_their_lengths(length):
+    class_, lows = length_class(length), class_lows()
+    assert lows[class_] <= length
+    assert class_ == CLASSES - 1 or length < lows[class_ + 1]
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=60))
+def test_short_lengths_are_dealt_out_as_counted(lengths):
+    assert sorted(drawn(counted(lengths), len(lengths))) == sorted(lengths)
+
+
+@pytest.mark.parametrize("length", [1, 8, 50, 64, 777])
+def test_a_fixed_length_stays_fixed(length):
+    assert set(drawn(counted([length] * 5), 100)) == {length}
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=30))
+def test_the_mean_is_kept(lengths):
+    assert drawn(counted(lengths), 20_000).mean() == pytest.approx(np.mean(lengths), rel=1e-2)
+
+
+def test_batches_make_no_difference():
+    rng = np.random.default_rng(3)
+    n = 500
+    one = seen(rng.random(n) < 0.7, rng.integers(2, size=n), rng.integers(90, size=n))
+    lbn, again = rng.integers(1000, size=n), rng.random(n) < 0.5
+    whole, parts = RunCounter(2), RunCounter(2)
+    whole.add(one, lbn, again)
+    for part in np.split(np.arange(n), [1, 130, 131, 400]):
+        parts.add(Seen(*(column[part] for column in one)), lbn[part], again[part])
+    rows = np.arange(90)
+    for mine, theirs in zip(
+        vars(whole.by_state(rows)).values(), vars(parts.by_state(rows)).values(), strict=True
+    ):
+        assert np.array_equal(mine, theirs)
+
+
+def test_merged_states_add_their_runs():
+    runs = counted([2, 3, 9])
+    both = type(runs)(
+        np.repeat(runs.counts, 3, axis=0), np.array([4, -1, 1]), np.array([6, -1, 2])
+    ).merged(np.array([0, 1, 0]))
+    assert np.array_equal(both.counts, [2 * runs.counts[0], runs.counts[0]])
+    assert (both.lowest.tolist(), both.highest.tolist()) == ([1, -1], [6, -1])
