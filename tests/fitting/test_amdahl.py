@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from strategies import GHZ, amdahl_times, sweeps
 
-from fitting.amdahl import AmdahlCpi, AmdahlRate, AmdahlTime
+from fitting.amdahl import AmdahlCpi, AmdahlEfficiency, AmdahlRate, AmdahlTime
 from fitting.models import fit
 
 FAR = np.array([0.4, 0.8, 1.1, 2.0, 3.3, 4.8, 9.0, 100.0]) * GHZ
@@ -41,6 +41,14 @@ def test_cpi_worked_by_hand():
     np.testing.assert_allclose(fitted.parameters()["stall_s_per_instruction"], [5e-10], rtol=1e-13)
     np.testing.assert_allclose(fitted.predict(3e9), [2.5], rtol=1e-13)
     assert fitted.limit()[0] == np.inf
+
+
+def test_energy_that_rises_with_the_clock_is_kept():
+    # 30 J less 12e9 J·Hz over the clock: 20 J at 1.2 GHz, 24 J at 2 GHz.
+    fitted = one(AmdahlEfficiency(), [1.2e9, 2e9], [1 / 20, 1 / 24])
+    np.testing.assert_allclose(fitted.parameters()["e_fixed_j"], [30], rtol=1e-13)
+    np.testing.assert_allclose(fitted.parameters()["e_clock_j_hz"], [-12e9], rtol=1e-13)
+    np.testing.assert_allclose(fitted.predict(3e9), [1 / 26], rtol=1e-13)
 
 
 @given(amdahl_times())

@@ -17,7 +17,8 @@ from scipy.stats import binomtest, chisquare, kstest
 from strategies import GHZ
 
 from fitting.dynamic_share import DynamicShare, DynamicSharePrior
-from fitting.pooling import NO_POOLING, Neighbours, PowerCurve, TimeCurve, posterior_cells
+from fitting.pooled_curves import NO_POOLING, Neighbours, PowerCurve, TimeCurve
+from fitting.pooling import posterior_cells
 from fitting.posterior import SHARED_NOISE, Target
 from fitting.projected import project_curve
 from fitting.stalled_share import StalledShare, StalledSharePrior

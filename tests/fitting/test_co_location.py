@@ -33,6 +33,10 @@ class TestOnClock:
         found = on_clock([1.0, 2.0], [1.0, 1.8], [[4.0], [8.0]], 0.0, 1.0, 2)
         np.testing.assert_allclose(found.ravel(), [4.0, 8.0])
 
+    def test_an_interval_within_the_one_above_it_adds_nothing(self):
+        found = on_clock([2.0, 1.5], [2.0, 1.0], [[4.0], [8.0]], 0.0, 1.0, 2)
+        np.testing.assert_allclose(found.ravel(), [4.0, 4.0])
+
     @given(st.lists(st.tuples(st.floats(0.1, 3.0), st.floats(0.0, 1e6)), min_size=1, max_size=30))
     def test_what_was_used_stays_the_same(self, intervals):
         lengths, rates = np.array(intervals).T
@@ -89,6 +93,10 @@ class TestAgreement:
     def test_what_is_on_the_threshold_is_not(self):
         shares = np.where(np.arange(200) % 19 == 0, 1.0, 0.2)
         assert 0.3 < agreement(shares, 0.7) < 0.8
+
+    def test_a_share_of_just_the_threshold_is_not_above_it(self):
+        shares = np.where(np.arange(200) % 19 == 0, 0.7, 0.2)
+        assert agreement(shares, 0.7) == 1.0
 
     def test_few_intervals_say_nothing(self):
         assert np.isnan(agreement(np.ones(9), 0.5))

@@ -151,6 +151,12 @@ class TestLines:
         b = busy - fit.utilisation.intercept[0] - fit.utilisation.slope[0] * n
         assert fit.correlation[0] == pytest.approx(a @ b / np.sqrt(a @ a * (b @ b)))
 
+    def test_residuals_that_go_apart_do_so_and_those_of_a_level_law_do_not(self):
+        cores, apart = np.array([1.0, 2.0, 4.0, 8.0]), np.array([1.0, -1.0, -1.0, 1.0])
+        codes, cpio = np.zeros(4, int), 1000 * (1 + 0.01 * apart)
+        assert fit_scaling(codes, cores, cpio, 0.5 - 0.01 * apart, 1).correlation[0] < -0.8
+        assert fit_scaling(codes, cores, cpio, np.full(4, 0.5), 1).correlation[0] == 0.0
+
     def test_measured_ends_are_the_means_of_their_runs(self):
         codes, n, cpio, busy = made(np.random.default_rng(2), 3)
         fit = fit_scaling(codes, n, cpio, busy, 3)
@@ -184,6 +190,7 @@ class TestLines:
             ([1.0, 0.0], [0.5, 0.5], "cycles per I/O of run 1 is 0"),
             ([1.0, np.nan], [0.5, 0.5], "cycles per I/O of run 1 is nan"),
             ([1.0, 2.0], [0.5, 1.2], "utilisation of run 1 is 1.2"),
+            ([0.0, -3.0], [0.5, 0.5], r"cycles per I/O of run 0 is 0 \(2 of 2 are bad\)"),
         ],
     )
     def test_what_cannot_be(self, cpio, busy, said):
@@ -251,6 +258,27 @@ class TestLaws:
             assert scores[GUNTHER].parameters == (2 if wanted == AMDAHL else 3)
             assert scores[wanted].weight > (0.4 if wanted == AMDAHL else 0.9)
             assert sum(s.weight for s in scores.values()) == pytest.approx(1.0)
+
+    def test_the_criterion_is_akaikes_with_the_correction_for_few_runs(self):
+        given = runs(1e5 * CORES / (1 + 0.08 * (CORES - 1)) * self.NOISE)
+        laws = fit_laws(given, floor=0.01, frequency=2e9)
+        n, k = len(CORES), 3
+        residual = np.log(given.rate / laws[AMDAHL].rate(CORES))
+        # Two parameters and the variance of a normal law of ln rate.
+        expected = n * np.log(np.mean(residual**2)) + 2 * k * n / (n - k - 1)
+        score = score_laws(given, laws, floor=0.01)[AMDAHL]
+        assert score.parameters == 2
+        assert score.aicc == pytest.approx(expected, rel=1e-12)
+
+    def test_an_interval_of_rates_is_that_of_times_upside_down(self):
+        from fitting.scaling import AmdahlScaling
+
+        given = runs(1e5 * CORES / (1 + 0.08 * (CORES - 1)) * self.NOISE)
+        laws = fit_laws(given, floor=0.01, frequency=2e9)
+        time = AmdahlScaling().fit(CORES, 1 / given.rate).predict_interval([16.0], level=0.9)
+        found = laws[AMDAHL].interval(16.0, 0.9)
+        assert found == pytest.approx((1 / time[1][0], 1 / time[0][0]), rel=1e-9)
+        assert found[0] < laws[AMDAHL].rate(np.array([16.0]))[0] < found[1]
 
     def test_the_held_out_error_is_that_at_the_most_cores(self):
         rate = 1e5 * CORES / (1 + 0.05 * (CORES - 1) + 0.02 * CORES * (CORES - 1))

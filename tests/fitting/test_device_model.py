@@ -72,6 +72,13 @@ def test_a_solid_state_drive_by_hand():
     assert found == pytest.approx([200e-6, 20e-6, 20e-6])
 
 
+def test_devices_of_which_nothing_is_said_are_ordinary_ones():
+    one = (blocks(0), blocks(0), blocks(1_000_000), blocks(8))
+    # 0.1 ms of the controller, to the next cylinder, half a turn of 7200 a minute, 200 MB/s.
+    assert Disk().service_s(*one) == pytest.approx([(0.1 + 0.8 + 500 / 120 + 5.0) * 1e-3])
+    assert 0 < SolidState().service_s(*one)[0] < Disk().service_s(*one)[0]
+
+
 def test_a_request_follows_the_last_one_of_its_own_device():
     ends = np.full(2, -1, dtype=np.int64)
     found = previous_ends(blocks(0, 1, 0), blocks(0, 100, 8), blocks(4096, 512, 512), ends)

@@ -35,6 +35,36 @@ def test_the_band_is_the_same_for_the_same_seed():
     assert dispersion_band(counts, seed=4) == dispersion_band(counts, seed=4)
 
 
+def ring_of_blocks(counts, level, draws, seed):
+    """The same resamples, window by window around the ring."""
+    n, length = len(counts), round(len(counts) ** (1 / 3))
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(draws):
+        chosen = rng.integers(n, size=n // length)
+        drawn = np.concatenate([counts[(c + np.arange(length)) % n] for c in chosen])
+        found.append(drawn.var() / drawn.mean() if drawn.any() else np.nan)
+    return np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
+
+
+@pytest.mark.parametrize("n", [30, 64, 200])
+def test_the_band_is_that_of_blocks_drawn_one_by_one(n):
+    counts = np.random.default_rng(n).poisson(0.2, n)
+    for level in (0.5, 0.9):
+        found = dispersion_band(counts, level=level, draws=40, seed=3)
+        assert found == pytest.approx(ring_of_blocks(counts, level, 40, 3))
+    assert dispersion_band(counts) == dispersion_band(counts, level=0.9, draws=1000, seed=0)
+
+
+def test_two_windows_are_enough():
+    # Mean 2, squared deviations 1 + 1.
+    assert index_of_dispersion([1, 3]) == pytest.approx(1)
+
+
+def test_resamples_without_any_arrival_are_left_out():
+    low, high = dispersion_band(np.array([0] * 40 + [3]), draws=200)
+    assert 0 < low <= high
+
+
 @pytest.mark.parametrize("counts", [[], [3], [0, 0, 0]])
 def test_too_little_is_refused(counts):
     with pytest.raises(FittingError, match="two windows and one arrival"):

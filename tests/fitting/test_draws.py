@@ -12,7 +12,7 @@ from scipy.stats import kstest
 
 from fitting.draws import CurvePosterior, curve_posteriors, draw_curve
 from fitting.errors import FittingError
-from fitting.pooling import NO_POOLING, Neighbours, PowerCurve, TimeCurve
+from fitting.pooled_curves import NO_POOLING, Neighbours, PowerCurve, TimeCurve
 from fitting.posterior import Grid, Sweep, Target, integrated_wiener, noise_share
 from fitting.projected import project_curve
 from fitting.steps import Steps
@@ -87,6 +87,16 @@ class TestAgainstTheQuantilesOfTheProjection:
         rng = np.random.default_rng(0)
         drawn = draw_curve(TimeCurve(), steps, neighbours, 1, [3.0 * GHZ], 8000, rng)
         assert drawn.var() == pytest.approx(known.fit[1] + known.form[1], rel=0.1)
+
+    def test_more_new_runs_have_less_of_the_same_noise(self):
+        steps, neighbours = table()
+
+        def drawn(runs):
+            rng = np.random.default_rng(0)
+            return draw_curve(TimeCurve(), steps, neighbours, 1, [3.0 * GHZ], 50, rng, runs=runs)
+
+        one, four = drawn(1.0) - drawn(None), drawn(4.0) - drawn(None)
+        assert four == pytest.approx(one * np.sqrt(noise_share(np.array(4.0))), abs=1e-12)
 
 
 class TestOneCellByHand:

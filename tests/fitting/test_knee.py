@@ -51,6 +51,20 @@ def test_a_power_law_that_bends_comes_back(knee, before, after, height):
     assert found.p_value[0] < 1e-6
 
 
+def test_a_group_with_fewer_levels_is_fitted_as_if_it_were_alone():
+    short, long = LINEAR[:5] + 20, LINEAR + 40
+    group = np.repeat([0, 1], [len(short), len(long)])
+    x = np.concatenate([short, long])
+    y = np.concatenate([hinge(short, 23.0, 2.0, 0.5), hinge(long, 44.0, 2.0, 0.1)])
+    together = fit_knees(group, x, y, scale="linear")
+    for number, knee in enumerate([23.0, 44.0]):
+        rows = group == number
+        alone = one(x[rows], y[rows], scale="linear")
+        assert together.knee[number] == pytest.approx(knee)
+        assert together.slope_after[number] == pytest.approx(alone.slope_after[0])
+        assert together.value[number] == pytest.approx(alone.value[0])
+
+
 def test_linear_speed_up_to_a_ceiling_is_a_slope_of_one_and_of_nought():
     found = one(LEVELS, np.minimum(25_000 * LEVELS, 120_000.0))
     assert found.knee[0] == pytest.approx(4.8)
@@ -213,6 +227,8 @@ def test_units_do_not_matter(of_x, of_y):
         ([1.0, 2.0], [1.0, 0.0], {}, "positive for the log scale"),
         ([1.0, 2.0], [1.0, 2.0], {"scale": "cubic"}, "linear or log"),
         ([1.0, 2.0], [1.0, 2.0], {"level": 1.0}, "level"),
+        ([1.0, 2.0], [1.0, 2.0], {"level": 0.0}, "level"),
+        ([np.nan, np.nan], [1.0, 2.0], {}, "point 0"),
     ],
 )
 def test_what_cannot_be_is_refused(x, y, options, said):

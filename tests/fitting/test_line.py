@@ -21,10 +21,13 @@ from fitting.line import (
     SLOPE_AT_ZERO,
     LineFit,
     Moments,
+    Repeats,
     fit_groups,
     fit_moments,
     fit_points,
+    fit_repeats,
     group_moments,
+    repeat_moments,
     student_quantile,
     variance_of_mean,
 )
@@ -147,6 +150,47 @@ def test_line_worked_by_hand():
     # t(0.95; 2) = 2.919986: 11.3 ± 2.919986·sqrt(0.9·(1 + 0.25 + 2.45)).
     lower, upper = fit.interval(6.0)
     np.testing.assert_allclose([lower[0], upper[0]], [5.9715263, 16.6284737], rtol=1e-7)
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_runs_condensed_by_abscissa_have_the_line_of_all_runs(nonnegative):
+    rng = np.random.default_rng(8)
+    at, groups = np.array([1.0, 2.0, 3.0, 5.0]), 30
+    runs = rng.integers(1, 5, (groups, len(at)))
+    codes = np.repeat(np.arange(groups), runs.sum(axis=1))
+    x = np.repeat(np.tile(at, groups), runs.ravel())
+    y = 3 + rng.normal(0, 1, groups)[codes] * x + rng.random(len(x))
+    y += 1 - min(0.0, y.min())
+    point = np.repeat(np.arange(groups * len(at)), runs.ravel())
+    mean = np.bincount(point, y) / runs.ravel()
+    squares = np.bincount(point, (y - mean[point]) ** 2)
+    of = np.repeat(np.arange(groups), len(at))
+    condensed = Repeats(runs.ravel(), mean, squares)
+    place = np.tile(at, groups)
+    found = fit_repeats(of, place, condensed, groups, nonnegative=nonnegative)
+    whole = fit_groups(codes, x, y, groups, nonnegative=nonnegative)
+    assert learned(found) == pytest.approx(learned(whole), rel=1e-9, abs=1e-9)
+    moments = group_moments(codes, x, y, groups)
+    for part, expected in zip(repeat_moments(of, place, condensed, groups), moments, strict=True):
+        assert part == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    halved = fit_repeats(of[::2], place[::2], condensed.take(np.s_[::2]).scaled(3.0), groups)
+    kept = np.isin(point, np.arange(0, len(of), 2))
+    thrice = fit_groups(codes[kept], x[kept], 3 * y[kept], groups)
+    assert learned(halved) == pytest.approx(learned(thrice), rel=1e-8, abs=1e-8, nan_ok=True)
+
+
+def test_lines_taken_away_are_those_of_a_single_abscissa():
+    x, y = random_groups(3, 4, 1)
+    found = fit_points(x, y).without(np.array([False, True, False]))
+    y[1], x = y[1], np.broadcast_to(x, y.shape).copy()
+    x[1] = x[1, 0]
+    assert learned(found) == pytest.approx(learned(fit_points(x, y)), nan_ok=True)
+
+
+def test_a_prediction_is_of_one_new_point_unless_said():
+    fit = one(*SCALES["cpi over f"])
+    assert fit.prediction_error(3e9) == fit.prediction_error(3e9, 1)
+    assert fit.interval(3e9) == fit.interval(3e9, repeats=1)
 
 
 # The bounded line.

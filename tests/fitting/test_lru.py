@@ -48,6 +48,12 @@ def test_distances_by_hand():
     assert reuse_distances([5, 6, 5, 5, 7, 6]).tolist() == [-1, -1, 1, 0, -1, 2]
 
 
+def test_blocks_that_never_come_back_hit_at_no_size():
+    curve = hit_ratio_curve([3, 1, 2])
+    assert curve.hit_ratio([0, 1, 100]).tolist() == [0, 0, 0]
+    assert (curve.footprint, curve.hits.tolist()) == (3, [0])
+
+
 def test_a_request_off_the_grid_touches_one_block_more():
     blocks, request = touched_blocks([8, 63], [8192, 8192])
     assert blocks.tolist() == [1, 2, 7, 8, 9]

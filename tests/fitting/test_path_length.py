@@ -62,6 +62,14 @@ def test_root_by_hand():
     assert positive_up_to(-2.0, 4.0) == pytest.approx(np.exp(2), rel=1e-14)
     assert positive_up_to(2.0, 4.0) == np.inf
     assert positive_up_to(0.0, 4.0) == np.inf
+    assert positive_up_to(-0.5, 4.0) == pytest.approx(np.exp(8), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "limit"), [(0, 700.0, 700.0), (2.0, 700.0, np.inf), (-0.5, 700.0, np.nan)]
+)
+def test_a_level_path_length_alone_has_a_limit(a, b, limit):
+    np.testing.assert_array_equal(wordcount(a=a, b=b).limit_, limit)
 
 
 def test_a_nearly_level_path_length_reaches_zero_at_no_finite_count():

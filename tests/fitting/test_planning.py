@@ -20,7 +20,7 @@ from fitting.planning import (
     present,
     shares,
 )
-from fitting.pooling import Neighbours, PowerCurve, TimeCurve
+from fitting.pooled_curves import Neighbours, PowerCurve, TimeCurve
 from fitting.posterior import Grid, Sweep, Target, evidence, integrated_wiener
 from fitting.projected import project_curve
 from fitting.steps import Steps
@@ -172,6 +172,21 @@ class TestRealLaws:
         mean, variance = made.answer().moments()
         expected = projected.mixture.moments()
         assert (mean[0], variance[0]) == pytest.approx((expected[0][0], expected[1][0]), rel=0.02)
+
+    def test_what_is_known_of_each_group_is_what_is_projected(self):
+        rows = [sweep(seed) for seed in (1, 2, 3)]
+        ghz, value = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+        codes = np.repeat(np.arange(3), 6)
+        steps = Steps.of(codes, ghz * GHZ, value + 0.3 * codes * np.log(ghz), 3)
+        target = Target(np.array([3.0, 2.5, 4.0]) * GHZ, np.ones(3))
+        together = Neighbours(np.zeros(3, dtype=np.int64), np.log([1.0, 2.0, 4.0]))
+        expected = project_curve(TimeCurve(), steps, target, together, (0.5,)).mixture.moments()
+        for group, made in known_groups(TimeCurve(), steps, target, together, np.arange(3)):
+            mean, variance = made.answer().moments()
+            assert mean[0] == pytest.approx(expected[0][group], rel=1e-3)
+            assert variance[0] == pytest.approx(expected[1][group], rel=0.02)
+            again = made.with_sweep(made.sweep)
+            assert again.weight == pytest.approx(made.weight, abs=1e-9)
 
     @pytest.mark.parametrize("curve", [TimeCurve(), PowerCurve()], ids=["time", "power"])
     @pytest.mark.parametrize("seed", range(4))

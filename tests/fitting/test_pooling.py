@@ -15,14 +15,8 @@ from strategies import GHZ
 
 from fitting.dynamic_share import DynamicSharePrior
 from fitting.errors import FittingError
-from fitting.pooling import (
-    NO_POOLING,
-    Neighbours,
-    Pooling,
-    PowerCurve,
-    TimeCurve,
-    posterior_cells,
-)
+from fitting.pooled_curves import NO_POOLING, Neighbours, Pooling, PowerCurve, TimeCurve
+from fitting.pooling import posterior_cells
 from fitting.posterior import Target, evidence
 from fitting.projected import project_curve
 from fitting.stalled_share import StalledSharePrior

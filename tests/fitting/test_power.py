@@ -71,6 +71,11 @@ def test_given_exponent_gives_its_parameters_back(f, gamma, p0, c):
     np.testing.assert_allclose(model.parameters_["c_w_per_ghz_to_gamma"], c, rtol=1e-8)
 
 
+@pytest.mark.parametrize("exponent", [1.0, 5.0])
+def test_exponents_of_one_and_of_five_are_taken(exponent):
+    assert CmosExponent(exponent=exponent).abscissa(np.array([2e9])) == [2.0**exponent]
+
+
 def test_exponent_one_is_the_straight_line():
     power = cmos(STEPS, 20, 8, 1.4) + NOISE
     line, curve = LinearPower().fit(STEPS, power), CmosPower(exponent=1).fit(STEPS, power)

@@ -63,6 +63,24 @@ def test_worst():
     assert worst(["high", "medium", "low"]) == "high"
 
 
+def test_a_share_that_is_just_reached_is_not_exceeded():
+    use = summarise(np.arange(1.0, 21.0), np.full(20, 0.1))
+    assert (use.median, use.p95) == (10.0, 19.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "level"),
+    [(0.29, "low"), (0.3, "medium"), (0.69, "medium"), (0.7, "high"), (np.nan, "")],
+)
+def test_levels_begin_at_their_thresholds(value, level):
+    assert grade(value, 0.3, 0.7) == level
+
+
+def test_tables_are_refused():
+    with pytest.raises(FittingError, match="do not go with"):
+        summarise([[1.0]], [[1.0]])
+
+
 def test_refused():
     with pytest.raises(FittingError, match="do not go with"):
         summarise([1.0], [1.0, 2.0])

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitting.steps import SAME_STEP, Steps
+from fitting.line import Repeats
+from fitting.steps import SAME_STEP, Steps, step_counts
 
 PARTS = ("first", "count", "frequency", "log_value", "runs", "scatter", "scatter_df")
 
@@ -130,3 +131,20 @@ def test_no_rows_are_groups_without_steps(groups):
     for part in ("frequency", "log_value", "runs"):
         assert getattr(made, part).shape == (0,)
     assert list(made.by_count(np.empty(0, dtype=int))) == []
+
+
+@given(tables())
+def test_runs_condensed_by_clock_have_the_steps_of_all_runs(made):
+    table, groups = made
+    whole = steps_of(table, groups)
+    points = table.groupby(["group", "frequency"], as_index=False)["log_value"].agg(
+        ["size", "mean", lambda values: ((values - values.mean()) ** 2).sum()]
+    )
+    points.columns = ["group", "frequency", "runs", "mean", "squares"]
+    repeats = Repeats(*(points[c].to_numpy() for c in ("runs", "mean", "squares")))
+    codes, frequency = points["group"].to_numpy(), points["frequency"].to_numpy()
+    found = Steps.of_repeats(codes, frequency, repeats, groups)
+    for part in PARTS:
+        expected = getattr(whole, part)
+        np.testing.assert_allclose(getattr(found, part), expected, rtol=1e-9, atol=1e-9)
+    assert step_counts(codes, frequency, groups).tolist() == whole.count.tolist()

@@ -1,0 +1,138 @@
+"""Mutation testing: the share of small faults in the package ``fitting`` that its tests find.
+
+A sample of mutants of every module is run against the tests that call the changed function, the
+nearest first. What survives is printed; what changes nothing that could be told from outside is
+listed, with the reason, in ``equivalent_mutants.toml`` beside this script and counted apart.
+
+    python benchmarks/mutants.py [--each 10] [--seed 1] [--module line ...] [--minutes 60]
+
+Results stand in ``build/mutants``, and another run goes on from there: ``--again`` first repeats
+what survived. Two minutes of a core go to learning what each test calls, a second or two to each
+mutant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mutant_tests import PACKAGE, ROOT, killed, mapped, nearest, prepare
+from mutations import OPERATORS, Mutant, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SCRATCH = ROOT / "build" / "mutants"
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
+# Of processor time: of all tests of a file while they are listened to, and of those of a mutant.
+MAPPING_LIMIT, MUTANT_LIMIT = 240.0, 4.0
+
+
+def main() -> None:
+    """Sample, run what has not been run, and print what survives."""
+    options = _options()
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    ends = time.monotonic() + 60 * options.minutes
+    modules = sorted(PACKAGE.glob("*.py"))
+    chosen = [p for p in modules if not options.module or p.stem in options.module]
+    mutants = [m for path in chosen for m in _sampled(path, options.each, options.seed)]
+    prepare(SCRATCH)
+    tests = _map(ends)
+    results = _Results(again=options.again)
+    for mutant in mutants:
+        if mutant.name not in results.found and time.monotonic() < ends:
+            near = nearest(tests, mutant.module, mutant.function, MUTANT_LIMIT)
+            dead = bool(near) and killed(mutant, near, SCRATCH, 3 * MUTANT_LIMIT)
+            results.add(mutant, dead)
+    print("\n".join(_report(mutants, results.found)))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--each", type=int, default=10, help="mutants a module")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--module", action="append", default=[], help="this one only; repeatable")
+    parser.add_argument("--minutes", type=float, default=600, help="stop after these")
+    parser.add_argument("--again", action="store_true", help="repeat what survived")
+    return parser.parse_args()
+
+
+def _sampled(path: Path, each: int, seed: int) -> list[Mutant]:
+    """Mutants of a module; made anew, which takes seconds, when it has changed."""
+    label = hashlib.sha256(path.read_bytes() + repr((each, seed, OPERATORS)).encode()).hexdigest()
+    kept = SCRATCH / f"sample-{path.stem}-{label[:16]}.json"
+    if not kept.exists():
+        kept.write_text(json.dumps([asdict(m) for m in sample(path, each, seed)]))
+    return [Mutant(**fields) for fields in json.loads(kept.read_text())]
+
+
+def _map(ends: float) -> dict[str, dict[str, Any]]:
+    """What every test calls; files that have not changed are not run again."""
+    kept = SCRATCH / "calls.json"
+    known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    calls: dict[str, Any] = {}
+    for path in sorted(ROOT.glob("tests/fitting/test_*.py")):
+        name, digest = str(path.relative_to(ROOT)), hashlib.sha256(path.read_bytes()).hexdigest()
+        if known.get(name, {}).get("digest") != digest:
+            if time.monotonic() > ends:
+                continue
+            known[name] = {"digest": digest, "tests": mapped(name, SCRATCH, MAPPING_LIMIT)}
+            if not known[name]["tests"]:
+                raise SystemExit(f"{name}: no test passes; see {SCRATCH / 'mapping.log'}")
+            kept.write_text(json.dumps(known))
+        calls |= known[name]["tests"]
+    return calls
+
+
+class _Results:
+    """Which mutants were killed, kept in a file as they come."""
+
+    def __init__(self, *, again: bool) -> None:
+        self._file = SCRATCH / "results.jsonl"
+        lines = self._file.read_text().splitlines() if self._file.exists() else []
+        self.found = {tuple(name): dead for *name, dead in map(json.loads, lines)}
+        if again:
+            self.found = {name: dead for name, dead in self.found.items() if dead}
+
+    def add(self, mutant: Mutant, dead: bool) -> None:
+        self.found[mutant.name] = dead
+        with self._file.open("a") as file:
+            file.write(json.dumps([*mutant.name, dead]) + "\n")
+
+
+def _equivalent() -> set[tuple[str, ...]]:
+    listed = tomllib.loads(EQUIVALENT.read_text())["mutant"]
+    return {tuple(m[k] for k in ("module", "function", "before", "after")) for m in listed}
+
+
+def _report(mutants: Iterable[Mutant], found: dict[tuple[str, ...], bool]) -> Iterator[str]:
+    run = [m for m in mutants if m.name in found]
+    same = _equivalent()
+    survived = [m for m in run if not found[m.name] and m.name not in same]
+    for m in survived:
+        yield f"survived  {m.module}.{m.function}\n    - {m.before}\n    + {m.after}"
+    yield f"{'module':24}{'sampled':>9}{'killed':>9}{'survived':>9}{'equivalent':>12}"
+    for module in sorted({m.module for m in run}):
+        yield _row(module, [m for m in run if m.module == module], found, same)
+    yield _row("all", run, found, same)
+    told = [m for m in run if found[m.name] or m.name not in same]
+    if told:
+        yield f"{100 * (1 - len(survived) / len(told)):.1f} % killed of those not equivalent"
+
+
+def _row(
+    title: str, of: list[Mutant], found: dict[tuple[str, ...], bool], same: set[tuple[str, ...]]
+) -> str:
+    dead = sum(found[m.name] for m in of)
+    alike = sum(not found[m.name] and m.name in same for m in of)
+    return f"{title:24}{len(of):9}{dead:9}{len(of) - dead - alike:9}{alike:12}"
+
+
+if __name__ == "__main__":
+    main()
