@@ -1,15 +1,21 @@
 """How answers over a fleet grow with its runs, beside DuckDB's own sums, pandas and Spark.
 
-``python benchmarks/bench_fleet.py --folder FOLDER [--files 16] [--rows 12500000] [--spark]`` makes
-Parquet files of runs in FOLDER (200 million runs are 3 GB), asks for the fits and the
-projections of 1, 4 and 16 of them, each in a process of its own, and prints a line a question:
-seconds, the exponent of their growth, and the highest memory of the process. Beside it stand
+``python benchmarks/bench_fleet.py --folder FOLDER [--files 16] [--rows 12500000]`` makes Parquet
+files of runs in FOLDER (200 million runs are 3 GB), asks for the fits and the projections of 1, 4
+and 16 of them, each in a process of its own, and prints a line a question: seconds, processor
+seconds, the highest memory of the process, and the exponent of the growth. Beside the fits stand
 
 * DuckDB's ``GROUP BY`` sums over the same keys and columns, in the same process as the fits;
-* the answer in memory (`ppw.fit_runs`), measured on the first file and extrapolated in proportion;
-* with ``--spark`` the same expressions on a local Spark, on a tenth of the rows.
+* the same moments in pandas: Parquet read, number, mean and variance by the same keys of the same
+  columns, no value judged and no curve fitted; on the first file and on the first two, and in
+  proportion for the largest size, which would not fit in memory;
+* the answer in memory (`ppw.fit_runs`) on the first file, and in proportion.
 
-The files hold 2000 hosts, 10 workloads and 8 frequencies: 20 000 groups and 160 000 cells.
+``--spark ROWS`` asks a local Spark instead, over files of so many runs. DuckDB and Spark use all
+cores, pandas one: hence the processor seconds.
+
+The files hold 2000 hosts, 10 workloads and 8 frequencies: 20 000 groups and 160 000 cells, each run
+of any of them, so that no cell is near another in memory.
 """
 
 from __future__ import annotations
@@ -19,17 +25,25 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from figures import Figure, in_turns, rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HOSTS, WORKLOADS, STEPS = 2000, 10, 8
 LIMIT = "4GiB"
-KEYS = "host, workload, cores, freq_hz"
+KEYS = ["host", "workload", "cores", "freq_hz"]
+VALUES = ["time_s", "power_w"]
 METRICS = ["time", "power"]
+# Files whose runs fit in memory, for pandas.
+IN_MEMORY = (1, 2)
 
 
 def make(folder: Path, files: int, rows: int) -> list[str]:
@@ -68,55 +82,74 @@ def make(folder: Path, files: int, rows: int) -> list[str]:
     return made
 
 
-def sums(paths: list[str]) -> tuple[float, int]:
-    """DuckDB's own sums over the keys and columns of the fits."""
+def sums(paths: list[str]) -> int:
+    """DuckDB's own sums over the keys and columns of the fits; the number of groups."""
     import duckdb
 
     connection = duckdb.connect(config={"memory_limit": LIMIT, "preserve_insertion_order": False})
-    start = time.perf_counter()
+    summed = ", ".join(f"sum({value})" for value in VALUES)
     found = connection.execute(
-        f"select {KEYS}, sum(time_s), sum(power_w) from read_parquet(?) group by all", [paths]
-    ).to_arrow_table()
-    return time.perf_counter() - start, found.num_rows
+        f"select {', '.join(KEYS)}, {summed} from read_parquet(?) group by all", [paths]
+    )
+    return int(found.to_arrow_table().num_rows)
 
 
-def ask(question: str, engine: str, paths: list[str], folder: str) -> tuple[float, int]:
-    """Ask a fleet; seconds, once the engine is there, and cells."""
+def ask(question: str, engine: Any, paths: list[str]) -> int:
+    """Ask a fleet; the number of cells."""
     from ppw import fleet
 
-    limits = {"memory_limit": LIMIT, "temporary": folder}
-    connection = fleet.connect(engine, **limits)
-    if engine == "spark":
-        fleet.fit(paths[:1], metric=METRICS, engine=connection)
-    asked: dict[str, Any] = {"metric": METRICS, "engine": connection}
-    start = time.perf_counter()
+    asked: dict[str, Any] = {"metric": METRICS, "engine": engine}
     if question == "fit":
         answer = fleet.fit(paths, **asked)
     else:
         answer = fleet.project(paths, freq="3GHz", keep_all=question == "project", **asked)
-    return time.perf_counter() - start, answer.origin.cells
+    return int(answer.origin.cells)
 
 
-def in_memory(paths: list[str]) -> tuple[float, int]:
-    """Read and fit in memory."""
+def in_pandas(paths: list[str]) -> int:
+    """Number, mean and centred second moment of each cell's times and watts, in pandas."""
+    import pandas as pd
+
+    keys = [*KEYS, "power_source"]
+    runs = pd.concat([pd.read_parquet(path, columns=[*keys, *VALUES]) for path in paths])
+    cells = runs.groupby(keys, dropna=False, sort=False)[VALUES].agg(["count", "mean", "var"])
+    for value in VALUES:
+        cells[value, "m2"] = cells[value, "var"] * (cells[value, "count"] - 1)
+    return len(cells)
+
+
+def in_memory(paths: list[str]) -> int:
+    """Read and fit in memory; the number of parameters."""
     import ppw
 
-    start = time.perf_counter()
-    runs = ppw.read_runs(paths)
-    fitted = ppw.fit_runs(runs, metric=METRICS)
-    return time.perf_counter() - start, len(fitted.table)
+    return len(ppw.fit_runs(ppw.read_runs(paths), metric=METRICS).table)
 
 
 def one(name: str, engine: str, paths: list[str], folder: str) -> None:
     """Measure one thing in this process and print it as JSON."""
     warnings.simplefilter("ignore")
     measured: dict[str, Any] = {}
-    if name == "fit" and engine == "duckdb":
-        # Twice, so that both find the files in the page cache.
+    if name == "sums":
+        # So that what is measured after it finds the files in the page cache.
         sums(paths)
-        measured["sums"], _ = sums(paths)
-    made = in_memory(paths) if name == "memory" else ask(name, engine, paths, folder)
-    measured["seconds"], measured["cells"] = made
+    works = {
+        "sums": lambda: sums(paths),
+        "pandas": lambda: in_pandas(paths),
+        "memory": lambda: in_memory(paths),
+    }
+    if name not in works:
+        from ppw import fleet
+
+        connection = fleet.connect(engine, memory_limit=LIMIT, temporary=folder)
+        if engine == "spark":
+            # Its first question is of a Java that has compiled nothing.
+            ask("fit", connection, paths[:1])
+        works[name] = lambda: ask(name, connection, paths)
+    start, spent = time.perf_counter(), time.process_time()
+    measured["rows"] = works[name]()
+    measured["seconds"] = time.perf_counter() - start
+    # Spark's processor seconds are of another process.
+    measured["cpu"] = time.process_time() - spent if engine == "duckdb" else float("nan")
     measured["gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(json.dumps(measured))
 
@@ -136,29 +169,70 @@ def exponent(sizes: list[int], seconds: list[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
+def show(who: str, what: str, runs: int, found: dict[str, Any], more: str = "") -> None:
+    """Print what was measured."""
+    line = f"{who:7} {what:8} {runs:>12,} runs {found['seconds']:8.2f} s"
+    print(f"{line} {found['cpu']:8.2f} core-s {found['gib']:6.2f} GiB{more}", flush=True)
+
+
 def report(engine: str, questions: list[str], paths: list[str], folder: str, rows: int) -> None:
-    """Measure questions at 1, 4 and 16 files, and print them."""
+    """Measure questions at 1, 4 and 16 files, and print them; of fits on DuckDB also the peers."""
     counts = [n for n in (1, 4, 16, 64) if n <= len(paths)]
     for question in questions:
-        found = [measure(question, engine, paths[:n], folder) for n in counts]
-        for n, one_size in zip(counts, found, strict=True):
-            line = f"{engine:7} {question:8} {n * rows:>12,} runs {one_size['seconds']:8.2f} s"
-            line += f"  {one_size['cells']:,} cells  {one_size['gib']:.2f} GiB"
-            if "sums" in one_size:
-                ratio = one_size["seconds"] / one_size["sums"]
-                line += f"  {ratio:.2f} x the sums ({one_size['sums']:.2f} s)"
-            print(line, flush=True)
+        beside = question == "fit" and engine == "duckdb"
+        found = []
+        for n in counts:
+            summed = measure("sums", engine, paths[:n], folder) if beside else None
+            found.append(measure(question, engine, paths[:n], folder))
+            more = f"  {found[-1]['rows']:,} cells"
+            if summed:
+                show(engine, "sums", n * rows, summed)
+                more += f"  {found[-1]['seconds'] / summed['seconds']:.2f} x the sums"
+            show(engine, question, n * rows, found[-1], more)
         slope = exponent([n * rows for n in counts], [f["seconds"] for f in found])
         print(f"{engine:7} {question:8} exponent {slope:.2f}", flush=True)
-        if question == "fit" and engine == "duckdb":
-            alone = measure("memory", "duckdb", paths[:1], folder)
-            there = alone["seconds"] * counts[-1]
-            print(
-                f"memory  fit      {rows:>12,} runs {alone['seconds']:8.2f} s  {alone['gib']:.2f} "
-                f"GiB; {counts[-1] * rows:,} would take {there:.0f} s, "
-                f"{there / found[-1]['seconds']:.1f} x the fleet's",
-                flush=True,
+        if beside:
+            peers(paths, folder, rows, counts[-1], found[-1])
+
+
+def peers(paths: list[str], folder: str, rows: int, most: int, fleet: dict[str, Any]) -> None:
+    """Measure pandas on what fits, and print what the largest size would take in proportion."""
+    for name, sizes in (("pandas", IN_MEMORY), ("memory", IN_MEMORY[:1])):
+        for n in sizes:
+            found = measure(name, "duckdb", paths[:n], folder)
+            there = {key: found[key] * most / n for key in ("seconds", "cpu", "gib")}
+            ratio = there["seconds"] / fleet["seconds"]
+            show(
+                "pandas",
+                "moments" if name == "pandas" else "fit_runs",
+                n * rows,
+                found,
+                f"; {most * rows:,}: {there['seconds']:.0f} s and {there['gib']:.0f} GiB, "
+                f"{ratio:.1f} x the fleet's seconds, {there['cpu'] / fleet['cpu']:.1f} x its "
+                "core-seconds",
             )
+
+
+def figures(scale: float = 1.0) -> Iterator[Figure]:
+    """Fits of a fleet beside DuckDB's sums, pandas' moments and the fits in memory."""
+    from ppw import fleet
+
+    rows = int(3_000_000 * scale)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        paths = make(Path(folder), 1, rows)
+        connection = fleet.connect("duckdb", memory_limit=LIMIT, temporary=folder)
+        works = [
+            lambda: ask("fit", connection, paths),
+            lambda: sums(paths),
+            lambda: in_pandas(paths),
+            lambda: in_memory(paths),
+        ]
+        ours, *theirs = in_turns(3, *works)
+        named = ("DuckDB's sums by the same keys", "the same moments in pandas", "ppw.fit_runs")
+        for peer, seconds in zip(named, theirs, strict=True):
+            name = f"fit {rows / 1e6:.3g} million runs of 20 000 groups by DuckDB"
+            yield rate(name, "million runs/s", rows / 1e6, ours, peer=peer, peer_seconds=seconds)
 
 
 def main() -> None:
@@ -167,7 +241,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=16)
     parser.add_argument("--rows", type=int, default=12_500_000, help="of a file")
     parser.add_argument("--questions", default="fit,project,checked", help="of these three")
-    parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--spark", type=int, metavar="ROWS", help="ask Spark over such files")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--engine", default="duckdb", help=argparse.SUPPRESS)
     parser.add_argument("paths", nargs="*", help=argparse.SUPPRESS)
@@ -176,11 +250,9 @@ def main() -> None:
         one(options.one, options.engine, options.paths, options.folder)
         return
     folder = Path(options.folder)
-    paths = make(folder, options.files, options.rows)
-    report("duckdb", options.questions.split(","), paths, options.folder, options.rows)
-    if options.spark:
-        fewer = make(folder, options.files, options.rows // 10)
-        report("spark", ["fit"], fewer, options.folder, options.rows // 10)
+    engine, rows = ("spark", options.spark) if options.spark else ("duckdb", options.rows)
+    paths = make(folder, options.files, rows)
+    report(engine, options.questions.split(","), paths, options.folder, rows)
 
 
 if __name__ == "__main__":

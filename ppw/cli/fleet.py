@@ -11,6 +11,7 @@ MEMBERS = {
     "fit": "Give the parameters of every curve of a fleet.",
     "project": "Project every group of a fleet to another frequency.",
     "validate": "Hold projections of a fleet against measurements they have not seen.",
+    "pathlength": "Instructions per byte of a fleet against cores and data size.",
     "check": "Name the runs of a fleet that cannot be right, with the evidence.",
     "update": "Add new files to a fleet's saved state, each once.",
     "join": "Give runs the watts that a power sensor recorded while they ran.",
@@ -31,7 +32,7 @@ class Members(LazyGroup):
     epilog="Example: ppw fleet project runs/ --freq 3.0GHz --output projected.parquet",
 )
 def command() -> None:
-    """Fit, project and validate folders of Parquet or CSV files that no memory holds.
+    """Fit, project and validate folders of Parquet, CSV or JSON-lines files that no memory holds.
 
     The engine condenses the runs to moments in one pass; the answers are those of ppw fit, project
     and validate. A file that cannot be read is named and left out; the exit code then is 1.

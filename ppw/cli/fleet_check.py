@@ -27,7 +27,8 @@ def command(
 ) -> int:
     """Look through RUNS for what cannot be right and say what speaks against it.
 
-    RUNS are Parquet or CSV files, folders of them, patterns or URLs. FILE may end in .parquet.
+    RUNS are Parquet, CSV or JSON-lines files, folders of them, patterns or URLs. FILE may end in
+    .parquet.
     """
     from ppw.fleet import check
     from ppw.report.pages import quality_page

@@ -26,7 +26,8 @@ def command(
 ) -> int:
     """Fit the curves of every group of RUNS and give their parameters.
 
-    RUNS are Parquet or CSV files, folders of them, patterns or URLs. FILE may end in .parquet.
+    RUNS are Parquet, CSV or JSON-lines files, folders of them, patterns or URLs. FILE may end in
+    .parquet.
     """
     from ppw.fleet import fit
     from ppw.report.pages import parameters_page

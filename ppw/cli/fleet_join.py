@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ppw.cli.choices import OneOf
 from ppw.cli.fleet_options import engine_options
-from ppw.cli.options import _mapping
+from ppw.cli.numbers import Positive
+from ppw.cli.options import map_option
 from ppw.cli.output import say
+from ppw.cli.quantities import Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,17 +24,10 @@ _EPILOG = "Example: ppw fleet join runs/ watts/ --source prometheus:node -o runs
 @click.argument("runs")
 @click.argument("samples")
 @click.option("-o", "--output", required=True, metavar="FILE", help="Parquet to write.")
-@click.option(
-    "--map",
-    "mapping",
-    multiple=True,
-    callback=_mapping,
-    metavar="COLUMN=HEADER",
-    help="Column of SAMPLES (host, at, value, label, own) by another name: host=instance.",
-)
+@map_option("Column of SAMPLES (host, at, value, label, own) by another name", "host=instance")
 @click.option(
     "--quantity",
-    type=click.Choice(["power", "energy"]),
+    type=OneOf(["power", "energy"]),
     default="power",
     show_default=True,
     help="What the values are: W, or J of a counter that only grows.",
@@ -39,12 +35,14 @@ _EPILOG = "Example: ppw fleet join runs/ watts/ --source prometheus:node -o runs
 @click.option(
     "--window",
     "window_s",
-    type=click.FloatRange(0),
-    default=0.0,
+    type=Seconds(),
+    default="0s",
     show_default=True,
-    help="A value is the mean over so many seconds before it; 0: of a moment.",
+    help="A value is the mean over so much time before it; 0s: of a moment.",
 )
-@click.option("--range", "range_j", type=float, help="Joules after which the counter restarts.")
+@click.option(
+    "--range", "range_j", type=Positive(), help="Joules after which the counter restarts."
+)
 @click.option(
     "--offset",
     "offsets",
@@ -52,8 +50,12 @@ _EPILOG = "Example: ppw fleet join runs/ watts/ --source prometheus:node -o runs
     metavar="[HOST=]SECONDS",
     help="Add to the samples' times, of one host or of all, to have the time of the runs.",
 )
-@click.option("--label", "labels", multiple=True, help="Channel to take; several are added.")
-@click.option("--source", default="telemetry", show_default=True, help="For power_source.")
+@click.option(
+    "--label", "labels", metavar="NAME", multiple=True, help="Channel to take; several are added."
+)
+@click.option(
+    "--source", metavar="NAME", default="telemetry", show_default=True, help="For power_source."
+)
 @engine_options
 def command(
     runs: str,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ppw.cli.choices import OneOf
+from ppw.cli.numbers import Whole
+from ppw.cli.options import all_of
 from ppw.cli.output import emit, say
 
 if TYPE_CHECKING:
@@ -18,30 +20,25 @@ if TYPE_CHECKING:
     from ppw.report.page import Page
 
 
-def engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what reads the runs: --engine, --memory-limit, --temporary, --threads, --keep-going."""
-    options = (
-        click.option(
-            "--engine",
-            type=click.Choice(["duckdb", "spark"]),
-            default="duckdb",
-            show_default=True,
-            help="What reads the runs. Spark takes the session of spark-submit, or a local one.",
-        ),
-        click.option("--memory-limit", metavar="SIZE", help="Of the engine, such as 4GiB."),
-        click.option(
-            "--temporary", metavar="FOLDER", help="For what does not fit in the engine's memory."
-        ),
-        click.option(
-            "--threads", type=click.IntRange(min=1), help="Of this machine. Default: all."
-        ),
-        click.option(
-            "--keep-going",
-            is_flag=True,
-            help="Exit with 0 even where files or runs could not be used.",
-        ),
-    )
-    return functools.reduce(lambda f, decorate: decorate(f), reversed(options), function)
+engine_options = all_of(
+    click.option(
+        "--engine",
+        type=OneOf(["duckdb", "spark"]),
+        default="duckdb",
+        show_default=True,
+        help="What reads the runs. Spark takes the session of spark-submit, or a local one.",
+    ),
+    click.option("--memory-limit", metavar="SIZE", help="Of the engine, such as 4GiB."),
+    click.option(
+        "--temporary", metavar="FOLDER", help="For what does not fit in the engine's memory."
+    ),
+    click.option("--threads", type=Whole(1), help="Of this machine. Default: all."),
+    click.option(
+        "--keep-going",
+        is_flag=True,
+        help="Exit with 0 even where files or runs could not be used.",
+    ),
+)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import click
 
 from ppw.cli.fleet_options import engine_options, leave, progress_bar
 from ppw.cli.options import (
-    Frequencies,
     fit_options,
     interval_options,
     level_option,
@@ -17,6 +16,7 @@ from ppw.cli.options import (
     runs_options,
 )
 from ppw.cli.output import caveats_in_result
+from ppw.cli.quantities import Frequencies
 
 if TYPE_CHECKING:
     from ppw.report.page import Page
@@ -45,7 +45,8 @@ def command(
 ) -> int:
     """Project every group of RUNS to frequencies that were not measured.
 
-    RUNS are Parquet or CSV files, folders of them, patterns or URLs. FILE may end in .parquet.
+    RUNS are Parquet, CSV or JSON-lines files, folders of them, patterns or URLs. FILE may end in
+    .parquet.
     """
     from ppw.fleet import project
     from ppw.report.projection_page import projection_page

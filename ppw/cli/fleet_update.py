@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ppw.cli.fleet_options import engine_options
-from ppw.cli.options import Names, _mapping
+from ppw.cli.options import by_option, map_option
 from ppw.cli.output import say
 
 _EPILOG = "Example: ppw fleet update /srv/fleet.state runs/2026-03-01/"
@@ -17,20 +17,8 @@ _EPILOG = "Example: ppw fleet update /srv/fleet.state runs/2026-03-01/"
 @click.command(name="update", epilog=_EPILOG)
 @click.argument("state", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("new", nargs=-1, required=True)
-@click.option(
-    "--by",
-    type=Names(),
-    metavar="COLUMN[,…]",
-    help="When STATE is made: what tells groups apart. Default: all that identifies a run.",
-)
-@click.option(
-    "--map",
-    "mapping",
-    multiple=True,
-    callback=_mapping,
-    metavar="COLUMN=HEADER",
-    help="Read a foreign header as a column, in any unit: freq_khz=scaling_cur_freq.",
-)
+@by_option("When STATE is made: what tells groups apart. Default: all that identifies a run.")
+@map_option("Read a foreign header as a column of ppw's, in any unit", "freq_khz=scaling_cur_freq")
 @engine_options
 def command(
     state: Path,
@@ -49,7 +37,8 @@ def command(
     from ppw.fleet.state_update import update_state
 
     done = update_state(state, new, by=by, columns=mapping, **engine)
-    for fault in done.faults:
+    faults = (*done.faults, *done.partly)
+    for fault in faults:
         say(f"fault: {fault}")
     click.echo(done.summary())
-    return 1 if done.faults and not keep_going else 0
+    return 1 if faults and not keep_going else 0

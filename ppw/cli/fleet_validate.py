@@ -8,7 +8,6 @@ import click
 
 from ppw.cli.fleet_options import engine_options, leave, progress_bar
 from ppw.cli.options import (
-    Frequencies,
     fit_options,
     interval_options,
     level_option,
@@ -16,7 +15,7 @@ from ppw.cli.options import (
     runs_options,
 )
 from ppw.cli.output import caveats_in_result
-from ppw.cli.validate import check_worst, refuse_contradiction
+from ppw.cli.validate import check_worst, max_error_option, refuse_contradiction, split_options
 
 
 @click.command(
@@ -24,25 +23,11 @@ from ppw.cli.validate import check_worst, refuse_contradiction
     epilog="Example: ppw fleet validate runs/ --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
 )
 @runs_options
-@click.option("--train", type=Frequencies(), default=None, help="Frequencies to learn from.")
-@click.option("--test", type=Frequencies(), default=None, help="Frequencies to be held against.")
-@click.option(
-    "--scheme",
-    type=click.Choice(["highest", "frequency", "host"]),
-    help="Instead of --train and --test: leave out each group's highest frequency (the default), "
-    "each frequency in turn, or each host in turn.",
-)
-@click.option("--train-host", help="Learn on this host …")
-@click.option("--test-host", help="… and test on this one.")
+@split_options
 @fit_options
 @interval_options
 @level_option
-@click.option(
-    "--max-error",
-    type=click.FloatRange(min=0),
-    metavar="PERCENT",
-    help="Exit with 3 when any projection is further off.",
-)
+@max_error_option
 @engine_options
 @output_options
 def command(
@@ -58,7 +43,8 @@ def command(
 ) -> int:
     """Project from some runs of RUNS and hold the result against others.
 
-    RUNS are Parquet or CSV files, folders of them, patterns or URLs. FILE may end in .parquet.
+    RUNS are Parquet, CSV or JSON-lines files, folders of them, patterns or URLs. FILE may end in
+    .parquet.
     """
     from ppw.fleet import validate
     from ppw.report.pages import validation_page

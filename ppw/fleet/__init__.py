@@ -1,9 +1,9 @@
 """The same answers over fleets: runs that no memory holds, on DuckDB or Spark.
 
-`fit`, `project`, `validate` and `check` answer as `ppw.fit_runs`, `ppw.project_runs`,
-`ppw.validate` and `ppw.check_quality` do, over folders of files, URLs or a table of an engine. The
-engine condenses the runs to moments, one row a group and frequency (`ppw.fleet.moments`), and
-everything else is the same code.
+`fit`, `project`, `validate`, `check` and `path_lengths` answer as `ppw.fit_runs`,
+`ppw.project_runs`, `ppw.validate`, `ppw.check_quality` and `ppw.path_lengths` do, over folders of
+files, URLs or a table of an engine. The engine condenses the runs to moments, one row a group and
+frequency (`ppw.fleet.moments`), and everything else is the same code.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _HOME = {
     "fit": "ppw.fleet.answers",
     "join_power": "ppw.fleet.telemetry",
     "open_runs": "ppw.fleet.source",
+    "path_lengths": "ppw.fleet.path_length",
     "project": "ppw.fleet.answers",
     "update_state": "ppw.fleet.state_update",
     "validate": "ppw.fleet.answers",

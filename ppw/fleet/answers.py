@@ -7,6 +7,7 @@ and calibration are those of the answers in memory, which take cells as they tak
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from measurements import identity_columns
@@ -20,6 +21,7 @@ from ppw.fleet.cells import condensed
 from ppw.fleet.connection import connect
 from ppw.fleet.facts import known_columns
 from ppw.fleet.faults import Fault
+from ppw.fleet.moments import columns_read
 from ppw.fleet.reading import Cells, read_cells, unusable_faults
 from ppw.fleet.result import FleetAnswer, Origin
 from ppw.fleet.source import open_runs
@@ -146,7 +148,8 @@ def project(
     )
     read = _read(source, opening, by, metric, options, checked=not keep_all)
     ready = condensed(read.frame, read.layout, keep_all=keep_all)
-    return _answered(project_prepared(ready.prepared, frequencies, options, level), read, ready)
+    projected = project_prepared(ready.prepared, frequencies, options, level)
+    return _answered(projected, read, ready, keep_all=keep_all)
 
 
 def validate(
@@ -205,7 +208,7 @@ def validate(
     read = _read(source, opening, by, metric, options, checked=not keep_all, but_host=across)
     ready = condensed(read.frame, read.layout, keep_all=keep_all, drop=False)
     held = validate_prepared(ready.prepared, plan, options, level, keep_all=keep_all)
-    return _answered(held, read, ready)
+    return _answered(held, read, ready, keep_all=keep_all)
 
 
 def check(
@@ -237,6 +240,11 @@ def check(
     CaveatWarning
         For each caveat, and each fault.
     """
+    if (state := _state(source)) is not None:
+        raise PpwError(
+            f"{state.folder}: a saved state has no single runs, and the checks look at these: name "
+            "the files that it was made of"
+        )
     read = _read(source, opening, by, metric, FitOptions(), checked=True, lines_only=True)
     ready = condensed(read.frame, read.layout, keep_all=True)
     prepared = ready.prepared
@@ -275,8 +283,13 @@ def _read(
 
 def _state(source: object) -> FleetState | None:
     """The saved state that a source is, alone; None for runs."""
-    if isinstance(source, (list, tuple)) and len(source) == 1:
-        source = source[0]
+    if isinstance(source, (list, tuple)):
+        if len(source) > 1 and (states := [s for s in source if FleetState.is_at(s)]):
+            raise PpwError(
+                f"{states[0]}: is a saved state, which answers alone: take the files into it by "
+                "ppw fleet update, or ask each by itself"
+            )
+        source = source[0] if len(source) == 1 else source
     if isinstance(source, FleetState):
         return source
     if isinstance(source, (str, os.PathLike)) and FleetState.is_at(source):
@@ -307,10 +320,18 @@ def _unusable(read: Cells, runs: int) -> list[Fault]:
         return []
     if FleetState.is_at(read.runs.name):
         return [Fault(read.runs.name, f"{runs} runs have values that cannot be: left out")]
-    return unusable_faults(read)
+    return unusable_faults(read.runs, columns_read(read.layout, read.known))
 
 
-def _answered(answer: Any, read: Cells, ready: Condensed) -> FleetAnswer[Any]:
+def _answered(
+    answer: Any, read: Cells, ready: Condensed, *, keep_all: bool = True
+) -> FleetAnswer[Any]:
+    if not keep_all and FleetState.is_at(read.runs.name):
+        said = (
+            f"{read.runs.name}: a saved state has no single runs, so those that cannot be right "
+            "were not left out: ppw fleet check of the files names them"
+        )
+        answer = replace(answer, caveats=(*answer.caveats, said))
     faults = [*read.runs.faults, *_unusable(read, ready.unusable)]
     origin = Origin(
         engine=read.runs.connection.name,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ppw.checks.check import ACHIEVED, BELOW_IDLE, ENERGY, KNOWN_IDLE, NO_WATTS
 from ppw.checks.digits import BINARY, MOST_DIGITS
 from ppw.checks.readings import ACHIEVED_SHARE, ENERGY_FACTOR, IDLE_SCATTER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import ibis.expr.types as ir
 
@@ -47,16 +47,39 @@ def _energy_off(columns: Mapping[str, ir.NumericValue]) -> ir.BooleanValue:
     return (products[0] > 0) & reduce(lambda a, b: a & b, off)
 
 
-def recorded_step(value: ir.NumericValue) -> ir.NumericValue:
-    """Step of the last decimal digit of a number: `ppw.checks.digits.recorded_step`."""
-    size = (value.abs() > 0).ifelse(value.abs(), None).log10().floor()
-    step = _power(size - (MOST_DIGITS - 1))
-    for digits in range(MOST_DIGITS - 1, 0, -1):
-        place = _power(size - (digits - 1))
-        scaled = value.abs() / place
+def with_decades(table: ir.Table, columns: Sequence[str]) -> ir.Table:
+    """Add what `recorded_step` takes of each column: its power of ten, and the value over that."""
+    sized = table.mutate(
+        **{
+            _decade(name): (table[name].abs() > 0).ifelse(table[name].abs(), None).log10().floor()
+            for name in columns
+        }
+    )
+    return sized.mutate(
+        **{_mantissa(name): sized[name].abs() / _power(sized[_decade(name)]) for name in columns}
+    )
+
+
+def recorded_step(table: ir.Table, column: str) -> ir.NumericValue:
+    """Step of the last decimal digit of a number: `ppw.checks.digits.recorded_step`.
+
+    ``table`` is of `with_decades`, so that powers, which cost most, are computed twice a number and
+    not for each of its digits.
+    """
+    digits: Any = MOST_DIGITS
+    for fewer in range(MOST_DIGITS - 1, 0, -1):
+        scaled = table[_mantissa(column)] * 10.0 ** (fewer - 1)
         whole = (scaled - scaled.round()).abs() <= BINARY * scaled
-        step = whole.ifelse(place, step)
-    return step
+        digits = whole.ifelse(fewer, digits)
+    return _power(table[_decade(column)] - (digits - 1))
+
+
+def _decade(column: str) -> str:
+    return f"{column}__decade"
+
+
+def _mantissa(column: str) -> str:
+    return f"{column}__mantissa"
 
 
 def _power(exponent: ir.NumericValue) -> ir.NumericValue:

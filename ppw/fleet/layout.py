@@ -110,14 +110,23 @@ class Layout:
     def from_dict(cls, document: Mapping[str, Any]) -> Layout:
         """Read `to_dict` back."""
         return cls(
-            by=tuple(document["by"]),
-            shades=tuple(document["shades"]),
-            metrics=tuple(document["metrics"]),
-            quantities={name: tuple(c) for name, c in document["quantities"].items()},
-            tallies=tuple(document["tallies"]),
-            finest=tuple(document.get("finest", ())),
-            settings=tuple(document.get("settings", ())),
+            by=names_of(document["by"]),
+            shades=names_of(document["shades"]),
+            metrics=names_of(document["metrics"]),
+            quantities={name: names_of(c) for name, c in document["quantities"].items()},
+            tallies=names_of(document["tallies"]),
+            finest=names_of(document.get("finest", ())),
+            settings=names_of(document.get("settings", ())),
         )
+
+
+def names_of(values: Iterable[object]) -> tuple[str, ...]:
+    """Names in a document. Raises TypeError for a single text, or what is no text in a list."""
+    given = [*values]
+    names = tuple(name for name in given if isinstance(name, str))
+    if isinstance(values, str) or len(names) < len(given):
+        raise TypeError(f"{str(values)[:60]!r} is no list of names")
+    return names
 
 
 def layout_of(

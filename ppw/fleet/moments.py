@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from measurements.quantities import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ
 from measurements.schema import COLUMNS
-from ppw.caveats import achieved_off, energy_off
 from ppw.checks.check import FLAGS, UNUSABLE
 from ppw.condensed import (
     LOG,
@@ -22,10 +21,11 @@ from ppw.condensed import (
     tally_column,
 )
 from ppw.fleet.canonical import is_number
-from ppw.fleet.checks import recorded_step, wrong_alone
+from ppw.fleet.checks import recorded_step, with_decades, wrong_alone
 from ppw.fleet.layout import FREQUENCY, metric_of
 from ppw.full_load import FULL_LOAD
 from ppw.metrics import quantity, source_columns
+from ppw.table_caveats import achieved_off, energy_off
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ppw.fleet.layout import Layout
 
-_FINITE = float("inf")
+_INFINITE = float("inf")
 _TALLIES = {"energy_off": energy_off, "achieved_off": achieved_off}
 
 
@@ -55,13 +55,14 @@ def runs_for(
         Columns to keep as they are.
     """
     table = table.mutate(**{FLAGS: _flags(table, layout, known)})
+    table = with_decades(table, layout.finest)
     keys = {name: _key(table, name, layout.settings) for name in layout.keys}
     found = {name: _quantity(table, name, known) for name in layout.quantities}
     told = {
         tally_column(name): _count(_TALLIES[name]({c: table[c] for c in table.columns}))
         for name in layout.tallies
     }
-    steps = {finest_column(name): recorded_step(table[name]) for name in layout.finest}
+    steps = {finest_column(name): recorded_step(table, name) for name in layout.finest}
     steps |= {least_column(name): table[name] for name in layout.finest}
     kept = {name: table[name] for name in keep if name not in found}
     return table.select(**kept, **keys, **found, **told, **steps)
@@ -81,17 +82,16 @@ def columns_read(layout: Layout, known: pd.DataFrame) -> list[str]:
 
 
 def rule(table: ir.Table, column: str) -> ir.BooleanValue:
-    """Tell where a value is none that a runs table may have; NULL is missing, and no such."""
+    """Tell where a value is none that a runs table may have; NULL where it is missing."""
     value, kind = table[column], COLUMNS[column].kind
-    # NaN is above every number here, and so is refused with infinity.
-    bad = ~(value < _FINITE) | (value == -_FINITE)
-    if kind in ("positive", "net"):
-        bad = bad | (value <= 0)
-    elif kind in ("non-negative", "count"):
-        bad = bad | (value < 0)
     if column in (FREQUENCY, "freq_achieved_hz"):
-        bad = bad | (value < LOWEST_FREQUENCY_HZ) | (value > HIGHEST_FREQUENCY_HZ)
-    return bad.fill_null(False)
+        return ~value.between(LOWEST_FREQUENCY_HZ, HIGHEST_FREQUENCY_HZ)
+    if kind in ("positive", "net"):
+        above = value > 0
+    else:
+        above = value >= 0 if kind in ("non-negative", "count") else value > -_INFINITE
+    # NaN is above every number here, and so is refused with infinity.
+    return ~(above & (value < _INFINITE))
 
 
 def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerValue:
@@ -106,8 +106,8 @@ def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerVa
         else rule(table, c)
         for c in columns
     ]
-    unusable = reduce(lambda a, b: a | b, bad) | table[FREQUENCY].isnull()  # noqa: PD003 — no pandas
-    flags = unusable.ifelse(UNUSABLE, 0)
+    unusable = reduce(lambda a, b: a | b, bad, table[FREQUENCY].isnull())  # noqa: PD003 — no pandas
+    flags = unusable.fill_null(False).ifelse(UNUSABLE, 0)
     if layout.finest:
         for bit, wrong in wrong_alone({c: table[c] for c in table.columns}).items():
             flags = flags + wrong.fill_null(False).ifelse(bit, 0)

@@ -11,11 +11,12 @@ from ppw.fleet.cells import cells_frame
 from ppw.fleet.coincidences import with_single_runs
 from ppw.fleet.connection import is_spark
 from ppw.fleet.facts import few_valued, known_columns
-from ppw.fleet.faults import Fault, first_line
+from ppw.fleet.faults import Fault, UnusableFilesError, first_line
+from ppw.fleet.files import given_names
 from ppw.fleet.layout import FREQUENCY, layout_of
-from ppw.fleet.moments import columns_read, moments, rule, runs_for
+from ppw.fleet.moments import moments, rule, runs_for
 from ppw.fleet.progress import watched
-from ppw.metrics import METRICS
+from ppw.metrics import METRICS, known_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -73,7 +74,7 @@ def read_cells(
         As `ppw.project_runs` for columns that are not there, and where the engine fails for a
         reason that is in no file.
     """
-    runs = _that_answer(runs, metric)
+    runs = that_answer(runs, metric)
 
     def read(part: FleetRuns) -> Cells:
         known = known_columns(part)
@@ -108,11 +109,12 @@ def without_broken(runs: FleetRuns, read: Callable[[FleetRuns], T]) -> T:
                 f"{runs.name}: more than the engine's memory limit: raise --memory-limit, or name "
                 f"a folder with room by --temporary ({first_line(error)})"
             ) from error
-        faults = _broken(runs, runs.files, read, failures) if len(runs.files) > 1 else []
-        if len(faults) == len(runs.files) or len(runs.files) <= 1:
-            raise PpwError(
-                f"{runs.name}: the engine cannot read it: {first_line(error)}"
-            ) from error
+        if not runs.files:
+            raise PpwError(f"{runs.name}: the engine failed: {first_line(error)}") from error
+        one = [_damaged(file, error) for file in runs.files[:1]]
+        faults = _broken(runs, runs.files, read, failures) if len(runs.files) > 1 else one
+        if len(faults) == len(runs.files):
+            raise UnusableFilesError(runs.name, (*runs.faults, *faults)) from error
         # Without a file to blame it was a worker's failure, which a second attempt may not have.
         again = runs.without(faults) if faults else runs
     try:
@@ -132,7 +134,7 @@ def _broken(
         read(runs.only(files))
     except failures as error:
         if len(files) == 1:
-            return [Fault(files[0], f"cannot be read: {first_line(error)}")]
+            return [_damaged(files[0], error)]
         middle = len(files) // 2
         halves = (files[:middle], files[middle:])
         return [fault for half in halves for fault in _broken(runs, half, read, failures)]
@@ -140,6 +142,11 @@ def _broken(
         # Readable, though it has no answer of its own.
         return []
     return []
+
+
+def _damaged(file: str, error: Exception) -> Fault:
+    what = f"cannot be read: {first_line(error)}: write it again, or leave it out"
+    return Fault(file, what)
 
 
 def engine_errors(connection: BaseBackend) -> tuple[type[Exception], ...]:
@@ -158,10 +165,23 @@ def _out_of_memory(error: Exception) -> bool:
     return type(error).__name__ == "OutOfMemoryException" or "OutOfMemoryError" in str(error)
 
 
-def _that_answer(runs: FleetRuns, metric: str | Iterable[str] | None) -> FleetRuns:
-    """Runs without the files whose columns changed so much that they answer nothing."""
-    from ppw.metrics import known_metrics
+def that_answer(runs: FleetRuns, metric: str | Iterable[str] | None) -> FleetRuns:
+    """Runs without the files whose columns changed so much that they answer nothing: faults.
 
+    Where no file has the columns it is no change over time, and the question is told so as a whole.
+
+    Parameters
+    ----------
+    runs : FleetRuns
+    metric : str or several, or None
+        What they should answer; None for anything.
+    """
+    faults = lacking_faults(runs, metric)
+    return runs if len(faults) in (0, len(runs.files)) else runs.without(faults)
+
+
+def lacking_faults(runs: FleetRuns, metric: str | Iterable[str] | None) -> list[Fault]:
+    """Name the files whose columns answer nothing; arguments as for `that_answer`."""
     metrics = list(METRICS.values()) if metric is None else known_metrics(metric)
     ways = [set(columns) for m in metrics for columns in m.columns]
     faults = []
@@ -172,28 +192,29 @@ def _that_answer(runs: FleetRuns, metric: str | Iterable[str] | None) -> FleetRu
         if lacks:
             what = f"its columns are others: no {', no '.join(lacks)}: name them so, or use --map"
             faults += [Fault(file, what) for file in part.files]
-    # Where no file has them it is no change over time, and the question is told so as a whole.
-    return runs if len(faults) in (0, len(runs.files)) else runs.without(faults)
+    return faults
 
 
-def unusable_faults(cells: Cells) -> list[Fault]:
-    """Say file by file which values no run can have; a second pass, where there are any."""
-    table, runs = cells.runs.table, cells.runs
-    columns = columns_read(cells.layout, cells.known)
+def unusable_faults(runs: FleetRuns, columns: Sequence[str]) -> list[Fault]:
+    """Say file by file which values of some columns no run can have; a pass over all runs."""
+    table = runs.table
     told = {column: rule(table, column).cast("int64").sum() for column in columns}
-    told["missing"] = table[FREQUENCY].isnull().cast("int64").sum()  # noqa: PD003 — no pandas
+    if FREQUENCY in table.columns:
+        told["missing"] = table[FREQUENCY].isnull().cast("int64").sum()  # noqa: PD003 — no pandas
     by_file = FILE_COLUMN in table.columns and len(runs.files) > 1
     counted = table.group_by(FILE_COLUMN).aggregate(**told) if by_file else table.aggregate(**told)
-    faults = []
+    faults, given = [], given_names(runs.files)
     for row in runs.connection.to_pyarrow(counted).to_pylist():
-        file = row.get(FILE_COLUMN, runs.name)
+        file = str(row.get(FILE_COLUMN, runs.name))
         words = [
             f"{column} that cannot be in {n} runs" for column, n in row.items() if _told(column, n)
         ]
-        if row["missing"]:
+        if row.get("missing"):
             words.append(f"no {FREQUENCY} in {row['missing']} runs")
         if words:
-            faults.append(Fault(str(file), f"{', '.join(words)}: left out; correct or drop them"))
+            faults.append(
+                Fault(given.get(file, file), f"{', '.join(words)}: left out; correct or drop them")
+            )
     return sorted(faults)
 
 

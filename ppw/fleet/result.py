@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ppw.errors import PpwError
 from ppw.fleet.faults import Fault
 from ppw.parameters import FittedParameters
+from ppw.path_length import PathLengths
 from ppw.quality import Quality
-from ppw.result import read_document, write_document
+from ppw.result import read_document, reads_document, write_document
 from ppw.runs_projection import RunsProjection
 from ppw.validation import Validation
 
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
     from ibis.backends import BaseBackend
     from matplotlib.axes import Axes
 
-R = TypeVar("R", FittedParameters, RunsProjection, Validation, Quality)
+R = TypeVar("R", FittedParameters, RunsProjection, Validation, Quality, PathLengths)
 _ANSWERS: dict[str, type[Any]] = {
     "parameters": FittedParameters,
     "runs_projection": RunsProjection,
     "validation": Validation,
     "quality": Quality,
+    "path_lengths": PathLengths,
 }
 _MOST_FAULTS = 20
 
@@ -53,7 +55,7 @@ class FleetAnswer(Generic[R]):
 
     Attributes
     ----------
-    answer : FittedParameters, RunsProjection, Validation or Quality
+    answer : FittedParameters, RunsProjection, Validation, Quality or PathLengths
         As the same question gives in memory.
     origin : Origin
     faults : tuple of Fault
@@ -127,6 +129,7 @@ class FleetAnswer(Generic[R]):
         return write_document("fleet", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> FleetAnswer[Any]:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "fleet")

@@ -21,15 +21,17 @@ import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from measurements.errors import DAMAGE
 from measurements.schema import IDENTITY
+from ppw.checks.check import FLAGS, UNUSABLE
 from ppw.condensed import RUNS
 from ppw.errors import PpwError
-from ppw.fleet.layout import Layout
+from ppw.fleet.layout import Layout, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import ibis
     import pyarrow as pa
@@ -82,22 +84,36 @@ class FleetState:
             said = json.loads(manifest.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return cls._empty(path)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise PpwError(f"{manifest}: cannot be read: {error}") from error
         if not isinstance(said, dict) or said.get("schema_version") != SCHEMA_VERSION:
             raise PpwError(
                 f"{manifest}: is of no state of schema_version {SCHEMA_VERSION}: make the state "
                 "again from its runs, in another folder"
             )
-        by = said["by"]
+        try:
+            return cls._of(path, said)
+        except DAMAGE as error:
+            raise PpwError(
+                f"{manifest}: is damaged ({type(error).__name__}: {error}): make the state again "
+                "from its runs, in another folder"
+            ) from error
+
+    @classmethod
+    def _of(cls, path: Path, said: Mapping[str, Any]) -> FleetState:
+        """State that a manifest describes; what is damaged in it raises one of `DAMAGE`."""
+        by, generation, previous = said["by"], said["generation"], said["previous"]
+        # They name folders that are read, and removed.
+        if not _is_generation(generation) or not (previous == "" or _is_generation(previous)):
+            raise ValueError(f"no generations are called {generation!r} and {previous!r}")
         return cls(
             path,
-            said["generation"],
-            said["previous"],
+            generation,
+            previous,
             Layout.from_dict(said["layout"]),
-            None if by is None else tuple(by),
-            said["runs"],
-            said["files"],
+            None if by is None else names_of(by),
+            int(said["runs"]),
+            int(said["files"]),
         )
 
     @classmethod
@@ -161,6 +177,16 @@ class FleetState:
             )
         shades = tuple(name for name in keys if name not in chosen)
         return replace(self.layout, by=chosen, shades=shades)
+
+    def unusable_runs(self) -> int:
+        """How many of its runs have values that cannot be, and take no part."""
+        import pyarrow.parquet as pq
+
+        if not self.generation:
+            return 0
+        cells = pq.read_table(self.folder / self.generation / _CELLS, columns=[FLAGS, RUNS])
+        flags, runs = (cells[name].to_numpy() for name in (FLAGS, RUNS))
+        return int(runs[(flags & UNUSABLE) > 0].sum())
 
     def digests(self) -> set[str]:
         """Digests of the contents of all files taken in."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,12 @@ from measurements.schema import FILE_COLUMN, IDENTITY
 from ppw.errors import PpwError
 from ppw.fleet.connection import connect, is_spark
 from ppw.fleet.facts import known_columns
-from ppw.fleet.faults import Fault
+from ppw.fleet.faults import Fault, UnusableFilesError
+from ppw.fleet.files import find_files, given_names
 from ppw.fleet.layout import Layout, layout_of
-from ppw.fleet.moments import merge, moments, runs_for
-from ppw.fleet.reading import _that_answer, without_broken
-from ppw.fleet.source import FleetRuns, _files, open_runs
+from ppw.fleet.moments import columns_read, merge, moments, runs_for
+from ppw.fleet.reading import lacking_faults, unusable_faults, without_broken
+from ppw.fleet.source import FleetRuns, open_runs
 from ppw.fleet.state import FleetState, locked
 from ppw.fleet.state_layout import joint, widened, with_factors
 from ppw.fleet.telemetry import seconds
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import ibis
+    import pandas as pd
     from ibis.backends import BaseBackend
 
 # A host whose clock is so far ahead, or before computers kept such runs, has no clock.
@@ -50,6 +52,8 @@ class StateUpdate:
         Files that could not be used; they are not taken in.
     runs : int
         Runs added.
+    partly : tuple of Fault
+        Files that were taken in, but for runs with values that cannot be.
     """
 
     state: FleetState
@@ -57,6 +61,7 @@ class StateUpdate:
     known: tuple[str, ...]
     faults: tuple[Fault, ...]
     runs: int
+    partly: tuple[Fault, ...] = ()
 
     def summary(self) -> str:
         """What happened, as text."""
@@ -65,8 +70,12 @@ class StateUpdate:
             f"{self.state.folder}: {self.state.runs} runs of {self.state.files} files",
         ]
         if self.faults:
-            lines.append(f"{len(self.faults)} files could not be used and are left out:")
-        return "\n".join([*lines, *map(str, self.faults)])
+            lines += [f"{len(self.faults)} files could not be used and are left out:"]
+            lines += map(str, self.faults)
+        if self.partly:
+            lines += [f"{len(self.partly)} files have runs that could not be used:"]
+            lines += map(str, self.partly)
+        return "\n".join(lines)
 
 
 def update_state(
@@ -105,7 +114,7 @@ def update_state(
     target = Path(folder)
     connection = connect(engine, memory_limit=memory_limit, temporary=temporary, threads=threads)
     named = [sources] if isinstance(sources, (str, Path)) else list(sources)
-    files = [file for one in named for file in _files(str(one))]
+    files = [file for one in named for file in find_files(str(one))]
     if remote := [file for file in files if "://" in file]:
         raise PpwError(
             f"{remote[0]}: a state takes files of this machine, which it knows by their content: "
@@ -144,10 +153,14 @@ class _Updating:
         digests = self._new(files)
         if not digests:
             return self._done(self._state, (), 0)
-        runs = open_runs(list(digests), engine=self._connection, columns=self._columns)
-        runs = _that_answer(runs, None)
-        runs = _without(runs, _lacking(runs, self._by or ()))
-        made, read = without_broken(runs, lambda part: self._beside(part, digests))
+        try:
+            made, read = self._written(digests)
+        except UnusableFilesError as error:
+            if self._state.layout is None:
+                raise
+            # Yesterday's files are there, and a bad one that is offered daily is no other failure.
+            self._faults += error.faults
+            return self._done(self._state, (), 0)
         self._faults += read.faults
         if changed := [file for file in read.files if _stamp(file) != digests[file].stamp]:
             raise PpwError(
@@ -155,7 +168,22 @@ class _Updating:
                 "it again when the file is whole"
             )
         made.publish()
-        return self._done(made, read.files, made.runs - self._state.runs)
+        done = self._done(made, read.files, made.runs - self._state.runs)
+        return replace(done, partly=self._partly(made, read))
+
+    def _partly(self, made: FleetState, read: FleetRuns) -> tuple[Fault, ...]:
+        """Name the files with runs that cannot be; a second pass, where there are any."""
+        if made.unusable_runs() == self._state.unusable_runs():
+            return ()
+        known, layout = self._layout(read)
+        return tuple(unusable_faults(read, columns_read(layout, known)))
+
+    def _written(self, digests: Mapping[str, _Content]) -> tuple[FleetState, FleetRuns]:
+        """Next generation, not published, and the runs that it holds more."""
+        runs = open_runs(list(digests), engine=self._connection, columns=self._columns)
+        runs = _without(runs, lacking_faults(runs, None))
+        runs = _without(runs, _lacking(runs, self._by or ()))
+        return without_broken(runs, lambda part: self._beside(part, digests))
 
     def _new(self, files: Sequence[str]) -> dict[str, _Content]:
         """Digest and size of the files whose content is in neither the state nor another file."""
@@ -203,11 +231,14 @@ class _Updating:
         return self._state.beside(layout, self._by, names, partial(_write, cells)), runs
 
     def _moments(self, runs: FleetRuns) -> tuple[Layout, ibis.Table]:
+        known, layout = self._layout(runs)
+        return layout, moments(runs_for(runs.table, layout, known), layout)
+
+    def _layout(self, runs: FleetRuns) -> tuple[pd.DataFrame, Layout]:
         known = known_columns(runs).drop(columns=FILE_COLUMN, errors="ignore")
         known.attrs["source"] = runs.name
         by = [name for name in self._by or IDENTITY if name in known and known[name].notna().all()]
-        layout = with_factors(layout_of(known, by=by), known)
-        return layout, moments(runs_for(runs.table, layout, known), layout)
+        return known, with_factors(layout_of(known, by=by), known)
 
     def _done(self, state: FleetState, added: tuple[str, ...], runs: int) -> StateUpdate:
         return StateUpdate(state, added, tuple(self._known), tuple(self._faults), runs)
@@ -252,7 +283,7 @@ def _without(runs: FleetRuns, faults: Sequence[Fault]) -> FleetRuns:
     if not faults:
         return runs
     if len({fault.file for fault in faults}) == len(runs.files):
-        raise PpwError(f"{runs.name}: none of the new files can be used, such as {faults[0]}")
+        raise UnusableFilesError(runs.name, (*runs.faults, *faults))
     return runs.without(faults)
 
 
@@ -277,9 +308,9 @@ def _clock_faults(runs: FleetRuns) -> list[Fault]:
     file = ibis.literal(runs.files[0]) if one else table[FILE_COLUMN]
     started = seconds(table.started_at)
     by_file = table.group_by(file=file).agg(earliest=started.min(), latest=started.max())
-    now = time.time()
+    now, given = time.time(), given_names(runs.files)
     return [
-        Fault(_own_name(row["file"], runs.files), _clock(row["earliest"], row["latest"], now))
+        Fault(given.get(row["file"], row["file"]), _clock(row["earliest"], row["latest"], now))
         for row in by_file.order_by("file").to_pyarrow().to_pylist()
         if _strange(row["earliest"], row["latest"], now)
     ]
@@ -294,10 +325,3 @@ def _clock(earliest: float, latest: float, now: float) -> str:
     at = datetime.fromtimestamp(latest if ahead else earliest, UTC).isoformat(timespec="seconds")
     what = "in the future of this machine's clock" if ahead else "before the year 2000"
     return f"runs started at {at}, {what}: the clocks disagree: correct started_at, or leave it out"
-
-
-def _own_name(name: str, files: Sequence[str]) -> str:
-    """Name of a file as it was given; engines may make a URL of it."""
-    if name in files:
-        return name
-    return next((file for file in files if name.endswith(Path(file).resolve().as_posix())), name)

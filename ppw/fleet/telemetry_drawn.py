@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fitting.compiled import compiled
-from measurements.power.energy import _END_S, _OUTSIDE
+from measurements.power.energy import AT_ENDS_S, OUTSIDE_SHARE
 from ppw.fleet.telemetry_pairs import points_in, segments_in
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def of_windows(
     import ibis
 
     fresh = _fresh_by_clock(samples) if "own_s" in samples.columns else _fresh(samples, window_s)
-    low = intervals.start_s + (1 - _OUTSIDE) * window_s
+    low = intervals.start_s + (1 - OUTSIDE_SHARE) * window_s
     inside = points_in(intervals, fresh, low, intervals.end_s, width)
     found = _everywhere(intervals, samples, _means(inside, window_s))
     length = found.end_s - found.start_s
@@ -126,17 +126,17 @@ def of_counters(
         next_s=samples.at_s.lead().over(order),
         raw_step=samples.value.lead().over(order) - samples.value,
     )
-    near = segments_in(intervals, steps.filter(steps.next_s.notnull()), _END_S, width)
+    near = segments_in(intervals, steps.filter(steps.next_s.notnull()), AT_ENDS_S, width)
     # As many readings as lie near the run, and one before and one after it, whenever they were.
     near = near.filter(
-        (near.at_s >= near.start_s - _END_S) | (near.next_s > near.start_s),
-        (near.next_s <= near.end_s + _END_S) | (near.at_s < near.end_s),
+        (near.at_s >= near.start_s - AT_ENDS_S) | (near.next_s > near.start_s),
+        (near.next_s <= near.end_s + AT_ENDS_S) | (near.at_s < near.end_s),
     )
     found = _everywhere(intervals, samples, _of_steps(near, range_j, most_w))
     found = found.mutate(readings=found.readings + 1)
     length = found.end_s - found.start_s
     seen = ibis.least(found.end_s, found.last_s) - ibis.greatest(found.start_s, found.first_s)
-    late = (found.first_s > found.start_s + _END_S) | (found.last_s < found.end_s - _END_S)
+    late = (found.first_s > found.start_s + AT_ENDS_S) | (found.last_s < found.end_s - AT_ENDS_S)
     reason = ibis.cases(
         ((found.readings < 2) | late, "not read at both ends of the run"),
         *_untrusted(found, range_j),
@@ -163,7 +163,7 @@ def _of_steps(near: ibis.Table, range_j: float | None, most_w: float) -> ibis.Ta
     share = (apart > 0).ifelse(
         ibis.greatest(inside, 0.0) / (apart > 0).ifelse(apart, 1.0), at_once.ifelse(1.0, 0.0)
     )
-    set_back = (down & (step > most_w * (apart + _END_S))) | (step < 0)
+    set_back = (down & (step > most_w * (apart + AT_ENDS_S))) | (step < 0)
     return near.group_by(KEYS).agg(
         readings=near.count(),
         joules=(step * share).sum(),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ppw.errors import PpwError
 from ppw.fleet.connection import is_spark
 from ppw.fleet.faults import Fault, first_line
+from ppw.fleet.files import by_kind, find_files, scan
 from ppw.fleet.reading import engine_errors
-from ppw.fleet.source import _files, _kind, _scan
 from ppw.fleet.telemetry import seconds
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import ibis
     from ibis.backends import BaseBackend
 
-    from ppw.fleet.source import Kind
+    from ppw.fleet.files import Kind
 
 _NEEDED = ("host", "at", "value")
 _COLUMNS = (*_NEEDED, "label", "own")
@@ -28,7 +28,7 @@ _COLUMNS = (*_NEEDED, "label", "own")
 def open_samples(
     source: str | Path, connection: BaseBackend, columns: Mapping[str, str] | None = None
 ) -> tuple[ibis.Table, list[Fault]]:
-    """Open samples in Parquet or CSV files, or a folder of them.
+    """Open samples in Parquet, CSV or JSON-lines files, or a folder of them.
 
     Parameters
     ----------
@@ -52,39 +52,28 @@ def open_samples(
     names = {name: name for name in _COLUMNS} | dict(columns or {})
     if unknown := sorted(set(names) - set(_COLUMNS)):
         raise PpwError(f"samples have no column {unknown[0]}: map {', '.join(_COLUMNS)}")
-    kinds, faults = _by_kind(str(source), names)
+    kinds, faults = _usable(str(source), names)
     if not kinds:
         raise PpwError(f"{source}: none of its files can be used, such as {faults[0]}")
     label = any(names["label"] in dict(kind.columns or ()) for kind in kinds)
     own = any(names["own"] in dict(kind.columns or ()) for kind in kinds)
     wanted = [*_NEEDED, *(["label"] if label else []), *(["own"] if own else [])]
-    parts = [
-        _plain(_scan(connection, kind, files, several=False), wanted, names)
-        for kind, files in kinds.items()
-    ]
+    parts = [_plain(scan(connection, kind, files), wanted, names) for kind, files in kinds.items()]
     table = parts[0]
     for part in parts[1:]:
         table = table.union(part)
     return table, faults
 
 
-def _by_kind(source: str, names: Mapping[str, str]) -> tuple[dict[Kind, list[str]], list[Fault]]:
+def _usable(source: str, names: Mapping[str, str]) -> tuple[dict[Kind, list[str]], list[Fault]]:
     """Files by their format and columns; and those that are of no use."""
-    kinds: dict[Kind, list[str]] = {}
-    faults = []
-    for file in _files(source):
-        kind = _kind(file)
-        if isinstance(kind, Fault):
-            faults.append(kind)
-            continue
+    kinds, faults = by_kind(find_files(source))
+    for kind in [kind for kind in kinds if kind.columns]:
         there = list(dict(kind.columns or ()))
-        missing = [names[name] for name in _NEEDED if kind.columns and names[name] not in there]
-        if missing:
+        if missing := [names[name] for name in _NEEDED if names[name] not in there]:
             what = f"no column {', '.join(missing)}; the columns are {', '.join(there)}"
-            faults.append(Fault(file, f"{what}: map those that mean it"))
-        else:
-            kinds.setdefault(kind, []).append(file)
-    return kinds, faults
+            faults += [Fault(file, f"{what}: map those that mean it") for file in kinds.pop(kind)]
+    return kinds, sorted(faults)
 
 
 def _plain(table: ibis.Table, wanted: Sequence[str], names: Mapping[str, str]) -> ibis.Table:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -96,30 +98,46 @@ class TestExitCodes:
         assert "ppw: check failed: largest error" in done.stderr
 
 
+def blocks(page):
+    """Fenced blocks of a page, by the language they are in."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = {}
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        found.setdefault(language, []).append(block)
+    return found
+
+
 @pytest.mark.slow
 class TestSparkSubmit:
-    def test_a_job_on_local_mode(self, folder):
-        """The walk of docs/fleet.md."""
+    def test_the_walk_of_the_guide(self, folder):
+        """Its job and its first command, word for word but for where the runs are."""
         import pyspark
 
-        job = folder / "job.py"
-        job.write_text(
-            "from ppw import fleet\n"
-            f"answer = fleet.project({str(folder / 'rack*.parquet')!r}, freq='3GHz', "
-            "engine='spark')\n"
-            f"answer.write({str(folder / 'out.parquet')!r})\n",
-            encoding="utf-8",
-        )
-        submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+        written = blocks("fleet.md")
+        (job,) = (block for block in written["python"] if block.startswith("# job.py"))
+        (walk,) = (block for block in written["sh"] if block.startswith("spark-submit"))
+        where = folder / "cluster"
+        where.mkdir()
+        job = job.replace("hdfs:///runs/*.parquet", f"{folder}/rack*.parquet")
+        (where / "job.py").write_text(job, encoding="utf-8")
         done = subprocess.run(
-            [submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false", job],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+            shlex.split(walk.splitlines()[0], comments=True),
+            cwd=where,
+            env={
+                **os.environ,
+                "PATH": f"{Path(pyspark.__file__).parent / 'bin'}{os.pathsep}{os.environ['PATH']}",
+                "PYTHONPATH": str(ROOT),
+                "PYSPARK_PYTHON": sys.executable,
+            },
             capture_output=True,
             text=True,
             timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-2000:]
+        assert "From 24 runs in 2 files, condensed to 6 cells by pyspark." in done.stdout
         whole = ppw.read_runs([folder / "rack1.parquet", folder / "rack2.parquet"])
-        in_memory = quiet(ppw.project_runs, whole, freq="3GHz").to_frame()
-        assert_same(pd.read_parquet(folder / "out.parquet"), in_memory)
+        in_memory = quiet(ppw.project_runs, whole, freq="3GHz", metric="time").to_frame()
+        assert_same(pd.read_parquet(where / "projected.parquet"), in_memory)
+        # No spark-warehouse, no metastore_db.
+        assert sorted(p.name for p in where.iterdir()) == ["job.py", "projected.parquet"]

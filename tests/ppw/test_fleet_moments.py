@@ -17,7 +17,7 @@ from ppw.fleet.moments import merge, moments, runs_for
 from ppw.fleet.source import open_runs, registered
 
 pytestmark = OTHERS_WARNINGS
-ENGINES = ("duckdb", "spark")
+ENGINES = ("duckdb", pytest.param("spark", marks=pytest.mark.slow))
 
 
 def condensed(name, table):
@@ -63,27 +63,39 @@ class TestLargeOffset:
         assert found["runs"] == 5000
 
 
+def check_merging(times, parts):
+    """Any division gives the moments of all."""
+    runs, layout, whole = condensed("duckdb", table_of(times))
+    divided = [
+        registered(runs.connection, runs.connection.to_pyarrow(condensed("duckdb", t)[2]))
+        for t in (table_of(times[i::parts]) for i in range(parts))
+        if len(t)
+    ]
+    found, known = fetched(runs, merge(divided, layout)), fetched(runs, whole)
+    for name in layout.columns:
+        if name in layout.keys:
+            assert found[name][0] == known[name][0]
+            continue
+        # Equal times have squares of rounding alone.
+        mean = known[name.replace("m2", "mean")][0]
+        tolerance = 1e-14 * len(times) * mean**2 if name.endswith("m2") else 0
+        assert found[name][0] == pytest.approx(known[name][0], rel=1e-9, abs=tolerance), name
+
+
+DIVIDED = (st.lists(st.floats(0.5, 2e3), min_size=1, max_size=40), st.integers(1, 5))
+
+
 class TestMerging:
-    @given(st.lists(st.floats(0.5, 2e3), min_size=1, max_size=40), st.integers(1, 5))
-    @settings(max_examples=40, deadline=None, derandomize=True)
-    def test_any_division_gives_the_moments_of_all(self, times, parts):
-        runs, layout, whole = condensed("duckdb", table_of(times))
-        arrow = runs.connection.to_pyarrow(whole)
-        divided = [
-            registered(runs.connection, runs.connection.to_pyarrow(condensed("duckdb", t)[2]))
-            for t in (table_of(times[i::parts]) for i in range(parts))
-            if len(t)
-        ]
-        found = fetched(runs, merge(divided, layout))
-        known = arrow.to_pandas()
-        for name in layout.columns:
-            if name in layout.keys:
-                assert found[name][0] == known[name][0]
-                continue
-            # Equal times have squares of rounding alone.
-            mean = known[name.replace("m2", "mean")][0]
-            tolerance = 1e-14 * len(times) * mean**2 if name.endswith("m2") else 0
-            assert found[name][0] == pytest.approx(known[name][0], rel=1e-9, abs=tolerance), name
+    @given(*DIVIDED)
+    @settings(max_examples=6, deadline=None, derandomize=True)
+    def test_some_divisions(self, times, parts):
+        check_merging(times, parts)
+
+    @pytest.mark.slow
+    @given(*DIVIDED)
+    @settings(max_examples=60, deadline=None, derandomize=True)
+    def test_any_division(self, times, parts):
+        check_merging(times, parts)
 
     def test_a_layout_is_kept_as_json_knows_it(self):
         layout = condensed("duckdb", table_of([1.0]))[1]

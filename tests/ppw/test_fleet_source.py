@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +15,7 @@ from ppw import fleet
 from ppw.errors import CaveatWarning, PpwError
 
 pytestmark = OTHERS_WARNINGS
+ENGINES = ("duckdb", pytest.param("spark", marks=pytest.mark.slow))
 
 
 def runs(seed=0, rows=60, host="rack1"):
@@ -31,7 +35,7 @@ def folder(tmp_path):
 
 
 class TestFormats:
-    @pytest.mark.parametrize("name", ["duckdb", "spark"])
+    @pytest.mark.parametrize("name", ENGINES)
     def test_csv_in_other_units_and_words(self, tmp_path, name):
         table = runs()
         foreign = pd.DataFrame(
@@ -45,6 +49,27 @@ class TestFormats:
         foreign.to_csv(path, index=False, sep=";")
         answer = quiet(fleet.project, path, freq="3GHz", engine=engine(name))
         assert_same(answer.to_frame(), quiet(ppw.project_runs, table, freq="3GHz").to_frame())
+
+    @pytest.mark.parametrize("name", ENGINES)
+    @pytest.mark.parametrize("ending", [".jsonl", ".ndjson.gz"])
+    def test_json_lines(self, tmp_path, name, ending):
+        """A key that only later lines have, a missing figure, and text that is a number."""
+        rows = runs().to_dict(orient="records")
+        rows[5]["time_s"] = None
+        rows[9]["time_s"] = str(rows[9]["time_s"])
+        rows[11:] = [{**row, "workload": "sort"} for row in rows[11:]]
+        text = "\n".join(json.dumps(row) for row in rows)
+        path = tmp_path / f"runs{ending}"
+        path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+        answer = quiet(fleet.fit, tmp_path, engine=engine(name))
+        good = ppw.read_runs(path, check=False).dropna(subset="time_s")
+        assert_same(answer.to_frame(), quiet(ppw.fit_runs, good).to_frame())
+        assert answer.origin.runs == len(rows)
+
+    def test_a_line_that_is_no_object_is_named(self, tmp_path):
+        (tmp_path / "a.jsonl").write_text('{"freq_ghz": 1, "time_s": 2}\n\n[1]\n')
+        with pytest.raises(PpwError, match=r"a\.jsonl: line 3 is not a JSON object: correct it"):
+            fleet.fit(tmp_path)
 
     def test_missing_words_are_missing_and_text_is_a_fault(self, tmp_path):
         path = tmp_path / "runs.csv"
@@ -85,7 +110,7 @@ class TestFaults:
         assert [f.file for f in answer.faults] == [str(broken)]
         assert answer.origin.runs == 3996
 
-    @pytest.mark.parametrize("name", ["duckdb", "spark"])
+    @pytest.mark.parametrize("name", ENGINES)
     def test_corrupt_pages_that_only_reading_shows(self, tmp_path, name):
         for number in range(5):
             runs(number, host=f"r{number}").to_parquet(
@@ -112,17 +137,18 @@ class TestFaults:
         assert fault.file == str(tmp_path / "c.parquet")
         assert "its columns are others: no time_s" in fault.what
 
-    def test_values_that_cannot_be_are_named_by_file(self, tmp_path):
+    def test_values_that_cannot_be_are_named_by_file(self, tmp_path, monkeypatch):
         runs(0).to_parquet(tmp_path / "a.parquet")
         bad = runs(1)
         bad.loc[:2, "time_s"] = -1.0
         bad.to_parquet(tmp_path / "b.parquet")
-        answer = quiet(fleet.fit, tmp_path)
-        (fault,) = answer.faults
-        assert fault == (
-            str(tmp_path / "b.parquet"),
-            "time_s that cannot be in 3 runs: left out; correct or drop them",
-        )
+        monkeypatch.chdir(tmp_path)
+        for source in (tmp_path, "."):
+            (fault,) = quiet(fleet.fit, source).faults
+            assert fault == (
+                "b.parquet" if source == "." else str(tmp_path / "b.parquet"),
+                "time_s that cannot be in 3 runs: left out; correct or drop them",
+            )
 
     def test_a_worker_that_fails_once(self, tmp_path, monkeypatch):
         import duckdb
@@ -143,10 +169,13 @@ class TestFaults:
 
     def test_no_file_that_can_be_read(self, tmp_path):
         (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing")
-        with pytest.raises(PpwError, match="none of 1 files can be read"):
+        with pytest.raises(PpwError, match=r"a\.parquet: broken Parquet"):
             fleet.fit(tmp_path)
-        with pytest.raises(PpwError, match="no file there ends in"):
+        with pytest.raises(PpwError, match="elsewhere: is not there"):
             fleet.fit(tmp_path / "elsewhere")
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(PpwError, match="empty: no file there ends in"):
+            fleet.fit(tmp_path / "empty")
 
 
 class TestConnection:

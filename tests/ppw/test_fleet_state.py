@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from ppw import fleet
 from ppw.curves import FitOptions
 from ppw.errors import PpwError
 from ppw.fleet.cells import condensed
@@ -173,6 +174,50 @@ def test_files_at_fault_are_named_and_the_rest_is_done(duckdb, tmp_path):
     saved(ahead.assign(started_at="2026-03-02"), tmp_path / "runs" / "ahead.parquet")
     again = update_state(tmp_path / "s", tmp_path / "runs", engine=duckdb)
     assert (again.runs, len(again.known), len(again.faults)) == (5, len(good), 4)
+
+
+def test_a_bad_file_that_is_offered_daily_is_a_fault_each_time(duckdb, tmp_path):
+    good = saved(made(1), tmp_path / "a.parquet")
+    other = saved(pd.DataFrame({"host": ["a"], "clock": [1e9]}), tmp_path / "other.parquet")
+    torn = tmp_path / "torn.parquet"
+    torn.write_bytes(good.read_bytes()[:-20])
+    with pytest.raises(PpwError, match="none of 2 files can be used, such as"):
+        update_state(tmp_path / "s", [other, torn], engine=duckdb)
+    update_state(tmp_path / "s", [good, other, torn], engine=duckdb)
+    for offered in ([good, other, torn], [good, other], [torn]):
+        again = update_state(tmp_path / "s", offered, engine=duckdb)
+        assert {fault.file for fault in again.faults} == {str(f) for f in offered} - {str(good)}
+        assert (again.added, again.state.runs) == ((), 200)
+
+
+def test_runs_that_cannot_be_are_named_by_file_and_counted_apart(duckdb, tmp_path):
+    files = [saved(made(k, 40), tmp_path / f"{k}.parquet") for k in range(3)]
+    odd = made(3, 40)
+    odd.loc[:1, "time_s"] = [-1.0, np.inf]
+    files.append(saved(odd, tmp_path / "3.parquet"))
+    first = update_state(tmp_path / "s", files[:2], engine=duckdb)
+    assert (first.partly, first.state.unusable_runs()) == ((), 0)
+    done = update_state(tmp_path / "s", files, engine=duckdb)
+    assert (done.faults, done.runs, done.state.unusable_runs()) == ((), 80, 2)
+    (fault,) = done.partly
+    what = "time_s that cannot be in 2 runs: left out; correct or drop them"
+    assert (fault.file, fault.what) == (str(files[3]), what)
+    assert str(fault) in done.summary()
+    # What is in the state already is told once.
+    assert not update_state(tmp_path / "s", files, engine=duckdb).partly
+
+
+def test_what_a_state_cannot_answer(duckdb, tmp_path):
+    file = saved(made(1), tmp_path / "a.parquet")
+    update_state(tmp_path / "s", file, engine=duckdb)
+    with pytest.raises(PpwError, match="s: a saved state has no single runs, and the checks"):
+        fleet.check(tmp_path / "s", engine=duckdb)
+    with pytest.raises(PpwError, match="s: is a saved state, which answers alone"):
+        fleet.fit([tmp_path / "s", file], engine=duckdb)
+    projected = fleet.project(tmp_path / "s", freq="3GHz", engine=duckdb)
+    assert "those that cannot be right were not left out" in projected.caveats[-1]
+    kept = fleet.project(tmp_path / "s", freq="3GHz", engine=duckdb, keep_all=True)
+    assert kept.caveats == projected.caveats[:-1]
 
 
 class TestCommand:

@@ -148,12 +148,27 @@ def test_spark_says_the_same(spark, kind):
     check_equal(spark, runs, samples, SENSORS[kind])
 
 
-@pytest.mark.parametrize("kind", SENSORS)
-@settings(max_examples=50, deadline=None, database=None)
-@given(seed=st.integers(0, 2**32 - 1), own=st.booleans())
-def test_every_run_is_what_it_is_in_memory(duckdb, kind, seed, own):
+def check_drawn(duckdb, kind, seed, own):
     runs, samples = made(seed, SENSORS[kind], own=own and kind == "windows")
     check_equal(duckdb, runs, samples, SENSORS[kind])
+
+
+SEEDS = {"seed": st.integers(0, 2**32 - 1), "own": st.booleans()}
+
+
+@pytest.mark.parametrize("kind", SENSORS)
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(**SEEDS)
+def test_every_run_is_what_it_is_in_memory(duckdb, kind, seed, own):
+    check_drawn(duckdb, kind, seed, own)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SENSORS)
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(**SEEDS)
+def test_every_run_of_fifty_cases(duckdb, kind, seed, own):
+    check_drawn(duckdb, kind, seed, own)
 
 
 @pytest.mark.slow
