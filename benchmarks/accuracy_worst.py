@@ -118,7 +118,7 @@ def draw_one(worst: WorstCase) -> str:
         ax.plot(*sweep.other, "o", ms=4, mfc="none", color=MEASURED)
         ax.plot(*sweep.learnt, "o", ms=4, color=MEASURED)
         at = float(sweep.curve[0][-1])
-        highest = max(np.max(sweep.learnt[1]), case["measured"], case["projected"])
+        highest = max(*sweep.learnt[1], *sweep.other[1], case["projected"])
         if case["lower"] == case["lower"]:
             upper = min(case["upper"], 2 * highest)
             ax.vlines(at, case["lower"], upper, colors=PROJECTED, linewidth=3, alpha=0.5)

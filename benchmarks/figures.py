@@ -50,9 +50,12 @@ def in_turns(
 ) -> list[list[float]]:
     """Seconds of several works, one after the other in each repeat.
 
-    In turns, so that all of them meet the same neighbours on the machine. ``clock`` may be
-    `time.process_time`, for processor seconds.
+    In turns, so that all of them meet the same neighbours on the machine; once before, uncounted,
+    for imports, compilation and the page cache. ``clock`` may be `time.process_time`, for processor
+    seconds.
     """
+    for work in works:
+        work()
     seconds: list[list[float]] = [[] for _ in works]
     for _ in range(repeats):
         for work, spent in zip(works, seconds, strict=True):

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
     from fitting.line import FloatArray, IntArray
-    from fitting.pooling import Cells, Curve, Neighbours
+    from fitting.pooled_curves import Curve, Neighbours
+    from fitting.pooling import Cells
     from fitting.posterior import Law, Sweep
     from fitting.steps import Steps
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fitting.line import FloatArray, IntArray
-    from fitting.pooling import Cells, Curve, Neighbours
+    from fitting.pooled_curves import Curve, Neighbours
+    from fitting.pooling import Cells
     from fitting.posterior import Law
     from fitting.steps import Steps
 

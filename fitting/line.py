@@ -165,6 +165,10 @@ class LineFit:
         return middle - half, middle + half
 
 
+# A table of more counts would take memory by the runs of the largest group.
+_MOST_TABLED = 1 << 20
+
+
 def student_quantile(degrees_of_freedom: IntArray, level: float) -> FloatArray:
     """Two-sided Student t quantile at ``level`` (0 to 1) for each count; NaN for none.
 
@@ -177,13 +181,17 @@ def student_quantile(degrees_of_freedom: IntArray, level: float) -> FloatArray:
 
     if not 0 < level < 1:
         raise FittingError(f"interval level {level!r} is not a share between 0 and 1; try 0.90")
-    df = np.asarray(degrees_of_freedom)
+    df = np.maximum(np.asarray(degrees_of_freedom), 0)
     # Few different counts serve millions of groups, and a quantile costs a microsecond.
-    present = np.flatnonzero(np.bincount(np.maximum(df, 0)))
+    tabled = np.minimum(df, _MOST_TABLED)
+    present = np.flatnonzero(np.bincount(tabled))
     table = np.full(present[-1] + 1 if present.size else 1, np.nan)
     present = present[present > 0]
     table[present] = stdtrit(present, (1 + level) / 2)
-    return table[np.maximum(df, 0)]
+    quantile: FloatArray = table[tabled]
+    many = df > _MOST_TABLED
+    quantile[many] = stdtrit(df[many], (1 + level) / 2)
+    return quantile
 
 
 def variance_of_mean(repeats: float | FloatArray) -> FloatArray:

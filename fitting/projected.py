@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fitting.line import FloatArray, IntArray
-    from fitting.pooling import Cells, Curve, Neighbours
+    from fitting.pooled_curves import Curve, Neighbours
+    from fitting.pooling import Cells
     from fitting.posterior import Target
     from fitting.steps import Steps
 

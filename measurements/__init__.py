@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from measurements.checks import check_runs, identity_columns
     from measurements.errors import BadRunsError, MeasurementError
     from measurements.quantities import parse_frequency, parse_quantity
-    from measurements.runs import read_runs, tidy_runs, write_runs
+    from measurements.runs import read_runs, tidy_runs
+    from measurements.writing_runs import write_runs
 
 _HOME = {
     "BadRunsError": "errors",
@@ -20,7 +21,7 @@ _HOME = {
     "parse_quantity": "quantities",
     "read_runs": "runs",
     "tidy_runs": "runs",
-    "write_runs": "runs",
+    "write_runs": "writing_runs",
 }
 
 __all__ = [

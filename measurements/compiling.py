@@ -7,6 +7,7 @@ import subprocess
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from measurements.asking import ask
 from measurements.errors import MeasurementError
 
 if TYPE_CHECKING:
@@ -57,15 +58,7 @@ def compile_c(
     with resources.as_file(resources.files(package) / source) as path:
         command = [compiler, "-std=gnu11", "-O2", *flags, "-o", str(into), str(path), *libraries]
         try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
+            done = ask(command, timeout_s=_TIMEOUT_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise MeasurementError(f"{compiler} cannot be run: {error}: {_INSTALL}") from error
     if done.returncode:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.cpu_lists import cpu_list_text, parse_cpu_list
 from measurements.errors import MeasurementError
+from measurements.host.files import read_field
 from measurements.quantities import frequency_text
-from measurements.restoring import UPPER_LIMIT, shown
+from measurements.restoring import UPPER_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -231,15 +232,15 @@ def held_by_heat(sysfs: Path, policies: Iterable[Policy]) -> list[str]:
     return sorted(
         device.name
         for device in devices
-        if _text(device / "type").startswith(_COOLING)
-        and _text(device / "cur_state") not in ("", "0")
+        if read_field(device / "type").startswith(_COOLING)
+        and read_field(device / "cur_state") not in ("", "0")
     )
 
 
 def read_hz(path: Path) -> float | None:
     """Frequency that a file holds (Hz), or None where it is missing, unreadable or no number."""
     try:
-        khz = int(_text(path))
+        khz = int(read_field(path))
     except ValueError:
         return None
     return khz * _HZ_PER_KHZ if khz > 0 else None
@@ -257,10 +258,10 @@ def _read_policy(folder: Path) -> Policy:
     """Read one policy; one without CPUs is of CPUs that are offline."""
     highest = read_hz(folder / "cpuinfo_max_freq")
     lowest = read_hz(folder / "cpuinfo_min_freq")
-    cpus = parse_cpu_list(_text(folder / "affected_cpus"))
+    cpus = parse_cpu_list(read_field(folder / "affected_cpus"))
     if lowest is None or highest is None:
         cpus = ()
-    driver = _text(folder / "scaling_driver") or "unknown"
+    driver = read_field(folder / "scaling_driver") or "unknown"
     steps = _steps(folder, highest or 0.0)
     mark = None
     if driver == "acpi-cpufreq" and len(steps) > 1 and steps[-1] - steps[-2] == _TURBO_MARK_HZ:
@@ -272,7 +273,7 @@ def _read_policy(folder: Path) -> Policy:
         lowest_hz=lowest or float("nan"),
         highest_hz=highest or float("nan"),
         steps_hz=tuple(steps),
-        governors=tuple(_text(folder / "scaling_available_governors").split()),
+        governors=tuple(read_field(folder / "scaling_available_governors").split()),
         turbo_mark_hz=mark,
     )
 
@@ -282,21 +283,17 @@ def _steps(folder: Path, highest_hz: float) -> list[float]:
     listed = {
         float(khz) * _HZ_PER_KHZ
         for name in ("scaling_available_frequencies", "scaling_boost_frequencies")
-        for khz in _text(folder / name).split()
+        for khz in read_field(folder / name).split()
         if khz.isdecimal()
     }
     return sorted(step for step in listed if step <= highest_hz)
-
-
-def _text(path: Path) -> str:
-    return shown(path) or ""
 
 
 def _no_control(sysfs: Path, procfs: Path) -> str:
     where = f"no frequency control under {cpu_folder(sysfs)}"
     if not os.access(cpu_folder(sysfs), os.R_OK | os.X_OK):
         return f"{where}: there is no such folder, or it cannot be read"
-    flags = _text(procfs / "cpuinfo").partition("\nflags")[2].partition("\n")[0].split()
+    flags = read_field(procfs / "cpuinfo").partition("\nflags")[2].partition("\n")[0].split()
     if "hypervisor" in flags:
         why = "this is a virtual machine, whose clock the host controls"
     else:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# What reading a document whose parts are of other kinds, or gone, runs into.
+DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
 class MeasurementError(ValueError):
     """Something that was read is missing, unreadable or cannot be."""
 
@@ -32,3 +36,9 @@ class BadRunsError(MeasurementError):
 
     def __reduce__(self) -> tuple[type[BadRunsError], tuple[str, pd.DataFrame]]:
         return type(self), (str(self), self.problems)
+
+
+def first_line(error: Exception) -> str:
+    """First line of what an error of another library says, shortened."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else "unreadable"

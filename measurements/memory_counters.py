@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from measurements.errors import MeasurementError
-from measurements.memory_sizes import read_text
+from measurements.host.files import read_field
 from measurements.quantities import UNITS
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ def _events_of(device: Path) -> list[MemoryEvent]:
                 "read" if "read" in (match["cas"], match["other"]) else "write"
             )
             name = f"{device.name}/{path.name}/"
-            scale, unit = (read_text(path.with_name(f"{path.name}.{w}")) for w in ("scale", "unit"))
+            scale, unit = (
+                read_field(path.with_name(f"{path.name}.{w}")) for w in ("scale", "unit")
+            )
             if scale and unit:
                 size = _scale(scale, path) * _bytes_per(unit, name)
                 found.append(MemoryEvent(name, direction, size, unit))

@@ -16,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from measurements.asking import ask
 from measurements.errors import MeasurementError
 
 if TYPE_CHECKING:
@@ -128,16 +129,7 @@ class CompiledKernels(NamedTuple):
 
 def _run(command: list[str]) -> tuple[int, str, str]:
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            env={**os.environ, "LC_ALL": "C"},
-            check=False,
-        )
+        done = ask(command, timeout_s=_TIMEOUT_S, environment={**os.environ, "LC_ALL": "C"})
     except subprocess.TimeoutExpired as error:
         raise MeasurementError(
             f"memory probe: {Path(command[0]).name} took more than {_TIMEOUT_S:g} s: measure "

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.cpu_lists import cpu_list_text
 from measurements.errors import MeasurementError
+from measurements.host.files import read_field
 from measurements.memory_kernels import (
     WORDS,
     CannotCompileError,
@@ -31,7 +32,6 @@ from measurements.memory_sizes import (
     available_memory,
     cpu_quota,
     last_level_cache,
-    read_text,
 )
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def _bandwidth(timed: Timed, array_bytes: int) -> dict[str, Bandwidth]:
 
 
 def _no_huge_pages(share: float, sysfs: Path) -> str:
-    setting = read_text(sysfs / "kernel/mm/transparent_hugepage/enabled")
+    setting = read_field(sysfs / "kernel/mm/transparent_hugepage/enabled")
     backed = f"they backed {share:.0%} of the buffer" if share >= 0 else "it does not say how many"
     return (
         f"no latency with huge pages: the kernel gave too few ({backed}; transparent_hugepage is "

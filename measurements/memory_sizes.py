@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
+from measurements.host.files import read_field
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -43,12 +44,12 @@ def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
     found: dict[tuple[int, str], tuple[int, int]] = {}
     for cpu in cpus:
         for index in sorted((sysfs / f"devices/system/cpu/cpu{cpu}/cache").glob("index*")):
-            size = _bytes(read_text(index / "size"))
-            if read_text(index / "type") in ("Data", "Unified") and size:
-                level = int(read_text(index / "level") or 0)
+            size = _bytes(read_field(index / "size"))
+            if read_field(index / "type") in ("Data", "Unified") and size:
+                level = int(read_field(index / "level") or 0)
                 # Without the list of sharers each CPU's cache is taken for its own.
-                sharers = read_text(index / "shared_cpu_list") or str(cpu)
-                line = int(read_text(index / "coherency_line_size") or 0)
+                sharers = read_field(index / "shared_cpu_list") or str(cpu)
+                line = int(read_field(index / "coherency_line_size") or 0)
                 found[level, sharers] = (size, line)
     if not found:
         return LastLevelCache(0, 0, _LINE_BYTES)
@@ -70,7 +71,7 @@ def available_memory(procfs: Path, sysfs: Path) -> int:
         When ``meminfo`` cannot be read.
     """
     path = procfs / "meminfo"
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", read_text(path), re.MULTILINE)
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", read_field(path), re.MULTILINE)
     if match is None:
         raise MeasurementError(
             f"{path}: no line MemAvailable: is procfs mounted there? Mount it, or name its folder"
@@ -82,20 +83,12 @@ def cpu_quota(procfs: Path, sysfs: Path) -> float:
     """CPUs' worth of time that the control groups allow; inf where they set no limit."""
     quotas = [math.inf]
     for folder in _control_groups(procfs, sysfs, "cpu"):
-        second = read_text(folder / "cpu.max").split()
-        first = [read_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+        second = read_field(folder / "cpu.max").split()
+        first = [read_field(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
         for quota, period in (w for w in (second, first) if len(w) == 2):
             if quota.isdigit() and period.isdigit() and int(period):
                 quotas.append(int(quota) / int(period))
     return min(quotas)
-
-
-def read_text(path: Path) -> str:
-    """Content of a small file of the kernel without the blanks around it; "" if unreadable."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def _left_by_control_groups(procfs: Path, sysfs: Path) -> Iterator[int]:
@@ -104,11 +97,11 @@ def _left_by_control_groups(procfs: Path, sysfs: Path) -> Iterator[int]:
             ("memory.max", "memory.current", "inactive_file"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         ):
-            most, taken = read_text(folder / limit), read_text(folder / used)
+            most, taken = read_field(folder / limit), read_field(folder / used)
             if most.isdigit() and taken.isdigit():
                 # File pages that nobody uses make room when asked to.
                 match = re.search(
-                    rf"^{cached} (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE
+                    rf"^{cached} (\d+)$", read_field(folder / "memory.stat"), re.MULTILINE
                 )
                 spare = int(match[1]) if match else 0
                 yield max(0, int(most) - max(0, int(taken) - spare))
@@ -120,7 +113,7 @@ def _control_groups(procfs: Path, sysfs: Path, controller: str) -> Iterator[Path
     Inside a container the listed path may not exist there; the root of the mount then is its own.
     """
     root = sysfs / "fs/cgroup"
-    for line in read_text(procfs / "self/cgroup").splitlines():
+    for line in read_field(procfs / "self/cgroup").splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if controllers and controller not in controllers.split(","):
             continue

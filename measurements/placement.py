@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from measurements.cpu_lists import cpu_list_text, parse_cpu_list
 from measurements.errors import MeasurementError
-from measurements.restoring import shown
+from measurements.host.files import read_field, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -207,7 +207,7 @@ def run_on(cpus: Collection[int]) -> Iterator[None]:
 
 
 def _online(folder: Path) -> set[int]:
-    listed = shown(folder / "online")
+    listed = read_text(folder / "online")
     if listed is not None:
         return set(parse_cpu_list(listed))
     return {int(path.name[3:]) for path in folder.glob("cpu[0-9]*")}
@@ -216,7 +216,7 @@ def _online(folder: Path) -> set[int]:
 def _threads(folder: Path, cpu: int) -> set[int]:
     """Logical CPUs of the same core, itself included."""
     for name in ("core_cpus_list", "thread_siblings_list"):
-        if listed := shown(folder / "topology" / name):
+        if listed := read_text(folder / "topology" / name):
             return {cpu, *parse_cpu_list(listed)}
     return {cpu}
 
@@ -224,7 +224,7 @@ def _threads(folder: Path, cpu: int) -> set[int]:
 def _socket(folder: Path) -> int:
     try:
         # -1 where the kernel does not know.
-        return max(0, int(shown(folder / "topology" / "physical_package_id") or 0))
+        return max(0, int(read_text(folder / "topology" / "physical_package_id") or 0))
     except ValueError:
         return 0
 
@@ -233,7 +233,7 @@ def _nodes(sysfs: Path) -> Mapping[int, int]:
     """NUMA node by logical CPU."""
     found = {}
     for folder in (sysfs / "devices" / "system" / "node").glob("node[0-9]*"):
-        for cpu in parse_cpu_list(shown(folder / "cpulist") or ""):
+        for cpu in parse_cpu_list(read_field(folder / "cpulist")):
             found[cpu] = int(folder.name[4:])
     return found
 
@@ -243,11 +243,11 @@ def _kinds(sysfs: Path, online: Iterable[int]) -> Mapping[int, str]:
     found = {
         cpu: kind
         for kind in _KINDS
-        for cpu in parse_cpu_list(shown(sysfs / "devices" / kind / "cpus") or "")
+        for cpu in parse_cpu_list(read_field(sysfs / "devices" / kind / "cpus"))
     }
     if not found:
         folder = sysfs / "devices" / "system" / "cpu"
-        capacities = {cpu: shown(folder / f"cpu{cpu}" / "cpu_capacity") for cpu in online}
+        capacities = {cpu: read_text(folder / f"cpu{cpu}" / "cpu_capacity") for cpu in online}
         found = {cpu: f"capacity {c}" for cpu, c in capacities.items() if c and c.isdecimal()}
     return found if len(set(found.values())) > 1 else {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from measurements.errors import DAMAGE, MeasurementError
 from measurements.memory_counters import llc_misses_per_byte
 from measurements.power.energy import Drawn, streams, summed, totals
 from measurements.power.labels import energy_column, power_column
@@ -27,18 +28,40 @@ def session_table(session: Session) -> pd.DataFrame:
     """Runs table of all runs of a sweep so far, from its records and raw readings."""
     import pandas as pd
 
-    return pd.DataFrame(session_rows(session))
+    rows = session_rows(session)
+    try:
+        return pd.DataFrame(rows)
+    except UnicodeEncodeError as error:
+        raise MeasurementError(
+            f"{session.folder}: runs.jsonl or plan.json holds {error.object[:40]!r}, which is no "
+            "text: correct it there"
+        ) from error
 
 
 def session_rows(session: Session) -> list[dict[str, Any]]:
-    """Rows of all runs that went well, in the order in which they were measured."""
+    """Rows of all runs that went well, in the order in which they were measured.
+
+    Raises
+    ------
+    MeasurementError
+        For readings that cannot be read, and a record or plan that ppw did not write so.
+    """
     rows: list[dict[str, Any]] = []
     idle: dict[str, Drawn] = {}
-    for record in session.records():
-        if record["kind"] == "idle":
-            idle = drawn_in(session, record)
-        elif record["kind"] == "run" and record["exit_code"] == 0:
-            rows.append(row_of(session, record, drawn_in(session, record), idle))
+    for number, record in enumerate(session.records(), start=1):
+        try:
+            if record["kind"] == "idle":
+                idle = drawn_in(session, record)
+            elif record["kind"] == "run" and record["exit_code"] == 0:
+                rows.append(row_of(session, record, drawn_in(session, record), idle))
+        except MeasurementError:
+            raise
+        except DAMAGE as error:
+            reason = f"{type(error).__name__}: {str(error)[:80]!r}"
+            raise MeasurementError(
+                f"{session.folder}: line {number} of runs.jsonl, or plan.json, is not as ppw wrote "
+                f"it ({reason}): measure again into another folder"
+            ) from error
     return rows
 
 

@@ -1,4 +1,4 @@
-"""The runs table: one row a run of one workload on one host set-up; read, checked, written.
+"""The runs table: one row a run of one workload on one host set-up; read and checked.
 
 CSV, Parquet and JSON lines, by the file's ending or, on standard input, by its first bytes.
 Columns and their units are in `measurements.schema`. Unknown columns are kept untouched.
@@ -14,10 +14,8 @@ import io
 import json
 import re
 import sys
-import tempfile
 import warnings
 import zlib
-from datetime import date, time
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,16 +24,15 @@ import numpy as np
 import pandas as pd
 
 from measurements.checks import as_numbers, check_runs
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, first_line
 from measurements.headers import Renaming, rename_headers, unit_of
 from measurements.quantities import parse_quantity
 from measurements.schema import COLUMNS, FILE_COLUMN, MISSING
-from measurements.spreadsheets import may_be_guarded, unguarded, unguarded_table, write_csv
+from measurements.spreadsheets import may_be_guarded, unguarded, unguarded_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_JSON_LINES = (".jsonl", ".ndjson", ".json")
 _JSON_ARRAY = re.compile(rb"\s*\[\s*[{\]]")
 
 
@@ -98,83 +95,6 @@ def tidy_runs(frame: pd.DataFrame, *, columns: Mapping[str, str] | None = None) 
     return _convert(frame, source, {**settled, **(columns or {})})
 
 
-def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
-    """Write a runs table: Parquet, JSON lines or CSV by the ending; "-" is CSV on standard output.
-
-    A file appears whole or not at all. CSV and JSON lines are compressed where the name also ends
-    in ".gz". In CSV, text that a spreadsheet would take for a formula begins with an apostrophe,
-    which `read_runs` takes off again.
-
-    Raises
-    ------
-    MeasurementError
-        When the file cannot be written, or not in this format.
-    """
-    if str(target) == "-":
-        _write_standard_output(runs)
-        return
-    try:
-        _write_whole(runs, Path(target))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise MeasurementError(f"{target}: cannot be written: {reason}") from error
-    except (TypeError, ValueError) as error:
-        raise MeasurementError(f"{target}: cannot be written: {_first(error)}") from error
-
-
-def _write_standard_output(runs: pd.DataFrame) -> None:
-    try:
-        write_csv(runs, sys.stdout)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise MeasurementError(f"standard output: {error.strerror or error}") from error
-
-
-def _write_whole(runs: pd.DataFrame, path: Path) -> None:
-    if path.exists() and not path.is_file():
-        # A device or a pipe is written to; a file in its place would be something else.
-        _write(runs, path, path.name)
-        return
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
-        # Made in a folder of its own, the file has the permissions of any new file.
-        scratch = Path(folder, path.name)
-        _write(runs, scratch, path.name)
-        scratch.replace(path)
-
-
-def _write(runs: pd.DataFrame, path: Path, name: str) -> None:
-    plain = name.lower().removesuffix(".gz")
-    if plain.endswith(".parquet"):
-        runs.to_parquet(path, index=False)
-        return
-    with gzip.open(path, "wb") if plain != name.lower() else path.open("wb") as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        if plain.endswith(_JSON_LINES):
-            _write_json_lines(runs, text)
-        else:
-            write_csv(runs, text)
-        text.flush()
-
-
-def _write_json_lines(runs: pd.DataFrame, file: io.TextIOBase) -> None:
-    """Write each number with all its digits, which `pandas.DataFrame.to_json` does not."""
-    names = [str(c) for c in runs.columns]
-    values = (column.astype(object).where(column.notna(), None) for _, column in runs.items())
-    encoder = json.JSONEncoder(ensure_ascii=False, default=_as_json)
-    for row in zip(*(v.tolist() for v in values), strict=True):
-        file.write(encoder.encode(dict(zip(names, row, strict=True))) + "\n")
-
-
-def _as_json(value: object) -> object:
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    if isinstance(value, (date, time)):
-        return value.isoformat()
-    raise TypeError(f"a {type(value).__name__} has no form in JSON lines")
-
-
 def _name(source: str) -> str:
     return "standard input" if source == "-" else source
 
@@ -197,7 +117,7 @@ def _content(source: str, digest: hashlib._Hash) -> bytes:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise MeasurementError(f"{_name(source)}: broken gzip: {_first(error)}") from error
+        raise MeasurementError(f"{_name(source)}: broken gzip: {first_line(error)}") from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise MeasurementError(f"{_name(source)}: cannot be read: {reason}") from error
@@ -240,7 +160,7 @@ def _read_parquet(content: bytes, source: str) -> pd.DataFrame:
     try:
         return pd.read_parquet(io.BytesIO(content))
     except Exception as error:  # damaged metadata end in anything, a KeyError in pandas included
-        raise MeasurementError(f"{_name(source)}: broken Parquet: {_first(error)}") from error
+        raise MeasurementError(f"{_name(source)}: broken Parquet: {first_line(error)}") from error
 
 
 def _read_json_lines(text: str, source: str) -> pd.DataFrame:
@@ -258,7 +178,13 @@ def _read_json_lines(text: str, source: str) -> pd.DataFrame:
         if not isinstance(record, dict):
             raise MeasurementError(f"{_name(source)}: line {number} is not a JSON object")
         records.append(record)
-    return pd.DataFrame.from_records(records)
+    try:
+        return pd.DataFrame.from_records(records)
+    except UnicodeEncodeError as error:
+        raise MeasurementError(
+            f"{_name(source)}: {error.object[:40]!r} is no text (it holds half of a character): "
+            "correct it"
+        ) from error
 
 
 def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
@@ -276,7 +202,8 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
             table = _read_rows(content, delimiter, beyond, text)[names]
         else:
             raise MeasurementError(
-                f"{_name(source)}: not a table of {len(names)} columns: {where or _first(error)}"
+                f"{_name(source)}: not a table of {len(names)} columns: "
+                f"{where or first_line(error)}"
             ) from error
     if may_be_guarded(content):
         table = unguarded_table(table)
@@ -311,12 +238,14 @@ def read_header(content: bytes, source: str) -> tuple[list[str], str]:
     ``content`` is the beginning of a CSV file, its header whole; ``source`` names it in messages.
     """
     lines = _lines(content)
-    first = next(line for line in lines if line.strip())
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        raise MeasurementError(f"{_name(source)}: is empty")
     delimiter = max(",;\t", key=first.count)
     try:
         cells = next(csv.reader(chain([first], lines), delimiter=delimiter))
     except csv.Error as error:
-        raise MeasurementError(f"{_name(source)}: no header: {_first(error)}") from error
+        raise MeasurementError(f"{_name(source)}: no header: {first_line(error)}") from error
     return [unguarded(" ".join(cell.split())) for cell in cells], delimiter
 
 
@@ -333,7 +262,7 @@ def _too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
                 return f"line {rows.line_num} has {len(row)} fields"
             ends_in_delimiter &= number == 0 or len(row) == width + 1
     except csv.Error as error:
-        return f"line {rows.line_num}: {_first(error)}"
+        return f"line {rows.line_num}: {first_line(error)}"
     return None if ends_in_delimiter else ""
 
 
@@ -392,8 +321,3 @@ def _quantity(cell: str, unit: str) -> float | str:
 
 def _is_text(canonical: str) -> bool:
     return canonical in COLUMNS and COLUMNS[canonical].kind == "text"
-
-
-def _first(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else "unreadable"

@@ -72,7 +72,7 @@ class Session:
         """Read the plan of a folder. Raises `MeasurementError` where there is none."""
         try:
             plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, RecursionError, ValueError) as error:
             raise MeasurementError(
                 f"{folder}: no folder of `ppw measure`: its plan.json cannot be read: {error}"
             ) from error
@@ -129,7 +129,7 @@ class Session:
             os.truncate(path, len(content) - len(rest))
         try:
             return [json.loads(line) for line in lines]
-        except ValueError as error:
+        except (RecursionError, ValueError) as error:
             raise MeasurementError(f"{path}: not what ppw wrote: {error}") from error
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -92,8 +93,8 @@ _COUNTS = {
 _METHOD = ("test method", "test_method")
 _ENABLED = ("cpu(s) enabled", "hw_cpusenabled")
 _IN_ENABLED = {
-    "cores": re.compile(r"(\d+)\s*cores?\b", re.IGNORECASE),
-    "chips": re.compile(r"(\d+)\s*chips?\b", re.IGNORECASE),
+    "cores": re.compile(r"(\d{1,9})\s*cores?\b", re.IGNORECASE),
+    "chips": re.compile(r"(\d{1,9})\s*chips?\b", re.IGNORECASE),
 }
 # In the order in which one is preferred.
 _DATES = (
@@ -103,12 +104,13 @@ _DATES = (
 # "NC" alone is also where some of the tests were made: North Carolina.
 _NOT_COMPLIANT = re.compile(r"[Nn]on-compliant|\bINVALID\b")
 _HEADER = re.compile(r"=\s*([\d,.]+|NC)\s*overall ssj_ops/watt", re.IGNORECASE)
+_TARGET = re.compile(r"(\d{1,3})\s*%", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 _LEVEL_COLUMNS = (
-    ("ops", re.compile(r"ssj_ops\s*(?:@\s*|_)(\d+)\s*(?:%.*)?")),
-    ("watts", re.compile(r"(?:average |avg\. ?)?watts\s*(?:@\s*|_)(\d+)\s*(?:%.*)?")),
-    ("actual", re.compile(r"(?:actual )?load\s*(?:@\s*|_)?(\d+)\s*(?:%.*)?")),
+    ("ops", re.compile(r"ssj_ops\s*(?:@\s*|_)(\d{1,3})\s*(?:%.*)?")),
+    ("watts", re.compile(r"(?:average |avg\. ?)?watts\s*(?:@\s*|_)(\d{1,3})\s*(?:%.*)?")),
+    ("actual", re.compile(r"(?:actual )?load\s*(?:@\s*|_)?(\d{1,3})\s*(?:%.*)?")),
 )
 _IDLE_COLUMN = re.compile(r"(?:average |avg\. ?)?watts\s*(?:@\s*active |_)idle")
 _SCORE_COLUMN = re.compile(r"result(?: \(overall ssj_ops/watt\))?|overall ssj_ops/watt")
@@ -117,7 +119,8 @@ _SCORE_COLUMN = re.compile(r"result(?: \(overall ssj_ops/watt\))?|overall ssj_op
 def number(cell: str) -> float | None:
     """Read a number with thousands separators, an exponent or a percent sign; else None."""
     text = cell.strip().rstrip("%").strip()
-    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+    value = float(text.replace(",", "")) if _NUMBER.fullmatch(text) else math.inf
+    return value if math.isfinite(value) else None
 
 
 def tidy(header: str) -> str:
@@ -223,10 +226,10 @@ def _is_field(cell: str, row: Sequence[str]) -> bool:
 
 def _put_line(found: Found, cells: Sequence[str]) -> None:
     """Take a line of the table of levels: its five cells, active idle or the score."""
-    first = cells[0].strip()
+    first = cells[0].strip() if cells else ""
     rest = [cell for cell in cells[1:] if cell.strip()]
-    if re.fullmatch(r"\d+\s*%", first) and len(rest) == 4:
-        target = int(first.rstrip("% "))
+    if (match := _TARGET.fullmatch(first)) and len(rest) == 4:
+        target = int(match[1])
         for column, cell in zip(("actual", "ops", "watts"), rest, strict=False):
             found.put(target, column, cell)
     elif tidy(first).startswith("active idle") and len(rest) >= 2:

@@ -22,6 +22,7 @@ from measurements.quantities import frequency_text
 from measurements.run_rows import drawn_in, row_of
 from measurements.session import check_space
 from measurements.stability import clock_off, spreads
+from measurements.workloads.reaper import Reaper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -129,6 +130,7 @@ class Sweep:
     _told: set[str] = field(default_factory=set)
     _executions: int = 1
     _cooling: Cooling | None = None
+    _environment: dict[str, str] | None = None
 
     def run(self) -> Iterator[dict[str, Any]]:
         """Measure all that is not yet measured; yields the row of each run as it ends.
@@ -143,11 +145,14 @@ class Sweep:
         if not todo:
             return
         self._cooling = Cooling(self.machine)
-        if self.sampling.channels and self.options.idle_s > 0 and not self._idle:
-            self._measure_idle()
-        self._warm_up(todo)
-        for step in todo:
-            yield self._measure(step)
+        # Killed in any way, this process leaves no command running that nobody measures.
+        with Reaper() as reaper:
+            self._environment = reaper.environment()
+            if self.sampling.channels and self.options.idle_s > 0 and not self._idle:
+                self._measure_idle()
+            self._warm_up(todo)
+            for step in todo:
+                yield self._measure(step)
 
     def _resume(self) -> set[Step]:
         done = set()
@@ -243,7 +248,9 @@ class Sweep:
 
     def _execute(self, record: dict[str, Any], commands: Sequence[Sequence[str]]) -> Execution:
         output = self.session.output(record["run"])
-        return execute(commands, output=output, cpus=self.machine.cpus())
+        return execute(
+            commands, output=output, cpus=self.machine.cpus(), environment=self._environment
+        )
 
     def _end(self, record: dict[str, Any], made: Execution, facts: dict[str, Any]) -> None:
         """Keep a record; a command that failed ends the sweep."""

@@ -80,7 +80,7 @@ class Asked(NamedTuple):
             return
         if self.minutes_per_run is None:
             raise PpwError(
-                "a budget in minutes needs what a run takes: give minutes_per_run (--minutes)"
+                "a budget in minutes needs what a run takes: give minutes_per_run (--run-time)"
             )
         if self.minutes_per_run > self.budget_minutes:
             raise PpwError(

@@ -10,7 +10,7 @@ import numpy as np
 from fitting.conformal import conformal_factor, fewest_scores
 from fitting.lack_of_fit import LackOfFit, lack_of_fit
 from fitting.models import Prediction
-from ppw import caveats as cv
+from ppw.curve_caveats import bent, fit_findings, posterior_findings
 from ppw.curves import Curves, Factor, FitOptions, fit_curves, predict, reached
 from ppw.posteriors import Distribution, Posteriors
 from ppw.voltage import VoltageTable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitting.line import FloatArray, IntArray
+    from ppw.caveats import Finding
     from ppw.metrics import Metric
     from ppw.prepare import Prepared
 
@@ -90,18 +91,18 @@ class Answers:
         prediction = Prediction(known.value, known.lower, known.upper, limit, share)
         return Answer(cells, factors, prediction, known)
 
-    def findings(self, answer: Answer) -> list[tuple[str, cv.Finding]]:
+    def findings(self, answer: Answer) -> list[tuple[str, Finding]]:
         """Caveats of the fits and intervals of an answer."""
         posterior = answer.distribution is not None
         frequency = answer.cells.frequency
-        found = cv.fit_findings(answer.factors, frequency, posterior=posterior)
+        found = fit_findings(answer.factors, frequency, posterior=posterior)
         if not posterior:
             return found
-        found += cv.posterior_findings(answer.factors, answer.prediction)
+        found += posterior_findings(answer.factors, answer.prediction)
         for name in (f.name for f in answer.factors if f.name != "power"):
             test = lack_of_fit(self.posteriors.steps[name], usual=self.posteriors.time.prior.noise)
             of_cells = LackOfFit(*(part[answer.cells.group] for part in test))
-            found += [(name, f) for f in cv.bent(of_cells)]
+            found += [(name, f) for f in bent(of_cells)]
         return found
 
 

@@ -48,6 +48,20 @@ def as_positive(name: str, value: Any) -> float:
     return number
 
 
+def as_share(name: str, value: float) -> float:
+    """Check a share inside (0, 1), such as a level. Raises `PpwError`."""
+    if not 0 < value < 1:
+        raise PpwError(f"{name} {value!r} is not a share between 0 and 1; try 0.90")
+    return float(value)
+
+
+def as_whole(name: str, value: Any, least: int = 1) -> int:
+    """Check a whole number of at least ``least``. Raises `PpwError`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise PpwError(f"{name} {value!r} is not a whole number of at least {least}")
+    return int(value)
+
+
 def as_names(names: str | Iterable[str]) -> list[str]:
     """Read one name or several; each is kept once."""
     return list(dict.fromkeys([names] if isinstance(names, str) else names))

@@ -11,7 +11,7 @@ import pandas as pd
 from measurements.quantities import parse_quantity
 from ppw import caveats as cv
 from ppw.answers import Answers
-from ppw.arguments import as_number, as_positive, known_choice
+from ppw.arguments import as_number, as_positive, as_share, known_choice
 from ppw.choices import Problem
 from ppw.curves import FitOptions
 from ppw.errors import PpwError
@@ -20,10 +20,17 @@ from ppw.metrics import METRICS, columns_for
 from ppw.names import plot_label
 from ppw.objectives import OBJECTIVES, Rates
 from ppw.prepare import canonical, prepare
-from ppw.result import as_floats, frame_digest, read_document, records, write_document
-from ppw.runs_projection import left_out, nothing_to_fit
+from ppw.result import (
+    as_floats,
+    frame_digest,
+    read_document,
+    reads_document,
+    records,
+    write_document,
+)
 from ppw.step_choice import as_steps
 from ppw.tables import summary_text, text_table
+from ppw.unfitted import nothing_to_fit, unfitted_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -159,6 +166,7 @@ class BestFrequency:
         return write_document("best_frequency", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> BestFrequency:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "best_frequency")
@@ -247,6 +255,11 @@ def best_frequency(
         Curves drawn a group, and where chance starts. A probability has a standard error of up to
         0.5/sqrt(draws).
 
+    Returns
+    -------
+    BestFrequency
+        Best steps of every group of a runs table.
+
     Raises
     ------
     MeasurementError
@@ -261,8 +274,7 @@ def best_frequency(
         For each entry of ``caveats``.
     """
     known_choice("objective", objective, tuple(OBJECTIVES))
-    if not 0 < level < 1:
-        raise PpwError(f"interval level {level!r} is not a share between 0 and 1; try 0.90")
+    as_share("interval level", level)
     _check_price(objective, price, electricity)
     rates = Rates.checked(electricity, lifetime_hours, _watts(idle_power))
     asked = None if steps is None else as_steps(steps)
@@ -274,7 +286,7 @@ def best_frequency(
     if not choices:
         raise PpwError(nothing_to_fit(prepared))
     table, by_step = problem.table(choices, level), problem.steps(choices, level)
-    caveats = [*prepared.caveats(), *left_out(answers.curves, prepared)]
+    caveats = [*prepared.caveats(), *unfitted_groups(answers.curves, prepared)]
     caveats += [*_undecided(table), *_beyond(table, by_step, prepared.groups.by)]
     cv.warn(caveats)
     return BestFrequency(

@@ -15,10 +15,10 @@ import pandas as pd
 from measurements import check_runs
 from measurements.headers import shown as shown_names
 from ppw import caveats as cv
-from ppw.caveats import MEASURED
 from ppw.errors import PpwError
 from ppw.power_columns import source_watts
 from ppw.prepare import canonical
+from ppw.table_caveats import MEASURED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

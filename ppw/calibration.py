@@ -16,7 +16,14 @@ from ppw.errors import PpwError
 from ppw.estimate import shown
 from ppw.paired_runs import LEVEL_COLUMNS, PairedRuns
 from ppw.prepare import canonical
-from ppw.result import as_floats, frame_digest, read_document, records, write_document
+from ppw.result import (
+    as_floats,
+    frame_digest,
+    read_document,
+    reads_document,
+    records,
+    write_document,
+)
 from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
 
 
 _MOST_ROWS = 40
+# No figure of a line, in watts or a ratio of them, is beyond.
+_MOST = 1e12
 _ASKED = (
     *("host", "sensor", "reference", "level", "runs", "measured_until"),
     *("sensor_resolution_w", "reference_resolution_w", "curvature_per_w", "curvature_p"),
@@ -197,10 +206,15 @@ class Calibration:
         return write_document("calibration", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> Calibration:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "calibration")
         asked = {name: d[name] for name in _ASKED}
+        if type(asked["level"]) is not float or not 0 < asked["level"] < 1:
+            raise PpwError(
+                f"this calibration document has level {asked['level']!r}: calibrate again"
+            )
         for name in ("curvature_per_w", "curvature_p"):
             asked[name] = np.nan if asked[name] is None else asked[name]
         table = pd.DataFrame(d["levels"], columns=[*d["by"], *LEVEL_COLUMNS])
@@ -234,9 +248,15 @@ _WITH_UNIT = {
 def _line(written: Mapping[str, Any]) -> CalibrationLine:
     names = CalibrationLine.__dataclass_fields__
     try:
-        return CalibrationLine(**{name: written[_WITH_UNIT.get(name, name)] for name in names})
+        figures = {name: written[_WITH_UNIT.get(name, name)] for name in names}
     except (KeyError, TypeError) as error:
         raise PpwError("this calibration document has no whole line: calibrate again") from error
+    for name, figure in figures.items():
+        if type(figure) not in (int, float) or not abs(figure) < _MOST:
+            raise PpwError(f"this calibration document has {name} {figure!r}: calibrate again")
+    if type(figures["degrees_of_freedom"]) is not int:
+        raise PpwError("this calibration document has no whole degrees_of_freedom: calibrate again")
+    return CalibrationLine(**figures)
 
 
 def _interval(ends: tuple[float, float], unit: str) -> str:
@@ -277,6 +297,11 @@ def calibrate(
         Of the intervals, inside (0, 1).
     sensor_resolution, reference_resolution : float
         Steps in which the two count (W), where they are coarse: 1 for a BMC that says whole watts.
+
+    Returns
+    -------
+    Calibration
+        One power sensor of a host against another: reference = offset + slope·sensor.
 
     Raises
     ------

@@ -104,6 +104,11 @@ def load_calibration(
     folder : path, optional
         As of `calibration_file`.
 
+    Returns
+    -------
+    Calibration
+        One power sensor of a host against another: reference = offset + slope·sensor.
+
     Raises
     ------
     PpwError

@@ -30,7 +30,15 @@ from ppw.host_measures import (
     speed_up,
 )
 from ppw.prepare import canonical
-from ppw.result import as_floats, frame_digest, read_document, records, write_document
+from ppw.result import (
+    as_floats,
+    frame_digest,
+    read_document,
+    reads_document,
+    records,
+    write_document,
+)
+from ppw.table_caveats import UNKNOWN_WATTS, sources_known
 from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
@@ -150,6 +158,7 @@ class Characterisation:
         return write_document("characterisation", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> Characterisation:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "characterisation")
@@ -197,6 +206,11 @@ def characterise(
     mixed_scope : bool
         Set watts of different scope, such as processor and wall, against each other; a caveat says
         so. Otherwise these ratios stay empty.
+
+    Returns
+    -------
+    Characterisation
+        Hosts side by side.
 
     Raises
     ------
@@ -348,7 +362,7 @@ def _scope_caveats(unlike: Sequence[str], mixed: bool) -> list[str]:
 
 def _table_caveats(runs: pd.DataFrame) -> list[str]:
     watts = "power_w" in runs or "energy_j" in runs
-    caveats = [cv.UNKNOWN_WATTS] if watts and not cv.sources_known(runs) else []
+    caveats = [UNKNOWN_WATTS] if watts and not sources_known(runs) else []
     if (
         "family" in runs
         and "freq_hz" in runs

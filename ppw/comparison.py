@@ -10,7 +10,7 @@ import pandas as pd
 
 from ppw import caveats as cv
 from ppw.answers import Answers
-from ppw.arguments import as_frequency, as_positive
+from ppw.arguments import as_frequency, as_positive, as_share
 from ppw.curve_draws import CurveDraws
 from ppw.curves import FitOptions
 from ppw.duel_tables import (
@@ -20,14 +20,21 @@ from ppw.duel_tables import (
     ratio_table,
     refuse_no_price,
 )
-from ppw.duels import Duels
+from ppw.duels import Duels, duel_caveats
 from ppw.errors import PpwError
 from ppw.estimate import key_texts, shown, shown_interval, telling_keys
 from ppw.metrics import METRICS, answerable, columns_for, known_metrics
 from ppw.names import plot_label
 from ppw.objectives import Rates
 from ppw.prepare import canonical, prepare
-from ppw.result import as_floats, frame_digest, read_document, records, write_document
+from ppw.result import (
+    as_floats,
+    frame_digest,
+    read_document,
+    reads_document,
+    records,
+    write_document,
+)
 from ppw.sides import check_scopes, columns_to_group, match, refuse_unknown
 from ppw.tables import summary_text, text_table
 
@@ -36,7 +43,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ppw.duels import Duel
 
 COMPARED = ("time", "throughput", "power", "energy", "perf_per_watt", "perf_per_dollar")
 _WATTS = ("power", "energy", "perf_per_watt")
@@ -178,6 +184,7 @@ class Comparison:
         return write_document("comparison", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> Comparison:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "comparison")
@@ -276,6 +283,11 @@ def compare(
     draws, seed : int
         As for `ppw.best_frequency`.
 
+    Returns
+    -------
+    Comparison
+        A against B, group by group and metric by metric.
+
     Raises
     ------
     MeasurementError
@@ -289,8 +301,7 @@ def compare(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    if not 0 < level < 1:
-        raise PpwError(f"interval level {level!r} is not a share between 0 and 1; try 0.90")
+    as_share("interval level", level)
     asked = [None if f is None else as_frequency(f) for f in (freq_a, freq_b)]
     if dict(a) == dict(b) and asked[0] == asked[1]:
         raise PpwError("A and B are the same: name another side or another frequency")
@@ -316,7 +327,7 @@ def compare(
     if "perf_per_dollar" in metrics:
         refuse_no_price(made)
     table = ratio_table(made, metrics, prepared, matched.by, rates)
-    caveats = [*prepared.caveats(), *caveats, *_extrapolated(table, made)]
+    caveats = [*prepared.caveats(), *caveats, *duel_caveats(table, made)]
     cv.warn(caveats)
     return Comparison(
         table=table,
@@ -375,24 +386,6 @@ def _fitted(runs: pd.DataFrame, metrics: Sequence[str], rates: Rates) -> list[st
     if "perf_per_dollar" in metrics or {*needed} <= {"power"}:
         needed.append("throughput" if columns_for(METRICS["throughput"], runs) else "time")
     return [*dict.fromkeys(needed)]
-
-
-def _extrapolated(table: pd.DataFrame, duels: Sequence[Duel]) -> list[str]:
-    caveats = []
-    for side in "AB":
-        count = sum(not duel.measured[side] for duel in duels)
-        if count:
-            caveats.append(
-                f"{count} of {len(duels)} groups of {side} were not measured at the frequency "
-                "compared: their curve answers"
-            )
-    undecided = int((table["better"] == "undecided").sum())
-    if undecided:
-        caveats.append(
-            f"{undecided} of {len(table)} comparisons are undecided: neither side is better with "
-            "95 % probability; measure_next says what would tell most"
-        )
-    return caveats
 
 
 def _side(side: Mapping[str, Any]) -> str:

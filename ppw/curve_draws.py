@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fitting.line import FloatArray, IntArray
-    from fitting.pooling import Curve
+    from fitting.pooled_curves import Curve
     from ppw.answers import Answers
     from ppw.posteriors import Posteriors
 POWER = "power"

@@ -17,7 +17,7 @@ from fitting.models import (
     share_of_limit,
 )
 from fitting.steps import SAME_STEP, step_counts
-from ppw.arguments import known_choice
+from ppw.arguments import as_share, known_choice
 from ppw.condensed import INVERSE, VALUE, is_condensed, repeats
 from ppw.errors import PpwError
 from ppw.metrics import METRICS, PERFORMANCE, POWER_FORMS, Metric, model_for, values
@@ -202,8 +202,7 @@ def predict(
     degrees of freedom, and the interval is symmetric in the logarithm, so that its lower end
     stays positive.
     """
-    if not 0 < level < 1:
-        raise PpwError(f"interval level {level!r} is not a share between 0 and 1; try 0.90")
+    as_share("interval level", level)
     known = constant * np.asarray(frequency, dtype=float) ** clock_power
     # A prediction near zero has a relative error without bound, and so have its ends.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -23,7 +23,7 @@ from fitting.line import fit_groups
 from fitting.steps import Steps
 from measurements import check_runs
 from ppw import caveats as cv
-from ppw.arguments import as_names, as_positive
+from ppw.arguments import as_names, as_positive, as_share
 from ppw.errors import PpwError
 from ppw.estimate import key_texts, shown, shown_interval
 from ppw.grouping import Groups, group_runs
@@ -34,6 +34,7 @@ from ppw.result import (
     frame_digest,
     numbers_digest,
     read_document,
+    reads_document,
     records,
     write_document,
 )
@@ -155,6 +156,7 @@ class DataSizeProjection:
         return write_document(KIND, self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> DataSizeProjection:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         document = read_document(text, KIND)
@@ -231,8 +233,7 @@ def project_data_size(
         For each entry of ``caveats``.
     """
     target = as_positive("data_bytes", data_bytes)
-    if not 0 < level < 1:
-        raise PpwError(f"level {level!r} is not a share between 0 and 1; try 0.90")
+    as_share("level", level)
     tidy = canonical(runs)
     source = str(runs.attrs.get("source", "runs"))
     names = _by(tidy) if by is None else as_names(by)

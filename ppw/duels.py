@@ -17,6 +17,8 @@ from ppw.ties import NO_TIE, Tie, crossing, electricity_tie, price_tie, tie_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
+
     from fitting.line import FloatArray
     from ppw.objectives import Rates
     from ppw.sides import Pair
@@ -293,3 +295,22 @@ class Duels:
 def unit_of_price(rates: Rates) -> str:
     """Unit of perf_per_dollar."""
     return unit_of(_PER_PRICE, rates)
+
+
+def duel_caveats(table: pd.DataFrame, duels: Sequence[Duel]) -> list[str]:
+    """Say which sides a curve answers for, and how many comparisons are undecided."""
+    caveats = []
+    for side in "AB":
+        count = sum(not duel.measured[side] for duel in duels)
+        if count:
+            caveats.append(
+                f"{count} of {len(duels)} groups of {side} were not measured at the frequency "
+                "compared: their curve answers"
+            )
+    undecided = int((table["better"] == "undecided").sum())
+    if undecided:
+        caveats.append(
+            f"{undecided} of {len(table)} comparisons are undecided: neither side is better with "
+            "95 % probability; measure_next says what would tell most"
+        )
+    return caveats

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overl
 
 from ppw.errors import PpwError
 from ppw.names import printable_lines
-from ppw.result import read_document, write_document
+from ppw.result import read_document, reads_document, write_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,6 +197,7 @@ class Host:
         )
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> Host:
         """Read what :meth:`to_json` wrote.
 

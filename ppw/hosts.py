@@ -62,6 +62,11 @@ def find_host(name: str, *directories: str | os.PathLike[str]) -> Host:
     *directories : path
         As in :func:`load_hosts`.
 
+    Returns
+    -------
+    Host
+        A machine of the catalogue. A figure that is not known is None; all are of one package.
+
     Raises
     ------
     UnknownHostError

@@ -14,9 +14,9 @@ from ppw.curves import FitOptions, fit_curves
 from ppw.errors import PpwError
 from ppw.estimate import shown
 from ppw.prepare import prepare
-from ppw.result import frame_digest, read_document, records, write_document
-from ppw.runs_projection import left_out, nothing_to_fit
+from ppw.result import frame_digest, read_document, reads_document, records, write_document
 from ppw.tables import summary_text, text_table
+from ppw.unfitted import nothing_to_fit, unfitted_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -75,6 +75,7 @@ class FittedParameters:
         return write_document("parameters", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> FittedParameters:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "parameters")
@@ -104,7 +105,19 @@ def fit_runs(
     voltages: Mapping[float, float] | pd.DataFrame | None = None,
     via: str = "fits",
 ) -> FittedParameters:
-    """Fit the curves of a runs table and give their parameters; arguments as `ppw.project_runs`.
+    """Fit the curves of a runs table and give their parameters.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        A runs table (`ppw.read_runs`).
+    by, metric, form, power_form, exponent, voltages, via
+        As for `ppw.project_runs`.
+
+    Returns
+    -------
+    FittedParameters
+        Parameters of the curves of every group.
 
     Raises
     ------
@@ -132,7 +145,7 @@ def fit_prepared(prepared: Prepared, options: FitOptions) -> FittedParameters:
     if table.empty:
         raise PpwError(nothing_to_fit(prepared))
     caveats = [*prepared.caveats(), *_bound_caveats(prepared, curves.fits)]
-    caveats += left_out(curves, prepared)
+    caveats += unfitted_groups(curves, prepared)
     return FittedParameters(
         table=table,
         by=tuple(prepared.groups.by),

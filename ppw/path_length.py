@@ -18,6 +18,7 @@ from fitting.estimators import LogPathLength
 from fitting.line import student_quantile
 from measurements import check_runs
 from ppw import caveats as cv
+from ppw.arguments import as_share
 from ppw.errors import PpwError
 from ppw.estimate import shown
 from ppw.flat_range import flat_ranges, flat_sentence
@@ -32,11 +33,18 @@ from ppw.path_length_fits import (
     with_instructions,
 )
 from ppw.prepare import canonical
-from ppw.result import as_floats, frame_digest, read_document, records, write_document
+from ppw.result import (
+    as_floats,
+    frame_digest,
+    read_document,
+    reads_document,
+    records,
+    write_document,
+)
 from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
@@ -158,6 +166,7 @@ class PathLengths:
         )
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> PathLengths:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "path_lengths")
@@ -228,6 +237,11 @@ def path_lengths(
     tolerance : float
         By how much throughput may vary in a flat range, as a share.
 
+    Returns
+    -------
+    PathLengths
+        Path lengths of the workloads of a runs table.
+
     Raises
     ------
     MeasurementError
@@ -240,8 +254,7 @@ def path_lengths(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    if not 0 < level < 1:
-        raise PpwError(f"level {level!r} is not a share between 0 and 1; try 0.90")
+    as_share("level", level)
     if not tolerance > 0:
         raise PpwError(f"tolerance {tolerance!r} must be above 0; try 0.05")
     table = check_runs(canonical(runs), by=[])
@@ -262,31 +275,47 @@ def path_lengths(
         caveats=tuple(_caveats(table, counted)),
         input_digest=frame_digest(runs),
     )
-    caveats = [*result.caveats, *_fit_caveats(result)]
+    caveats = [*result.caveats, *caveats_of_fits(result)]
     cv.warn(caveats)
     return PathLengths(**{**vars(result), "caveats": tuple(caveats)})
 
 
 def _caveats(table: pd.DataFrame, counted: pd.DataFrame) -> Iterable[str]:
-    labels = counted["instructions_label"].astype(str)
+    labels = counted["instructions_label"].astype(str).value_counts()
+    modes = set(counted["counted_modes"].dropna().astype(str)) if "counted_modes" in counted else ()
+    return caveats_of_runs({str(k): int(v) for k, v in labels.items()}, sorted(modes), len(table))
+
+
+def caveats_of_runs(labels: Mapping[str, int], modes: Sequence[str], rows: int) -> Iterator[str]:
+    """Say what the instructions of runs are worth.
+
+    Parameters
+    ----------
+    labels : mapping of str to int
+        Runs that tell their instructions, by how these are known.
+    modes : sequence of str
+        Modes that they were counted in.
+    rows : int
+        How many runs there are in all.
+    """
+    used = sum(labels.values())
     for label, said in (
         (EMULATED, "counted under an emulator, in user mode only, on its own processor features"),
         (ESTIMATED, "CPU seconds × frequency / CPI and not counted, as good as that CPI is"),
     ):
-        if rows := int((labels == label).sum()):
-            yield f"instructions of {rows} of {len(counted)} runs are {said}"
-    if "counted_modes" in counted:
-        modes = sorted(set(counted["counted_modes"].dropna().astype(str)))
-        if len(modes) > 1:
-            yield (
-                f"instructions were counted in {' and in '.join(modes)} mode: their path lengths "
-                "are not comparable"
-            )
-    if left := len(table) - len(counted):
-        yield f"{left} of {len(table)} runs tell no instructions or no data size and take no part"
+        if some := labels.get(label, 0):
+            yield f"instructions of {some} of {used} runs are {said}"
+    if len(modes) > 1:
+        yield (
+            f"instructions were counted in {' and in '.join(modes)} mode: their path lengths "
+            "are not comparable"
+        )
+    if left := rows - used:
+        yield f"{left} of {rows} runs tell no instructions or no data size and take no part"
 
 
-def _fit_caveats(found: PathLengths) -> Iterable[str]:
+def caveats_of_fits(found: PathLengths) -> Iterator[str]:
+    """Say which fits cannot hold everywhere."""
     for row in _rows(found.cores):
         if np.isfinite(row["positive_up_to"]):
             yield (

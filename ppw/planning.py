@@ -12,14 +12,14 @@ from fitting.known import known_groups
 from fitting.posterior import Target
 from ppw import caveats as cv
 from ppw.advice import CANDIDATE_COLUMNS, GROUP_COLUMNS, Asked, GroupPlan, percent, times
-from ppw.arguments import as_frequency, as_positive
+from ppw.arguments import as_frequency, as_positive, as_share, as_whole
 from ppw.curves import FitOptions
 from ppw.errors import PpwError, UnknownHostError
 from ppw.estimate import key_texts, shown
 from ppw.hosts import find_host, host_steps
 from ppw.posteriors import Posteriors
 from ppw.prepare import Prepared, prepare
-from ppw.result import frame_digest, read_document, records, write_document
+from ppw.result import frame_digest, read_document, reads_document, records, write_document
 from ppw.step_choice import as_steps
 from ppw.tables import summary_text, text_table
 from ppw.voltage import VoltageTable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from fitting.known import Known
     from fitting.line import FloatArray
-    from fitting.pooling import Curve
+    from fitting.pooled_curves import Curve
 
     Mask = NDArray[np.bool_]
 
@@ -170,6 +170,7 @@ class Plan:
         return write_document("plan", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> Plan:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "plan")
@@ -205,6 +206,8 @@ def plan(
     level: float = 0.90,
     budget_minutes: float | None = None,
     seed: int = 0,
+    voltages: Mapping[float, float] | pd.DataFrame | None = None,
+    pool: bool = True,
     keep_all: bool = False,
 ) -> Plan:
     """Say for every group which frequency to run next, and how many times.
@@ -236,8 +239,13 @@ def plan(
         Do not go beyond; takes ``minutes_per_run``.
     seed : int
         Of the hypothetical outcomes.
-    keep_all : bool
-        Learn from the rows that `ppw.check_quality` would leave out too.
+    voltages, pool, keep_all
+        As for `ppw.project_runs`.
+
+    Returns
+    -------
+    Plan
+        What to measure next in each group, and what it is expected to bring.
 
     Raises
     ------
@@ -254,17 +262,17 @@ def plan(
     asked = Asked(
         as_frequency(freq),
         as_positive("within", within),
-        _share("interval level", level),
-        _whole("target_runs", target_runs),
+        as_share("interval level", level),
+        as_whole("target_runs", target_runs),
         None if minutes_per_run is None else as_positive("minutes_per_run", minutes_per_run),
         None if budget_minutes is None else as_positive("budget_minutes", budget_minutes),
-        _whole("seed", seed, least=0),
-        sorted({_whole("a number of repeats", r) for r in repeats}),
+        as_whole("seed", seed, least=0),
+        sorted({as_whole("a number of repeats", r) for r in repeats}),
         at_target,
     )
     asked.check()
     prepared = prepare(runs, by=by, metric=[metric], keep_all=keep_all)
-    known, single = _known(prepared, asked)
+    known, single = _known(prepared, asked, FitOptions(voltages=voltages, pool=pool))
     if not known:
         raise PpwError(_nothing_known(prepared))
     offered = _offered(prepared, steps, list(known))
@@ -289,12 +297,13 @@ def plan(
     )
 
 
-def _known(prepared: Prepared, asked: Asked) -> tuple[dict[int, list[Known]], int]:
+def _known(
+    prepared: Prepared, asked: Asked, options: FitOptions
+) -> tuple[dict[int, list[Known]], int]:
     """What is known of each group's quantities, and how many groups have one step only."""
-    options = FitOptions()
     (metric,) = prepared.metrics
     runs, groups = prepared.runs, prepared.groups
-    voltage = VoltageTable.of(runs, groups, None)
+    voltage = VoltageTable.of(runs, groups, options.voltages)
     posteriors = Posteriors.of(runs, groups, [metric], options, voltage)
     names = list(options.fitted(metric))
     count = np.minimum.reduce([posteriors.steps[name].count for name in names])
@@ -379,15 +388,3 @@ def _table(rows: list[dict[str, Any]], by: Sequence[str], columns: Sequence[str]
     table = pd.DataFrame(rows, columns=[*by, *columns])
     counts = {"rank": np.int64, "runs": np.int64}
     return table.astype({c: counts.get(c, np.float64) for c in columns if c not in _TEXTS})
-
-
-def _whole(name: str, value: Any, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise PpwError(f"{name} {value!r} is not a whole number of at least {least}")
-    return int(value)
-
-
-def _share(name: str, value: float) -> float:
-    if not 0 < value < 1:
-        raise PpwError(f"{name} {value!r} is not a share between 0 and 1; try 0.90")
-    return float(value)

@@ -11,9 +11,9 @@ import numpy as np
 from fitting.errors import FittingError
 from fitting.steps import step_counts
 from measurements.quantities import implausible_frequency
-from ppw import caveats as cv
 from ppw.errors import PpwError
 from ppw.metrics import METRICS, columns_for
+from ppw.table_caveats import FAMILY_MISMATCH, UNKNOWN_WATTS, is_known_source, sources_known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,16 +104,16 @@ def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
 
 def _one_source(runs: pd.DataFrame | None) -> str | None:
     """Power source of a runs table where all rows have the same."""
-    if runs is None or not cv.sources_known(runs):
+    if runs is None or not sources_known(runs):
         return None
     sources = runs["power_source"].unique()
     return str(sources[0]) if len(sources) == 1 else None
 
 
 def _source_caveats(powered: bool, runs: pd.DataFrame | None, source: str | None) -> list[str]:
-    in_table = source is None and runs is not None and cv.sources_known(runs)
-    known = in_table or cv.is_known_source(source)
-    return [cv.UNKNOWN_WATTS] if powered and not known else []
+    in_table = source is None and runs is not None and sources_known(runs)
+    known = in_table or is_known_source(source)
+    return [UNKNOWN_WATTS] if powered and not known else []
 
 
 def _family_caveats(tables: list[pd.DataFrame], family: str | None) -> list[str]:
@@ -123,4 +123,4 @@ def _family_caveats(tables: list[pd.DataFrame], family: str | None) -> list[str]
             f"family mismatch: points of {', '.join(sorted(families))} projected onto {family}; a "
             "baseline holds within one microarchitecture family"
         ]
-    return [cv.FAMILY_MISMATCH] if len(families) > 1 else []
+    return [FAMILY_MISMATCH] if len(families) > 1 else []

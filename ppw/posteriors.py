@@ -9,7 +9,7 @@ import numpy as np
 
 from fitting.dynamic_share import DynamicSharePrior
 from fitting.mixture import Mixture
-from fitting.pooling import (
+from fitting.pooled_curves import (
     NO_POOLING,
     POWER_POOLING,
     TIME_POOLING,
@@ -21,8 +21,8 @@ from fitting.posterior import Target
 from fitting.projected import Projected, project_curve
 from fitting.stalled_share import StalledSharePrior
 from fitting.steps import Steps
+from ppw.arguments import as_share
 from ppw.condensed import LOG, is_condensed, repeats
-from ppw.errors import PpwError
 from ppw.metrics import METRICS, PERFORMANCE, values
 from ppw.voltage import VoltageTable
 
@@ -199,8 +199,7 @@ class Posteriors:
 
     def product(self, powers: Mapping[str, int], target: Target, level: float) -> Distribution:
         """Distribution of a product of fitted quantities, each to the power 1 or −1."""
-        if not 0 < level < 1:
-            raise PpwError(f"interval level {level!r} is not a share between 0 and 1; try 0.90")
+        as_share("interval level", level)
         ends = (0.5 - level / 2, 0.5, 0.5 + level / 2)
         factors = [self._factor(name, power, target, ends) for name, power in powers.items()]
         if len(factors) == 1:

@@ -20,6 +20,7 @@ from fitting.energy_proportionality import (
     linear_deviation,
     peak_efficiency,
 )
+from ppw.arguments import as_share
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
@@ -254,8 +255,7 @@ class PowerLoadCurve:
         import pandas as pd
 
         asked = np.atleast_1d(np.asarray(load, dtype=np.float64))
-        if not 0 < level < 1:
-            raise PpwError(f"level {level!r} is not a share between 0 and 1; try 0.90")
+        as_share("level", level)
         outside = self._outside(asked)
         found = self._forecast(asked, level)
         watts = np.where(outside, found.watts[0], self._inside(asked))

@@ -10,12 +10,20 @@ import pandas as pd
 
 from measurements import check_runs
 from ppw import caveats as cv
+from ppw.arguments import as_share
 from ppw.errors import PpwError
 from ppw.estimate import shown, shown_interval
 from ppw.power_load import EXTRAPOLATED, PowerLoadCurve
 from ppw.power_load_runs import setup_columns
 from ppw.prepare import canonical
-from ppw.result import as_floats, frame_digest, read_document, records, write_document
+from ppw.result import (
+    as_floats,
+    frame_digest,
+    read_document,
+    reads_document,
+    records,
+    write_document,
+)
 from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
@@ -117,6 +125,7 @@ class PowerLoads:
         return write_document("power_loads", self.input_digest, {**rest, **tables})
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> PowerLoads:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "power_loads")
@@ -161,7 +170,7 @@ class PowerLoads:
 
 
 def power_loads(
-    source: pd.DataFrame | Iterable[SpecPowerResult] | Iterable[PowerLoadCurve],
+    runs: pd.DataFrame | Iterable[SpecPowerResult] | Iterable[PowerLoadCurve],
     *,
     at: Sequence[float] = _ASKED,
     levels: Sequence[float] | None = None,
@@ -171,7 +180,7 @@ def power_loads(
 
     Parameters
     ----------
-    source : runs table, published results or curves
+    runs : runs table, published results or curves
         Runs of each set-up (host, workload, cores and so on, frequency) make a curve.
     at : sequence of float
         Loads to give the watts at, shares of full load from 0 to 1.
@@ -179,6 +188,11 @@ def power_loads(
         Use the levels at these loads alone: the others then show how far the forecast is off.
     level : float
         Of the intervals, inside (0, 1).
+
+    Returns
+    -------
+    PowerLoads
+        Curves of power against load, their figures, and watts at the loads asked for.
 
     Raises
     ------
@@ -190,12 +204,11 @@ def power_loads(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    if not 0 < level < 1:
-        raise PpwError(f"level {level!r} is not a share between 0 and 1; try 0.90")
+    as_share("level", level)
     asked = sorted({float(x) for x in at})
     if not asked:
         raise PpwError("no load was asked for: give shares of full load, such as 0.5")
-    curves, caveats, digest = _curves(source)
+    curves, caveats, digest = _curves(runs)
     if levels is not None:
         curves = [curve.only(levels) for curve in curves]
     curves = _named_apart(curves)

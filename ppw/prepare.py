@@ -11,12 +11,12 @@ import pandas as pd
 from measurements import check_runs, tidy_runs
 from measurements.checks import as_numbers
 from ppw.arguments import as_names
-from ppw.caveats import table_caveats
 from ppw.condensed import counts, is_condensed, is_condensed_table
 from ppw.errors import PpwError
 from ppw.full_load import at_full_load
 from ppw.grouping import Groups, group_runs
 from ppw.metrics import Metric, answerable, known_metrics, needed_columns, values
+from ppw.table_caveats import table_caveats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.errors import OutOfRangeError
-from fitting.execution_time import execution_time
-from fitting.line import SLOPE_AT_ZERO
-from fitting.models import fit
-from fitting.posterior import Target
 from ppw import caveats as cv
 from ppw.arguments import as_frequency, as_positive, known_choice
-from ppw.curves import Factor, FitOptions, predict, reached
+from ppw.curves import FitOptions
 from ppw.errors import PpwError
 from ppw.estimate import Estimate, shown, shown_interval
 from ppw.names import printable, printable_lines
+from ppw.point_answers import QUANTITIES, PointAnswers
 from ppw.points import MeasuredPoints
-from ppw.posteriors import Posteriors
-from ppw.result import numbers_digest, read_document, write_document
+from ppw.result import numbers_digest, read_document, reads_document, write_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,31 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.estimators import LogPathLength
-    from fitting.line import FloatArray
-    from fitting.models import ModelFit
     from ppw.points import Points
-    from ppw.posteriors import Distribution
-
-# What each quantity is made of, with its power; the rest are exact factors.
-_MADE_OF: dict[str, dict[str, int]] = {
-    "cpi": {"cpi": 1},
-    "time_s": {"cpi": 1},
-    "power_w": {"power": 1},
-    "energy_j": {"cpi": 1, "power": 1},
-    "perf_per_watt": {"cpi": -1, "power": -1},
-    "perf_per_dollar": {"cpi": -1},
-}
-
-QUANTITIES = (
-    "cpi",
-    "instructions_per_s",
-    "time_s",
-    "performance",
-    "power_w",
-    "energy_j",
-    "perf_per_watt",
-    "perf_per_dollar",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +117,7 @@ class Projection:
         return write_document("projection", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> Projection:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         document = read_document(text, "projection")
@@ -210,8 +182,12 @@ def project(
     form : {"amdahl", "unbounded", "reciprocal"}
         CPI = cpi_core + m·f with both bounded at zero, or not; or 1/CPI = c − k/f.
     power_form : {None, "linear", "cmos"}
-        P0 + s·f; or P0 + c·f^``exponent``, or with ``voltages`` (Hz to V) P0 + c·f·V². By default
-        the interval's own: CMOS with unknown voltage for "bayes", the published line for "t".
+        P0 + s·f; or P0 + c·f^``exponent``, or with ``voltages`` P0 + c·f·V². By default the
+        interval's own: CMOS with unknown voltage for "bayes", the published line for "t".
+    exponent : float, optional
+        Of the CMOS form; unknown by default for "bayes", else 3.
+    voltages : mapping of Hz to V, optional
+        Core voltage by frequency for the CMOS form.
     level : float
         Of the prediction intervals, 0 to 1.
     interval : {"bayes", "t", "none"}
@@ -257,36 +233,26 @@ def project(
         interval=interval,
     )
     table = MeasuredPoints.of(cpi_pts, power_pts, family, power_source)
-    at = as_frequency(freq)
-    cpi = _fit_points(options, "cpi", table.cpi)
-    power = _fit_points(options, "power", table.power) if len(table.power) else None
     given = {"cores": cores, "data_bytes": data_bytes, "instructions": instructions}
     for name, value in (given | {"efficiency": efficiency, "price": price}).items():
         if value is not None:
             as_positive(name, value)
     count = _instructions(cores, data_bytes, path_length, instructions, workload)
-    sure = interval == "bayes"
-    answers = _Answers(
-        cpi,
-        power,
-        at,
-        cores,
-        level,
-        Posteriors.of_points(table.cpi, table.power, options, table.power_source) if sure else None,
-        _path_length_variance(path_length, cores),
+    uncertain = _path_length_variance(path_length, cores)
+    answers = PointAnswers.of(
+        table,
         options,
+        as_frequency(freq),
+        cores=cores,
+        level=level,
+        path_length_variance=uncertain,
     )
-    _refuse_unanswered(cpi, at, form)
     quantities = answers.quantities(count, efficiency, price)
-    caveats = [
-        *table.caveats,
-        *_fit_caveats(answers),
-        *_path_length_caveats(path_length, cores),
-    ]
+    caveats = [*table.caveats, *answers.caveats(), *_path_length_caveats(path_length, cores)]
     cv.warn(caveats)
-    fits = [f for f in (cpi, power) if f is not None]
+    fits = [f for f in (answers.cpi, answers.power) if f is not None]
     return Projection(
-        freq_hz=at,
+        freq_hz=answers.at,
         cores=float(cores),
         level=level,
         form=form,
@@ -294,7 +260,7 @@ def project(
         interval=interval,
         **quantities,
         error_budget=answers.budget(quantities),
-        other_form_cpi=_other_form(table.cpi, cpi, answers, form),
+        other_form_cpi=answers.other_form(table.cpi),
         parameters={k: float(v[0]) for f in fits for k, v in f.parameters().items()},
         standard_errors={k: _number(v[0]) for f in fits for k, v in f.standard_errors().items()},
         caveats=tuple(caveats),
@@ -302,11 +268,6 @@ def project(
         power_points=tuple((float(f), float(v)) for f, v in table.power),
         input_digest=numbers_digest(table.cpi, table.power),
     )
-
-
-def _fit_points(options: FitOptions, name: str, points: FloatArray) -> ModelFit:
-    codes = np.zeros(len(points), dtype=np.int64)
-    return fit(options.model(name), codes, points[:, 0], points[:, 1], 1)
 
 
 def _instructions(
@@ -324,152 +285,6 @@ def _instructions(
     if data_bytes is None:
         raise PpwError("path_length is per byte of input: give data_bytes with it")
     return data_bytes * path_length.at(cores, workload=workload)
-
-
-def _refuse_unanswered(cpi: ModelFit, at: float, form: str) -> None:
-    if np.isnan(cpi.predict(at)[0]):
-        pole = getattr(cpi.model, "pole", None)
-        where = f"; its pole is at {shown(float(pole(cpi.line)[0]), 'Hz')}" if pole else ""
-        raise OutOfRangeError(
-            f"the {form} form {cpi.model.equation} has no positive answer at {shown(at, 'Hz')}"
-            f"{where}: ask for another frequency or form"
-        )
-
-
-@dataclass(frozen=True)
-class _Answers:
-    """Estimates from the two fits at one frequency."""
-
-    cpi: ModelFit
-    power: ModelFit | None
-    at: float
-    cores: float
-    level: float
-    posteriors: Posteriors | None
-    path_length_variance: float
-    options: FitOptions
-
-    def estimate(
-        self,
-        unit: str,
-        powers: Mapping[str, int],
-        *,
-        constant: float = 1.0,
-        clock: int = 0,
-        counted: bool = False,
-    ) -> Estimate:
-        """Estimate constant · f^clock · Π fit^power; ``counted`` where instructions enter."""
-        fits = {"cpi": self.cpi, "power": self.power}
-        factors = [Factor(n, f, p) for n, p in powers.items() if (f := fits[n]) is not None]
-        straight = predict(factors, self.at, level=self.level, constant=constant, clock_power=clock)
-        rest = {name: float(np.ravel(v)[0]) for name, v in straight._asdict().items()}
-        if self.options.interval == "none":
-            rest |= {"lower": np.nan, "upper": np.nan}
-        if self._has_posterior(powers):
-            known = self.distribution(powers, counted=counted)
-            factor = constant * self.at**clock
-            for name in ("value", "lower", "upper"):
-                rest[name] = float(getattr(known, name)[0]) * factor
-            value, limit = np.array([rest["value"]]), np.array([rest["limit"]])
-            rest["limit_share"] = float(reached(value, limit, len(powers))[0])
-        return Estimate(rest.pop("value"), unit, **rest)
-
-    def _has_posterior(self, powers: Mapping[str, int]) -> bool:
-        return self.posteriors is not None and all(n in self.posteriors.steps for n in powers)
-
-    def distribution(self, powers: Mapping[str, int], *, counted: bool) -> Distribution:
-        """Posterior of the product, with the error of the path length where instructions enter."""
-        assert self.posteriors is not None
-        target = Target(np.array([self.at]), np.ones(1))
-        made = self.posteriors.product(powers, target, self.level)
-        if not (counted and self.path_length_variance):
-            return made
-        return made.widened("path length", self.path_length_variance, self.level)
-
-    def budget(self, made: Mapping[str, Estimate | None]) -> dict[str, dict[str, float]]:
-        """Shares of the variance of the logarithm, by quantity and source of width."""
-        if self.posteriors is None:
-            return {}
-        shares = {}
-        for name, powers in _MADE_OF.items():
-            if made.get(name) is None or not self._has_posterior(powers):
-                continue
-            known = self.distribution(powers, counted=name not in ("cpi", "power_w"))
-            parts = {k: float(v[0]) for k, v in known.budget.items()}
-            total = sum(parts.values())
-            shares[name] = {k: v / total for k, v in parts.items()}
-        return shares
-
-    def quantities(
-        self, instructions: float | None, efficiency: float, price: float | None
-    ) -> dict[str, Any]:
-        """All that the inputs allow, by name."""
-        n = self.cores
-        rate = self.estimate("instructions/s", {"cpi": -1}, constant=n, clock=1)
-        made: dict[str, Any] = dict.fromkeys(QUANTITIES)
-        made |= {"cpi": self.estimate("1", {"cpi": 1}), "instructions_per_s": rate}
-        work, speed = "instructions", n
-        if instructions is not None:
-            # Seconds of one run at CPI 1 and 1 Hz; estimate() brings in both.
-            seconds = float(
-                execution_time(
-                    data=1.0,
-                    cpi=1.0,
-                    path_length=instructions,
-                    frequency_hz=1.0,
-                    cores=n,
-                    efficiency=efficiency,
-                )
-            )
-            work, speed = "runs", 1 / seconds
-            made["time_s"] = self.estimate(
-                "s", {"cpi": 1}, constant=seconds, clock=-1, counted=True
-            )
-        made["performance"] = self.estimate(
-            f"{work}/s", {"cpi": -1}, constant=speed, clock=1, counted=True
-        )
-        if price is not None:
-            made["perf_per_dollar"] = made["performance"].scaled(1 / price, f"{work}/s per price")
-        if self.power is not None:
-            made |= self._with_power(work, speed, instructions is not None)
-        return made
-
-    def _with_power(self, work: str, speed: float, timed: bool) -> dict[str, Estimate | None]:
-        per_watt = {"cpi": -1, "power": -1}
-        ratio = self.estimate(f"{work}/J", per_watt, constant=speed, clock=1, counted=True)
-        joules = {"cpi": 1, "power": 1}
-        energy = self.estimate("J", joules, constant=1 / speed, clock=-1, counted=True)
-        watts = self.estimate("W", {"power": 1})
-        if np.isnan(watts):
-            return {}
-        return {"power_w": watts, "perf_per_watt": ratio, "energy_j": energy if timed else None}
-
-
-def _other_form(points: FloatArray, cpi: ModelFit, answers: _Answers, form: str) -> Estimate | None:
-    """CPI by the other form, where the one asked for hits the speed of the clock or passes it."""
-    if not (cpi.line.slope[0] < 0 or cpi.line.bound[0] == SLOPE_AT_ZERO):
-        return None
-    other = FitOptions(form="amdahl" if form == "reciprocal" else "reciprocal")
-    second = _fit_points(other, "cpi", points)
-    if np.isnan(second.predict(answers.at)[0]):
-        return None
-    return replace(answers, cpi=second, posteriors=None).estimate("1", {"cpi": 1})
-
-
-def _fit_caveats(answers: _Answers) -> list[str]:
-    found = []
-    for name, fitted in (("cpi", answers.cpi), ("power", answers.power)):
-        if fitted is None:
-            continue
-        factors, powers = [Factor(name, fitted, 1)], {name: 1}
-        posterior = answers._has_posterior(powers)
-        found += cv.fit_findings(factors, answers.at, posterior=posterior)
-        if posterior:
-            known = answers.distribution(powers, counted=False)
-            ends = predict(factors, answers.at, level=answers.level)
-            ends = ends._replace(value=known.value, lower=known.lower, upper=known.upper)
-            found += cv.posterior_findings(factors, ends)
-    return cv.tally(found)
 
 
 def _path_length_variance(path_length: LogPathLength | None, cores: float) -> float:

@@ -23,7 +23,7 @@ from ppw.estimate import key_texts, shown
 from ppw.grouping import group_runs
 from ppw.metrics import METRICS, known_metrics
 from ppw.prepare import canonical
-from ppw.result import frame_digest, read_document, records, write_document
+from ppw.result import frame_digest, read_document, reads_document, records, write_document
 from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
@@ -183,6 +183,7 @@ class Quality:
         return write_document("quality", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> Quality:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "quality")
@@ -231,6 +232,11 @@ def check_quality(
         Columns that tell groups apart; by default all identity columns present.
     metric : str or several, optional
         Make only the checks that matter for these metrics; by default all.
+
+    Returns
+    -------
+    Quality
+        Rows of a runs table that cannot be right.
 
     Raises
     ------

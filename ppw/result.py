@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, wraps
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from measurements.errors import DAMAGE
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = 1
+R = TypeVar("R")
 
 
 @cache
@@ -51,13 +53,29 @@ def read_document(text: str, kind: str) -> dict[str, Any]:
     """Read a result's JSON back. Raises `PpwError` when it is another kind or schema."""
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PpwError(f"not JSON: {error}: give what to_json() wrote") from error
     if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
         raise PpwError(f"not a document of schema_version {SCHEMA_VERSION}: was it written by ppw?")
     if document.get("kind") != kind:
         raise PpwError(f"this document is a {document.get('kind')!r}, not a {kind!r}")
     return _Document(document)
+
+
+def reads_document(read: Callable[[type[R], str], R]) -> Callable[[type[R], str], R]:
+    """Make a ``from_json`` raise `PpwError` for whatever a damaged document leads to."""
+
+    @wraps(read)
+    def checked(cls: type[R], text: str) -> R:
+        try:
+            return read(cls, text)
+        except DAMAGE as error:
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            raise PpwError(
+                f"this {cls.__name__} document is damaged ({reason}): give what to_json() wrote"
+            ) from error
+
+    return checked
 
 
 class _Document(dict[str, Any]):
@@ -90,7 +108,12 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def as_floats(table: pd.DataFrame, *, but: Collection[str]) -> pd.DataFrame:
-    """Numbers as they were before JSON made whole ones integers and missing ones null."""
+    """Numbers as they were before JSON made whole ones integers and missing ones null.
+
+    Raises ValueError for a column that is there twice.
+    """
+    if not table.columns.is_unique:
+        raise ValueError(f"columns {', '.join(map(str, table.columns))}: one is there twice")
     return table.astype({column: np.float64 for column in table if column not in but})
 
 

@@ -19,11 +19,13 @@ from ppw.prepare import Prepared, measured_cells, prepare
 from ppw.result import (
     frame_digest,
     read_document,
+    reads_document,
     records,
     unbounded_where_null,
     write_document,
 )
 from ppw.tables import summary_text, text_table
+from ppw.unfitted import nothing_to_fit, unfitted_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -134,6 +136,7 @@ class RunsProjection:
         return write_document("runs_projection", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> RunsProjection:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "runs_projection")
@@ -207,6 +210,11 @@ def project_runs(
     via : {"fits", "ratio"}
         perf/W as the quotient of two fits, or by one regression on performance/power.
 
+    Returns
+    -------
+    RunsProjection
+        Projections of every group of a runs table.
+
     Raises
     ------
     MeasurementError
@@ -247,7 +255,7 @@ def project_prepared(
         raise PpwError(nothing_to_fit(prepared))
     findings = cv.over_frequencies(found for a in made for found in a.findings)
     caveats = prepared.caveats() + cv.tally(findings)
-    caveats += left_out(answers.curves, prepared)
+    caveats += unfitted_groups(answers.curves, prepared)
     return RunsProjection(
         table=table.drop(columns=[c for c in _OPTIONAL if table[c].isna().all()]),
         by=tuple(prepared.groups.by),
@@ -378,35 +386,3 @@ def _other_form(
     rows = faster[prepared.groups.codes]
     refitted = fit_curves(prepared.runs, prepared.groups, [metric], other, rows)
     return refitted.fits[metric.name].predict(frequency)
-
-
-def left_out(curves: Curves, prepared: Prepared) -> list[str]:
-    """Say how many groups have no curve for a fit, because they have fewer than two frequencies."""
-    texts = []
-    for name, fitted in curves.fits.items():
-        line = fitted.line
-        without = np.isnan(line.slope)
-        unmeasured = int((without & (line.moments.points == 0)).sum())
-        single = int(without.sum()) - unmeasured
-        total = len(prepared.groups)
-        if unmeasured:
-            texts.append(f"{name}: {unmeasured} of {total} groups left out: not measured there")
-        if single:
-            texts.append(
-                f"{name}: {single} of {total} groups left out: only one distinct frequency, and a "
-                "curve takes two"
-            )
-    return texts
-
-
-def nothing_to_fit(prepared: Prepared) -> str:
-    """Say why no group of the table has a curve."""
-    source = prepared.runs.attrs.get("source", "runs")
-    distinct = np.unique(prepared.runs["freq_hz"])
-    found = ", ".join(shown(f, "Hz") for f in distinct[:6])
-    by = ", ".join(prepared.groups.by)
-    grouped = f"every group by {by}" if by else "all rows, which are one group"
-    return (
-        f"{source}: only one distinct frequency in {grouped} (freq_hz in the file: "
-        f"{found}): a curve takes two; measure at one more, or group by fewer columns with --by"
-    )

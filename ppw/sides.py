@@ -9,9 +9,9 @@ import pandas as pd
 
 from measurements import identity_columns
 from measurements.headers import nearest
-from ppw.caveats import is_known_source
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.estimate import shown
+from ppw.table_caveats import is_known_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

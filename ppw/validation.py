@@ -16,19 +16,20 @@ from ppw.answers import Answers, Cells, calibrated
 from ppw.arguments import as_frequencies, as_names
 from ppw.condensed import run_count
 from ppw.curves import FitOptions
+from ppw.error_summary import BASELINES, summarise
 from ppw.errors import PpwError
 from ppw.prepare import Prepared, canonical, measured_cells, prepare
 from ppw.result import (
     frame_digest,
-    plain,
     read_document,
+    reads_document,
     records,
     unbounded_where_null,
     write_document,
 )
-from ppw.runs_projection import left_out as unfitted_groups
 from ppw.schemes import Fold
 from ppw.tables import summary_text, text_table
+from ppw.unfitted import unfitted_groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from ppw.metrics import Metric
 
-BASELINES = ("inverse_frequency", "unscaled")
 _NUMBERS = ("projected", "measured", "error_pct", "lower", "upper", *BASELINES)
 
 
@@ -114,6 +114,7 @@ class Validation:
         return write_document("validation", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> Validation:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "validation")
@@ -170,6 +171,11 @@ def validate(
         Learn on one host and test on another, within the frequencies given if any.
     by, metric, form, power_form, exponent, voltages, via, level, interval, pool, keep_all
         As for `ppw.project_runs`. Across hosts, ``host`` is taken out of ``by``.
+
+    Returns
+    -------
+    Validation
+        Projections held against measurements.
 
     Raises
     ------
@@ -240,40 +246,6 @@ def validate_prepared(
         caveats=tuple(dict.fromkeys(caveats)),
         input_digest=frame_digest(prepared.runs),
     )
-
-
-def summarise(groups: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Errors and coverage by metric; see `Validation.summary_by_metric`."""
-    summaries = {}
-    for name in dict.fromkeys(groups["metric"]):
-        rows = groups[groups["metric"] == name]
-        measured = rows["measured"]
-        covered = rows["covered"].dropna()
-        answered = rows["projected"].dropna()
-        summaries[name] = {
-            **_errors(100 * (rows["projected"] / measured - 1)),
-            "coverage": float(covered.astype(float).mean()) if len(covered) else None,
-            "with_interval": len(covered),
-            "without_answer": len(rows) - len(answered),
-            "baselines": {b: _errors(100 * (rows[b] / measured - 1)) for b in BASELINES},
-        }
-    return {name: plain(summary) for name, summary in summaries.items()}
-
-
-def _errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
-    error = error_pct.dropna().to_numpy()
-    if not error.size:
-        return {"n": 0}
-    size = np.abs(error)
-    return {
-        "n": len(error),
-        "median_ape": float(np.median(size)),
-        "p90_ape": float(np.percentile(size, 90)),
-        "mean_ape": float(size.mean()),
-        "max_ape": float(size.max()),
-        "bias_pct": float(error.mean()),
-        "within_10pct": float((size <= 10).mean()),
-    }
 
 
 def several(frequencies: float | str | Iterable[float | str]) -> list[float]:

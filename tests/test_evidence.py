@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import math
 import re
@@ -142,13 +143,29 @@ class TestFigures:
         assert (cost.value, cost.low, cost.high, cost.ratio) == (20, 10, 30, 0.5)
         assert math.isnan(figures.cost("alone", "s", [1.0]).ratio)
 
-    def test_works_take_turns(self, benchmark):
+    def test_works_take_turns_after_one_that_does_not_count(self, benchmark):
         done, clock = [], iter(range(100))
         seconds = benchmark("figures").in_turns(
             2, lambda: done.append("a"), lambda: done.append("b"), clock=lambda: next(clock)
         )
-        assert done == ["a", "b"] * 2
+        assert done == ["a", "b"] * 3
         assert seconds == [[1, 1], [1, 1]]
+
+    @pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("bench_*.py")), ids=lambda p: p.stem)
+    def test_every_benchmark_has_them(self, path):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        (found,) = (n for n in tree.body if getattr(n, "name", "") == "figures")
+        assert [a.arg for a in found.args.args] == ["scale"]
+        assert len(found.args.defaults) == 1
+
+    def test_the_committed_table_has_every_benchmark(self, benchmark):
+        speed = benchmark("speed")
+        text = (GENERATED / "speed.md").read_text(encoding="utf-8")
+        for name in speed.names():
+            said = ast.get_docstring(ast.parse((BENCHMARKS / f"{name}.py").read_text("utf-8")))
+            title = speed.title_of(speed.Measured(name, said.splitlines()[0], []))
+            assert f"## {title}\n" in text
+        assert "Not measured" not in text
 
     def test_a_table_by_hand(self, benchmark):
         speed, figures = benchmark("speed"), benchmark("figures")

@@ -23,15 +23,20 @@ def read_text(path: Path) -> str | None:
     return text.strip("\0 \t\r\n") or None
 
 
+def read_field(path: Path) -> str:
+    """Text as `read_text` gives it; empty where there is none."""
+    return read_text(path) or ""
+
+
 def read_lines(path: Path) -> list[str]:
     """Lines of a file; none where it is unreadable."""
-    return (read_text(path) or "").splitlines()
+    return read_field(path).splitlines()
 
 
 def read_number(path: Path, scale: float = 1.0) -> float | None:
     """Finite number in a file, times ``scale``; None for "<unknown>" and the like."""
     try:
-        number = float(read_text(path) or "")
+        number = float(read_field(path))
     except ValueError:
         return None
     return number * scale if math.isfinite(number) else None
@@ -39,13 +44,13 @@ def read_number(path: Path, scale: float = 1.0) -> float | None:
 
 def read_flag(path: Path) -> bool | None:
     """Whether a file says 1, Y or y, and not 0, N or n; None where it says neither."""
-    return {"0": False, "n": False, "1": True, "y": True}.get((read_text(path) or "").lower())
+    return {"0": False, "n": False, "1": True, "y": True}.get(read_field(path).lower())
 
 
 def read_cpus(path: Path) -> frozenset[int]:
     """Logical CPUs, or nodes, that a file lists; none where it has no list."""
     try:
-        return frozenset(parse_cpu_list(read_text(path) or ""))
+        return frozenset(parse_cpu_list(read_field(path)))
     except MeasurementError:
         return frozenset()
 

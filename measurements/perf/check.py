@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from measurements.asking import ask
 from measurements.errors import MeasurementError
 from measurements.host.files import read_text
 from measurements.host.virtual import is_virtual_machine
@@ -143,15 +144,7 @@ def _lost_kernel_mode(counters: PerfCounters, counted: Counters) -> bool:
 
 def _usage(program: str) -> str:
     try:
-        done = subprocess.run(
-            [program, "stat", "-h"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+        done = ask([program, "stat", "-h"], timeout_s=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return done.stdout + done.stderr
@@ -169,15 +162,7 @@ def _try(counters: PerfCounters) -> _Trial:
     with tempfile.TemporaryDirectory(prefix="ppw-perf-") as folder:
         into = Path(folder) / "counts"
         try:
-            done = subprocess.run(
-                counters.wrap(["true"], into),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
+            done = ask(counters.wrap(["true"], into), timeout_s=_TIMEOUT_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             return _Trial(-1, str(error), None)
         try:

@@ -11,8 +11,9 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from measurements.host.files import read_text
 from measurements.power.protocol import Channel, Reading, SensorError
-from measurements.power.sysfs import NumberFile, attribute, number
+from measurements.power.sysfs import NumberFile, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -121,7 +122,7 @@ class _Battery:
         self.resolution_w = _MILLI if len(names) == 1 else _MILLI * volts
 
     def status(self) -> str:
-        return attribute(self._status) or "Unknown"
+        return read_text(self._status) or "Unknown"
 
     def watts(self, state: str) -> float:
         figures = [file.read() for file in self._factors]
@@ -143,7 +144,7 @@ def _batteries(root: Path) -> Iterator[Path]:
         return
     for folder in sorted(root.iterdir()):
         # The batteries of mice and keyboards have the scope "Device".
-        if attribute(folder / "type") == "Battery" and attribute(folder / "scope") != "Device":
+        if read_text(folder / "type") == "Battery" and read_text(folder / "scope") != "Device":
             yield folder
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 # What a processor or host is taken to draw at most where no limit of it is known (W).
 MOST_W = 1000.0
 # Readings of a counter at the ends of a run come at most so much late (s).
-_END_S = 0.25
+AT_ENDS_S = 0.25
 # Share of a window that may lie before the run.
-_OUTSIDE = 0.05
+OUTSIDE_SHARE = 0.05
 
 
 class Stream(NamedTuple):
@@ -108,21 +108,21 @@ def unwrapped(channel: Channel, stream: Stream) -> tuple[FloatArray, str]:
             f"{channel.label}: {longest:.3g} s between two readings, in which the counter may have "
             f"wrapped unseen (it wraps every {channel.range_j / most:.3g} s at {most:.4g} W)"
         )
-    elif (down & (steps > most * (apart + _END_S))).any() or (steps < 0).any():
+    elif (down & (steps > most * (apart + AT_ENDS_S))).any() or (steps < 0).any():
         reason = f"{channel.label}: the counter was set back, which is no wrap"
     return np.concatenate([stream.value[:1], stream.value[0] + np.cumsum(steps)]), reason
 
 
 def _of_counter(channel: Channel, stream: Stream, start_s: float, end_s: float) -> Drawn:
     at = stream.at_s
-    near = (at >= start_s - _END_S) & (at <= end_s + _END_S)
+    near = (at >= start_s - AT_ENDS_S) & (at <= end_s + AT_ENDS_S)
     # One reading before and one after the run, whenever they were.
     first = max(int(np.searchsorted(at, start_s, side="right")) - 1, 0)
     last = min(int(np.searchsorted(at, end_s, side="left")), len(at) - 1)
     near[first : last + 1] = True
     part = Stream(*(column[near] for column in stream))
     count = len(part.at_s)
-    if count < 2 or part.at_s[0] > start_s + _END_S or part.at_s[-1] < end_s - _END_S:
+    if count < 2 or part.at_s[0] > start_s + AT_ENDS_S or part.at_s[-1] < end_s - AT_ENDS_S:
         return Drawn.unknown(f"{channel.label}: not read at both ends of the run", count)
     joules, reason = unwrapped(channel, part)
     if reason:
@@ -144,7 +144,7 @@ def _of_windows(channel: Channel, stream: Stream, start_s: float, end_s: float) 
     window, length = channel.window_s, end_s - start_s
     fresh = _fresh(stream, window)
     at, value = stream.at_s[fresh], stream.value[fresh]
-    inside = (at - window >= start_s - _OUTSIDE * window) & (at <= end_s)
+    inside = (at - window >= start_s - OUTSIDE_SHARE * window) & (at <= end_s)
     if not inside.any():
         return Drawn.unknown(
             f"{channel.label}: a reading is the mean of {window:g} s and the run took "

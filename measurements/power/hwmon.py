@@ -19,8 +19,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from measurements.host.files import read_text
 from measurements.power.protocol import Channel, Reading, SensorError
-from measurements.power.sysfs import NumberFile, attribute, number
+from measurements.power.sysfs import NumberFile, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +84,7 @@ class _Sensor:
 
     @property
     def given_label(self) -> str | None:
-        return attribute(self.device.attributes / f"{self.name}_label") or None
+        return read_text(self.device.attributes / f"{self.name}_label") or None
 
     @property
     def label(self) -> str:
@@ -200,7 +201,7 @@ def _devices(root: Path) -> Iterator[_Device]:
             continue
         # Older drivers put their files with the device itself.
         for attributes in (folder, link):
-            driver = attribute(attributes / "name") or attribute(folder / "name")
+            driver = read_text(attributes / "name") or read_text(folder / "name")
             device = _Device(folder, attributes, driver or folder.name, place.name)
             if _sensors(device):
                 yield device

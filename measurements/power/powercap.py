@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from measurements.host.files import read_text
 from measurements.power.protocol import Channel
 from measurements.power.rapl_absence import processor
-from measurements.power.sysfs import attribute, number
+from measurements.power.sysfs import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +142,7 @@ def _lineage(identity: _Identity) -> list[_Identity]:
 
 
 def _name(zone: Path) -> str:
-    return attribute(zone / "name") or zone.name
+    return read_text(zone / "name") or zone.name
 
 
 def _zone(folder: Path, label: str, parent: Zone | None, taken: set[str], *, amd: bool) -> Zone:

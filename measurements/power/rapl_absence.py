@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from measurements.power.sysfs import attribute
+from measurements.host.files import read_field
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ _LOAD = "load its driver: sudo modprobe intel_rapl_msr (intel_rapl before Linux 
 
 def processor(procfs: Path) -> dict[str, str]:
     """Return what ``cpuinfo`` says of the first processor; empty where it cannot be read."""
-    first, _, _ = (attribute(procfs / "cpuinfo") or "").partition("\n\n")
+    first, _, _ = read_field(procfs / "cpuinfo").partition("\n\n")
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from measurements.headers import nearest
 from measurements.power.protocol import PowerSource, SensorError, SourceSettings
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ KINDS: dict[str, Kind] = {
     "battery": Kind("battery", False, "what a battery delivers, on battery power only"),
     "nvml": Kind("nvml", False, "graphics processors of NVIDIA"),
 }
+_COMMAS = re.compile(r"(?<!\\),")
 
 
 class Spec(NamedTuple):
@@ -48,18 +51,21 @@ class Spec(NamedTuple):
 
 
 def parse_spec(text: str) -> Spec:
-    """Read ``ipmi:ipmitool@bmc-7,interface=lan`` apart.
+    r"""Read ``ipmi:ipmitool@bmc-7,interface=lan`` apart; a comma of a file's name is ``\,``.
 
     Raises
     ------
     SensorError
         For an unknown kind, a missing address or an option without a value.
     """
-    head, *rest = text.strip().split(",")
+    head, *rest = (part.replace("\\,", ",") for part in _COMMAS.split(text.strip()))
     kind, at, where = head.partition("@")
     kind = kind.strip().lower()
     if kind not in KINDS:
-        raise SensorError(f"no power source is called {kind!r}: the kinds are {', '.join(KINDS)}")
+        raise SensorError(
+            f"no power source is called {kind!r}{nearest(kind, list(KINDS))}: the kinds are "
+            f"{', '.join(KINDS)}"
+        )
     if not where and (at or KINDS[kind].needs_address):
         raise SensorError(f"{kind} needs an address: {kind}@ADDRESS")
     options = {}
@@ -80,7 +86,7 @@ def parse_specs(text: str) -> list[Spec]:
         As `parse_spec`, and where none is given.
     """
     parts: list[str] = []
-    for part in text.split(","):
+    for part in _COMMAS.split(text):
         is_option = "=" in part and "@" not in part.partition("=")[0]
         if is_option and parts:
             parts[-1] += f",{part}"

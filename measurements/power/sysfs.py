@@ -1,9 +1,11 @@
-"""Files of sysfs: numbers that are read many times, and attributes that are read once."""
+"""Numbers in files of sysfs, read once or many times; `measurements.host.files` has texts."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
+
+from measurements.host.files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,17 +72,9 @@ class NumberFile:
             self._descriptor = -1
 
 
-def attribute(path: Path) -> str | None:
-    """Text of a small file without the white space around it; None where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
-
-
 def number(path: Path) -> int | None:
     """Integer in a small file; None where there is none or the driver has no figure for it."""
-    text = attribute(path)
+    text = read_text(path)
     try:
         return None if text is None else int(text)
     except ValueError:

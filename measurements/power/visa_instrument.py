@@ -60,6 +60,8 @@ class Instrument:
         text: str = re.sub(r"^:[\w:]+ +", "", answer.strip())
         if not text:
             raise SensorError(f"{self.name}: answers nothing to {query}: check its name and cable")
+        if not text.isprintable():
+            raise self._no_text(query)
         return text
 
     def ask_numbers(self, query: str, binary: bool) -> list[float]:
@@ -128,16 +130,19 @@ class Instrument:
         try:
             return ask(self._device)
         except UnicodeDecodeError:
-            raise SensorError(
-                f"{self.name}: answers {query} with bytes that are no text: check the baud rate "
-                f"or the port"
-            ) from None
+            raise self._no_text(query) from None
         except Exception as error:
             late = getattr(error, "error_code", None) == self._visa.constants.VI_ERROR_TMO
             reason = f"no answer within {self._timeout_s:g} s" if late else _reason(error)
             raise SensorError(
                 f"{self.name}: {reason} to {query}: check its cable and network, and that it is on"
             ) from None
+
+    def _no_text(self, query: str) -> SensorError:
+        return SensorError(
+            f"{self.name}: answers {query} with bytes that are no text: check the baud rate or the "
+            "port"
+        )
 
     def _close_device(self) -> None:
         device, self._device = self._device, None

@@ -10,10 +10,10 @@ import pandas as pd
 
 from measurements.errors import MeasurementError
 from measurements.quantities import frequency_text, parse_frequency
-from measurements.runs import write_runs
 from measurements.simulated.cores import CORES
 from measurements.simulated.kernels import KERNELS
 from measurements.workloads.simulated import FREQUENCIES_HZ, simulate_sweep
+from measurements.writing_runs import write_runs
 
 
 def main(arguments: list[str] | None = None) -> int:

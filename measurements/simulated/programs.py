@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+from measurements.asking import ask
 from measurements.errors import MeasurementError
 from measurements.headers import nearest
 from measurements.simulated.cores import preparing, rvsim
@@ -142,15 +143,7 @@ def compiled(kernel: str, folder: Path) -> tuple[Path, str]:
 
 def _said(*command: str) -> str:
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+        done = ask(command, timeout_s=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MeasurementError(
             f"{command[0]} does not run ({error}): apt install --reinstall gcc-riscv64-unknown-elf"

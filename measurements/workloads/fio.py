@@ -18,6 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from measurements.asking import ask
 from measurements.errors import MeasurementError
 from measurements.workloads.client_processes import Client, cpu_times
 from measurements.workloads.fio_report import read_report
@@ -333,16 +334,7 @@ def _lay_out(target: Target, size_bytes: int, reaper: Reaper) -> None:
     # A read job makes fio fill the file, and not only reserve it.
     command = [*_base(target, size_bytes), "--rw=read", "--bs=1M", "--create_only=1"]
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LAYOUT_S,
-            env=reaper.environment(),
-            check=False,
-        )
+        done = ask(command, timeout_s=_LAYOUT_S, environment=reaper.environment())
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MeasurementError(f"{target.path}: fio cannot lay it out: {error}") from error
     if done.returncode or not target.path.exists():
@@ -361,9 +353,7 @@ def _takes_direct(path: Path) -> bool:
 
 
 def _engine(program: str) -> str:
-    done = subprocess.run(
-        [program, "--enghelp"], capture_output=True, text=True, errors="replace", check=False
-    )
+    done = ask([program, "--enghelp"])
     there = {line.strip() for line in done.stdout.splitlines()}
     return next((engine for engine in _ENGINES if engine in there), "psync")
 

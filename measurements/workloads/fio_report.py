@@ -6,7 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from measurements.errors import MeasurementError
+from measurements.errors import DAMAGE, MeasurementError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,24 +40,34 @@ def read_report(path: Path, direction: str) -> dict[str, Any]:
             raise MeasurementError(f"{path}: fio moved nothing: error {job['error']}")
         latency = part["lat_ns"]
         percentiles = latency.get("percentile") or part["clat_ns"].get("percentile", {})
-        return {
-            "throughput_ops_s": float(part["iops"]),
-            "bandwidth_bytes_s": float(part["bw_bytes"]),
-            "throughput_noise": _noise(part),
-            "latency_mean_s": latency["mean"] * _NS,
-            "latency_p50_s": _percentile(percentiles, 50),
-            "latency_p99_s": _percentile(percentiles, 99),
-            "latency_max_s": latency["max"] * _NS,
-            "latency_resolution": _RESOLUTION,
-            "fio_seconds": part["runtime"] / 1000.0,
-            "fio_version": document["fio version"],
-        }
+        return _finite(
+            {
+                "throughput_ops_s": float(part["iops"]),
+                "bandwidth_bytes_s": float(part["bw_bytes"]),
+                "throughput_noise": _noise(part),
+                "latency_mean_s": latency["mean"] * _NS,
+                "latency_p50_s": _percentile(percentiles, 50),
+                "latency_p99_s": _percentile(percentiles, 99),
+                "latency_max_s": latency["max"] * _NS,
+                "latency_resolution": _RESOLUTION,
+                "fio_seconds": part["runtime"] / 1000.0,
+                "fio_version": str(document["fio version"]),
+            }
+        )
     except MeasurementError:
         raise
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except DAMAGE as error:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         said = lines[0][:160] if lines and not text.lstrip().startswith("{") else repr(error)
         raise MeasurementError(f"{path}: no report of fio: {said}") from error
+
+
+def _finite(columns: dict[str, Any]) -> dict[str, Any]:
+    """Refuse figures that are no finite numbers; raises ValueError or TypeError."""
+    for name, value in columns.items():
+        if value is not None and not isinstance(value, str) and not math.isfinite(value):
+            raise ValueError(f"{name} is {value}")
+    return columns
 
 
 def _percentile(percentiles: Mapping[str, float], share: float) -> float | None:

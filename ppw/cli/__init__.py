@@ -12,11 +12,16 @@ import click
 from ppw.cli.commands import Commands
 from ppw.cli.completion import answer_shells, completion_option
 from ppw.cli.output import open_closed_streams, report_error
+from ppw.cli.termination import closing_first
 from ppw.names import printable_lines
 from ppw.result import package_version
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: ppw demo --runs runs.csv; ppw project runs.csv --freq 3.0GHz",
+)
 @click.version_option(package_version(), prog_name="ppw")
 @completion_option
 def main() -> None:
@@ -38,7 +43,8 @@ def console() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = main(prog_name="ppw", standalone_mode=False)
+        with closing_first():
+            code = main(prog_name="ppw", standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:

@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
-from ppw.cli.decisions import Steps, cost_options, draw_options, table_options
-from ppw.cli.options import level_option, output_options, read
+from ppw.cli.choices import OneOf
+from ppw.cli.decisions import Steps, cost_options, draw_options
+from ppw.cli.numbers import Price
+from ppw.cli.options import level_option, output_options, read, table_options
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Watts
 
@@ -22,7 +24,7 @@ _OBJECTIVES = ("energy", "edp", "ed2p", "perf_per_watt", "perf_per_dollar")
 @table_options
 @click.option(
     "--objective",
-    type=click.Choice(_OBJECTIVES),
+    type=OneOf(_OBJECTIVES),
     default="energy",
     show_default=True,
     help="Least energy, energy-delay or energy-delay² product; most performance per watt or price.",
@@ -39,7 +41,7 @@ _OBJECTIVES = ("energy", "edp", "ed2p", "perf_per_watt", "perf_per_dollar")
 )
 @click.option(
     "--price",
-    type=click.FloatRange(0, min_open=True),
+    type=Price(positive=True),
     help="Of one host, for perf_per_dollar. Default: the column price.",
 )
 @cost_options

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.decisions import table_options
-from ppw.cli.options import level_option, output_options, read
+from ppw.cli.options import level_option, output_options, read, table_options
 from ppw.cli.output import caveats_in_result, emit, say
 from ppw.cli.quantities import Watts
 

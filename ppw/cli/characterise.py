@@ -6,23 +6,15 @@ from typing import Any
 
 import click
 
-from ppw.cli.decisions import table_options
-from ppw.cli.options import output_options, read
+from ppw.cli.numbers import Price
+from ppw.cli.options import output_options, pairs, read, table_options
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Frequency
 
 
-def _prices(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, float]:
-    prices = {}
-    for pair in pairs:
-        host, equals, price = pair.rpartition("=")
-        try:
-            prices[host] = float(price)
-        except ValueError:
-            equals = ""
-        if not (host and equals and prices[host] > 0):
-            raise click.BadParameter(f"{pair!r} is not HOST=PRICE, such as atom=450", ctx, param)
-    return prices
+def _prices(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
+    named = pairs("HOST=PRICE, such as atom=450")(ctx, param, texts)
+    return {host: Price(positive=True).convert(text, param, ctx) for host, text in named.items()}
 
 
 @click.command(

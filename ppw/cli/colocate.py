@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from ppw.cli.choices import Names, OneOf
 from ppw.cli.log_options import host_of, host_options, read_log, read_named
-from ppw.cli.options import Names, output_options
+from ppw.cli.numbers import Share
+from ppw.cli.options import output_options, seed_option
 from ppw.cli.output import caveats_in_result, emit
 
 
@@ -27,30 +29,30 @@ from ppw.cli.output import caveats_in_result, emit
 )
 @click.option(
     "--align",
-    type=click.Choice(["start", "clock", "day", "any"]),
+    type=OneOf(["start", "clock", "day", "any"]),
     default="start",
     show_default=True,
     help="Let all start together, keep the time of recording or of the day (UTC), or let any "
     "moment of one meet any of the others.",
 )
-@click.option("--idle", metavar="LOG", help="The idle host: its own demand is counted once.")
+@click.option(
+    "--idle-log", "idle", metavar="LOG", help="The idle host: its own demand is counted once."
+)
 @click.option(
     "--ceiling",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=1.0,
+    type=Share(0, 1, min_open=True),
+    default="100%",
     show_default=True,
     help="Share of each capacity that may be used.",
 )
 @click.option(
     "--latency-ceiling",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.70,
+    type=Share(0, 1, min_open=True),
+    default="70%",
     show_default=True,
     help="The same for what a latency-critical workload queues for.",
 )
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Where chance starts."
-)
+@seed_option
 @output_options
 def command(logs: tuple[str, ...], format_: str, output: str, *, pairs: bool, **given: Any) -> None:
     """Add up what the workloads in LOGs ask for, and hold it against one host.

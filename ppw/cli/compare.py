@@ -8,7 +8,8 @@ import click
 from click.core import ParameterSource
 
 from ppw.cli.decisions import cost_options, draw_options
-from ppw.cli.options import level_option, output_options, read, runs_options
+from ppw.cli.numbers import Price
+from ppw.cli.options import level_option, output_options, pairs, read, runs_options
 from ppw.cli.output import caveats_in_result, emit, write
 from ppw.cli.quantities import Frequency
 
@@ -16,14 +17,7 @@ from ppw.cli.quantities import Frequency
 _OF_SCENARIOS = ("runs", "draws", "seed", "level", "format_", "output")
 
 
-def _side(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    side = {}
-    for pair in pairs:
-        column, equals, value = pair.partition("=")
-        if not (column and equals and value):
-            raise click.BadParameter(f"{pair!r} is not COLUMN=VALUE, such as host=atom", ctx, param)
-        side[column] = value
-    return side
+_SIDE = pairs("COLUMN=VALUE, such as host=atom")
 
 
 def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
@@ -37,18 +31,18 @@ def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> Non
 @click.command(
     name="compare",
     short_help="Compare two hosts over the work that both did, or find which servers to buy.",
-    epilog="Example: ppw compare runs.csv --a host=atom --b host=xeon --freq 2.4GHz; or "
+    epilog="Example: ppw compare runs.csv --a host=atom --b host=xeon --freq 2.4GHz; "
     "ppw compare scenario.toml --format html -o report.html",
 )
 @runs_options
 @click.option(
     "--a",
     multiple=True,
-    callback=_side,
+    callback=_SIDE,
     metavar="COLUMN=VALUE",
     help="What tells side A, such as host=atom; several where one column does not.",
 )
-@click.option("--b", multiple=True, callback=_side, metavar="COLUMN=VALUE", help="Side B.")
+@click.option("--b", multiple=True, callback=_SIDE, metavar="COLUMN=VALUE", help="Side B.")
 @click.option(
     "--freq", type=Frequency(), help="Frequency of both sides. Default: the highest measured."
 )
@@ -56,10 +50,10 @@ def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> Non
 @click.option("--freq-b", type=Frequency(), help="Frequency of B alone.")
 @click.option(
     "--price-a",
-    type=click.FloatRange(0, min_open=True),
+    type=Price(positive=True),
     help="Price of one host A. Default: the column price.",
 )
-@click.option("--price-b", type=click.FloatRange(0, min_open=True), help="Price of one host B.")
+@click.option("--price-b", type=Price(positive=True), help="Price of one host B.")
 @cost_options
 @click.option(
     "--mixed-scope", is_flag=True, help="Compare watts of different scope, with a caveat."

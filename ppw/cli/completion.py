@@ -14,6 +14,8 @@ from click.shell_completion import (
     add_completion_class,
 )
 
+from ppw.cli.choices import OneOf
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -41,12 +43,12 @@ class _Fish(_OrFiles, FishComplete):
     pass
 
 
-_SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
+SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
 
 
 def answer_shells() -> None:
     """Have click answer the scripts' questions by these classes."""
-    for name, shell in _SHELLS.items():
+    for name, shell in SHELLS.items():
         add_completion_class(shell, name)
 
 
@@ -54,7 +56,7 @@ def completion_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --completion, which prints the script of a shell and does nothing else."""
     return click.option(
         "--completion",
-        type=click.Choice(list(_SHELLS)),
+        type=OneOf(list(SHELLS)),
         expose_value=False,
         is_eager=True,
         callback=_print_script,
@@ -66,5 +68,5 @@ def completion_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def _print_script(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
     if shell is None or ctx.resilient_parsing:
         return
-    click.echo(_SHELLS[shell](ctx.command, {}, "ppw", VARIABLE).source())
+    click.echo(SHELLS[shell](ctx.command, {}, "ppw", VARIABLE).source())
     ctx.exit()

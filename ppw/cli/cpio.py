@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.cpio_options import io_options, projection_options, seed_option
-from ppw.cli.options import level_option, output_options, read
+from measurements.headers import nearest
+from ppw.cli.cpio_options import io_options, projection_options
+from ppw.cli.numbers import Number, Positive, Shares
+from ppw.cli.options import level_option, output_options, read, seed_option
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import Frequency, Seconds, Shares
+from ppw.cli.quantities import Frequency, Seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +26,7 @@ class RunsOrCommand(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Leave all options but --help to the subcommand."""
         if args and args[0] not in ("-h", "--help") and args[0] not in self.commands:
+            _refuse_misspelt(args[0], self.list_commands(ctx), ctx)
             args = [_STUDY, *args]
         return super().parse_args(ctx, args)
 
@@ -31,14 +35,20 @@ class RunsOrCommand(click.Group):
         return [name for name in super().list_commands(ctx) if name != _STUDY]
 
 
+def _refuse_misspelt(name: str, commands: list[str], ctx: click.Context) -> None:
+    """Refuse what is no file and nearly a command."""
+    if (hint := nearest(name, commands)) and not Path(name).exists():
+        raise click.UsageError(f"no file and no command {name!r}{hint}", ctx)
+
+
 @click.group(
     name="cpio",
     cls=RunsOrCommand,
     short_help="Cycles per I/O of runs, projected to more cores, beside the device.",
     options_metavar="",
     subcommand_metavar="[project|compare] RUNS... [OPTIONS]",
-    epilog="Example: ppw cpio study.csv; ppw cpio project study.csv --cores 64; ppw cpio study "
-    "--help lists the options of the first.",
+    epilog="Example: ppw cpio study.csv; ppw cpio project study.csv --cores 64; "
+    "ppw cpio study --help",
 )
 def command() -> None:
     """Cycles per 512-byte I/O, utilisation and I/O rate of RUNS by application and cores.
@@ -49,11 +59,14 @@ def command() -> None:
 
 
 clock_option = click.option(
-    "--freq", type=Frequency(), help="Clock of runs that tell none, such as those of logs."
+    "--clock",
+    "freq",
+    type=Frequency(),
+    help="Clock of runs that tell none, such as those of logs.",
 )
 
 
-@command.command(name=_STUDY)
+@command.command(name=_STUDY, epilog="Example: ppw cpio db7.tab.gz --logs --clock 2.4GHz")
 @io_options
 @clock_option
 @click.option("--logs", is_flag=True, help="RUNS are logs of sadf -j, sadf -d or collectl -P.")
@@ -81,14 +94,14 @@ def study(
         emit(cycles_per_io(table, **options), format_, output, cpio_page)
 
 
-@command.command(name="project")
+@command.command(
+    name="project", epilog="Example: ppw cpio project study.csv --cores 64 --growth 70% --years 3"
+)
 @io_options
 @projection_options
 @click.option("--growth", type=Shares(lowest=-1.0), help="Of the market, a year: 70%,90%.")
-@click.option("--years", type=click.FloatRange(0), default=0.0, help="How long it grows.")
-@click.option(
-    "--base-iops", type=click.FloatRange(0, min_open=True), help="I/Os a second it asks now."
-)
+@click.option("--years", type=Number(0), default=0.0, help="How long it grows.")
+@click.option("--base-iops", type=Positive(), help="I/Os a second it asks now.")
 @level_option
 @output_options
 def project(
@@ -108,7 +121,9 @@ def project(
     emit(result, format_, output, cpio_projection_page)
 
 
-@command.command(name="compare")
+@command.command(
+    name="compare", epilog="Example: ppw cpio compare devices.csv --roof fio.csv --clock 2.4GHz"
+)
 @io_options
 @clock_option
 @click.option(
@@ -139,5 +154,5 @@ def _read_logs(paths: tuple[str, ...], window: float | None, freq: float | None)
     from ppw.cpio.series import runs_of_series
 
     if freq is None:
-        raise click.UsageError("logs tell no clock: give --freq, such as --freq 2.4GHz")
+        raise click.UsageError("logs tell no clock: give --clock, such as --clock 2.4GHz")
     return runs_of_series(read_time_series(list(paths)), freq=freq, window_s=window)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ppw.cli.choices import complete_dataset
+from ppw.cli.options import output_options_of
 from ppw.cli.output import say, write
 
 if TYPE_CHECKING:
@@ -19,26 +21,17 @@ if TYPE_CHECKING:
 @click.command(
     name="datasets",
     short_help="Public data sets: what there is, its licence, and how to get and read it.",
-    epilog="Example: ppw datasets c3o --fetch; or ppw datasets --folder data",
+    epilog="Example: ppw datasets c3o --fetch; ppw datasets --folder data",
 )
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_dataset)
 @click.option("--fetch", is_flag=True, help="Get the files of NAME from their origin.")
 @click.option(
     "--folder",
-    metavar="DIRECTORY",
+    metavar="FOLDER",
     help="Folder of data sets: checked, and fetched to. Default: PPW_DATA_DIR, or a cache of the "
     "user's.",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json", "csv"]),
-    default="text",
-    show_default=True,
-)
-@click.option(
-    "--output", "-o", default="-", metavar="FILE", help="Write there; - is standard output."
-)
+@output_options_of("text", "json", "csv")
 def command(name: str | None, fetch: bool, folder: str | None, format_: str, output: str) -> None:
     """List the public data sets, or show NAME with its licence, files and the commands to read it.
 

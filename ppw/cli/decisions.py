@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from measurements.errors import MeasurementError
-from ppw.cli.options import keep_all_option, pool_option, runs_options, vf_option
+from ppw.cli.numbers import Price
+from ppw.cli.options import (
+    all_of,
+    draws_option,
+    keep_all_option,
+    pool_option,
+    seed_option,
+    vf_option,
+)
+from ppw.cli.quantities import Duration
 from ppw.errors import PpwError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+_HOUR_S = 3600.0
 
 
 class Steps(click.ParamType[list[float]]):
@@ -34,55 +42,19 @@ class Steps(click.ParamType[list[float]]):
             self.fail(str(error), param, ctx)
 
 
-def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the runs table and its grouping without --metric, which the question decides."""
-    function = runs_options(function)
-    parameters: list[click.Parameter] = function.__click_params__  # type: ignore[attr-defined]
-    parameters[:] = [p for p in parameters if p.name != "metric"]
-    return function
-
-
-def cost_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what energy and hosts cost: --electricity, --lifetime-hours."""
-    for decorate in (
-        click.option(
-            "--lifetime-hours",
-            type=click.FloatRange(0, min_open=True),
-            help="Hours of work that a host's price is spread over; with --electricity.",
-        ),
-        click.option(
-            "--electricity",
-            type=click.FloatRange(0),
-            metavar="PRICE",
-            help="Currency a kWh; with --lifetime-hours.",
-        ),
-    ):
-        function = decorate(function)
-    return function
-
-
-def draw_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what the curves rest on and how they are drawn: --vf, --pool, --keep-all and so on."""
-    for decorate in reversed(
-        (
-            vf_option,
-            pool_option,
-            keep_all_option,
-            click.option(
-                "--draws",
-                type=click.IntRange(100),
-                default=2000,
-                show_default=True,
-                help="Curves drawn of each group.",
-            ),
-            click.option(
-                "--seed",
-                type=click.IntRange(0),
-                default=0,
-                show_default=True,
-                help="Where chance starts.",
-            ),
-        )
-    ):
-        function = decorate(function)
-    return function
+cost_options = all_of(
+    click.option("--electricity", type=Price(), help="Price of a kWh; with --lifetime."),
+    click.option(
+        "--lifetime",
+        "lifetime_hours",
+        type=Duration(_HOUR_S),
+        help="Work that a host's price is spread over: 35000h, 4y; with --electricity.",
+    ),
+)
+draw_options = all_of(
+    vf_option,
+    pool_option,
+    keep_all_option,
+    draws_option(2000, "Curves drawn of each group."),
+    seed_option,
+)

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import click
 
+from ppw.cli.options import output_options
 from ppw.cli.output import emit, say, write
 
 
 @click.command(
     name="demo",
     short_help="The published Atom and Westmere study again, and projections that are checked.",
-    epilog="Example: ppw demo --report atom-or-westmere.html; or ppw demo --runs runs.csv for "
-    "runs to try the other commands on",
+    epilog="Example: ppw demo --report atom-or-westmere.html; ppw demo --runs runs.csv",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json", "csv", "html"]),
-    default="text",
-    show_default=True,
-)
-@click.option(
-    "--output", "-o", default="-", metavar="FILE", help="Write there; - is standard output."
-)
+@output_options
 @click.option(
     "--report",
     default="ppw-demo.html",
@@ -33,7 +24,8 @@ from ppw.cli.output import emit, say, write
 @click.option(
     "--runs",
     metavar="FILE",
-    help="Write the runs table of the simulated cores there, and do nothing else.",
+    help="Write the runs of the simulated cores there, a table to try the other commands on, and "
+    "do nothing else.",
 )
 def command(format_: str, output: str, report: str, runs: str | None) -> None:
     """Reproduce the published figures of Issa & Figueira 2012, and check projections.
@@ -55,8 +47,8 @@ def command(format_: str, output: str, report: str, runs: str | None) -> None:
 
 def _write_runs(target: str) -> None:
     from measurements import write_runs
-    from ppw.caveats import SIMULATED
     from ppw.samples import simulated_sweep
+    from ppw.table_caveats import SIMULATED
 
     write_runs(simulated_sweep(), target)
     say(f"caveat: {SIMULATED}")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ppw.cli.choices import complete_host
+from ppw.cli.options import output_options_of
 from ppw.cli.output import write
 
 if TYPE_CHECKING:
@@ -17,23 +19,14 @@ if TYPE_CHECKING:
     short_help="The catalogue of machines, every figure with its source.",
     epilog="Example: ppw hosts 'Xeon X5670'",
 )
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_host)
 @click.option(
     "--catalogue",
     multiple=True,
-    metavar="DIRECTORY",
-    help="Directory of TOML files of your own; also from PPW_HOSTS_DIR.",
+    metavar="FOLDER",
+    help="Folder of TOML files of your own; also from PPW_HOSTS_DIR.",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json", "csv"]),
-    default="text",
-    show_default=True,
-)
-@click.option(
-    "--output", "-o", default="-", metavar="FILE", help="Write there; - is standard output."
-)
+@output_options_of("text", "json", "csv")
 def command(name: str | None, catalogue: tuple[str, ...], format_: str, output: str) -> None:
     """List the machines of the catalogue, or show NAME with the source of each figure."""
     from measurements.spreadsheets import csv_text

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from ppw.cli.decisions import table_options
-from ppw.cli.options import level_option, output_options, read
+from ppw.cli.choices import OneOf, complete_column
+from ppw.cli.options import level_option, output_options, read, table_options
 from ppw.cli.output import caveats_in_result, emit
 
 
@@ -21,6 +21,7 @@ from ppw.cli.output import caveats_in_result, emit
     "--over",
     required=True,
     metavar="COLUMN",
+    shell_complete=complete_column,
     help="What was set: threads, partitions, connections, instances, object-size, data-size, or "
     "any column.",
 )
@@ -29,18 +30,19 @@ from ppw.cli.output import caveats_in_result, emit
     default="throughput",
     show_default=True,
     metavar="COLUMN",
+    shell_complete=complete_column,
     help="What came of it: throughput, latency (99th percentile), time, or any column.",
 )
 @click.option(
     "--scale",
-    type=click.Choice(["log", "linear"]),
+    type=OneOf(["log", "linear"]),
     default="log",
     show_default=True,
     help="Whether the two lines are straight in the logarithms or as measured.",
 )
 @click.option(
     "--goal",
-    type=click.Choice(["higher", "lower"]),
+    type=OneOf(["higher", "lower"]),
     help="What is better. Default: lower for latency, time, waiting, energy and CPI.",
 )
 @level_option

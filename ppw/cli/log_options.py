@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.options import Names
-from ppw.cli.quantities import ByteRate, Bytes, Positive
+from ppw.cli.choices import Names, complete_host
+from ppw.cli.numbers import Positive, Share
+from ppw.cli.options import all_of
+from ppw.cli.quantities import ByteRate, Bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from measurements.timeseries.series import TimeSeries
     from ppw.host import Host
-
-    Decorated = Callable[..., Any]
 
 # Figure of `ppw.pressure.capacity.Capacity` by option.
 _CAPACITIES = {
@@ -30,7 +27,7 @@ _CAPACITIES = {
     "network": "network_bytes_s_each_way",
 }
 _CAPACITY_OPTIONS = (
-    click.option("--cores", type=Positive(), help="Logical CPUs of the host."),
+    click.option("--cpus", "cores", type=Positive(), help="Logical CPUs of the host."),
     click.option("--memory", type=Bytes(), help="Memory of the host: 256GiB."),
     click.option("--memory-bandwidth", type=ByteRate(), help="Peak of the memory: 102.4GB/s."),
     click.option("--disk-bandwidth", type=ByteRate(), help="Of all disks together: 500MB/s."),
@@ -39,19 +36,22 @@ _CAPACITY_OPTIONS = (
 )
 _READING_OPTIONS = (
     click.option("--disk", "disks", type=Names(), help="Disks that count. Default: physical ones."),
-    click.option("--timezone", help="Of logs in local time: +0200 or Europe/Berlin."),
+    click.option(
+        "--timezone", metavar="ZONE", help="Of logs in local time: +0200 or Europe/Berlin."
+    ),
 )
 _HOST_OPTIONS = (
     *_CAPACITY_OPTIONS,
     click.option(
         "--catalogue-host",
         metavar="HOST",
+        shell_complete=complete_host,
         help="Take cores and memory bandwidth from this host of the catalogue; see ppw hosts.",
     ),
     click.option(
         "--quantile",
-        type=click.FloatRange(0, 1, min_open=True),
-        default=0.95,
+        type=Share(0, 1, min_open=True),
+        default="95%",
         show_default=True,
         help="Share of the time for which a resource must suffice.",
     ),
@@ -59,13 +59,14 @@ _HOST_OPTIONS = (
 )
 
 
-def _all_of(options: tuple[Callable[[Decorated], Decorated], ...]) -> Callable[..., Any]:
-    return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
-
-
-capacity_options = _all_of(_CAPACITY_OPTIONS)
-reading_options = _all_of(_READING_OPTIONS)
-host_options = _all_of(_HOST_OPTIONS)
+capacity_options = all_of(*_CAPACITY_OPTIONS)
+reading_options = all_of(*_READING_OPTIONS)
+host_options = all_of(*_HOST_OPTIONS)
+thresholds_option = click.option(
+    "--thresholds",
+    metavar="FILE",
+    help="TOML with thresholds to replace: a table a measure, with medium and high.",
+)
 
 
 def stated(given: dict[str, Any]) -> dict[str, float]:

@@ -9,9 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ppw.cli.choices import Names
 from ppw.cli.measure_progress import Progress
-from ppw.cli.options import Frequencies, Names
-from ppw.cli.quantities import Bytes, Counts, Frequency, Seconds
+from ppw.cli.measuring_options import (
+    clock_options,
+    data_option,
+    family_option,
+    host_option,
+    host_options,
+    kernel_options,
+    metrics_option,
+    pace_options,
+    power_option,
+    price_option,
+    refuse_standard_output,
+    refuse_two_clocks,
+    repeats_option,
+    table_option,
+    workload_option,
+)
+from ppw.cli.numbers import Counts, Whole
+from ppw.cli.quantities import Seconds
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
@@ -21,7 +39,7 @@ if TYPE_CHECKING:
     from ppw.measuring import HostOptions
 
 _EPILOG = (
-    "Example: ppw measure --freqs 1.2GHz,1.8GHz --power rapl,ipmi@bmc-7 -o runs.parquet -- "
+    "Example: ppw measure --freq 1.2GHz,1.8GHz --power rapl,ipmi@bmc-7 -o runs.parquet -- "
     "sort --parallel=4 big.txt"
 )
 
@@ -33,87 +51,40 @@ _EPILOG = (
     context_settings={"ignore_unknown_options": False},
 )
 @click.argument("command", nargs=-1)
-@click.option("--freqs", type=Frequencies(), help="Core frequencies to fix, such as 1.2GHz,1.8GHz.")
+@clock_options
 @click.option("--as-found", is_flag=True, help="Leave the clock as it is.")
-@click.option(
-    "--clock",
-    type=Frequency(),
-    help="What the clock is, where it is left as found and the host cannot tell.",
-)
 @click.option("--cores", type=Counts(), help="Numbers of physical cores to use. Default: all.")
-@click.option("--turbo", type=click.Choice(["on", "off"]), help="Switch turbo. Default: as it is.")
-@click.option(
-    "--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Runs a set-up."
-)
+@repeats_option(5)
 @click.option(
     "--warm-ups",
-    type=click.IntRange(min=0),
+    type=Whole(0),
     default=1,
     show_default=True,
     help="Executions before the first run, which are not kept.",
 )
-@click.option(
-    "--power",
-    metavar="SOURCE[,…]",
-    help="Where watts come from: rapl, ipmi@HOST, redfish@URL, meter@RESOURCE, log@FILE, …, or "
-    "none; see ppw sensors. Default: what this host has.",
-)
-@click.option(
-    "--metric",
-    "metrics",
-    type=Names(("time", "cpi", "power")),
-    help="What must be measured; the rest is where it can be. Default: time,cpi,power.",
-)
-@click.option("--workload", help="Name of the workload. Default: that of the command.")
-@click.option("--host", help="Name of this host in the table. Default: its own.")
-@click.option("--family", help="Microarchitecture family, such as Westmere.")
-@click.option("--data", type=Bytes(), help="Input size, such as 10GB.")
-@click.option("--price", type=click.FloatRange(min=0, min_open=True), help="Of this host.")
 @click.option(
     "--at-least",
     type=Seconds(),
     default="0",
     help="What a run is to last; a shorter command is executed several times.",
 )
-@click.option(
-    "--idle",
-    type=Seconds(),
-    default="10s",
-    show_default=True,
-    help="Idling that is measured before the sweep.",
-)
-@click.option(
-    "--settle",
-    type=Seconds(),
-    default="2s",
-    show_default=True,
-    help="Waited for after each change of the clock.",
-)
-@click.option(
-    "--interval",
-    type=Seconds(),
-    default="0.1s",
-    show_default=True,
-    help="Between readings of a power source, where it is quick enough.",
-)
-@click.option(
-    "--timeout",
-    type=Seconds(),
-    default="10s",
-    show_default=True,
-    help="For a BMC or meter to answer.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of the runs.")
+@power_option
+@metrics_option(("time", "cpi", "power"), "all")
+@workload_option
+@data_option
+@host_option
+@family_option
+@price_option
+@pace_options
 @click.option("--probe-memory", is_flag=True, help="Measure memory bandwidth and latency first.")
-@click.option("--resume", is_flag=True, help="Go on with a sweep that was interrupted.")
 @click.option(
     "--dry-run", is_flag=True, help="Print what would be written and run, and do nothing."
 )
 @click.option(
     "--replay",
     type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Make the table again from the raw readings in DIR.",
+    metavar="FOLDER",
+    help="Make the table again from the raw readings in FOLDER.",
 )
 @click.option("--ssh", metavar="HOST", help="Do it on another host, which has ppw.")
 @click.option(
@@ -123,14 +94,8 @@ _EPILOG = (
     "kernels by name, or ELF files for the bare RISC-V machine.",
 )
 @click.option("--stream", is_flag=True, hidden=True)
-@click.option("--sysfs", default="/sys", hidden=True)
-@click.option("--procfs", default="/proc", hidden=True)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Runs table to write, .parquet, .csv or .jsonl; its raw readings go beside it.",
-)
+@kernel_options
+@table_option(required=False)
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
     """Measure COMMAND's time, watts and counters, several times at each clock, in random order.
@@ -151,26 +116,26 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if not given["command"] and not given["resume"]:
         raise click.UsageError("no COMMAND: give it after --, as in ppw measure … -- sort big.txt")
     if not (given["freqs"] or given["as_found"] or given["resume"]):
-        raise click.UsageError("say which clocks: --freqs 1.2GHz,1.8GHz, or --as-found")
+        raise click.UsageError("say which clocks: --freq 1.2GHz,1.8GHz, or --as-found")
     if given["freqs"] and given["as_found"]:
-        raise click.UsageError("--freqs sets the clock and --as-found leaves it: give one")
-    if given["freqs"] and given["clock"]:
-        raise click.UsageError("--clock says what the clock is as found; with --freqs it is set")
+        raise click.UsageError("--freq sets the clock and --as-found leaves it: give one")
+    refuse_two_clocks(given)
     return _measure(given)
 
 
 def _measure(given: dict[str, Any]) -> int:
     from ppw import measuring
 
-    options, host = _sweep_options(given), _host_options(given)
+    options = _sweep_options(given)
+    metrics = given["metrics"] or measuring.METRICS
+    host = host_options(given, metrics, as_found=given["as_found"])
     if given["dry_run"]:
         for line in measuring.dry_run(options, host):
             click.echo(line)
         return 0
     if not given["output"]:
         raise click.UsageError("no -o FILE: where is the table to go?")
-    if given["output"] == "-":
-        raise click.UsageError("-o takes a file: the table is written anew after every run")
+    refuse_standard_output(given["output"])
     if given["stream"]:
         from ppw.remote import end_with_input
 
@@ -202,21 +167,6 @@ def _sweep_options(given: dict[str, Any]) -> SweepOptions:
         seed=given["seed"],
         data_bytes=given["data"],
         price=given["price"],
-    )
-
-
-def _host_options(given: dict[str, Any]) -> HostOptions:
-    from ppw.measuring import METRICS, HostOptions
-
-    return HostOptions(
-        power=given["power"],
-        metrics=tuple(given["metrics"] or METRICS),
-        as_found=given["as_found"],
-        turbo={"on": True, "off": False, None: None}[given["turbo"]],
-        interval_s=given["interval"],
-        timeout_s=given["timeout"],
-        sysfs=given["sysfs"],
-        procfs=given["procfs"],
     )
 
 

@@ -27,7 +27,7 @@ def measure_simulated(ctx: click.Context, given: dict[str, Any]) -> int:
         kernels = ", ".join(KERNELS)
         raise click.UsageError(f"which program? One of {kernels}, or a bare-metal ELF file", ctx)
     if not given["freqs"]:
-        raise click.UsageError("say which clocks: --freqs 1.2GHz,2GHz", ctx)
+        raise click.UsageError("say which clocks: --freq 1.2GHz,2GHz", ctx)
     if not given["output"]:
         raise click.UsageError("no -o FILE: where is the table to go?", ctx)
     _simulate(given)
@@ -40,8 +40,8 @@ def _simulate(given: dict[str, Any]) -> None:
     from measurements import write_runs
     from measurements.quantities import frequency_text
     from measurements.workloads.simulated import WHOLE, simulate_sweep
-    from ppw.caveats import SIMULATED
     from ppw.estimate import shown
+    from ppw.table_caveats import SIMULATED
     from ppw.tables import text_table
 
     programs, cores, clocks = given["command"], given["simulate"], given["freqs"]

@@ -3,78 +3,76 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from measurements.errors import MeasurementError
-from measurements.quantities import parse_frequency
+from ppw.cli.choices import METRIC_NAMES, Columns, Names, OneOf
+from ppw.cli.numbers import Number, Share, Whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pandas as pd
 
-METRIC_NAMES = (
-    "time",
-    "cpi",
-    "throughput",
-    "power",
-    "energy",
-    "perf_per_watt",
-    "perf_per_dollar",
-)
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class Frequencies(click.ParamType[list[float]]):
-    """One or several frequencies, comma separated, with units: 1.2GHz,1800MHz."""
+def all_of(*options: Decorator) -> Decorator:
+    """Add several options, in this order."""
+    return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
 
-    name = "FREQUENCY[,…]"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[float]:
-        """Frequencies in Hz."""
+class Respelt(click.Option):
+    """Option with a former spelling, which is taken and not listed."""
+
+    def __init__(self, param_decls: Sequence[str], *, former: str, **attributes: Any) -> None:
+        super().__init__([*param_decls, former], **attributes)
+        self._former = former
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Lines of --help, by the present spelling."""
+        taken = self.opts
+        self.opts = [spelling for spelling in taken if spelling != self._former]
         try:
-            return [parse_frequency(part) for part in str(value).split(",")]
-        except MeasurementError as error:
-            self.fail(str(error), param, ctx)
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = taken
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """How an error names it."""
+        return repr(self.opts[0])
 
 
-class Names(click.ParamType[list[str]]):
-    """Names, comma separated; from a fixed choice where there is one."""
+def pairs(shape: str) -> Callable[..., dict[str, str]]:
+    """Callback of an option that is given several times, as "COLUMN=HEADER, such as a=b"."""
+    left = shape.partition("=")[0]
 
-    name = "NAME[,…]"
+    def read_pairs(
+        ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+    ) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if not (name and equals and value):
+                raise click.BadParameter(f"{text!r} is not {shape}", ctx, param)
+            if name in found:
+                raise click.BadParameter(f"{left.lower()} {name} is given twice", ctx, param)
+            found[name] = value
+        return found
 
-    def __init__(self, choices: tuple[str, ...] | None = None) -> None:
-        self.choices = choices
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[str]:
-        """List of the names."""
-        names = [part.strip() for part in str(value).split(",") if part.strip()]
-        if not names:
-            self.fail("no name is given", param, ctx)
-        for name in names:
-            if self.choices and name not in self.choices:
-                from measurements.headers import nearest
-
-                hint = nearest(name, self.choices)
-                self.fail(f"{name!r}{hint} is not one of {', '.join(self.choices)}", param, ctx)
-        return names
+    return read_pairs
 
 
-def _mapping(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    mapping = {}
-    for pair in pairs:
-        target, equals, header = pair.partition("=")
-        if not (target and equals and header):
-            raise click.BadParameter(f"{pair!r} is not CANONICAL=COLUMN", ctx, param)
-        if target in mapping:
-            raise click.BadParameter(f"{target} is mapped twice", ctx, param)
-        mapping[target] = header
-    return mapping
+def map_option(meaning: str, example: str) -> Decorator:
+    """Make --map, which reads headers as columns; ``meaning`` is its help, before an example."""
+    return click.option(
+        "--map",
+        "mapping",
+        multiple=True,
+        callback=pairs(f"COLUMN=HEADER, such as {example}"),
+        metavar="COLUMN=HEADER",
+        help=f"{meaning}: {example}.",
+    )
 
 
 def _voltages(
@@ -99,74 +97,67 @@ vf_option = click.option(
 )
 
 
-def runs_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the runs table and its grouping: RUNS, --map, --by, --metric."""
-    for decorate in reversed(
-        (
-            click.argument("runs", nargs=-1, required=True),
-            click.option(
-                "--map",
-                "mapping",
-                multiple=True,
-                callback=_mapping,
-                metavar="CANONICAL=COLUMN",
-                help="Read a foreign header as a canonical column: freq_khz='Frequency (kHz)'.",
-            ),
-            click.option(
-                "--by",
-                type=Names(),
-                help="Columns that tell groups apart. Default: all of host, family, workload, "
-                "cores, threads, data_bytes that are there.",
-            ),
-            click.option(
-                "--metric",
-                type=Names(METRIC_NAMES),
-                help=f"Of {', '.join(METRIC_NAMES)}. Default: all that the columns allow.",
-            ),
-        )
-    ):
-        function = decorate(function)
-    return function
+runs_map_option = map_option("Read a foreign header as a column of ppw's", "freq_khz='Clock (kHz)'")
+metric_option = click.option(
+    "--metric",
+    type=Names(METRIC_NAMES),
+    help=f"Of {', '.join(METRIC_NAMES)}. Default: all that the columns allow.",
+)
 
 
-def fit_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add how curves are fitted: --form, --power-form, --exponent, --via."""
-    for decorate in reversed(
-        (
-            click.option(
-                "--form",
-                type=click.Choice(["amdahl", "unbounded", "reciprocal"]),
-                default="amdahl",
-                show_default=True,
-                help="Amdahl with both parameters held at or above 0, or not; or the published "
-                "1/CPI = c − k/f.",
-            ),
-            click.option(
-                "--power-form",
-                type=click.Choice(["linear", "cmos"]),
-                help="P0 + s·f, or P0 + c·f^EXPONENT. Default: cmos with the exponent unknown "
-                "for a bayes interval, linear for the others.",
-            ),
-            click.option(
-                "--exponent",
-                type=click.FloatRange(1, 5),
-                help="Of --power-form cmos. Default: unknown, or 3 without a bayes interval.",
-            ),
-            vf_option,
-            click.option(
-                "--via",
-                type=click.Choice(["fits", "ratio"]),
-                default="fits",
-                show_default=True,
-                help="perf_per_watt as the quotient of two fits, or by one regression on "
-                "performance/power, as published.",
-            ),
-        )
-    ):
-        function = decorate(function)
-    return function
+def by_option(meaning: str) -> Decorator:
+    """Make --by, with what it tells apart."""
+    return click.option("--by", type=Columns(), help=meaning)
 
 
+runs_by_option = by_option(
+    "Columns that tell groups apart. Default: all of host, family, workload, cores, threads, "
+    "data_bytes that are there."
+)
+
+
+def table_options_of(
+    *, by: Decorator = runs_by_option, metric: bool = False, required: bool = True
+) -> Decorator:
+    """Add a runs table and its grouping: RUNS, --map, --by and, if asked for, --metric."""
+    runs = click.argument("runs", nargs=-1, required=required)
+    return all_of(runs, runs_map_option, by, *([metric_option] if metric else ()))
+
+
+runs_options = table_options_of(metric=True)
+table_options = table_options_of()
+# Of what belongs to a workload or set-up by itself, so that there is nothing to tell apart.
+runs_without_groups = all_of(click.argument("runs", nargs=-1, required=True), runs_map_option)
+fit_options = all_of(
+    click.option(
+        "--form",
+        type=OneOf(["amdahl", "unbounded", "reciprocal"]),
+        default="amdahl",
+        show_default=True,
+        help="Amdahl with both parameters held at or above 0, or not; or the published "
+        "1/CPI = c − k/f.",
+    ),
+    click.option(
+        "--power-form",
+        type=OneOf(["linear", "cmos"]),
+        help="P0 + s·f, or P0 + c·f^EXPONENT. Default: cmos with the exponent unknown for a bayes "
+        "interval, linear for the others.",
+    ),
+    click.option(
+        "--exponent",
+        type=Number(1, 5),
+        help="Of --power-form cmos. Default: unknown, or 3 without a bayes interval.",
+    ),
+    vf_option,
+    click.option(
+        "--via",
+        type=OneOf(["fits", "ratio"]),
+        default="fits",
+        show_default=True,
+        help="perf_per_watt as the quotient of two fits, or by one regression on "
+        "performance/power, as published.",
+    ),
+)
 pool_option = click.option(
     "--pool/--no-pool",
     default=True,
@@ -178,49 +169,54 @@ keep_all_option = click.option(
 )
 
 
-def interval_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add how sure an answer is and what it rests on: --interval, --pool, --keep-all."""
-    for decorate in reversed(
-        (
-            click.option(
-                "--interval",
-                type=click.Choice(["bayes", "conformal", "t", "none"]),
-                default="bayes",
-                show_default=True,
-                help="From a posterior of bounded curves; calibrated on groups measured at the "
-                "target; Student's t about the least-squares curve; or none.",
-            ),
-            pool_option,
-            keep_all_option,
-        )
-    ):
-        function = decorate(function)
-    return function
-
-
+interval_options = all_of(
+    click.option(
+        "--interval",
+        type=OneOf(["bayes", "conformal", "t", "none"]),
+        default="bayes",
+        show_default=True,
+        help="From a posterior of bounded curves; calibrated on groups measured at the target; "
+        "Student's t about the least-squares curve; or none.",
+    ),
+    pool_option,
+    keep_all_option,
+)
 level_option = click.option(
     "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.90,
+    type=Share(0, 1, min_open=True, max_open=True),
+    default="90%",
     show_default=True,
     help="Of the prediction intervals.",
 )
+seed_option = click.option(
+    "--seed", type=Whole(0), default=0, show_default=True, help="Where chance starts."
+)
 
 
-def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --format and --output."""
+def draws_option(default: int, of_what: str) -> Decorator:
+    """Make --draws, of curves or lines."""
+    return click.option(
+        "--draws", type=Whole(100), default=default, show_default=True, help=of_what
+    )
+
+
+def output_options_of(*formats: str) -> Decorator:
+    """Add --format, of ``formats``, and --output."""
     form = click.option(
         "--format",
         "format_",
-        type=click.Choice(["text", "json", "csv", "html"]),
+        type=OneOf(formats),
         default="text",
         show_default=True,
-        help="html is one self-contained report page.",
+        help="html is one self-contained report page." if "html" in formats else "Of the output.",
     )
     output = click.option(
-        "--output", "-o", default="-", metavar="FILE", help="Write there; - is standard output."
+        "-o", "--output", default="-", metavar="FILE", help="Write there; - is standard output."
     )
-    return functools.reduce(lambda f, decorate: decorate(f), (output, form), function)
+    return all_of(form, output)
+
+
+output_options = output_options_of("text", "json", "csv", "html")
 
 
 def read(runs: tuple[str, ...], mapping: dict[str, str]) -> pd.DataFrame:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from ppw.cli.decisions import table_options
-from ppw.cli.options import level_option, output_options, read
+from ppw.cli.numbers import Share
+from ppw.cli.options import level_option, output_options, read, runs_without_groups
 from ppw.cli.output import caveats_in_result, emit
 
 
@@ -16,11 +16,11 @@ from ppw.cli.output import caveats_in_result, emit
     short_help="Instructions per byte against cores and data size.",
     epilog="Example: ppw pathlength counts.csv",
 )
-@table_options
+@runs_without_groups
 @click.option(
     "--tolerance",
-    type=click.FloatRange(min=0, min_open=True),
-    default=0.05,
+    type=Share(0, min_open=True),
+    default="5%",
     show_default=True,
     help="By how much throughput may vary in a range of data sizes that is called flat.",
 )
@@ -31,7 +31,6 @@ def command(
     mapping: dict[str, str],
     format_: str,
     output: str,
-    by: list[str] | None,
     **options: Any,
 ) -> None:
     """Fit path lengths to RUNS with instructions and data_bytes, of ppw measure or ppw run count.
@@ -42,8 +41,6 @@ def command(
     from ppw.path_length import path_lengths
     from ppw.report.path_length_page import path_length_page
 
-    if by is not None:
-        raise click.UsageError("a path length belongs to a workload: --by is not taken here")
     with caveats_in_result():
         result = path_lengths(read(runs, mapping), **options)
     emit(result, format_, output, path_length_page)

@@ -7,34 +7,37 @@ from typing import Any
 import click
 
 from ppw.cli.decisions import Steps
+from ppw.cli.numbers import Counts, Percent, Whole
 from ppw.cli.options import (
-    Frequencies,
     keep_all_option,
     level_option,
     output_options,
+    pool_option,
     read,
     runs_options,
+    seed_option,
+    vf_option,
 )
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import Counts
+from ppw.cli.quantities import Duration, Frequencies
 
-_positive = click.FloatRange(min=0, min_open=True)
+_MINUTE_S = 60.0
 
 
 @click.command(
     name="plan",
     short_help="Say which frequency to measure next, and how often, to be as sure as wanted.",
     epilog="Example: ppw plan runs.csv --freq 3.0GHz --metric perf_per_watt --within 3 "
-    "--steps 1.2GHz:2.4GHz:0.2GHz --minutes 10",
+    "--steps 1.2GHz:2.4GHz:0.2GHz --run-time 10min",
 )
 @runs_options
 @click.option("--freq", required=True, type=Frequencies(), help="What is asked, such as 3.0GHz.")
 @click.option(
     "--within",
-    type=_positive,
+    type=Percent(positive=True),
     default=3.0,
     show_default=True,
-    help="Half width of the interval that is wanted, in percent.",
+    help="Half width of the interval that is wanted.",
 )
 @click.option(
     "--steps",
@@ -48,9 +51,17 @@ _positive = click.FloatRange(min=0, min_open=True)
     help="Never advise to measure at --freq itself: for a machine that is not there.",
 )
 @click.option(
-    "--minutes", "minutes_per_run", type=_positive, help="What a run takes, setting up included."
+    "--run-time",
+    "minutes_per_run",
+    type=Duration(_MINUTE_S),
+    help="What a run takes, setting up included: 10min.",
 )
-@click.option("--budget", "budget_minutes", type=_positive, help="Minutes not to go beyond.")
+@click.option(
+    "--budget",
+    "budget_minutes",
+    type=Duration(_MINUTE_S),
+    help="Time not to go beyond: 4h; with --run-time.",
+)
 @click.option(
     "--repeats",
     type=Counts(),
@@ -60,20 +71,16 @@ _positive = click.FloatRange(min=0, min_open=True)
 )
 @click.option(
     "--target-runs",
-    type=click.IntRange(min=1),
+    type=Whole(1),
     default=1,
     show_default=True,
     help="Ask for the mean of so many runs at --freq.",
 )
-@level_option
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Of the hypothetical outcomes.",
-)
+@vf_option
+@pool_option
 @keep_all_option
+@seed_option
+@level_option
 @output_options
 def command(
     runs: tuple[str, ...],

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.decisions import table_options
-from ppw.cli.options import level_option, output_options, read
+from ppw.cli.numbers import Shares
+from ppw.cli.options import level_option, output_options, read, runs_without_groups
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import Shares
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,11 +24,11 @@ _LOADS = Shares(highest=1.0)
     short_help="Watts against load, and energy proportionality.",
     epilog="Example: ppw powerload power_ssj2008-20120312-00444.txt --at 30%,70%",
 )
-@table_options
+@runs_without_groups
 @click.option(
     "--at",
     type=_LOADS,
-    default="0,0.5,1",
+    default="0%,50%,100%",
     show_default=True,
     help="Loads to give the watts at.",
 )
@@ -45,7 +44,6 @@ def command(
     mapping: dict[str, str],
     format_: str,
     output: str,
-    by: list[str] | None,
     **options: Any,
 ) -> None:
     """Draw watts against load from RUNS at several loads, or from SPECpower_ssj2008 results.
@@ -56,8 +54,6 @@ def command(
     from ppw.power_load_answer import power_loads
     from ppw.report.power_load_page import power_load_page
 
-    if by is not None:
-        raise click.UsageError("a curve is of one set-up: --by is not taken here")
     with caveats_in_result():
         result = power_loads(_source(runs, mapping), **options)
     emit(result, format_, output, power_load_page)

@@ -13,10 +13,11 @@ from ppw.cli.log_options import (
     read_logs,
     reading_options,
     stated,
+    thresholds_option,
 )
+from ppw.cli.numbers import Positive, Whole
 from ppw.cli.options import output_options
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import Positive
 
 
 @click.command(
@@ -31,15 +32,11 @@ from ppw.cli.quantities import Positive
     type=Positive(),
     help="Most cores that the workload can use: 1 for a single-threaded service.",
 )
-@click.option(
-    "--thresholds",
-    metavar="FILE",
-    help="TOML with thresholds to replace: a table a measure, with medium and high.",
-)
+@thresholds_option
 @click.option("--phases", is_flag=True, help="Divide each recording where its demand changes.")
 @click.option(
     "--shortest",
-    type=click.IntRange(2),
+    type=Whole(2),
     default=3,
     show_default=True,
     help="Intervals of the shortest phase.",

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from ppw.cli.options import (
-    Frequencies,
     fit_options,
     interval_options,
     level_option,
@@ -16,7 +15,7 @@ from ppw.cli.options import (
     runs_options,
 )
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import Bytes
+from ppw.cli.quantities import Bytes, Frequencies
 
 
 @click.command(

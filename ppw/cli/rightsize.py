@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from ppw.cli.log_options import host_of, host_options, read_log
+from ppw.cli.log_options import host_of, host_options, read_log, thresholds_option
+from ppw.cli.numbers import Share
 from ppw.cli.options import output_options
 from ppw.cli.output import caveats_in_result, emit
 
@@ -20,14 +21,10 @@ from ppw.cli.output import caveats_in_result, emit
 @host_options
 @click.option(
     "--headroom",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Share(0, 1, min_open=True, max_open=True),
     help="Share of each resource to keep free. Default: what is above its high threshold.",
 )
-@click.option(
-    "--thresholds",
-    metavar="FILE",
-    help="TOML with thresholds to replace: a table a measure, with medium and high.",
-)
+@thresholds_option
 @output_options
 def command(log: str, format_: str, output: str, **given: Any) -> None:
     """Say for each resource of the host in LOG what to buy more of, what is idle, and by how much.

@@ -7,8 +7,11 @@ from typing import Any
 
 import click
 
+from ppw.cli.choices import OneOf
+from ppw.cli.measuring_options import data_option, family_option, host_option, workload_option
+from ppw.cli.numbers import Positive, Whole
 from ppw.cli.output import say
-from ppw.cli.quantities import Bytes, Frequency
+from ppw.cli.quantities import Frequency
 from ppw.errors import PpwError
 
 _EPILOG = "Example: ppw run count --data 64MiB -o counts.csv -- wc -w words.txt"
@@ -20,23 +23,21 @@ _EPILOG = "Example: ppw run count --data 64MiB -o counts.csv -- wc -w words.txt"
 @click.argument("command", nargs=-1, required=True)
 @click.option(
     "--method",
-    type=click.Choice(["perf", "callgrind", "qemu", "cpu-time"]),
-    help="Default: the first that works here. callgrind and qemu execute the command once more, "
-    "ten to a hundred times slower.",
+    type=OneOf(["perf", "callgrind", "qemu", "cpu-time"]),
+    help="What counts. Default: the first that works here. callgrind and qemu execute the command "
+    "once more, ten to a hundred times slower.",
 )
 @click.option("--clock", type=Frequency(), help="Core clock, for cpu-time.")
 @click.option(
     "--cpi",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Positive(),
     help="Cycles per instruction, for cpu-time.",
 )
-@click.option(
-    "--cores", type=click.IntRange(min=1), help="Physical cores to use. Default: all there are."
-)
-@click.option("--data", type=Bytes(), help="Input size, such as 64MiB.")
-@click.option("--workload", help="Name of the workload. Default: that of the command.")
-@click.option("--host", help="Name of this host in the table. Default: its own.")
-@click.option("--family", help="Microarchitecture family, such as Westmere.")
+@click.option("--cores", type=Whole(1), help="Physical cores to use. Default: all there are.")
+@data_option
+@workload_option
+@host_option
+@family_option
 @click.option(
     "-o",
     "--output",

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.options import Names
+from ppw.cli.choices import Names, OneOf
+from ppw.cli.measuring_options import data_option, workload_option
+from ppw.cli.numbers import Counts, Shares, Whole
 from ppw.cli.output import say
-from ppw.cli.quantities import Bytes, Counts, Shares
+from ppw.cli.quantities import Bytes
 from ppw.cli.run_options import (
-    host_options,
     run_options,
+    sensor_options,
     service_options,
     show_progress,
 )
@@ -35,7 +37,7 @@ _PATTERNS = "randread,randwrite,read:128KiB,write:128KiB"
 @click.argument("command", nargs=-1)
 @click.option(
     "--folder",
-    type=click.Path(),
+    metavar="FOLDER",
     required=True,
     help="On the disk to study; what is made in it is removed afterwards.",
 )
@@ -59,7 +61,7 @@ _PATTERNS = "randread,randwrite,read:128KiB,write:128KiB"
 )
 @click.option(
     "--scope",
-    type=click.Choice(["host", "own"]),
+    type=OneOf(["host", "own"]),
     default="host",
     show_default=True,
     help="CPU time and I/O of the whole host, as published, or, where others use it too, CPU time "
@@ -76,15 +78,17 @@ _PATTERNS = "randread,randwrite,read:128KiB,write:128KiB"
     "--size", type=Bytes(), default="1GiB", show_default=True, help="Of each file of fio."
 )
 @click.option(
-    "--patterns",
+    "--pattern",
+    "patterns",
     type=Names(),
+    metavar="PATTERN[,…]",
     default=_PATTERNS,
     show_default=True,
     help="Of fio, each with the size of a request if need be.",
 )
 @click.option(
     "--depth",
-    type=click.IntRange(min=1),
+    type=Whole(1),
     default=16,
     show_default=True,
     help="Requests in flight of each job of fio; there is one a logical CPU.",
@@ -92,8 +96,8 @@ _PATTERNS = "randread,randwrite,read:128KiB,write:128KiB"
 @click.option(
     "--prepare", metavar="SHELL", help="Fills the fresh folder of each run of COMMAND beforehand."
 )
-@click.option("--workload", help="Name of COMMAND in the table. Default: that of its program.")
-@click.option("--data", type=Bytes(), help="Input size of COMMAND.")
+@workload_option
+@data_option
 @run_options
 def command(command: tuple[str, ...], **given: Any) -> int:
     """Run fio, or COMMAND, at several core counts, and count CPU time and sectors of the host.
@@ -112,7 +116,7 @@ def command(command: tuple[str, ...], **given: Any) -> int:
     with (
         running(
             service,
-            host_options(given),
+            sensor_options(given),
             Path(given["output"]),
             workload={"cpio": asdict(options)},
             resume=given["resume"],

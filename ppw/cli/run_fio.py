@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.options import Names
+from ppw.cli.choices import Names
+from ppw.cli.numbers import Counts
 from ppw.cli.output import say
-from ppw.cli.quantities import Bytes, Counts
-from ppw.cli.run_options import host_options, run_options, service_options, show_progress
+from ppw.cli.quantities import Bytes
+from ppw.cli.run_options import run_options, sensor_options, service_options, show_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,21 +25,24 @@ _EPILOG = "Example: ppw run fio --folder /data --size 8GiB --power ipmi -o disk.
 @click.command(name="fio", short_help="IOPS, bandwidth and latency by queue depth.", epilog=_EPILOG)
 @click.option(
     "--folder",
-    type=click.Path(),
+    metavar="FOLDER",
     required=True,
     help="On the disk to measure; the file in it is removed afterwards.",
 )
 @click.option("--size", type=Bytes(), default="1GiB", show_default=True, help="Of the file.")
 @click.option(
-    "--patterns",
+    "--pattern",
+    "patterns",
     type=Names(),
+    metavar="PATTERN[,…]",
     default="randread,randwrite,read,write",
     show_default=True,
     help="Each with the size of a request if need be, randread:8KiB. Default: 4 KiB at random, "
     "32 KiB in sequence.",
 )
 @click.option(
-    "--depths",
+    "--depth",
+    "depths",
     type=Counts(),
     default="1,2,4,8,16,32",
     show_default=True,
@@ -62,7 +66,7 @@ def command(**given: Any) -> int:
     service = service_options(given, host=this_host())
     with running(
         service,
-        host_options(given),
+        sensor_options(given),
         Path(given["output"]),
         workload={"fio": asdict(options)},
         resume=given["resume"],

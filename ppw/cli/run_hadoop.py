@@ -13,32 +13,22 @@ from measurements.workloads.hadoop.jobs import (
     SELF_CONTAINED_COMPRESSIONS,
     WORKLOADS,
 )
-from ppw.cli.options import Names
+from ppw.cli.choices import Names, OneOf
+from ppw.cli.numbers import Counts, Whole
+from ppw.cli.options import pairs
 from ppw.cli.output import say
-from ppw.cli.quantities import Counts, Sizes
-from ppw.cli.run_options import host_options, run_options, service_options, show_progress
+from ppw.cli.quantities import Sizes
+from ppw.cli.run_options import job_options, sensor_options, service_options, show_progress
 from ppw.errors import PpwError
 from ppw.hadoop_runs import HadoopOptions, measure_hadoop, summary
 
 _EPILOG = (
-    "Examples: ppw run hadoop --setup; "
+    "Example: ppw run hadoop --setup; "
     "ppw run hadoop --workload wordcount,terasort --data 64MB,128MB,256MB,512MB -o runs.csv; "
     "ppw run hadoop --mode cluster --workload crawl --nodes nodes.csv -o runs.csv -- "
     "jar nutch.job org.example.Index {options} crawl/segments {output}"
 )
 _SCRATCH = "/var/tmp"
-
-
-def _properties(
-    ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]
-) -> dict[str, str]:
-    found = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not (name and equals):
-            raise click.BadParameter(f"{pair!r} is not NAME=VALUE", ctx, param)
-        found[name] = value
-    return found
 
 
 @click.command(
@@ -52,7 +42,7 @@ def _properties(
 )
 @click.option(
     "--mode",
-    type=click.Choice(["local", "yarn", "cluster"]),
+    type=OneOf(["local", "yarn", "cluster"]),
     default="local",
     show_default=True,
     help="All tasks in one process; a cluster of this machine alone; or the cluster that hadoop on "
@@ -70,9 +60,7 @@ def _properties(
 @click.option("--data", type=Sizes(), help="Input sizes, 64MB,1GiB. Default: 64MB.")
 @click.option("--map-slots", type=Counts(), help="Maps at once. Default here: one a CPU.")
 @click.option("--reduce-slots", type=Counts(), help="Reduces at once. Default here: one a CPU.")
-@click.option(
-    "--reduces", type=click.IntRange(min=1), help="Reduce tasks. Default: one a reduce slot."
-)
+@click.option("--reduces", type=Whole(1), help="Reduce tasks. Default: one a reduce slot.")
 @click.option("--memory", type=Sizes(), help="Of one task. Default here: 1GiB.")
 @click.option(
     "--compression",
@@ -84,13 +72,13 @@ def _properties(
     "-D",
     "properties",
     multiple=True,
-    callback=_properties,
+    callback=pairs("NAME=VALUE"),
     metavar="NAME=VALUE",
     help="A property of Hadoop's for every job.",
 )
 @click.option(
     "--warm-ups",
-    type=click.IntRange(min=0),
+    type=Whole(0),
     default=1,
     show_default=True,
     help="Runs of the smallest job before the first, which are not kept.",
@@ -98,6 +86,7 @@ def _properties(
 @click.option(
     "--scratch",
     type=click.Path(file_okay=False, exists=True),
+    metavar="FOLDER",
     default=_SCRATCH,
     show_default=True,
     help="Folder on the disk that is to be used; what is made in it is removed.",
@@ -108,7 +97,9 @@ def _properties(
     help="With --mode yarn: go on where this system gives no network of one's own, in which case "
     "parts of Hadoop listen on all addresses.",
 )
-@click.option("--cluster", default="hadoop", show_default=True, help="Name of the cluster.")
+@click.option(
+    "--cluster", metavar="NAME", default="hadoop", show_default=True, help="Name of the cluster."
+)
 @click.option(
     "--nodes",
     type=click.Path(dir_okay=False, exists=True),
@@ -117,7 +108,7 @@ def _properties(
 )
 @click.option("--jar", "examples", metavar="FILE", help="Hadoop's examples on the cluster.")
 @click.option("--history", metavar="FOLDER", help="Of job histories in the cluster's file system.")
-@run_options
+@job_options
 def command(**given: Any) -> int:
     """Run MapReduce jobs over data sizes, slots, memory and compression, and measure each.
 
@@ -138,17 +129,6 @@ def command(**given: Any) -> int:
     _refuse_mismatches(options, given)
     click.echo(_measure(options, given))
     return 0
-
-
-def _as_jobs() -> None:
-    """A job ends by itself, which leaves no window to choose, and --setup alone needs no table."""
-    command.params = [param for param in command.params if param.name != "seconds"]
-    for param in command.params:
-        if param.name == "output":
-            param.required = False
-
-
-_as_jobs()
 
 
 def _options(given: dict[str, Any]) -> HadoopOptions:
@@ -221,9 +201,9 @@ def _measure(options: HadoopOptions, given: dict[str, Any]) -> str:
     host = f"cluster:{options.cluster}" if on_cluster else this_host()
     table = measure_hadoop(
         options,
-        service_options({**given, "seconds": 1.0}, host=host),
+        service_options({**given, "window": 1.0}, host=host),
         # This host's watts are not those of a cluster.
-        host_options({**given, "power": "none"} if on_cluster else given),
+        sensor_options({**given, "power": "none"} if on_cluster else given),
         Path(given["output"]),
         scratch=Path(given["scratch"]),
         open_ports=given["open_ports"],

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.options import Names
+from ppw.cli.choices import Names, OneOf
+from ppw.cli.numbers import Counts, Positive, Shares, Whole
 from ppw.cli.output import say
-from ppw.cli.quantities import Bytes, Counts, Shares, Sizes
+from ppw.cli.quantities import Bytes, Sizes
 from ppw.cli.run_options import (
     CpuList,
-    host_options,
     run_options,
+    sensor_options,
     service_options,
     show_progress,
 )
@@ -72,10 +73,10 @@ _EPILOG = (
 @click.option(
     "--gets", type=Shares(), default="100%", show_default=True, help="Share of the requests."
 )
-@click.option("--key-size", type=Bytes(), default="30", show_default=True)
+@click.option("--key-size", type=Bytes(), default="30", show_default=True, help="Of a key.")
 @click.option(
     "--objects",
-    type=click.IntRange(min=1),
+    type=Whole(1),
     default=10_000,
     show_default=True,
     help="That are asked for; memcaslap rounds it to 1024 a connection.",
@@ -83,12 +84,20 @@ _EPILOG = (
 @click.option("--memory", type=Bytes(), help="Of private servers. Default: what objects need.")
 @click.option(
     "--client",
-    type=click.Choice(["memcaslap", "memtier", "paced"]),
+    type=OneOf(["memcaslap", "memtier", "paced"]),
     help="Load generator; paced is ppw's own. Default: memcaslap, else memtier.",
 )
-@click.option("--client-threads", type=click.IntRange(min=1), help="Default: one a CPU.")
-@click.option("--server-cpus", type=CpuList(), help="Default: the first half of the cores.")
-@click.option("--client-cpus", type=CpuList(), help="Default: the other cores.")
+@click.option(
+    "--client-threads", type=Whole(1), help="Threads of the load generator. Default: one a CPU."
+)
+@click.option(
+    "--server-cpus",
+    type=CpuList(),
+    help="CPUs of servers, 0-3,8. Default: the first half of the cores.",
+)
+@click.option(
+    "--client-cpus", type=CpuList(), help="CPUs of the load generator. Default: the other cores."
+)
 @click.option(
     "--load",
     "loads",
@@ -98,7 +107,7 @@ _EPILOG = (
 @click.option("--rate", "rates", type=Counts(), help="The same as operations a second.")
 @click.option(
     "--line-rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Positive(),
     metavar="BITS/S",
     help="Of the network to --server. Default: what the interface says.",
 )
@@ -124,7 +133,7 @@ def command(**given: Any) -> int:
     service = service_options(given, host=this_host() if is_local else str(named[0].host))
     with running(
         service,
-        host_options(given),
+        sensor_options(given),
         Path(given["output"]),
         workload={"memcached": asdict(options)},
         is_local=is_local,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.options import Names
+from ppw.cli.choices import Names
 from ppw.cli.output import say
 from ppw.cli.quantities import Seconds
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     help="Time series to write, .csv, .parquet or .jsonl; - is standard output, as CSV, where no "
     "COMMAND uses it.",
 )
-@click.option("--seconds", type=Seconds(), help="Record so long, without a COMMAND.")
+@click.option("--duration", type=Seconds(), help="Record so long, without a COMMAND.")
 @click.option(
     "--interval", type=Seconds(), default="1s", show_default=True, help="Time from row to row."
 )
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     type=Names(),
     help="Disks whose transfers are the host's, such as loop0. Default: the physical ones.",
 )
-@click.option("--host", help="Name of this host in the series. Default: its own.")
+@click.option("--host", metavar="NAME", help="Name of this host in the series. Default: its own.")
 @click.option("--sysfs", default="/sys", hidden=True)
 @click.option("--procfs", default="/proc", hidden=True)
 @click.option("--root", default="/", hidden=True)
@@ -56,8 +56,10 @@ def command(**given: Any) -> int:
     from measurements.timeseries.live import LiveSampler
 
     program, output = given["command"], given["output"]
-    if program and given["seconds"] is not None:
-        raise click.UsageError("with a COMMAND it is recorded until that ends: leave out --seconds")
+    if program and given["duration"] is not None:
+        raise click.UsageError(
+            "with a COMMAND it is recorded until that ends: leave out --duration"
+        )
     if program and output == "-":
         raise click.UsageError("standard output is the COMMAND's: give -o a file")
     signal.signal(signal.SIGTERM, _interrupt)
@@ -71,7 +73,7 @@ def command(**given: Any) -> int:
     )
     for caveat in sampler.caveats:
         say(caveat)
-    ended = _record(sampler, program, given["seconds"], output)
+    ended = _record(sampler, program, given["duration"], output)
     if output != "-":
         _say_what_was_recorded(output)
     if ended is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ppw.cli.options import output_options_of
 from ppw.cli.output import write
 
 
@@ -14,16 +15,9 @@ from ppw.cli.output import write
     short_help="List what this host can measure, and why not the rest.",
     epilog="Example: ppw sensors --format json",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-)
+@output_options_of("text", "json")
 @click.option("--sysfs", default="/sys", hidden=True)
 @click.option("--procfs", default="/proc", hidden=True)
-@click.option("-o", "--output", default="-", metavar="FILE", help="Write there.")
 def command(format_: str, sysfs: str, procfs: str, output: str) -> None:
     """Try every source of watts, the counters and the clock of this host; nothing is changed."""
     from ppw import sensors

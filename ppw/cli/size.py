@@ -6,10 +6,12 @@ from typing import Any
 
 import click
 
-from ppw.cli.cpio_options import io_options, optional_runs, projection_options
+from ppw.cli.choices import OneOf
+from ppw.cli.cpio_options import optional_io_options, projection_options
+from ppw.cli.numbers import Number, Positive, Price, Share
 from ppw.cli.options import level_option, output_options, read
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import ByteRate, Bytes, Seconds, Share, Watts
+from ppw.cli.quantities import ByteRate, Bytes, Seconds, Watts
 
 _BYTES, _SECONDS = Bytes(positive=True), Seconds(positive=True)
 _RATE = ByteRate(positive=True)
@@ -18,26 +20,38 @@ _RATE = ByteRate(positive=True)
 @click.command(
     name="size",
     short_help="Servers, energy and cost to sweep a data set, from cycles per I/O.",
-    epilog="Example: ppw size study.csv --data 20PB --time 30d --cores 64 --server-watts 400W "
+    epilog="Example: ppw size study.csv --data 20PB --time 30d --cores 64 --server-power 400W "
     "--idle-share 60% --pue 1.3",
 )
-@optional_runs
-@io_options
+@optional_io_options
 @click.option("--data", "data_bytes", type=_BYTES, required=True, help="Data set: 35ZB.")
 @click.option("--time", "seconds", type=_SECONDS, required=True, help="To sweep it once in: 1y.")
 @projection_options
-@click.option("--watts-per-core", type=Watts(), help="Of a busy server; or --server-watts.")
-@click.option("--server-watts", "server_w", type=Watts(), help="Of a busy server.")
+@click.option(
+    "--power-per-core",
+    "watts_per_core",
+    type=Watts(),
+    help="Of a busy server; or --server-power.",
+)
+@click.option("--server-power", "server_w", type=Watts(), help="Of a busy server.")
 @click.option(
     "--idle-share", type=Share(), default="0", help="Idle power, of that of a busy server."
 )
-@click.option("--pue", type=click.FloatRange(1), default=1.0, show_default=True)
-@click.option("--price", "price_per_kwh", type=click.FloatRange(0, min_open=True), help="Of a kWh.")
-@click.option("--currency", default="currency", help="Name of the price's currency.")
 @click.option(
-    "--carbon", "carbon_kg_per_kwh", type=click.FloatRange(0, min_open=True), help="kg CO2e a kWh."
+    "--pue",
+    type=Number(1),
+    default=1.0,
+    show_default=True,
+    help="Power usage effectiveness: all power of the site over that of its servers.",
 )
-@click.option("--less-watts", "less_w", type=Watts(), help="Of another server, as a lever.")
+@click.option("--electricity", "price_per_kwh", type=Price(positive=True), help="Price of a kWh.")
+@click.option(
+    "--currency", metavar="NAME", default="currency", help="Name of the price's currency."
+)
+@click.option("--carbon", "carbon_kg_per_kwh", type=Positive(), help="kg CO2e a kWh.")
+@click.option(
+    "--other-power", "less_w", type=Watts(), help="Of a server that draws less, as a lever."
+)
 @click.option(
     "--device-bandwidth",
     "device_bytes_s",
@@ -47,20 +61,20 @@ _RATE = ByteRate(positive=True)
 @click.option("--port-bandwidth", "port_bytes_s", type=_RATE, help="Of one network port.")
 @click.option(
     "--base-utilisation",
-    type=click.Choice(["measured", "projected", "full"]),
+    type=OneOf(["measured", "projected", "full"]),
     default="projected",
     show_default=True,
-    help="What levers start from.",
+    help="Utilisation that levers start from.",
 )
 @click.option(
     "--base-cpio",
-    type=click.Choice(["desired", "today", "projected"]),
+    type=OneOf(["desired", "today", "projected"]),
     default="projected",
     show_default=True,
-    help="What levers start from.",
+    help="Cycles per I/O that levers start from.",
 )
-@click.option("--cpio", type=click.FloatRange(0, min_open=True), help="Typed, without RUNS.")
-@click.option("--utilisation", type=Share(), help="Typed, without RUNS.")
+@click.option("--cpio", type=Positive(), help="Cycles per I/O, without RUNS.")
+@click.option("--utilisation", type=Share(), help="Of the CPU, without RUNS.")
 @level_option
 @output_options
 def command(

@@ -30,7 +30,7 @@ class Actions(LazyGroup):
     name="trace",
     cls=Actions,
     short_help="Learn a storage workload from a block trace and generate it again.",
-    epilog="Example: ppw trace fit disk.csv -o disk.model.json",
+    epilog="Example: ppw trace fit disk.csv --format json -o disk.model.json",
 )
 def command() -> None:
     """Storage workloads as models: fitted to block traces, regenerated, shown."""

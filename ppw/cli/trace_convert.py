@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ppw.cli.choices import OneOf
+from ppw.cli.numbers import Whole
 from ppw.cli.output import say
-from ppw.cli.quantities import Bytes
+from ppw.cli.quantities import Bytes, Seconds
 from ppw.cli.trace_sources import is_model, read, trace_options
 from ppw.errors import PpwError
 
@@ -27,10 +29,10 @@ _FROM_MODELS = ("fio-job", "diskspd")
 @trace_options
 @click.option(
     "--to",
-    type=click.Choice(["parquet", "csv", "iolog", "fio-job", "diskspd"]),
-    help="Default: by the output's ending.",
+    type=OneOf(["parquet", "csv", "iolog", "fio-job", "diskspd"]),
+    help="Kind of file. Default: by the output's ending.",
 )
-@click.option("--output", "-o", required=True, metavar="FILE", help="File to write.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
 @click.option("--target", metavar="FILE", help="Scratch file that the load goes to.")
 @click.option(
     "--size",
@@ -40,17 +42,19 @@ _FROM_MODELS = ("fio-job", "diskspd")
     "it.",
 )
 @click.option(
-    "--by",
-    type=click.Choice(["stream", "transition"]),
-    help="Jobs of a model. Default: stream for fio, transition for DiskSpd, which takes no other.",
+    "--jobs",
+    "by",
+    type=OneOf(["stream", "transition"]),
+    help="Of a model: one a stream, or a transition. Default: stream for fio, transition for "
+    "DiskSpd, which takes no other.",
 )
 @click.option(
     "--duration",
     "duration_s",
-    type=click.FloatRange(0, min_open=True),
-    help="Of a load (s). Default: that of the trace that the model is of.",
+    type=Seconds(positive=True),
+    help="Of a load. Default: that of the trace that the model is of.",
 )
-@click.option("--outstanding", type=click.IntRange(1), help="Closed loop: requests in flight.")
+@click.option("--outstanding", type=Whole(1), help="Closed loop: requests in flight.")
 @click.option(
     "--allow-device", is_flag=True, help="Let the target be a device: what is on it is lost."
 )

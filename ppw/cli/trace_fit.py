@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 
-from ppw.cli.options import output_options
+from ppw.cli.choices import OneOf
+from ppw.cli.numbers import Whole
+from ppw.cli.options import output_options, seed_option
 from ppw.cli.output import caveats_in_result, emit, say
-from ppw.cli.quantities import Bytes
+from ppw.cli.quantities import Bytes, Seconds
 from ppw.cli.trace_sources import DeviceModel, read, trace_options
 
 
@@ -19,9 +21,7 @@ from ppw.cli.trace_sources import DeviceModel, read, trace_options
 )
 @click.argument("trace")
 @trace_options
-@click.option(
-    "--levels", type=click.IntRange(1, 12), default=4, show_default=True, help="Of the diagram."
-)
+@click.option("--levels", type=Whole(1, 12), default=4, show_default=True, help="Of the diagram.")
 @click.option(
     "--flat", is_flag=True, help="One level of as many states; says what that does to IOPS."
 )
@@ -34,13 +34,14 @@ from ppw.cli.trace_sources import DeviceModel, read, trace_options
 @click.option(
     "--window",
     "window_s",
-    type=click.FloatRange(0, min_open=True),
-    default=1800.0,
+    type=Seconds(positive=True),
+    default="30min",
     show_default=True,
-    help="Activity windows (s): load keeps its place in the day.",
+    help="Activity windows: load keeps its place in the day.",
 )
 @click.option(
     "--laws",
+    metavar="NAME",
     default="likelihood",
     show_default=True,
     help="Of inter-arrival times: likelihood, published, or one law for all.",
@@ -56,10 +57,10 @@ from ppw.cli.trace_sources import DeviceModel, read, trace_options
 @click.option(
     "--drift", is_flag=True, help="Fit the first half instead, and hold it against the second."
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@seed_option
 @click.option(
     "--engine",
-    type=click.Choice(["memory", "duckdb", "spark"]),
+    type=OneOf(["memory", "duckdb", "spark"]),
     default="memory",
     show_default=True,
     help="What counts; an engine takes ppw's own Parquet, a folder of it too, of any size.",

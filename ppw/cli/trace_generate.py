@@ -7,7 +7,11 @@ from typing import Any
 
 import click
 
+from ppw.cli.choices import OneOf
+from ppw.cli.numbers import Positive, Whole
+from ppw.cli.options import seed_option
 from ppw.cli.output import say
+from ppw.cli.quantities import Seconds
 from ppw.errors import PpwError
 
 
@@ -18,38 +22,34 @@ from ppw.errors import PpwError
 )
 @click.argument("model", type=click.Path())
 @click.option(
-    "--output", "-o", required=True, metavar="FILE", help="Ends in .parquet, .csv or .csv.gz."
+    "-o", "--output", required=True, metavar="FILE", help="Ends in .parquet, .csv or .csv.gz."
 )
-@click.option("--count", type=click.IntRange(1), help="Of requests. Default: as the original.")
-@click.option(
-    "--duration", "duration_s", type=click.FloatRange(0, min_open=True), help="Length (s) instead."
-)
+@click.option("--count", type=Whole(1), help="Of requests. Default: as the original.")
+@click.option("--duration", "duration_s", type=Seconds(positive=True), help="Length instead.")
 @click.option(
     "--mode",
-    type=click.Choice(["walk", "round_robin"]),
+    type=OneOf(["walk", "round_robin"]),
     default="walk",
     show_default=True,
     help="Chains of states, or the published threads with fixed shares.",
 )
 @click.option(
     "--arrivals",
-    type=click.Choice(["cascade", "windows", "laws"]),
+    type=OneOf(["cascade", "windows", "laws"]),
     default="cascade",
     show_default=True,
     help="Bursts drawn anew; window counts as they were; or inter-arrival laws and nothing else.",
 )
 @click.option(
     "--time-scale",
-    type=click.FloatRange(0, min_open=True),
+    type=Positive(),
     default=1.0,
     show_default=True,
     help="Factor of all times: 2 is twice as slow. Open loop.",
 )
-@click.option(
-    "--outstanding", type=click.IntRange(1), help="Closed loop instead: no inter-arrival times."
-)
+@click.option("--outstanding", type=Whole(1), help="Closed loop instead: no inter-arrival times.")
 @click.option("--no-locality", is_flag=True, help="Uniform addresses, as an ablation.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@seed_option
 def command(model: str, output: str, no_locality: bool, **options: Any) -> None:
     """Make a trace of MODEL, which ppw trace fit wrote with --format json."""
     from measurements.traces import write_trace

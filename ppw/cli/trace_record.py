@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from ppw.cli.choices import OneOf
+from ppw.cli.output import say
+
 _EPILOG = "Example: ppw trace record /dev/nvme0n1 -o sort.parquet -- sort --parallel=4 big.txt"
 
 
@@ -33,7 +36,7 @@ _EPILOG = "Example: ppw trace record /dev/nvme0n1 -o sort.parquet -- sort --para
 )
 @click.option(
     "--method",
-    type=click.Choice(["auto", "blktrace", "blk tracer"]),
+    type=OneOf(["auto", "blktrace", "blk tracer"]),
     default="auto",
     show_default=True,
     help="auto takes blktrace where the kernel lets it.",
@@ -54,7 +57,7 @@ def command(**given: Any) -> int:
         method=given["method"],
     )
     for caveat in done.caveats:
-        click.echo(f"note: {caveat}", err=True)
+        say(f"caveat: {caveat}")
     rate = done.requests / done.elapsed_s
     click.echo(
         f"{done.path}: {done.requests} requests in {done.elapsed_s:.3g} s, {rate:.4g} a second, "

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ppw.cli.numbers import Positive, Whole
 from ppw.cli.options import output_options
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Bytes
@@ -33,22 +34,24 @@ from ppw.cli.trace_sources import DeviceModel, read, trace_options
     "the trace needs.",
 )
 @click.option("--original", metavar="TRACE", help="What TRACE was generated after.")
-@click.option("--count", type=click.IntRange(2), help="Requests at most.")
+@click.option("--count", type=Whole(2), help="Requests at most.")
 @click.option(
     "--time-scale",
-    type=click.FloatRange(0, min_open=True),
+    type=Positive(),
     default=1.0,
     show_default=True,
     help="Factor of all times: 2 is twice as slow.",
 )
 @click.option(
     "--depth",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=256,
     show_default=True,
     help="Requests in flight at most.",
 )
-@click.option("--engine", default="libaio", show_default=True, help="fio's ioengine.")
+@click.option(
+    "--ioengine", "engine", metavar="NAME", default="libaio", show_default=True, help="Of fio."
+)
 @click.option("--direct/--buffered", default=True, show_default=True, help="Past the page cache.")
 @click.option(
     "--device",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ppw.cli.options import all_of, map_option
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from measurements.traces import Trace
 
 
@@ -32,30 +30,12 @@ class DeviceModel(click.ParamType[str]):
         return str(value)
 
 
-def _mapping(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    mapping = {}
-    for pair in pairs:
-        column, equals, header = pair.partition("=")
-        if not (column and equals and header):
-            raise click.BadParameter(f"{pair!r} is not COLUMN=HEADER", ctx, param)
-        mapping[column] = header
-    return mapping
-
-
-def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --trace-format and --map."""
-    form = click.option(
+trace_options = all_of(
+    click.option(
         "--trace-format", metavar="FORMAT", help="Of the trace, where the guess is wrong."
-    )
-    columns = click.option(
-        "--map",
-        "mapping",
-        multiple=True,
-        callback=_mapping,
-        metavar="COLUMN=HEADER",
-        help="Read a foreign header of a CSV or Parquet as a column: time_s=ts_ns.",
-    )
-    return functools.reduce(lambda f, decorate: decorate(f), (columns, form), function)
+    ),
+    map_option("Read a header of a CSV or Parquet as a column of ppw's", "time_s=ts_ns"),
+)
 
 
 def read(path: str, trace_format: str | None, mapping: dict[str, str]) -> Trace:

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from ppw.cli.options import output_options
+from ppw.cli.numbers import Percent
+from ppw.cli.options import output_options, seed_option
 from ppw.cli.output import caveats_in_result, emit, say
 from ppw.cli.trace_sources import DeviceModel, read, trace_options
 
@@ -29,23 +30,21 @@ from ppw.cli.trace_sources import DeviceModel, read, trace_options
 )
 @click.option(
     "--features-tolerance",
-    type=click.FloatRange(0, min_open=True),
+    type=Percent(positive=True),
     default=5.0,
     show_default=True,
-    metavar="PERCENT",
     help="Of shares, sizes and rates; a share may be off by half a point in any case.",
 )
 @click.option(
     "--performance-tolerance",
-    type=click.FloatRange(0, min_open=True),
+    type=Percent(positive=True),
     default=6.7,
     show_default=True,
-    metavar="PERCENT",
     help="Of the worst figure of performance; their mean has 3.4.",
 )
 @click.option(
     "--hit-ratio-tolerance",
-    type=click.FloatRange(0, min_open=True),
+    type=Percent(positive=True),
     default=3.0,
     show_default=True,
     metavar="POINTS",
@@ -56,7 +55,7 @@ from ppw.cli.trace_sources import DeviceModel, read, trace_options
     is_flag=True,
     help="Show beside it what becomes of the original when its places are uniform.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@seed_option
 @output_options
 def command(
     original: str,

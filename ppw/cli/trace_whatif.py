@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.options import Names, output_options
+from ppw.cli.choices import Names, OneOf
+from ppw.cli.numbers import Counts, Price, Whole
+from ppw.cli.options import output_options, seed_option
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import Bytes, Counts, Watts
+from ppw.cli.quantities import Bytes, Watts
 from ppw.cli.trace_sources import DeviceModel, is_model, read, trace_options
 
 if TYPE_CHECKING:
@@ -38,11 +40,11 @@ if TYPE_CHECKING:
     type=Names(("lru", "fifo", "clock", "lfu")),
     default="lru",
     show_default=True,
-    help="What a full cache evicts.",
+    help="What a full cache evicts: lru, fifo, clock or lfu.",
 )
 @click.option(
     "--writes",
-    type=click.Choice(["through", "around", "back"]),
+    type=OneOf(["through", "around", "back"]),
     default="through",
     show_default=True,
     help="To the storage at once and into the cache; past the cache; or to the cache, and to the "
@@ -64,11 +66,11 @@ if TYPE_CHECKING:
 @click.option(
     "--cache-device", type=DeviceModel(), default="ssd", show_default=True, help="A cache drive."
 )
-@click.option("--cache-price", type=click.FloatRange(0), help="Of a cache drive.")
+@click.option("--cache-price", type=Price(), help="Of a cache drive.")
 @click.option("--cache-power", "cache_w", type=Watts(), help="Of a cache drive.")
 @click.option(
     "--runs",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=5,
     show_default=True,
     help="Of a trace, with other platter angles; of a model, with other seeds.",
@@ -78,7 +80,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Take the locality away first, which has to take a cache's effect away.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@seed_option
 @output_options
 def command(
     source: str,

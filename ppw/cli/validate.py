@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ppw.cli.choices import OneOf
+from ppw.cli.numbers import Percent
 from ppw.cli.options import (
-    Frequencies,
+    all_of,
     fit_options,
     interval_options,
     level_option,
@@ -17,6 +19,7 @@ from ppw.cli.options import (
     runs_options,
 )
 from ppw.cli.output import caveats_in_result, emit, say
+from ppw.cli.quantities import Frequencies
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
@@ -25,31 +28,34 @@ if TYPE_CHECKING:
     from ppw.validation import Validation
 
 
+split_options = all_of(
+    click.option("--train", type=Frequencies(), help="Frequencies to learn from."),
+    click.option("--test", type=Frequencies(), help="Frequencies to be held against."),
+    click.option(
+        "--scheme",
+        type=OneOf(["highest", "frequency", "host"]),
+        help="Instead of --train and --test: leave out each group's highest frequency (the "
+        "default), each frequency in turn, or each host in turn.",
+    ),
+    click.option("--train-host", metavar="HOST", help="Learn on this host …"),
+    click.option("--test-host", metavar="HOST", help="… and test on this one."),
+)
+max_error_option = click.option(
+    "--max-error", type=Percent(), help="Exit with 3 when any projection is further off."
+)
+
+
 @click.command(
     name="validate",
     short_help="Hold projections against measurements they have not seen.",
     epilog="Example: ppw validate runs.csv --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
 )
 @runs_options
-@click.option("--train", type=Frequencies(), default=None, help="Frequencies to learn from.")
-@click.option("--test", type=Frequencies(), default=None, help="Frequencies to be held against.")
-@click.option(
-    "--scheme",
-    type=click.Choice(["highest", "frequency", "host"]),
-    help="Instead of --train and --test: leave out each group's highest frequency (the default), "
-    "each frequency in turn, or each host in turn.",
-)
-@click.option("--train-host", help="Learn on this host …")
-@click.option("--test-host", help="… and test on this one.")
+@split_options
 @fit_options
 @interval_options
 @level_option
-@click.option(
-    "--max-error",
-    type=click.FloatRange(min=0),
-    metavar="PERCENT",
-    help="Exit with 3 when any projection is further off.",
-)
+@max_error_option
 @output_options
 def command(
     runs: tuple[str, ...],

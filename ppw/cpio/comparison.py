@@ -134,6 +134,11 @@ def compare_devices(
     by, freq, level
         As for `ppw.cycles_per_io`.
 
+    Returns
+    -------
+    DeviceComparison
+        Cycles per I/O and I/O rate over devices, hosts and instances.
+
     Raises
     ------
     MeasurementError, PpwError

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ppw import caveats as cv
+from ppw.arguments import as_share
 from ppw.cpio.caveats import run_caveats, study_caveats, why_not
 from ppw.cpio.runs import GROUP_COLUMNS, PreparedIo, column, with_cpio
 from ppw.cpio.study import bandwidth_rises, device_ratios, thread_worths, to_one_core
@@ -165,6 +166,11 @@ def cycles_per_io(
     seed : int
         Where the draws behind the bandwidths' intervals start.
 
+    Returns
+    -------
+    CyclesPerIO
+        Cycles per 512-byte I/O of every application and setting.
+
     Raises
     ------
     MeasurementError
@@ -177,8 +183,7 @@ def cycles_per_io(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    if not 0 < level < 1:
-        raise PpwError(f"level {level!r} is not a share between 0 and 1; try 0.90")
+    as_share("level", level)
     prepared = with_cpio(runs, freq=freq)
     keys = group_columns(prepared.table, by)
     points = _points(prepared, keys, level)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.cpio import IO_BYTES, mean_watts, servers_to_sweep
-from ppw.arguments import as_positive
+from ppw.arguments import as_positive, as_share
 from ppw.cpio.scenarios import Scenarios, ServerSpec, interval_of
 from ppw.errors import PpwError
 
@@ -44,8 +44,7 @@ class Sweep(NamedTuple):
             raise PpwError(f"idle_share {idle_share!r} is not a share of the power, 0 to 1")
         if not pue >= 1:
             raise PpwError(f"pue {pue!r} is under 1: it is energy of the site over that of servers")
-        if not 0 < level < 1:
-            raise PpwError(f"level {level!r} is not a share between 0 and 1; try 0.90")
+        as_share("level", level)
         known = {
             name: np.nan if value is None else as_positive(name, value)
             for name, value in numbers.items()

@@ -16,7 +16,7 @@ import pandas as pd
 
 from fitting.cpio import grown
 from ppw import caveats as cv
-from ppw.arguments import as_frequency, as_positive
+from ppw.arguments import as_frequency, as_positive, as_share
 from ppw.cpio.scenarios import CPIO, UTILISATION, Scenarios, ServerSpec, project_scenarios
 from ppw.errors import PpwError
 from ppw.estimate import key_texts, shown, shown_interval
@@ -244,6 +244,11 @@ def project_cpio(
     draws, seed : int
         Of the lines that the intervals come from.
 
+    Returns
+    -------
+    CpioProjection
+        I/O rates of a server that was not measured.
+
     Raises
     ------
     MeasurementError, PpwError
@@ -283,8 +288,7 @@ def project_cpio(
 
 
 def _refuse_bad(level: float, floor: float, growth: Sequence[float], draws: int) -> None:
-    if not 0 < level < 1:
-        raise PpwError(f"level {level!r} is not a share between 0 and 1; try 0.90")
+    as_share("level", level)
     if not 0 < floor <= 1:
         raise PpwError(f"floor {floor!r} is not a utilisation above 0 and at most 1; try 0.01")
     if bad := [g for g in growth if not (np.isfinite(g) and g > -1)]:

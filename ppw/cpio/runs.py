@@ -78,7 +78,7 @@ def with_cpio(runs: pd.DataFrame, *, freq: float | None = None) -> PreparedIo:
     if freq is None and not {"cycles", "freq_achieved_hz", "freq_hz"} & set(table.columns):
         raise PpwError(
             f"{source}: no cycles, freq_achieved_hz or freq_hz: cycles are CPU seconds times a "
-            "clock, so name the clock with --freq"
+            "clock, so name the clock with --clock"
         )
     table = table.assign(**_cpu_times(table))
     return _with_rates(*_with_cycles(table, freq), source)

@@ -224,6 +224,11 @@ def size_servers(
         As for `ppw.project_cpio`.
     currency : str
 
+    Returns
+    -------
+    ServerSizing
+        Servers and energy of a sweep through a data set.
+
     Raises
     ------
     MeasurementError, PpwError

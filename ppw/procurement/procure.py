@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ppw import caveats as cv
+from ppw.arguments import as_share
 from ppw.curve_draws import FEWEST_DRAWS
 from ppw.duels import UNDECIDED
 from ppw.errors import PpwError
@@ -52,6 +53,11 @@ def procure(
     draws, seed : int
         Joint draws, 100 or more, and where chance starts.
 
+    Returns
+    -------
+    Procurement
+        The answer to a procurement scenario.
+
     Raises
     ------
     MeasurementError
@@ -65,8 +71,7 @@ def procure(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    if not 0 < level < 1:
-        raise PpwError(f"interval level {level!r} is not a share between 0 and 1; try 0.90")
+    as_share("interval level", level)
     if draws < FEWEST_DRAWS:
         raise PpwError(f"{draws} draws are too few to count: ask for {FEWEST_DRAWS} or more")
     asked = _read(scenario)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ppw.procurement import words
 from ppw.procurement.sections import Section, sections
-from ppw.result import as_floats, read_document, records, write_document
+from ppw.result import as_floats, read_document, reads_document, records, write_document
 from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ class Procurement:
         return write_document("procurement", self.input_digest, body)
 
     @classmethod
+    @reads_document
     def from_json(cls, text: str) -> Procurement:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "procurement")

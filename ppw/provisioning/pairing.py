@@ -134,6 +134,11 @@ def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pair
     **options
         As for `co_locate`; ``latency_critical`` names count in the pairs that they are in.
 
+    Returns
+    -------
+    Pairing
+        Pairs of workloads, the best first.
+
     Raises
     ------
     PpwError

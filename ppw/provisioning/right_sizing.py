@@ -82,6 +82,11 @@ def right_size(
     disks : sequence of str, optional
         Disks that count; by default the physical ones.
 
+    Returns
+    -------
+    RightSizing
+        What to buy more of, what is idle, and by how much.
+
     Raises
     ------
     PpwError

@@ -9,8 +9,7 @@ import pandas as pd
 
 from fitting.knee import FEWEST_LEVELS, fit_knees
 from ppw import caveats as cv
-from ppw.arguments import known_choice
-from ppw.errors import PpwError
+from ppw.arguments import as_share, known_choice
 from ppw.result import frame_digest
 from ppw.sweeps.operating_point import POINT_COLUMNS, bounds, operating_point, usable
 from ppw.sweeps.points import column_unit, sweep_points
@@ -65,6 +64,11 @@ def find_knees(
     goal : {"higher", "lower"}, optional
         What is better; by default lower for latency, time, waiting, energy and CPI.
 
+    Returns
+    -------
+    SweepKnees
+        The knee and the operating point of each sweep of a runs table.
+
     Raises
     ------
     MeasurementError
@@ -77,8 +81,7 @@ def find_knees(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    if not 0 < level < 1:
-        raise PpwError(f"level {level!r} is not a share between 0 and 1; try 0.90")
+    as_share("level", level)
     known_choice("scale", scale, ("log", "linear"))
     known_choice("goal", goal or "higher", ("higher", "lower"))
     sweeps = sweep_points(runs, over=over, of=of, by=by)

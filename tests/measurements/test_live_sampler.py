@@ -317,7 +317,7 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("arguments", "what"),
         [
-            (("-o", "a.csv", "--seconds", "1s", "--", "true"), "leave out --seconds"),
+            (("-o", "a.csv", "--duration", "1s", "--", "true"), "leave out --duration"),
             (("-o", "-", "--", "true"), "standard output is the COMMAND's"),
             ((), "Missing parameter: output"),
         ],
@@ -327,7 +327,7 @@ class TestCommandLine:
         assert what in str(done.exception)
 
     def test_standard_output(self):
-        done = self.run("-o", "-", "--seconds", "0.3", "--interval", "0.1")
+        done = self.run("-o", "-", "--duration", "0.3", "--interval", "0.1")
         lines = done.stdout.splitlines()
         assert lines[0].startswith("time_s,interval_s,host")
         assert len(lines) == 4

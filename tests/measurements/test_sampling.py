@@ -70,10 +70,20 @@ class TestSpecs:
         ]
         assert made[1].options == {"interface": "lan"}
 
+    def test_a_file_with_a_comma_in_its_name(self):
+        made = parse_specs(r"log@watts\,rack=1.csv,column=W,rapl")
+        assert [(s.kind, s.where, s.options) for s in made] == [
+            ("log", "watts,rack=1.csv", {"column": "W"}),
+            ("rapl", None, {}),
+        ]
+
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("raple", "no power source is called 'raple': the kinds are rapl"),
+            (
+                "raple",
+                "no power source is called 'raple' (did you mean 'rapl'?): the kinds are rapl",
+            ),
             ("redfish", "redfish needs an address"),
             ("ipmi@", "ipmi needs an address"),
             ("", "no power source is called ''"),

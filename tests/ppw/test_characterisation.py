@@ -282,8 +282,18 @@ class TestCommandLine:
         start = {"json": "{", "csv": "workload,data_bytes,table", "html": "<!DOCTYPE html>"}
         assert done.stdout.startswith(start[format_])
 
-    @pytest.mark.parametrize("price", ["wsm", "wsm=", "=3", "wsm=-3", "wsm=dear"])
-    def test_a_price_that_is_none(self, price):
+    @pytest.mark.parametrize(
+        ("price", "said"),
+        [
+            ("wsm", "is not HOST=PRICE, such as atom=450"),
+            ("wsm=", "is not HOST=PRICE"),
+            ("=3", "is not HOST=PRICE"),
+            ("wsm=-3", "-3.0 is not in the range x>0"),
+            ("wsm=dear", "'dear' is not a valid price"),
+            ("wsm=inf", "'inf' is not a finite number"),
+        ],
+    )
+    def test_a_price_that_is_none(self, price, said):
         done = CliRunner().invoke(command, ["runs.csv", "--price", price])
         assert done.exit_code == 2
-        assert "is not HOST=PRICE, such as atom=450" in done.stderr
+        assert said in done.stderr

@@ -410,16 +410,22 @@ USAGE = {
     "no runs": (["project", "--freq", "3GHz"], "Missing argument 'RUNS...'"),
     "frequency in GHz": (["project", "r.csv", "--freq", "3.0"], "is it in GHz or MHz?"),
     "frequency in watts": (["project", "r.csv", "--freq", "3W"], "'3W' is not a quantity in Hz"),
-    "form": (["fit", "r.csv", "--form", "cubic"], "'amdahl', 'unbounded', 'reciprocal'"),
+    "form": (
+        ["fit", "r.csv", "--form", "cubic"],
+        "'cubic' is not one of amdahl, unbounded, reciprocal",
+    ),
     "exponent": (["fit", "r.csv", "--exponent", "9"], "range 1<=x<=5"),
     "level": (["project", "r.csv", "--freq", "3GHz", "--level", "90"], "range 0<x<1"),
     "interval": (
         ["project", "r.csv", "--freq", "3GHz", "--interval", "beyes"],
-        "'bayes', 'conformal', 't', 'none'",
+        "'beyes' (did you mean 'bayes'?) is not one of bayes, conformal, t, none",
     ),
     "interval of a fit": (["fit", "r.csv", "--interval", "t"], "No such option '--interval'"),
-    "map": (["fit", "r.csv", "--map", "freq_hz"], "'freq_hz' is not CANONICAL=COLUMN"),
-    "map twice": (["fit", "r.csv", "--map", "cpi=a", "--map", "cpi=b"], "cpi is mapped twice"),
+    "map": (["fit", "r.csv", "--map", "freq_hz"], "'freq_hz' is not COLUMN=HEADER"),
+    "map twice": (
+        ["fit", "r.csv", "--map", "cpi=a", "--map", "cpi=b"],
+        "column cpi is given twice",
+    ),
     "no name": (["fit", "r.csv", "--by", ","], "no name is given"),
     "max error": (["validate", "r.csv", "--max-error", "-1"], "range x>=0"),
     "scheme and test": (
@@ -427,7 +433,7 @@ USAGE = {
         "give a scheme, or the frequencies or hosts to train and test on, not both",
     ),
     "one host": (["validate", "r.csv", "--train-host", "a"], "both the train host and the test"),
-    "format": (["fit", "r.csv", "--format", "xml"], "'text', 'json', 'csv', 'html'"),
+    "format": (["fit", "r.csv", "--format", "xml"], "'xml' is not one of text, json, csv, html"),
 }
 
 

@@ -122,7 +122,7 @@ class TestClock:
     def test_given_for_runs_that_tell_none(self):
         runs = table().drop(columns="freq_hz")
         assert point(runs, freq=1e9)["cpio"] == pytest.approx(40 * 1e9 / 4e6)
-        with pytest.raises(PpwError, match="name the clock with --freq"):
+        with pytest.raises(PpwError, match="name the clock with --clock"):
             cycles_per_io(runs)
 
 

@@ -20,7 +20,8 @@ from cpio_studies import run, study
 from made_up import answered
 
 from ppw.cli.cpio import command as cpio
-from ppw.cli.quantities import ByteRate, Bytes, Seconds, Share
+from ppw.cli.numbers import Share
+from ppw.cli.quantities import ByteRate, Bytes, Seconds
 from ppw.cli.size import command as size
 from ppw.cpio.comparison import compare_devices
 from ppw.cpio.cycles import cycles_per_io
@@ -30,15 +31,18 @@ from ppw.report.cpio_page import cpio_page, cpio_projection_page, devices_page, 
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).with_name("golden")
-SIZE = ["--data", "20PB", "--time", "30d", "--cores", "16", "--server-watts", "400W"]
+SIZE = ["--data", "20PB", "--time", "30d", "--cores", "16", "--server-power", "400W"]
 COMMANDS = {
     "cpio": (cpio, ["runs.csv"]),
     "cpio-project": (cpio, ["project", "runs.csv", "--cores", "16", "--growth", "70%,0.9"]),
     "cpio-compare": (cpio, ["compare", "runs.csv", "--roof", "fio.csv"]),
-    "size": (size, ["runs.csv", *SIZE, "--idle-share", "60%", "--pue", "1.3", "--price", "0.2"]),
+    "size": (
+        size,
+        ["runs.csv", *SIZE, "--idle-share", "60%", "--pue", "1.3", "--electricity", "0.2"],
+    ),
     "size-typed": (size, [*SIZE, "--cpio", "12047", "--utilisation", "47%", "--freq", "2GHz"]),
 }
-OPTIONS = {"cpio-project": ["--years", "5"], "size": ["--less-watts", "200W"]}
+OPTIONS = {"cpio-project": ["--years", "5"], "size": ["--other-power", "200W"]}
 
 
 @pytest.fixture
@@ -97,7 +101,7 @@ class TestCommandLine:
         ("command", "arguments", "said"),
         [
             (cpio, ["runs.csv", "--window", "5min"], "--window is for --logs"),
-            (cpio, ["runs.csv", "--logs"], "logs tell no clock: give --freq"),
+            (cpio, ["runs.csv", "--logs"], "logs tell no clock: give --clock"),
             (cpio, ["project", "runs.csv"], "Missing option '--cores'"),
             (cpio, ["project", "runs.csv", "--cores", "8", "--growth", "much"], "is not a share"),
             (size, ["runs.csv", "--data", "3XB"], "is not a quantity in B"),
@@ -131,7 +135,7 @@ class TestCommandLine:
         lines = ["time_s,interval_s,host,cpus,user_s,system_s,idle_s,sectors_read,sectors_written"]
         lines += [f"{1_000_000_001 + i},1,node,2,0.5,0.3,1.2,1000,0" for i in range(8)]
         (folder / "log.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        options = ["--logs", "--freq", "2GHz", "--window", "2s", "--format", "json"]
+        options = ["--logs", "--clock", "2GHz", "--window", "2s", "--format", "json"]
         done = asked(cpio, "log.csv", *options)
         assert done.exit_code == 0
         (point,) = json.loads(done.stdout)["points"]

@@ -56,7 +56,7 @@ def test_what_does_not_exist_is_found():
         check(["projct", "runs.csv"])
     with pytest.raises(AssertionError, match="no option --frequency"):
         check(["project", "runs.csv", "--frequency", "3GHz"])
-    check(["measure", "--freqs", "1.2GHz", "--", "sort", "--reverse"])
+    check(["measure", "--freq", "1.2GHz", "--", "sort", "--reverse"])
 
 
 @pytest.mark.parametrize("block", WITH_COMMANDS, **by_name)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +21,7 @@ from recordings import recording
 import fitting
 import measurements
 import ppw
+from ppw import fleet
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (
@@ -74,6 +76,13 @@ def replayed():
         return ppw.replay_trace(busy(100, rate=1000.0), folder + "/scratch", size_bytes=2**22)
 
 
+def over_fleet(runs):
+    with warnings.catch_warnings():
+        # ibis calls DuckDB by names that it will drop.
+        warnings.simplefilter("ignore")
+        return fleet.project(runs, freq=3e9)
+
+
 def made(kind):
     runs = sweep(noise=0.02)
     two = pd.concat([runs, sweep(noise=0.02, seed=8, host="rack2")])
@@ -116,6 +125,7 @@ def made(kind):
         ppw.RightSizing: lambda: answered(ppw.right_size, recording(cores=6.0)),
         ppw.SweepKnees: lambda: answered(ppw.find_knees, by_threads, **asked),
         ppw.PathLengths: lambda: answered(ppw.path_lengths, by_cores),
+        fleet.FleetAnswer: lambda: over_fleet(runs),
         ppw.Plan: lambda: answered(ppw.plan, runs, metric="time", steps="1.2GHz,1.8GHz"),
         ppw.PowerLoads: lambda: answered(ppw.power_loads, [curve]),
         ppw.PressureMatrix: lambda: answered(ppw.pressure_matrix, {"app": host()}),
@@ -143,9 +153,9 @@ RESULTS = (
 )
 
 
-@pytest.fixture(scope="module", params=RESULTS)
+@pytest.fixture(scope="module", params=[*RESULTS, "FleetAnswer"])
 def kind_and_result(request):
-    kind = getattr(ppw, request.param)
+    kind = getattr(fleet if request.param == "FleetAnswer" else ppw, request.param)
     return kind, made(kind)
 
 

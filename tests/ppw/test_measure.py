@@ -74,7 +74,7 @@ class TestSyntheticHost:
         with SyntheticHost(tmp_path / "host", laws=laws) as host:
             before = host.kernel.state()
             done = measure(
-                *("--sysfs", host.sysfs, "--freqs", "1.5GHz,1.8GHz", "--repeats", 3),
+                *("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz", "--repeats", 3),
                 *("--metric", "time,power", "--settle", "0.1s", "--idle", "1s"),
                 *("--host", "synthetic", "--workload", "law", "-o", "runs.parquet", "--"),
                 *host.workload(),
@@ -100,7 +100,7 @@ class TestSyntheticHost:
         for seed in (1, 1, 2):
             output = tmp_path / f"runs-{len(orders)}.csv"
             done = measure(
-                *("--sysfs", host.sysfs, "--freqs", "1.5GHz,1.8GHz,2.2GHz", "--repeats", 2),
+                *("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz,2.2GHz", "--repeats", 2),
                 *("--seed", seed, "-o", output, *QUICK, "--", "true"),
             )
             assert done.returncode == 0, done.stderr
@@ -119,7 +119,7 @@ class TestSyntheticHost:
         assert boost.read_text().strip() == "1"
         seen = f"cat {boost} > {host.root}/seen"
         done = measure(
-            *("--sysfs", host.sysfs, "--freqs", "1.8GHz", "--turbo", "off", "--repeats", 1),
+            *("--sysfs", host.sysfs, "--freq", "1.8GHz", "--turbo", "off", "--repeats", 1),
             *("-o", "runs.csv", *QUICK, "--", "sh", "-c", seen),
         )
         assert done.returncode == 0, done.stderr
@@ -129,7 +129,7 @@ class TestSyntheticHost:
     def test_a_dry_run_says_what_it_would_write_and_writes_nothing(self, measure, host, tmp_path):
         before = host.kernel.state()
         done = measure(
-            *("--sysfs", host.sysfs, "--freqs", "1.5GHz,1.8GHz", "--repeats", 1, "--dry-run"),
+            *("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz", "--repeats", 1, "--dry-run"),
             *("--", "false"),
         )
         assert done.returncode == 0, done.stderr
@@ -142,7 +142,7 @@ class TestSyntheticHost:
 
     def test_a_clock_that_cannot_be_fixed_is_refused_before_any_run(self, measure, host):
         done = measure(
-            *("--sysfs", host.sysfs, "--freqs", "1.5GHz,1.7GHz", "-o", "runs.csv", *QUICK),
+            *("--sysfs", host.sysfs, "--freq", "1.5GHz,1.7GHz", "-o", "runs.csv", *QUICK),
             *("--", *host.workload()),
         )
         refused(done, "1.7 GHz")
@@ -150,7 +150,7 @@ class TestSyntheticHost:
 
     def test_replayed_from_raw_readings_the_table_is_the_same(self, measure, host, tmp_path):
         done = measure(
-            *("--sysfs", host.sysfs, "--freqs", "1.5GHz,2.2GHz", "--repeats", 2, *QUICK[:-2]),
+            *("--sysfs", host.sysfs, "--freq", "1.5GHz,2.2GHz", "--repeats", 2, *QUICK[:-2]),
             *("--metric", "time,power", "-o", "runs.csv", "--", *host.workload()),
         )
         assert done.returncode == 0, done.stderr
@@ -165,7 +165,7 @@ class TestSyntheticHost:
     ):
         flag = tmp_path / "fixed"
         command = ["sh", "-c", f"echo trouble; test -e {flag} || exit 7"]
-        asked = ["--sysfs", host.sysfs, "--freqs", "1.8GHz", "--repeats", 2, "-o", "runs.csv"]
+        asked = ["--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 2, "-o", "runs.csv"]
         failed = measure(*asked, *QUICK, "--", *command)
         refused(failed, "sh ended with exit code 7", "--resume")
         output = next((tmp_path / "runs.samples" / "output").iterdir())
@@ -176,14 +176,14 @@ class TestSyntheticHost:
         assert len(pd.read_csv(tmp_path / "runs.csv")) == 2
 
     def test_another_sweep_is_not_gone_on_with(self, measure, host):
-        asked = ["--sysfs", host.sysfs, "--freqs", "1.8GHz", "--repeats", 1, *QUICK]
+        asked = ["--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 1, *QUICK]
         assert measure(*asked, "-o", "runs.csv", "--", "true").returncode == 0
         refused(measure(*asked, "-o", "runs.csv", "--", "true"), "is there already", "--resume")
         other = measure(*asked, "-o", "runs.csv", "--resume", "--", "echo", "1")
         refused(other, "command was true and is echo 1 now")
 
     def test_a_resumed_sweep_needs_nothing_but_its_table(self, measure, host, tmp_path):
-        asked = ["--sysfs", host.sysfs, "--freqs", "1.8GHz", "--repeats", 3, *QUICK]
+        asked = ["--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 3, *QUICK]
         assert measure(*asked, "-o", "runs.csv", "--", "true").returncode == 0
         (tmp_path / "runs.csv").unlink()
         done = measure("--resume", "-o", "runs.csv")
@@ -208,7 +208,7 @@ class TestSyntheticHost:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "ppw", "measure", "--sysfs", str(host.sysfs)),
-                *("--freqs", "1.5GHz,1.8GHz", "--repeats", "50", "-o", "runs.csv", *QUICK),
+                *("--freq", "1.5GHz,1.8GHz", "--repeats", "50", "-o", "runs.csv", *QUICK),
                 *("--", *host.workload()),
             ],
             cwd=tmp_path,
@@ -222,6 +222,36 @@ class TestSyntheticHost:
             assert b"Traceback" not in process.stderr.read()
         assert host.kernel.state() == before
         assert len(pd.read_csv(tmp_path / "runs.csv")) >= 2
+
+    @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+    def test_ended_from_outside_it_ends_the_command_and_puts_all_back(self, how, host, tmp_path):
+        before, pid = host.kernel.state(), tmp_path / "pid"
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "ppw", "measure", "--sysfs", str(host.sysfs)),
+                *("--freq", "1.5GHz,1.8GHz", "-o", "runs.csv", *QUICK),
+                *("--", "sh", "-c", f"(setsid sleep 300 & echo $! > {pid}); sleep 300"),
+            ],
+            cwd=tmp_path,
+            env=environment(),
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            wait_for(lambda: pid.exists() and pid.read_text().strip())
+            process.send_signal(how)
+            assert process.wait(30) == -how
+            assert b"Traceback" not in process.stderr.read()
+        left = int(pid.read_text())
+        wait_for(lambda: not runs(left))
+        wait_for(lambda: host.kernel.state() == before)
+
+
+def runs(pid):
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def wait_for(condition, seconds=30.0):
@@ -259,7 +289,7 @@ class TestKilled:
         with SyntheticHost(tmp_path / "host", laws=laws, spec=zen()) as host:
             before = host.kernel.state()
             output = tmp_path / "runs.parquet"
-            arguments = ["measure", "--sysfs", str(host.sysfs), "--freqs", "1.5GHz,1.8GHz,2.2GHz"]
+            arguments = ["measure", "--sysfs", str(host.sysfs), "--freq", "1.5GHz,1.8GHz,2.2GHz"]
             arguments += ["--repeats", "2000", "-o", str(output), *QUICK, "--settle", "0"]
             command = ["--", *host.workload()]
             zygote = subprocess.Popen(
@@ -321,7 +351,7 @@ class TestHere:
         refused(done, "cpi cannot be measured here", "--metric time,power")
 
     def test_clocks_cannot_be_set_here(self, measure):
-        done = measure("--freqs", "1.2GHz", *QUICK, "-o", "runs.csv", "--", "true")
+        done = measure("--freq", "1.2GHz", *QUICK, "-o", "runs.csv", "--", "true")
         refused(done, "--as-found")
 
     def test_a_clock_may_be_stated(self, measure, tmp_path):
@@ -338,7 +368,7 @@ class TestHere:
         [
             (["--as-found", "-o", "runs.csv"], "no COMMAND"),
             (["-o", "runs.csv", "--", "true"], "say which clocks"),
-            (["--as-found", "--freqs", "1GHz", "-o", "a.csv", "--", "true"], "give one"),
+            (["--as-found", "--freq", "1GHz", "-o", "a.csv", "--", "true"], "give one"),
             (["--as-found", "--", "true"], "no -o FILE"),
         ],
     )

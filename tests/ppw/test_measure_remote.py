@@ -51,7 +51,7 @@ def run(elsewhere, tmp_path, *arguments):
 def test_the_table_and_the_raw_readings_come_here(elsewhere, synthetic, tmp_path):
     done = run(
         *(elsewhere, tmp_path, "--ssh", "elsewhere", "--sysfs", synthetic.sysfs),
-        *("--freqs", "1.5GHz,2.2GHz", "--repeats", 2, *QUICK, "-o", "runs.parquet", "--"),
+        *("--freq", "1.5GHz,2.2GHz", "--repeats", 2, *QUICK, "-o", "runs.parquet", "--"),
         *synthetic.workload(),
     )
     assert done.returncode == 0, done.stderr
@@ -79,7 +79,7 @@ def test_a_command_with_spaces_arrives_as_it_is(elsewhere, tmp_path):
 def test_an_interrupt_here_ends_it_there_and_it_can_go_on(elsewhere, synthetic, tmp_path):
     before = synthetic.kernel.state()
     asked = [
-        *("--ssh", "elsewhere", "--sysfs", synthetic.sysfs, "--freqs", "1.5GHz", "--repeats", 8),
+        *("--ssh", "elsewhere", "--sysfs", synthetic.sysfs, "--freq", "1.5GHz", "--repeats", 8),
         *(*QUICK, "-o", "runs.csv"),
     ]
     with started(elsewhere, tmp_path, *asked, "--", *synthetic.workload()) as process:
@@ -121,7 +121,7 @@ def test_what_stands_in_the_way_is_said(elsewhere, tmp_path, break_it, said):
 
 def test_what_the_other_ppw_refuses_is_refused_here(elsewhere, tmp_path):
     done = run(
-        *(elsewhere, tmp_path, "--ssh", "elsewhere", "--freqs", "1GHz", *QUICK, "-o", "runs.csv"),
+        *(elsewhere, tmp_path, "--ssh", "elsewhere", "--freq", "1GHz", *QUICK, "-o", "runs.csv"),
         *("--", "true"),
     )
     assert done.returncode == 1

@@ -38,7 +38,7 @@ def test_programs_of_a_user(run, tmp_path):
     build(tmp_path / "mine.elf", marked())
     build(tmp_path / "plain.elf", f"{WORK} return 0;")
     what = ("mine.elf", "plain.elf")
-    asked = ("--simulate", "inorder,o3", "--freqs", "1GHz,2GHz", "--data", "32KiB")
+    asked = ("--simulate", "inorder,o3", "--freq", "1GHz,2GHz", "--data", "32KiB")
     out, err, code = run("measure", *asked, "-o", "runs.csv", *what)
     assert code == 0, err
     table = pd.read_csv(tmp_path / "runs.csv")
@@ -56,7 +56,7 @@ def test_programs_of_a_user(run, tmp_path):
 
 
 def test_a_cell_of_the_shipped_sweep_made_anew_is_the_same_to_the_last_cycle(run, tmp_path):
-    asked = ("--simulate", "inorder", "--freqs", "1.2GHz,2.4GHz", "-o", "runs.csv")
+    asked = ("--simulate", "inorder", "--freq", "1.2GHz,2.4GHz", "-o", "runs.csv")
     out, err, code = run("measure", *asked, "pointer_chase")
     assert code == 0, err
     assert "pointer_chase" in out
@@ -71,13 +71,13 @@ def test_a_cell_of_the_shipped_sweep_made_anew_is_the_same_to_the_last_cycle(run
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("--simulate", "o4", "--freqs", "1GHz", "kmeans"), 2, "'o4' is not one of inorder, o3"),
-        (("--simulate", "o3", "--freqs", "1GHz"), 2, "which program? One of word_count, sort,"),
+        (("--simulate", "o4", "--freq", "1GHz", "kmeans"), 2, "'o4' is not one of inorder, o3"),
+        (("--simulate", "o3", "--freq", "1GHz"), 2, "which program? One of word_count, sort,"),
         (("--simulate", "o3", "kmeans"), 2, "say which clocks"),
-        (("--simulate", "o3", "--freqs", "1GHz", "kmeans"), 2, "no -o FILE"),
+        (("--simulate", "o3", "--freq", "1GHz", "kmeans"), 2, "no -o FILE"),
         (("--simulate", "o3", "--repeats", "3", "kmeans"), 2, "--repeats says nothing to a sim"),
-        (("--simulate", "o3", "--freqs", "1GHz", "-o", "r.csv", "kmens"), 1, "mean 'kmeans'?"),
-        (("--simulate", "o3", "--freqs", "20GHz", "-o", "r.csv", "sort"), 1, "from 100 MHz to 10"),
+        (("--simulate", "o3", "--freq", "1GHz", "-o", "r.csv", "kmens"), 1, "mean 'kmeans'?"),
+        (("--simulate", "o3", "--freq", "20GHz", "-o", "r.csv", "sort"), 1, "from 100 MHz to 10"),
     ],
 )
 def test_wrong_use(run, tmp_path, arguments, code, said):
@@ -89,7 +89,7 @@ def test_wrong_use(run, tmp_path, arguments, code, said):
 
 
 def test_without_a_compiler_one_line_says_what_to_install(run, tmp_path):
-    asked = ("--simulate", "o3", "--freqs", "1GHz", "-o", "r.csv", "kmeans")
+    asked = ("--simulate", "o3", "--freq", "1GHz", "-o", "r.csv", "kmeans")
     out, err, code = run("measure", *asked, PATH=str(tmp_path))
     assert (out, code, err.count("\n")) == ("", 1, 1)
     assert "apt install gcc-riscv64-unknown-elf" in err
@@ -99,7 +99,7 @@ def test_without_rvsim_one_line_says_what_to_install(run, tmp_path):
     (tmp_path / "missing" / "rvsim").mkdir(parents=True)
     (tmp_path / "missing" / "rvsim" / "__init__.py").write_text("raise ImportError('not here')\n")
     path = os.pathsep.join([str(tmp_path / "missing"), str(ROOT)])
-    asked = ("--simulate", "o3", "--freqs", "1GHz", "-o", "r.csv", "kmeans")
+    asked = ("--simulate", "o3", "--freq", "1GHz", "-o", "r.csv", "kmeans")
     out, err, code = run("measure", *asked, PYTHONPATH=path)
     assert (out, code, err.count("\n")) == ("", 1, 1)
     assert "pip install 'perf-per-watt[simulate]'" in err

@@ -254,7 +254,7 @@ def run(tmp_path):
     return run
 
 
-ASKED = ("--freq", "3.0GHz", "--within", "15", "--steps", STEPS, "--minutes", "10")
+ASKED = ("--freq", "3.0GHz", "--within", "15", "--steps", STEPS, "--run-time", "10min")
 
 
 class TestCommandLine:
@@ -300,7 +300,7 @@ class TestCommandLine:
             (["--freq", "3GHz", "--metric", "time,power"], 2, "--metric: a plan is for one"),
             (["--freq", "3GHz", "--steps", STEPS, "--repeats", "0"], 2, "whole numbers of at"),
             (["--steps", STEPS], 2, "--freq"),
-            ([*ASKED, "--budget", "5"], 1, "does not fit into the budget"),
+            ([*ASKED, "--budget", "5min"], 1, "does not fit into the budget"),
         ],
     )
     def test_refusals(self, run, arguments, code, said):

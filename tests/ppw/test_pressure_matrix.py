@@ -439,7 +439,7 @@ class TestCommand:
         ("name", "arguments"),
         [
             ("pressure", ["job=run.csv", "memcached=cache.csv"]),
-            ("pressure-phases", ["run.csv", "--phases", "--cores", "8", "--network", "100Gbit/s"]),
+            ("pressure-phases", ["run.csv", "--phases", "--cpus", "8", "--network", "100Gbit/s"]),
             ("pressure-csv", ["job=run.csv", "--format", "csv"]),
         ],
     )
@@ -478,7 +478,7 @@ class TestCommand:
             (["a="], 2, "names no log"),
             (["a=run.csv", "b=cache.csv", "--operations", "5"], 2, "of one workload"),
             (["run.csv", "--network", "fast"], 2, "fast"),
-            (["run.csv", "--cores", "0"], 2, "above 0"),
+            (["run.csv", "--cpus", "0"], 2, "range x>0"),
             (["run.csv", "--thresholds", "none.toml"], 1, "none.toml: cannot be read"),
             ([], 2, "Missing argument"),
         ],

@@ -217,5 +217,5 @@ class TestCommand:
         done = CliRunner().invoke(command, [str(file), "--disk-bandwidth", "500MB/s"])
         assert done.exit_code == 0, done.output
         assert "buy 2 cores more with" in done.output
-        told = CliRunner().invoke(command, [str(file), "--format", "json", "--cores", "16"])
+        told = CliRunner().invoke(command, [str(file), "--format", "json", "--cpus", "16"])
         assert json.loads(told.output)["resources"][0]["capacity"] == 16

@@ -33,7 +33,7 @@ from measurements.workloads.service_run import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = ["--seconds", "1s", "--repeats", "1", "--idle", "0", "--settle", "0.1s"]
+QUICK = ["--window", "1s", "--repeats", "1", "--idle", "0", "--settle", "0.1s"]
 NEEDS_TWO = pytest.mark.skipif(os.cpu_count() < 2, reason="servers and clients need a CPU each")
 
 
@@ -305,7 +305,7 @@ class TestMemcached:
             done = run(
                 *("memcached", "--client", "paced", "--objects", "500", *QUICK[:4]),
                 *("--idle", "1s", "--sysfs", host.sysfs, "--power", "rapl", "--metric", "power"),
-                *("--freqs", "1.5GHz,2.2GHz", "--settle", "0.1s", "--price", "400"),
+                *("--freq", "1.5GHz,2.2GHz", "--settle", "0.1s", "--price", "400"),
                 *("--family", "Zen 4", "-o", "runs.csv"),
             )
             assert done.returncode == 0, done.stderr
@@ -327,7 +327,7 @@ class TestMemcached:
     def test_killed_at_any_time_nothing_is_left(self, tmp_path, how):
         watched = Watched(
             tmp_path,
-            *("memcached", "--client", "memcaslap", "--seconds", "20s", "--idle", "0"),
+            *("memcached", "--client", "memcaslap", "--window", "20s", "--idle", "0"),
             *("-o", tmp_path / "runs.csv"),
         )
         with watched.process as process:
@@ -388,8 +388,8 @@ class TestFio:
         disk.mkdir()
         with SyntheticHost(tmp_path / "host") as host:
             done = run(
-                *("fio", "--folder", disk, "--size", "32MiB", "--depths", "1,8"),
-                *("--patterns", "randread,write:64KiB", *QUICK, "--clock", "2GHz"),
+                *("fio", "--folder", disk, "--size", "32MiB", "--depth", "1,8"),
+                *("--pattern", "randread,write:64KiB", *QUICK, "--clock", "2GHz"),
                 *("--sysfs", host.sysfs, "--power", "rapl", "-o", "disk.csv"),
             )
             assert done.returncode == 0, done.stderr
@@ -419,7 +419,7 @@ class TestFio:
         disk.mkdir()
         watched = Watched(
             tmp_path,
-            *("fio", "--folder", disk, "--size", "16MiB", "--seconds", "20s", "--idle", "0"),
+            *("fio", "--folder", disk, "--size", "16MiB", "--window", "20s", "--idle", "0"),
             *("-o", tmp_path / "disk.csv"),
         )
         with watched.process as process:

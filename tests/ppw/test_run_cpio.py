@@ -114,8 +114,8 @@ def test_fio_on_one_and_two_cores_on_disk_and_in_memory(ask, tmp_path, disk):
     mask = WORKQUEUE.read_text()
     done = ask(
         *("run", "cpio", "--folder", disk, "--size", "32MiB", "--cores", "1,2", "--depth", "8"),
-        *("--patterns", "randread,write:128KiB", "--without-device", "--confine-kernel"),
-        *("--scope", "own", "--seconds", "0.5s", *QUICK, "-o", "study.csv"),
+        *("--pattern", "randread,write:128KiB", "--without-device", "--confine-kernel"),
+        *("--scope", "own", "--window", "0.5s", *QUICK, "-o", "study.csv"),
     )
     study_is_sound(ask, tmp_path, done, ["fio randread 4 KiB", "fio write 128 KiB"])
     assert WORKQUEUE.read_text() == mask
@@ -127,7 +127,7 @@ def test_fio_on_one_and_two_cores_on_disk_and_in_memory(ask, tmp_path, disk):
 def test_the_whole_study(ask, tmp_path, disk):
     done = ask(
         *("run", "cpio", "--folder", disk, "--size", "256MiB", "--cores", "1,2"),
-        *("--without-device", "--confine-kernel", "--scope", "own", "--seconds", "1s"),
+        *("--without-device", "--confine-kernel", "--scope", "own", "--window", "1s"),
         *("--power", "none", "--idle", "0", "--repeats", "2", "-o", "study.csv"),
     )
     patterns = ("randread 4 KiB", "randwrite 4 KiB", "read 128 KiB", "write 128 KiB")
@@ -193,7 +193,7 @@ def test_in_a_container_the_counters_are_said_to_be_the_hosts(ask, tmp_path, dis
 def test_memory_bandwidth_is_taken(ask, tmp_path, disk):
     asked = (
         *("run", "cpio", "--folder", disk, "--size", "16MiB", "--cores", "1", "--power", "none"),
-        *("--patterns", "randread", "--take-bandwidth", "50%", "--seconds", "0.5s"),
+        *("--pattern", "randread", "--take-bandwidth", "50%", "--window", "0.5s"),
         *("--repeats", "2", "-o", "runs.csv"),
     )
     done = ask(*asked)
@@ -219,7 +219,7 @@ def test_killed_nothing_is_left_running_mounted_or_attached(tmp_path, disk, how)
     mask = WORKQUEUE.read_text()
     watched = Watched(
         tmp_path,
-        *("cpio", "--folder", disk, "--size", "16MiB", "--cores", "1", "--seconds", "20s"),
+        *("cpio", "--folder", disk, "--size", "16MiB", "--cores", "1", "--window", "20s"),
         *("--without-device", "--confine-kernel", *QUICK, "-o", tmp_path / "runs.csv"),
     )
     with watched.process as process:
@@ -238,7 +238,7 @@ def test_killed_nothing_is_left_running_mounted_or_attached(tmp_path, disk, how)
     [
         (["--folder", "/nowhere"], "/nowhere: is no folder", 1),
         (["--folder", "/", "--cores", "4096"], "4096 physical cores are not to be had", 1),
-        (["--folder", "/", "--patterns", "trim"], "pattern 'trim': there are randread", 1),
+        (["--folder", "/", "--pattern", "trim"], "pattern 'trim': there are randread", 1),
         (["--folder", "/", "--cores", "x"], "is not whole numbers of at least 1", 2),
         (["--folder", "/", "--take-bandwidth", "much"], "is not a share", 2),
         (["--folder", "/", "--size", "1MiB", "--", "no-such-program"], "not found", 1),

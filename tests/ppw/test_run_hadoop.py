@@ -209,11 +209,11 @@ class TestRefusals:
             ([], "no -o FILE"),
             (["-o", "x.csv", "--", "jar", "x.jar"], "arguments after --: for --mode cluster"),
             (["-o", "x.csv", "--nodes", "/dev/null"], "--nodes: for --mode cluster"),
-            (["-o", "x.csv", "--mode", "cluster", "--freqs", "1GHz"], "cannot be set from here"),
+            (["-o", "x.csv", "--mode", "cluster", "--freq", "1GHz"], "cannot be set from here"),
             (["-o", "x.csv", "--mode", "cluster", "--power", "rapl"], "name them by --nodes"),
             (["-o", "x.csv", "-D", "nonsense"], "'nonsense' is not NAME=VALUE"),
             (["-o", "x.csv", "--data", "0"], "a size of nothing"),
-            (["-o", "x.csv", "--seconds", "3"], "--seconds"),
+            (["-o", "x.csv", "--window", "3"], "--window"),
             (
                 ["-o", "x.csv", "--mode", "cluster", "--memory", "1GiB", "--", "jar", "x.jar"],
                 "{options}",

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from measurements.errors import MeasurementError
+from measurements.errors import DAMAGE, MeasurementError
 from measurements.workloads.hadoop.counters import CPU_MS, GC_MS, Counter
 
 if TYPE_CHECKING:
@@ -182,25 +182,33 @@ def parse_history(text: str, source: str) -> Job:
             f"{source}: no job history: its first line is {head[:40]!r}, not {_JSON!r}"
         )
     reader = _Reader()
-    for kind, event in _events(rest, source):
-        reader.take(kind, event)
+    for number, kind, event in _events(rest, source):
+        try:
+            reader.take(kind, event)
+        except DAMAGE as error:
+            raise MeasurementError(
+                f"{source}: line {number}, {kind[:40]!r}, is not as Hadoop writes it "
+                f"({type(error).__name__}: {str(error)[:80]!r}): copy the file again"
+            ) from error
     if not reader.job.job_id:
         raise MeasurementError(f"{source}: no event in it names a job: is the file complete?")
     return reader.result()
 
 
-def _events(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _events(text: str, source: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
     lines = [(n, line) for n, line in enumerate(text.split("\n"), start=2) if line.strip()]
     # The first is the schema.
     for number, line in lines[1:]:
         try:
             event = json.loads(line)
             (body,) = event["event"].values()
-            yield str(event["type"]), {k: _plain(v) for k, v in body.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            yield number, str(event["type"]), {k: _plain(v) for k, v in body.items()}
+        except DAMAGE as error:
             if number == lines[-1][0]:
                 return
-            raise MeasurementError(f"{source}: line {number} is no event: {error}") from error
+            raise MeasurementError(
+                f"{source}: line {number} is no event: {str(error)[:80]!r}"
+            ) from error
 
 
 def _plain(value: Any) -> Any:
@@ -223,15 +231,16 @@ class _Reader:
     def take(self, kind: str, event: dict[str, Any]) -> None:
         """Learn from one event; of those that say nothing needed here, nothing."""
         if "jobid" in event:
-            self.job = replace(self.job, job_id=event["jobid"])
+            self.job = replace(self.job, job_id=_name(event, "jobid"))
         if kind.endswith("_ATTEMPT_STARTED"):
             self._started(event)
         elif "_ATTEMPT_" in kind:
             self._ended(event)
         elif kind == "TASK_FINISHED":
-            self._succeeded[event["taskid"]] = event.get("successfulAttemptId") or ""
+            attempt = _text(event.get("successfulAttemptId"))
+            self._succeeded[_name(event, "taskid")] = attempt or ""
         elif kind == "AM_STARTED":
-            self.job = replace(self.job, master=event.get("nodeManagerHost"))
+            self.job = replace(self.job, master=_text(event.get("nodeManagerHost")))
         elif kind.startswith("JOB_"):
             self._of_job(kind, event)
 
@@ -245,24 +254,26 @@ class _Reader:
         return replace(self.job, attempts=attempts, succeeded=frozenset(named | found))
 
     def _started(self, event: dict[str, Any]) -> None:
-        self._attempts[event["attemptId"]] = TaskAttempt(
-            task=event["taskid"],
-            attempt=event["attemptId"],
-            kind=event["taskType"],
-            node=event.get("trackerName"),
-            locality=event.get("locality"),
+        attempt = _name(event, "attemptId")
+        self._attempts[attempt] = TaskAttempt(
+            task=_name(event, "taskid"),
+            attempt=attempt,
+            kind=_name(event, "taskType"),
+            node=_text(event.get("trackerName")),
+            locality=_text(event.get("locality")),
             start_s=_time(event.get("startTime")),
         )
 
     def _ended(self, event: dict[str, Any]) -> None:
-        known = self._attempts.get(event["attemptId"])
+        attempt = _name(event, "attemptId")
+        known = self._attempts.get(attempt)
         if known is None:
-            known = TaskAttempt(event["taskid"], event["attemptId"], event["taskType"])
-        self._attempts[event["attemptId"]] = replace(
+            known = TaskAttempt(_name(event, "taskid"), attempt, _name(event, "taskType"))
+        self._attempts[attempt] = replace(
             known,
-            status=event.get("taskStatus") or event.get("status"),
-            node=event.get("hostname") or known.node,
-            rack=event.get("rackname"),
+            status=_text(event.get("taskStatus") or event.get("status")),
+            node=_text(event.get("hostname")) or known.node,
+            rack=_text(event.get("rackname")),
             end_s=_time(event.get("finishTime")),
             map_end_s=_time(event.get("mapFinishTime")),
             shuffle_end_s=_time(event.get("shuffleFinishTime")),
@@ -272,8 +283,12 @@ class _Reader:
 
     def _of_job(self, kind: str, event: dict[str, Any]) -> None:
         if kind == "JOB_SUBMITTED":
-            said = {"name": event.get("jobName", ""), "user": event.get("userName", "")}
-            self.job = replace(self.job, submitted_s=_time(event["submitTime"]), **said)
+            self.job = replace(
+                self.job,
+                submitted_s=_time(event["submitTime"]),
+                name=_text(event.get("jobName")) or "",
+                user=_text(event.get("userName")) or "",
+            )
         elif kind == "JOB_INITED":
             self.job = replace(self.job, launched_s=_time(event.get("launchTime")))
         elif kind == "JOB_FINISHED":
@@ -288,9 +303,9 @@ class _Reader:
         elif kind in ("JOB_FAILED", "JOB_KILLED", "JOB_ERROR"):
             self.job = replace(
                 self.job,
-                status=event.get("jobStatus"),
+                status=_text(event.get("jobStatus")),
                 finished_s=_time(event.get("finishTime")),
-                reason=event.get("diagnostics") or "",
+                reason=_text(event.get("diagnostics")) or "",
             )
 
 
@@ -306,7 +321,23 @@ def _counters(value: dict[str, Any] | None) -> dict[Counter, int]:
 
 def _time(milliseconds: int | None) -> float | None:
     # Hadoop writes 0 or -1 for what it does not know.
-    return milliseconds * _S_PER_MS if milliseconds and milliseconds > 0 else None
+    if milliseconds is None or milliseconds <= 0:
+        return None
+    return int(milliseconds) * _S_PER_MS
+
+
+def _text(value: object) -> str | None:
+    """A text, or None where there is none; raises TypeError for anything else."""
+    if value is None or isinstance(value, str):
+        return value or None
+    raise TypeError(f"{str(value)[:40]} is no text")
+
+
+def _name(event: dict[str, Any], key: str) -> str:
+    name = _text(event[key])
+    if name is None:
+        raise ValueError(f"{key} is empty")
+    return name
 
 
 def _seconds(milliseconds: int | None) -> float | None:

@@ -90,7 +90,11 @@ def read_local_log(path: Path, *, slots: int = 1) -> Job:
 def _entries(text: str) -> Iterator[_Entry]:
     for line in text.splitlines():
         if match := _LINE.match(line):
-            at = datetime.strptime(match["at"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+            try:
+                at = datetime.strptime(match["at"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+            except ValueError:
+                # No time: a line of other text.
+                continue
             yield _Entry(at.timestamp(), match["thread"], match["by"], match["text"])
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from measurements.asking import ask
 from measurements.errors import MeasurementError
 from measurements.workloads.fio import FioOptions, open_runs
 from measurements.workloads.io_study.memory_device import file_system_of, make_memory_device
@@ -84,16 +84,7 @@ def fill(folder: Path, prepare: str | None, reaper: Reaper) -> Path:
     fresh.mkdir()
     if prepare is None:
         return fresh
-    done = subprocess.run(
-        ["sh", "-c", prepare],
-        cwd=fresh,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=reaper.environment(),
-        check=False,
-    )
+    done = ask(["sh", "-c", prepare], environment=reaper.environment(), folder=fresh)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
         raise MeasurementError(f"--prepare ended with {done.returncode}: {said[-1][:160]}")

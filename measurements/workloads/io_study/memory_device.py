@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from measurements.asking import ask
 from measurements.errors import MeasurementError
 from measurements.host.files import read_lines
 from measurements.memory_sizes import available_memory
@@ -103,15 +103,7 @@ def _mount(reaper: Reaper, arguments: list[str], folder: Path) -> None:
 
 
 def _run(command: list[str], wrong: str, reaper: Reaper) -> None:
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=reaper.environment(),
-        check=False,
-    )
+    done = ask(command, environment=reaper.environment())
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["no reason is given"]
         raise MeasurementError(f"{wrong}: {said[0][:160]}")

@@ -121,13 +121,18 @@ def read_totals(path: Path) -> Totals:
         raise MeasurementError(f"{path}: no latencies of memcaslap: {said}")
     rest = text[section.end() :].partition("\n\n")[0]
     figures = {m["name"]: int(m["value"]) * _US for m in _FIGURE.finditer(rest)}
-    cells = power_of_two_cells(_cells(rest), _US)
+    try:
+        cells = power_of_two_cells(_cells(rest), _US)
+    except OverflowError as error:
+        raise MeasurementError(f"{path}: memcaslap printed a cell that cannot be") from error
     found = Histogram(cells, figures.get("Min", math.nan), figures.get("Max", math.nan))
     if found.requests != int(section["events"]):
         raise MeasurementError(
             f"{path}: memcaslap counted {section['events']} requests and its cells hold "
             f"{found.requests}: its output is cut off"
         )
+    if "Avg" not in figures or not found.requests:
+        raise MeasurementError(f"{path}: no mean latency of memcaslap: its output is cut off")
     return Totals(found, figures["Avg"])
 
 

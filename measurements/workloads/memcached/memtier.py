@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from measurements.errors import MeasurementError
+from measurements.errors import DAMAGE, MeasurementError
 from measurements.workloads.latency import Percentile
 from measurements.workloads.memcached.loaders import LoadReport
 
@@ -98,17 +98,21 @@ def read_totals(path: Path) -> dict[str, float]:
         # The mean of its totals is wrong in some versions; those of its parts are not.
         means = [_mean(part) for part in parts]
         percentiles = total["Percentile Latencies"]
-        return {
+        figures = {
             "requests": sum(counted),
             "mean_s": sum(n * m for n, m in zip(counted, means, strict=True)) / sum(counted),
             "max_s": max(float(part.get("Max Latency", "nan")) for part in [total]) * _MS,
             "p50_s": float(percentiles["p50.00"]) * _MS,
             "p99_s": float(percentiles["p99.00"]) * _MS,
         }
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        # Old versions do not tell the longest.
+        if not all(math.isfinite(v) for n, v in figures.items() if n != "max_s" or v == v):
+            raise ValueError("a figure in it is no finite number")
+        return figures
+    except (*DAMAGE, OSError) as error:
         raise MeasurementError(
-            f"{path}: no report of memtier_benchmark ({type(error).__name__}: {error}): it needs "
-            "version 1.4 or newer"
+            f"{path}: no report of memtier_benchmark ({type(error).__name__}: {str(error)[:160]}): "
+            "it needs version 1.4 or newer"
         ) from error
 
 

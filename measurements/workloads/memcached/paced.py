@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _NS = 1e-9
 _RESOLUTION = "1.6 %"
+_NEEDED = ("failed", "max_ns", "min_ns", "sum_ns", "unanswered")
 
 
 class Totals(NamedTuple):
@@ -97,17 +98,21 @@ def read_totals(path: Path) -> Totals:
     cells: dict[str, list[Cell]] = {"latency": [], "lateness": []}
     text = path.read_text(encoding="utf-8", errors="replace")
     for line in text.splitlines():
-        name, *values = line.split()
         try:
+            name, *values = line.split()
             if name in cells:
                 over, upto, count = map(int, values)
+                if min(over, count) < 0 or upto < over:
+                    raise ValueError(line)
                 cells[name].append(Cell(over * _NS, upto * _NS, count))
             else:
                 (figures[name],) = map(float, values)
         except ValueError:
             raise MeasurementError(f"{path}: the client failed: {line[:160]}") from None
-    if not figures.get("requests"):
+    if not figures.get("requests") or not sum(cell.requests for cell in cells["latency"]):
         raise MeasurementError(f"{path}: the client had no answer to any request")
+    if missing := [name for name in _NEEDED if not math.isfinite(figures.get(name, math.nan))]:
+        raise MeasurementError(f"{path}: the client said no {', '.join(missing)}: it was killed")
     least, most = figures["min_ns"] * _NS, figures["max_ns"] * _NS
     latency = Histogram(tuple(cells["latency"]), least, most)
     return Totals(figures, latency, Histogram(tuple(cells["lateness"]), math.nan, math.nan))

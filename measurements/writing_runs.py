@@ -1,0 +1,106 @@
+"""Writing a runs table: Parquet, JSON lines or CSV, a file whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+import tempfile
+from datetime import date, time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from measurements.errors import MeasurementError, first_line
+from measurements.spreadsheets import write_csv
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Endings of files with a JSON object a line.
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+
+
+def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
+    """Write a runs table: Parquet, JSON lines or CSV by the ending; "-" is CSV on standard output.
+
+    A file appears whole or not at all. CSV and JSON lines are compressed where the name also ends
+    in ".gz". In CSV, text that a spreadsheet would take for a formula begins with an apostrophe,
+    which `read_runs` takes off again.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+    target : str or Path
+        File, or "-".
+
+    Raises
+    ------
+    MeasurementError
+        When the file cannot be written, or not in this format.
+    """
+    if str(target) == "-":
+        _write_standard_output(runs)
+        return
+    try:
+        _write_whole(runs, Path(target))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MeasurementError(f"{target}: cannot be written: {reason}") from error
+    except (TypeError, ValueError) as error:
+        raise MeasurementError(f"{target}: cannot be written: {first_line(error)}") from error
+
+
+def _write_standard_output(runs: pd.DataFrame) -> None:
+    try:
+        write_csv(runs, sys.stdout)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise MeasurementError(f"standard output: {error.strerror or error}") from error
+
+
+def _write_whole(runs: pd.DataFrame, path: Path) -> None:
+    if path.exists() and not path.is_file():
+        # A device or a pipe is written to; a file in its place would be something else.
+        _write(runs, path, path.name)
+        return
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
+        # Made in a folder of its own, the file has the permissions of any new file.
+        scratch = Path(folder, path.name)
+        _write(runs, scratch, path.name)
+        scratch.replace(path)
+
+
+def _write(runs: pd.DataFrame, path: Path, name: str) -> None:
+    plain = name.lower().removesuffix(".gz")
+    if plain.endswith(".parquet"):
+        runs.to_parquet(path, index=False)
+        return
+    with gzip.open(path, "wb") if plain != name.lower() else path.open("wb") as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        if plain.endswith(JSON_LINES):
+            _write_json_lines(runs, text)
+        else:
+            write_csv(runs, text)
+        text.flush()
+
+
+def _write_json_lines(runs: pd.DataFrame, file: io.TextIOBase) -> None:
+    """Write each number with all its digits, which `pandas.DataFrame.to_json` does not."""
+    names = [str(c) for c in runs.columns]
+    values = (column.astype(object).where(column.notna(), None) for _, column in runs.items())
+    encoder = json.JSONEncoder(ensure_ascii=False, default=_as_json)
+    for row in zip(*(v.tolist() for v in values), strict=True):
+        file.write(encoder.encode(dict(zip(names, row, strict=True))) + "\n")
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    raise TypeError(f"a {type(value).__name__} has no form in JSON lines")
