@@ -1,5 +1,6 @@
 # make demo         the library at work, with nothing but its run-time dependencies
-# make test         the tests;  also: slow, lint, types, imports, docs, bench, accuracy, clean
+# make test         the tests
+# also: slow, lint, types, imports, docs, coverage, mutants, bench, accuracy, clean
 # PYTHON=python3.12 which Python the local virtual environment is made with
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-versi
 # Through a path entry: another folder named ppw beside the caller does not hide the package then.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-.PHONY: demo test slow lint types imports docs bench accuracy clean
+.PHONY: demo test slow lint types imports docs coverage mutants bench accuracy clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -45,6 +46,28 @@ docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/.dev
 	$(BIN)/python -m mkdocs build --strict
 
+# Loops that are compiled cannot be traced: their tests run once more as plain Python.
+LOOPS := $(wildcard $(foreach name,burstiness caches chain defragmentation device_model hash_table \
+	interarrival lookups lru recency request_kinds reuse runs sampled_reuse state_diagram \
+	transition_counts walk,tests/fitting/test_$(name)*.py)) tests/ppw/test_trace_model.py
+
+# The branches that the tests reach; fails where fitting or ppw is under 95 %.
+coverage: export SCIPY_ARRAY_API = 1
+coverage: $(VENV)/.dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m "not slow" -n 2 --dist loadfile
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -m "not slow" -n 2 --dist loadfile \
+		-W "ignore:overflow:RuntimeWarning" $(LOOPS)
+	$(BIN)/coverage combine --quiet
+	@mkdir -p build
+	$(BIN)/coverage json --quiet -o build/coverage.json
+	$(BIN)/python benchmarks/branches.py build/coverage.json
+
+# Small faults put into fitting, and the share that its tests find; goes on where it was stopped.
+mutants: $(VENV)/.dev
+	@$(INSTALL) 'cosmic-ray>=8.7'
+	$(BIN)/python benchmarks/mutants.py
+
 # A few minutes; writes docs/generated/speed.md. On a quiet machine.
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/speed.py --write docs/generated
@@ -55,7 +78,7 @@ accuracy: $(VENV)/.dev
 	$(BIN)/python benchmarks/accuracy.py --write docs/generated
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf $(VENV) build dist *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -125,7 +125,7 @@ def path_lengths(
 
 def _read(runs: FleetRuns, progress: Callable[[float], None] | None) -> _Cells:
     known = known_columns(runs)
-    present = [c for c in known if known[c].notna().any()]
+    present = [str(c) for c in known if known[c].notna().any()]
     read = [c for c in _READ if c in present and is_number(c)]
     if "data_bytes" not in read:
         raise PpwError(f"{runs.name}: {_NOTHING}")
@@ -290,7 +290,7 @@ def _fitted(
 ) -> tuple[pd.DataFrame, LineFit, tuple[FloatArray, FloatArray]]:
     """Lines of all groups: their keys, runs and scatter; the lines; and the range of each."""
     groups = cells.groupby(keys, dropna=False, sort=True)
-    codes = groups.ngroup().to_numpy(dtype=np.int64)
+    codes = np.asarray(groups.ngroup(), dtype=np.int64)
     each = Repeats(
         cells["runs"].to_numpy(dtype=np.int64),
         cells[f"{name}__mean"].to_numpy(dtype=np.float64),

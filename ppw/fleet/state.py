@@ -82,7 +82,7 @@ class FleetState:
         manifest = path / _MANIFEST
         try:
             said = json.loads(manifest.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return cls._empty(path)
         except (OSError, ValueError, RecursionError) as error:
             raise PpwError(f"{manifest}: cannot be read: {error}") from error

@@ -62,6 +62,12 @@ def test_too_few_gaps_tell_a_mean():
     assert (LAWS[laws.law[0]], laws.mean_s[0]) == ("exponential", pytest.approx(0.2))
 
 
+def test_requests_at_one_instant_follow_without_a_gap():
+    laws = fit_gaps(*sums_of(np.zeros(50), GAPS["gamma"]), TICK)
+    assert (LAWS[laws.law[0]], laws.mean_s[0]) == ("constant", 0)
+    assert not laws.draw(np.zeros(20, dtype=int), np.random.default_rng(1)).any()
+
+
 def test_classes_of_gaps_double_every_fourth():
     bounds = gap_classes()
     assert len(bounds) == HISTOGRAM_CLASSES + 1

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitting.errors import FittingError
-from fitting.phases import NOISE_FLOOR, change_points, penalty
+from fitting.phases import NOISE_FLOOR, _noise, change_points, penalty
 
 
 def stages(lengths, series=4, noise=0.03, seed=5):
@@ -103,3 +103,9 @@ def test_refused():
         change_points([1.0, 2.0])
     with pytest.raises(FittingError, match="at least 2"):
         change_points([[1.0]], shortest=1)
+
+
+def test_a_steady_drift_is_no_noise():
+    rng = np.random.default_rng(1)
+    table = 5.0 * np.arange(2000)[:, None] + rng.normal(0, 1, (2000, 3))
+    assert _noise(table) == pytest.approx(np.full(3, 1 + 2 / np.sqrt(2000)), rel=0.1)

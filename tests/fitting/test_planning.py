@@ -12,6 +12,7 @@ from fitting.errors import FittingError
 from fitting.hypothetical import Candidate, Chances, step_of
 from fitting.known import Known, known_groups
 from fitting.planning import (
+    _answers,
     attainable,
     choose,
     half_width,
@@ -285,3 +286,24 @@ def test_refusals():
         Chances.of(0, 1)
     with pytest.raises(FittingError, match=r"level 1\.5 is not inside"):
         half_width([one_cell(OneCell(0.1)).answer()], 1.5)
+
+
+def test_answers_are_in_the_order_of_their_candidates_whatever_their_steps():
+    known = one_cell(OneCell(0.03, drift=0.2))
+    rng = np.random.default_rng(6)
+
+    def sweeps(*ghz):
+        draws = 3
+        return Sweep(
+            np.tile(np.array(ghz) * GHZ, (draws, 1)),
+            rng.normal(0, 0.3, (draws, len(ghz))),
+            np.ones((draws, len(ghz))),
+            np.zeros(draws),
+            np.zeros(draws),
+        )
+
+    points = [sweeps(1.0, 2.0), sweeps(1.0, 2.0, 2.5), sweeps(1.0, 1.8), sweeps(1.2, 2.0, 2.8)]
+    found = _answers(known, points, 96).moments()
+    expected = [known.answer(of).moments() for of in points]
+    for part in (0, 1):
+        assert found[part] == pytest.approx(np.concatenate([e[part] for e in expected]))
