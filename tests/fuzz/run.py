@@ -1,0 +1,173 @@
+"""Fuzz a reader, guided by coverage: ``python tests/fuzz/run.py TARGET -runs=1000000``.
+
+Options are those of libFuzzer; a folder among them keeps the inputs that reached something new.
+Without a target, the targets' names. Of an input that fails, the error and the file that it is kept
+in are printed (``-findings=FOLDER``), and with ``PPW_FUZZ_GO_ON=1`` others are looked for.
+
+With ``--serve`` a line of JSON on standard input, a target and its options, is answered with the
+exit code and CPU seconds of a child process that fuzzes: modules are imported and instrumented
+once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import atheris
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
+sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / n) for n in ("fuzz", "ppw", "measurements"))]
+
+# Not fitting: numba compiles what stands there. For as long as the process lives, because readers
+# import what they need when they need it.
+atheris.instrument_imports(include=["measurements", "ppw"]).__enter__()
+
+import judge  # noqa: E402
+import targets  # noqa: E402
+
+# An input of some kilobytes that takes longer is a hang (s); memory that no such input may need,
+# and by which many of them may let the process grow (MB).
+TIMEOUT_S, MOST_MB, MOST_GROWTH_MB = 20, 2500, 150
+PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+class Watched:
+    """A reader whose outcomes are judged, with the inputs that failed kept."""
+
+    def __init__(self, name: str, runs: int, folder: Path, *, go_on: bool) -> None:
+        self._target = targets.TARGETS[name]
+        self._runs, self._folder, self._go_on = runs, folder, go_on
+        self._number, self._at_first = 0, 0.0
+        self._known: set[str] = set()
+
+    def __call__(self, data: bytes) -> None:
+        self._number += 1
+        try:
+            judge.judged(self._target.read, data, self._target.where)
+            self._check_growth()
+        except Exception as error:
+            place = _place(error)
+            if place not in self._known:
+                self._known.add(place)
+                kept = self._folder / hashlib.sha256(data).hexdigest()[:12]
+                kept.write_bytes(data)
+                print(f"finding {kept}: {place}: {str(error)[:200]!r}", flush=True)
+                if self._go_on:
+                    traceback.print_exc(limit=-4)
+            if not self._go_on:
+                raise
+
+    def _check_growth(self) -> None:
+        """Compare memory after a quarter of the inputs with that after all of them."""
+        if self._number == self._runs // 4:
+            self._at_first = _resident_mb()
+        elif self._number == self._runs and _resident_mb() > self._at_first + MOST_GROWTH_MB:
+            raise judge.FaultError(
+                f"memory grew from {self._at_first:.0f} to {_resident_mb():.0f} MB"
+            )
+
+
+def _resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_MB
+
+
+def _place(error: BaseException) -> str:
+    """Kind of an error, and the last lines of ours that it came through."""
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(ROOT))
+    ]
+    lines = [f"{Path(f.filename).relative_to(ROOT)}:{f.lineno}" for f in frames[-2:]]
+    return f"{type(error).__name__} at {' '.join(lines)}"
+
+
+def _dictionary(name: str, folder: Path) -> Path:
+    words = targets.TARGETS[name].words()
+    path = folder / "words"
+    path.write_text("".join(f'"{_spelt(word)}"\n' for word in words))
+    return path
+
+
+def _spelt(word: bytes) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in word)
+
+
+def fuzz(name: str, options: list[str]) -> None:
+    """Run a target; ends the process, with 0 where nothing was found."""
+    target = targets.TARGETS[name]
+    scratch = Path(tempfile.mkdtemp(prefix="ppw-fuzz-", dir=targets.SCRATCH))
+    judge.be_strict()
+    for number, seed in enumerate(target.seeds()):
+        (scratch / f"seed-{number}").write_bytes(seed)
+        # Also so that all is imported before it counts.
+        if (said := judge.judged(target.read, seed, target.where)) and number == 0:
+            sys.exit(f"{name}: its first seed is refused: {said}")
+    given = dict(option.lstrip("-").partition("=")[::2] for option in options)
+    runs = int(given.get("runs", -1))
+    keep = Path(given.pop("findings", "") or FOLDER / "found" / name)
+    keep.mkdir(parents=True, exist_ok=True)
+    watched = Watched(name, runs, keep, go_on=os.environ.get("PPW_FUZZ_GO_ON") == "1")
+    settings = {
+        "max_len": target.longest,
+        "timeout": TIMEOUT_S,
+        "rss_limit_mb": MOST_MB,
+        "seed": 1,
+        "dict": _dictionary(name, scratch),
+        "artifact_prefix": f"{keep}/",
+        "verbosity": 0,
+        "print_final_stats": 1,
+    }
+    plain = [o for o in options if not o.startswith("-findings")]
+    atheris.Setup(
+        [name, *(f"-{k}={v}" for k, v in settings.items()), *plain, str(scratch)], watched
+    )
+    atheris.Fuzz()
+
+
+def serve() -> None:
+    """Fuzz what each line of standard input asks for, in a process of its own."""
+    # What most readers need, and takes long to import.
+    import pandas  # noqa: F401
+    import pandera.pandas  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+    import test_fio  # noqa: F401
+    import test_hadoop_history  # noqa: F401
+    import test_memcached  # noqa: F401
+    import test_specpower  # noqa: F401
+    import test_timeseries_faults  # noqa: F401
+    import test_trace_faults  # noqa: F401
+
+    import ppw
+
+    for name in ppw.__all__:
+        getattr(ppw, name)
+    for line in sys.stdin:
+        name, log, *options = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(said, 1)
+            os.dup2(said, 2)
+            try:
+                fuzz(name, options)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(1)
+        _, status, used = os.wait4(child, 0)
+        seconds = round(used.ru_utime + used.ru_stime, 2)
+        print(json.dumps([os.waitstatus_to_exitcode(status), seconds]), flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        print(*targets.TARGETS, sep="\n")
+    elif sys.argv[1] == "--serve":
+        serve()
+    else:
+        fuzz(sys.argv[1], sys.argv[2:])
