@@ -47,6 +47,7 @@ class Recorder:
     def __init__(self) -> None:
         self.tests: dict[str, dict[str, Any]] = {}
         self._called: set[CodeType] = set()
+        self._by_fixtures: set[str] = set()
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """Listen from here, so that what fixtures call counts."""
@@ -56,12 +57,21 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep what a test called, once it has passed."""
-        if report.when != "call":
-            return
-        sys.setprofile(None)
-        functions = sorted({_name(code) for code in self._called if _ours(code)})
-        if report.outcome == "passed" and functions:
-            self.tests[report.nodeid] = {"seconds": report.duration, "functions": functions}
+        functions = {_name(code) for code in self._called if _ours(code)}
+        if report.when == "setup":
+            self._by_fixtures |= functions
+        elif report.when == "call":
+            sys.setprofile(None)
+            if report.outcome == "passed":
+                self.tests[report.nodeid] = {"seconds": report.duration, "functions": functions}
+
+    def calling(self) -> dict[str, dict[str, Any]]:
+        """Tests with the functions they call; what fixtures call counts for the whole file."""
+        found = {
+            name: test | {"functions": sorted(test["functions"] | self._by_fixtures)}
+            for name, test in self.tests.items()
+        }
+        return {name: test for name, test in found.items() if test["functions"]}
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
         if event == "call":
@@ -105,7 +115,7 @@ def mapped(file: str, scratch: Path, limit: float) -> dict[str, dict[str, Any]]:
         recorder = Recorder()
         arguments = [a for a in QUIET if a != "-x"]
         code = _tests([file, *arguments], [recorder])
-        found.write_text(json.dumps(recorder.tests))
+        found.write_text(json.dumps(recorder.calling()))
         return code
 
     _forked(record, scratch / "mapping.log", limit)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fitting.errors import FittingError
-from fitting.lru import hit_ratio_curve
-from fitting.sampled_reuse import ReuseSample
+from fitting.lru import HitRatioCurve, hit_ratio_curve
+from fitting.reuse import followed
+from fitting.sampled_reuse import ReuseSample, SampledCurve
 
 
 def load(n=200_000, blocks=20_000):
@@ -50,3 +51,32 @@ def test_shares_of_distances_sum_to_one():
 def test_nothing_is_refused():
     with pytest.raises(FittingError, match="no block"):
         ReuseSample().curve()
+
+
+def test_a_quarter_of_the_blocks_by_hand():
+    # Of 4 sampled blocks 10 accesses, at distances 0, 1, 1, 2, 2, 2: of all, 0, 4 and 8.
+    curve = SampledCurve(HitRatioCurve(10, 4, np.array([1, 2, 3])), 2)
+    assert curve.footprint == 16
+    assert curve.hit_ratio([0, 1, 4, 5, 8, 9, 100]).tolist() == [0, 0.1, 0.1, 0.3, 0.3, 0.6, 0.6]
+    shares = curve.distances()
+    assert len(shares) == 65
+    assert (shares[0], shares[3], shares[4], shares[64]) == (0.1, 0.2, 0.3, 0.4)
+    assert shares.sum() == pytest.approx(1)
+
+
+def test_a_sample_is_halved_as_often_as_it_takes():
+    accessed, most = load(3000, 400), 500
+    sample = ReuseSample(most)
+    for part in np.array_split(accessed, 4):
+        sample.add(part)
+    curve = sample.curve()
+
+    def kept(halvings):
+        return np.array([b for b in accessed if halvings == 0 or followed(b, halvings)])
+
+    assert len(kept(curve.halvings)) <= most < len(kept(curve.halvings - 1))
+    expected = hit_ratio_curve(kept(curve.halvings))
+    assert curve.footprint == expected.footprint << curve.halvings
+    assert curve.curve.hits[1:].tolist() == expected.hits[1:].tolist()
+    assert curve.curve.accesses == len(accessed) >> curve.halvings
+    assert curve.curve.hits.sum() + expected.footprint == curve.curve.accesses

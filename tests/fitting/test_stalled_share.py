@@ -25,19 +25,23 @@ PRIOR = StalledSharePrior(
     scales=3,
 )
 SHARE = np.array([0.0, 1 / 16, 1 / 4, 9 / 16, 1.0])
-LAW = StalledShare(np.array([2 * GHZ]), PRIOR)
 
 
-def test_shares_are_denser_near_none_for_each_overlap():
-    assert LAW.share == pytest.approx(np.tile(SHARE, 2))
-    assert LAW.overlap.tolist() == [1.0] * 5 + [2.0] * 5
+@pytest.fixture
+def law():
+    return StalledShare(np.array([2 * GHZ]), PRIOR)
 
 
-def test_shares_weigh_as_the_beta_law_between_their_middles():
+def test_shares_are_denser_near_none_for_each_overlap(law):
+    assert law.share == pytest.approx(np.tile(SHARE, 2))
+    assert law.overlap.tolist() == [1.0] * 5 + [2.0] * 5
+
+
+def test_shares_weigh_as_the_beta_law_between_their_middles(law):
     edges = [0.0, 1 / 32, 5 / 32, 13 / 32, 25 / 32, 1.0]
     rest = 0.8 * np.diff(beta.cdf(edges, 0.7, 1.5)) + 0.2 * np.diff(edges)
     weight = 0.6 * rest + np.array([0.4, 0, 0, 0, 0])
-    found = LAW.grid.shape_weight[0]
+    found = law.grid.shape_weight[0]
     assert found == pytest.approx(np.concatenate([0.75 * weight, 0.25 * weight]))
     assert found.sum() == pytest.approx(1)
 
@@ -50,19 +54,19 @@ def test_noise_is_log_normal_over_its_range():
     assert weight == pytest.approx(density / density.sum())
 
 
-def test_model_error_by_hand():
-    noise = LAW.grid.noise
+def test_model_error_by_hand(law):
+    noise = law.grid.noise
     assert noise == pytest.approx([0.0005, 0.01, 0.2])
     # Stalls of a sixteenth and a quarter: roots of 15/256 and of 3/16.
     stalls = np.sqrt([0, 15 / 256, 3 / 16, 63 / 256, 0])
     # Of the noise: a thousandth, two hundredths, and no more than five.
     expected = 0.01 + np.array([0.001, 0.02, 0.05]) + 0.5 * np.tile(stalls, 2)[:, None]
-    assert LAW.grid.drift == pytest.approx(expected)
-    assert LAW.grid.beyond == PRIOR.beyond
+    assert law.grid.drift == pytest.approx(expected)
+    assert law.grid.beyond == PRIOR.beyond
 
 
-def test_times_by_hand():
-    found = np.exp(LAW.log_shape(np.array([[1.0, 2.0]]) * GHZ, np.array([0])))
+def test_times_by_hand(law):
+    found = np.exp(law.log_shape(np.array([[1.0, 2.0]]) * GHZ, np.array([0])))
     # Half the clock doubles what is no stall; with an overlap of 2 the squares add up.
     assert found[0, 0, 2] == pytest.approx(0.75 * 2 + 0.25)
     assert found[0, 0, 7] == pytest.approx(np.sqrt(0.75 * 4 + 0.25))

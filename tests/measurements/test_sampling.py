@@ -82,7 +82,7 @@ class TestSpecs:
         [
             (
                 "raple",
-                "no power source is called 'raple' (did you mean 'rapl'?): the kinds are rapl",
+                "no power source is called 'raple' .did you mean 'rapl'.*: the kinds are",
             ),
             ("redfish", "redfish needs an address"),
             ("ipmi@", "ipmi needs an address"),

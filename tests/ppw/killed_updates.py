@@ -1,7 +1,7 @@
 """Updates of a fleet's state that are killed: a process that forks one, and kills it, on demand.
 
 Reads lines ``STATE FILE SECONDS``; for each, a child updates the state with the file and is sent
-SIGKILL after so many seconds; answers ``killed`` or ``done``.
+SIGKILL after so many seconds; answers ``killed`` or ``done``, and after how many seconds it was.
 """
 
 from __future__ import annotations
@@ -29,10 +29,20 @@ def main() -> None:
         if not child:
             update_state(state, file, threads=1)
             os._exit(0)
-        time.sleep(float(seconds))
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        print("killed" if os.WIFSIGNALED(status) else "done", flush=True)
+        status, took = ended(child, float(seconds))
+        print("killed" if os.WIFSIGNALED(status) else "done", took, flush=True)
+
+
+def ended(child: int, seconds: float) -> tuple[int, float]:
+    """Status of a child, killed if it still runs after so many seconds; and how long it ran."""
+    start = time.monotonic()
+    while (took := time.monotonic() - start) < seconds:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status, took
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1], took
 
 
 if __name__ == "__main__":

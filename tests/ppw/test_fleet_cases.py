@@ -1,0 +1,196 @@
+"""Over a fleet: checks by readings, engines as they are set up, saved states, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fleet_peers import OTHERS_WARNINGS, assert_same, engine, quiet
+from made_up import sweep
+
+import ppw
+from ppw import fleet
+from ppw.fleet.state import FleetState
+from ppw.fleet.telemetry_files import open_samples, write_runs
+
+pytestmark = OTHERS_WARNINGS
+RUNS = sweep(noise=0.02, repeats=3)
+
+
+def table(frame, path):
+    """Table of the engine."""
+    return engine("duckdb").read_parquet(saved(frame, path))
+
+
+def saved(frame, path):
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path)
+    return path
+
+
+@pytest.fixture
+def state(tmp_path):
+    """Folder of a state that holds all runs, and the file they came from."""
+    path = saved(RUNS, tmp_path / "runs.parquet")
+    fleet.update_state(tmp_path / "state", path, engine=engine("duckdb"))
+    return tmp_path / "state"
+
+
+class TestChecksOfReadings:
+    """In memory is the oracle: the engine's expressions name as many runs, by the same checks."""
+
+    def counts(self, **columns):
+        runs = RUNS.assign(**columns)
+        expected = quiet(ppw.check_quality, runs)
+        found = quiet(fleet.check, runs, engine=engine("duckdb")).answer
+        assert found.counts == expected.counts
+        assert (found.rows, found.suspects) == (expected.rows, expected.suspects)
+        return expected.counts
+
+    def energy(self, idle=0.0):
+        energy = (RUNS["power_w"] - idle) * RUNS["time_s"]
+        energy[4] *= 1000
+        return energy
+
+    def test_energy_of_another_unit(self):
+        assert self.counts(energy_j=self.energy())["energy_is_not_power_times_time"] == 1
+
+    def test_energy_without_the_idle_power(self):
+        found = self.counts(energy_j=self.energy(idle=12.0), idle_power_w=12.0)
+        assert found["energy_is_not_power_times_time"] == 1
+
+    def test_a_clock_that_was_not_reached(self):
+        achieved = RUNS["freq_ghz"] * 1e9
+        achieved[[3, 7]] *= 0.5
+        assert sum(self.counts(freq_achieved_hz=achieved).values()) == 2
+
+    def test_power_below_idle(self):
+        idle = np.where(np.arange(len(RUNS)) == 5, 500.0, 12.0)
+        assert self.counts(idle_power_w=idle)["power_at_or_below_idle"] == 1
+
+
+class TestEngine:
+    def test_is_set_up_as_asked(self, tmp_path):
+        connection = fleet.connect(memory_limit="64MiB", temporary=tmp_path, threads=1)
+        names = ("memory_limit", "temp_directory", "threads")
+        said = ", ".join(f"current_setting('{name}')" for name in names)
+        found = connection.con.execute(f"select {said}").fetchone()
+        assert found == ("64.0 MiB", str(tmp_path), 1)
+
+    def test_less_than_a_mebibyte_is_refused(self):
+        with pytest.raises(ppw.PpwError, match="'5kB' is less than a MiB: write 4GiB"):
+            fleet.connect(memory_limit="5kB")
+
+    def test_one_of_the_users_is_not_set_up(self):
+        with pytest.raises(ppw.PpwError, match="set them where you make it"):
+            fleet.connect(engine("duckdb"), threads=1)
+
+    def test_says_how_far_it_is(self):
+        shares = []
+        quiet(fleet.fit, RUNS, engine=engine("duckdb"), progress=shares.append)
+        assert shares[-1] == 1.0
+        assert all(0 <= share <= 1 for share in shares)
+
+
+class TestSavedState:
+    @pytest.mark.parametrize("form", [str, FleetState.open, lambda path: [path]])
+    def test_answers_as_its_files_do(self, state, form):
+        asked = {"freq": 3e9, "metric": ["time"], "engine": engine("duckdb")}
+        found = quiet(fleet.project, form(state), **asked)
+        assert_same(
+            found.to_frame(), quiet(ppw.project_runs, RUNS, freq=3e9, metric=["time"]).to_frame()
+        )
+
+    def test_is_validated_across_hosts(self, tmp_path):
+        both = pd.concat([RUNS, sweep(noise=0.02, repeats=3, seed=8, host="rack2")])
+        path = saved(both, tmp_path / "runs.parquet")
+        fleet.update_state(tmp_path / "state", path, engine=engine("duckdb"))
+        asked = {"metric": ["time"], "scheme": "host"}
+        found = quiet(fleet.validate, tmp_path / "state", engine=engine("duckdb"), **asked)
+        assert_same(found.to_frame(), quiet(ppw.validate, both, **asked).to_frame())
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"columns": {"time_s": "seconds"}}, "has its columns: leave the mapping out"),
+            ({"metric": ["throughput"]}, "do not tell throughput, only"),
+            ({"by": ["rack"]}, "not told apart by rack"),
+        ],
+    )
+    def test_what_it_does_not_keep_is_refused(self, state, options, said):
+        with pytest.raises(ppw.PpwError, match=said):
+            quiet(fleet.fit, state, engine=engine("duckdb"), **options)
+
+    def test_without_runs_has_no_answer(self, tmp_path):
+        empty = FleetState(tmp_path / "state")
+        for ask in (lambda: empty.cells(engine("duckdb")), empty.layout_by):
+            with pytest.raises(ppw.PpwError, match="holds no runs yet: add some"):
+                ask()
+
+    def test_is_a_folder_and_of_this_machine(self, tmp_path):
+        path = saved(RUNS, tmp_path / "runs.parquet")
+        with pytest.raises(ppw.PpwError, match="is a file: name a folder for the state"):
+            fleet.update_state(path, path, engine=engine("duckdb"))
+        with pytest.raises(ppw.PpwError, match="a state takes files of this machine"):
+            fleet.update_state(tmp_path / "state", "https://example.org/runs.parquet")
+
+
+class TestRuns:
+    def test_a_pattern_names_files(self, tmp_path):
+        for k in range(3):
+            saved(RUNS[RUNS.index % 3 == k], tmp_path / f"{k}.parquet")
+        found = quiet(fleet.fit, tmp_path / "[0-9].parquet", engine=engine("duckdb"))
+        assert (found.origin.files, found.origin.runs) == (3, len(RUNS))
+        assert_same(found.to_frame(), quiet(ppw.fit_runs, RUNS).to_frame())
+
+    def test_what_names_no_runs_is_refused(self):
+        with pytest.raises(ppw.PpwError, match="runs is a int: give files"):
+            fleet.fit(7)
+
+    def test_none_of_which_can_be_used(self):
+        wrong = RUNS.assign(time_s=-1.0)
+        with pytest.raises(ppw.PpwError, match=r"no run that can be used \(36 cannot\)"):
+            quiet(fleet.fit, wrong, engine=engine("duckdb"))
+
+    def test_of_watts_alone(self):
+        watts = RUNS[["host", "workload", "freq_ghz", "power_w"]]
+        found = quiet(fleet.fit, watts, engine=engine("duckdb"))
+        assert_same(found.to_frame(), quiet(ppw.fit_runs, watts).to_frame())
+
+
+class TestSamples:
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"quantity": "volts"}, "quantity is 'volts': give power or energy"),
+            ({"window_s": -1.0}, "window_s is -1: give 0 s or more"),
+            ({"window_s": np.inf}, "window_s is inf: give 0 s or more"),
+            ({"most_w": 0.0}, "most_w and range_j must be above 0"),
+            ({"quantity": "energy", "range_j": 0.0}, "most_w and range_j must be above 0"),
+        ],
+    )
+    def test_of_a_sensor_that_cannot_be(self, options, said):
+        with pytest.raises(ppw.PpwError, match=said):
+            fleet.Sensor(**options)
+
+    def test_of_the_labels_asked_for(self, tmp_path):
+        at = 1.7e9 + np.arange(11.0)
+        pdu = pd.DataFrame({"host": "a", "at": at, "value": 50.0, "label": "pdu"})
+        samples = pd.concat([pdu, pdu.assign(value=20.0, label="fan")], ignore_index=True)
+        runs = pd.DataFrame({"host": ["a"], "started_at": [at[0]], "time_s": [10.0]})
+        tables = table(runs, tmp_path / "runs"), table(samples, tmp_path / "samples")
+        joined = fleet.join_power(*tables, offset_s={}, labels=["pdu"]).to_pandas()
+        assert joined["energy_j"].tolist() == pytest.approx([500.0])
+
+    def test_columns_are_of_samples(self, tmp_path):
+        with pytest.raises(ppw.PpwError, match="samples have no column watts: map host, at, value"):
+            open_samples(tmp_path, engine("duckdb"), {"watts": "w"})
+        lacking = table(pd.DataFrame({"host": ["a"]}), tmp_path / "lacking")
+        with pytest.raises(ppw.PpwError, match="runs: no column started_at, time_s; the columns"):
+            fleet.join_power(lacking, lacking)
+
+    def test_joined_runs_are_written_as_parquet(self, tmp_path):
+        joined = table(pd.DataFrame({"host": ["a"]}), tmp_path / "runs")
+        with pytest.raises(ppw.PpwError, match=r"give a name that ends in \.parquet"):
+            write_runs(joined, tmp_path / "joined.csv")
