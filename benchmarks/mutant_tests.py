@@ -57,7 +57,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep what a test called, once it has passed."""
-        functions = {_name(code) for code in self._called if _ours(code)}
+        functions = {_name(code) for code in tuple(self._called) if _ours(code)}
         if report.when == "setup":
             self._by_fixtures |= functions
         elif report.when == "call":

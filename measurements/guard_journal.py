@@ -114,16 +114,16 @@ def boot_id() -> str:
 def journals(folder: Path) -> Iterator[Found]:
     """Read the journals of this boot in a folder; those of earlier boots are deleted.
 
-    A file that another user could have written is passed over, and so is one that says not even
-    whose it is, since nothing was changed before that line.
+    A file that another user could have written is passed over. One that says not even whose it is
+    was begun by a guard that was killed before anything was changed: it is deleted too.
     """
     boot = boot_id()
     for path in sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
         found = _read(path)
         if found and found.owners.boot == boot:
             yield found
-        elif found:
-            found.path.unlink(missing_ok=True)
+        elif found or _begun_by_the_dead(path):
+            path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Found | None:
@@ -144,6 +144,17 @@ def _read(path: Path) -> Found | None:
     except (ValueError, KeyError, TypeError):
         return None
     return Found(path, owners, [setting for line in rest[:-1] if (setting := _setting(line))])
+
+
+def _begun_by_the_dead(path: Path) -> bool:
+    """Whether it is our own file without a first line, of a guard that no longer lives."""
+    try:
+        status = path.lstat()
+        pid, started = map(int, path.name[len(_PREFIX) : -len(_SUFFIX)].split("-"))
+        first_line = b"\n" in path.read_bytes() if stat.S_ISREG(status.st_mode) else True
+    except (OSError, ValueError):
+        return False
+    return status.st_uid == os.geteuid() and not first_line and not Process(pid, started).lives()
 
 
 def _setting(line: str) -> Setting | None:

@@ -156,6 +156,8 @@ class TestForecast:
             ([0.5, 0.5], [1, 2], [1.0], "two levels at one load"),
             ([-0.1, 0.9], [1, 2], [1.0], "0 or more"),
             ([0.1, 0.9], [1, 2], [-1.0], "0 or more"),
+            ([0.1, np.inf], [1, 2], [1.0], "0 or more"),
+            ([0.1, 0.9], [1, 2], [np.inf], "0 or more"),
         ],
     )
     def test_what_cannot_be(self, load, watts, asked, said):

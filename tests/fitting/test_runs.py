@@ -104,3 +104,11 @@ def test_merged_states_add_their_runs():
     ).merged(np.array([0, 1, 0]))
     assert np.array_equal(both.counts, [2 * runs.counts[0], runs.counts[0]])
     assert (both.lowest.tolist(), both.highest.tolist()) == ([1, -1], [6, -1])
+
+
+def test_runs_of_as_many_states_as_there_is_room_for():
+    counter, rows = RunCounter(1), np.arange(64)
+    counter.add(seen(np.zeros(64), row=rows), 8 * rows, np.zeros(64, dtype=bool))
+    runs = counter.by_state(rows)
+    assert (runs.started() == [1, 0]).all()
+    assert runs.lowest.tolist() == runs.highest.tolist() == (8 * rows).tolist()

@@ -502,10 +502,11 @@ class TestLeaving:
             eventually(lambda: not any(map(_has_guard, state.iterdir())))
             if how == "both":
                 restore_leftovers(lock=host.cpu, state=state)
-            assert host.state() == before
-            assert not list(state.iterdir())
-        # The moments were not all before the first change or after the last.
-        assert 50 <= caught < 100
+            # A guard that was only starting may write its journal after its ppw is gone.
+            eventually(lambda: host.state() == before and not list(state.iterdir()))
+        # Neither before the first change nor after the last were nearly all; how many were depends
+        # on how quickly a process starts.
+        assert 10 <= caught < 100
         writes = host.writes()
         assert not any(write.error for write in writes)
         assert all(lower <= upper for write in writes for lower, upper in write.limits)

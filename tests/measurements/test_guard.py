@@ -391,6 +391,21 @@ class TestLeftovers:
         assert put_back == (Setting(left.folder / "one", "1"),)
         assert not left.journals
 
+    @pytest.mark.parametrize("begun", ["", '{"boot": "'])
+    def test_a_journal_that_a_killed_guard_had_only_begun_is_deleted(self, left, begun):
+        first = left.state / "guard-1-1.jsonl"
+        first.write_text(begun)
+        restore_leftovers(lock=left.folder, state=left.state)
+        assert not first.exists()
+        assert left.restored()
+
+    def test_a_journal_that_a_living_guard_has_begun_stays(self, left):
+        pid, started = Process.of(os.getpid())
+        first = left.state / f"guard-{pid}-{started}.jsonl"
+        first.touch()
+        restore_leftovers(lock=left.folder, state=left.state)
+        assert first.exists()
+
     @pytest.mark.parametrize("harm", ["writable", "link", "garbage", "foreign"])
     def test_a_journal_that_others_could_have_written_is_not_believed(self, left, harm):
         if harm == "writable":

@@ -313,7 +313,7 @@ def found_cells(state):
 
 @pytest.mark.slow
 def test_killed_at_any_moment_the_state_is_the_old_or_the_new_one(tmp_path):
-    """Fifty kills, at moments drawn over the length of an update and a bit beyond."""
+    """Fifty kills, at moments drawn over the length of an update and beyond."""
     files = saved_parts(made(6, 2000), tmp_path / "runs", parts=50)
     wanted = {0: None}
     for number, file in enumerate(files, start=1):
@@ -358,9 +358,8 @@ def _killed_fifty_times(killer, state, files, wanted, length):
     rng = np.random.default_rng(20)
     ends, taken = [], 0
     for _ in range(50):
-        how, took = _updated(killer, state, files[taken], length * rng.uniform(0.0, 1.4))
-        # The machine may be busier than it was.
-        length = took if how == "done" else length
+        # Twice its length at most, since the machine may be busier than it was.
+        _updated(killer, state, files[taken], length * rng.uniform(0.0, 2.0))
         number, cells = found_cells(state)
         assert number in (taken, taken + 1)
         if cells is not None:

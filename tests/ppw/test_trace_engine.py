@@ -96,16 +96,32 @@ def random_trace(seed):
     )
 
 
+RANDOM = {
+    "seed": st.integers(0, 2**32 - 1),
+    "levels": st.integers(1, 5),
+    "fan_out": st.sampled_from([2, 3, 4]),
+}
+
+
+@settings(max_examples=12, deadline=None, database=None)
+@given(**RANDOM)
+def test_a_trace_gives_the_model_that_it_gives_in_memory(
+    duckdb, tmp_path_factory, seed, levels, fan_out
+):
+    check_random(duckdb, tmp_path_factory.mktemp("trace"), seed, levels, fan_out)
+
+
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, database=None)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    levels=st.integers(1, 5),
-    fan_out=st.sampled_from([2, 3, 4]),
-)
+@given(**RANDOM)
 def test_any_trace_gives_the_model_that_it_gives_in_memory(
     duckdb, tmp_path_factory, seed, levels, fan_out
 ):
-    path = written(random_trace(seed), tmp_path_factory.mktemp("trace") / "t.parquet")
+    check_random(duckdb, tmp_path_factory.mktemp("trace"), seed, levels, fan_out)
+
+
+def check_random(duckdb, folder, seed, levels, fan_out):
+    path = written(random_trace(seed), folder / "t.parquet")
     options = {"levels": levels, "fan_out": fan_out}
     try:
         wanted = fit_trace(path, **options)

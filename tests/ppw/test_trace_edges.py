@@ -1,0 +1,86 @@
+"""Traces with the least in them: without reuse, of one stream, of any size, on a plain file."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from fleet_peers import OTHERS_WARNINGS, engine
+from made_traces import busy, trace
+from made_up import answered, only
+
+import ppw
+from measurements.traces import write_trace
+from ppw.errors import CaveatWarning, PpwError
+from ppw.traces.jobs import jobs_of
+
+pytestmark = OTHERS_WARNINGS
+
+
+class TestWithoutReuse:
+    @pytest.fixture(scope="class")
+    def model(self):
+        return answered(ppw.fit_trace, busy(1500), levels=3, reuse=False)
+
+    def test_a_generated_trace_says_that_caches_hit_less(self, model):
+        made = ppw.generate_trace(model, count=400)
+        only(made.caveats, "no law of reuse")
+        assert made.to_table().num_rows == 400
+
+    def test_a_coarser_model_has_none_either(self, model):
+        coarser = model.coarser()
+        assert (coarser.diagram.levels, coarser.reuse) == (2, None)
+
+
+def test_sizes_of_jobs_have_the_mean_of_the_trace():
+    rng = np.random.default_rng(4)
+    n = 3000
+    # More sizes than there are classes: one class stands for many.
+    sizes = 512 * rng.integers(1, 2000, n)
+    made = trace(lbn=8 * rng.integers(10**6, size=n), size_bytes=sizes)
+    jobs, _ = jobs_of(answered(ppw.fit_trace, made, levels=2), by="stream")
+    (job,) = jobs
+    mean = sum(size * share for size, share in job.sizes)
+    assert mean == pytest.approx(sizes.mean(), rel=0.02)
+
+
+def test_discards_alone_are_no_load():
+    made = trace(lbn=8 * np.arange(1200), op=np.full(1200, 2))
+    with pytest.raises(PpwError, match="no reads and writes: there is no load to make"):
+        jobs_of(answered(ppw.fit_trace, made, levels=2))
+
+
+def test_a_replay_through_the_page_cache_says_so(tmp_path):
+    asked = {"direct": False, "engine": "psync", "device": "ssd"}
+    result = answered(ppw.replay_trace, busy(100, rate=1000.0), str(tmp_path / "scratch"), **asked)
+    only(result.caveats, "through the page cache")
+    assert not any("modulo its length" in caveat for caveat in result.caveats)
+    assert result.table["stage"].tolist()[-1].startswith("model: ssd")
+
+
+class TestInAnEngine:
+    def fitted(self, made, tmp_path):
+        write_trace(made.batches(), tmp_path / "trace.parquet")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CaveatWarning)
+            return ppw.fit_trace_in(tmp_path / "trace.parquet", engine=engine("duckdb"), levels=2)
+
+    def test_one_stream_is_fitted_as_in_memory(self, tmp_path):
+        rng = np.random.default_rng(6)
+        made = trace(lbn=8 * rng.integers(1000, size=1500))
+        found, known = self.fitted(made, tmp_path), answered(ppw.fit_trace, made, levels=2)
+        assert found.counts.count.tolist() == known.counts.count.tolist()
+        assert found.counts.state.tolist() == known.counts.state.tolist()
+
+    @pytest.mark.parametrize(
+        ("columns", "said"),
+        [
+            ({"lbn": [0, -8, 16]}, "1 requests cannot be"),
+            ({"lbn": [0, 8], "time_s": [3.0, 3.0]}, "2 requests within 0 s make no model"),
+            ({"lbn": [0, 8], "stream": [0, 1]}, "no stream of the trace has two requests"),
+        ],
+    )
+    def test_what_makes_no_model_is_refused(self, tmp_path, columns, said):
+        with pytest.raises(PpwError, match=said):
+            self.fitted(trace(**columns), tmp_path)
