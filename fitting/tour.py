@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled import inlined, uncounted
+from fitting.compiled import inlined
 from fitting.places import Memory, Pending, Stretches, drawn_class, state_at
 from fitting.request_kinds import KINDS
 from fitting.reuse import AGAIN, FRESH
@@ -146,7 +146,7 @@ def _deals(number: IntArray) -> Deals:
     return Deals(number, number.copy(), np.arange(1, len(number) + 1))
 
 
-@uncounted
+@inlined
 def _dealt(c: Course, node: int, rng: np.random.Generator) -> int:
     """Draw a transition of a node: of its deck, or by its alias table."""
     w = c.w
@@ -163,7 +163,7 @@ def _dealt(c: Course, node: int, rng: np.random.Generator) -> int:
     return w.order[at]
 
 
-@uncounted
+@inlined
 def _left_ahead(deals: Deals, v: int, end: int) -> int:
     """First touched state from v on that has transitions left, or the end."""
     found = v
@@ -176,7 +176,7 @@ def _left_ahead(deals: Deals, v: int, end: int) -> int:
     return found
 
 
-@uncounted
+@inlined
 def _next_left(deals: Deals, v: int, low: int, high: int) -> int:
     """Touched state from v on, round a range of them, that has transitions left.
 
@@ -194,7 +194,7 @@ def _next_left(deals: Deals, v: int, low: int, high: int) -> int:
     return found if found < high else -1
 
 
-@uncounted
+@inlined
 def _leaves(c: Course, deals: Deals, s: int) -> int:
     """State that a stream leaves: the one it is in, or the next one that something leaves."""
     v = c.p.state[s]
@@ -212,7 +212,7 @@ def _leaves(c: Course, deals: Deals, s: int) -> int:
     return v
 
 
-@uncounted
+@inlined
 def _parted(c: Course, v: int, rng: np.random.Generator) -> tuple[int, int]:
     """Draw a random transition from a state, and the state that it leads to."""
     w, levels = c.w, c.d.levels
@@ -240,7 +240,7 @@ def _drawn_size(f: Features, c: int, rng: np.random.Generator) -> int:
     return f.size[a]
 
 
-@uncounted
+@inlined
 def _gone_on(c: Course, s: int, rng: np.random.Generator) -> tuple[int, int]:
     """Draw what a run goes on with, and the state that it has come to."""
     d, w, v, end = c.d, c.w, c.p.state[s], c.p.end[s]
@@ -255,7 +255,7 @@ def _gone_on(c: Course, s: int, rng: np.random.Generator) -> tuple[int, int]:
     return t, state_at(d, s * KINDS + w.kind[t], end)
 
 
-@uncounted
+@inlined
 def begin(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
     """Draw the first request of a stream, in a state; what it does is what goes on there."""
     t = _dealt(c, c.w.follows[v], rng) if c.w.follows[v] >= 0 else _parted(c, v, rng)[0]
@@ -263,7 +263,7 @@ def begin(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
     _make_due(c, s, t, v, rng)
 
 
-@uncounted
+@inlined
 def _keep_share(tour: Tour, p: Pending, s: int, end_lbn: int) -> None:
     """End the run of a stream, or let it go on, where its random share leaves no other way.
 
@@ -277,7 +277,7 @@ def _keep_share(tour: Tour, p: Pending, s: int, end_lbn: int) -> None:
         p.run[s] = max(0, to_come)
 
 
-@uncounted
+@inlined
 def draw_next(c: Course, s: int, rng: np.random.Generator) -> None:
     """Draw the next request of a stream, but for its address."""
     p = c.p
@@ -298,7 +298,7 @@ def draw_next(c: Course, s: int, rng: np.random.Generator) -> None:
     _make_due(c, s, t, to, rng)
 
 
-@uncounted
+@inlined
 def _row_left(tour: Tour, row: int) -> int:
     """Row of run lengths, or that of the other sort of runs of its state where none is left."""
     left, other = tour.runs_left, row ^ 1

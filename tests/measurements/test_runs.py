@@ -287,7 +287,7 @@ def test_what_parquet_keeps_in_a_named_index_is_a_column(file, index: list[str])
 
 CONTENTS = {
     "csv": TEXT.encode(),
-    "csv.gz": gzip.compress(TEXT.encode()),
+    "csv.gz": gzip.compress(TEXT.encode(), mtime=0),
     "jsonl": frame_of_text().to_json(orient="records", lines=True).encode(),
     "parquet": parquet(frame_of_text()),
 }
@@ -388,7 +388,7 @@ def test_no_file_at_all_is_refused() -> None:
         (b"", "is empty"),
         (b" \n\t\r\n ", "is empty"),
         (b"\xef\xbb\xbf", "is empty"),
-        (gzip.compress(b""), "is empty"),
+        (gzip.compress(b"", mtime=0), "is empty"),
         (b"host,time_s\n", "holds no runs, only a header"),
         (b"host,time_s", "holds no runs, only a header"),
         (parquet(frame_of_text().head(0)), "holds no runs"),
