@@ -169,7 +169,7 @@ class TestOptionTypes:
             (Watts(), "-3W", "is negative"),
             (Seconds(positive=True), "0s", "must be more than 0"),
         ],
-        ids=str,
+        ids=lambda value: value if isinstance(value, str) else type(value).__name__,
     )
     def test_a_value_that_cannot_be(self, kind, text, said):
         with pytest.raises(click.BadParameter) as error:
