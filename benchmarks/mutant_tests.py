@@ -196,8 +196,8 @@ def nearest(
     candidates = set(calling[f"{module}:{function}"]) or set(calling[f"{module}:<module>"])
     chosen, spent = [], 0.0
     for name in sorted(candidates, key=lambda n: (len(tests[n]["functions"]), tests[n]["seconds"])):
-        spent += tests[name]["seconds"] + 0.02
-        if chosen and spent > seconds:
-            continue
-        chosen.append(name)
+        cost = tests[name]["seconds"] + 0.02
+        if not chosen or spent + cost <= seconds:
+            chosen.append(name)
+            spent += cost
     return chosen

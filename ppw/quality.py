@@ -16,6 +16,7 @@ from ppw.arguments import as_names
 from ppw.checks.copies import EXACT_MULTIPLE
 from ppw.checks.inversions import SLOWER_WHEN_FASTER
 from ppw.checks.readings import ACHIEVED_OFF, AT_OR_BELOW_IDLE, ENERGY_OFF, scope_caveats
+from ppw.checks.slips import SLIP_OF_A_UNIT
 from ppw.checks.stale import FREQUENCY_NOT_APPLIED
 from ppw.condensed import is_condensed_table, run_count, run_counts
 from ppw.errors import PpwError, UnknownColumnError
@@ -42,6 +43,7 @@ CHECKS: dict[str, Check] = {
         SLOWER_WHEN_FASTER,
         EXACT_MULTIPLE,
         ENERGY_OFF,
+        SLIP_OF_A_UNIT,
         AT_OR_BELOW_IDLE,
         ACHIEVED_OFF,
     )
@@ -318,8 +320,8 @@ def _refuse_answers(groups: Groups) -> None:
 def _nothing_to_check(runs: pd.DataFrame) -> str:
     return (
         f"{runs.attrs.get('source', 'runs')}: nothing to check: no time_s, throughput_ops_s, "
-        f"power_w or freq_achieved_hz among the columns {shown_names(list(runs.columns))}: name "
-        "one so, or use --map time_s=COLUMN"
+        f"power_w, energy_j or freq_achieved_hz among the columns "
+        f"{shown_names(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
     )
 
 

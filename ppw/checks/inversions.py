@@ -117,7 +117,7 @@ def find(runs: pd.DataFrame, groups: Groups) -> Found:
     used = np.flatnonzero(recorded > 0)
     if not used.size:
         return nothing()
-    sweep = _sweeps(runs, groups)[used]
+    sweep = sweep_codes(runs, groups)[used]
     frequency = numbers(runs, "freq_hz")[used]
     order = np.lexsort((frequency, sweep))
     sweep, frequency, used = sweep[order], frequency[order], used[order]
@@ -177,7 +177,7 @@ def _record_of_cells(runs: pd.DataFrame, column: str) -> _Recorded:
     return _Recorded(log.mean, log.squares, log.runs, numbers(runs, finest_column(column)), inverse)
 
 
-def _sweeps(runs: pd.DataFrame, groups: Groups) -> IntArray:
+def sweep_codes(runs: pd.DataFrame, groups: Groups) -> IntArray:
     """Number of the sweep that each row belongs to: its group, at one setting of all the rest."""
     codes = groups.codes
     steps = pd.factorize(runs["freq_hz"])[0]

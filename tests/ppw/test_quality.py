@@ -328,6 +328,121 @@ class TestEnergy:
         assert len(named(runs)) == 12
 
 
+class TestSlipOfAUnit:
+    NAME = "slip_of_a_unit"
+
+    def said(self, watts, **columns):
+        """Evidence by position, for watts at steps of a short sweep."""
+        clocks = [1.0, 1.5, 2.0, 2.4, 2.8, 3.2][: len(watts)]
+        table = check(frame(60 / np.array(clocks), watts, clocks=clocks, **columns)).table
+        table = table[table["check"] == self.NAME]
+        return dict(zip(table["position"], table["evidence"], strict=True))
+
+    @pytest.mark.parametrize(
+        ("watts", "said"),
+        [
+            ([10, 11000, 12, 13], "11000 W at 1.5 GHz, 10 to 13 W around it: milliwatts?"),
+            ([10, 11e6, 12, 13], "11000000 W at 1.5 GHz, 10 to 13 W around it: microwatts?"),
+            ([10, 0.011, 12, 13], "0.011 W at 1.5 GHz, 10 to 13 W around it: kilowatts?"),
+            ([10, 1.1e-5, 12, 13], "0.000011 W at 1.5 GHz, 10 to 13 W around it: megawatts?"),
+            ([12, 15000], "15000 W at 1.5 GHz, 12 W around it: milliwatts?"),
+        ],
+    )
+    def test_one_row(self, watts, said):
+        assert self.said(watts) == {1: said}
+
+    def test_where_most_are_wrong_no_machine_draws_them(self):
+        assert self.said([12000, 15000, 17]) == {
+            0: "12000 W at 1 GHz, 17 W around it: milliwatts?",
+            1: "15000 W at 1.5 GHz, 17 W around it: milliwatts?",
+        }
+
+    def test_where_nobody_can_know_both_sides_are_named(self):
+        assert self.said([0.9, 1200]) == {
+            0: "0.9 W at 1 GHz, 1200 W around it: kilowatts?",
+            1: "1200 W at 1.5 GHz, 0.9 W around it: milliwatts?",
+        }
+        # The many against what a machine can draw.
+        assert list(self.said([12000, 13000, 14000, 15000, 17])) == [0, 1, 2, 3, 4]
+
+    def test_slips_of_several_kinds(self):
+        said = self.said([10, 11000, 0.012, 13, 14e6, 15])
+        assert [words.rpartition(" ")[2] for words in said.values()] == [
+            "milliwatts?",
+            "kilowatts?",
+            "microwatts?",
+        ]
+        assert list(said) == [1, 2, 4]
+
+    @pytest.mark.parametrize("factor", [30, 100, 30_000, 1e8])
+    def test_factors_of_no_unit(self, factor):
+        assert self.said([10, 11 * factor, 12, 13]) == {}
+
+    def test_one_repeat_of_a_step(self):
+        runs = pd.concat([clean(seed=i) for i in range(3)], ignore_index=True)
+        runs.loc[20, "power_w"] *= 1000
+        assert named(runs, self.NAME) == [20]
+
+    def test_groups_and_settings_are_not_compared(self):
+        small = clean(seed=2)
+        small["power_w"] /= 1000
+        both = pd.concat([clean().assign(host="server"), small.assign(host="sensor")])
+        assert named(both) == []
+        assert named(both, by=[]) == []
+
+    def test_joules(self):
+        runs = clean().assign(energy_j=lambda r: r["power_w"] * r["time_s"])
+        runs = runs.drop(columns="power_w")
+        assert named(runs) == []
+        runs.loc[4, "energy_j"] *= 1000
+        (row,) = check(runs).table.to_dict(orient="records")
+        assert row["position"] == 4
+        assert row["evidence"].endswith(" J around it: millijoules?")
+        untimed = runs.assign(throughput_ops_s=1 / runs["time_s"]).drop(columns="time_s")
+        assert named(untimed, self.NAME) == [4]
+
+    def test_a_longer_run_takes_more_joules(self):
+        runs = clean()
+        runs.loc[4, "time_s"] *= 1000
+        runs["energy_j"] = runs["power_w"] * runs["time_s"]
+        assert named(runs, self.NAME) == []
+        assert named(runs.drop(columns="power_w"), self.NAME) == []
+
+    def test_watts_are_named_before_joules(self):
+        runs = clean()
+        runs.loc[4, "power_w"] *= 1000
+        runs["energy_j"] = runs["power_w"] * runs["time_s"]
+        (row,) = check(runs).table.to_dict(orient="records")
+        assert row["evidence"].endswith(" W around it: milliwatts?")
+
+    def test_missing_and_negative_watts_are_no_slips(self):
+        assert self.said([10, np.nan, 12, 13]) == {}
+        assert self.said([10, 0, -12, 13]) == {}
+
+    def test_a_slip_takes_no_part(self):
+        runs = frame([60.0, 40.0, 30.0, 25.0], [10, 0.011, 12, 13], clocks=[1.0, 1.5, 2.0, 2.4])
+        left_out = answered(ppw.project_runs, runs, freq="1.5 GHz", metric="energy").left_out
+        assert list(left_out["check"]) == [self.NAME]
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.floats(0.05, 3000),
+        st.floats(0, 3),
+        st.integers(4, 13),
+        st.integers(0, 12),
+        st.sampled_from([1e3, 1e6, 1e-3, 1e-6]),
+        st.integers(0, 99),
+    )
+    def test_a_row_of_a_sound_sweep_scaled(self, least, power, steps, at, factor, seed):
+        noise = np.exp(np.random.default_rng(seed).normal(0, 0.05, steps))
+        clocks = CLOCKS[:steps]
+        watts = least * (clocks / clocks[0]) ** power * noise
+        runs = frame(60 / clocks, watts, clocks=clocks)
+        assert named(runs, self.NAME) == []
+        runs.loc[at % steps, "power_w"] *= factor
+        assert named(runs, self.NAME) == [at % steps]
+
+
 class TestIdle:
     NAME = "power_at_or_below_idle"
 
@@ -402,6 +517,7 @@ class TestResult:
             "frequency_not_applied": 2,
             "slower_when_faster": 1,
             "exact_multiple": 0,
+            "slip_of_a_unit": 0,
             "power_at_or_below_idle": 1,
         }
         assert result.not_made == {
