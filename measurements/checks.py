@@ -109,9 +109,11 @@ def refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> N
     """Raise `MeasurementError` for a needed column that is not there."""
     for column in needed:
         if column not in runs.columns:
+            # A column that is known by its own name was not meant to be another.
+            meant = nearest(column, [c for c in runs.columns if c not in COLUMNS])
             raise MeasurementError(
-                f"{source}: no column {column}{nearest(column, list(runs.columns))}; the columns "
-                f"are {shown(list(runs.columns))}: name it so, or use --map {column}=COLUMN"
+                f"{source}: no column {column}{meant}; the columns are "
+                f"{shown(list(runs.columns))}: name it so, or use --map {column}=COLUMN"
             )
 
 

@@ -131,6 +131,18 @@ def _read(path: str | Path, format_: str | None, options: Options) -> Log | Time
         return FORMATS[chosen].read(source, options)
 
 
+def is_log(path: str | Path) -> bool:
+    """Whether a file begins as another program's log; False where it cannot be read.
+
+    ppw's own samples, a table with a header, are not told from a runs table here.
+    """
+    try:
+        with open_source(path) as source:
+            return any(format_.recognises(source.head) for format_ in FORMATS.values())
+    except MeasurementError:
+        return False
+
+
 def _guess(source: Source) -> str:
     head = source.head
     if own.recognises(head):

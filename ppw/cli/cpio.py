@@ -54,7 +54,8 @@ def command() -> None:
     """Cycles per 512-byte I/O, utilisation and I/O rate of RUNS by application and cores.
 
     RUNS have CPU times of the whole system (user_s, system_s, idle_s ...), sectors_read and
-    sectors_written, time_s and a clock; or are logs of collectl or sadf, with --logs.
+    sectors_written, time_s and a clock; or are logs of collectl or sadf, which tell no clock: give
+    it with --clock.
     """
 
 
@@ -69,7 +70,11 @@ clock_option = click.option(
 @command.command(name=_STUDY, epilog="Example: ppw cpio db7.tab.gz --logs --clock 2.4GHz")
 @io_options
 @clock_option
-@click.option("--logs", is_flag=True, help="RUNS are logs of sadf -j, sadf -d or collectl -P.")
+@click.option(
+    "--logs",
+    is_flag=True,
+    help="RUNS are logs of sadf -j, sadf -d or collectl -P; these are known by themselves, too.",
+)
 @click.option("--window", type=Seconds(), help="With --logs: one row for so much time.")
 @level_option
 @seed_option
@@ -87,6 +92,7 @@ def study(
     from ppw.cpio.cycles import cycles_per_io
     from ppw.report.cpio_page import cpio_page
 
+    logs = logs or all(map(_is_log, runs))
     if window is not None and not logs:
         raise click.UsageError("--window is for --logs")
     with caveats_in_result():
@@ -147,6 +153,12 @@ def compare(
         ceiling = None if roof is None else read((roof,), {})
         result = compare_devices(read(runs, mapping), roof=ceiling, **options)
     emit(result, format_, output, devices_page)
+
+
+def _is_log(path: str) -> bool:
+    from measurements.timeseries.reading import is_log
+
+    return path != "-" and is_log(path)
 
 
 def _read_logs(paths: tuple[str, ...], window: float | None, freq: float | None) -> pd.DataFrame:

@@ -48,7 +48,9 @@ class LazyGroup(click.Group):
                 f"{', '.join(names)}{self.otherwise}",
                 ctx,
             )
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        _refuse_repeated(found[1], found[2], ctx)
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, without importing them where their lines are at hand."""
@@ -57,3 +59,23 @@ class LazyGroup(click.Group):
             return
         with formatter.section(f"{self.kind.capitalize()}s"):
             formatter.write_dl(list(self.members.items()))
+
+
+def _refuse_repeated(command: click.Command | None, args: list[str], ctx: click.Context) -> None:
+    """Refuse an option with a list of values that is given twice: the first list would be lost."""
+    if command is None or isinstance(command, click.Group) or not command.allow_interspersed_args:
+        return
+    typed = [a.partition("=")[0] for a in args[: args.index("--") if "--" in args else None]]
+    for option in command.params:
+        if (
+            not isinstance(option, click.Option)
+            or option.multiple
+            or option.is_flag
+            or option.count
+        ):
+            continue
+        if sum(typed.count(spelling) for spelling in option.opts) > 1:
+            name = option.opts[0]
+            raise click.UsageError(
+                f"{name} is given more than once: give it once, several values as {name} A,B", ctx
+            )

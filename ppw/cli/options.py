@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from ppw.cli.choices import METRIC_NAMES, Columns, Names, OneOf
 from ppw.cli.numbers import Number, Share, Whole
@@ -201,17 +203,36 @@ def draws_option(default: int, of_what: str) -> Decorator:
 
 
 def output_options_of(*formats: str) -> Decorator:
-    """Add --format, of ``formats``, and --output."""
+    """Add --format, of ``formats``, and --output, whose ending says the format where none is given.
+
+    --output is read first, wherever it stands.
+    """
+
+    def by_ending(ctx: click.Context, param: click.Parameter, given: str) -> str:
+        if ctx.get_parameter_source("format_") is not ParameterSource.DEFAULT:
+            return given
+        ending = Path(ctx.params["output"]).suffix[1:].lower()
+        return ending if ending in formats else given
+
     form = click.option(
         "--format",
         "format_",
         type=OneOf(formats),
         default="text",
         show_default=True,
+        callback=by_ending,
         help="html is one self-contained report page." if "html" in formats else "Of the output.",
     )
+    endings = [f".{name}" for name in formats if name != "text"]
+    named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
     output = click.option(
-        "-o", "--output", default="-", metavar="FILE", help="Write there; - is standard output."
+        "-o",
+        "--output",
+        default="-",
+        metavar="FILE",
+        is_eager=True,
+        help=f"Write there; - is standard output. {named} at its end is the format without "
+        "--format.",
     )
     return all_of(form, output)
 

@@ -130,4 +130,10 @@ class ByteRate(click.ParamType[float]):
         text = str(value).strip()
         if match := _BITS.fullmatch(text):
             return float(match["number"]) * _PREFIXES[match["prefix"]] / 8
+        if re.search(r"[\d\s][kMGT]i?b$", text):
+            self.fail(
+                f"{text!r} may be bits or bytes: write {text[:-1]}bit/s or {text[:-1]}B/s",
+                param,
+                ctx,
+            )
         return float(self._bytes.convert(text.removesuffix("/s"), param, ctx))

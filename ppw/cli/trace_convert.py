@@ -11,7 +11,7 @@ from ppw.cli.choices import OneOf
 from ppw.cli.numbers import Whole
 from ppw.cli.output import say
 from ppw.cli.quantities import Bytes, Seconds
-from ppw.cli.trace_sources import is_model, read, trace_options
+from ppw.cli.trace_sources import is_model, model_of, read, trace_options
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
@@ -128,9 +128,8 @@ def _jobs(source: str, kind: str, output: str, options: dict[str, Any]) -> Itera
     from measurements.loads.diskspd import write_diskspd
     from measurements.loads.fio_jobs import write_fio_jobs
     from ppw.traces.jobs import jobs_of
-    from ppw.traces.model import TraceModel
 
-    model = TraceModel.from_json(Path(source).read_text(encoding="utf-8"))
+    model = model_of(source)
     by = options["by"] or ("transition" if kind == "diskspd" else "stream")
     jobs, notes = jobs_of(model, by=by, space_bytes=options["size_bytes"])
     write = write_diskspd if kind == "diskspd" else write_fio_jobs

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +11,15 @@ from ppw.cli.numbers import Positive, Whole
 from ppw.cli.options import seed_option
 from ppw.cli.output import say
 from ppw.cli.quantities import Seconds
-from ppw.errors import PpwError
+from ppw.cli.trace_sources import model_of
+from ppw.estimate import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from ppw.traces.generation import GeneratedTrace
 
 
 @click.command(
@@ -54,19 +61,26 @@ def command(model: str, output: str, no_locality: bool, **options: Any) -> None:
     """Make a trace of MODEL, which ppw trace fit wrote with --format json."""
     from measurements.traces import write_trace
     from ppw.traces.generation import generate_trace
-    from ppw.traces.model import TraceModel
 
-    fitted = TraceModel.from_json(text_of(model))
-    generated = generate_trace(fitted, locality=not no_locality, **options)
+    generated = generate_trace(model_of(model), locality=not no_locality, **options)
     for finding in generated.findings:
         say(f"caveat: {finding}")
-    write_trace(generated.batches(), output)
+    counted = _Counted(generated)
+    write_trace(counted.batches(), output)
+    within = "" if generated.outstanding else f" in {shown(counted.last_s, 's')}"
+    say(f"{counted.requests} requests{within} written to {output}")
 
 
-def text_of(model: str) -> str:
-    """Text of a model's file. Raises `PpwError` where it cannot be read."""
-    try:
-        return Path(model).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not text"
-        raise PpwError(f"{model}: {reason}: give what ppw trace fit --format json wrote") from error
+class _Counted:
+    """Batches of a trace, with what has passed by."""
+
+    def __init__(self, trace: GeneratedTrace) -> None:
+        self._trace = trace
+        self.requests, self.last_s = 0, 0.0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield them."""
+        for batch in self._trace.batches():
+            self.requests += batch.num_rows
+            self.last_s = batch["time_s"][-1].as_py()
+            yield batch

@@ -8,8 +8,7 @@ import click
 
 from ppw.cli.options import output_options
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.trace_generate import text_of
-from ppw.cli.trace_sources import DeviceModel, read, trace_options
+from ppw.cli.trace_sources import DeviceModel, model_of, read, trace_options
 
 
 @click.command(
@@ -47,11 +46,10 @@ def command(
     inter-arrival times and the load.
     """
     from ppw.report.trace_page import scales_page, trace_page
-    from ppw.traces.model import TraceModel
     from ppw.traces.time_scales import time_scales
 
     with caveats_in_result():
-        fitted = TraceModel.from_json(text_of(model))
+        fitted = model_of(model)
         if scales:
             emit(time_scales(fitted, device=device), format_, output, scales_page)
             return

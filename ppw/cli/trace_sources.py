@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from ppw.errors import PpwError
 
 if TYPE_CHECKING:
     from measurements.traces import Trace
+    from ppw.traces.model import TraceModel
+
+_FIT = "make one with: ppw trace fit TRACE --format json -o MODEL"
 
 
 class DeviceModel(click.ParamType[str]):
@@ -52,3 +56,22 @@ def is_model(path: str) -> bool:
         return False
     with Path(path).open("rb") as file:
         return file.read(4096).lstrip().startswith(b"{")
+
+
+def model_of(path: str) -> TraceModel:
+    """Read a fitted model. Raises `PpwError` where there is none, with how to make one."""
+    from ppw.traces.model import TraceModel
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise PpwError(f"{path}: {error.strerror or error}: {_FIT}") from error
+    except UnicodeDecodeError as error:
+        raise PpwError(f"{path} is no model: {_FIT}") from error
+    if not text.lstrip().startswith("{"):
+        raise PpwError(f"{path} is no model: {_FIT}")
+    try:
+        return TraceModel.from_json(text)
+    except PpwError as error:
+        reason = error.__cause__ if isinstance(error.__cause__, JSONDecodeError) else error
+        raise PpwError(f"{path} is no model: {reason}; {_FIT}") from error

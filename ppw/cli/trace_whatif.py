@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,7 @@ from ppw.cli.numbers import Counts, Price, Whole
 from ppw.cli.options import output_options, seed_option
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Bytes, Watts
-from ppw.cli.trace_sources import DeviceModel, is_model, read, trace_options
+from ppw.cli.trace_sources import DeviceModel, is_model, model_of, read, trace_options
 
 if TYPE_CHECKING:
     from ppw.traces.source import Batches
@@ -98,7 +97,8 @@ def command(
 
     with caveats_in_result():
         traces: Any
-        if is_model(source):
+        # No trace is JSON.
+        if is_model(source) or source.lower().endswith(".json"):
             traces = _generated(source, options["runs"], options["seed"])
         else:
             traces = read(source, trace_format, mapping)
@@ -110,9 +110,8 @@ def command(
 
 def _generated(path: str, runs: int, seed: int) -> list[Batches]:
     from ppw.traces.generation import generate_trace
-    from ppw.traces.model import TraceModel
 
-    model = TraceModel.from_json(Path(path).read_text(encoding="utf-8"))
+    model = model_of(path)
     return [generate_trace(model, seed=seed + k) for k in range(runs)]
 
 

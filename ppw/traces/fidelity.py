@@ -81,7 +81,16 @@ class TraceFidelity(TabledResult):
         else:
             names = ", ".join(failed["figure"])
             said = [f"The synthetic trace fails: {len(failed)} of {n} figures are off: {names}."]
-        return said + self._ablation()
+        return said + self._not_judged() + self._ablation()
+
+    def _not_judged(self) -> list[str]:
+        table = self.table
+        judged = (table["verdict"] != NOT_JUDGED) | table["off"].isna()
+        # Figures of the original by itself, for comparison.
+        alone = (table["group"] == "ablation") | table["figure"].str.contains("original's")
+        rows = rows_of(table[~judged & ~alone])
+        figures = (f"{row['figure']} ({_off(row['off'], row['kind'])})" for row in rows)
+        return [f"Not judged: {'; '.join(figures)}."] if rows else []
 
     def _ablation(self) -> list[str]:
         rows = self.table[self.table["group"] == "ablation"]

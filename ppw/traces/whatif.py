@@ -75,6 +75,8 @@ class TraceWhatIf(TabledResult):
     runs : float
     device, cache_device : str
         Their models.
+    touched_bytes : float
+        What the first trace touches, in blocks.
     """
 
     kind: ClassVar[str] = "trace_what_if"
@@ -86,15 +88,27 @@ class TraceWhatIf(TabledResult):
     runs: float
     device: str
     cache_device: str
+    touched_bytes: float
 
     def verdict(self) -> list[str]:
-        """Say what each option is worth, the best first."""
+        """Say what each option is worth, the best first, and how large a cache drive is."""
         options = self.table[self.table["kind"] != "base"]
         said = []
         for row in rows_of(options.sort_values("speed_up", ascending=False, kind="stable")):
             spread = f" ({row['lower']:.2f} to {row['upper']:.2f} over {self.runs:g} runs)"
             said.append(f"{row['option']}: {row['speed_up']:.2f} times as fast{spread}{_why(row)}.")
-        return said
+        return [*said, *self._drive()]
+
+    def _drive(self) -> Iterator[str]:
+        caches = self.table[self.table["kind"] == "cache"]
+        for row in rows_of(caches.head(1)):
+            size = row["cache_bytes"] / row["drives"]
+            share = size / self.touched_bytes
+            part = f"{share:.3g} times" if share >= 1 else f"{100 * share:.3g}% of"
+            yield (
+                f"A cache drive has {shown(size, 'B')}, {part} the "
+                f"{shown(self.touched_bytes, 'B')} that the trace touches."
+            )
 
     def to_frame(self) -> pd.DataFrame:
         """One row an option."""
@@ -213,8 +227,8 @@ def trace_what_if(
             "record one with files (ETW), or map a column (--map file=COLUMN)"
         )
     curve = _reuse(sources[0], block_bytes)
-    size = cache_bytes or max(block_bytes, 0.1 * curve.footprint * block_bytes)
-    size = as_positive("cache_bytes", size)
+    touched = float(curve.footprint * block_bytes)
+    size = _drive_bytes(cache_bytes, touched, block_bytes)
     plans = _plans(caches, policies, defragment)
     outcomes = [
         _run(source, plans, behind, drive, size, block_bytes, writes, seed + k)
@@ -233,6 +247,7 @@ def trace_what_if(
         runs=float(len(sources)),
         device=f"{name}: {described(behind)}",
         cache_device=f"ssd: {described(drive)}",
+        touched_bytes=touched,
         caveats=caveats,
         input_digest=numbers_digest(found.digest, len(sources)),
     )
@@ -248,6 +263,17 @@ def _sources(traces: Any, runs: int) -> list[Batches]:
     if runs < 1:
         raise PpwError(f"{runs} runs: at least 1 is needed")
     return [opened(traces)] * runs
+
+
+def _drive_bytes(cache_bytes: float | None, touched: float, block: int) -> float:
+    if cache_bytes is None:
+        return max(float(block), 0.1 * touched)
+    size = as_positive("cache_bytes", cache_bytes)
+    if size < block:
+        raise PpwError(
+            f"a cache of {size:g} B is less than a block of {block} B: write it with a unit, 10GiB"
+        )
+    return size
 
 
 def _plans(caches: Sequence[int], policies: Sequence[str], defragment: bool) -> list[_Plan]:

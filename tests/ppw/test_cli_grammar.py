@@ -132,6 +132,14 @@ class TestOneSpellingOneKind:
             assert ("-o" in spelt) == ("--output" in spelt), words
 
 
+def test_an_option_given_twice_is_refused_not_half_forgotten():
+    done = ask("project", "runs.csv", "--freq", "2GHz", "--freq=3GHz")
+    assert done.exit_code == 2
+    assert "--freq is given more than once: give it once" in done.stderr
+    many = ask("compare", "runs.csv", "--a", "host=x", "--a", "workload=y", "--b", "host=z")
+    assert "more than once" not in many.stderr
+
+
 class TestNearest:
     """What is misspelt is answered with what may have been meant, and exit code 2."""
 

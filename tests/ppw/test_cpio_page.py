@@ -142,6 +142,14 @@ class TestCommandLine:
         assert (point["host"], point["cores"], point["runs"]) == ("node", 2, 4)
         assert point["cpio"] == pytest.approx(1.6 * 2e9 / 2000)
 
+    @pytest.mark.thirdparty
+    def test_a_log_of_another_program_is_known_by_itself(self, data_dir):
+        log = str(data_dir / "collectl" / "raw" / "demo_1123.tab.gz")
+        named = asked(cpio, log, "--logs", "--clock", "2.6GHz")
+        assert named.exit_code == 0
+        assert asked(cpio, log, "--clock", "2.6GHz").stdout == named.stdout
+        assert "give --clock, such as --clock 2.4GHz" in asked(cpio, log).stderr
+
 
 HOSTILE = ["</script><b>", "<!--<script>", '"><img src=x onerror=alert(1)>', "a&amp;b", "$\\bad$"]
 

@@ -14,7 +14,7 @@ from recordings import recording
 
 import ppw
 from ppw.cli.numbers import Counts, Share, Shares
-from ppw.cli.quantities import Seconds, Sizes, Watts
+from ppw.cli.quantities import ByteRate, Seconds, Sizes, Watts
 from ppw.cpio.projection import project_cpio
 from ppw.traces.jobs import jobs_of
 
@@ -168,6 +168,7 @@ class TestOptionTypes:
             (Shares(0, 1), "50%,-1", "-1.0 is not in the range"),
             (Watts(), "-3W", "is negative"),
             (Seconds(positive=True), "0s", "must be more than 0"),
+            (ByteRate(), "10Gb", "may be bits or bytes: write 10Gbit/s or 10GB/s"),
         ],
         ids=lambda value: value if isinstance(value, str) else type(value).__name__,
     )

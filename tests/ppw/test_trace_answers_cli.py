@@ -78,7 +78,7 @@ def test_tolerances_are_percents(run):
 @pytest.mark.parametrize("form", ["json", "csv", "html"])
 def test_every_format(name, form, run):
     more = ["disk.parquet"] if name == "validate" else []
-    done = run(name, "disk.parquet", *more, "--format", form, "-o", f"out.{form}")
+    done = run(name, "disk.parquet", *more, "-o", f"out.{form}")
     assert done.exception is None
     text = Path(f"out.{form}").read_text(encoding="utf-8")
     if form == "json":

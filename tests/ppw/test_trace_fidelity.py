@@ -91,6 +91,21 @@ def test_a_figure_that_is_off_fails(column, change, failing):
     assert failing in result.verdict()[0]
 
 
+def test_what_is_shown_and_not_judged_is_named_with_how_far_it_is_off():
+    made = busy()
+    late = changed(made, latency_s=np.full(4000, 0.002))
+    slower = changed(made, latency_s=np.where(np.arange(4000) % 50, 0.002, 0.003))
+    result = validate_trace(late, slower)
+    (_, said) = result.verdict()
+    assert said.startswith("Not judged: size distribution (0.000); 99th percentile of latency (+")
+    percentile = figure(result, "99th percentile")["off"]
+    assert percentile == pytest.approx(0.5, abs=0.05)
+    assert f"latency ({percentile:+.2%})" in said
+    unjudged = result.table[result.table["verdict"] == "–"]
+    assert said.count(";") + 1 == len(unjudged) - 1
+    assert "halves" not in said
+
+
 def test_bursts_that_are_lost_fail():
     """The same requests, in even distances and in bursts of two seconds."""
     made = busy(n=8000)

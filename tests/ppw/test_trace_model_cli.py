@@ -86,6 +86,8 @@ def test_generates_what_was_asked_for(run):
     assert done.exception is None
     assert done.stderr.startswith("ppw: caveat: times are scaled open loop")
     made = pq.read_table("made.parquet")
+    last = made["time_s"][-1].as_py()
+    assert done.stderr.endswith(f"ppw: 500 requests in {last:.4g} s written to made.parquet\n")
     assert len(made) == 500
     gaps = np.diff(made["time_s"].to_numpy())
     assert (gaps >= 0).all()
@@ -95,6 +97,7 @@ def test_generates_what_was_asked_for(run):
 def test_closed_loop_is_said(run):
     done = run("generate", "m.json", "-o", "made.csv", "--count", 50, "--outstanding", 8)
     assert "with 8 in flight" in done.stderr
+    assert done.stderr.endswith("ppw: 50 requests written to made.csv\n")
 
 
 def test_options_reach_the_levels_that_are_compared(run):
@@ -106,15 +109,31 @@ def test_options_reach_the_levels_that_are_compared(run):
     assert "average_seek 9 ms" in " ".join(json.loads(other.stdout)["caveats"])
 
 
-@pytest.mark.parametrize("text", [None, "", "{}", '{"schema_version": 1}', "no json"])
-@pytest.mark.parametrize("name", ["generate", "show"])
-def test_what_is_no_model_is_one_line(name, text, run):
+def test_a_model_goes_to_json_without_a_format(run):
+    assert run("fit", "disk.parquet", "-o", "again.model.json").exception is None
+    assert Path("again.model.json").read_bytes() == Path("m.json").read_bytes()
+
+
+NO_MODEL = [
+    (None, "bad.json: No such file or directory"),
+    ("", "bad.json is no model"),
+    ("3000 requests in 30 s", "bad.json is no model"),
+    ("{}", "bad.json is no model: not a document of schema_version 1: was it written by ppw?"),
+    ('{"schema_version": 1}', "bad.json is no model: this document is a None, not a 'trace_model'"),
+    ('{"a": 1', "bad.json is no model: Expecting ',' delimiter: line 1 column 8 (char 7)"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), NO_MODEL)
+@pytest.mark.parametrize("name", ["generate", "show", "whatif"])
+def test_what_is_no_model_says_how_to_make_one(name, text, said, run):
     if text is not None:
         Path("bad.json").write_text(text, encoding="utf-8")
     more = ("-o", "x.csv") if name == "generate" else ()
     done = run(name, "bad.json", *more)
     assert isinstance(done.exception, PpwError)
-    assert "\n" not in str(done.exception)
+    make = "make one with: ppw trace fit TRACE --format json -o MODEL"
+    assert str(done.exception).replace("; make", ": make") == f"{said}: {make}"
     assert not Path("x.csv").exists()
 
 

@@ -129,6 +129,20 @@ class TestDefragmentation:
             trace_what_if(busy(n=50), defragment=True)
 
 
+@pytest.mark.parametrize(
+    ("cache_bytes", "said"),
+    [
+        (None, "A cache drive has 409.6 kB, 10% of the 4.096 MB that the trace touches."),
+        (2**23, "A cache drive has 8.389 MB, 2.05 times the 4.096 MB that the trace touches."),
+    ],
+)
+def test_the_size_of_a_cache_drive_is_said(cache_bytes, said):
+    blocks = np.arange(1000) * 8
+    result = trace_what_if(trace(lbn=blocks), cache_bytes=cache_bytes, caches=[2], runs=1)
+    assert result.verdict()[-1] == said
+    assert trace_what_if(trace(lbn=blocks), caches=[], runs=1).verdict() == []
+
+
 def test_added_cost_and_watts_are_by_drive_and_missing_where_unknown():
     made = busy(n=200)
     known = trace_what_if(made, caches=[1, 4], cache_price=150, cache_w=6.5, runs=1)
@@ -146,7 +160,7 @@ def test_added_cost_and_watts_are_by_drive_and_missing_where_unknown():
         ({"writes": "never"}, "writes 'never'"),
         ({"cache_device": "disk"}, "solid state"),
         ({"caches": [-1]}, "-1 caches"),
-        ({"cache_bytes": 1.0}, "0 blocks"),
+        ({"cache_bytes": 1.0}, "1 B is less than a block of 4096 B: write it with a unit"),
         ({"runs": 0}, "0 runs"),
     ],
 )
