@@ -10,7 +10,7 @@ import numpy as np
 from fitting.conformal import conformal_factor, fewest_scores
 from fitting.lack_of_fit import LackOfFit, lack_of_fit
 from fitting.models import Prediction
-from ppw.curve_caveats import bent, fit_findings, posterior_findings
+from ppw.curve_caveats import bent, far_findings, fit_findings, posterior_findings
 from ppw.curves import Curves, Factor, FitOptions, fit_curves, predict, reached
 from ppw.posteriors import Distribution, Posteriors
 from ppw.voltage import VoltageTable
@@ -96,6 +96,9 @@ class Answers:
         posterior = answer.distribution is not None
         frequency = answer.cells.frequency
         found = fit_findings(answer.factors, frequency, posterior=posterior)
+        for factor in answer.factors:
+            measured = self.curves.clocks[factor.name].take(answer.cells.group)
+            found += far_findings(factor, measured, frequency)
         if not posterior:
             return found
         found += posterior_findings(answer.factors, answer.prediction)

@@ -1,4 +1,4 @@
-"""What the fits of a table show that could mislead: bounds, long levers, bends, wide intervals."""
+"""What could mislead in the fits of a table: bounds, far clocks, long levers, bends, width."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from fitting.line import FloatArray
     from fitting.models import ModelFit, Prediction
     from ppw.caveats import Mask
-    from ppw.curves import Factor
+    from ppw.curves import ClockRange, Factor
 
 # From two points at 1.2 and 1.8 GHz to 2.4 GHz the gain is 2.6; from 1.2 and 1.3 GHz it is 16.
 _LONG_LEVER = 4.0
+# Past this many times the clocks measured, nothing measured speaks for the law.
+_FAR = 2.0
 # A curve whose points scatter about it by more than this is hardly their law.
 _POOR_FIT = 0.05
 # What a posterior says by the width of its interval, and never: it always has an answer.
@@ -132,6 +134,40 @@ def _poor_fit(fit: ModelFit, fitted: Mask) -> Finding:
         poor,
         worst,
     )
+
+
+def far_findings(
+    factor: Factor, measured: ClockRange, frequency: FloatArray | float
+) -> list[tuple[str, Finding]]:
+    """Find the groups asked about far above or far below the clocks they were measured at."""
+    at = np.broadcast_to(np.asarray(frequency, dtype=float), measured.lowest.shape)
+    fitted = ~np.isnan(factor.fit.line.slope)
+    with np.errstate(divide="ignore"):
+        above = np.where(fitted, at / measured.highest, 0.0)
+        below = np.where(fitted, measured.lowest / at, 0.0)
+    found = (
+        _far("far_above", above, at, measured.highest),
+        _far("far_below", below, at, measured.lowest),
+    )
+    return [(factor.name, f) for f in found]
+
+
+def _far(name: str, times: FloatArray, at: FloatArray, end: FloatArray) -> Finding:
+    """Find where a clock is far from an end of the measured ones; the farthest speaks for all."""
+    far = times > _FAR
+    if not far.any():
+        return Finding(name, "", far)
+    worst = int(np.argmax(times))
+    size = float(times[worst])
+    by = f"{round(size, 1 if size < 10 else 0):g}"
+    asked, met = shown(float(at[worst]), "Hz"), shown(float(end[worst]), "Hz")
+    text = (
+        f"{asked} is {by} times the highest clock measured ({met})"
+        if name == "far_above"
+        else f"the lowest clock measured ({met}) is {by} times {asked}"
+    )
+    text += ": the law is taken on trust there"
+    return Finding(name, text, far, size)
 
 
 def _faster_than_clock(name: str, fit: ModelFit) -> tuple[str, Mask]:

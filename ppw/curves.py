@@ -131,11 +131,31 @@ class Factor(NamedTuple):
     power: int
 
 
+class ClockRange(NamedTuple):
+    """Lowest and highest clock (Hz) that each group was measured at; inf and 0 without runs."""
+
+    lowest: FloatArray
+    highest: FloatArray
+
+    @classmethod
+    def of(cls, codes: IntArray, frequency: FloatArray, groups: int) -> ClockRange:
+        """Find the range of each group in rows labelled by group 0 … ``groups`` − 1."""
+        lowest, highest = np.full(groups, np.inf), np.zeros(groups)
+        np.minimum.at(lowest, codes, frequency)
+        np.maximum.at(highest, codes, frequency)
+        return cls(lowest, highest)
+
+    def take(self, groups: IntArray) -> ClockRange:
+        """Select some groups."""
+        return ClockRange(self.lowest[groups], self.highest[groups])
+
+
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Fits by metric name; each holds one curve a group."""
+    """Fits by metric name, each with one curve a group, and the clocks they were fitted to."""
 
     fits: Mapping[str, ModelFit]
+    clocks: Mapping[str, ClockRange]
     options: FitOptions
 
     def of(self, metric: Metric, groups: IntArray | None = None) -> list[Factor]:
@@ -155,7 +175,7 @@ def fit_curves(
     """Fit all that ``metrics`` need to the chosen rows; rows without a value take no part."""
     names = dict.fromkeys(name for m in metrics for name in options.fitted(m))
     frequency = runs["freq_hz"].to_numpy(dtype=np.float64)
-    fits = {}
+    fits, clocks = {}, {}
     for name in names:
         model, metric = options.model(name), METRICS.get(name, PERFORMANCE)
         measured = values(metric, runs)
@@ -169,7 +189,8 @@ def fit_curves(
         else:
             fitted = fit(model, codes, at, value, len(groups))
         fits[name] = _of_two_steps(fitted, codes, at)
-    return Curves(fits, options)
+        clocks[name] = ClockRange.of(codes, at, len(groups))
+    return Curves(fits, clocks, options)
 
 
 def _of_two_steps(fitted: ModelFit, codes: IntArray, frequency: FloatArray) -> ModelFit:

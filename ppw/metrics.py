@@ -10,12 +10,13 @@ from fitting.amdahl import AmdahlCpi, AmdahlEfficiency, AmdahlRate, AmdahlTime
 from fitting.power import CmosExponent, CmosVoltage, PowerLine
 from fitting.reciprocal import ReciprocalCpi, ReciprocalRate, ReciprocalTime
 from measurements.headers import nearest, shown
+from measurements.schema import COLUMNS
 from ppw.arguments import as_names, known_choice
 from ppw.condensed import is_condensed, mean_column
 from ppw.errors import PpwError, UnknownColumnError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -166,12 +167,56 @@ def columns_for(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...] | None:
 
 
 def needed_columns(metrics: Iterable[Metric], runs: pd.DataFrame) -> list[str]:
-    """List the columns that the metrics need from this table, the frequency first."""
+    """List the columns that the metrics need from this table, the frequency first.
+
+    Raises
+    ------
+    UnknownColumnError
+        For a metric that can be had in several ways and in none of them here.
+    """
     needed = {"freq_hz": None}
     for metric in metrics:
-        columns = columns_for(metric, runs) or metric.columns[0]
+        columns = columns_for(metric, runs) or _nearest_columns(metric, runs)
         needed |= dict.fromkeys(columns)
     return list(needed)
+
+
+def _nearest_columns(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...]:
+    """Way to get a metric that lacks the fewest columns.
+
+    Raises `UnknownColumnError` where the name of one column would not say what is missing.
+    """
+    lacking = {w: [c for c in dict.fromkeys(w) if c not in runs.columns] for w in metric.columns}
+    way = min(lacking, key=lambda w: len(lacking[w]))
+    fewest = len(lacking[way])
+    has = [c for c in _parts(metric) if c in runs.columns and runs[c].notna().any()]
+    if fewest and (has or fewest > 1) and "freq_hz" in runs.columns:
+        wanted = [names for names in lacking.values() if len(names) == fewest]
+        raise UnknownColumnError(_what_is_lacking(metric, wanted, has, runs))
+    return way
+
+
+def _parts(metric: Metric) -> list[str]:
+    """Columns of all the ways to get a metric, each once."""
+    return list(dict.fromkeys(c for way in metric.columns for c in way))
+
+
+def _what_is_lacking(
+    metric: Metric, wanted: Sequence[Sequence[str]], has: Sequence[str], runs: pd.DataFrame
+) -> str:
+    """Say which columns a metric needs, each way to get it, and what the table has of them."""
+    first, *others = dict.fromkeys(" and ".join(names) for names in wanted)
+    choice = f"{first} (or {', or '.join(others)})" if others else first
+    watts = all(set(names) <= {"power_w", "energy_j"} for names in wanted)
+    column = wanted[0][0]
+    meant = nearest(column, [c for c in runs.columns if c not in COLUMNS])
+    there = f"the columns are {shown(list(runs.columns))}"
+    if has:
+        there = f"this table has {' and '.join(has)} but no {'watts' if watts else column}"
+    return (
+        f"{runs.attrs.get('source', 'runs')}: {metric.name} needs {choice}: {there}{meant}: "
+        f"measure it too, or use --map {column}=COLUMN"
+    )
 
 
 def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:

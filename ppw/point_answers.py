@@ -13,8 +13,8 @@ from fitting.line import SLOPE_AT_ZERO
 from fitting.models import fit
 from fitting.posterior import Target
 from ppw.caveats import tally
-from ppw.curve_caveats import fit_findings, posterior_findings
-from ppw.curves import Factor, FitOptions, predict, reached
+from ppw.curve_caveats import far_findings, fit_findings, posterior_findings
+from ppw.curves import ClockRange, Factor, FitOptions, predict, reached
 from ppw.estimate import Estimate, shown
 from ppw.posteriors import Posteriors
 
@@ -203,15 +203,18 @@ class PointAnswers:
             return None
         return replace(self, cpi=second, posteriors=None).estimate("1", {"cpi": 1})
 
-    def caveats(self) -> list[str]:
-        """Say what could mislead in the fits and their intervals."""
+    def caveats(self, table: MeasuredPoints) -> list[str]:
+        """Say what could mislead in the fits of the points and in their intervals."""
         found = []
-        for name, fitted in (("cpi", self.cpi), ("power", self.power)):
+        fits = (("cpi", self.cpi, table.cpi), ("power", self.power, table.power))
+        for name, fitted, points in fits:
             if fitted is None:
                 continue
             factors, powers = [Factor(name, fitted, 1)], {name: 1}
             posterior = self.has_posterior(powers)
             found += fit_findings(factors, self.at, posterior=posterior)
+            measured = ClockRange(points[:1, 0], points[-1:, 0])
+            found += far_findings(factors[0], measured, self.at)
             if posterior:
                 known = self.distribution(powers, counted=False)
                 ends = predict(factors, self.at, level=self.level)

@@ -248,7 +248,7 @@ def project(
         path_length_variance=uncertain,
     )
     quantities = answers.quantities(count, efficiency, price)
-    caveats = [*table.caveats, *answers.caveats(), *_path_length_caveats(path_length, cores)]
+    caveats = [*table.caveats, *answers.caveats(table), *_path_length_caveats(path_length, cores)]
     cv.warn(caveats)
     fits = [f for f in (answers.cpi, answers.power) if f is not None]
     return Projection(

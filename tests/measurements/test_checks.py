@@ -183,6 +183,12 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest_and_the_way_out() 
     assert "--map time_s=COLUMN" in message
 
 
+def test_a_known_column_was_not_meant_to_be_another() -> None:
+    runs = table(freq_hz=[1e9], power_source=["rapl"])
+    with pytest.raises(MeasurementError, match="no column power_w; the columns are freq_hz, power"):
+        check_runs(runs, needed=["power_w"])
+
+
 def test_a_group_that_lacks_a_whole_column_was_not_measured_there() -> None:
     runs = table(host=["a", "a", "b", "b"], freq_hz=1e9, power_w=[5.0, 6.0, np.nan, np.nan])
     checked = check_runs(runs, needed=["freq_hz", "power_w"])

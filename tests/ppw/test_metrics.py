@@ -95,6 +95,47 @@ def test_answerable_and_needed():
         answerable(pd.DataFrame({"freq_hz": [1e9]}))
 
 
+TIMED, WATTS = {"time_s": [1.0]}, {"power_w": [3.0]}
+
+
+@pytest.mark.parametrize(
+    ("metric", "columns", "said"),
+    [
+        (
+            "perf_per_watt",
+            TIMED,
+            "needs power_w (or energy_j): this table has time_s but no watts: measure it too, or "
+            "use --map power_w=COLUMN",
+        ),
+        ("energy", TIMED, "needs energy_j (or power_w): this table has time_s but no watts: "),
+        ("power", TIMED, "needs power_w (or energy_j): this table has time_s but no watts: "),
+        ("energy", WATTS, "needs time_s: this table has power_w but no time_s: "),
+        ("perf_per_watt", {"energy_j": [3.0]}, "needs time_s: this table has energy_j but no time"),
+        ("perf_per_watt", {"cpi": [1.0]}, "needs throughput_ops_s and power_w (or time_s and "),
+        ("cpi", {"cycles": [2.0]}, "needs cpi (or instructions): this table has cycles but no cpi"),
+        ("perf_per_dollar", TIMED, "needs price: this table has time_s but no price: "),
+        (
+            "power",
+            {**TIMED, "power_source": ["rapl"], "powerw": [3.0]},
+            "but no watts (did you mean 'powerw'?): ",
+        ),
+        ("power", {**TIMED, "power_source": ["rapl"]}, "but no watts: "),
+    ],
+)
+def test_what_a_metric_needs_and_what_is_missing(metric, columns, said):
+    runs = pd.DataFrame({"freq_hz": [1e9], **columns})
+    with pytest.raises(UnknownColumnError) as refused:
+        needed_columns([METRICS[metric]], runs)
+    assert str(refused.value).startswith(f"runs: {metric} needs ")
+    assert said in str(refused.value)
+
+
+def test_a_metric_of_one_column_needs_that_column():
+    runs = pd.DataFrame({"freq_hz": [1e9], **TIMED})
+    assert needed_columns([METRICS["throughput"]], runs) == ["freq_hz", "throughput_ops_s"]
+    assert needed_columns([METRICS["cpi"]], runs) == ["freq_hz", "cpi"]
+
+
 def test_known_metrics():
     assert [m.name for m in known_metrics(["power", "time", "power"])] == ["power", "time"]
     assert [m.name for m in known_metrics("cpi")] == ["cpi"]

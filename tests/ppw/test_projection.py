@@ -302,6 +302,20 @@ class TestCaveats:
         far = straight([(1.2e9, 1.31), (1.8e9, 1.43), (1.5e9, 1.38)], freq=2.4e9)
         assert not [c for c in far.caveats if "long lever" in c]
 
+    @any_interval
+    def test_far_from_what_was_measured(self, interval):
+        trust = ": the law is taken on trust there"
+        asked = {"power_pts": POWER, "power_source": "rapl:package", "interval": interval}
+        for freq, said in {
+            "15GHz": "15 GHz is 6.2 times the highest clock measured (2.4 GHz)",
+            "0.3GHz": "the lowest clock measured (1.2 GHz) is 4 times 300 MHz",
+        }.items():
+            found = only(project(POINTS, **asked, freq=freq).caveats, "taken on trust")
+            assert found == f"cpi, power: {said}{trust}"
+        for freq in ("4.8GHz", "0.6GHz"):
+            caveats = project(POINTS, **asked, freq=freq).caveats
+            assert not [c for c in caveats if "taken on trust" in c]
+
     @pytest.mark.parametrize(
         ("source", "said"), [(None, True), ("unknown", True), ("", True), ("meter:wt310", False)]
     )

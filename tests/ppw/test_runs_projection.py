@@ -252,6 +252,29 @@ class TestCaveats:
         assert "at 4 GHz" in only(result.caveats, "long lever")
         assert "(3 of 3 groups)" in only(result.caveats, "long lever")
 
+    @any_interval
+    def test_far_from_what_was_measured(self, interval):
+        """Of three groups, one was measured up to 1.6 GHz only, so 3.3 GHz is far from it alone."""
+        low = (RUNS["workload"] == next(iter(WORK))) & (RUNS["freq_ghz"] > 1.7)
+        runs = RUNS[~low]
+        top = runs.groupby("workload")["freq_ghz"].max()
+        assert sorted(top) == [1.6, 2.4, 2.4]
+        asked = {"metric": "time", "interval": interval}
+        near = project_runs(runs, freq=["3GHz", "0.6GHz"], **asked)
+        assert not [c for c in near.caveats if "taken on trust" in c]
+        far = project_runs(runs, freq=["3.3GHz", "4.5GHz", "0.3GHz"], **asked)
+        above, below = [c for c in far.caveats if "taken on trust" in c]
+        assert above == (
+            "time (1 of 3 groups): 4.5 GHz is 2.8 times the highest clock measured (1.6 GHz): the "
+            "law is taken on trust there"
+        )
+        assert below == (
+            "time (3 of 3 groups): the lowest clock measured (1.2 GHz) is 4 times 300 MHz: the "
+            "law is taken on trust there"
+        )
+        named = far.to_frame()["caveats"].astype(str).str.contains("far_above")
+        assert far.to_frame()["freq_hz"][named].tolist() == [3.3e9, 4.5e9]
+
     def test_several_sources_of_the_watts_of_one_curve(self):
         mixed = RUNS.assign(power_source=["rapl:package", "meter"] * (len(RUNS) // 2))
         assert only(project_runs(mixed).caveats, "come from several sources")

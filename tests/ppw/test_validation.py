@@ -352,7 +352,10 @@ REFUSED = {
     "metric": ({"metric": "pwer"}, "did you mean 'power'?"),
     "by": ({"by": "hots"}, "did you mean 'host'?"),
     "a path": ({"runs": "runs.csv", "scheme": "host"}, "runs is a str, not a DataFrame"),
-    "no watts at all": ({"runs": BY_HAND, "metric": "power"}, "no column power_w"),
+    "no watts at all": (
+        {"runs": BY_HAND, "metric": "power"},
+        "power needs power_w (or energy_j): this table has time_s but no watts",
+    ),
 }
 
 
