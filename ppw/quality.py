@@ -320,7 +320,7 @@ def _refuse_answers(groups: Groups) -> None:
 def _nothing_to_check(runs: pd.DataFrame) -> str:
     return (
         f"{runs.attrs.get('source', 'runs')}: nothing to check: no time_s, throughput_ops_s, "
-        f"power_w, energy_j or freq_achieved_hz among the columns "
+        "power_w, energy_j or freq_achieved_hz among the columns "
         f"{shown_names(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
     )
 

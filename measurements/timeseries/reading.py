@@ -138,18 +138,21 @@ def is_log(path: str | Path) -> bool:
     """
     try:
         with open_source(path) as source:
-            return any(format_.recognises(source.head) for format_ in FORMATS.values())
+            return _foreign(source.head) is not None
     except MeasurementError:
         return False
+
+
+def _foreign(head: bytes) -> str | None:
+    return next((name for name, format_ in FORMATS.items() if format_.recognises(head)), None)
 
 
 def _guess(source: Source) -> str:
     head = source.head
     if own.recognises(head):
         return own.FORMAT
-    for name, format_ in FORMATS.items():
-        if format_.recognises(head):
-            return name
+    if found := _foreign(head):
+        return found
     what = next((text for start, text in _ELSE if head.startswith(start)), None)
     if what is None and b"\nRECORD" not in head and head.startswith(b"##") and b">>> " in head:
         what = "a raw file of collectl: play it back with collectl -p FILE -P"
