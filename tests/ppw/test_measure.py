@@ -21,7 +21,9 @@ from peers.synthetic_host import Laws, SyntheticHost
 import ppw
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = ["--settle", "0.05s", "--warm-ups", "0", "--idle", "0", "--metric", "time"]
+BRIEF = ["--warm-ups", "0", "--idle", "0"]
+AT_ONCE = [*BRIEF, "--settle", "0", "--metric", "time"]
+QUICK = [*BRIEF, "--settle", "0.05s", "--metric", "time"]
 
 
 def environment(**more):
@@ -290,7 +292,7 @@ class TestKilled:
             before = host.kernel.state()
             output = tmp_path / "runs.parquet"
             arguments = ["measure", "--sysfs", str(host.sysfs), "--freq", "1.5GHz,1.8GHz,2.2GHz"]
-            arguments += ["--repeats", "2000", "-o", str(output), *QUICK, "--settle", "0"]
+            arguments += ["--repeats", "2000", "-o", str(output), *AT_ONCE]
             command = ["--", *host.workload()]
             zygote = subprocess.Popen(
                 [sys.executable, "-c", ZYGOTE],
@@ -311,8 +313,8 @@ class TestKilled:
                     os.kill(pid, signal.SIGKILL)
                     assert zygote.stdout.readline() == "ended\n"
                     wait_for(lambda: host.kernel.state() == before, 10)
-                    # Killed ppw or not, the command in hand comes to its end by itself.
-                    wait_for(lambda: not any((host.root / "busy").iterdir()), 10)
+                    # The command in hand is ended: nobody measures it.
+                    wait_for(lambda: not host.busy(), 10)
                     if output.exists():
                         table = pd.read_parquet(output)
                         assert len(table) >= rows, f"kill {kill}"
@@ -378,12 +380,12 @@ class TestHere:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (["--power", "raple"], "no power source is called 'raple'"),
+            (["--power", "raple", "--metric", "time"], "no power source is called 'raple'"),
             (["--power", "rapl", "--metric", "time,power"], "powercap"),
         ],
     )
     def test_sources_that_cannot_be_had(self, measure, arguments, said):
-        done = measure("--as-found", *QUICK, *arguments, "-o", "runs.csv", "--", "true")
+        done = measure("--as-found", *BRIEF, *arguments, "-o", "runs.csv", "--", "true")
         refused(done, said)
 
     def test_outputs_that_cannot_be_written(self, measure, tmp_path):

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peers.cpufreq import EmulatedKernel, HostSpec, zen
 from peers.powercap import CounterWriter, PowercapTree
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
 # Sleeps as the law says; says that it runs by a file of its own, as many may at once. A shell,
@@ -75,8 +75,11 @@ class SyntheticHost:
 
     def watts(self) -> float:
         """What the package draws now."""
-        busy = any((self.root / "busy").iterdir())
-        return self.laws.power_w(self.clock_hz()) if busy else self.laws.idle_w
+        return self.laws.power_w(self.clock_hz()) if self.busy() else self.laws.idle_w
+
+    def busy(self) -> bool:
+        """Whether a command runs; one that was killed leaves its file behind."""
+        return any(Path("/proc", file.name).exists() for file in (self.root / "busy").iterdir())
 
     def workload(self) -> list[str]:
         """Command whose time follows the law."""
