@@ -59,18 +59,19 @@ def _second_and_third(steps: FloatArray) -> list[int]:
 def _nornir(
     metric: str, learnt: str, tested: str, *, dirty: bool = False, priors: str = IN_VIEW
 ) -> Split:
-    train = tuple(f"{ghz}GHz" for ghz in learnt.split(", "))
-    note = ", all 178" if dirty else ""
-    title = f"{learnt} → {tested}{note}"
-    return Split(title, "nornir", metric, train, f"{tested}GHz", dirty=dirty, priors=priors)
+    split = _between(learnt, tested, ", all 178" if dirty else "", data="nornir", metric=metric)
+    return split._replace(dirty=dirty, priors=priors)
 
 
 def _xu3(metric: str, learnt: str, tested: str, *, voltages: bool = False) -> Split:
+    split = _between(learnt, tested, ", V known" if voltages else "", data="xu3", metric=metric)
+    return split._replace(voltages=voltages)
+
+
+def _between(learnt: str, tested: str, note: str, *, data: str, metric: str) -> Split:
+    """Split by clocks (GHz): those learnt from, with commas, and the tested one."""
     train = tuple(f"{ghz}GHz" for ghz in learnt.split(", "))
-    note = ", V known" if voltages else ""
-    return Split(
-        f"{learnt} → {tested}{note}", "xu3", metric, train, f"{tested}GHz", voltages=voltages
-    )
+    return Split(f"{learnt} → {tested}{note}", data, metric, train, f"{tested}GHz")
 
 
 def _freqbench(

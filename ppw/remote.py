@@ -48,8 +48,7 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
     with subprocess.Popen(
         ["ssh", "-T", host, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as remote:
-        assert remote.stdout is not None
-        code = _kept(remote, remote.stdout, target)
+        code = _kept(remote, target)
     if code == 255:
         raise PpwError(f"ssh {host}: no connection, or it was lost: go on with --resume")
     if code == 127:
@@ -60,17 +59,18 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
     return code
 
 
-def _kept(remote: subprocess.Popen[bytes], lines: IO[bytes], target: Path) -> int:
+def _kept(remote: subprocess.Popen[bytes], target: Path) -> int:
     """Write the table anew after each row that arrives; the exit code of the other ppw."""
+    assert remote.stdin is not None
+    assert remote.stdout is not None
     rows: list[dict[str, Any]] = []
     try:
-        for row in _rows(lines):
+        for row in _rows(remote.stdout):
             rows.append(row)
             _write(rows, target)
     except BaseException:
         # The other ppw ends when its input does, and puts back what it changed.
-        if remote.stdin is not None:
-            remote.stdin.close()
+        remote.stdin.close()
         remote.wait(timeout=30)
         raise
     return remote.wait()

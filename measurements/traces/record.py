@@ -291,12 +291,11 @@ def _written(
             "no request reached the device: was it this one, and not all answered from memory?"
         )
     trace = read_trace(folder / "trace", format="blktrace")
-    write_trace(trace, output)
-    requests = sum(batch.num_rows for batch in trace.batches())
+    written = write_trace(trace, output)
     return Recording(
         output,
         session.started["method"],
-        requests,
+        written.requests,
         elapsed_s,
         code,
         ended["lost"],

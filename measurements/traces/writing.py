@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,24 +19,45 @@ from measurements.traces.tables import METADATA
 from measurements.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
 # Arrivals hardly get shorter: zstd takes a tenth off them and three times as long to read.
 _TIMES = "snappy"
-_EMPTY = b'{"schema_version": 1, "names": {}}'
 
 
-def write_trace(trace: Trace | Iterable[pa.RecordBatch], path: str | Path) -> None:
+class NamedRequests(Protocol):
+    """Requests and the names of what they number, as `Trace` has them."""
+
+    @property
+    def names(self) -> Mapping[str, tuple[str, ...]]:
+        """Of ``stream``, ``device`` and ``file``."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the requests in order of arrival; every call begins anew."""
+
+
+class WrittenTrace(NamedTuple):
+    """How many requests were written, and when the last arrived (s; NaN where it is not said)."""
+
+    requests: int
+    last_s: float
+
+
+def write_trace(trace: NamedRequests | Iterable[pa.RecordBatch], path: str | Path) -> WrittenTrace:
     """Write a trace: Parquet or CSV, by the file's ending; CSV also as ``.csv.gz``.
 
     The file appears whole or not at all.
 
     Parameters
     ----------
-    trace : Trace or iterable of pyarrow.RecordBatch
-        Batches have the columns of `Trace`; what they number has no names then.
+    trace : Trace, other requests with names, or iterable of pyarrow.RecordBatch
+        Batches have the columns of `Trace`; by themselves, what they number has no names.
     path : path
         Ends in .parquet, .csv or .csv.gz.
+
+    Returns
+    -------
+    WrittenTrace
 
     Raises
     ------
@@ -48,37 +71,59 @@ def write_trace(trace: Trace | Iterable[pa.RecordBatch], path: str | Path) -> No
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as folder:
             scratch = Path(folder, target.name)
-            (_parquet if plain.endswith(".parquet") else _csv)(trace, scratch)
+            passed = _Passed(trace)
+            (_parquet if plain.endswith(".parquet") else _csv)(passed, scratch)
             scratch.replace(target)
     except OSError as error:
         reason = error.strerror or str(error)
         raise MeasurementError(f"{target}: cannot be written: {reason}") from error
+    return WrittenTrace(passed.requests, passed.last_s)
 
 
-def _parquet(trace: Trace | Iterable[pa.RecordBatch], path: Path) -> None:
+class _Passed:
+    """Requests with names, and what has passed of them."""
+
+    def __init__(self, trace: NamedRequests | Iterable[pa.RecordBatch]) -> None:
+        self._trace = trace
+        self.requests, self.last_s = 0, float("nan")
+
+    @property
+    def names(self) -> Mapping[str, tuple[str, ...]]:
+        return {} if isinstance(self._trace, Iterable) else self._trace.names
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        whole = self._trace if isinstance(self._trace, Iterable) else self._trace.batches()
+        for batch in whole:
+            self.requests += batch.num_rows
+            if batch.num_rows:
+                self.last_s = batch["time_s"][-1].as_py()
+            yield batch
+
+    def metadata(self) -> bytes:
+        if isinstance(self._trace, Trace):
+            return self._trace.metadata()
+        return json.dumps({"schema_version": 1, "names": dict(self.names)}).encode()
+
+
+def _parquet(trace: _Passed, path: Path) -> None:
     compression = dict.fromkeys(SCHEMA.names, "zstd") | {"time_s": _TIMES}
     with pq.ParquetWriter(path, SCHEMA, compression=compression) as writer:
-        for batch in _batches(trace):
+        for batch in trace.batches():
             writer.write_batch(batch)
         # The names are all known when the last request is.
-        said = trace.metadata() if isinstance(trace, Trace) else _EMPTY
-        writer.add_key_value_metadata({METADATA: said})
+        writer.add_key_value_metadata({METADATA: trace.metadata()})
 
 
-def _csv(trace: Trace | Iterable[pa.RecordBatch], path: Path) -> None:
+def _csv(trace: _Passed, path: Path) -> None:
     # A first pass finds the names.
-    names = trace.names if isinstance(trace, Trace) else {}
+    names = trace.names
     schema = _worded(SCHEMA.empty_table(), names).schema
     packed = path.name.lower().endswith(".gz")
     with gzip.open(path, "wb") if packed else path.open("wb") as file:
         options = csv.WriteOptions(quoting_style="needed")
         with csv.CSVWriter(file, schema, write_options=options) as writer:
-            for batch in _batches(trace):
+            for batch in trace.batches():
                 writer.write_table(_worded(pa.Table.from_batches([batch]), names))
-
-
-def _batches(trace: Trace | Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    return trace.batches() if isinstance(trace, Trace) else trace
 
 
 def _worded(table: pa.Table, names: Mapping[str, tuple[str, ...]]) -> pa.Table:

@@ -6,37 +6,22 @@ from typing import Any
 
 import click
 
-from ppw.cli.fleet_options import engine_options, leave, progress_bar
-from ppw.cli.options import output_options, runs_options
-from ppw.cli.output import caveats_in_result, say
+from ppw.cli.fleet_options import Fleet, asks_fleet
+from ppw.cli.options import runs_options
+from ppw.cli.output import say
 
 
 @click.command(name="check", epilog="Example: ppw fleet check runs/ --strict")
 @runs_options
 @click.option("--strict", is_flag=True, help="Exit with 3 when any run is suspect.")
-@engine_options
-@output_options
-def command(
-    runs: tuple[str, ...],
-    mapping: dict[str, str],
-    strict: bool,
-    keep_going: bool,
-    format_: str,
-    output: str,
-    **options: Any,
-) -> int:
-    """Look through RUNS for what cannot be right and say what speaks against it.
-
-    RUNS are Parquet, CSV or JSON-lines files, folders of them, patterns or URLs. FILE may end in
-    .parquet.
-    """
+@asks_fleet
+def command(fleet: Fleet, strict: bool, **options: Any) -> int:
+    """Look through RUNS for what cannot be right and say what speaks against it."""
     from ppw.fleet import check
     from ppw.report.pages import quality_page
 
-    with caveats_in_result():
-        with progress_bar() as progress:
-            answer = check(runs, columns=mapping, progress=progress, **options)
-        code = leave(answer, format_, output, quality_page, keep_going=keep_going)
+    answer = fleet.ask(check, **options)
+    code = fleet.leave(answer, quality_page)
     if code or not strict or not answer.answer.suspects:
         return code
     say(f"check failed: {answer.answer.verdict()}")

@@ -6,15 +6,8 @@ from typing import Any
 
 import click
 
-from ppw.cli.fleet_options import engine_options, leave, progress_bar
-from ppw.cli.options import (
-    fit_options,
-    interval_options,
-    level_option,
-    output_options,
-    runs_options,
-)
-from ppw.cli.output import caveats_in_result
+from ppw.cli.fleet_options import Fleet, asks_fleet
+from ppw.cli.options import fit_options, interval_options, level_option, runs_options
 from ppw.cli.validate import check_worst, max_error_option, refuse_contradiction, split_options
 
 
@@ -28,37 +21,18 @@ from ppw.cli.validate import check_worst, max_error_option, refuse_contradiction
 @interval_options
 @level_option
 @max_error_option
-@engine_options
-@output_options
+@asks_fleet
 def command(
-    runs: tuple[str, ...],
-    mapping: dict[str, str],
+    fleet: Fleet,
     train: list[float] | None,
     test: list[float] | None,
     max_error: float | None,
-    keep_going: bool,
-    format_: str,
-    output: str,
     **options: Any,
 ) -> int:
-    """Project from some runs of RUNS and hold the result against others.
-
-    RUNS are Parquet, CSV or JSON-lines files, folders of them, patterns or URLs. FILE may end in
-    .parquet.
-    """
+    """Project from some runs of RUNS and hold the result against others."""
     from ppw.fleet import validate
     from ppw.report.pages import validation_page
 
     refuse_contradiction(train, test, options)
-    with caveats_in_result():
-        with progress_bar() as progress:
-            answer = validate(
-                runs,
-                train=train or (),
-                test=test or (),
-                columns=mapping,
-                progress=progress,
-                **options,
-            )
-        code = leave(answer, format_, output, validation_page, keep_going=keep_going)
-    return code or check_worst(answer.answer, max_error)
+    answer = fleet.ask(validate, train=train or (), test=test or (), **options)
+    return fleet.leave(answer, validation_page) or check_worst(answer.answer, max_error)

@@ -12,6 +12,7 @@ from ppw.cli.numbers import Whole
 from ppw.cli.output import say
 from ppw.cli.quantities import Bytes, Seconds
 from ppw.cli.trace_sources import is_model, model_of, read, trace_options
+from ppw.cli.trace_writing import write_requests
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
@@ -78,9 +79,9 @@ def command(
         needed = "a model, made by ppw trace fit" if kind in _FROM_MODELS else "a trace"
         raise PpwError(f"{source}: {kind} is written from {needed}")
     if kind in ("parquet", "csv"):
-        from measurements.traces import write_trace
-
-        write_trace(read(source, trace_format, mapping), output)
+        if _by_ending(output) != kind:
+            raise click.UsageError(f"--to {kind}: end the name in .{kind}; {output} says otherwise")
+        write_requests(read(source, trace_format, mapping), output)
         return
     if not options["target"]:
         raise click.UsageError("Missing option '--target': a load needs a scratch file.")

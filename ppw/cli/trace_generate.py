@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,14 +12,7 @@ from ppw.cli.options import seed_option
 from ppw.cli.output import say
 from ppw.cli.quantities import Seconds
 from ppw.cli.trace_sources import model_of
-from ppw.estimate import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
-
-    from ppw.traces.generation import GeneratedTrace
+from ppw.cli.trace_writing import write_requests
 
 
 @click.command(
@@ -59,28 +52,9 @@ if TYPE_CHECKING:
 @seed_option
 def command(model: str, output: str, no_locality: bool, **options: Any) -> None:
     """Make a trace of MODEL, which ppw trace fit wrote with --format json."""
-    from measurements.traces import write_trace
     from ppw.traces.generation import generate_trace
 
     generated = generate_trace(model_of(model), locality=not no_locality, **options)
     for finding in generated.findings:
         say(f"caveat: {finding}")
-    counted = _Counted(generated)
-    write_trace(counted.batches(), output)
-    within = "" if generated.outstanding else f" in {shown(counted.last_s, 's')}"
-    say(f"{counted.requests} requests{within} written to {output}")
-
-
-class _Counted:
-    """Batches of a trace, with what has passed by."""
-
-    def __init__(self, trace: GeneratedTrace) -> None:
-        self._trace = trace
-        self.requests, self.last_s = 0, 0.0
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield them."""
-        for batch in self._trace.batches():
-            self.requests += batch.num_rows
-            self.last_s = batch["time_s"][-1].as_py()
-            yield batch
+    write_requests(generated, output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -161,6 +162,9 @@ class TestSyntheticHost:
         assert again.stdout == done.stdout
         first, second = ((tmp_path / name).read_text() for name in ("runs.csv", "again.csv"))
         assert first == second
+        # Without a file it is summed up; as text it can be passed on.
+        assert measure("--replay", "runs.samples").stdout == done.stdout
+        assert measure("--replay", "runs.samples", "-o", "-").stdout == first
 
     def test_a_command_that_fails_ends_the_sweep_and_can_be_gone_on_with(
         self, measure, host, tmp_path
@@ -172,6 +176,7 @@ class TestSyntheticHost:
         refused(failed, "sh ended with exit code 7", "--resume")
         output = next((tmp_path / "runs.samples" / "output").iterdir())
         assert output.read_text() == "trouble\n"
+        refused(measure("--replay", "runs.samples"), "no run that went well is in there")
         flag.touch()
         done = measure(*asked, *QUICK, "--resume", "--", *command)
         assert done.returncode == 0, done.stderr
@@ -183,6 +188,13 @@ class TestSyntheticHost:
         refused(measure(*asked, "-o", "runs.csv", "--", "true"), "is there already", "--resume")
         other = measure(*asked, "-o", "runs.csv", "--resume", "--", "echo", "1")
         refused(other, "command was true and is echo 1 now")
+
+    def test_nor_with_other_power_sources_than_it_began_with(self, measure, host, tmp_path):
+        asked = ["--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 1, *QUICK]
+        assert measure(*asked, "-o", "runs.csv", "--", "true").returncode == 0
+        plan = tmp_path / "runs.samples" / "plan.json"
+        plan.write_text(json.dumps(json.loads(plan.read_text()) | {"channels": []}))
+        refused(measure("--resume", "-o", "runs.csv"), "measured with other power sources")
 
     def test_a_resumed_sweep_needs_nothing_but_its_table(self, measure, host, tmp_path):
         asked = ["--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 3, *QUICK]
@@ -365,6 +377,24 @@ class TestHere:
         row = json.loads((tmp_path / "runs.jsonl").read_text())
         assert (row["freq_hz"], row["freq_source"], row["family"]) == (1.66e9, "stated", "Atom D")
 
+    def test_memory_is_probed_first_and_what_it_lacks_is_said(self, measure, tmp_path):
+        bare = tmp_path / "bin"
+        bare.mkdir()
+        for program in ("nice", "true"):
+            (bare / program).symlink_to(shutil.which(program))
+        done = measure(
+            *("--as-found", "--probe-memory", "--repeats", 2, *QUICK, "-o", "runs.csv"),
+            *("--", "true"),
+            PATH=str(bare),
+        )
+        assert done.returncode == 0, done.stderr
+        assert "memory latency is missing, bandwidth is numpy's: " in done.stderr
+        runs = ppw.read_runs(tmp_path / "runs.csv")
+        # One probe, for all runs.
+        assert len(set(runs["memory_bandwidth_bytes_s"])) == 1
+        assert runs["memory_bandwidth_bytes_s"].min() > 1e8
+        assert "memory_latency_s" not in runs
+
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
@@ -372,6 +402,8 @@ class TestHere:
             (["-o", "runs.csv", "--", "true"], "say which clocks"),
             (["--as-found", "--freq", "1GHz", "-o", "a.csv", "--", "true"], "give one"),
             (["--as-found", "--", "true"], "no -o FILE"),
+            (["--as-found", "-o", "-", "--", "true"], "written anew after every run"),
+            (["--freq", "1GHz", "--clock", "2GHz", "--", "true"], "with --freq it is set"),
         ],
     )
     def test_wrong_usage(self, measure, arguments, said):
@@ -382,6 +414,7 @@ class TestHere:
         [
             (["--power", "raple", "--metric", "time"], "no power source is called 'raple'"),
             (["--power", "rapl", "--metric", "time,power"], "powercap"),
+            (["--power", "none", "--metric", "time,power"], "leave it out of --metric"),
         ],
     )
     def test_sources_that_cannot_be_had(self, measure, arguments, said):

@@ -94,7 +94,9 @@ def test_an_interrupt_here_ends_it_there_and_it_can_go_on(elsewhere, synthetic, 
     assert synthetic.kernel.state() == before
     finished = synthetic.finished()
     assert finished < 8
-    done = run(elsewhere, tmp_path, *asked, "--resume", "--", *synthetic.workload())
+    # What is to be measured stands there in the sweep's plan.
+    again = ("--ssh=elsewhere", "--resume", "--output=runs.csv")
+    done = run(elsewhere, tmp_path, *again)
     assert done.returncode == 0, done.stderr
     assert len(pd.read_csv(tmp_path / "runs.csv")) == 8
     assert synthetic.finished() <= 9
@@ -127,3 +129,44 @@ def test_what_the_other_ppw_refuses_is_refused_here(elsewhere, tmp_path):
     assert done.returncode == 1
     assert "no frequency control" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_greeting_of_the_other_hosts_shell_is_no_run(elsewhere, tmp_path):
+    program = elsewhere.there / "ppw"
+    program.write_text(program.read_text().replace("\n", "\necho Welcome to elsewhere\n", 1))
+    done = run(
+        *(elsewhere, tmp_path, "--ssh", "elsewhere", "--as-found", "--repeats", 1, *QUICK),
+        *("-o", "runs.csv", "--", "true"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0] == "Welcome to elsewhere"
+    assert len(pd.read_csv(tmp_path / "runs.csv")) == 1
+
+
+def test_raw_readings_that_cannot_be_fetched_stay_there(elsewhere, tmp_path):
+    tar = elsewhere.there / "tar"
+    tar.write_text("#!/bin/sh\nexit 2\n")
+    tar.chmod(0o755)
+    done = run(
+        *(elsewhere, tmp_path, "--ssh", "elsewhere", "--as-found", "--repeats", 1, *QUICK),
+        *("-o", "runs.csv", "--", "true"),
+    )
+    assert done.returncode == 1
+    said = "ppw: error: elsewhere: the raw readings could not be fetched: "
+    assert done.stderr.splitlines()[-1].startswith(said)
+    assert len(pd.read_csv(tmp_path / "runs.csv")) == 1
+    assert list(elsewhere.cache.glob("*/runs.samples/plan.json"))
+
+
+@pytest.mark.parametrize("output", [[], ["-o", "-"]])
+def test_the_table_needs_a_file_here(tmp_path, output):
+    done = subprocess.run(
+        [sys.executable, "-m", "ppw", "measure", "--ssh", "elsewhere", *output, "--", "true"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("ppw: error: --ssh needs -o FILE")

@@ -28,16 +28,17 @@ READ_ONLY = (
 
 @pytest.fixture
 def process(tmp_path):
-    """Run ppw as a process of its own, with any warning an error."""
+    """Run ppw as a process of its own, with any warning an error; None in ``env`` is not set."""
 
     def process(*arguments, wrapped=(), env=None, **streams):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PPW_", "PYTHON", "LC_"))}
         command = [*wrapped, sys.executable, "-W", "error", "-m", "ppw", *map(str, arguments)]
         given = {"stdin": subprocess.DEVNULL, "stdout": -1, "stderr": -1, **streams}
+        known = {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(env or {})}
         return subprocess.run(
             command,
             cwd=tmp_path,
-            env={**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(env or {})},
+            env={name: value for name, value in known.items() if value is not None},
             check=False,
             **given,
         )
@@ -101,7 +102,9 @@ class TestLocales:
 class TestRights:
     def test_a_user_who_owns_nothing(self, runs, process, tmp_path):
         tmp_path.chmod(0o755)
-        env = {"HOME": "/nonexistent"}
+        # Coverage cannot be told of what that user does: its folder is not theirs to write in.
+        watched = dict.fromkeys(name for name in os.environ if name.startswith("COVERAGE_"))
+        env = {"HOME": "/nonexistent", **watched}
         for command in (
             ("project", runs, "--freq", "3.5GHz", "--format", "html"),
             ("hosts",),

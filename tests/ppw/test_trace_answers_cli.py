@@ -154,6 +154,17 @@ class TestConvert:
             done = run("convert", "files.csv", "-o", name, "--target", "/x/f")
             assert done.exception is None
             assert read_trace(name).to_table()["lbn"].to_pylist() == wanted
+        assert (
+            done.stderr == f"ppw: {len(wanted)} requests in {len(wanted) - 1} s written to t.csv\n"
+        )
+
+    def test_places_beyond_the_target_are_told(self, run):
+        more = ("-o", "t.iolog", "--target", "/x/f", "--size", "1MiB")
+        done = run("convert", "files.csv", *more)
+        assert done.exception is None
+        # 256 of the 600 pages fit.
+        assert "57.3% of the requests lay beyond the target" in done.stderr
+        assert "has to be 1048576 bytes long" in done.stderr
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
@@ -163,6 +174,7 @@ class TestConvert:
             (("disk.parquet", "-o", "x.iolog"), "Missing option '--target'"),
             (("disk.parquet", "-o", "x.iolog", "--target", "/dev/null"), "is a device"),
             (("disk.parquet", "-o", "x"), "its ending says no format"),
+            (("disk.parquet", "--to", "csv", "-o", "x.parquet"), "end the name in .csv"),
         ],
     )
     def test_what_cannot_be_is_refused(self, run, arguments, said):

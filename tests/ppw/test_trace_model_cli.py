@@ -14,12 +14,13 @@ from pathlib import Path
 
 import click
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from made_traces import busy
 
-from measurements.traces import write_trace
+from measurements.traces import read_trace, write_trace
 from ppw.errors import PpwError
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -92,6 +93,21 @@ def test_generates_what_was_asked_for(run):
     gaps = np.diff(made["time_s"].to_numpy())
     assert (gaps >= 0).all()
     assert gaps.mean() == pytest.approx(2 / 100, rel=0.2)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_streams_keep_their_names(run, ending):
+    write_trace(busy(n=3000, seed=1), "named.parquet")
+    assert run("fit", "named.parquet", "-o", "named.json").exception is None
+    assert run("generate", "named.json", "-o", f"made.{ending}").exception is None
+    made = read_trace(f"made.{ending}")
+    assert set(made.names["stream"]) == {"web", "log"}
+    assert made.names["device"] == ("sda",)
+    writes = made.to_table()
+    streams = {
+        made.names["stream"][i] for i in writes.filter(pc.field("op") == 1)["stream"].to_pylist()
+    }
+    assert streams == {"log"}
 
 
 def test_closed_loop_is_said(run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -53,7 +54,9 @@ class SshHost:
         self.bin = folder / "bin"
         self._script("ssh", f'exec {shutil.which("ssh")} -F {folder}/client "$@"')
         there = folder / "there"
-        self._script("ppw", f'exec {sys.executable} -m ppw "$@"', there)
+        # The server gives its sessions no more than it is told to.
+        coverage = [f"{k}={shlex.quote(v)}" for k, v in os.environ.items() if "COVERAGE" in k]
+        self._script("ppw", f'{" ".join(coverage)} exec {sys.executable} -m ppw "$@"', there)
         text = _SERVER.format(
             port=self._port,
             folder=folder,
