@@ -7,15 +7,12 @@ and restores all of them when it is told to, or when ppw is gone.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import socket
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from measurements.companion import Companion
 from measurements.errors import MeasurementError
 from measurements.restoring import Setting, Unrestored, restore, write_setting
 
@@ -26,9 +23,6 @@ if TYPE_CHECKING:
 # The host's own folder of what may be changed: two ppw on one host are one too many.
 HOST_LOCK = Path("/sys/devices/system/cpu")
 
-# Without the site packages and the caller's folder: it starts in a third of the time, and nothing
-# that lies about is imported by what may run as root.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from measurements.guard_process import main"
 _ANSWER_S = 15.0
 _RESTORED_S = 60.0
 
@@ -69,13 +63,13 @@ class Guard:
         self._owner = os.getpid()
         self._settings: dict[Path, Setting] = {}
         self._released = False
-        self._rest = b""
-        self._start(lock, state or state_folder())
+        places = str(state or state_folder()), str(lock)
+        self._companion = Companion("measurements.guard_process", "the guard", *places)
         try:
-            answer = self._answer(_ANSWER_S)
+            answer = self._companion.answer(_ANSWER_S)
             _refuse(answer, lock)
         except BaseException:
-            self._end()
+            self._companion.end(_ANSWER_S)
             raise
         self.journal = Path(answer["journal"])
         self.restored = tuple(Setting(Path(path), value) for path, value in answer["restored"])
@@ -83,7 +77,7 @@ class Guard:
     @property
     def pid(self) -> int:
         """Number of the guard's process."""
-        return self._process.pid
+        return self._companion.process.pid
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -109,7 +103,7 @@ class Guard:
             return
         self._refuse_released()
         try:
-            answer = self._ask(_ANSWER_S, learn=list(new.values()))
+            answer = self._companion.ask(_ANSWER_S, learn=list(new.values()))
         except OSError as error:
             raise self._lost(str(error)) from error
         if "error" in answer:
@@ -157,7 +151,7 @@ class Guard:
             When it is gone; then all that was changed is put back already.
         """
         self._refuse_released()
-        if self._process.poll() is not None:
+        if self._companion.process.poll() is not None:
             raise self._lost("it was killed")
 
     def release(self) -> list[Unrestored]:
@@ -169,11 +163,11 @@ class Guard:
             return []
         self._released = True
         try:
-            answer = self._ask(_RESTORED_S, release=True)
+            answer = self._companion.ask(_RESTORED_S, release=True)
             unrestored = _unrestored(answer["released"])
         except (OSError, KeyError):
             return self._restore_here()
-        self._end()
+        self._companion.end(_ANSWER_S)
         return unrestored
 
     def __enter__(self) -> Self:
@@ -188,84 +182,23 @@ class Guard:
         if unrestored := self.release():
             raise MeasurementError(not_restored(unrestored))
 
-    def _start(self, lock: Path, state: Path) -> None:
-        own, its = socket.socketpair()
-        with its:
-            try:
-                self._process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-I",
-                        "-S",
-                        "-c",
-                        f"{_START}; main()",
-                        str(Path(__file__).resolve().parents[1]),
-                        str(its.fileno()),
-                        str(self._owner),
-                        str(state),
-                        str(lock),
-                    ],
-                    # A pipe that ppw's output goes to must not wait for the guard.
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=[its.fileno()],
-                    start_new_session=True,
-                )
-            except OSError as error:
-                own.close()
-                raise MeasurementError(f"the guard cannot be started: {error}") from error
-        self._connection = own
-
-    def _ask(self, timeout_s: float, **message: Any) -> dict[str, Any]:
-        try:
-            self._connection.settimeout(timeout_s)
-            self._connection.sendall(json.dumps(message, default=str).encode() + b"\n")
-            return self._answer(timeout_s)
-        except BaseException:
-            # An answer that comes late, as after Ctrl-C, must not be taken for that to the next
-            # question; the guard puts everything back at the end of the connection.
-            self._connection.close()
-            raise
-
-    def _answer(self, timeout_s: float) -> dict[str, Any]:
-        self._connection.settimeout(timeout_s)
-        while b"\n" not in self._rest:
-            data = self._connection.recv(65536)
-            if not data:
-                raise ConnectionResetError("it ended without an answer")
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
     def _lost(self, why: str) -> MeasurementError:
         """Put everything back without the guard; returns the error that says so."""
         self._released = True
-        pid = self._process.pid
         unrestored = self._restore_here()
         outcome = not_restored(unrestored) if unrestored else "all settings are put back"
         return MeasurementError(
-            f"the guard, process {pid}, is lost ({why}), and nothing is measured without one; "
+            f"the guard, process {self.pid}, is lost ({why}), and nothing is measured without one; "
             f"{outcome}"
         )
 
     def _restore_here(self) -> list[Unrestored]:
-        self._end()
+        self._companion.end(_ANSWER_S)
         unrestored = restore(self._settings.values())
         if not unrestored:
             with contextlib.suppress(OSError):
                 self.journal.unlink(missing_ok=True)
         return unrestored
-
-    def _end(self) -> None:
-        """Let go of the guard, which then restores and ends; one that hangs is killed."""
-        self._connection.close()
-        try:
-            self._process.wait(_ANSWER_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
     def _refuse_released(self) -> None:
         if self._released:

@@ -260,8 +260,6 @@ def summary(table: pd.DataFrame) -> str:
     from ppw.estimate import shown
     from ppw.tables import text_table
 
-    if table.empty:
-        return "no run"
     keys = [
         name
         for name in _KEYS

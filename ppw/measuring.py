@@ -126,23 +126,11 @@ def set_up(
     PpwError
         When a sweep that goes on is another one.
     """
-    folder = default_folder(output)
-    check_writable(output)
-    session: Session | None = None
-    if resume:
-        session = Session.open(folder)
+    folder, session = folder_and_session(output, resume=resume)
+    if session is not None:
         options, host = _as_planned(session, options, host)
-    elif output.exists() or (folder / "plan.json").exists():
-        raise PpwError(f"{output}: is there already: go on with --resume, or give another -o")
     missing: list[str] = []
-    machine = Machine.open(
-        frequencies=options.frequencies,
-        cores=options.cores,
-        turbo=host.turbo,
-        counters=options.counters,
-        sysfs=Path(host.sysfs),
-        procfs=Path(host.procfs),
-    )
+    machine = _open_machine(options, host)
     try:
         if machine.no_counters is not None:
             refuse_or_note("cpi", machine.no_counters, host, missing)
@@ -172,6 +160,37 @@ def set_up(
         sampling.close()
         raise
     return Measuring(sweep, machine, sampling, output, tuple(missing))
+
+
+def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, Session | None]:
+    """Folder of a table's raw readings, and the session in it that goes on.
+
+    Raises
+    ------
+    MeasurementError
+        When the table cannot be written, or there is nothing to go on with.
+    PpwError
+        When the table of a new sweep is there already.
+    """
+    folder = default_folder(output)
+    check_writable(output)
+    if resume:
+        return folder, Session.open(folder)
+    if output.exists() or (folder / "plan.json").exists():
+        raise PpwError(f"{output}: is there already: go on with --resume, or give another -o")
+    return folder, None
+
+
+def _open_machine(options: SweepOptions, host: HostOptions, *, dry_run: bool = False) -> Machine:
+    return Machine.open(
+        frequencies=options.frequencies,
+        cores=options.cores,
+        turbo=host.turbo,
+        counters=options.counters,
+        sysfs=Path(host.sysfs),
+        procfs=Path(host.procfs),
+        dry_run=dry_run,
+    )
 
 
 def _probed(host: HostOptions, tell: Callable[[str], None]) -> dict[str, float]:
@@ -293,15 +312,7 @@ def this_host() -> str:
 
 def dry_run(options: SweepOptions, host: HostOptions) -> list[str]:
     """What a sweep would do, one line each; nothing is written or started."""
-    machine = Machine.open(
-        frequencies=options.frequencies,
-        cores=options.cores,
-        turbo=host.turbo,
-        counters=options.counters,
-        sysfs=Path(host.sysfs),
-        procfs=Path(host.procfs),
-        dry_run=True,
-    )
+    machine = _open_machine(options, host, dry_run=True)
     lines = []
     try:
         for number, step in enumerate(order_of(options)):
@@ -319,8 +330,6 @@ def summary(table: pd.DataFrame) -> str:
 
     columns = {"time_s": "s", "power_w": "W", "cpi": "1", "energy_j": "J"}
     columns = {name: unit for name, unit in columns.items() if name in table}
-    if table.empty:
-        return "no run"
     keys = [c for c in ("workload", "cores", "freq_hz") if c in table]
     rows = []
     for key, part in table.groupby(keys, dropna=False, sort=True):

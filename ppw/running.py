@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from measurements.machine import Machine
-from measurements.session import Session, check_writable
-from measurements.sweep import default_folder
+from measurements.session import Session
 from measurements.workloads.reaper import Reaper
 from measurements.workloads.service_run import ServiceRuns
 from ppw.errors import PpwError
-from ppw.measuring import HostOptions, open_sampling, refuse_or_note, sampled_channels
+from ppw.measuring import (
+    HostOptions,
+    folder_and_session,
+    open_sampling,
+    refuse_or_note,
+    sampled_channels,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,11 +124,7 @@ def running(
     PpwError
         When the table is there already, or a sweep that goes on is another one.
     """
-    folder = default_folder(output)
-    check_writable(output)
-    session = Session.open(folder) if resume else None
-    if session is None and (output.exists() or (folder / "plan.json").exists()):
-        raise PpwError(f"{output}: is there already: go on with --resume, or give another -o")
+    folder, session = folder_and_session(output, resume=resume)
     if session is not None and session.plan.get("asked") != _plain(workload):
         raise PpwError(f"{folder}: another workload was asked for: give the same, or another -o")
     missing: list[str] = []

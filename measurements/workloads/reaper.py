@@ -7,28 +7,19 @@ A small process beside ppw (`measurements.workloads.reaper_process`) ends whatev
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-import socket
-import subprocess
-import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from measurements.companion import Companion
 from measurements.errors import MeasurementError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 MARK = "PPW_WORKLOAD"
-# Without the site packages it starts in a third of the time.
-_START = (
-    "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from measurements.workloads.reaper_process import main; main()"
-)
 _ANSWER_S = 20.0
 
 
@@ -54,26 +45,11 @@ class Reaper:
         self._owner = os.getpid()
         self._made: list[tuple[str, Path]] = []
         self._closed = False
-        own, its = socket.socketpair()
-        with its:
-            root = str(Path(__file__).resolve().parents[2])
-            arguments = [root, str(its.fileno()), str(self._owner), f"{MARK}={self._mark}"]
-            try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", _START, *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=[its.fileno()],
-                    start_new_session=True,
-                )
-            except OSError as error:
-                own.close()
-                raise MeasurementError(
-                    f"the process that would clean up cannot be started: {error}"
-                ) from error
-        self._connection = own
-        own.settimeout(_ANSWER_S)
+        self._companion = Companion(
+            "measurements.workloads.reaper_process",
+            "the process that would clean up",
+            f"{MARK}={self._mark}",
+        )
 
     def environment(self) -> dict[str, str]:
         """Environment for what is to be ended: this process's with the mark."""
@@ -147,12 +123,11 @@ class Reaper:
             # It was killed: what it would have done is done here.
             from measurements.workloads.reaper_process import reap
 
+            self._companion.end(_ANSWER_S)
             made = [(kind, str(path)) for kind, path in self._made]
             left = reap(f"{MARK}={self._mark}".encode(), made)
         finally:
-            self._connection.close()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_ANSWER_S)
+            self._companion.end(_ANSWER_S)
         if left:
             raise MeasurementError(
                 f"processes {', '.join(map(str, left))} would not end: end them with kill -9"
@@ -171,16 +146,8 @@ class Reaper:
 
     def _ask(self, **message: Any) -> dict[str, Any]:
         try:
-            self._connection.sendall(json.dumps(message).encode() + b"\n")
-            answer = b""
-            while not answer.endswith(b"\n"):
-                part = self._connection.recv(65536)
-                if not part:
-                    raise ConnectionResetError("it has ended")
-                answer += part
+            return self._companion.ask(_ANSWER_S, **message)
         except OSError as error:
             raise MeasurementError(
                 f"the process that cleans up is lost ({error}): nothing is run without it"
             ) from error
-        said: dict[str, Any] = json.loads(answer)
-        return said

@@ -14,17 +14,15 @@ from ppw.cli.measure_progress import Progress
 from ppw.cli.measuring_options import (
     clock_options,
     data_option,
-    family_option,
-    host_option,
     host_options,
     kernel_options,
     metrics_option,
     pace_options,
     power_option,
-    price_option,
     refuse_standard_output,
     refuse_two_clocks,
     repeats_option,
+    row_options,
     table_option,
     workload_option,
 )
@@ -72,9 +70,7 @@ _EPILOG = (
 @metrics_option(("time", "cpi", "power"), "all")
 @workload_option
 @data_option
-@host_option
-@family_option
-@price_option
+@row_options
 @pace_options
 @click.option("--probe-memory", is_flag=True, help="Measure memory bandwidth and latency first.")
 @click.option(

@@ -26,7 +26,11 @@ host_option = click.option(
 family_option = click.option(
     "--family", metavar="NAME", help="Microarchitecture family, such as Westmere."
 )
-price_option = click.option("--price", type=Price(positive=True), help="Of this host.")
+row_options = all_of(
+    host_option,
+    family_option,
+    click.option("--price", type=Price(positive=True), help="Of this host."),
+)
 clock_option = click.option(
     "--clock",
     type=Frequency(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,12 +12,7 @@ from ppw.cli.measuring_options import data_option, workload_option
 from ppw.cli.numbers import Counts, Shares, Whole
 from ppw.cli.output import say
 from ppw.cli.quantities import Bytes
-from ppw.cli.run_options import (
-    run_options,
-    sensor_options,
-    service_options,
-    show_progress,
-)
+from ppw.cli.run_options import run_options, running_on, service_options, show_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,20 +102,12 @@ def command(command: tuple[str, ...], **given: Any) -> int:
     from measurements.workloads.io_study.findings import findings
     from measurements.workloads.io_study.study import open_study, table
     from ppw.measuring import this_host
-    from ppw.running import running
 
     options = _options(command, given)
     options.check()
     service = service_options(given, host=this_host())
     with (
-        running(
-            service,
-            sensor_options(given),
-            Path(given["output"]),
-            workload={"cpio": asdict(options)},
-            resume=given["resume"],
-            tell=say,
-        ) as opened,
+        running_on(given, service, {"cpio": asdict(options)}) as opened,
         open_study(options, opened.runs) as study,
     ):
         found = opened.take(study, table, show_progress)
@@ -169,8 +155,6 @@ def summary(table: pd.DataFrame) -> str:
     from ppw.cpio.cycles import cycles_per_io
     from ppw.errors import CaveatWarning, PpwError
 
-    if table.empty:
-        return "no run"
     with warnings.catch_warnings():
         # They are in the summary.
         warnings.simplefilter("ignore", CaveatWarning)

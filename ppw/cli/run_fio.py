@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ppw.cli.choices import Names
 from ppw.cli.numbers import Counts
-from ppw.cli.output import say
 from ppw.cli.quantities import Bytes
-from ppw.cli.run_options import run_options, sensor_options, service_options, show_progress
+from ppw.cli.run_options import run_options, running_on, service_options, show_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,21 +55,13 @@ def command(**given: Any) -> int:
     from measurements.workloads.fio import open_runs, table
     from measurements.workloads.programs import find_program
     from ppw.measuring import this_host
-    from ppw.running import running
 
     options = _options(given)
     options.check()
     # Before the sensors have their say.
     find_program("fio")
     service = service_options(given, host=this_host())
-    with running(
-        service,
-        sensor_options(given),
-        Path(given["output"]),
-        workload={"fio": asdict(options)},
-        resume=given["resume"],
-        tell=say,
-    ) as opened:
+    with running_on(given, service, {"fio": asdict(options)}) as opened:
         found = opened.take(open_runs(options, opened.runs), table, show_progress)
     click.echo(summary(found))
     return 0
@@ -93,8 +83,6 @@ def summary(table: pd.DataFrame) -> str:
     from ppw.estimate import shown
     from ppw.tables import text_table
 
-    if table.empty:
-        return "no run"
     columns = {name: part for name, part in _COLUMNS.items() if name in table}
     rows = []
     keys = ["pattern", "data_bytes", "queue_depth"]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ppw.cli.choices import Names, OneOf
 from ppw.cli.numbers import Counts, Positive, Shares, Whole
-from ppw.cli.output import say
 from ppw.cli.quantities import Bytes, Sizes
 from ppw.cli.run_options import (
     CpuList,
     run_options,
-    sensor_options,
+    running_on,
     service_options,
     show_progress,
 )
@@ -122,7 +120,6 @@ def command(**given: Any) -> int:
     from measurements.workloads.memcached.link import link_to
     from measurements.workloads.memcached.protocol import Address
     from ppw.measuring import this_host
-    from ppw.running import running
 
     options = _options(given)
     options.check()
@@ -131,15 +128,8 @@ def command(**given: Any) -> int:
     named = [Address.parse(text) for text in options.servers]
     is_local = all(link_to(address).is_loopback for address in named)
     service = service_options(given, host=this_host() if is_local else str(named[0].host))
-    with running(
-        service,
-        sensor_options(given),
-        Path(given["output"]),
-        workload={"memcached": asdict(options)},
-        is_local=is_local,
-        resume=given["resume"],
-        tell=say,
-    ) as opened:
+    workload = {"memcached": asdict(options)}
+    with running_on(given, service, workload, is_local=is_local) as opened:
         found = opened.take(open_runs(options, opened.runs), table, show_progress)
     click.echo(summary(found))
     return 0
@@ -176,8 +166,6 @@ def summary(table: pd.DataFrame) -> str:
     from ppw.estimate import shown
     from ppw.tables import text_table
 
-    if table.empty:
-        return "no run"
     keys = ["workload", "threads", "data_bytes", "connections", "asked_ops_s"]
     known = table.reindex(columns=[*dict.fromkeys([*table.columns, *keys])])
     asked = known["asked_ops_s"].round(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,26 +11,28 @@ from measurements.cpu_lists import parse_cpu_list
 from measurements.errors import MeasurementError
 from ppw.cli.measuring_options import (
     clock_options,
-    family_option,
-    host_option,
     host_options,
     kernel_options,
     metrics_option,
     pace_options,
     power_option,
-    price_option,
     refuse_standard_output,
     refuse_two_clocks,
     repeats_option,
+    row_options,
     table_option,
 )
 from ppw.cli.options import all_of
+from ppw.cli.output import say
 from ppw.cli.quantities import Seconds
 from ppw.names import printable
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from measurements.workloads.service_run import ServiceOptions
     from ppw.measuring import HostOptions
+    from ppw.running import Running
 
 
 class CpuList(click.ParamType[tuple[int, ...]]):
@@ -52,9 +55,7 @@ _shared = (
     clock_options,
     power_option,
     metrics_option(("cpi", "power"), "none of them"),
-    host_option,
-    family_option,
-    price_option,
+    row_options,
     pace_options,
     kernel_options,
 )
@@ -97,6 +98,27 @@ def sensor_options(given: dict[str, Any]) -> HostOptions:
     """Options of `ppw.measuring` for sensors and clocks, from those given."""
     metrics = ("time", *(given["metrics"] or ()))
     return host_options(given, metrics, as_found=not given["freqs"])
+
+
+def running_on(
+    given: dict[str, Any],
+    service: ServiceOptions,
+    workload: dict[str, Any],
+    *,
+    is_local: bool = True,
+) -> AbstractContextManager[Running]:
+    """Open what the runs of a service need, as the options say; see `ppw.running.running`."""
+    from ppw.running import running
+
+    return running(
+        service,
+        sensor_options(given),
+        Path(given["output"]),
+        workload=workload,
+        is_local=is_local,
+        resume=given["resume"],
+        tell=say,
+    )
 
 
 def show_progress(done: int, steps: int, what: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from measurements import guard as guard_module
+from measurements.companion import Companion
 from measurements.errors import MeasurementError
 from measurements.guard import Guard, restore_leftovers, state_folder
 from measurements.guard_journal import Process, boot_id
@@ -24,9 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 10.0
 # The guard of a kernel before Linux 5.3.
 WITHOUT_PROCESS_DESCRIPTORS = """
-from measurements import guard
-guard._START = (
-    "import os\\ndef none(pid): raise OSError\\nos.pidfd_open = none\\n" + guard._START
+from measurements import companion
+companion._START = (
+    "import os\\ndef none(pid): raise OSError\\nos.pidfd_open = none\\n" + companion._START
 )
 """
 # What "within a second or so" may take on a busy machine.
@@ -264,14 +265,14 @@ class TestGuardItself:
             guard.change(host.folder / "one", "changed", was="1")
             actions = {"learn": lambda: guard.learn([(host.folder / "two", "2")])}
             with monkeypatch.context() as patch:
-                patch.setattr(Guard, "_answer", interrupted)
+                patch.setattr(Companion, "answer", interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     actions.get(action, guard.release)()
             # It does not wait for the end of the process.
             eventually(host.restored)
             with pytest.raises(MeasurementError, match=r"is lost|put back already"):
                 guard.learn([(host.folder / "two", "2")])
-            guard._process.wait(DEADLINE_S)
+            guard._companion.process.wait(DEADLINE_S)
 
     def test_one_that_hangs_is_given_up(self, host, monkeypatch):
         monkeypatch.setattr(guard_module, "_ANSWER_S", 0.3)

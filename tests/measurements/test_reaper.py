@@ -93,8 +93,8 @@ def test_killed_itself_what_it_would_have_done_is_done_by_its_owner(tmp_path):
     reaper = Reaper()
     folder = reaper.folder(tmp_path)
     process = subprocess.Popen(["sleep", "1000"], env=reaper.environment())
-    reaper._process.kill()
-    reaper._process.wait()
+    reaper._companion.process.kill()
+    reaper._companion.process.wait()
     with pytest.raises(MeasurementError, match="process that cleans up is lost"):
         reaper.folder(tmp_path)
     reaper.close()
