@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from measurements import identity_columns
-from ppw.checks.check import ALL_METRICS, Check, Found, has, nothing, numbers
+from ppw.checks.check import ALL_METRICS, Check, Found, nothing, numbers
 from ppw.checks.digits import recorded_step
 from ppw.condensed import (
     finest_column,
@@ -44,8 +44,6 @@ def find(runs: pd.DataFrame, groups: Groups) -> Found:
     be recorded to a thousandth or finer; without watts the times must be to a millionth. The
     workload with the larger time is named, at a ratio of 1 the one whose name comes last.
     """
-    if not has(runs, "workload"):
-        return nothing()
     rows = _rows(runs, groups)
     if rows.empty:
         return nothing()

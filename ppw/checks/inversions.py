@@ -10,7 +10,7 @@ import pandas as pd
 
 from fitting.steps import SAME_STEP
 from measurements.schema import COLUMNS, IDENTITY
-from ppw.checks.check import ALL_METRICS, FLAGS, Check, Found, lacking, nothing, numbers
+from ppw.checks.check import ALL_METRICS, FLAGS, Check, Found, lacking, numbers
 from ppw.checks.digits import recorded_step
 from ppw.condensed import (
     INVERSE,
@@ -115,8 +115,6 @@ def find(runs: pd.DataFrame, groups: Groups) -> Found:
     """
     recorded, rated = _recorded(runs, groups)
     used = np.flatnonzero(recorded > 0)
-    if not used.size:
-        return nothing()
     sweep = sweep_codes(runs, groups)[used]
     frequency = numbers(runs, "freq_hz")[used]
     order = np.lexsort((frequency, sweep))

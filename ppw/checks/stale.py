@@ -93,8 +93,6 @@ def _equal_rows(runs: pd.DataFrame, codes: IntArray) -> tuple[IntArray, IntArray
     power = np.nan_to_num(numbers(runs, "power_w"), nan=-np.inf)
     order = np.lexsort((frequency, power, pace, codes))
     order = order[pace[order] > 0]
-    if not order.size:
-        return order, order
     new = np.logical_or.reduce([np.diff(v[order], prepend=np.nan) != 0 for v in (codes, pace)])
     new |= np.append(True, power[order][1:] != power[order][:-1])
     starts, run = np.flatnonzero(new), np.cumsum(new) - 1

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
-from cpio_studies import run
+from cpio_studies import run, study
 from made_up import answered, only, sweep
 from recordings import recording
 
 import ppw
+from ppw.cpio.projection import project_cpio
 from ppw.estimate import shown
 from ppw.report.best_page import best_page
 from ppw.report.plan_page import plan_page
@@ -33,6 +35,14 @@ class TestChecks:
     def test_a_column_that_a_check_needs_is_not_there(self, left_out):
         bare = ONE.drop(columns=[left_out, "cycles", "instructions"])
         assert answered(ppw.check_quality, bare).suspects == 0
+
+
+class TestEmptyColumns:
+    def test_runs_of_no_simulator_are_measured(self):
+        for column in ("simulator", "power_label", "price"):
+            table = answered(ppw.project_runs, ONE.assign(**{column: None}), freq=3e9)
+            bare = ONE.drop(columns=[column], errors="ignore")
+            assert table.caveats == answered(ppw.project_runs, bare, freq=3e9).caveats
 
 
 class TestOneGroup:
@@ -68,6 +78,31 @@ class TestCyclesPerIo:
         assert [name for name, _ in result.groups()] == ["all runs"]
         assert result.verdict()[0].startswith("all runs: 10,000 cycles per I/O on 1 core")
 
+    def test_runs_of_one_core_count_prefer_no_law(self):
+        runs = pd.DataFrame([run() for _ in range(4)]).drop(columns="workload")
+        result = answered(project_cpio, runs, cores=16)
+        assert [name for name, _ in result.applications()] == ["all runs"]
+        assert result.laws.empty
+        assert "preferred" not in result.summary()
+
+    def test_each_bandwidth_a_workload_was_left_is_a_column_and_a_sentence(self):
+        rows = [
+            run(cost, bandwidth_per_core_bytes_s=bandwidth)
+            for bandwidth, cost in ((8e9, 1000), (4e9, 1050), (2e9, 1250), (1e9, 1600))
+            for cost in (0.995 * cost, 1.005 * cost)
+        ]
+        result = answered(ppw.cycles_per_io, pd.DataFrame(rows))
+        assert "bandwidth_per_core_bytes_s" in result.to_frame()
+        said = only(result.verdict(), "cpio has risen by 25% at 2 GB/s a core (")
+        low, high = said.rpartition("(")[2].rstrip(")").split(" to ")
+        assert float(low) < 2 < float(high)
+
+    def test_one_bandwidth_alone_tells_no_rise(self):
+        result = answered(
+            ppw.cycles_per_io, pd.DataFrame([run(bandwidth_per_core_bytes_s=4e9)] * 2)
+        )
+        assert result.bandwidth.empty
+
     def test_settings_beyond_cores_have_columns(self):
         runs = pd.DataFrame([run(cores=2), run(cores=2, hardware_threads=4)])
         assert "hardware_threads" in answered(ppw.cycles_per_io, runs).to_frame()
@@ -79,7 +114,33 @@ class TestCyclesPerIo:
         assert "idle: no I/O" in result.verdict()
 
 
+class TestServersOfTypedFigures:
+    TYPED: ClassVar = {"cpio": 1e4, "freq": 2e9, "data_bytes": 1e15, "seconds": 86400.0}
+
+    def sized(self, **more):
+        return answered(ppw.size_servers, cores=16, server_w=300.0, **self.TYPED, **more)
+
+    def test_the_network_is_what_is_typed_or_assumed(self):
+        assumed, half = self.sized(), self.sized(network_share=0.5)
+        only(assumed.caveats, "each byte read or written is assumed to cross the network once")
+        assert not [c for c in half.caveats if "cross the network" in c]
+        ratio = half.applications["network_bytes_s"] / assumed.applications["network_bytes_s"]
+        assert ratio.tolist() == pytest.approx([0.5] * len(ratio))
+
+    def test_at_full_utilisation_none_is_left_to_gain(self):
+        asked = {"data_bytes": 1e15, "seconds": 86400.0, "cores": 16, "server_w": 300.0}
+        for base, gain in ((("full", "today"), False), (("measured", "today"), True)):
+            levers = answered(ppw.size_servers, study(), base=base, **asked).levers["lever"]
+            assert ("utilisation to 100 %" in levers.tolist()) == gain
+
+
 class TestPowerLoads:
+    def test_without_a_run_at_full_load_the_curve_ends_where_runs_do(self):
+        result = answered(ppw.power_loads, LOADS[LOADS["load"] < 1], at=[1.0])
+        assert result.levels["load"].max() == 0.75
+        assert result.forecasts["label"].tolist() == ["extrapolated"]
+        only(result.caveats, "watts at 100 % load are extrapolated")
+
     def test_levels_that_are_held_out_show_how_far_the_forecast_is_off(self):
         whole = answered(ppw.power_loads, LOADS, at=[0.5])
         part = answered(ppw.power_loads, LOADS, at=[0.5], levels=[0.25, 1.0])

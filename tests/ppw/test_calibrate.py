@@ -349,6 +349,18 @@ class TestApply:
         assert np.isnan(table.loc[0, "power_lower_w"])
         assert only(said, "2 rows have no watts of rapl:package+rapl:dram and stay")
 
+    def test_a_table_of_the_sensor_alone_gets_watts_and_says_what_they_are(self):
+        names = ["rapl_package_power_w", "meter_wt310e_power_w"]
+        calibration = calibrated(both()[names], sensor="rapl:package")
+        sensor = both(seed=20)[names[:1]]
+        table, said = applied(sensor, calibration)
+        assert said == []
+        fitted = calibration.offset_w + calibration.slope * sensor[names[0]]
+        np.testing.assert_allclose(table["power_w"], fitted)
+        assert set(table["power_label"]) <= {"calibrated", "estimated"}
+        assert set(table["power_source"]) == {"rapl:package→meter:wt310e"}
+        assert "energy_j" not in table
+
     def test_watts_that_would_be_negative_are_left(self):
         runs = both()
         runs["meter_wt310e_power_w"] -= 60
@@ -613,6 +625,20 @@ class TestCommandLine:
         assert done.stderr == "ppw: runs written to out.parquet: 32 calibrated\n"
         table = ppw.read_runs(tmp_path / "out.parquet")
         np.testing.assert_allclose(table["power_w"], both(seed=20)["meter_wt310e_power_w"], 0.05)
+
+    def test_which_host_is_asked_where_runs_do_not_tell(self, run, tmp_path):
+        run(*ASKED, "--save")
+        later = both(seed=20)
+        several = pd.concat([later, later.assign(host="rack8")])
+        for table, said in (
+            (several, "the runs name 2 hosts: choose whose calibration with --host"),
+            (later.drop(columns="host"), "the runs name no host: choose"),
+        ):
+            table.to_csv(tmp_path / "later.csv", index=False)
+            done = run("later.csv", "--stored")
+            assert done.returncode == 1
+            assert said in done.stderr
+            assert run("later.csv", "--stored", "--host", "rack7").returncode == 0
 
     def test_caveats_of_the_table_go_to_standard_error(self, run):
         done = run(*ASKED, "--apply", "-", "-o", "result.txt")

@@ -341,6 +341,12 @@ class TestDevices:
         with pytest.raises(PpwError, match="no bandwidth_bytes_s"):
             compare_devices(device_runs(), roof=device_runs())
 
+    def test_a_device_that_fio_did_not_run_on_has_no_roof(self):
+        roof = fio_runs()[fio_runs()["host"] == "a"]
+        made = answered(compare_devices, device_runs(), roof=roof)
+        assert made.table["roof_iops"].isna().tolist() == [False, False, True]
+        assert only(made.caveats, "some hosts or devices have no run of fio")
+
     def test_one_instance_against_several(self):
         rows = [run(10e3, instances=1, cores=4), run(11e3, instances=4, cores=4)]
         table = answered(compare_devices, pd.DataFrame(rows)).table

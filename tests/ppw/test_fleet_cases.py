@@ -12,6 +12,8 @@ from made_up import sweep
 
 import ppw
 from ppw import fleet
+from ppw.fleet import coincidences
+from ppw.fleet.connection import _local_session
 from ppw.fleet.state import FleetState
 from ppw.fleet.telemetry_files import open_samples, write_runs
 
@@ -70,6 +72,31 @@ class TestChecksOfReadings:
         assert self.counts(idle_power_w=idle)["power_at_or_below_idle"] == 1
 
 
+class SparkBuilder:
+    """Takes down what a Spark session would be made with."""
+
+    def __init__(self):
+        self.settings, self.address = {}, None
+        self.sparkContext = self
+
+    def master(self, address):
+        self.address = address
+        return self
+
+    def config(self, name, value):
+        self.settings[name] = value
+        return self
+
+    def appName(self, name):  # noqa: N802
+        return self
+
+    def getOrCreate(self):  # noqa: N802
+        return self
+
+    def setLogLevel(self, level):  # noqa: N802
+        assert level == "ERROR"
+
+
 class TestEngine:
     def test_is_set_up_as_asked(self, tmp_path):
         connection = fleet.connect(memory_limit="64MiB", temporary=tmp_path, threads=1)
@@ -85,6 +112,31 @@ class TestEngine:
     def test_one_of_the_users_is_not_set_up(self):
         with pytest.raises(ppw.PpwError, match="set them where you make it"):
             fleet.connect(engine("duckdb"), threads=1)
+
+    @pytest.mark.parametrize("submitted", [False, True])
+    def test_spark_is_set_up_as_asked_and_under_spark_submit_as_that_was(
+        self, submitted, tmp_path, monkeypatch
+    ):
+        if submitted:
+            monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4040")
+        else:
+            monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+        builder = SparkBuilder()
+        assert _local_session(builder, 4 << 30, str(tmp_path), 3) is builder
+        assert builder.settings["spark.driver.memory"] == "4096m"
+        assert builder.settings["spark.local.dir"] == str(tmp_path)
+        assert builder.settings["spark.sql.shuffle.partitions"] == 6
+        assert builder.address == (None if submitted else "local[3]")
+        assert ("spark.driver.host" in builder.settings) == (not submitted)
+
+    def test_too_little_memory_says_what_to_do(self):
+        numbers = np.arange(200_000)
+        many = pd.DataFrame(
+            {"workload": numbers.astype(str), "freq_ghz": 1.0 + numbers % 3, "time_s": 1.0}
+        )
+        small = fleet.connect(memory_limit="4MiB", threads=1)
+        with pytest.raises(ppw.PpwError, match="limit: raise --memory-limit, or name a folder"):
+            quiet(fleet.fit, many, engine=small)
 
     def test_says_how_far_it_is(self):
         shares = []
@@ -152,6 +204,29 @@ class TestRuns:
         wrong = RUNS.assign(time_s=-1.0)
         with pytest.raises(ppw.PpwError, match=r"no run that can be used \(36 cannot\)"):
             quiet(fleet.fit, wrong, engine=engine("duckdb"))
+
+    def test_all_of_which_are_suspect(self):
+        halved = RUNS.assign(freq_achieved_hz=0.5e9 * RUNS["freq_ghz"])
+        with pytest.raises(ppw.PpwError, match="every run is suspect, so nothing is left"):
+            quiet(fleet.project, halved, freq=3e9, engine=engine("duckdb"))
+        kept = quiet(fleet.project, halved, freq=3e9, keep_all=True, engine=engine("duckdb"))
+        assert len(kept.answer.table)
+
+    def test_without_a_clock_are_named(self, tmp_path):
+        for k in range(2):
+            part = RUNS[RUNS.index % 2 == k]
+            clock = part["freq_ghz"] if k == 0 else np.nan
+            saved(part.assign(freq_ghz=clock), tmp_path / f"{k}.parquet")
+        found = quiet(fleet.fit, tmp_path / "*.parquet", engine=engine("duckdb"))
+        (fault,) = found.faults
+        assert fault.file.endswith("1.parquet")
+        assert fault.what.startswith("no freq_hz in 18 runs: left out")
+
+    def test_so_many_that_agree_are_not_kept_one_by_one(self, monkeypatch):
+        monkeypatch.setattr(coincidences, "_MOST_RUNS", 3)
+        coarse = RUNS[["host", "workload", "freq_ghz"]].assign(time_s=7.0)
+        with pytest.raises(ppw.PpwError, match="record times to more digits, or use the runs"):
+            quiet(fleet.check, coarse, engine=engine("duckdb"))
 
     def test_of_watts_alone(self):
         watts = RUNS[["host", "workload", "freq_ghz", "power_w"]]

@@ -478,6 +478,22 @@ class TestServicesFromRuns:
         assert kwh == pytest.approx(watts * 8.76, rel=0.02)
         assert not any("straight" in c for c in result.caveats)
 
+    def test_a_load_never_reached_says_how_to_measure_it(self, tmp_path):
+        frame = rate_limited()
+        with pytest.raises(PpwError, match="every run is below full load: add runs at load 1"):
+            asked(self.scenario(tmp_path, frame[frame["load"] < 1]))
+
+    def test_latency_that_was_not_measured_is_none(self, tmp_path):
+        result = asked(self.scenario(tmp_path, rate_limited().assign(latency_p99_s=np.nan)))
+        names = inputs_of(result).index
+        assert not [name for name in names if "latency" in name]
+        limited = asked(
+            self.scenario(
+                tmp_path, rate_limited().assign(latency_p99_s=np.nan), latency_p99="0.8ms"
+            )
+        )
+        assert any("not held against" in c for c in limited.caveats)
+
     def test_a_client_that_limits_is_said(self, tmp_path):
         frame = rate_limited(client_limited=True)
         said = [c for c in asked(self.scenario(tmp_path, frame)).caveats if "client" in c]

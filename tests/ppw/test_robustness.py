@@ -26,6 +26,10 @@ READ_ONLY = (
 )
 
 
+# Where nothing may be written, nor can what coverage saw.
+UNWATCHED = dict.fromkeys(name for name in os.environ if name.startswith("COVERAGE_"))
+
+
 @pytest.fixture
 def process(tmp_path):
     """Run ppw as a process of its own, with any warning an error; None in ``env`` is not set."""
@@ -102,9 +106,7 @@ class TestLocales:
 class TestRights:
     def test_a_user_who_owns_nothing(self, runs, process, tmp_path):
         tmp_path.chmod(0o755)
-        # Coverage cannot be told of what that user does: its folder is not theirs to write in.
-        watched = dict.fromkeys(name for name in os.environ if name.startswith("COVERAGE_"))
-        env = {"HOME": "/nonexistent", **watched}
+        env = {"HOME": "/nonexistent", **UNWATCHED}
         for command in (
             ("project", runs, "--freq", "3.5GHz", "--format", "html"),
             ("hosts",),
@@ -117,7 +119,7 @@ class TestRights:
 
     def test_a_machine_that_cannot_be_written_to(self, runs, process, tmp_path):
         folders = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(tmp_path))
-        there = {"wrapped": (*READ_ONLY, tmp_path), "env": folders}
+        there = {"wrapped": (*READ_ONLY, tmp_path), "env": {**folders, **UNWATCHED}}
         trace = ROOT / "examples" / "disk_trace.csv.gz"
         done = process("trace", "fit", trace, "--levels", "2", **there)
         assert done.returncode == 0, done.stderr

@@ -273,6 +273,26 @@ def test_page_has_the_answer_first():
     assert json.loads(html.split('id="ppw-result">')[1].split("</script>")[0])["kind"]
 
 
+def test_a_figure_has_lines_and_choice_where_there_are_any():
+    straight = sweep(lambda x: 1000 * x, seed=2).assign(host="straight")
+    failed = failing(sweep(ceiling, levels=(1,), repeats=1), 1).tail(1).assign(host="failed")
+    runs = pd.concat([sweep(ceiling), straight, failed])
+    result = answered(find_knees, runs, over="threads", of="throughput", by=["host"])
+    assert result.knees["finding"].tolist() == ["failed", "knee", "no knee"]
+    axes = result.plot()
+    # Two sweeps were measured and have a best level; one of them has a knee, with its band.
+    lines = [line for line in axes.lines if line.get_marker() == "None"]
+    chosen = [line for line in axes.lines if line.get_markersize() == 11]
+    assert (len(lines), len(chosen), len(axes.patches)) == (1, 2, 1)
+
+
+def test_a_knee_at_the_highest_level_has_no_upper_end():
+    result, row = found(sweep(lambda x: 1000 * np.minimum(x, 13), noise=0.03))
+    assert (row["finding"], row["upper"]) == ("knee", np.inf)
+    assert only(result.caveats, "1 knees have no upper end: measure higher levels")
+    assert not result.plot().patches
+
+
 def test_linear_scale_plots_and_says_slopes():
     result, row = found(sweep(ceiling), scale="linear")
     assert row["slope_before"] == pytest.approx(25_000, rel=0.03)
