@@ -49,7 +49,8 @@ docs: $(VENV)/.dev
 # Loops that are compiled cannot be traced: their tests run once more as plain Python.
 LOOPS := $(wildcard $(foreach name,burstiness caches chain defragmentation device_model hash_table \
 	interarrival lookups lru recency request_kinds reuse run_lengths sampled_reuse state_diagram \
-	transition_counts walk,tests/fitting/test_$(name)*.py)) tests/ppw/test_trace_model.py
+	transition_counts walk,tests/fitting/test_$(name)*.py)) tests/ppw/test_trace_model.py \
+	tests/ppw/test_fleet_telemetry.py::TestTwoSamplesByHand
 
 # The branches that the tests reach; fails where fitting or ppw is under 95 %.
 coverage: export SCIPY_ARRAY_API = 1

@@ -59,7 +59,7 @@ class Fleet:
 
     def ask(self, question: Callable[..., FleetAnswer[Any]], **options: Any) -> FleetAnswer[Any]:
         """Put a question of `ppw.fleet`, drawing on a terminal how far the engine is."""
-        with caveats_in_result(), _progress_bar() as progress:
+        with caveats_in_result(), progress_bar() as progress:
             return question(self.runs, columns=self.mapping, progress=progress, **options)
 
     def leave(self, answer: FleetAnswer[Any], page: Callable[[Any], Page]) -> int:
@@ -106,7 +106,8 @@ def asks_fleet(function: Callable[..., int]) -> Callable[..., int]:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Callable[[float], None] | None]:
+def progress_bar() -> Iterator[Callable[[float], None] | None]:
+    """Draw how far the engine is, on a terminal only."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -25,6 +25,7 @@ from made_up import answered, sweep
 import ppw
 import ppw.cli
 from ppw.cli.commands import COMMANDS
+from ppw.cli.output import report_error
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).with_name("golden")
@@ -640,3 +641,28 @@ class TestMeasuredElsewhere:
         assert done == Done("", "", 0)
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
         assert "half of 178 projections" in page
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device", "x.csv"), "x.csv: No space left on device"),
+        (OSError("the kernel says no"), "the kernel says no"),
+        (ppw.PpwError("no runs"), "no runs"),
+    ],
+)
+def test_faults_of_the_world_are_one_line(error, said, capsys):
+    assert report_error(error)
+    assert capsys.readouterr().err == f"ppw: error: {said}\n"
+
+
+def test_a_defect_of_ppw_is_not_hidden(monkeypatch):
+    """Its traceback is what a report of it needs; so is one where output is taken elsewhere."""
+
+    def broken(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ppw.cli, "main", broken)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    with pytest.raises(ZeroDivisionError):
+        ppw.cli.console()

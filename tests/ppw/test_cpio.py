@@ -328,6 +328,15 @@ class TestTimeSeries:
         assert runs["intervals_without_io"].tolist() == [6.0]
         assert point(runs)["why_not"] == "I/O in under half of its intervals"
 
+    def test_memory_and_what_was_read_are_kept(self):
+        frame = series(memory_total_bytes=64e9)
+        frame.attrs["digest"] = "sha256:1"
+        runs = runs_of_series(frame, freq=CLOCK)
+        assert runs["memory_bytes"].tolist() == [64e9]
+        assert runs.attrs["digest"] == "sha256:1"
+        bare = runs_of_series(series().drop(columns="cpu_accounting"), freq=CLOCK)
+        assert not {"memory_bytes", "cpu_accounting"} & set(bare)
+
     def test_a_series_without_disks_says_what_to_record(self):
         with pytest.raises(PpwError, match="no sectors_read: record CPU times and disks"):
             runs_of_series(series().drop(columns="sectors_read"), freq=CLOCK)

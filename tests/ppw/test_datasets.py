@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from data_server import BROKEN, MISSING, serving
+from requests import exceptions
 
 import ppw
 from ppw.cli import main
@@ -287,6 +288,23 @@ class TestFetching:
         self.refused(one, tmp_path, "/runs.csv: the proxy cannot be reached or refuses")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         assert len(fetch_dataset(one, tmp_path)) == 1
+
+    @pytest.mark.parametrize(
+        ("error", "said"),
+        [
+            (exceptions.SSLError, "its certificate is not trusted: see REQUESTS_CA_BUNDLE"),
+            (exceptions.ReadTimeout, "no answer in 30 s: try again later"),
+        ],
+    )
+    def test_where_the_server_is_not_trusted_or_says_nothing(
+        self, known, tmp_path, monkeypatch, error, said
+    ):
+        def refuse(*_, **__):
+            raise error
+
+        monkeypatch.setattr("requests.get", refuse)
+        monkeypatch.setattr("requests.Session.get", refuse)
+        self.refused(known("http://127.0.0.1:1"), tmp_path, f"/runs.csv: {said}")
 
     def test_a_file_of_the_users_is_left_alone(self, known, server, tmp_path):
         address, asked = server

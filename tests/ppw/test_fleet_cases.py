@@ -105,6 +105,18 @@ class TestEngine:
         found = connection.con.execute(f"select {said}").fetchone()
         assert found == ("64.0 MiB", str(tmp_path), 1)
 
+    def test_answers_of_others_are_refused(self):
+        answer = quiet(fleet.fit, RUNS, engine=engine("duckdb"))
+        other = answer.to_json().replace('"kind": "parameters"', '"kind": "sonnet"')
+        assert other != answer.to_json()
+        with pytest.raises(ppw.PpwError, match="this fleet document holds a 'sonnet'"):
+            fleet.FleetAnswer.from_json(other)
+
+    def test_suspects_are_named_by_cell(self):
+        answer = quiet(fleet.check, RUNS, engine=engine("duckdb"))
+        with pytest.raises(ppw.PpwError, match="a fleet's suspects are named by cell"):
+            _ = answer.answer.passed
+
     def test_less_than_a_mebibyte_is_refused(self):
         with pytest.raises(ppw.PpwError, match="'5kB' is less than a MiB: write 4GiB"):
             fleet.connect(memory_limit="5kB")

@@ -64,6 +64,12 @@ class TestAnswers:
         in_memory = quiet(ppw.validate, whole).to_frame()
         assert_same(written.astype({"covered": object}), in_memory)
 
+    def test_caveats_that_parquet_has_no_place_for_are_told(self, folder):
+        done = ask("project", folder, "--freq", "9GHz", "-o", folder / "out.parquet")
+        assert done.return_value == 0
+        assert done.stderr.startswith("ppw: caveat: ")
+        assert len(pd.read_parquet(folder / "out.parquet")) == 2
+
     @pytest.mark.parametrize("form", ["html", "csv"])
     def test_other_formats(self, folder, form):
         done = ask("project", folder, "--freq", "3GHz", "--format", form)
@@ -91,6 +97,12 @@ class TestExitCodes:
         assert "1 faults: the answer is of the rest; --keep-going accepts that" in done.stderr
         kept = ask("fit", folder, "--keep-going")
         assert (kept.return_value, kept.stdout) == (0, done.stdout)
+
+    def test_a_fault_comes_before_a_check(self, folder):
+        (folder / "rack3.parquet").write_bytes(b"PAR1")
+        done = ask("check", folder, "--strict")
+        assert done.return_value == 1
+        assert "check failed" not in done.stderr
 
     def test_a_check_asked_for(self, folder):
         done = ask("validate", folder, "--max-error", "0.001")

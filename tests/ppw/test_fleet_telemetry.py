@@ -229,6 +229,18 @@ class TestCommand:
         assert (done.return_value, done.stderr) == (0, "")
         assert done.stdout == "out.parquet: 2 of 2 runs have watts\n"
 
+    @pytest.mark.parametrize(
+        ("offsets", "said"),
+        [
+            (("--offset", "b=3600", "--offset", "7"), "give one for all hosts, or one a host"),
+            (("--offset", "b=soon"), "'b=soon' is not [HOST=]SECONDS"),
+        ],
+    )
+    def test_offsets_that_say_nothing(self, offsets, said):
+        refused = self.run("runs.csv", "watts.parquet", *self.NAMES, *offsets, "-o", "o.parquet")
+        assert said in refused.exception.format_message()
+        assert not Path("o.parquet").exists()
+
     def test_a_header_that_is_not_there(self):
         refused = self.run("runs.csv", "watts.parquet", "--map", "host=node", "-o", "o.parquet")
         assert "no column node, at; the columns are instance" in str(refused.exception)

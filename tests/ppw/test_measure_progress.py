@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import re
 
+from ppw.cli.fleet_options import progress_bar
 from ppw.cli.measure_progress import Progress
+from ppw.cli.run_options import show_progress
 
 RUN = {"freq_hz": 1.5e9, "cores": 2, "repeat": 1, "time_s": 12.5, "power_w": 40.0}
 
@@ -38,3 +40,31 @@ def test_on_a_terminal_the_last_runs_and_what_is_left(monkeypatch):
 
 def test_elsewhere_lines_alone(monkeypatch):
     assert shown(monkeypatch, io.StringIO(), [RUN]) == "ppw: the clock is set\n"
+
+
+def plain(stream):
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+
+
+def test_a_fleet_shows_how_far_it_is_on_a_terminal_alone(monkeypatch):
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    with progress_bar() as report:
+        report(0.25)
+        report(1.0)
+    assert "reading runs" in plain(terminal)
+    assert "100%" in plain(terminal)
+    monkeypatch.setattr("sys.stderr", elsewhere := io.StringIO())
+    with progress_bar() as report:
+        assert report is None
+    assert elsewhere.getvalue() == ""
+
+
+def test_a_service_counts_its_runs_on_a_terminal_alone(monkeypatch):
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr("sys.stderr", stream)
+        show_progress(1, 2, "evil\x1b[2Jname")
+        show_progress(2, 2, "law")
+        lines = plain(stream).split("\r")
+        assert lines[1:] == (
+            ["1 of 2 runs: evil\\x1b[2Jname", "2 of 2 runs: law\n"] if stream.isatty() else []
+        )

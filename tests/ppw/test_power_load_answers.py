@@ -248,6 +248,12 @@ class TestFromSpecpower:
         assert curve.load[-2] == pytest.approx(89 / 99)
         assert "loads are shares of throughput" in curve.caveats[0]
 
+    def test_without_either_the_targets_do(self):
+        levels = tuple(x._replace(ops_s=None) for x in published(actual=False).levels)
+        curve = PowerLoadCurve.from_specpower(published(levels=levels))
+        assert curve.load[-2] == pytest.approx(0.9)
+        assert "loads are the target loads" in curve.caveats[0]
+
     def test_a_level_that_is_missing_stays_missing(self):
         levels = tuple(
             x._replace(watts=None) if x.target in (0.7, 0.0) else x for x in published().levels
@@ -299,6 +305,11 @@ class TestAnswer:
         found = answered(both)
         assert list(found.figures["server"]) == ["rack1"]
         assert any("1 of 2 set-ups left out" in c for c in found.caveats)
+
+    def test_a_figure_names_a_few_servers_alone(self):
+        for count, named in ((6, True), (7, False)):
+            axes = answered([HAND] * count).plot()
+            assert (axes.get_legend() is not None) == named
 
     def test_servers_of_one_name_are_numbered(self):
         assert list(answered([HAND, HAND]).figures["server"]) == ["hand", "hand (2)"]

@@ -215,6 +215,10 @@ class TestRefusals:
             (["-o", "x.csv", "--data", "0"], "a size of nothing"),
             (["-o", "x.csv", "--window", "3"], "--window"),
             (
+                [*("-o", "x.csv", "--mode", "cluster", "--workload", "a,b"), "--", "jar", "x.jar"],
+                "one job of your own has one name",
+            ),
+            (
                 ["-o", "x.csv", "--mode", "cluster", "--memory", "1GiB", "--", "jar", "x.jar"],
                 "{options}",
             ),

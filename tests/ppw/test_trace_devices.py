@@ -77,6 +77,13 @@ def test_quantiles_of_latencies_are_those_of_all_to_two_percent():
     assert np.isnan(Latencies().mean_s)
 
 
+def test_no_latency_has_no_quantile():
+    none = Latencies()
+    none.add(np.array([np.nan, np.nan]))
+    assert (none.requests, none.mean_s == none.mean_s) == (0, False)
+    assert np.isnan(none.quantile_s(0.99))
+
+
 class TestStorage:
     # Each request takes 2 ms, of two units a device.
     DRIVE = SolidState(read_s=2e-3, write_s=2e-3, unit_bytes_s=1e18, units=2)

@@ -6,14 +6,19 @@ import warnings
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from fleet_peers import OTHERS_WARNINGS, engine
 from made_traces import busy, trace
 from made_up import answered, only
 
 import ppw
 from measurements.traces import write_trace
+from ppw.cli.trace_fit import command
 from ppw.errors import CaveatWarning, PpwError
+from ppw.report import trace_page
+from ppw.report.trace_whatif_page import trace_whatif_page
 from ppw.traces.jobs import jobs_of
+from ppw.traces.model import TraceModel
 
 pytestmark = OTHERS_WARNINGS
 
@@ -59,6 +64,39 @@ def test_a_replay_through_the_page_cache_says_so(tmp_path):
     assert result.table["stage"].tolist()[-1].startswith("model: ssd")
 
 
+def test_zones_shorter_than_a_request_are_one():
+    # Two blocks apart, in states of a block each, and requests of eight.
+    made = trace(lbn=np.tile([0, 2, 40, 42], 300), size_bytes=np.full(1200, 4096))
+    jobs, _ = jobs_of(answered(ppw.fit_trace, made, levels=4), by="stream")
+    (job,) = jobs
+    ends = [end for zone in job.zones for end in (zone.first_byte, zone.end_byte)]
+    assert ends == sorted(ends)
+    assert all(zone.end_byte - zone.first_byte >= 4096 for zone in job.zones)
+    assert sum(zone.share for zone in job.zones) == pytest.approx(1)
+
+
+def test_a_heat_map_is_of_the_first_requests(monkeypatch):
+    monkeypatch.setattr(trace_page, "_DRAWN", 500)
+    made = busy(1500)
+    axes = trace_page.plot_trace_places(made, answered(ppw.fit_trace, made, levels=2))
+    first, last, *_ = axes.images[0].get_extent()
+    times = made.table["time_s"].to_numpy()
+    assert (first, last) == pytest.approx((times[0], times[499]))
+
+
+def test_a_new_layout_that_takes_requests_apart_says_so(tmp_path):
+    # Pages of two files in turn, in requests that span both.
+    made = trace(
+        lbn=np.tile(np.arange(0, 320, 8), 30),
+        file=np.tile(np.arange(40) % 2, 30),
+        size_bytes=np.full(1200, 8192),
+    )
+    result = answered(ppw.trace_what_if, made, defragment=True, caches=())
+    only(result.caveats, "of the requests apart, which is not charged")
+    page = trace_whatif_page(result).render()
+    assert "Hits of an LRU cache" not in page
+
+
 class TestInAnEngine:
     def fitted(self, made, tmp_path):
         write_trace(made.batches(), tmp_path / "trace.parquet")
@@ -84,3 +122,18 @@ class TestInAnEngine:
     def test_what_makes_no_model_is_refused(self, tmp_path, columns, said):
         with pytest.raises(PpwError, match=said):
             self.fitted(trace(**columns), tmp_path)
+
+    def test_on_the_command_line(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        write_trace(busy(1500).batches(), "disk.parquet")
+        asked = ["disk.parquet", "--levels", "2", "--format", "json"]
+        here, there = (
+            CliRunner().invoke(command, [*asked, *more], standalone_mode=False)
+            for more in ([], ["--engine", "duckdb"])
+        )
+        assert (here.exception, there.exception) == (None, None)
+        models = [TraceModel.from_json(done.stdout) for done in (here, there)]
+        assert np.array_equal(*(model.counts.count for model in models))
+        drifting = CliRunner().invoke(command, [*asked, "--engine", "duckdb", "--drift"])
+        assert drifting.exit_code == 2
+        assert "--engine fits one model" in " ".join(drifting.stderr.split())

@@ -190,6 +190,17 @@ def test_a_closed_loop_has_no_times():
         validate_trace(made, [])
 
 
+def test_a_device_that_never_rests_says_little_of_latency():
+    made = busy(n=2000, rate=1e6)
+    (said,) = [c for c in validate_trace(made, made).caveats if "busy all the time" in c]
+    assert "latency is that of a queue that only grows" in said
+
+
+def test_traces_of_other_lengths_are_said():
+    caveats = validate_trace(busy(n=2000), busy(n=1500)).caveats
+    assert any("differ in length by more than 5 %" in c for c in caveats)
+
+
 def test_caveats_are_warned_of():
     made = busy(n=100)
     with pytest.warns(CaveatWarning, match="assumed parameters"):
