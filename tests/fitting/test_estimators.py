@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn_checks import OF_OTHER_COLUMNS
 from strategies import sweeps
 
 import fitting
@@ -423,36 +424,8 @@ def test_a_function_is_not_hidden_by_its_module_and_sklearn_waits(first):
 
 # scikit-learn's own checks.
 
-TABLE = "passes a table of several columns; X here is one column"
 EXPECTED_FAILURES = dict.fromkeys(
-    (
-        "check_dict_unchanged",
-        "check_array_api_input",
-        "check_dont_overwrite_parameters",
-        "check_dtype_object",
-        "check_estimators_dtypes",
-        "check_estimators_fit_returns_self",
-        "check_estimators_nan_inf",
-        "check_estimators_overwrite_params",
-        "check_estimators_pickle",
-        "check_f_contiguous_array_estimator",
-        "check_fit2d_predict1d",
-        "check_fit_check_is_fitted",
-        "check_fit_idempotent",
-        "check_fit_score_takes_y",
-        "check_methods_sample_order_invariance",
-        "check_methods_subset_invariance",
-        "check_n_features_in",
-        "check_n_features_in_after_fitting",
-        "check_pipeline_consistency",
-        "check_readonly_memmap_input",
-        "check_regressor_data_not_an_array",
-        "check_regressors_int",
-        "check_regressors_no_decision_function",
-        "check_regressors_train",
-        "check_supervised_y_2d",
-    ),
-    TABLE,
+    OF_OTHER_COLUMNS, "passes a table of several columns; X here is one column"
 ) | {
     "check_fit1d": "expects one dimension to be refused; here it is the one column",
     "check_fit2d_1feature": "passes a zero, which is refused as a predictor, not for its shape",

@@ -19,6 +19,7 @@ from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn_checks import OF_OTHER_COLUMNS
 
 import fitting.scaling
 from fitting.errors import FittingError, OutOfRangeError
@@ -564,39 +565,12 @@ def test_all_is_sorted():
 # scikit-learn's own checks.
 
 COLUMNS = "passes a random table; X here is {}, with core counts of 1 or more"
-WRONG_COLUMNS = (
-    "check_array_api_input",
-    "check_dict_unchanged",
-    "check_dont_overwrite_parameters",
-    "check_dtype_object",
-    "check_estimators_dtypes",
-    "check_estimators_fit_returns_self",
-    "check_estimators_nan_inf",
-    "check_estimators_overwrite_params",
-    "check_estimators_pickle",
-    "check_f_contiguous_array_estimator",
-    "check_fit2d_predict1d",
-    "check_fit_check_is_fitted",
-    "check_fit_idempotent",
-    "check_fit_score_takes_y",
-    "check_methods_sample_order_invariance",
-    "check_methods_subset_invariance",
-    "check_n_features_in",
-    "check_n_features_in_after_fitting",
-    "check_pipeline_consistency",
-    "check_readonly_memmap_input",
-    "check_regressor_data_not_an_array",
-    "check_regressors_int",
-    "check_regressors_no_decision_function",
-    "check_regressors_train",
-    "check_supervised_y_2d",
-)
 
 
 def expected_failures(model):
     if isinstance(model, ErnestScaling):
-        return dict.fromkeys(WRONG_COLUMNS, COLUMNS.format("core counts and data sizes"))
-    reasons = dict.fromkeys(WRONG_COLUMNS, COLUMNS.format("one column of core counts"))
+        return dict.fromkeys(OF_OTHER_COLUMNS, COLUMNS.format("core counts and data sizes"))
+    reasons = dict.fromkeys(OF_OTHER_COLUMNS, COLUMNS.format("one column of core counts"))
     reasons["check_fit2d_1feature"] = (
         "passes zeros, which are refused as core counts, not for shape"
     )

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from fleet_peers import OTHERS_WARNINGS, sockets_closed  # noqa: F401
 
 from ppw import fleet
 from ppw.curves import FitOptions
@@ -27,16 +28,7 @@ from ppw.fleet.state_update import update_state
 from ppw.parameters import fit_prepared
 from ppw.runs_projection import project_prepared
 
-# ibis calls what newer versions of duckdb and pandas have renamed.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:fetch_"),
-    pytest.mark.filterwarnings("ignore:.*infer_string"),
-    pytest.mark.filterwarnings("ignore:The copy keyword"),
-    # Spark leaves the sockets of its results to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning"),
-]
+pytestmark = [*OTHERS_WARNINGS, pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from fleet_peers import OTHERS_WARNINGS, sockets_closed  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,15 +21,7 @@ from ppw.errors import PpwError
 from ppw.fleet.connection import connect
 from ppw.fleet.telemetry import Sensor, clocks_that_disagree, join_power
 
-# ibis calls what newer versions of duckdb and pandas have renamed.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:fetch_"),
-    pytest.mark.filterwarnings("ignore:.*infer_string"),
-    pytest.mark.filterwarnings("ignore:The copy keyword"),
-    # Spark leaves the sockets of its results to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = OTHERS_WARNINGS
 
 EPOCH = 1_700_000_000.0
 

@@ -18,39 +18,23 @@ import pytest
 from made_up import answered
 from peers.cpufreq import zen
 from peers.synthetic_host import Laws, SyntheticHost
+from processes import environment, ppw_process, refused
 
 import ppw
 
-ROOT = Path(__file__).resolve().parents[2]
 BRIEF = ["--warm-ups", "0", "--idle", "0"]
 AT_ONCE = [*BRIEF, "--settle", "0", "--metric", "time"]
 QUICK = [*BRIEF, "--settle", "0.05s", "--metric", "time"]
 
 
-def environment(**more):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PPW_")}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", **more}
-
-
 @pytest.fixture
 def measure(tmp_path):
-    """Run `ppw measure` in a process of its own, in an empty folder."""
+    """Run `ppw measure` in an empty folder."""
 
     def run(*arguments, **more):
-        return subprocess.run(
-            # Before whatever else the machine does: times are held against laws.
-            [
-                *("nice", "-n", "-15", sys.executable, "-W", "error", "-m", "ppw", "measure"),
-                *map(str, arguments),
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=environment(**more),
-            timeout=300,
-            check=False,
-        )
+        # Before whatever else the machine does: times are held against laws.
+        first = ("nice", "-n", "-15")
+        return ppw_process("measure", *arguments, cwd=tmp_path, before=first, **more)
 
     return run
 
@@ -59,15 +43,6 @@ def measure(tmp_path):
 def host(tmp_path):
     with SyntheticHost(tmp_path / "host") as host:
         yield host
-
-
-def refused(done, *said, code=1):
-    assert done.returncode == code
-    assert done.stdout == ""
-    assert done.stderr.splitlines()[-1].startswith("ppw: error: " if code == 1 else "Error: ")
-    assert "Traceback" not in done.stderr
-    for text in said:
-        assert text in done.stderr
 
 
 class TestSyntheticHost:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import ppw_process
 
 from fitting import LogPathLength
 from ppw.calibration import Calibration
@@ -24,7 +21,6 @@ from ppw.path_length import PathLengths, path_lengths
 from ppw.path_length_fits import with_instructions
 from ppw.report.path_length_page import path_length_page
 
-ROOT = Path(__file__).resolve().parents[2]
 # Wordcount as published, without its unit: here instructions a byte.
 A, B = -31500.0, 70702.0
 MB = 1e6
@@ -277,32 +273,19 @@ class TestResult:
         assert json.loads(result.to_json())["kind"] == "path_lengths"
 
 
-def ppw_command(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "ppw", *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
-        timeout=120,
-        check=False,
-    )
-
-
 class TestCommand:
     def test_text(self, tmp_path):
         published(workload="wordcount").to_csv(tmp_path / "runs.csv", index=False)
-        done = ppw_command("pathlength", "runs.csv", cwd=tmp_path)
+        done = ppw_process("pathlength", "runs.csv", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == GOLDEN
 
     def test_wrong_usage_and_a_table_without_counts(self, tmp_path):
         (tmp_path / "runs.csv").write_text("time_s,data_bytes\n1,2\n")
-        done = ppw_command("pathlength", "runs.csv", cwd=tmp_path)
+        done = ppw_process("pathlength", "runs.csv", cwd=tmp_path)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.startswith("ppw: error: runs.csv: no run has both instructions")
-        assert ppw_command("pathlength", "runs.csv", "--by", "host", cwd=tmp_path).returncode == 2
+        assert ppw_process("pathlength", "runs.csv", "--by", "host", cwd=tmp_path).returncode == 2
 
 
 GOLDEN = """\

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import ppw_process
 
 from measurements.specpower import Level, SpecPowerResult, read_specpower
 from ppw.errors import CaveatWarning, PpwError
@@ -21,7 +18,6 @@ from ppw.power_load import PowerLoadCurve
 from ppw.power_load_answer import PowerLoads, power_loads
 from ppw.report.power_load_page import power_load_page
 
-ROOT = Path(__file__).resolve().parents[2]
 TENTHS = np.arange(11) / 10
 # Idle 60 W, 80 W at half, 120 W at full load.
 HAND = PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name="hand")
@@ -333,31 +329,17 @@ def test_the_energy_proportionality_of_published_servers_is_as_published(data_di
     assert 0.50 <= np.median(share[year == 2011]) <= 0.80
 
 
-def ppw_command(*arguments, cwd):
-    script = "from ppw.cli.powerload import command; command(prog_name='ppw powerload')"
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
-        timeout=120,
-        check=False,
-    )
-
-
 class TestCommand:
     def test_text(self, tmp_path):
         runs().to_csv(tmp_path / "runs.csv", index=False)
-        done = ppw_command("runs.csv", "--at", "50%,1", cwd=tmp_path)
+        done = ppw_process("powerload", "runs.csv", "--at", "50%,1", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == GOLDEN
 
     def test_wrong_usage(self, tmp_path):
         runs().to_csv(tmp_path / "runs.csv", index=False)
         for options in (["--at", "5"], ["--at", "half"], ["--by", "host"]):
-            done = ppw_command("runs.csv", *options, cwd=tmp_path)
+            done = ppw_process("powerload", "runs.csv", *options, cwd=tmp_path)
             assert (done.returncode, done.stdout) == (2, "")
 
 

@@ -11,10 +11,10 @@ import os
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from parsed_pages import Parsed
 from procurement_scenarios import ROOT, asked, documented, ranged, scenario, server
 
 from ppw.procurement.procure import procure
@@ -152,32 +152,10 @@ def pages(results):
     return {name: procurement_page(result) for name, result in results.items()}
 
 
-class Words(HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.scripts, self.words, self.within = [], {}, [], ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        self.within = tag
-
-    def handle_endtag(self, tag):
-        self.within = ""
-
-    def handle_data(self, data):
-        if self.within == "script":
-            name = self.tags[-1][1].get("id", "")
-            self.scripts[name] = self.scripts.get(name, "") + data
-        else:
-            self.words.append(data)
-
-
 @pytest.mark.parametrize("name", ["guide", "five", "hostile", "one"])
 class TestPage:
     def test_no_request_leaves_it_and_nothing_breaks_out(self, name, pages):
-        parsed = Words(pages[name].render())
+        parsed = Parsed(pages[name].render())
         tags = [tag for tag, _ in parsed.tags]
         assert not {"link", "iframe", "img", "object", "b", "form"} & set(tags)
         assert set(parsed.scripts) == {"ppw-result", "ppw-sliders", ""}
@@ -187,7 +165,7 @@ class TestPage:
             assert attributes.get("xlink:href", attributes.get("href", "#")).startswith("#")
 
     def test_its_json_is_the_results(self, name, pages, results):
-        parsed = Words(pages[name].render())
+        parsed = Parsed(pages[name].render())
         document = json.loads(parsed.scripts["ppw-result"])
         assert document == json.loads(results[name].to_json())
 

@@ -6,13 +6,13 @@ import json
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
 from made_up import answered, sweep
 from matplotlib.image import imread
+from parsed_pages import Parsed
 
 import ppw
 from ppw.demo import demo, demo_page
@@ -33,31 +33,6 @@ def pages(runs=RUNS, metric=None):
         "fit": parameters_page(answered(ppw.fit_runs, runs, metric=metric)),
         "demo": demo_page(demo()),
     }
-
-
-class Parsed(HTMLParser):
-    """What a browser makes of a page: its elements, its text, the content of its scripts."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.scripts, self.styles, self.words = [], {}, [], []
-        self.within = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        self.within = tag
-
-    def handle_endtag(self, tag):
-        self.within = ""
-
-    def handle_data(self, data):
-        if self.within == "script":
-            name = self.tags[-1][1].get("id", "")
-            self.scripts[name] = self.scripts.get(name, "") + data
-        else:
-            (self.styles if self.within == "style" else self.words).append(data)
 
 
 @pytest.fixture(scope="module")

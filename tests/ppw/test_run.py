@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from peers.synthetic_host import SyntheticHost
+from processes import environment, ppw_process, refused
 
 import ppw
 from measurements.counters import PerfCounters
@@ -32,43 +34,14 @@ from measurements.workloads.service_run import (
     ServiceStep,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 QUICK = ["--window", "1s", "--repeats", "1", "--idle", "0", "--settle", "0.1s"]
 NEEDS_TWO = pytest.mark.skipif(os.cpu_count() < 2, reason="servers and clients need a CPU each")
 
 
-def environment(**more):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PPW_")}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", **more}
-
-
 @pytest.fixture
 def run(tmp_path):
-    """Run `ppw run` in a process of its own, in an empty folder."""
-
-    def run_(*arguments, **more):
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-m", "ppw", "run", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=environment(**more),
-            timeout=300,
-            check=False,
-        )
-
-    return run_
-
-
-def refused(done, *said, code=1):
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("ppw: error: " if code == 1 else "Error: "), done.stderr
-    assert "Traceback" not in done.stderr
-    for text in said:
-        assert text in done.stderr
+    """Run `ppw run` in an empty folder."""
+    return partial(ppw_process, "run", cwd=tmp_path)
 
 
 def marked_processes():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from test_run import Watched, environment, refused, wait_for
+from processes import ppw_process, refused
+from test_run import Watched, wait_for
 
 import ppw
 
@@ -32,21 +32,8 @@ def disk():
 
 @pytest.fixture
 def ask(tmp_path):
-    """Run ppw in a process of its own, in an empty folder."""
-
-    def ask_(*arguments, before=(), **more):
-        return subprocess.run(
-            [*before, sys.executable, "-W", "error", "-m", "ppw", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=environment(**more),
-            timeout=500,
-            check=False,
-        )
-
-    return ask_
+    """Run ppw in an empty folder."""
+    return partial(ppw_process, cwd=tmp_path, timeout=500)
 
 
 def leftovers():

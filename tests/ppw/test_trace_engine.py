@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from block_traces import ArrayTrace, Columns, made
+from fleet_peers import OTHERS_WARNINGS, sockets_closed  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_traces import busy, trace
@@ -23,16 +24,7 @@ from ppw.fleet.connection import connect
 from ppw.traces.engine import fit_trace_in
 from ppw.traces.fit import fit_trace
 
-# ibis calls what newer versions of duckdb and pandas have renamed.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:fetch_"),
-    pytest.mark.filterwarnings("ignore:.*infer_string"),
-    pytest.mark.filterwarnings("ignore:The copy keyword"),
-    # Spark leaves the sockets of its results to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning"),
-]
+pytestmark = [*OTHERS_WARNINGS, pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")]
 
 EXACT = ("origin", "pair", "op", "sequential", "size_class", "count", "histogram")
 EXACT += ("state_origin", "state", "occupancy", "lowest", "highest", "departures", "arrivals")
