@@ -38,7 +38,6 @@ from measurements.restoring import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
-    from types import TracebackType
 
     from measurements.cpufreq import Policy, TurboSwitch
     from measurements.restoring import Unrestored
@@ -259,12 +258,7 @@ class FrequencyControl:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if unrestored := self.close():
             raise MeasurementError(not_restored(unrestored))
 

@@ -18,7 +18,6 @@ from measurements.restoring import Setting, Unrestored, restore, write_setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
 
 # The host's own folder of what may be changed: two ppw on one host are one too many.
 HOST_LOCK = Path("/sys/devices/system/cpu")
@@ -173,12 +172,7 @@ class Guard:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if unrestored := self.release():
             raise MeasurementError(not_restored(unrestored))
 

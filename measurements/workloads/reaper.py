@@ -11,13 +11,10 @@ import os
 import secrets
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from measurements.companion import Companion
 from measurements.errors import MeasurementError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 MARK = "PPW_WORKLOAD"
 _ANSWER_S = 20.0
@@ -136,12 +133,7 @@ class Reaper:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _ask(self, **message: Any) -> dict[str, Any]:

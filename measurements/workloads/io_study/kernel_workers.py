@@ -16,7 +16,6 @@ from measurements.host.files import read_text
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
-    from types import TracebackType
 
 
 class KernelWorkers:
@@ -51,12 +50,7 @@ class KernelWorkers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

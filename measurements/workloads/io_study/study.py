@@ -26,7 +26,6 @@ from measurements.workloads.service_run import SLICES, ServiceRuns, ServiceStep,
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
     import pandas as pd
 
@@ -88,12 +87,7 @@ class IoStudy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.workers is not None:
             self.workers.close()
 

@@ -18,7 +18,6 @@ from measurements.workloads.programs import find_program
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from measurements.workloads.reaper import Reaper
 
@@ -160,12 +159,7 @@ class Servers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _connect(self) -> None:

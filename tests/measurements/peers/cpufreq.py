@@ -14,10 +14,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from typing import Any, NamedTuple
 
 from peers.virtual_files import File, VirtualFiles
 
@@ -354,12 +351,7 @@ class EmulatedKernel:
     def __enter__(self) -> EmulatedKernel:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.close()

@@ -18,7 +18,6 @@ from measurements.power.protocol import Login
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
 LOCAL = "127.0.0.1"
 START_S = 20.0
@@ -154,12 +153,7 @@ class IpmiBmc:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def _signal(self, number: signal.Signals) -> None:

@@ -29,7 +29,6 @@ from cryptography.x509.oid import NameOID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
-    from types import TracebackType
 
 LOCAL = "127.0.0.1"
 START_S = 30.0
@@ -225,12 +224,7 @@ class RedfishBmc:
     def __enter__(self) -> RedfishBmc:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
 LOCAL = "127.0.0.1"
 IDENTITY = "YOKOGAWA,WT310E,C2RD01234V,F1.04"
@@ -88,12 +87,7 @@ class ScpiMeter:
     def __enter__(self) -> ScpiMeter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

@@ -10,10 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _SERVER = """
 Port {port}
@@ -99,11 +95,6 @@ class SshHost:
                 assert time.monotonic() < until, "sshd does not listen"
                 time.sleep(0.05)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._process.wait(10)
