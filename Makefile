@@ -13,6 +13,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-versi
 # Through a path entry: another folder named ppw beside the caller does not hide the package then.
 EDITABLE := --config-settings editable_mode=compat --editable
 
+# Two at once, a file's tests by one; in the order of tests/conftest.py.
+AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
+
 .PHONY: demo test slow lint types imports docs coverage mutants bench accuracy clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -25,7 +28,7 @@ demo: $(VENV)/.runtime
 # Without it scikit-learn's estimator checks skip one, on input by the array API.
 test: export SCIPY_ARRAY_API = 1
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" $(AT_ONCE)
 
 # What takes minutes: clusters, long fuzzing, accuracy on a quiet machine.
 slow: $(VENV)/.dev
@@ -56,8 +59,8 @@ LOOPS := $(wildcard $(foreach name,burstiness caches chain defragmentation devic
 coverage: export SCIPY_ARRAY_API = 1
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m "not slow" -n 2 --dist loadfile
-	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -m "not slow" -n 2 --dist loadfile \
+	$(BIN)/coverage run -m pytest -m "not slow" $(AT_ONCE)
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -m "not slow" $(AT_ONCE) \
 		-W "ignore:overflow:RuntimeWarning" $(LOOPS)
 	$(BIN)/coverage combine --quiet
 	@mkdir -p build

@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+# Few tests that wait for programs and clocks: begun last, one worker would be at them alone.
+LONG = (
+    *("test_measure.py", "test_run.py", "test_run_hadoop.py", "test_fleet_equality.py"),
+    *("test_frequency.py", "test_fuzz.py", "test_hadoop.py", "test_robustness.py"),
+)
 
 # A shell starts what runs in its background with interrupts ignored, and all that is started from
 # there inherits it.
@@ -23,3 +28,8 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no measured data at {folder}; set PPW_DATA_DIR")
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    items.sort(key=lambda item: item.path.name not in LONG)
