@@ -140,13 +140,11 @@ class DynamicShare:
         return np.full(len(self.slope), 3.0)
 
     def _shape_weight(self) -> FloatArray:
-        from scipy.stats import beta
-
         p = self.prior
         inside = np.clip(self.share, 1e-3, 1 - 1e-3)
-        weight = beta.pdf(inside, p.share_alpha, p.share_beta)
+        weight = _beta(inside, p.share_alpha, p.share_beta)
         if self.clock_power is None:
-            weight = weight * beta.pdf(self.slope / p.steepest, p.slope_alpha, p.slope_beta)
+            weight = weight * _beta(self.slope / p.steepest, p.slope_alpha, p.slope_beta)
         normal: FloatArray = weight / weight.sum(axis=1, keepdims=True)
         return normal
 
@@ -162,3 +160,9 @@ class DynamicShare:
         share = self.share[groups][:, None, :]
         power: FloatArray = np.log(1 + share * (dynamic - 1))
         return power
+
+
+def _beta(x: FloatArray, alpha: float, beta: float) -> FloatArray:
+    """Density of a beta distribution within (0, 1), up to a factor."""
+    density: FloatArray = x ** (alpha - 1) * (1 - x) ** (beta - 1)
+    return density

@@ -216,7 +216,7 @@ class _Gaps(NamedTuple):
 
 def _fit(levels: Levels, level: float) -> _Found:
     """Fit in the co-ordinates in which the lines are straight."""
-    from scipy.stats import f as f_distribution
+    from scipy.special import fdtrc, fdtri
 
     # Unit range about the mean keeps the digits of sums of squares.
     middle, width = levels.mean_x(), levels.range_x()
@@ -231,8 +231,8 @@ def _fit(levels: Levels, level: float) -> _Found:
     freedom = levels.points - _PARAMETERS
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.where(freedom > 0, (left + levels.pure) / freedom, np.nan)
-        p_value = np.asarray(f_distribution.sf(gain / 2 / variance, 2, freedom))
-        allowed = variance * f_distribution.ppf(level, 1, freedom)
+        p_value = np.asarray(fdtrc(2, freedom, gain / 2 / variance), dtype=np.float64)
+        allowed = variance * fdtri(1, freedom, level)
     lower, upper = _profile_interval(gaps, gain - allowed)
     before, value = _first_line(scaled, line.mean_y, line.slope, knee, bend)
     return _Found(
@@ -315,12 +315,12 @@ def _first_line(
 
 
 def _lack_of_fit(levels: Levels, left: FloatArray) -> FloatArray:
-    from scipy.stats import f as f_distribution
+    from scipy.special import fdtrc
 
     free, repeated = levels.count - _PARAMETERS, levels.points - levels.count
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = (left / free) / (levels.pure / repeated)
-        p_value = np.asarray(f_distribution.sf(ratio, free, repeated))
+        p_value = fdtrc(free, repeated, ratio)
     return np.where((free > 0) & (repeated > 0), p_value, np.nan)
 
 

@@ -42,7 +42,7 @@ def lack_of_fit(steps: Steps, *, usual: float) -> LackOfFit:
     usual : float
         Usual standard deviation of ln(time) from run to run.
     """
-    from scipy.stats import f as f_distribution
+    from scipy.special import fdtrc
 
     groups = len(steps.count)
     group = np.repeat(np.arange(groups), steps.count)
@@ -61,7 +61,7 @@ def lack_of_fit(steps: Steps, *, usual: float) -> LackOfFit:
         squares = np.bincount(group, steps.runs * residual**2, groups)
         free = steps.count - 2.0
         spread = (steps.scatter + _USUAL_DF * usual**2) / (steps.scatter_df + _USUAL_DF)
-        p_value = f_distribution.sf(squares / free / spread, free, steps.scatter_df + _USUAL_DF)
+        p_value = fdtrc(free, steps.scatter_df + _USUAL_DF, squares / free / spread)
     enough = steps.count > 2
     at_top = np.full(groups, np.nan)
     last = steps.first[enough] + steps.count[enough] - 1
