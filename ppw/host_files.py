@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppw.errors import PpwError
 from ppw.host import CACHES, FIGURES, PARTS, SCOPES, TEXTS, Figure, Host
+from ppw.names import shown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,7 +70,7 @@ class _Reader:
         text = table.get(key)
         if not isinstance(text, str) or not text.strip():
             wrong = "missing" if text is None else "not a text"
-            raise self._fail(prefix + key, wrong, f'write {key} = "..."')
+            raise self._fail(prefix + key, wrong, f'write {shown_name(key)} = "..."')
         return text
 
     def _sources(self, table: Mapping[str, Any]) -> dict[str, str]:
@@ -94,8 +95,9 @@ class _Reader:
             remedy = 'add source = "..." with a key of [sources]'
             raise self._fail(key, "a figure without source", remedy)
         if source not in sources:
-            remedy = f'add {source} = "..." to [sources]'
-            raise self._fail(key, f"source '{source}' is not in [sources]", remedy)
+            name = shown_name(source)
+            remedy = f'add {name} = "..." to [sources]'
+            raise self._fail(key, f"source '{name}' is not in [sources]", remedy)
         return source
 
     def _scope(self, key: str, entry: Mapping[str, Any]) -> str | None:
