@@ -79,9 +79,7 @@ class Asked(NamedTuple):
         if self.budget_minutes is None:
             return
         if self.minutes_per_run is None:
-            raise PpwError(
-                "a budget in minutes needs what a run takes: give minutes_per_run (--run-time)"
-            )
+            raise PpwError("a budget needs what a run takes: give it with --run-time")
         if self.minutes_per_run > self.budget_minutes:
             raise PpwError(
                 f"a run of {self.minutes_per_run:g} min does not fit into the budget of "
@@ -267,7 +265,7 @@ class GroupPlan:
         if noise >= form:
             return words + (
                 f"noise alone is {percent(noise)}: ask for the mean of more runs there "
-                f"(target_runs), steady the host, or accept {least}"
+                f"(--target-runs), steady the host, or accept {least}"
             )
         far = "beyond" if self.asked.freq_hz > top else "between steps"
         return words + (

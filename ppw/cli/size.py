@@ -9,9 +9,10 @@ import click
 from ppw.cli.choices import OneOf
 from ppw.cli.cpio_options import optional_io_options, projection_options
 from ppw.cli.numbers import Number, Positive, Price, Share
-from ppw.cli.options import level_option, output_options, read
+from ppw.cli.options import level_option, output_options
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import ByteRate, Bytes, Seconds, Watts
+from ppw.cli.runs_table import read, refuse_table_options
 
 _BYTES, _SECONDS = Bytes(positive=True), Seconds(positive=True)
 _RATE = ByteRate(positive=True)
@@ -79,7 +80,6 @@ _RATE = ByteRate(positive=True)
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     format_: str,
     output: str,
     base_utilisation: str,
@@ -94,7 +94,9 @@ def command(
     from ppw.cpio.sizing import size_servers
     from ppw.report.cpio_page import sizing_page
 
+    if not runs:
+        refuse_table_options(options, "no RUNS are named")
     with caveats_in_result():
-        table = read(runs, mapping) if runs else None
+        table = read(runs, options) if runs else None
         result = size_servers(table, base=(base_utilisation, base_cpio), **options)
     emit(result, format_, output, sizing_page)

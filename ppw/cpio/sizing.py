@@ -340,7 +340,7 @@ def span(seconds: float) -> str:
 
 def _server_w(cores: float, watts_per_core: float | None, server_w: float | None) -> float:
     if (watts_per_core is None) == (server_w is None):
-        raise PpwError("watts of a server: give watts_per_core or server_w, one of the two")
+        raise PpwError("watts of a server: give --power-per-core or --server-power, one of the two")
     if server_w is not None:
-        return as_positive("server_w", server_w)
-    return as_positive("watts_per_core", watts_per_core) * as_positive("cores", cores)
+        return as_positive("server power (W)", server_w)
+    return as_positive("power per core (W)", watts_per_core) * as_positive("cores", cores)

@@ -166,12 +166,12 @@ def replay_trace(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    scale = as_positive("time_scale", time_scale)
+    scale = as_positive("time scale", time_scale)
     if count is not None and count < 2:
         raise PpwError(f"count {count}: a replay takes two requests at least")
     source = opened(trace)
     known = survey(source)
-    size = None if size_bytes is None else int(as_positive("size_bytes", size_bytes))
+    size = None if size_bytes is None else int(as_positive("size", size_bytes))
     with tempfile.TemporaryDirectory(prefix="ppw-replay-") as folder:
         log = str(Path(folder, "trace.log"))
         written = write_iolog(

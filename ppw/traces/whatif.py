@@ -217,7 +217,7 @@ def trace_what_if(
     name, behind = parse_device(device)
     drive = parse_device(cache_device)[1]
     if not isinstance(drive, SolidState):
-        raise PpwError("a cache is a solid state drive: give cache_device as ssd,…")
+        raise PpwError("a cache is a solid state drive: give --cache-device ssd,…")
     sources = _sources(traces, runs)
     found = survey(sources[0])
     behind = reaching(behind, found.survey.high_lbn)
@@ -268,7 +268,7 @@ def _sources(traces: Any, runs: int) -> list[Batches]:
 def _drive_bytes(cache_bytes: float | None, touched: float, block: int) -> float:
     if cache_bytes is None:
         return max(float(block), 0.1 * touched)
-    size = as_positive("cache_bytes", cache_bytes)
+    size = as_positive("cache size (bytes)", cache_bytes)
     if size < block:
         raise PpwError(
             f"a cache of {size:g} B is less than a block of {block} B: write it with a unit, 10GiB"

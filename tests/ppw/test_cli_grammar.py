@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import re
 import shlex
@@ -15,11 +16,13 @@ from click.testing import CliRunner
 from documentation import ROOT, options_of
 from made_up import sweep
 
+from measurements.schema import COLUMNS
 from ppw.cli import main
 from ppw.cli.choices import Names, OneOf
 from ppw.cli.completion import SHELLS
 from ppw.cli.cpio import RunsOrCommand
 from ppw.cli.numbers import Number, Whole
+from ppw.metrics import METRICS
 
 EXAMPLES = ROOT / "examples"
 
@@ -212,6 +215,32 @@ class TestNumbers:
         assert by_name["max_error"].convert("10", None, None) == 10.0
         assert by_name["lifetime_hours"].convert("4y", None, None) == 4 * 365 * 24
         assert by_name["minutes_per_run"].convert("90s", None, None) == 1.5
+
+
+def texts_of(path):
+    """Sentences in a module that are no docstrings: what a user may read."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    docstrings = {ast.get_docstring(n, clean=False) for n in nodes if isinstance(n, documented)}
+    for node in nodes:
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and " " in text and text not in docstrings:
+            yield node.lineno, text
+
+
+def test_messages_speak_of_options_and_not_of_parameters():
+    names = {str(o.name) for w in COMMANDS for o in options(w.command)}
+    names = {n for n in names if "_" in n} - {*COLUMNS, *METRICS}
+    told = re.compile(rf"(?<![-\w.])({'|'.join(sorted(names))})(?![\w.])")
+    # A scenario's keys are the words of those who write one.
+    modules = [m for m in (ROOT / "ppw").rglob("*.py") if m.parent.name != "procurement"]
+    found = [
+        (module.name, line, text)
+        for module in modules
+        for line, text in texts_of(module)
+        if told.search(text)
+    ]
+    assert found == []
 
 
 def test_a_former_spelling_is_taken_and_not_shown():

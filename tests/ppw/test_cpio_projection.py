@@ -250,9 +250,9 @@ class TestSizing:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"server_w": None}, "give watts_per_core or server_w"),
+            ({"server_w": None}, "give --power-per-core or --server-power"),
             ({"watts_per_core": 3.0}, "one of the two"),
-            ({"idle_share": 1.5}, "idle_share 1.5 is not a share"),
+            ({"idle_share": 1.5}, "idle share 1.5 is not a share"),
             ({"pue": 0.9}, "pue 0.9 is under 1"),
             ({"data_bytes": 0}, "data_bytes 0 must be greater than 0"),
             ({"base": ("low", "today")}, "no scenario"),

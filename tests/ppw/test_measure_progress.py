@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 
+import pytest
+
 from ppw.cli.measure_progress import Progress
+from ppw.cli.output import say_why_it_waits
 
 RUN = {"freq_hz": 1.5e9, "cores": 2, "repeat": 1, "time_s": 12.5, "power_w": 40.0}
 
@@ -38,3 +42,15 @@ def test_on_a_terminal_the_last_runs_and_what_is_left(monkeypatch):
 
 def test_elsewhere_lines_alone(monkeypatch):
     assert shown(monkeypatch, io.StringIO(), [RUN]) == "ppw: the clock is set\n"
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()])
+def test_compiling_is_told_on_a_terminal_alone(stream, monkeypatch):
+    monkeypatch.setattr("sys.stderr", stream)
+    compiling = logging.Logger("fitting.compiled")
+    with monkeypatch.context() as patched:
+        patched.setattr(logging, "getLogger", lambda name: compiling)
+        say_why_it_waits()
+        say_why_it_waits()
+    compiling.info("compiling loops")
+    assert stream.getvalue() == "ppw: compiling loops\n" * stream.isatty()

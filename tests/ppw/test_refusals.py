@@ -87,7 +87,7 @@ class TestColumns:
 class TestCurves:
     def test_a_straight_line_has_no_exponent(self):
         options = {"freq": 3e9, "power_form": "linear", "exponent": 2.0}
-        refused("an exponent takes power_form='cmos'", ppw.project_runs, RUNS, **options)
+        refused("an exponent takes --power-form cmos", ppw.project_runs, RUNS, **options)
 
 
 class TestSides:
