@@ -52,7 +52,7 @@ _MINUTE_S = 60.0
 )
 @click.option(
     "--run-time",
-    "minutes_per_run",
+    "run_time_minutes",
     type=Duration(_MINUTE_S),
     help="What a run takes, setting up included: 10min.",
 )

@@ -26,15 +26,15 @@ _RATE = ByteRate(positive=True)
 )
 @optional_io_options
 @click.option("--data", "data_bytes", type=_BYTES, required=True, help="Data set: 35ZB.")
-@click.option("--time", "seconds", type=_SECONDS, required=True, help="To sweep it once in: 1y.")
+@click.option("--time", "time_s", type=_SECONDS, required=True, help="To sweep it once in: 1y.")
 @projection_options
 @click.option(
     "--power-per-core",
-    "watts_per_core",
+    "power_per_core_w",
     type=Watts(),
     help="Of a busy server; or --server-power.",
 )
-@click.option("--server-power", "server_w", type=Watts(), help="Of a busy server.")
+@click.option("--server-power", "server_power_w", type=Watts(), help="Of a busy server.")
 @click.option(
     "--idle-share", type=Share(), default="0", help="Idle power, of that of a busy server."
 )
@@ -45,21 +45,21 @@ _RATE = ByteRate(positive=True)
     show_default=True,
     help="Power usage effectiveness: all power of the site over that of its servers.",
 )
-@click.option("--electricity", "price_per_kwh", type=Price(positive=True), help="Price of a kWh.")
+@click.option("--electricity", type=Price(positive=True), help="Price of a kWh.")
 @click.option(
     "--currency", metavar="NAME", default="currency", help="Name of the price's currency."
 )
 @click.option("--carbon", "carbon_kg_per_kwh", type=Positive(), help="kg CO2e a kWh.")
 @click.option(
-    "--other-power", "less_w", type=Watts(), help="Of a server that draws less, as a lever."
+    "--other-power", "other_power_w", type=Watts(), help="Of a server that draws less, as a lever."
 )
 @click.option(
     "--device-bandwidth",
-    "device_bytes_s",
+    "device_bandwidth_bytes_s",
     type=_RATE,
     help="Of one storage device.",
 )
-@click.option("--port-bandwidth", "port_bytes_s", type=_RATE, help="Of one network port.")
+@click.option("--port-bandwidth", "port_bandwidth_bytes_s", type=_RATE, help="Of one network port.")
 @click.option(
     "--base-utilisation",
     type=OneOf(["measured", "projected", "full"]),

@@ -62,6 +62,11 @@ def options(command):
     return [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
 
 
+def taken_now(option):
+    """Spellings that are listed; a former one is taken alone."""
+    return [o for o in option.opts if o != getattr(option, "_former", None)]
+
+
 def ask(*words):
     return CliRunner().invoke(main, words, prog_name="ppw")
 
@@ -98,14 +103,12 @@ class TestOneSpellingOneKind:
     APART: ClassVar = {
         "--cores": {"N", "NUMBER"},
         "--price": {"PRICE", "HOST=PRICE"},
-        "--runs": {"FILE", "N"},
         "--levels": {"SHARE", "N"},
         "--reference": {"LABEL", "HOST"},
         "--engine": {"[duckdb|spark]", "[memory|duckdb|spark]"},
         "--format": {"[text|json|csv|html]", "[text|json|csv]", "[text|json]"},
         "--method": {"[perf|callgrind|qemu|cpu-time]", "[auto|blktrace|blk tracer]"},
         "--mode": {"[local|yarn|cluster]", "[walk|round_robin]"},
-        "--interval": {"TIME", "[bayes|conformal|t|none]"},
     }
 
     @staticmethod
@@ -118,7 +121,7 @@ class TestOneSpellingOneKind:
                     kind = "flag"
                 else:
                     kind = option.make_metavar(context).removesuffix("[,…]")
-                found.setdefault(max(option.opts, key=len), {}).setdefault(kind, []).append(words)
+                found.setdefault(max(taken_now(option), key=len), {}).setdefault(kind, []).append(words)
         return found
 
     def test_all(self):
@@ -214,7 +217,33 @@ class TestNumbers:
         assert by_name["max_error"].convert("10%", None, None) == 10.0
         assert by_name["max_error"].convert("10", None, None) == 10.0
         assert by_name["lifetime_hours"].convert("4y", None, None) == 4 * 365 * 24
-        assert by_name["minutes_per_run"].convert("90s", None, None) == 1.5
+        assert by_name["run_time_minutes"].convert("90s", None, None) == 1.5
+
+
+# Words that are a name of their own in Python: columns of a file, a V-f table, what is written.
+OTHER_NAMES: dict[str, str] = {
+    "--map": "mapping",
+    "--vf": "voltages",
+    "--cpus": "cores",
+    "--clock": "freq",
+    "--idle-log": "idle",
+    "--jar": "examples",
+    "--jobs": "by",
+    "--apply": "target",
+}
+
+
+def test_parameters_are_called_as_their_options():
+    """Options reach the functions by their names: the words, with a unit or in the plural."""
+    units = "bytes|bytes_s|hours|minutes|s|w|j|kg_per_kwh"
+    apart = set()
+    for _, command in COMMANDS:
+        for option in options(command):
+            spelt = [o[2:].replace("-", "_") for o in option.opts if o.startswith("--")]
+            names = [re.fullmatch(f"{s}(_|s|_({units}))?|{s[:-1]}ies", option.name) for s in spelt]
+            if spelt and not any(names):
+                apart.add((max(taken_now(option), key=len), option.name))
+    assert apart == set(OTHER_NAMES.items()), apart
 
 
 def texts_of(path):

@@ -235,7 +235,18 @@ class TestWhatIsDrawn:
         assert [t.title for t in tables] == [f"What to buy ({i + 1})" for i in range(len(tables))]
         names = [name for t in tables for name in t.header[1:]]
         assert names == LONG
+        # Equal parts: none has two candidates more than another.
+        counts = [len(t.header) for t in tables]
+        assert max(counts) - min(counts) <= 1
         assert len(pages["one"].figures) == 2
+
+
+def test_three_candidates_stand_side_by_side(results):
+    section = results["guide"].sections()[0]
+    names = ["wimpy at 2.4 GHz", "wimpy at 3.6 GHz", "brawny"]
+    rows = [[row[0], *(["168,092 … 243,390"] * 3)] for row in section.rows]
+    (table,) = _side_by_side(section._replace(header=["figure", *names], rows=rows))
+    assert table.title == "What to buy"
 
 
 # A4 between the browser's margins, in its pixels of 1/96 inch.
