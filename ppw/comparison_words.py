@@ -43,17 +43,19 @@ def _rows(result: Comparison, metric: str) -> pd.DataFrame:
 
 def _answer(result: Comparison) -> str:
     said: dict[str, list[str]] = {}
+    mixed = []
     for metric in _metrics(result):
-        found = set(_rows(result, metric)["better"])
-        whose = found.pop() if len(found) == 1 else "mixed"
-        said.setdefault(whose, []).append(metric.replace("_", " "))
+        name, rows = metric.replace("_", " "), _rows(result, metric)
+        found = set(rows["better"])
+        if len(found) == 1:
+            said.setdefault(found.pop(), []).append(name)
+        else:
+            mixed.append(f"in {name} {_counted(rows)}")
     parts = [f"{side} is better in {_listed(said[side])}" for side in "AB" if side in said]
     if UNDECIDED in said:
         parts.append(f"the two cannot be told apart in {_listed(said[UNDECIDED])}")
-    if "mixed" in said:
-        parts.append(f"it depends on the group in {_listed(said['mixed'])}")
     sides = f"A is {words(result.a)}, B is {words(result.b)}{_clocks(result.table)}"
-    return f"{sides}: {'; '.join(parts)}."
+    return f"{sides}: {'; '.join([*parts, *mixed])}."
 
 
 def _clocks(table: pd.DataFrame) -> str:
@@ -89,10 +91,10 @@ def _sentence(result: Comparison, metric: str) -> str:
 def _counted(rows: pd.DataFrame) -> str:
     """Say in how many groups each side is better."""
     counts = {side: int((rows["better"] == side).sum()) for side in ("A", "B")}
-    told = [f"{side} is better in {count}" for side, count in counts.items() if count]
+    told = [f"{side} in {count}" for side, count in counts.items() if count]
     if undecided := len(rows) - sum(counts.values()):
-        told.append(f"not to be told in {undecided}")
-    return f"{', '.join(told)} of {len(rows)} groups"
+        told.append(f"neither to be told in {undecided}")
+    return f"{', '.join(told)} of {len(rows)} groups".replace(" in ", " is better in ", 1)
 
 
 def _times(

@@ -121,7 +121,9 @@ class TestOneSpellingOneKind:
                     kind = "flag"
                 else:
                     kind = option.make_metavar(context).removesuffix("[,…]")
-                found.setdefault(max(taken_now(option), key=len), {}).setdefault(kind, []).append(words)
+                found.setdefault(max(taken_now(option), key=len), {}).setdefault(kind, []).append(
+                    words
+                )
         return found
 
     def test_all(self):

@@ -20,7 +20,7 @@ from procurement_scenarios import ROOT, asked, documented, ranged, scenario, ser
 from ppw.procurement.procure import procure
 from ppw.procurement.result import Procurement
 from ppw.procurement.schema import schema_text
-from ppw.report.procurement_page import procurement_page, second_figure
+from ppw.report.procurement_page import _side_by_side, procurement_page, second_figure
 
 GOLDEN = Path(__file__).with_name("golden")
 EXAMPLE = ROOT / "examples" / "procurement.toml"
