@@ -9,6 +9,7 @@ decides whether the code on disk is still that of the source: all sources with s
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from contextlib import suppress
 from functools import cache
@@ -21,11 +22,13 @@ from numba.core import caching
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound="Callable[..., object]")
 
 # Numba is not typed.
 _settings: Any = numba.config
 _FunctionCache: Any = caching.FunctionCache
+_NullCache: Any = caching.NullCache
 
 
 def compiled(function: F) -> F:
@@ -50,17 +53,37 @@ class _Forgiving(_FunctionCache):  # type: ignore[misc]
     """Machine code on disk; a full disk, or a folder that is taken away, only costs time."""
 
     def load_overload(self, *arguments: Any) -> Any:
+        found = None
         with suppress(OSError):
-            return super().load_overload(*arguments)
-        return None
+            found = super().load_overload(*arguments)
+        if found is None:
+            _tell("compiling loops, for up to a minute; the next start finds them on disk")
+        return found
 
     def save_overload(self, *arguments: Any) -> None:
         with suppress(OSError):
             super().save_overload(*arguments)
 
 
+class _Told(_NullCache):  # type: ignore[misc]
+    """No machine code on disk, which costs every process its time: it is said why."""
+
+    def load_overload(self, *arguments: Any) -> None:
+        _tell(
+            "compiling loops, for up to a minute; no folder can keep them for the next start: name "
+            "one by NUMBA_CACHE_DIR"
+        )
+
+
+@cache
+def _tell(what: str) -> None:
+    """Log why nothing seems to happen, once a process."""
+    _LOG.info(what)
+
+
 def _kept(function: F, **options: Any) -> F:
     made: Any = numba.njit(**options)(function)
+    made._cache = _Told()
     folder = _folder()
     if folder is not None:
         # Numba takes the folder when a function is declared; other packages' are not to go there.

@@ -17,7 +17,7 @@ from measurements.quantities import (
     TOO_FAST,
     TOO_SLOW,
 )
-from measurements.schema import COLUMNS, FILE_COLUMN, IDENTITY, MISSING
+from measurements.schema import COLUMNS, FILE_COLUMN, IDENTITY, MISSING, ROW_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -192,12 +192,22 @@ def _rules(column: str, needed: bool) -> list[pa.Check]:
 
 def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFrame:
     """Name each bad row by its own file, counted from that file's first row."""
-    if FILE_COLUMN not in runs.columns:
-        return bad.assign(file=source)
-    files = runs[FILE_COLUMN].reset_index(drop=True)
     rows = bad["row"].to_numpy() - 1
-    within = files.groupby(files).cumcount().to_numpy()
-    return bad.assign(file=files.to_numpy()[rows], row=within[rows] + 1)
+    numbers = row_numbers(runs)[rows]
+    if FILE_COLUMN not in runs.columns:
+        return bad.assign(file=source, row=numbers)
+    return bad.assign(file=runs[FILE_COLUMN].to_numpy()[rows], row=numbers)
+
+
+def row_numbers(runs: pd.DataFrame) -> NDArray[np.int64]:
+    """Number each row as in its file, where 1 is the first below the header."""
+    if ROW_COLUMN in runs.columns:
+        return runs[ROW_COLUMN].to_numpy(dtype=np.int64)
+    if FILE_COLUMN not in runs.columns:
+        return np.arange(1, len(runs) + 1)
+    files = runs[FILE_COLUMN].reset_index(drop=True)
+    within = files.groupby(files, dropna=False).cumcount()
+    return np.asarray(within.to_numpy() + 1, dtype=np.int64)
 
 
 def _message(bad: pd.DataFrame) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.quantities import Unit, split_unit
-from measurements.schema import COLUMNS, SYNONYMS, UNIT_IN_NAME
+from measurements.schema import COLUMNS, SYNONYMS, SYNONYMS_WITH_UNIT, UNIT_IN_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 MOST_COLUMNS = 4096
 
@@ -70,6 +70,31 @@ def rename_headers(
             renamings[header] = synonym
     _refuse_twice(headers, renamings, source)
     return renamings
+
+
+def column_meant(
+    name: str, columns: Collection[str], headers: Mapping[str, Renaming]
+) -> Renaming | None:
+    """Find the column that a user means, who may know it by a header of the file's.
+
+    Parameters
+    ----------
+    name : str
+        A column, a header that became one, or any header that would have.
+    columns : collection of str
+        Columns of the table.
+    headers : mapping of str to Renaming
+        What became of the file's own headers.
+
+    Returns
+    -------
+    Renaming or None
+        The column and the unit that the name carries; None where there is no such column.
+    """
+    if name in columns:
+        return Renaming(name)
+    meant = headers.get(name) or _by_name(name) or _by_synonym(name)
+    return meant if meant and meant.canonical in columns else None
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
@@ -157,7 +182,7 @@ def _by_synonym(header: str) -> Renaming | None:
     base, unit = split_unit(header.strip())
     name = "".join(c for c in base.lower() if c not in " -_.#")
     # A bare "user" or "data" may be anything; with a unit it is the column of that name.
-    canonical = SYNONYMS.get(name) or (_BASES.get(name) if unit else None)
+    canonical = SYNONYMS.get(name) or (_WITH_UNIT.get(name) if unit else None)
     if canonical is None:
         return None
     needs = unit_of(canonical)
@@ -184,7 +209,7 @@ def unit_of(canonical: str) -> str:
 
 
 _UNITS_SPELT = {"Hz", "s", "W", "B", "J", "V", "°C"}
-_BASES = {name.rpartition("_")[0]: name for name in COLUMNS if unit_of(name)}
+_WITH_UNIT = SYNONYMS_WITH_UNIT | {n.rpartition("_")[0]: n for n in COLUMNS if unit_of(n)}
 
 
 def _refuse_twice(headers: Sequence[str], renamings: Mapping[str, Renaming], source: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from measurements.clock_offsets import on_our_clock
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.memory_counters import llc_misses_per_byte
 from measurements.power.energy import Drawn, streams, summed, totals
@@ -74,10 +75,13 @@ def drawn_in(session: Session, record: Mapping[str, Any]) -> dict[str, Drawn]:
     by_label = {c.label: c for c in channels}
     start_s, end_s = record["start_s"], record["end_s"]
     parts = totals(channels)
-    return {
-        label: summed(parts[label], by_label, found, start_s, end_s)
-        for label in in_order(parts, by_label)
-    }
+    ours = on_our_clock(session, channels, found)
+    made = {}
+    for label in in_order(parts, by_label):
+        drawn = summed(parts[label], by_label, ours.found, start_s, end_s)
+        said = [ours.said[part] for part in parts[label] if part in ours.said]
+        made[label] = drawn._replace(reason="; ".join([*said, *filter(None, [drawn.reason])]))
+    return made
 
 
 def in_order(parts: Mapping[str, Sequence[str]], channels: Mapping[str, Channel]) -> list[str]:

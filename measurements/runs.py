@@ -27,7 +27,7 @@ from measurements.checks import as_numbers, check_runs
 from measurements.errors import MeasurementError, first_line
 from measurements.headers import Renaming, rename_headers, unit_of
 from measurements.quantities import parse_quantity
-from measurements.schema import COLUMNS, FILE_COLUMN, MISSING
+from measurements.schema import COLUMNS, FILE_COLUMN, HEADERS, MISSING
 from measurements.spreadsheets import may_be_guarded, unguarded, unguarded_table
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def read_runs(
     -------
     pandas.DataFrame
         Canonical columns in SI units, numbers as float64; the others as they were. Its ``attrs``
-        hold ``source`` (the files' names) and ``digest`` (SHA-256 of their bytes).
+        hold ``source`` (the files' names), ``digest`` (SHA-256 of their bytes) and ``headers``
+        (those that became another column; see `renamed_headers`).
 
     Raises
     ------
@@ -81,6 +82,7 @@ def read_runs(
     runs.attrs = {
         "source": " ".join(_name(str(s)) for s in sources),
         "digest": f"sha256:{digest.hexdigest()}",
+        HEADERS: {h: r for table in tables for h, r in table.attrs.get(HEADERS, {}).items()},
     }
     return check_runs(runs) if check else runs
 
@@ -93,6 +95,11 @@ def tidy_runs(frame: pd.DataFrame, *, columns: Mapping[str, str] | None = None) 
     # What `read_runs` decided, --map included, stands against the columns it left alone.
     settled = {c: c for c in frame.columns if c in COLUMNS} if "digest" in frame.attrs else {}
     return _convert(frame, source, {**settled, **(columns or {})})
+
+
+def renamed_headers(runs: pd.DataFrame) -> dict[str, Renaming]:
+    """Tell what became of the headers of a table that was read, where another name did."""
+    return {header: Renaming(*became) for header, became in runs.attrs.get(HEADERS, {}).items()}
 
 
 def _name(source: str) -> str:
@@ -284,7 +291,12 @@ def _rename(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str)
             table[header] = _cells_with_units(table[header], renaming.canonical, source)
         elif renaming.factor != 1.0 and not _is_text(renaming.canonical):
             table[header] = _scaled(table[header], renaming)
-    return table.rename(columns={h: r.canonical for h, r in renamings.items()})
+    known = table.attrs.get(HEADERS, {})
+    table = table.rename(columns={h: r.canonical for h, r in renamings.items()})
+    # As plain tuples: attrs are copied at every step, and written to Parquet as JSON.
+    became = {h: tuple(r) for h, r in renamings.items() if h != r.canonical}
+    table.attrs[HEADERS] = {**known, **became}
+    return table
 
 
 def _scaled(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any]:

@@ -83,6 +83,10 @@ IDENTITY = ("host", "family", "workload", "cores", "threads", "data_bytes")
 
 # Where the files do not name their host, each file is one; see `measurements.runs.read_runs`.
 FILE_COLUMN = "source_file"
+# Of a table whose rows were chosen: the row in the file, 1 is the first below the header.
+ROW_COLUMN = "source_row"
+# What `measurements.runs` keeps in ``attrs`` of the headers that became another column.
+HEADERS = "headers"
 
 # What the world writes for "not measured" among numbers, perf's included. In a text column only
 # the empty cell is missing.
@@ -144,6 +148,25 @@ SYNONYMS: dict[str, str] = {
     "energy": "energy_j",
     "joules": "energy_j",
     "cost": "price",
+}
+
+# These may be anything without a unit, and say what they are with one: "Clock (MHz)".
+SYNONYMS_WITH_UNIT: dict[str, str] = {
+    "clock": "freq_hz",
+    "clockrate": "freq_hz",
+    "clockspeed": "freq_hz",
+    "coreclock": "freq_hz",
+    "cpuclock": "freq_hz",
+    "corefrequency": "freq_hz",
+    "cpufrequency": "freq_hz",
+    "wall": "time_s",
+    "wallclock": "time_s",
+    "wallclocktime": "time_s",
+    "totaltime": "time_s",
+    "averagepower": "power_w",
+    "powerdraw": "power_w",
+    "energyconsumed": "energy_j",
+    "totalenergy": "energy_j",
 }
 
 # These say their unit by their name alone.

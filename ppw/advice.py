@@ -66,7 +66,7 @@ class Asked(NamedTuple):
     within_pct: float
     level: float
     target_runs: int
-    minutes_per_run: float | None
+    run_time_minutes: float | None
     budget_minutes: float | None
     seed: int
     repeats: list[int]
@@ -78,13 +78,11 @@ class Asked(NamedTuple):
             raise PpwError("no number of repeats was given; the default is 1, 2, 3, 5")
         if self.budget_minutes is None:
             return
-        if self.minutes_per_run is None:
+        if self.run_time_minutes is None:
+            raise PpwError("a budget needs what a run takes: give it with --run-time")
+        if self.run_time_minutes > self.budget_minutes:
             raise PpwError(
-                "a budget in minutes needs what a run takes: give minutes_per_run (--run-time)"
-            )
-        if self.minutes_per_run > self.budget_minutes:
-            raise PpwError(
-                f"a run of {self.minutes_per_run:g} min does not fit into the budget of "
+                f"a run of {self.run_time_minutes:g} min does not fit into the budget of "
                 f"{self.budget_minutes:g} min: give more, or take a shorter run"
             )
 
@@ -96,9 +94,9 @@ class Asked(NamedTuple):
     @property
     def most_runs(self) -> float:
         """Runs that the budget allows."""
-        if self.budget_minutes is None or self.minutes_per_run is None:
+        if self.budget_minutes is None or self.run_time_minutes is None:
             return math.inf
-        return math.floor(self.budget_minutes / self.minutes_per_run + 1e-9)
+        return math.floor(self.budget_minutes / self.run_time_minutes + 1e-9)
 
     def is_target(self, frequency: float) -> bool:
         """Tell whether a frequency (Hz) is the one asked for."""
@@ -116,7 +114,7 @@ class Asked(NamedTuple):
 
     def minutes(self, runs: float) -> float:
         """What runs take (min); NaN where it is not known."""
-        return math.nan if self.minutes_per_run is None else runs * self.minutes_per_run
+        return math.nan if self.run_time_minutes is None else runs * self.run_time_minutes
 
     def chances(self, draws: int, quantities: int) -> list[Chances]:
         """Random numbers for the outcomes of each quantity."""
@@ -267,7 +265,7 @@ class GroupPlan:
         if noise >= form:
             return words + (
                 f"noise alone is {percent(noise)}: ask for the mean of more runs there "
-                f"(target_runs), steady the host, or accept {least}"
+                f"(--target-runs), steady the host, or accept {least}"
             )
         far = "beyond" if self.asked.freq_hz > top else "between steps"
         return words + (

@@ -140,6 +140,6 @@ def too_few(level: float) -> str:
     """Say how many groups a conformal interval takes."""
     return (
         f"a conformal interval at {level:.0%} takes {fewest_scores(level)} groups of other "
-        "workloads measured at the target frequency: ask for interval='bayes', or measure more "
+        "workloads measured at the target frequency: ask for --interval bayes, or measure more "
         "of them there"
     )

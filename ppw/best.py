@@ -320,7 +320,7 @@ def _check_price(objective: str, price: float | None, electricity: float | None)
     if objective != "perf_per_dollar" and (price is not None or electricity is not None):
         raise PpwError(
             f"a price or electricity does not change {objective}: ask for "
-            "objective='perf_per_dollar'"
+            "--objective perf_per_dollar"
         )
 
 
@@ -340,7 +340,8 @@ def _undecided(table: pd.DataFrame) -> list[str]:
     worst = float(table["expected_loss"].max())
     return [
         f"{unsure} of {len(table)} groups: no step is more likely than not the best one; to run at "
-        f"best_hz loses {worst:.1%} at most on average, and more runs near it would tell"
+        f"the most probable one loses {worst:.1%} at most on average, and more runs near it would "
+        "tell"
     ]
 
 

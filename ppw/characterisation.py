@@ -334,7 +334,7 @@ def _ratios(other: Measured, base: Measured) -> dict[str, float]:
 
 
 def _row(cell: Measured, keys: Sequence[str], measure: Measure, value: float) -> dict[str, Any]:
-    watts = measure.unit in ("W", "J", "1/J") or measure.name in _OF_WATTS
+    watts = measure.unit in ("W", "J/run", "1/J") or measure.name in _OF_WATTS
     return {
         **dict(zip(keys, cell.keys, strict=True)),
         "table": measure.table,
@@ -356,7 +356,7 @@ def _scope_caveats(unlike: Sequence[str], mixed: bool) -> list[str]:
         return [f"mixed scope, as asked for: watts of {said} are set against each other"]
     return [
         f"watts of different scope ({said}) are not set against each other, and their ratios stay "
-        "empty: measure alike, or ask for mixed_scope (--mixed-scope)"
+        "empty: measure alike, or ask for --mixed-scope"
     ]
 
 

@@ -12,7 +12,7 @@ from fitting.steps import SAME_STEP
 from ppw.curve_draws import POWER, CurveDraws
 from ppw.errors import PpwError
 from ppw.estimate import shown
-from ppw.metrics import METRICS, values
+from ppw.metrics import METRICS, PERFORMANCE, columns_for, values
 from ppw.objectives import best_on_lines, log_cost, unit_of
 from ppw.step_choice import catalogued_steps, known_steps
 
@@ -123,6 +123,11 @@ class Problem:
         """Name of the fit that stands for time."""
         return next(name for name in self.answers.posteriors.steps if name != POWER)
 
+    def _work(self) -> str:
+        """Unit of work: an operation where throughput was measured, else a run."""
+        by_rate = columns_for(PERFORMANCE, self.prepared.runs) == ("throughput_ops_s",)
+        return "op" if by_rate else "run"
+
     def refuse_idle(self) -> None:
         """Raise `PpwError` where a job draws no more than the idle host."""
         if not self.rates.idle_w:
@@ -196,13 +201,13 @@ class Problem:
         if self.price is not None:
             return self.price
         if "price" not in self.prepared.runs:
-            raise PpwError("no price: perf_per_dollar takes a column price, or price=…")
+            raise PpwError("no price: perf_per_dollar takes a column price, or --price")
         rows = self.prepared.groups.codes == group
         price = float(self.prepared.runs["price"].to_numpy(dtype=np.float64)[rows].mean())
         if not price > 0:
             raise PpwError(
                 f"price {price} of {self._label(group)}: every row needs a price above 0, or give "
-                "price=…"
+                "--price"
             )
         return price
 
@@ -232,7 +237,7 @@ class Problem:
         lower_hz, upper_hz = choice.between(level)
         value, lower, upper = choice.value(level, self.objective.more_is_better)[:, best]
         return {
-            "unit": unit_of(self.objective, self.rates),
+            "unit": unit_of(self.objective, self.rates, self._work()),
             "best_hz": frequency[best],
             "lower_hz": lower_hz,
             "upper_hz": upper_hz,

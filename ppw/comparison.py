@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ppw import caveats as cv
+from ppw import comparison_words as words
 from ppw.answers import Answers
 from ppw.arguments import as_frequency, as_positive, as_share
 from ppw.curve_draws import CurveDraws
@@ -22,7 +23,7 @@ from ppw.duel_tables import (
 )
 from ppw.duels import Duels, duel_caveats
 from ppw.errors import PpwError
-from ppw.estimate import key_texts, shown, shown_interval, telling_keys
+from ppw.estimate import key_texts, telling_keys
 from ppw.metrics import METRICS, answerable, columns_for, known_metrics
 from ppw.names import plot_label
 from ppw.objectives import Rates
@@ -35,7 +36,8 @@ from ppw.result import (
     records,
     write_document,
 )
-from ppw.sides import check_scopes, columns_to_group, match, refuse_unknown
+from ppw.selection import columns_asked
+from ppw.sides import check_scopes, columns_to_group, match
 from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
@@ -92,90 +94,37 @@ class Comparison:
         return self.table.copy()
 
     def summary(self) -> str:
-        """Show the ratios (at most 40 rows), what ties, what to measure next, the caveats."""
+        """Show who is better, the ratios (at most 40 rows), equal costs, what to measure next."""
         lines = [*self.verdict(), text_table(self.header(), self.cells(40))]
         if len(self.table) > 40:
             lines.append(f"… {len(self.table) - 40} more rows: use --format csv or to_frame()")
-        lines += ["", text_table(self.tie_header(), self.tie_cells(20))]
+        lines += ["", words.COSTS_ALIKE, text_table(self.tie_header(), self.tie_cells(20))]
         lines += [f"undecided: {text}" for text in self.undecided()]
         return summary_text(lines, self.caveats)
 
     def verdict(self) -> list[str]:
-        """Say for each metric which side is the better one."""
-        head = f"A is {_side(self.a)}; B is {_side(self.b)}."
-        return [head, *(self._sentence(m) for m in dict.fromkeys(self.table["metric"]))]
-
-    def _sentence(self, metric: str) -> str:
-        rows = self.table[self.table["metric"] == metric]
-        counts = {side: int((rows["better"] == side).sum()) for side in ("A", "B", "undecided")}
-        words = metric.replace("_", " ")
-        ratio = shown(float(np.exp(np.log(rows["ratio"]).mean())))
-        if len(rows) > 1:
-            return (
-                f"{words}: A:B is {ratio} (geometric mean of {len(rows)}); A is better in "
-                f"{counts['A']}, B in {counts['B']}, {counts['undecided']} undecided."
-            )
-        row = rows.iloc[0]
-        ends = shown_interval(row["ratio"], row["lower"], row["upper"], "1")
-        who = (
-            "which is better is undecided" if counts["undecided"] else f"{row['better']} is better"
-        )
-        return f"{words}: A:B is {ratio} ({ends}); {who} (P(A better) = {row['p_a_better']:.0%})."
+        """Say in a line which side is better in what, then metric by metric by how much."""
+        return words.verdict(self)
 
     def undecided(self) -> list[str]:
         """Say what to measure next for each row that is not decided, the first ten."""
-        of_metrics = self.table.assign(what=self.table["metric"])
-        of_ties = self.break_even.assign(what="tie of " + self.break_even["what"])
-        rows = [*of_metrics.to_dict(orient="records"), *of_ties.to_dict(orient="records")]
-        return [
-            ", ".join([*key_texts(self.by, row), row["what"]]) + f": measure {row['measure_next']}"
-            for row in rows
-            if row["measure_next"]
-        ][:10]
+        return words.to_measure(self)
 
     def header(self) -> list[str]:
         """Names of `cells`."""
-        interval = f"{self.level:.0%} interval"
-        asked = ["metric", "A at", "B at", "A", "B", "A:B", interval, "P(A better)", "better"]
-        return [*self.by, *asked, "A ties at", interval]
+        return words.header(self)
 
     def cells(self, most: int) -> list[list[str]]:
         """Rows of ``table`` as they are printed."""
-        return [
-            [
-                *key_texts(self.by, row),
-                row["metric"],
-                shown(row["a_hz"], "Hz"),
-                shown(row["b_hz"], "Hz"),
-                shown(row["a"], row["unit"]),
-                shown(row["b"], row["unit"]),
-                shown(row["ratio"]),
-                shown_interval(row["ratio"], row["lower"], row["upper"], "1"),
-                f"{row['p_a_better']:.0%}",
-                row["better"],
-                shown(row["tie_hz"], "Hz"),
-                shown_interval(row["tie_hz"], row["tie_lower_hz"], row["tie_upper_hz"], "Hz"),
-            ]
-            for row in self.table.head(most).to_dict(orient="records")
-        ]
+        return words.cells(self, most)
 
     def tie_header(self) -> list[str]:
         """Names of `tie_cells`."""
-        return [*self.by, "same cost at", "", "value", f"{self.level:.0%} interval", "P(tie)"]
+        return words.cost_header(self)
 
     def tie_cells(self, most: int) -> list[list[str]]:
         """Rows of ``break_even`` as they are printed."""
-        return [
-            [
-                *key_texts(self.by, row),
-                row["what"],
-                row["unit"],
-                shown(row["value"]),
-                shown_interval(row["value"], row["lower"], row["upper"], "1"),
-                f"{row['p_tie']:.0%}",
-            ]
-            for row in self.break_even.head(most).to_dict(orient="records")
-        ]
+        return words.cost_cells(self, most)
 
     def to_json(self) -> str:
         """JSON document with ``schema_version``; one object a row in ``ratios``, ``break_even``."""
@@ -307,8 +256,10 @@ def compare(
         raise PpwError("A and B are the same: name another side or another frequency")
     rates = _rates(electricity, lifetime_hours)
     tidy = canonical(runs)
-    refuse_unknown(tidy, [*a, *b])
-    prices = [_known_price(name, p) for name, p in (("price_a", price_a), ("price_b", price_b))]
+    a, b = (_of_columns(tidy, side) for side in (a, b))
+    prices = [
+        _known_price(name, p) for name, p in (("price of A", price_a), ("price of B", price_b))
+    ]
     metrics = _metrics(tidy, metric, prices, rates)
     prepared = prepare(
         runs,
@@ -345,11 +296,20 @@ def compare(
     )
 
 
+def _of_columns(runs: pd.DataFrame, side: Mapping[str, Any]) -> dict[str, Any]:
+    """A side by columns of the table; it has one value of each."""
+    asked = columns_asked(runs, side, "to tell A from B")
+    for column, values in asked.items():
+        if len(values) > 1:
+            raise PpwError(f"a side has one {column}, and {len(values)} were given")
+    return {column: values[0] for column, values in asked.items()}
+
+
 def _rates(electricity: float | None, lifetime_hours: float | None) -> Rates:
     if electricity is not None:
         return Rates.checked(electricity, lifetime_hours)
     if lifetime_hours is not None:
-        as_positive("lifetime_hours", lifetime_hours)
+        as_positive("lifetime (hours)", lifetime_hours)
     return Rates()
 
 
@@ -386,7 +346,3 @@ def _fitted(runs: pd.DataFrame, metrics: Sequence[str], rates: Rates) -> list[st
     if "perf_per_dollar" in metrics or {*needed} <= {"power"}:
         needed.append("throughput" if columns_for(METRICS["throughput"], runs) else "time")
     return [*dict.fromkeys(needed)]
-
-
-def _side(side: Mapping[str, Any]) -> str:
-    return ", ".join(f"{column} {value}" for column, value in side.items())

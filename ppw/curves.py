@@ -72,9 +72,9 @@ class FitOptions:
         if self.voltages is not None and not isinstance(self.voltages, Mapping):
             check_columns(self.voltages)
         if self.voltages is not None and len(self.voltages) and self.power_form == "linear":
-            raise PpwError("a V-f table (voltages) takes power_form='cmos'")
+            raise PpwError("a V-f table takes --power-form cmos")
         if self.exponent is not None and self.power_form == "linear":
-            raise PpwError("an exponent takes power_form='cmos'")
+            raise PpwError("an exponent takes --power-form cmos")
 
     def has_posterior(self, metric: Metric) -> bool:
         """Tell whether a metric is answered from a posterior; the other forms have none."""
@@ -117,7 +117,7 @@ class FitOptions:
             if self.interval in ("t", "none"):
                 raise PpwError(
                     "least squares take one V-f table for all hosts, and this one tells hosts "
-                    "apart: ask for interval='bayes', or one host at a time"
+                    "apart: ask for --interval bayes, or one host at a time"
                 )
             return None
         return dict(self.voltages.groupby("freq_hz")["voltage_v"].mean())

@@ -232,7 +232,7 @@ def project_data_size(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    target = as_positive("data_bytes", data_bytes)
+    target = as_positive("data size (bytes)", data_bytes)
     as_share("level", level)
     tidy = canonical(runs)
     source = str(runs.attrs.get("source", "runs"))

@@ -68,7 +68,7 @@ def refuse_no_price(duels: Sequence[Duel]) -> None:
             if np.isnan(side.price):
                 raise PpwError(
                     f"no price of {side.name}: perf_per_dollar takes a column price above 0, or "
-                    f"price_{side.name.lower()}"
+                    f"--price-{side.name.lower()}"
                 )
 
 

@@ -311,6 +311,6 @@ def duel_caveats(table: pd.DataFrame, duels: Sequence[Duel]) -> list[str]:
     if undecided:
         caveats.append(
             f"{undecided} of {len(table)} comparisons are undecided: neither side is better with "
-            "95 % probability; measure_next says what would tell most"
+            "95 % probability; under undecided is what to measure next"
         )
     return caveats

@@ -302,5 +302,5 @@ _COLUMNS = {
     "reduce_phase_s": ("reduces take", "s"),
     "task_cpu_s": ("CPU of tasks", "s"),
     "power_w": ("power", "W"),
-    "energy_j": ("energy", "J"),
+    "energy_j": ("energy", "J/run"),
 }

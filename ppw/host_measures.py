@@ -118,7 +118,7 @@ _OF_RUNS: dict[Measure, Callable[[Mapping[str, FloatArray]], FloatArray]] = {
     Measure("time", "s", _MEASURED): _column("time_s"),
     Measure("throughput", "1/s", _MEASURED): _column("throughput_ops_s"),
     Measure("power", "W", _MEASURED): _power,
-    Measure("energy", "J", _MEASURED): _energy,
+    Measure("energy", "J/run", _MEASURED): _energy,
     Measure("perf/W", "1/J", _WORTH): lambda runs: _performance(runs) / _power(runs),
     Measure("perf/$", "1/s per price", _WORTH): lambda runs: _performance(runs) / runs["price"],
     Measure("CPI", "1", _INSIDE): _cpi,

@@ -328,7 +328,7 @@ def summary(table: pd.DataFrame) -> str:
     from ppw.estimate import shown
     from ppw.tables import text_table
 
-    columns = {"time_s": "s", "power_w": "W", "cpi": "1", "energy_j": "J"}
+    columns = {"time_s": "s", "power_w": "W", "cpi": "1", "energy_j": "J/run"}
     columns = {name: unit for name, unit in columns.items() if name in table}
     keys = [c for c in ("workload", "cores", "freq_hz") if c in table]
     rows = []

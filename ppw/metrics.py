@@ -62,7 +62,7 @@ METRICS: dict[str, Metric] = {
         Metric("power", "W", _POWER, None, 1, 0),
         Metric(
             "energy",
-            "J",
+            "J/run",
             (("energy_j", "time_s"), ("power_w", "time_s")),
             {"time": 1, "power": 1},
             0,

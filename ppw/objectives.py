@@ -36,7 +36,7 @@ class Objective(NamedTuple):
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "energy": Objective("least energy", "J", 1, False, least_energy_frequency),
+    "energy": Objective("least energy", "J/", 1, False, least_energy_frequency),
     "edp": Objective("least energy-delay product", "J·s", 2, False, least_edp_frequency),
     "ed2p": Objective("least energy-delay² product", "J·s²", 3, False, least_ed2p_frequency),
     "perf_per_watt": Objective("most performance per watt", "1/J", 1, True, least_energy_frequency),
@@ -70,14 +70,14 @@ class Rates(NamedTuple):
         """Check the numbers. Electricity and lifetime come together, or neither."""
         if (electricity is None) != (lifetime_hours is None):
             raise PpwError(
-                "electricity (currency a kWh) and lifetime_hours go together: the one makes energy "
+                "--electricity (currency a kWh) and --lifetime go together: the one makes energy "
                 "a cost, the other the price of a host"
             )
         if electricity is None or lifetime_hours is None:
             return cls(idle_w=idle_w)
         if as_number("electricity", electricity) < 0:
             raise PpwError(f"electricity {electricity!r} must be 0 or more (currency a kWh)")
-        return cls(float(electricity), as_positive("lifetime_hours", lifetime_hours), idle_w)
+        return cls(float(electricity), as_positive("lifetime (hours)", lifetime_hours), idle_w)
 
     @property
     def per_joule(self) -> float:
@@ -115,11 +115,11 @@ def log_cost(
     return made
 
 
-def unit_of(objective: Objective, rates: Rates) -> str:
-    """Unit of the objective's value."""
-    return (
-        "1 per price" if not objective.times and rates.electricity is not None else (objective.unit)
-    )
+def unit_of(objective: Objective, rates: Rates, work: str = "run") -> str:
+    """Unit of the objective's value; ``work`` is what it is of: "run" or "op"."""
+    if not objective.times and rates.electricity is not None:
+        return "1 per price"
+    return f"{objective.unit}{work}" if objective.unit.endswith("/") else objective.unit
 
 
 def best_on_lines(

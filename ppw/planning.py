@@ -43,7 +43,7 @@ _ASKED = (
     "within_pct",
     "level",
     "target_runs",
-    "minutes_per_run",
+    "run_time_minutes",
     "budget_minutes",
     "seed",
 )
@@ -75,7 +75,7 @@ class Plan:
         What is asked: the frequency, the half width wanted there, and of which interval.
     target_runs : int
         Runs whose mean is asked for.
-    minutes_per_run, budget_minutes : float or None
+    run_time_minutes, budget_minutes : float or None
     seed : int
     caveats : tuple of str
     """
@@ -88,7 +88,7 @@ class Plan:
     within_pct: float
     level: float
     target_runs: int
-    minutes_per_run: float | None
+    run_time_minutes: float | None
     budget_minutes: float | None
     seed: int
     caveats: tuple[str, ...]
@@ -199,7 +199,7 @@ def plan(
     within: float = 3.0,
     steps: str | Iterable[float | str] | None = None,
     at_target: bool = True,
-    minutes_per_run: float | None = None,
+    run_time_minutes: float | None = None,
     by: Sequence[str] | None = None,
     repeats: Sequence[int] = (1, 2, 3, 5),
     target_runs: int = 1,
@@ -225,7 +225,7 @@ def plan(
     at_target : bool
         Whether ``freq`` itself, where it is a step, may be measured; False for a machine that
         stands for one you do not have.
-    minutes_per_run : float, optional
+    run_time_minutes : float, optional
         What a run takes, setting up included; without it cost is counted in runs.
     by : sequence of str, optional
         Columns that tell groups apart; by default all identity columns present.
@@ -236,7 +236,7 @@ def plan(
     level : float
         Of the interval, inside (0, 1).
     budget_minutes : float, optional
-        Do not go beyond; takes ``minutes_per_run``.
+        Do not go beyond; takes ``run_time_minutes``.
     seed : int
         Of the hypothetical outcomes.
     voltages, pool, keep_all
@@ -263,9 +263,9 @@ def plan(
         as_frequency(freq),
         as_positive("within", within),
         as_share("interval level", level),
-        as_whole("target_runs", target_runs),
-        None if minutes_per_run is None else as_positive("minutes_per_run", minutes_per_run),
-        None if budget_minutes is None else as_positive("budget_minutes", budget_minutes),
+        as_whole("target runs", target_runs),
+        None if run_time_minutes is None else as_positive("run time (min)", run_time_minutes),
+        None if budget_minutes is None else as_positive("budget (min)", budget_minutes),
         as_whole("seed", seed, least=0),
         sorted({as_whole("a number of repeats", r) for r in repeats}),
         at_target,
@@ -289,7 +289,7 @@ def plan(
         within_pct=asked.within_pct,
         level=asked.level,
         target_runs=asked.target_runs,
-        minutes_per_run=asked.minutes_per_run,
+        run_time_minutes=asked.run_time_minutes,
         budget_minutes=asked.budget_minutes,
         seed=asked.seed,
         caveats=tuple(caveats),

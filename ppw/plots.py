@@ -37,7 +37,7 @@ _LABELS = {
     "cpi": "cycles per instruction",
     "throughput": "throughput (1/s)",
     "power": "power (W)",
-    "energy": "energy (J)",
+    "energy": "energy (J a run)",
     "perf_per_watt": "performance per watt (1/J)",
     "perf_per_dollar": "performance per price (1/s)",
 }

@@ -187,7 +187,7 @@ class PointAnswers:
         per_watt = {"cpi": -1, "power": -1}
         ratio = self.estimate(f"{work}/J", per_watt, constant=speed, clock=1, counted=True)
         joules = {"cpi": 1, "power": 1}
-        energy = self.estimate("J", joules, constant=1 / speed, clock=-1, counted=True)
+        energy = self.estimate("J/run", joules, constant=1 / speed, clock=-1, counted=True)
         watts = self.estimate("W", {"power": 1})
         if np.isnan(watts):
             return {}

@@ -11,6 +11,7 @@ import pandas as pd
 from measurements import check_runs, tidy_runs
 from measurements.checks import as_numbers
 from ppw.arguments import as_names
+from ppw.checks.check import FLAGS, NO_WATTS
 from ppw.condensed import counts, is_condensed, is_condensed_table
 from ppw.errors import PpwError
 from ppw.full_load import at_full_load
@@ -36,7 +37,8 @@ class Prepared:
 
     ``left_out`` has a row for each row of the input that cannot be right and each check that says
     so, as the table of `ppw.check_quality`; ``runs`` has none of them, nor the runs that were held
-    below what their host can do, which ``below_full_load`` counts.
+    below what their host can do, which ``below_full_load`` counts. ``keepable`` tells whether the
+    rows left out could be used if they were kept.
     """
 
     runs: pd.DataFrame
@@ -44,16 +46,22 @@ class Prepared:
     metrics: list[Metric]
     left_out: pd.DataFrame = field(default_factory=pd.DataFrame)
     below_full_load: int = 0
+    keepable: bool = True
 
     def caveats(self, learnt: Mask | None = None) -> list[str]:
         """Caveats of the table and its grouping; of hosts only where curves are ``learnt``."""
-        found = left_out_caveats(self.left_out)
+        found = table_caveats(self.runs, self.groups, self.metrics, learnt)
+        return self.said_of_left_out() + found
+
+    def said_of_left_out(self) -> list[str]:
+        """Say which rows take no part, and why."""
+        found = left_out_caveats(self.left_out, self.keepable)
         if self.below_full_load:
             found.append(
                 f"{self.below_full_load} runs below full load (column load) take no part: curves "
                 "are of what a host can do; --keep-all uses them"
             )
-        return found + table_caveats(self.runs, self.groups, self.metrics, learnt)
+        return found
 
     def suspects(self, rows: Mask, *, but: Collection[str] = ()) -> Mask:
         """Rows that cannot be right, judged by the chosen rows alone; others are False.
@@ -123,8 +131,9 @@ def prepare(
     by = None if by is None else as_names(by)
     metrics = answerable(tidy) if metric is None else known_metrics(metric)
     needed = needed_columns(metrics, tidy)
-    hopeless = {} if keep_all else _no_watts(tidy)
-    checked = check_runs(tidy, needed=needed, by=by, ignore=hopeless)
+    hopeless = without_watts(tidy)
+    ignored = {} if keep_all else dict.fromkeys(("power_w", "energy_j"), hopeless)
+    checked = check_runs(tidy, needed=needed, by=by, ignore=ignored)
     groups = group_runs(checked, by)
     left_out = pd.DataFrame()
     kept = np.ones(len(checked), dtype=bool)
@@ -133,20 +142,23 @@ def prepare(
     held = int((~kept).sum())
     if not keep_all and drop:
         left_out = _suspect_rows(checked, groups, metrics)
+    keepable = True
     if len(left_out):
-        kept[left_out["position"].to_numpy()] = False
+        position = left_out["position"].to_numpy()
+        kept[position] = False
+        keepable = not hopeless[position].any()
     if not kept.all():
         if not kept.any():
             raise PpwError(
                 f"{runs.attrs.get('source', 'runs')}: every row is suspect, so nothing is left to "
-                "learn from: see ppw check, or keep them with --keep-all"
+                f"learn from: see ppw check{', or keep them with --keep-all' * keepable}"
             )
         checked = checked[kept]
         groups = group_runs(checked, by)
     if len(checked) <= _ORDERED_ROWS:
         order = np.lexsort([*(checked[c].to_numpy() for c in needed), groups.codes])
         checked, groups = checked.take(order), replace(groups, codes=groups.codes[order])
-    return Prepared(checked, groups, metrics, left_out, held)
+    return Prepared(checked, groups, metrics, left_out, held, keepable)
 
 
 def below_full_load(runs: pd.DataFrame, groups: Groups) -> Mask:
@@ -157,11 +169,14 @@ def below_full_load(runs: pd.DataFrame, groups: Groups) -> Mask:
     return below
 
 
-def _no_watts(runs: pd.DataFrame) -> dict[str, Mask]:
-    """Watts that cannot be a host's, and their joules, as of a sensor that subtracts too much."""
-    if "power_w" not in runs.columns:
-        return {}
-    return dict.fromkeys(("power_w", "energy_j"), as_numbers(runs["power_w"]).to_numpy() <= 0)
+def without_watts(runs: pd.DataFrame) -> Mask:
+    """Rows whose watts cannot be a host's, as of a sensor that subtracts too much; or cells."""
+    none: Mask = np.zeros(len(runs), dtype=bool)
+    if FLAGS in runs.columns:
+        none = (runs[FLAGS].to_numpy() & NO_WATTS) > 0
+    elif "power_w" in runs.columns:
+        none = as_numbers(runs["power_w"]).to_numpy() <= 0
+    return none
 
 
 def _suspect_rows(runs: pd.DataFrame, groups: Groups, metrics: Sequence[Metric]) -> pd.DataFrame:
@@ -173,16 +188,22 @@ def _suspect_rows(runs: pd.DataFrame, groups: Groups, metrics: Sequence[Metric])
     return suspect_table(found, runs, groups)
 
 
-def left_out_caveats(left_out: pd.DataFrame) -> list[str]:
+def left_out_caveats(left_out: pd.DataFrame, keepable: bool) -> list[str]:
     """Say by check how many rows take no part, with the evidence of the first of them."""
     if left_out.empty:
         return []
     return [
         f"{_how_many(rows)} rows left out ({str(name).replace('_', ' ')}), such as "
-        f"{_place(rows.iloc[0])}: {rows['evidence'].iloc[0]}; ppw check lists them, --keep-all "
-        "uses them"
+        f"{_place(rows.iloc[0])}: {rows['evidence'].iloc[0]}; {remedy_of_left_out(keepable)}"
         for name, rows in left_out.groupby("check", sort=True)
     ]
+
+
+def remedy_of_left_out(keepable: bool) -> str:
+    """Say what can be done about rows that were left out."""
+    if keepable:
+        return "ppw check lists them, --keep-all uses them"
+    return "ppw check lists them; correct or drop watts of 0 and less, which --keep-all cannot use"
 
 
 def _how_many(left_out: pd.DataFrame) -> int:

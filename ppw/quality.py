@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from measurements import check_runs
+from measurements.checks import row_numbers
 from measurements.headers import shown as shown_names
 from measurements.schema import FILE_COLUMN
 from ppw import caveats as cv
@@ -348,8 +349,7 @@ def _places(runs: pd.DataFrame, position: IntArray) -> Mapping[str, Any]:
     """File of each row and its number there, counted below the header as errors count it."""
     if is_condensed_table(runs):
         return {"runs": run_counts(runs)[position]}
+    numbers = row_numbers(runs)[position]
     if FILE_COLUMN not in runs.columns:
-        return {"file": str(runs.attrs.get("source", "runs")), "row": position + 1}
-    files = runs[FILE_COLUMN].reset_index(drop=True)
-    within = files.groupby(files, dropna=False).cumcount().to_numpy()
-    return {"file": files.to_numpy()[position], "row": within[position] + 1}
+        return {"file": str(runs.attrs.get("source", "runs")), "row": numbers}
+    return {"file": runs[FILE_COLUMN].to_numpy()[position], "row": numbers}

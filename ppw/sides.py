@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from measurements import identity_columns
-from measurements.headers import nearest
-from ppw.errors import PpwError, UnknownColumnError
+from ppw.errors import PpwError
 from ppw.estimate import shown
+from ppw.selection import rows_where
 from ppw.table_caveats import is_known_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from ppw.grouping import Groups
@@ -71,7 +71,7 @@ def match(groups: Groups, a: Mapping[str, Any], b: Mapping[str, Any]) -> Matched
     A column that has one value on either side, and another on each, describes the sides and does
     not count: an Atom has two cores and a Xeon six.
     """
-    sides = [np.flatnonzero(selected(groups, side)) for side in (a, b)]
+    sides = [np.flatnonzero(rows_where(groups.keys, side)) for side in (a, b)]
     rest = [c for c in groups.by if c not in a and c not in b]
     described = [c for c in rest if _describes(groups.keys[c], *sides)]
     by = [c for c in rest if c not in described]
@@ -85,32 +85,6 @@ def match(groups: Groups, a: Mapping[str, Any], b: Mapping[str, Any]) -> Matched
     return Matched(pairs, by, _said(groups, described, by, sides, len(pairs)))
 
 
-def selected(groups: Groups, side: Mapping[str, Any]) -> Mask:
-    """Groups that have all values of a side. Raises `PpwError` where none has."""
-    chosen = np.ones(len(groups), dtype=bool)
-    for column, value in side.items():
-        same = _equals(groups.keys[column], value)
-        if not same.any():
-            known = [str(v) for v in dict.fromkeys(groups.keys[column])]
-            raise PpwError(
-                f"no run has {column} {value!r}{nearest(str(value), known)}; there are "
-                f"{', '.join(known[:10])}"
-            )
-        chosen &= same
-    if not chosen.any():
-        raise PpwError(f"no run has all of {_words(side)}")
-    return chosen
-
-
-def _equals(column: pd.Series[Any], value: Any) -> Mask:
-    if pd.api.types.is_numeric_dtype(column):
-        try:
-            return np.asarray(column.to_numpy(dtype=np.float64) == float(value))
-        except (TypeError, ValueError):
-            return np.zeros(len(column), dtype=bool)
-    return np.asarray(column.astype(str) == str(value), dtype=bool)
-
-
 def _describes(column: pd.Series[Any], a: Any, b: Any) -> bool:
     of_a, of_b = (set(map(str, column.iloc[side])) for side in (a, b))
     return len(of_a) == len(of_b) == 1 and of_a != of_b
@@ -118,10 +92,6 @@ def _describes(column: pd.Series[Any], a: Any, b: Any) -> bool:
 
 def _key(groups: Groups, by: Sequence[str], group: Any) -> tuple[str, ...]:
     return tuple(str(groups.keys[c].iloc[group]) for c in by)
-
-
-def _words(side: Mapping[str, Any]) -> str:
-    return ", ".join(f"{c}={v}" for c, v in side.items())
 
 
 def _several(groups: Groups, side: Any, which: str, by: Sequence[str]) -> str:
@@ -188,20 +158,10 @@ def check_scopes(prepared: Prepared, pairs: Sequence[Pair], mixed: bool) -> list
         return [f"mixed scope, as asked for: the watts of A are of {a}, those of B of {b}"]
     raise PpwError(
         f"the watts of A are of {a}, those of B of {b}: not comparable; measure both alike, leave "
-        "watts out with metric 'time' or 'throughput', or ask for mixed_scope (--mixed-scope)"
+        "watts out with --metric time or throughput, or ask for --mixed-scope"
     )
 
 
 def _sources(prepared: Prepared, groups: Sequence[int]) -> set[str]:
     rows = np.isin(prepared.groups.codes, groups)
     return set(prepared.runs["power_source"][rows].dropna().astype(str))
-
-
-def refuse_unknown(runs: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Raise `UnknownColumnError` for a column to select by that the table does not hold."""
-    for column in columns:
-        if column not in runs.columns:
-            raise UnknownColumnError(
-                f"{runs.attrs.get('source', 'runs')}: no column {column!r}"
-                f"{nearest(column, list(runs.columns))} to tell A from B"
-            )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from measurements.headers import shown as shown_names
-from measurements.schema import COLUMNS
+from measurements.schema import COLUMNS, FILE_COLUMN, ROW_COLUMN
 from ppw.condensed import is_condensed_table, run_count, tally_column
 from ppw.grouping import varies, varying_identity
 
@@ -85,7 +85,7 @@ def _simulated(runs: pd.DataFrame) -> list[str]:
 def _repeated_rows(runs: pd.DataFrame) -> list[str]:
     if len(runs) > _COMPARED_ROWS or is_condensed_table(runs):
         return []
-    count = int(runs.duplicated().sum())
+    count = int(runs.drop(columns=ROW_COLUMN, errors="ignore").duplicated().sum())
     if not count:
         return []
     return [
@@ -97,7 +97,7 @@ def _repeated_rows(runs: pd.DataFrame) -> list[str]:
 def _one_group(runs: pd.DataFrame, groups: Groups) -> list[str]:
     if groups.by or len(runs.columns) <= 2:
         return []
-    unused = [c for c in runs.columns if c not in COLUMNS]
+    unused = [c for c in runs.columns if c not in (*COLUMNS, FILE_COLUMN, ROW_COLUMN)]
     rest = f"; not used: {shown_names(unused)}" if unused else ""
     return [f"no host or workload is named: all rows are one group{rest}; see --by and --map"]
 

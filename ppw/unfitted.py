@@ -39,7 +39,10 @@ def nothing_to_fit(prepared: Prepared) -> str:
     found = ", ".join(shown(f, "Hz") for f in distinct[:6])
     by = ", ".join(prepared.groups.by)
     grouped = f"every group by {by}" if by else "all rows, which are one group"
+    left_out = "".join(f"; {said}" for said in prepared.said_of_left_out())
+    where = "of the rows that are left" if left_out else "in the file"
     return (
-        f"{source}: only one distinct frequency in {grouped} (freq_hz in the file: "
+        f"{source}: only one distinct frequency in {grouped} (freq_hz {where}: "
         f"{found}): a curve takes two; measure at one more, or group by fewer columns with --by"
+        f"{left_out}"
     )

@@ -18,7 +18,14 @@ from ppw.condensed import run_count
 from ppw.curves import FitOptions
 from ppw.error_summary import BASELINES, summarise
 from ppw.errors import PpwError
-from ppw.prepare import Prepared, canonical, measured_cells, prepare
+from ppw.prepare import (
+    Prepared,
+    canonical,
+    measured_cells,
+    prepare,
+    remedy_of_left_out,
+    without_watts,
+)
 from ppw.result import (
     frame_digest,
     read_document,
@@ -228,10 +235,11 @@ def validate_prepared(
     if groups.empty:
         raise PpwError(_nothing_to_test(prepared, plan))
     tallied = cv.tally(findings, "projections")
-    caveats = [*prepared.caveats(learnt), *unfitted, *tallied]
+    caveats = [*prepared.caveats(learnt), *unfitted, *_untested(prepared, plan, groups), *tallied]
     if left_out.any():
         count, rows = (run_count(prepared.runs, which) for which in (left_out, None))
-        caveats.insert(0, _rows_left_out(count, rows))
+        keepable = not (left_out & without_watts(prepared.runs)).any()
+        caveats.insert(0, _rows_left_out(count, rows, keepable))
     return Validation(
         groups=groups,
         summary_by_metric=summarise(groups),
@@ -273,10 +281,10 @@ def _trusted(prepared: Prepared, fold: Fold) -> Fold:
     return Fold(fold.train & ~learnt, fold.test & ~tested)
 
 
-def _rows_left_out(count: int, rows: int) -> str:
+def _rows_left_out(count: int, rows: int, keepable: bool) -> str:
     return (
-        f"{count} of {rows} rows left out, because they cannot be right: ppw check lists them with "
-        "the evidence, --keep-all uses them"
+        f"{count} of {rows} rows left out, because they cannot be right: "
+        f"{remedy_of_left_out(keepable)}"
     )
 
 
@@ -349,13 +357,33 @@ def _baselines(
     return {b: base * ratio**p for b, p in zip(BASELINES, powers, strict=True)}
 
 
+def _untested(prepared: Prepared, plan: schemes.Plan, tested: pd.DataFrame) -> list[str]:
+    """Say how many groups have other frequencies than those that were asked for."""
+    every = len(prepared.groups)
+    count = len(tested[prepared.groups.by].drop_duplicates()) if prepared.groups.by else every
+    if count == every or not (plan.train or plan.test):
+        return []
+    return [
+        f"{every - count} of {every} groups are not tested, since they have no runs of use at "
+        f"these frequencies: {_OWN_FREQUENCIES}"
+    ]
+
+
+_OWN_FREQUENCIES = (
+    "--scheme highest, without --train and --test, leaves out each group's own highest one; "
+    "--where chooses groups that were measured alike"
+)
+
+
 def _nothing_to_test(prepared: Prepared, plan: schemes.Plan) -> str:
     source = prepared.runs.attrs.get("source", "runs")
-    return (
+    found = (
         f"{source}: nothing to test ({plan.describe()}): no group by "
         f"{', '.join(prepared.groups.by) or 'no column'} has two frequencies to learn from and a "
         "measurement to be held against"
     )
+    asked = len(prepared.groups) > 1 and (plan.train or plan.test)
+    return f"{found}: {_OWN_FREQUENCIES}" if asked else found
 
 
 def _cells(name: str, s: Mapping[str, Any]) -> list[str]:

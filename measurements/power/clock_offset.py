@@ -105,7 +105,7 @@ def estimate_clock_offset(
     fitting = offsets[likelihood >= likelihood.max() - HALF_CHI2_90]
     if fitting[0] == offsets[0] or fitting[-1] == offsets[-1]:
         raise MeasurementError(
-            f"clock offset: the best one is at the limit of {reach_s:g} s: try a larger reach_s"
+            f"clock offset: the best one is at the limit of {reach_s:g} s: tell it, offset=SECONDS"
         )
     middle = float(fitting[0] + fitting[-1]) / 2
     half = float(fitting[-1] - fitting[0]) / 2

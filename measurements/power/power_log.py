@@ -1,8 +1,8 @@
 """A CSV log of watts or joules that another program writes, followed as it grows.
 
 Times of the log are brought to `time.monotonic` by the difference of this host's two clocks at the
-moment of opening. The log of another host needs ``offset``, which
-`measurements.power.clock_offset` estimates from runs that are seen in the log.
+moment of opening. The log of another host needs ``offset``, which with ``auto``
+`measurements.clock_offsets` estimates from the runs that are seen in the log.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 OPTIONS = ("domain", "name", "offset", "past", "quantity", "time", "unit", "value")
 
+# Offset that is estimated from runs.
+AUTO = "auto"
 # What is looked at to learn how often rows come.
 RECENT_BYTES = 1 << 16
 # So many rows in a row without a time are no accident.
@@ -45,9 +47,10 @@ def open_source(where: str | None, settings: SourceSettings) -> PowerLog:
     settings : SourceSettings
         Options: ``time`` and ``value`` (columns by name, or by number from 1; ``Date+Time`` joins
         two), ``unit`` (W, mW, kW, J, kJ, Wh or kWh), ``quantity`` (``power`` or ``energy``, a
-        counter that only grows), ``offset`` (seconds added to the log's times), ``past`` (``yes``
-        gives the rows from before the opening too), ``domain`` (what the log covers, such as
-        ``wall``), ``name`` (for the label instead of the file's).
+        counter that only grows), ``offset`` (seconds added to the log's times, or ``auto``: by
+        the runs that it shows), ``past`` (``yes`` gives the rows from before the opening too),
+        ``domain`` (what the log covers, such as ``wall``), ``name`` (for the label instead of the
+        file's).
 
     Raises
     ------
@@ -81,7 +84,8 @@ class PowerLog:
         self._where = where
         self._tail = tail
         self._wanted = Wanted(*(options.get(o) for o in ("time", "value", "unit", "quantity")))
-        self._offset_s = float(options.get("offset", "0"))
+        self._estimated = options.get("offset") == AUTO
+        self._offset_s = 0.0 if self._estimated else float(options.get("offset", "0"))
         self._wall_minus_monotonic_s = time.time() - time.monotonic()
         self._held: list[str] = []
         self._bad_rows = 0
@@ -183,6 +187,7 @@ class PowerLog:
         notes = (
             "times without a zone are taken for local time" if self._times.local else "",
             f"clock offset {self._offset_s:+g} s" if self._offset_s else "",
+            "clock offset by the runs" if self._estimated else "",
         )
         return Channel(
             f"log:{options.get('name') or Path(self._where).stem}",
@@ -190,6 +195,7 @@ class PowerLog:
             cast("Domain", options.get("domain", "other")),
             window_s=self.period_s if quantity == "power" else 0.0,
             note="; ".join(note for note in notes if note),
+            other_clock=self._estimated,
         )
 
 
@@ -203,11 +209,11 @@ def _checked(options: Mapping[str, str]) -> Mapping[str, str]:
             f"log: domain={options['domain']}: write one of {', '.join(get_args(Domain))}"
         )
     try:
-        usable = math.isfinite(float(options.get("offset", "0")))
+        usable = options.get("offset") == AUTO or math.isfinite(float(options.get("offset", "0")))
     except ValueError:
         usable = False
     if not usable:
-        raise SensorError(f"log: offset={options['offset']}: write a number of seconds")
+        raise SensorError(f"log: offset={options['offset']}: write a number of seconds, or {AUTO}")
     return options
 
 

@@ -55,6 +55,8 @@ class Channel:
         a counter must be read for no wrap to be lost.
     note : str
         What the user should know of this channel, such as that it mirrors another.
+    other_clock : bool
+        Readings have the times of another clock, whose offset the runs have to tell.
     """
 
     label: str
@@ -66,6 +68,7 @@ class Channel:
     inside: str | None = None
     most_w: float = float("nan")
     note: str = ""
+    other_clock: bool = False
 
 
 class Reading(NamedTuple):

@@ -11,7 +11,7 @@ import click
 
 from ppw.cli.commands import Commands
 from ppw.cli.completion import answer_shells, completion_option
-from ppw.cli.output import open_closed_streams, report_error
+from ppw.cli.output import open_closed_streams, report_error, say_why_it_waits
 from ppw.cli.termination import closing_first
 from ppw.names import printable_lines
 from ppw.result import package_version
@@ -42,6 +42,7 @@ def console() -> None:
         # What a terminal's encoding lacks is spelt out: no result is lost to a dash.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    say_why_it_waits()
     try:
         with closing_first():
             code = main(prog_name="ppw", standalone_mode=False)

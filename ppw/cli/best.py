@@ -9,9 +9,10 @@ import click
 from ppw.cli.choices import OneOf
 from ppw.cli.decisions import Steps, cost_options, draw_options
 from ppw.cli.numbers import Price
-from ppw.cli.options import level_option, output_options, read, table_options
+from ppw.cli.options import level_option, output_options, table_options
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Watts
+from ppw.cli.runs_table import read
 
 _OBJECTIVES = ("energy", "edp", "ed2p", "perf_per_watt", "perf_per_dollar")
 
@@ -50,7 +51,6 @@ _OBJECTIVES = ("energy", "edp", "ed2p", "perf_per_watt", "perf_per_dollar")
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     format_: str,
     output: str,
     **options: Any,
@@ -64,5 +64,6 @@ def command(
     from ppw.report.best_page import best_page
 
     with caveats_in_result():
-        result = best_frequency(read(runs, mapping), **options)
+        table = read(runs, options)
+        result = best_frequency(table, **options)
         emit(result, format_, output, best_page)

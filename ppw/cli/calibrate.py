@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.options import level_option, output_options, read, table_options
+from ppw.cli.options import level_option, output_options, table_options
 from ppw.cli.output import caveats_in_result, emit, say
 from ppw.cli.quantities import Watts
+from ppw.cli.runs_table import read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     sensor: str | None,
     reference: str | None,
     host: str | None,
@@ -71,7 +71,7 @@ def command(
         raise click.UsageError("give --sensor and --reference, or --stored")
     if target == output == "-":
         raise click.UsageError("--apply - and the result both go to standard output: use -o FILE")
-    table = read(runs, mapping)
+    table = read(runs, options)
     with caveats_in_result():
         if stored:
             result = _stored(table, host, sensor, reference)

@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from ppw.cli.numbers import Price
-from ppw.cli.options import output_options, pairs, read, table_options
+from ppw.cli.options import output_options, pairs, table_options
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Frequency
+from ppw.cli.runs_table import read
 
 
 def _prices(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
@@ -43,7 +44,6 @@ def _prices(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) 
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     format_: str,
     output: str,
     **options: Any,
@@ -57,5 +57,6 @@ def command(
     from ppw.report.characterisation_page import characterisation_page
 
     with caveats_in_result():
-        result = characterise(read(runs, mapping), **options)
+        table = read(runs, options)
+        result = characterise(table, **options)
         emit(result, format_, output, characterisation_page)

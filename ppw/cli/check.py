@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from ppw.cli.options import output_options, read, runs_options
+from ppw.cli.options import output_options, runs_options
 from ppw.cli.output import caveats_in_result, emit, say
+from ppw.cli.runs_table import read
 
 
 @click.command(
@@ -20,7 +21,6 @@ from ppw.cli.output import caveats_in_result, emit, say
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     strict: bool,
     format_: str,
     output: str,
@@ -34,7 +34,8 @@ def command(
     from ppw.report.pages import quality_page
 
     with caveats_in_result():
-        result = check_quality(read(runs, mapping), **options)
+        table = read(runs, options)
+        result = check_quality(table, **options)
         emit(result, format_, output, quality_page)
     if not strict or result.passed.all():
         return 0

@@ -101,6 +101,12 @@ def complete_column(ctx: click.Context, param: click.Parameter, incomplete: str)
     return [name for name in header_of(ctx) if name.startswith(incomplete)]
 
 
+def complete_selection(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the column of the last of several COLUMN=VALUE."""
+    done, comma, last = incomplete.rpartition(",")
+    return [f"{done}{comma}{name}=" for name in header_of(ctx) if name.startswith(last)]
+
+
 def complete_host(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a host of the catalogue."""
     from ppw.hosts import load_hosts

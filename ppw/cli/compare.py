@@ -9,15 +9,13 @@ from click.core import ParameterSource
 
 from ppw.cli.decisions import cost_options, draw_options
 from ppw.cli.numbers import Price
-from ppw.cli.options import level_option, output_options, pairs, read, runs_options
+from ppw.cli.options import level_option, output_options, runs_options, selection_option
 from ppw.cli.output import caveats_in_result, emit, write
 from ppw.cli.quantities import Frequency
+from ppw.cli.runs_table import read
 
 # What of the options a scenario leaves open; all else stands in its file.
 _OF_SCENARIOS = ("runs", "draws", "seed", "level", "format_", "output")
-
-
-_SIDE = pairs("COLUMN=VALUE, such as host=atom")
 
 
 def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
@@ -35,14 +33,12 @@ def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> Non
     "ppw compare scenario.toml --format html -o report.html",
 )
 @runs_options
-@click.option(
+@selection_option(
     "--a",
-    multiple=True,
-    callback=_SIDE,
-    metavar="COLUMN=VALUE",
-    help="What tells side A, such as host=atom; several where one column does not.",
+    "What tells side A, such as host=atom; several where one column does not.",
+    one_value=True,
 )
-@click.option("--b", multiple=True, callback=_SIDE, metavar="COLUMN=VALUE", help="Side B.")
+@selection_option("--b", "Side B.", one_value=True)
 @click.option(
     "--freq", type=Frequency(), help="Frequency of both sides. Default: the highest measured."
 )
@@ -110,7 +106,6 @@ def _compare(
     ctx: click.Context,
     runs: tuple[str, ...],
     *,
-    mapping: dict[str, str],
     freq: float | None,
     freq_a: float | None,
     freq_b: float | None,
@@ -126,5 +121,6 @@ def _compare(
             raise click.UsageError(f"Missing option '--{side}'.", ctx)
     options |= {"freq_a": freq_a or freq, "freq_b": freq_b or freq}
     with caveats_in_result():
-        result = compare(read(runs, mapping), **options)
+        table = read(runs, options)
+        result = compare(table, **options)
         emit(result, format_, output, comparison_page)

@@ -10,9 +10,10 @@ import click
 from measurements.headers import nearest
 from ppw.cli.cpio_options import io_options, projection_options
 from ppw.cli.numbers import Number, Positive, Shares
-from ppw.cli.options import level_option, output_options, read, seed_option
+from ppw.cli.options import level_option, output_options, seed_option
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Frequency, Seconds
+from ppw.cli.runs_table import read, refuse_table_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +82,6 @@ clock_option = click.option(
 @output_options
 def study(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     format_: str,
     output: str,
     logs: bool,
@@ -96,7 +96,7 @@ def study(
     if window is not None and not logs:
         raise click.UsageError("--window is for --logs")
     with caveats_in_result():
-        table = _read_logs(runs, window, options["freq"]) if logs else read(runs, mapping)
+        table = _read_logs(runs, window, options) if logs else read(runs, options)
         emit(cycles_per_io(table, **options), format_, output, cpio_page)
 
 
@@ -112,7 +112,6 @@ def study(
 @output_options
 def project(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     format_: str,
     output: str,
     growth: tuple[float, ...] | None,
@@ -123,7 +122,8 @@ def project(
     from ppw.report.cpio_page import cpio_projection_page
 
     with caveats_in_result():
-        result = project_cpio(read(runs, mapping), growth=growth or (), **options)
+        table = read(runs, options)
+        result = project_cpio(table, growth=growth or (), **options)
     emit(result, format_, output, cpio_projection_page)
 
 
@@ -139,19 +139,20 @@ def project(
 @output_options
 def compare(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     format_: str,
     output: str,
     roof: str | None,
     **options: Any,
 ) -> None:
     """One workload over devices, hosts and instances, beside the most each device can do."""
+    from measurements import read_runs
     from ppw.cpio.comparison import compare_devices
     from ppw.report.cpio_page import devices_page
 
     with caveats_in_result():
-        ceiling = None if roof is None else read((roof,), {})
-        result = compare_devices(read(runs, mapping), roof=ceiling, **options)
+        ceiling = None if roof is None else read_runs(roof, check=False)
+        table = read(runs, options)
+        result = compare_devices(table, roof=ceiling, **options)
     emit(result, format_, output, devices_page)
 
 
@@ -161,10 +162,11 @@ def _is_log(path: str) -> bool:
     return path != "-" and is_log(path)
 
 
-def _read_logs(paths: tuple[str, ...], window: float | None, freq: float | None) -> pd.DataFrame:
+def _read_logs(paths: tuple[str, ...], window: float | None, given: dict[str, Any]) -> pd.DataFrame:
     from measurements.timeseries import read_time_series
     from ppw.cpio.series import runs_of_series
 
-    if freq is None:
+    refuse_table_options(given, "these are logs")
+    if given["freq"] is None:
         raise click.UsageError("logs tell no clock: give --clock, such as --clock 2.4GHz")
-    return runs_of_series(read_time_series(list(paths)), freq=freq, window_s=window)
+    return runs_of_series(read_time_series(list(paths)), freq=given["freq"], window_s=window)

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from ppw.cli.choices import OneOf, complete_column
-from ppw.cli.options import level_option, output_options, read, table_options
+from ppw.cli.options import level_option, output_options, table_options
 from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.runs_table import read
 
 
 @click.command(
@@ -49,10 +50,8 @@ from ppw.cli.output import caveats_in_result, emit
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     format_: str,
     output: str,
-    by: list[str] | None,
     **options: Any,
 ) -> None:
     """Find the knee of each sweep in RUNS, the level to run at, and what the next one costs.
@@ -63,5 +62,6 @@ def command(
     from ppw.sweeps.knee import find_knees
 
     with caveats_in_result():
-        result = find_knees(read(runs, mapping), by=by, **options)
+        table = read(runs, options)
+        result = find_knees(table, **options)
     emit(result, format_, output, sweep_page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from ppw.cli.choices import METRIC_NAMES, Columns, Names, OneOf
+from ppw.cli.choices import METRIC_NAMES, Columns, Names, OneOf, complete_selection
 from ppw.cli.numbers import Number, Share, Whole
 
 if TYPE_CHECKING:
@@ -65,6 +66,41 @@ def pairs(shape: str) -> Callable[..., dict[str, str]]:
     return read_pairs
 
 
+_NEXT_PAIR = re.compile(r",(?=[^,=]+=)")
+
+
+def selection_option(name: str, meaning: str, *, one_value: bool = False) -> Decorator:
+    """Make an option that selects runs: COLUMN=VALUE, several with commas or given again.
+
+    Its value holds a list of values by column, of which a run has one; with ``one_value`` a column
+    has no second one.
+    """
+
+    def read_selection(
+        ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+    ) -> dict[str, Any]:
+        parts = tuple(part for text in texts for part in _NEXT_PAIR.split(text))
+        if one_value:
+            return dict(_SELECTED(ctx, param, parts))
+        found: dict[str, list[str]] = {}
+        for part in parts:
+            for column, value in _SELECTED(ctx, param, (part,)).items():
+                found.setdefault(column, []).append(value)
+        return found
+
+    return click.option(
+        name,
+        multiple=True,
+        callback=read_selection,
+        metavar="COLUMN=VALUE[,…]",
+        shell_complete=complete_selection,
+        help=meaning,
+    )
+
+
+_SELECTED = pairs("COLUMN=VALUE, such as host=atom")
+
+
 def map_option(meaning: str, example: str) -> Decorator:
     """Make --map, which reads headers as columns; ``meaning`` is its help, before an example."""
     return click.option(
@@ -100,6 +136,11 @@ vf_option = click.option(
 
 
 runs_map_option = map_option("Read a foreign header as a column of ppw's", "freq_khz='Clock (kHz)'")
+where_option = selection_option(
+    "--where",
+    "Take only these runs: workload=sort,host=atom. A column that is named again takes either "
+    "value.",
+)
 metric_option = click.option(
     "--metric",
     type=Names(METRIC_NAMES),
@@ -121,15 +162,17 @@ runs_by_option = by_option(
 def table_options_of(
     *, by: Decorator = runs_by_option, metric: bool = False, required: bool = True
 ) -> Decorator:
-    """Add a runs table and its grouping: RUNS, --map, --by and, if asked for, --metric."""
+    """Add a runs table and its grouping: RUNS, --map, --where, --by and, if asked for, --metric."""
     runs = click.argument("runs", nargs=-1, required=required)
-    return all_of(runs, runs_map_option, by, *([metric_option] if metric else ()))
+    return all_of(runs, runs_map_option, where_option, by, *([metric_option] if metric else ()))
 
 
 runs_options = table_options_of(metric=True)
 table_options = table_options_of()
 # Of what belongs to a workload or set-up by itself, so that there is nothing to tell apart.
-runs_without_groups = all_of(click.argument("runs", nargs=-1, required=True), runs_map_option)
+runs_without_groups = all_of(
+    click.argument("runs", nargs=-1, required=True), runs_map_option, where_option
+)
 fit_options = all_of(
     click.option(
         "--form",
@@ -238,10 +281,3 @@ def output_options_of(*formats: str) -> Decorator:
 
 
 output_options = output_options_of("text", "json", "csv", "html")
-
-
-def read(runs: tuple[str, ...], mapping: dict[str, str]) -> pd.DataFrame:
-    """Read the runs tables named on the command line; what is asked of them checks them."""
-    from measurements import read_runs
-
-    return read_runs(runs[0] if len(runs) == 1 else list(runs), columns=mapping, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -67,6 +68,19 @@ def emit(result: R, format_: str, output: str, page: Callable[[R], Page]) -> Non
 def say(text: str) -> None:
     """Tell the user something that is no result: one line, of characters that print."""
     click.echo(f"ppw: {printable(' '.join(text.split()))}", err=True)
+
+
+class _Says(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+def say_why_it_waits() -> None:
+    """Tell on a terminal that loops are compiled first: nothing else is seen of a first start."""
+    compiling = logging.getLogger("fitting.compiled")
+    if sys.stderr.isatty() and not compiling.handlers:
+        compiling.addHandler(_Says())
+        compiling.setLevel(logging.INFO)
 
 
 def write(text: str, output: str) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from ppw.cli.numbers import Share
-from ppw.cli.options import level_option, output_options, read, runs_without_groups
+from ppw.cli.options import level_option, output_options, runs_without_groups
 from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.runs_table import read
 
 
 @click.command(
@@ -28,7 +29,6 @@ from ppw.cli.output import caveats_in_result, emit
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     format_: str,
     output: str,
     **options: Any,
@@ -42,5 +42,6 @@ def command(
     from ppw.report.path_length_page import path_length_page
 
     with caveats_in_result():
-        result = path_lengths(read(runs, mapping), **options)
+        table = read(runs, options)
+        result = path_lengths(table, **options)
     emit(result, format_, output, path_length_page)

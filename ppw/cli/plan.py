@@ -13,13 +13,13 @@ from ppw.cli.options import (
     level_option,
     output_options,
     pool_option,
-    read,
     runs_options,
     seed_option,
     vf_option,
 )
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Duration, Frequencies
+from ppw.cli.runs_table import read
 
 _MINUTE_S = 60.0
 
@@ -52,7 +52,7 @@ _MINUTE_S = 60.0
 )
 @click.option(
     "--run-time",
-    "minutes_per_run",
+    "run_time_minutes",
     type=Duration(_MINUTE_S),
     help="What a run takes, setting up included: 10min.",
 )
@@ -84,7 +84,6 @@ _MINUTE_S = 60.0
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     freq: list[float],
     metric: list[str] | None,
     not_at_target: bool,
@@ -103,8 +102,9 @@ def command(
         if len(given) != 1:
             raise click.UsageError(f"{what}: a plan is for one, and {len(given)} were given")
     with caveats_in_result():
+        table = read(runs, options)
         result = plan(
-            read(runs, mapping),
+            table,
             freq=freq[0],
             metric=(metric or ["perf_per_watt"])[0],
             at_target=not not_at_target,

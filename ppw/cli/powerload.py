@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ppw.cli.numbers import Shares
-from ppw.cli.options import level_option, output_options, read, runs_without_groups
+from ppw.cli.options import level_option, output_options, runs_without_groups
 from ppw.cli.output import caveats_in_result, emit
+from ppw.cli.runs_table import read, refuse_table_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,6 @@ _LOADS = Shares(highest=1.0)
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     format_: str,
     output: str,
     **options: Any,
@@ -55,19 +55,19 @@ def command(
     from ppw.report.power_load_page import power_load_page
 
     with caveats_in_result():
-        result = power_loads(_source(runs, mapping), **options)
+        source = _source(runs, options)
+        result = power_loads(source, **options)
     emit(result, format_, output, power_load_page)
 
 
-def _source(
-    paths: tuple[str, ...], mapping: dict[str, str]
-) -> pd.DataFrame | list[SpecPowerResult]:
+def _source(paths: tuple[str, ...], given: dict[str, Any]) -> pd.DataFrame | list[SpecPowerResult]:
     from measurements.specpower import is_specpower, read_specpower
 
     published = [path for path in paths if path != "-" and is_specpower(path)]
     if not published:
-        return read(paths, mapping)
+        return read(paths, given)
     if len(published) < len(paths):
         other = next(path for path in paths if path not in published)
         raise click.UsageError(f"{other} is no SPECpower result, as {published[0]} is: ask apart")
+    refuse_table_options(given, f"{published[0]} is a SPECpower result")
     return read_specpower(published)

@@ -11,11 +11,11 @@ from ppw.cli.options import (
     interval_options,
     level_option,
     output_options,
-    read,
     runs_options,
 )
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Bytes, Frequencies
+from ppw.cli.runs_table import read
 
 
 @click.command(
@@ -38,7 +38,6 @@ from ppw.cli.quantities import Bytes, Frequencies
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     freq: list[float] | None,
     data_bytes: float | None,
     format_: str,
@@ -54,11 +53,12 @@ def command(
     if (freq is None) == (data_bytes is None):
         raise click.UsageError("where to project to? Give --freq or --data, one of them")
     with caveats_in_result():
+        table = read(runs, options)
         if freq is not None:
-            result = project_runs(read(runs, mapping), freq=freq, **options)
+            result = project_runs(table, freq=freq, **options)
             emit(result, format_, output, projection_page)
         elif data_bytes is not None:
             sized = project_data_size(
-                read(runs, mapping), data_bytes=data_bytes, by=options["by"], level=options["level"]
+                table, data_bytes=data_bytes, by=options["by"], level=options["level"]
             )
             emit(sized, format_, output, data_size_page)

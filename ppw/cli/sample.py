@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ppw.cli.choices import Names
+from ppw.cli.options import Respelt
 from ppw.cli.output import say
 from ppw.cli.quantities import Seconds
 
@@ -33,7 +34,13 @@ if TYPE_CHECKING:
 )
 @click.option("--duration", type=Seconds(), help="Record so long, without a COMMAND.")
 @click.option(
-    "--interval", type=Seconds(), default="1s", show_default=True, help="Time from row to row."
+    "--every",
+    cls=Respelt,
+    former="--interval",
+    type=Seconds(),
+    default="1s",
+    show_default=True,
+    help="Time from row to row.",
 )
 @click.option(
     "--disk",
@@ -64,7 +71,7 @@ def command(**given: Any) -> int:
         raise click.UsageError("standard output is the COMMAND's: give -o a file")
     signal.signal(signal.SIGTERM, _interrupt)
     sampler = LiveSampler(
-        interval_s=given["interval"],
+        interval_s=given["every"],
         disks=given["disks"],
         host=given["host"],
         procfs=Path(given["procfs"]),

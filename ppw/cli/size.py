@@ -9,9 +9,10 @@ import click
 from ppw.cli.choices import OneOf
 from ppw.cli.cpio_options import optional_io_options, projection_options
 from ppw.cli.numbers import Number, Positive, Price, Share
-from ppw.cli.options import level_option, output_options, read
+from ppw.cli.options import level_option, output_options
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import ByteRate, Bytes, Seconds, Watts
+from ppw.cli.runs_table import read, refuse_table_options
 
 _BYTES, _SECONDS = Bytes(positive=True), Seconds(positive=True)
 _RATE = ByteRate(positive=True)
@@ -25,15 +26,15 @@ _RATE = ByteRate(positive=True)
 )
 @optional_io_options
 @click.option("--data", "data_bytes", type=_BYTES, required=True, help="Data set: 35ZB.")
-@click.option("--time", "seconds", type=_SECONDS, required=True, help="To sweep it once in: 1y.")
+@click.option("--time", "time_s", type=_SECONDS, required=True, help="To sweep it once in: 1y.")
 @projection_options
 @click.option(
     "--power-per-core",
-    "watts_per_core",
+    "power_per_core_w",
     type=Watts(),
     help="Of a busy server; or --server-power.",
 )
-@click.option("--server-power", "server_w", type=Watts(), help="Of a busy server.")
+@click.option("--server-power", "server_power_w", type=Watts(), help="Of a busy server.")
 @click.option(
     "--idle-share", type=Share(), default="0", help="Idle power, of that of a busy server."
 )
@@ -44,21 +45,21 @@ _RATE = ByteRate(positive=True)
     show_default=True,
     help="Power usage effectiveness: all power of the site over that of its servers.",
 )
-@click.option("--electricity", "price_per_kwh", type=Price(positive=True), help="Price of a kWh.")
+@click.option("--electricity", type=Price(positive=True), help="Price of a kWh.")
 @click.option(
     "--currency", metavar="NAME", default="currency", help="Name of the price's currency."
 )
 @click.option("--carbon", "carbon_kg_per_kwh", type=Positive(), help="kg CO2e a kWh.")
 @click.option(
-    "--other-power", "less_w", type=Watts(), help="Of a server that draws less, as a lever."
+    "--other-power", "other_power_w", type=Watts(), help="Of a server that draws less, as a lever."
 )
 @click.option(
     "--device-bandwidth",
-    "device_bytes_s",
+    "device_bandwidth_bytes_s",
     type=_RATE,
     help="Of one storage device.",
 )
-@click.option("--port-bandwidth", "port_bytes_s", type=_RATE, help="Of one network port.")
+@click.option("--port-bandwidth", "port_bandwidth_bytes_s", type=_RATE, help="Of one network port.")
 @click.option(
     "--base-utilisation",
     type=OneOf(["measured", "projected", "full"]),
@@ -79,7 +80,6 @@ _RATE = ByteRate(positive=True)
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     format_: str,
     output: str,
     base_utilisation: str,
@@ -94,7 +94,9 @@ def command(
     from ppw.cpio.sizing import size_servers
     from ppw.report.cpio_page import sizing_page
 
+    if not runs:
+        refuse_table_options(options, "no RUNS are named")
     with caveats_in_result():
-        table = read(runs, mapping) if runs else None
+        table = read(runs, options) if runs else None
         result = size_servers(table, base=(base_utilisation, base_cpio), **options)
     emit(result, format_, output, sizing_page)

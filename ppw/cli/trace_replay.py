@@ -49,9 +49,7 @@ from ppw.cli.trace_sources import DeviceModel, read, trace_options
     show_default=True,
     help="Requests in flight at most.",
 )
-@click.option(
-    "--ioengine", "engine", metavar="NAME", default="libaio", show_default=True, help="Of fio."
-)
+@click.option("--ioengine", metavar="NAME", default="libaio", show_default=True, help="Of fio.")
 @click.option("--direct/--buffered", default=True, show_default=True, help="Past the page cache.")
 @click.option(
     "--device",

@@ -8,7 +8,7 @@ import click
 
 from ppw.cli.choices import Names, OneOf
 from ppw.cli.numbers import Counts, Price, Whole
-from ppw.cli.options import output_options, seed_option
+from ppw.cli.options import Respelt, output_options, seed_option
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Bytes, Watts
 from ppw.cli.trace_sources import DeviceModel, is_model, model_of, read, trace_options
@@ -66,9 +66,11 @@ if TYPE_CHECKING:
     "--cache-device", type=DeviceModel(), default="ssd", show_default=True, help="A cache drive."
 )
 @click.option("--cache-price", type=Price(), help="Of a cache drive.")
-@click.option("--cache-power", "cache_w", type=Watts(), help="Of a cache drive.")
+@click.option("--cache-power", "cache_power_w", type=Watts(), help="Of a cache drive.")
 @click.option(
-    "--runs",
+    "--repeats",
+    cls=Respelt,
+    former="--runs",
     type=Whole(1),
     default=5,
     show_default=True,
@@ -99,7 +101,7 @@ def command(
         traces: Any
         # No trace is JSON.
         if is_model(source) or source.lower().endswith(".json"):
-            traces = _generated(source, options["runs"], options["seed"])
+            traces = _generated(source, options["repeats"], options["seed"])
         else:
             traces = read(source, trace_format, mapping)
         if no_locality:
@@ -108,11 +110,11 @@ def command(
         emit(result, format_, output, trace_whatif_page)
 
 
-def _generated(path: str, runs: int, seed: int) -> list[Batches]:
+def _generated(path: str, repeats: int, seed: int) -> list[Batches]:
     from ppw.traces.generation import generate_trace
 
     model = model_of(path)
-    return [generate_trace(model, seed=seed + k) for k in range(runs)]
+    return [generate_trace(model, seed=seed + k) for k in range(repeats)]
 
 
 def _without_locality(traces: Any, seed: int) -> Any:

@@ -15,11 +15,11 @@ from ppw.cli.options import (
     interval_options,
     level_option,
     output_options,
-    read,
     runs_options,
 )
 from ppw.cli.output import caveats_in_result, emit, say
 from ppw.cli.quantities import Frequencies
+from ppw.cli.runs_table import read
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ max_error_option = click.option(
 @output_options
 def command(
     runs: tuple[str, ...],
-    mapping: dict[str, str],
     train: list[float] | None,
     test: list[float] | None,
     max_error: float | None,
@@ -73,7 +72,8 @@ def command(
 
     refuse_contradiction(train, test, options)
     with caveats_in_result():
-        result = validate(read(runs, mapping), train=train or (), test=test or (), **options)
+        table = read(runs, options)
+        result = validate(table, train=train or (), test=test or (), **options)
         emit(result, format_, output, validation_page)
     return check_worst(result, max_error)
 

@@ -41,7 +41,7 @@ class Sweep(NamedTuple):
     def of(cls, *, idle_share: float, pue: float, level: float, **numbers: float | None) -> Sweep:
         """Check the figures. Raises `PpwError` for those that cannot be."""
         if not 0 <= idle_share <= 1:
-            raise PpwError(f"idle_share {idle_share!r} is not a share of the power, 0 to 1")
+            raise PpwError(f"idle share {idle_share!r} is not a share of the power, 0 to 1")
         if not pue >= 1:
             raise PpwError(f"pue {pue!r} is under 1: it is energy of the site over that of servers")
         as_share("level", level)
@@ -211,6 +211,7 @@ def _levers(
         yield "utilisation to 100 %", ("full", cpio), sweep
     best: Any = without_idle
     if less_w is not None:
-        yield f"{less_w:g} W a server", base, sweep._replace(server_w=as_positive("less_w", less_w))
+        less = as_positive("other power (W)", less_w)
+        yield f"{less_w:g} W a server", base, sweep._replace(server_w=less)
         best = without_idle._replace(server_w=float(less_w))
     yield "all of these", ("full", names[0]), best

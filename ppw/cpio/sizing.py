@@ -168,18 +168,18 @@ def size_servers(
     runs: pd.DataFrame | None = None,
     *,
     data_bytes: float,
-    seconds: float,
+    time_s: float,
     cores: float,
     freq: float | str | None = None,
-    watts_per_core: float | None = None,
-    server_w: float | None = None,
+    power_per_core_w: float | None = None,
+    server_power_w: float | None = None,
     idle_share: float = 0.0,
     pue: float = 1.0,
-    price_per_kwh: float | None = None,
+    electricity: float | None = None,
     carbon_kg_per_kwh: float | None = None,
-    less_w: float | None = None,
-    device_bytes_s: float | None = None,
-    port_bytes_s: float | None = None,
+    other_power_w: float | None = None,
+    device_bandwidth_bytes_s: float | None = None,
+    port_bandwidth_bytes_s: float | None = None,
     network_share: float | None = None,
     base: tuple[str, str] = ("projected", "projected"),
     cpio: float | None = None,
@@ -197,22 +197,23 @@ def size_servers(
     ----------
     runs : pandas.DataFrame, optional
         As for `ppw.project_cpio`. Without it ``cpio`` and ``utilisation`` are typed.
-    data_bytes, seconds : float
+    data_bytes, time_s : float
         The data set, and the time it is swept in.
     cores : float
     freq : float or str, optional
         Clock (Hz); by default that of the runs.
-    watts_per_core, server_w : float, optional
+    power_per_core_w, server_power_w : float, optional
         Power of a busy server, one of the two (W).
     idle_share : float
         Idle power as a share of the busy one, 0 to 1.
     pue : float
         Energy of the site over that of servers, 1 or more.
-    price_per_kwh, carbon_kg_per_kwh : float, optional
-    less_w : float, optional
+    electricity, carbon_kg_per_kwh : float, optional
+        Price, and kg CO2e, of a kWh.
+    other_power_w : float, optional
         Watts of another server, as a lever.
-    device_bytes_s, port_bytes_s : float, optional
-        What one storage device and one network port move.
+    device_bandwidth_bytes_s, port_bandwidth_bytes_s : float, optional
+        What one storage device and one network port move (B/s).
     network_share : float, optional
         Bytes that cross the network for each byte read or written.
     base : tuple of two str
@@ -241,14 +242,14 @@ def size_servers(
     """
     sweep = Sweep.of(
         data_bytes=data_bytes,
-        seconds=seconds,
-        server_w=_server_w(cores, watts_per_core, server_w),
+        seconds=time_s,
+        server_w=_server_w(cores, power_per_core_w, server_power_w),
         idle_share=idle_share,
         pue=pue,
-        price_per_kwh=price_per_kwh,
+        price_per_kwh=electricity,
         carbon_kg_per_kwh=carbon_kg_per_kwh,
-        device_bytes_s=device_bytes_s,
-        port_bytes_s=port_bytes_s,
+        device_bytes_s=device_bandwidth_bytes_s,
+        port_bytes_s=port_bandwidth_bytes_s,
         level=level,
     )
     spec = ServerSpec(as_positive("cores", cores), None if freq is None else as_frequency(freq))
@@ -268,7 +269,7 @@ def size_servers(
         caveats.append("nothing is projected to the cores asked for: levers start from today's")
         base = ("measured", "today")
     cv.warn(caveats)
-    return _result(found, sweep, base, less_w, caveats, runs, currency)
+    return _result(found, sweep, base, other_power_w, caveats, runs, currency)
 
 
 def _result(
@@ -340,7 +341,7 @@ def span(seconds: float) -> str:
 
 def _server_w(cores: float, watts_per_core: float | None, server_w: float | None) -> float:
     if (watts_per_core is None) == (server_w is None):
-        raise PpwError("watts of a server: give watts_per_core or server_w, one of the two")
+        raise PpwError("watts of a server: give --power-per-core or --server-power, one of the two")
     if server_w is not None:
-        return as_positive("server_w", server_w)
-    return as_positive("watts_per_core", watts_per_core) * as_positive("cores", cores)
+        return as_positive("server power (W)", server_w)
+    return as_positive("power per core (W)", watts_per_core) * as_positive("cores", cores)

@@ -51,6 +51,7 @@ class Opening(TypedDict, total=False):
 
     engine: str | BaseBackend
     columns: Mapping[str, str] | None
+    where: Mapping[str, Any] | None
     memory_limit: str | None
     temporary: str | Path | None
     threads: int | None
@@ -306,7 +307,14 @@ def _read_state(
     but_host: bool,
 ) -> Cells:
     if limits.pop("columns", None):
-        raise PpwError(f"{state.folder}: a saved state has its columns: leave the mapping out")
+        raise PpwError(
+            f"{state.folder}: a saved state has its columns: leave the mapping (--map) out"
+        )
+    if limits.pop("where", None):
+        raise PpwError(
+            f"{state.folder}: a saved state has no single runs to choose from: leave --where out, "
+            "or name the files that it was made of"
+        )
     if but_host:
         columns = state.layout_by().by if by is None else as_names(by)
         by = [c for c in columns if c != "host"]

@@ -23,7 +23,7 @@ from ppw.fleet.faults import Fault
 from ppw.fleet.layout import FREQUENCY
 from ppw.grouping import group_runs
 from ppw.metrics import METRICS
-from ppw.prepare import Prepared, below_full_load
+from ppw.prepare import Prepared, below_full_load, without_watts
 from ppw.quality import find_suspects, suspect_table
 
 if TYPE_CHECKING:
@@ -76,13 +76,15 @@ def condensed(
         raise PpwError(f"{source}: holds no run that can be used ({unusable} cannot)")
     groups = group_runs(usable, layout.by)
     out = np.zeros(len(usable), dtype=bool)
-    held, left_out = 0, pd.DataFrame()
+    held, left_out, keepable = 0, pd.DataFrame(), True
     if not keep_all:
         out = below_full_load(usable, groups)
         held = run_count(usable, out)
         if drop:
             left_out = _suspects(usable, groups, layout)
-            out[left_out["position"].to_numpy(dtype=np.int64)] = True
+            position = left_out["position"].to_numpy(dtype=np.int64)
+            out[position] = True
+            keepable = not without_watts(usable)[position].any()
         if out.all():
             raise PpwError(
                 f"{source}: every run is suspect, so nothing is left to learn from: see ppw fleet "
@@ -92,7 +94,7 @@ def condensed(
         groups = group_runs(usable, layout.by)
     usable = _with_voltage(usable, layout)
     metrics = [METRICS[name] for name in layout.metrics]
-    prepared = Prepared(usable, groups, metrics, left_out, held)
+    prepared = Prepared(usable, groups, metrics, left_out, held, keepable)
     return Condensed(prepared, unusable, tuple(_missing(usable, groups, layout, source)))
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from measurements.schema import COLUMNS
+from ppw.errors import PpwError
+from ppw.selection import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +33,8 @@ def known_columns(runs: FleetRuns, columns: Iterable[str] | None = None) -> pd.D
     table = runs.table
     names = list(table.columns if columns is None else columns)
     head = table.select(*names).head(_HEAD).to_pyarrow()
+    if runs.where and not len(head):
+        raise PpwError(f"{runs.name}: no run has all of {words(runs.where)}")
     empty = [n for n in names if head[n].null_count == len(head)]
     found = dict.fromkeys(names, 1.0)
     for name in empty:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ from ppw.fleet.canonical import canonical
 from ppw.fleet.connection import connect, is_spark
 from ppw.fleet.faults import Fault, UnusableFilesError
 from ppw.fleet.files import by_kind, find_files, scan
+from ppw.fleet.selection import asked_of, only_where
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,6 +52,8 @@ class FleetRuns:
         The user's own headers.
     parts : tuple of Part
         Files by their columns, which may have changed over time.
+    where : mapping of str to list of values
+        What all runs of the table hold, by column.
     """
 
     connection: BaseBackend
@@ -60,12 +63,21 @@ class FleetRuns:
     faults: tuple[Fault, ...]
     columns: Mapping[str, str]
     parts: tuple[Part, ...] = ()
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+    def holding(self, where: Mapping[str, Any]) -> FleetRuns:
+        """Runs that hold what is asked for, as `ppw.selection.choose_runs`."""
+        if not where:
+            return self
+        asked = asked_of(self.table, where, self.columns, self.name)
+        return replace(self, table=only_where(self.table, asked), where=asked)
 
     def only(self, files: Sequence[str]) -> FleetRuns:
         """Runs of some of the files."""
-        return _of_files(
+        opened = _of_files(
             self.connection, files, self.columns, self.name, several=len(self.files) > 1
         )
+        return opened.holding(self.where)
 
     def without(self, faults: Sequence[Fault]) -> FleetRuns:
         """Runs of all files but those at fault, which are added to the faults."""
@@ -79,6 +91,7 @@ def open_runs(
     *,
     engine: str | BaseBackend = "duckdb",
     columns: Mapping[str, str] | None = None,
+    where: Mapping[str, Any] | None = None,
     memory_limit: str | None = None,
     temporary: str | Path | None = None,
     threads: int | None = None,
@@ -94,34 +107,42 @@ def open_runs(
         As for `connect`. A table has its own connection.
     columns : mapping of str to str, optional
         Canonical column, in any unit, to the foreign header it stands for.
+    where : mapping of str to value or list of values, optional
+        Take only the runs that hold these; names and units as for `ppw.selection.choose_runs`.
 
     Raises
     ------
     PpwError
-        When there is no file, or none that can be read.
+        When there is no file, none that can be read, or no column to take runs by.
     MeasurementError
         When the headers of all files contradict each other.
     """
-    import ibis.expr.types as ir
-
     limits: dict[str, Any] = {
         "memory_limit": memory_limit,
         "temporary": temporary,
         "threads": threads,
     }
+    return _opened(source, engine, columns or {}, limits).holding(where or {})
+
+
+def _opened(
+    source: object, engine: str | BaseBackend, columns: Mapping[str, str], limits: dict[str, Any]
+) -> FleetRuns:
+    import ibis.expr.types as ir
+
     if isinstance(source, ir.Table):
         connection = source.get_backend() if isinstance(engine, str) else engine
-        return _of_table(connection, source, columns or {})
+        return _of_table(connection, source, columns)
     connection = connect(engine, **limits)
     if isinstance(source, pd.DataFrame):
-        return _of_frame(connection, source, columns or {})
+        return _of_frame(connection, source, columns)
     if isinstance(source, (str, Path)):
         source = [source]
     if not isinstance(source, Iterable):
         raise PpwError(f"runs is a {type(source).__name__}: give files, folders, URLs or a table")
     named = [str(s) for s in source]
     files = [file for one in named for file in find_files(one)]
-    return _of_files(connection, files, columns or {}, " ".join(named), several=len(files) > 1)
+    return _of_files(connection, files, columns, " ".join(named), several=len(files) > 1)
 
 
 def _of_table(connection: BaseBackend, table: ir.Table, columns: Mapping[str, str]) -> FleetRuns:

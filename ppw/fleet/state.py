@@ -173,7 +173,7 @@ class FleetState:
         if missing:
             raise PpwError(
                 f"{self.folder}: its moments are not told apart by {', '.join(missing)}, only by "
-                f"{', '.join(keys)}: make a state by={','.join(chosen)} from the runs"
+                f"{', '.join(keys)}: make a state with --by {','.join(chosen)} from the runs"
             )
         shades = tuple(name for name in keys if name not in chosen)
         return replace(self.layout, by=chosen, shades=shades)

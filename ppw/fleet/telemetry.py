@@ -61,9 +61,9 @@ class Sensor:
         if self.quantity not in ("power", "energy"):
             raise PpwError(f"quantity is {self.quantity!r}: give power or energy")
         if not (math.isfinite(self.window_s) and self.window_s >= 0):
-            raise PpwError(f"window_s is {self.window_s:g}: give 0 s or more")
+            raise PpwError(f"the window is {self.window_s:g}: give 0 s or more")
         if not self.most_w > 0 or (self.range_j is not None and not self.range_j > 0):
-            raise PpwError("most_w and range_j must be above 0")
+            raise PpwError("the most watts and the range (J) must be above 0")
 
 
 def join_power(

@@ -28,7 +28,7 @@ from ppw.procurement.run_facts import (
     scopes_of,
 )
 from ppw.result import frame_digest
-from ppw.sides import selected
+from ppw.selection import rows_where
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -267,7 +267,7 @@ def _refuse_unknown(rows: pd.DataFrame, columns: Sequence[str], asked: Sequence[
 def _group(prepared: Prepared, request: Request) -> int:
     groups = prepared.groups
     try:
-        chosen = np.flatnonzero(selected(groups, request.where))
+        chosen = np.flatnonzero(rows_where(groups.keys, request.where))
     except PpwError as error:
         raise PpwError(f"candidate {request.candidate!r}: {error}") from error
     if len(chosen) > 1:

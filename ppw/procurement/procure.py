@@ -184,8 +184,8 @@ def _caveats(evaluated: Evaluated, figures: pd.DataFrame, first: int) -> list[st
             said.append(f"{name} does not fit the site: {outcome.racks.reason}")
     if _undecided(figures, evaluated.names[first]) and len(evaluated.names) > 1:
         said.append(
-            "undecided: no candidate costs least with 95 % probability; learn_next says which "
-            "figure would tell most"
+            "undecided: no candidate costs least with 95 % probability; the verdict says "
+            "what to learn next"
         )
     totals = evaluated.carbon()
     if totals["use_kg"].notna().any() and totals["total_kg"].isna().any():

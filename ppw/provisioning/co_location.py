@@ -294,7 +294,7 @@ def _caveats(
     spans = [series.seconds for series in recordings.values()]
     if align == "start" and max(spans) > 1.5 * min(spans):
         said.append(
-            f"only the first {min(spans):.6g} s are judged, in which all were recorded: align=any "
-            "lets any moment of one meet any of the other"
+            f"only the first {min(spans):.6g} s are judged, in which all were recorded: "
+            "--align any lets any moment of one meet any of the other"
         )
     return said

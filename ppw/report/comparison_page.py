@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ppw.comparison_words import COSTS_ALIKE
 from ppw.report.page import Figure, Page, Table, draw
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def comparison_page(result: Comparison) -> Page:
                 _cut(len(result.table)),
             ),
             Table(
-                "Same cost of a unit of work",
+                COSTS_ALIKE.rstrip(":"),
                 result.tie_header(),
                 result.tie_cells(_MOST_ROWS),
                 keys + 2,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from ppw.procurement.result import Procurement
 
-# Pixels of a page of paper, of a character in a table and of the gap between two columns.
-_PAPER, _CHARACTER, _GAP = 718, 9, 26
+# Pixels of a page of paper, and on it of a character in a table and of the gap between columns.
+_PAPER, _CHARACTER, _GAP = 718, 6.5, 10
 # Names of rows are broken into lines from so many characters on; those of columns never are.
 _BROKEN = 22
 _MOST_ROWS = 25
@@ -172,15 +172,12 @@ def _tables(result: Procurement) -> Iterator[Table]:
 
 
 def _side_by_side(section: Section) -> Iterator[Table]:
-    """Cut a table with a column a candidate so that no part is wider than paper."""
+    """Cut a table with a column a candidate into equal parts, none of them wider than paper."""
     widths = [max(map(len, column)) for column in zip(section.header, *section.rows, strict=True)]
-    widths[0] = min(widths[0], _BROKEN)
-    groups: list[list[int]] = [[]]
-    for column in range(1, len(widths)):
-        taken = sum(_CHARACTER * widths[i] + _GAP for i in [0, *groups[-1], column])
-        if groups[-1] and taken > _PAPER:
-            groups.append([])
-        groups[-1].append(column)
+    names, *others = (_CHARACTER * width + _GAP for width in (min(widths[0], _BROKEN), *widths[1:]))
+    most = max(1, int((_PAPER - names) // max(others)))
+    parts = np.array_split(np.arange(1, len(widths)), -(-len(others) // most))
+    groups = [part.tolist() for part in parts]
     for number, group in enumerate(groups, start=1):
         columns = [0, *group]
         rows = [[row[i] for i in columns] for row in section.rows]

@@ -92,7 +92,7 @@ function figures(group, frequency, costs) {
 }
 
 // These carry their unit, with a prefix; of all others it stands in the name.
-const PREFIXED = ["s", "W", "J", "kWh"];
+const PREFIXED = ["s", "W", "J/run", "kWh"];
 const bare = (unit) => (PREFIXED.includes(unit) ? unit : "1");
 const named = (label, unit) => {
   return bare(unit) === unit || unit === "money" ? label : `${label} (${unit})`;

@@ -16,7 +16,7 @@ function shown(value, unit = "1") {
 }
 
 function prefixOf(value, unit) {
-  const known = ["Hz", "W", "J"].includes(unit) ? PREFIXES : [];
+  const known = ["Hz", "W", "J", "J/run"].includes(unit) ? PREFIXES : [];
   return known.find(([, size]) => Math.abs(value) >= size) ?? ["", 1];
 }
 

@@ -95,7 +95,7 @@ def fit_trace_in(
     survey = known.survey
     diagram = diagram_of(survey, levels, fan_out, space_bytes)
     classes = survey.size_classes()
-    windows = Windows.of(survey.duration_s, survey.requests, as_positive("window_s", window_s))
+    windows = Windows.of(survey.duration_s, survey.requests, as_positive("window (s)", window_s))
     # Sorting is most of the work: once, for all that is counted of it.
     with held(located(source, survey, classes, diagram), connection) as requests:
         counts = counts_of(requests, survey, classes, diagram)

@@ -211,9 +211,9 @@ def validate_trace(
         For each entry of ``caveats``.
     """
     limits = Tolerances(
-        features=as_positive("features_tolerance", features_tolerance),
-        performance=as_positive("performance_tolerance", performance_tolerance),
-        hit_ratio=as_positive("hit_ratio_tolerance", hit_ratio_tolerance),
+        features=as_positive("tolerance of features", features_tolerance),
+        performance=as_positive("tolerance of performance", performance_tolerance),
+        hit_ratio=as_positive("tolerance of hit ratios", hit_ratio_tolerance),
     )
     name, model = parse_device(device)
     first = opened(original)

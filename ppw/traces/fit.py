@@ -90,7 +90,7 @@ def fit_trace(
     source = opened(trace)
     known = survey(source, most_kept=_MOST_KEPT)
     windows = Windows.of(
-        known.survey.duration_s, known.survey.requests, as_positive("window_s", window_s)
+        known.survey.duration_s, known.survey.requests, as_positive("window (s)", window_s)
     )
     diagram = diagram_of(known.survey, levels, fan_out, space_bytes)
     second = _SecondPass(known.survey, diagram, windows, reuse=reuse)
@@ -162,7 +162,7 @@ def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | N
     """
     if space_bytes is None:
         return Diagram.over(survey.low_lbn, survey.high_lbn, levels, fan_out)
-    blocks = int(as_positive("space_bytes", space_bytes) // 512)
+    blocks = int(as_positive("space (bytes)", space_bytes) // 512)
     if blocks < survey.high_lbn:
         raise PpwError(
             f"a space of {space_bytes:g} bytes ends before block {survey.high_lbn - 1}, which the "

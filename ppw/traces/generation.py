@@ -183,15 +183,15 @@ def generate_trace(
     known_choice("mode", mode, MODES)
     known_choice("arrivals", arrivals, ARRIVALS)
     known_choice("draws", draws, ("stratified", "independent"))
-    scale = as_positive("time_scale", time_scale)
+    scale = as_positive("time scale", time_scale)
     if outstanding is not None and (outstanding < 1 or duration_s is not None or scale != 1):
         raise PpwError(
-            "requests outstanding are 1 or more, and exclude inter-arrival times: give count, not "
-            "duration_s or time_scale"
+            "requests outstanding are 1 or more, and exclude inter-arrival times: give a count, "
+            "and no duration or time scale"
         )
     if count is not None and count < 1:
         raise PpwError(f"count {count} is no number of requests")
-    end = np.inf if duration_s is None else as_positive("duration_s", duration_s) / scale
+    end = np.inf if duration_s is None else as_positive("duration (s)", duration_s) / scale
     number = count if count is not None else model.survey.requests
     if count is None and duration_s is not None:
         number = 2**62

@@ -117,7 +117,7 @@ def replay_trace(
     count: int | None = None,
     time_scale: float = 1.0,
     depth: int = 256,
-    engine: str = "libaio",
+    ioengine: str = "libaio",
     direct: bool = True,
     device: str | None = None,
     allow_device: bool = False,
@@ -143,8 +143,8 @@ def replay_trace(
         Factor of all times: 2 is twice as slow.
     depth : int
         Requests in flight at most.
-    engine, direct
-        As `measurements.loads.fio_replay.replay_iolog` has them.
+    ioengine, direct
+        As `measurements.loads.fio_replay.replay_iolog` has ``engine`` and ``direct``.
     device : str, optional
         ``disk`` or ``ssd``, with parameters if need be: a model to hold against the replay.
     allow_device : bool
@@ -166,12 +166,12 @@ def replay_trace(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    scale = as_positive("time_scale", time_scale)
+    scale = as_positive("time scale", time_scale)
     if count is not None and count < 2:
         raise PpwError(f"count {count}: a replay takes two requests at least")
     source = opened(trace)
     known = survey(source)
-    size = None if size_bytes is None else int(as_positive("size_bytes", size_bytes))
+    size = None if size_bytes is None else int(as_positive("size", size_bytes))
     with tempfile.TemporaryDirectory(prefix="ppw-replay-") as folder:
         log = str(Path(folder, "trace.log"))
         written = write_iolog(
@@ -187,9 +187,9 @@ def replay_trace(
         if not Path(target).is_block_device():
             make_scratch(target, size or written.extent_bytes)
         options: dict[str, Any] = {"depth": depth, "expected_s": written.duration_s}
-        calibration = _calibrated(source, known.survey, folder, engine, written, scale, options)
+        calibration = _calibrated(source, known.survey, folder, ioengine, written, scale, options)
         played = replay_iolog(
-            log, engine=engine, direct=direct, allow_device=allow_device, **options
+            log, engine=ioengine, direct=direct, allow_device=allow_device, **options
         )
     rows = list(_rows(written, calibration, played, original, scale))
     if device is not None:
@@ -199,7 +199,7 @@ def replay_trace(
     return TraceReplay(
         table=pd.DataFrame(rows),
         target=target,
-        engine=engine,
+        engine=ioengine,
         fio_version=played.fio_version,
         caveats=caveats,
         input_digest=numbers_digest(known.digest, count, scale),

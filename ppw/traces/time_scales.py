@@ -136,7 +136,7 @@ def time_scales(
     name, found = parse_device(device)
     drive = reaching(found, model.survey.high_lbn)
     rows = []
-    for scale in sorted((as_positive("time_scale", s) for s in scales), reverse=True):
+    for scale in sorted((as_positive("time scale", s) for s in scales), reverse=True):
         storage = Storage(drive)
         count = min(_MOST_SIMULATED, model.survey.requests)
         for batch in columns(generate_trace(model, count=count, seed=seed, time_scale=scale)):

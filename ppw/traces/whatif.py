@@ -163,8 +163,8 @@ def trace_what_if(
     device: str = "disk",
     cache_device: str = "ssd",
     cache_price: float | None = None,
-    cache_w: float | None = None,
-    runs: int = 5,
+    cache_power_w: float | None = None,
+    repeats: int = 5,
     seed: int = 0,
 ) -> TraceWhatIf:
     """Ask what SSD caches or a defragmentation would do for a load.
@@ -189,9 +189,9 @@ def trace_what_if(
         Lay every file out in one piece; the trace needs a file for each request.
     device, cache_device : str
         ``disk`` or ``ssd``, with parameters if need be (`ppw.traces.devices.parse_device`).
-    cache_price, cache_w : float, optional
+    cache_price, cache_power_w : float, optional
         Of a drive; what an option adds is this times its drives.
-    runs : int
+    repeats : int
         For a single trace: how often, each with other angles of the disk's platter.
     seed : int
 
@@ -217,8 +217,8 @@ def trace_what_if(
     name, behind = parse_device(device)
     drive = parse_device(cache_device)[1]
     if not isinstance(drive, SolidState):
-        raise PpwError("a cache is a solid state drive: give cache_device as ssd,…")
-    sources = _sources(traces, runs)
+        raise PpwError("a cache is a solid state drive: give --cache-device ssd,…")
+    sources = _sources(traces, repeats)
     found = survey(sources[0])
     behind = reaching(behind, found.survey.high_lbn)
     if defragment and not found.has_files:
@@ -236,7 +236,7 @@ def trace_what_if(
     ]
     table = _table(plans, outcomes, size)
     table["added_cost"] = _times(table["drives"], cache_price)
-    table["added_w"] = _times(table["drives"], cache_w)
+    table["added_w"] = _times(table["drives"], cache_power_w)
     caveats = tuple(_caveats(table, name, behind, writes, len(sources), found.survey.requests))
     cv.warn(caveats)
     return TraceWhatIf(
@@ -253,22 +253,22 @@ def trace_what_if(
     )
 
 
-def _sources(traces: Any, runs: int) -> list[Batches]:
+def _sources(traces: Any, repeats: int) -> list[Batches]:
     single = isinstance(traces, str) or hasattr(traces, "__fspath__") or hasattr(traces, "batches")
     if not single:
         sources = [opened(one) for one in traces]
         if not sources:
             raise PpwError("no trace was given")
         return sources
-    if runs < 1:
-        raise PpwError(f"{runs} runs: at least 1 is needed")
-    return [opened(traces)] * runs
+    if repeats < 1:
+        raise PpwError(f"{repeats} repeats: at least 1 is needed")
+    return [opened(traces)] * repeats
 
 
 def _drive_bytes(cache_bytes: float | None, touched: float, block: int) -> float:
     if cache_bytes is None:
         return max(float(block), 0.1 * touched)
-    size = as_positive("cache_bytes", cache_bytes)
+    size = as_positive("cache size (bytes)", cache_bytes)
     if size < block:
         raise PpwError(
             f"a cache of {size:g} B is less than a block of {block} B: write it with a unit, 10GiB"

@@ -107,3 +107,36 @@ class TestMachineCode:
         monkeypatch.setattr(module._FunctionCache, "save_overload", fail)
         assert kept.load_overload("signature", "target") is None
         kept.save_overload("signature", "data")
+
+
+class TestWaiting:
+    """Compiling is told once a process, where it takes time, and not where code is on disk."""
+
+    @pytest.fixture(autouse=True)
+    def anew(self, caplog):
+        module._tell.cache_clear()
+        caplog.set_level("INFO", "fitting.compiled")
+        yield
+        module._tell.cache_clear()
+
+    def test_is_told_once(self, tmp_path, monkeypatch, caplog):
+        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
+        made = [compiled(twice) for _ in range(2)]
+        assert [f(21) for f in made] == [42, 42]
+        assert [f(2.5) for f in made] == [5.0, 5.0]
+        assert caplog.messages == [
+            "compiling loops, for up to a minute; the next start finds them on disk"
+        ]
+
+    def test_is_not_told_of_code_on_disk(self, tmp_path, monkeypatch, caplog):
+        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
+        assert compiled(twice)(4) == 8
+        module._tell.cache_clear()
+        caplog.clear()
+        assert compiled(twice)(5) == 10
+        assert caplog.messages == []
+
+    def test_without_a_folder_it_is_told_how_to_give_one(self, monkeypatch, caplog):
+        monkeypatch.setattr(module, "_folder", lambda: None)
+        assert compiled(twice)(4) == 8
+        assert "name one by NUMBA_CACHE_DIR" in caplog.text

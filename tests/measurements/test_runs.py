@@ -311,7 +311,11 @@ def test_the_content_counts_and_not_the_name(file, format_: str) -> None:
 def test_source_and_digest_are_kept_with_the_table(file) -> None:
     path = file(TEXT)
     digest = hashlib.sha256(TEXT.encode()).hexdigest()
-    assert read_runs(path).attrs == {"source": str(path), "digest": f"sha256:{digest}"}
+    assert read_runs(path).attrs == {
+        "source": str(path),
+        "digest": f"sha256:{digest}",
+        "headers": {"freq_mhz": ("freq_hz", 1e6, False), "time_ms": ("time_s", 1e-3, False)},
+    }
 
 
 def test_unchecked_reading_leaves_bad_values_to_the_check(file) -> None:

@@ -111,7 +111,7 @@ def made(kind, one, two, folder):
         "RightSizing": partial(ppw.right_size, recording(cores=6.0, name=one)),
         "RunsProjection": partial(ppw.project_runs, runs, freq=3e9),
         "ServerSizing": partial(
-            ppw.size_servers, io, data_bytes=1e15, seconds=86400.0, cores=16, server_w=300.0
+            ppw.size_servers, io, data_bytes=1e15, time_s=86400.0, cores=16, server_power_w=300.0
         ),
         "SweepKnees": partial(
             ppw.find_knees, _by_threads(one, two), over="threads", of="throughput"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import re
 import shlex
@@ -15,11 +16,13 @@ from click.testing import CliRunner
 from documentation import ROOT, options_of
 from made_up import sweep
 
+from measurements.schema import COLUMNS
 from ppw.cli import main
 from ppw.cli.choices import Names, OneOf
 from ppw.cli.completion import SHELLS
 from ppw.cli.cpio import RunsOrCommand
 from ppw.cli.numbers import Number, Whole
+from ppw.metrics import METRICS
 
 EXAMPLES = ROOT / "examples"
 
@@ -59,6 +62,11 @@ def options(command):
     return [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
 
 
+def taken_now(option):
+    """Spellings that are listed; a former one is taken alone."""
+    return [o for o in option.opts if o != getattr(option, "_former", None)]
+
+
 def ask(*words):
     return CliRunner().invoke(main, words, prog_name="ppw")
 
@@ -95,14 +103,12 @@ class TestOneSpellingOneKind:
     APART: ClassVar = {
         "--cores": {"N", "NUMBER"},
         "--price": {"PRICE", "HOST=PRICE"},
-        "--runs": {"FILE", "N"},
         "--levels": {"SHARE", "N"},
         "--reference": {"LABEL", "HOST"},
         "--engine": {"[duckdb|spark]", "[memory|duckdb|spark]"},
         "--format": {"[text|json|csv|html]", "[text|json|csv]", "[text|json]"},
         "--method": {"[perf|callgrind|qemu|cpu-time]", "[auto|blktrace|blk tracer]"},
         "--mode": {"[local|yarn|cluster]", "[walk|round_robin]"},
-        "--interval": {"TIME", "[bayes|conformal|t|none]"},
     }
 
     @staticmethod
@@ -115,7 +121,9 @@ class TestOneSpellingOneKind:
                     kind = "flag"
                 else:
                     kind = option.make_metavar(context).removesuffix("[,…]")
-                found.setdefault(max(option.opts, key=len), {}).setdefault(kind, []).append(words)
+                found.setdefault(max(taken_now(option), key=len), {}).setdefault(kind, []).append(
+                    words
+                )
         return found
 
     def test_all(self):
@@ -211,7 +219,59 @@ class TestNumbers:
         assert by_name["max_error"].convert("10%", None, None) == 10.0
         assert by_name["max_error"].convert("10", None, None) == 10.0
         assert by_name["lifetime_hours"].convert("4y", None, None) == 4 * 365 * 24
-        assert by_name["minutes_per_run"].convert("90s", None, None) == 1.5
+        assert by_name["run_time_minutes"].convert("90s", None, None) == 1.5
+
+
+# Words that are a name of their own in Python: columns of a file, a V-f table, what is written.
+OTHER_NAMES: dict[str, str] = {
+    "--map": "mapping",
+    "--vf": "voltages",
+    "--cpus": "cores",
+    "--clock": "freq",
+    "--idle-log": "idle",
+    "--jar": "examples",
+    "--jobs": "by",
+    "--apply": "target",
+}
+
+
+def test_parameters_are_called_as_their_options():
+    """Options reach the functions by their names: the words, with a unit or in the plural."""
+    units = "bytes|bytes_s|hours|minutes|s|w|j|kg_per_kwh"
+    apart = set()
+    for _, command in COMMANDS:
+        for option in options(command):
+            spelt = [o[2:].replace("-", "_") for o in option.opts if o.startswith("--")]
+            names = [re.fullmatch(f"{s}(_|s|_({units}))?|{s[:-1]}ies", option.name) for s in spelt]
+            if spelt and not any(names):
+                apart.add((max(taken_now(option), key=len), option.name))
+    assert apart == set(OTHER_NAMES.items()), apart
+
+
+def texts_of(path):
+    """Sentences in a module that are no docstrings: what a user may read."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    docstrings = {ast.get_docstring(n, clean=False) for n in nodes if isinstance(n, documented)}
+    for node in nodes:
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and " " in text and text not in docstrings:
+            yield node.lineno, text
+
+
+def test_messages_speak_of_options_and_not_of_parameters():
+    names = {str(o.name) for w in COMMANDS for o in options(w.command)}
+    names = {n for n in names if "_" in n} - {*COLUMNS, *METRICS}
+    told = re.compile(rf"(?<![-\w.])({'|'.join(sorted(names))})(?![\w.])")
+    # A scenario's keys are the words of those who write one.
+    modules = [m for m in (ROOT / "ppw").rglob("*.py") if m.parent.name != "procurement"]
+    found = [
+        (module.name, line, text)
+        for module in modules
+        for line, text in texts_of(module)
+        if told.search(text)
+    ]
+    assert found == []
 
 
 def test_a_former_spelling_is_taken_and_not_shown():

@@ -156,7 +156,13 @@ HOSTILE = ["</script><b>", "<!--<script>", '"><img src=x onerror=alert(1)>', "a&
 
 def made(runs):
     fio = pd.DataFrame({"bandwidth_bytes_s": [900e6]})
-    size = {"data_bytes": 2e16, "seconds": 3e6, "cores": 16, "server_w": 400.0, "idle_share": 0.6}
+    size = {
+        "data_bytes": 2e16,
+        "time_s": 3e6,
+        "cores": 16,
+        "server_power_w": 400.0,
+        "idle_share": 0.6,
+    }
     return {
         "study": (answered(cycles_per_io, runs), cpio_page),
         "project": (

@@ -21,7 +21,7 @@ from ppw.cpio.scenarios import (
 from ppw.cpio.sizing import ServerSizing, amount, count, size_servers, span
 from ppw.errors import PpwError
 
-SIZE = {"data_bytes": 1e15, "seconds": 86400.0, "cores": 16, "server_w": 300.0}
+SIZE = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ class TestSizing:
         return answered(size_servers, study() if runs is None else runs, **{**SIZE, **options})
 
     def test_by_hand(self):
-        made = self.sized(idle_share=0.5, pue=1.2, price_per_kwh=0.3, carbon_kg_per_kwh=0.4)
+        made = self.sized(idle_share=0.5, pue=1.2, electricity=0.3, carbon_kg_per_kwh=0.4)
         rows = made.applications.set_index(["workload", "utilisation_scenario", "cpio_scenario"])
         row = rows.loc[("store", "measured", "today")]
         rate = 0.83 * 16 * CLOCK / 34e3
@@ -199,12 +199,12 @@ class TestSizing:
         assert (self.sized(data_bytes=2e15).total["servers"] / base["servers"]).tolist() == (
             pytest.approx([2.0] * 9)
         )
-        half = self.sized(seconds=43200.0).total
+        half = self.sized(time_s=43200.0).total
         assert (half["servers"] / base["servers"]).tolist() == pytest.approx([2.0] * 9)
         assert half["kwh"].tolist() == pytest.approx(base["kwh"].tolist())
 
     def test_levers(self):
-        made = self.sized(idle_share=0.6, less_w=150.0)
+        made = self.sized(idle_share=0.6, other_power_w=150.0)
         levers = made.levers.set_index("lever")["saved"]
         total = made.total.set_index(["utilisation_scenario", "cpio_scenario"])["kwh"]
         base = total[("projected", "projected")]
@@ -224,7 +224,9 @@ class TestSizing:
         assert levers["all of these"] == pytest.approx(1 - 0.5 * both[("full", "desired")] / base)
 
     def test_devices_and_ports(self):
-        made = self.sized(device_bytes_s=100e6, port_bytes_s=1.25e9, network_share=2.0)
+        made = self.sized(
+            device_bandwidth_bytes_s=100e6, port_bandwidth_bytes_s=1.25e9, network_share=2.0
+        )
         rows = made.applications
         storage = rows["iops"] * 512
         assert rows["devices"].tolist() == np.ceil(storage / 100e6).tolist()
@@ -250,9 +252,9 @@ class TestSizing:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"server_w": None}, "give watts_per_core or server_w"),
-            ({"watts_per_core": 3.0}, "one of the two"),
-            ({"idle_share": 1.5}, "idle_share 1.5 is not a share"),
+            ({"server_power_w": None}, "give --power-per-core or --server-power"),
+            ({"power_per_core_w": 3.0}, "one of the two"),
+            ({"idle_share": 1.5}, "idle share 1.5 is not a share"),
             ({"pue": 0.9}, "pue 0.9 is under 1"),
             ({"data_bytes": 0}, "data_bytes 0 must be greater than 0"),
             ({"base": ("low", "today")}, "no scenario"),
@@ -372,7 +374,7 @@ class TestDevices:
     ("kind", "call", "options"),
     [
         (CpioProjection, project_cpio, {"cores": 64, "growth": [0.7], "years": 3}),
-        (ServerSizing, size_servers, {**SIZE, "price_per_kwh": 0.2}),
+        (ServerSizing, size_servers, {**SIZE, "electricity": 0.2}),
         (DeviceComparison, compare_devices, {}),
     ],
 )

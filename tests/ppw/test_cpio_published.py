@@ -26,10 +26,10 @@ def sized(cpio, watts, *, utilisation=None, idle_share=0.0):
     return answered(
         size_servers,
         data_bytes=paper.DATA_BYTES,
-        seconds=YEAR,
+        time_s=YEAR,
         cores=paper.CORES,
         freq=paper.FREQUENCY_HZ,
-        server_w=watts,
+        server_power_w=watts,
         cpio=cpio,
         utilisation=utilisation,
         idle_share=idle_share,
@@ -101,10 +101,10 @@ class TestTableIV:
         made = answered(
             size_servers,
             data_bytes=1e15,
-            seconds=YEAR,
+            time_s=YEAR,
             cores=paper.CORES,
             freq=2e9,
-            watts_per_core=paper.WATTS_PER_CORE,
+            power_per_core_w=paper.WATTS_PER_CORE,
             cpio=1e4,
         )
         assert made.server_w == 2048.0

@@ -91,7 +91,7 @@ def made(kind):
     path_length = {"cores": [1, 2, 4, 8], "instructions": [7.1e9, 4.9e9, 2.7e9, 0.5e9]}
     by_cores = pd.DataFrame(path_length).assign(workload="wordcount", data_bytes=1e6)
     sizes = pd.DataFrame({"data_bytes": [64e6, 128e6, 256e6], "time_s": [14.0, 26.0, 46.0]})
-    sweep_once = {"data_bytes": 1e15, "seconds": 86400.0, "cores": 16, "server_w": 300.0}
+    sweep_once = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
     pair = {"cache": recording(cores=3.0), "batch": recording(cores=2.0, read=1e8)}
     rates = [1e5, 2e5, 4e5, 4.1e5, 4.2e5]
     by_threads = pd.DataFrame({"threads": [1, 2, 4, 8, 16], "throughput_ops_s": rates})

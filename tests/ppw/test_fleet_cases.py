@@ -177,7 +177,7 @@ class TestSavedState:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"columns": {"time_s": "seconds"}}, "has its columns: leave the mapping out"),
+            ({"columns": {"time_s": "seconds"}}, "has its columns: leave the mapping"),
             ({"metric": ["throughput"]}, "do not tell throughput, only"),
             ({"by": ["rack"]}, "not told apart by rack"),
         ],
@@ -251,10 +251,10 @@ class TestSamples:
         ("options", "said"),
         [
             ({"quantity": "volts"}, "quantity is 'volts': give power or energy"),
-            ({"window_s": -1.0}, "window_s is -1: give 0 s or more"),
-            ({"window_s": np.inf}, "window_s is inf: give 0 s or more"),
-            ({"most_w": 0.0}, "most_w and range_j must be above 0"),
-            ({"quantity": "energy", "range_j": 0.0}, "most_w and range_j must be above 0"),
+            ({"window_s": -1.0}, "the window is -1: give 0 s or more"),
+            ({"window_s": np.inf}, "the window is inf: give 0 s or more"),
+            ({"most_w": 0.0}, "the most watts and the range .J. must be above 0"),
+            ({"quantity": "energy", "range_j": 0.0}, "the most watts and the range .J. must"),
         ],
     )
     def test_of_a_sensor_that_cannot_be(self, options, said):

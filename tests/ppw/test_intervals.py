@@ -639,7 +639,7 @@ class TestConformal:
         with pytest.raises(PpwError, match="takes 9 groups of other workloads") as refused:
             ppw.project_runs(hosts(2), freq=freq, metric="time", interval="conformal")
         assert f"time at {freq / GHZ:g} GHz: a conformal interval at 90%" in str(refused.value)
-        assert "interval='bayes'" in str(refused.value)
+        assert "--interval bayes" in str(refused.value)
 
     def test_a_lower_level_takes_fewer(self):
         result = project_runs(hosts(2), freq=2.4e9, metric="time", interval="conformal", level=0.5)

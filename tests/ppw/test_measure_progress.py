@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
+
+import pytest
 
 from ppw.cli.fleet_options import progress_bar
 from ppw.cli.measure_progress import Progress
+from ppw.cli.output import say_why_it_waits
 from ppw.cli.run_options import show_progress
 
 RUN = {"freq_hz": 1.5e9, "cores": 2, "repeat": 1, "time_s": 12.5, "power_w": 40.0}
@@ -68,3 +72,15 @@ def test_a_service_counts_its_runs_on_a_terminal_alone(monkeypatch):
         assert lines[1:] == (
             ["1 of 2 runs: evil\\x1b[2Jname", "2 of 2 runs: law\n"] if stream.isatty() else []
         )
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()])
+def test_compiling_is_told_on_a_terminal_alone(stream, monkeypatch):
+    monkeypatch.setattr("sys.stderr", stream)
+    compiling = logging.Logger("fitting.compiled")
+    with monkeypatch.context() as patched:
+        patched.setattr(logging, "getLogger", lambda name: compiling)
+        say_why_it_waits()
+        say_why_it_waits()
+    compiling.info("compiling loops")
+    assert stream.getvalue() == "ppw: compiling loops\n" * stream.isatty()

@@ -53,7 +53,7 @@ class TestAnswers:
         assert list(result.groups["half_width_pct"]) == pytest.approx(list(expected), rel=0.08)
 
     def test_every_candidate_is_ranked_with_its_cost(self):
-        result = plan(one(), repeats=(1, 4), minutes_per_run=10)
+        result = plan(one(), repeats=(1, 4), run_time_minutes=10)
         table = result.to_frame()
         assert list(table["rank"]) == list(range(1, 15))
         assert set(zip(table["freq_hz"].round(-5), table["runs"], strict=True)) == {
@@ -79,7 +79,7 @@ class TestAnswers:
         assert not result.table["recommended"].any()
 
     def test_the_goal_is_reached_in_some_runs(self):
-        result = plan(one(), freq="3GHz", within=15, minutes_per_run=10)
+        result = plan(one(), freq="3GHz", within=15, run_time_minutes=10)
         found = row(result)
         assert found["status"] == "reach"
         assert found["runs_to_goal"] >= found["next_runs"] >= 1
@@ -111,7 +111,7 @@ class TestAnswers:
         assert row(other)["next_freq_hz"] == pytest.approx(2.2e9)
 
     def test_a_budget_is_kept(self):
-        asked = {"freq": "3GHz", "minutes_per_run": 10}
+        asked = {"freq": "3GHz", "run_time_minutes": 10}
         result = plan(one(), **asked, budget_minutes=25)
         assert result.table["minutes"].max() == 20
         found = row(plan(one(), **asked, budget_minutes=10))
@@ -186,9 +186,9 @@ class TestRefusals:
             ({"level": 1.0}, "interval level"),
             ({"repeats": ()}, "no number of repeats"),
             ({"repeats": (0, 1)}, "repeats 0 is not a whole number"),
-            ({"target_runs": 1.5}, "target_runs 1.5"),
-            ({"budget_minutes": 60}, "minutes_per_run"),
-            ({"budget_minutes": 5, "minutes_per_run": 10}, "does not fit into the budget"),
+            ({"target_runs": 1.5}, "target runs 1.5"),
+            ({"budget_minutes": 60}, "give it with --run-time"),
+            ({"budget_minutes": 5, "run_time_minutes": 10}, "does not fit into the budget"),
             ({"metric": "speed"}, "no metric 'speed'"),
             ({"steps": ["3GHz"], "at_target": False}, "the only step is the frequency asked for"),
         ],
@@ -367,7 +367,7 @@ def advised(machine, within):
         within=within,
         steps=1e9 * GHZ,
         repeats=(1,),
-        minutes_per_run=1,
+        run_time_minutes=1,
         budget_minutes=1,
     )
     best = result.table["freq_hz"].iloc[0]

@@ -20,7 +20,7 @@ from procurement_scenarios import ROOT, asked, documented, ranged, scenario, ser
 from ppw.procurement.procure import procure
 from ppw.procurement.result import Procurement
 from ppw.procurement.schema import schema_text
-from ppw.report.procurement_page import procurement_page, second_figure
+from ppw.report.procurement_page import _side_by_side, procurement_page, second_figure
 
 GOLDEN = Path(__file__).with_name("golden")
 EXAMPLE = ROOT / "examples" / "procurement.toml"
@@ -213,7 +213,18 @@ class TestWhatIsDrawn:
         assert [t.title for t in tables] == [f"What to buy ({i + 1})" for i in range(len(tables))]
         names = [name for t in tables for name in t.header[1:]]
         assert names == LONG
+        # Equal parts: none has two candidates more than another.
+        counts = [len(t.header) for t in tables]
+        assert max(counts) - min(counts) <= 1
         assert len(pages["one"].figures) == 2
+
+
+def test_three_candidates_stand_side_by_side(results):
+    section = results["guide"].sections()[0]
+    names = ["wimpy at 2.4 GHz", "wimpy at 3.6 GHz", "brawny"]
+    rows = [[row[0], *(["168,092 … 243,390"] * 3)] for row in section.rows]
+    (table,) = _side_by_side(section._replace(header=["figure", *names], rows=rows))
+    assert table.title == "What to buy"
 
 
 # A4 between the browser's margins, in its pixels of 1/96 inch.

@@ -177,7 +177,7 @@ class TestWorkedByHand:
         assert float(answer.energy_j) == pytest.approx(50 * time, rel=1e-12)
         assert float(answer.perf_per_watt) == pytest.approx(1 / (50 * time), rel=1e-12)
         assert float(answer.perf_per_dollar) == pytest.approx(1 / (500 * time), rel=1e-12)
-        assert (answer.perf_per_watt.unit, answer.energy_j.unit) == ("runs/J", "J")
+        assert (answer.perf_per_watt.unit, answer.energy_j.unit) == ("runs/J", "J/run")
 
     def test_without_a_time_there_is_no_energy_of_a_run(self):
         answer = straight(LINE, power_pts=WATT_LINE)

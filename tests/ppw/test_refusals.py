@@ -45,7 +45,7 @@ def refused(message, function, *arguments, **options):
     [
         lambda level: ppw.cycles_per_io(study(), level=level),
         lambda level: ppw.size_servers(
-            study(), data_bytes=1e15, seconds=86400.0, cores=16, server_w=300.0, level=level
+            study(), data_bytes=1e15, time_s=86400.0, cores=16, server_power_w=300.0, level=level
         ),
         lambda level: ppw.project(POINTS, freq=2e9, level=level),
         lambda level: ppw.project(
@@ -87,7 +87,7 @@ class TestColumns:
 class TestCurves:
     def test_a_straight_line_has_no_exponent(self):
         options = {"freq": 3e9, "power_form": "linear", "exponent": 2.0}
-        refused("an exponent takes power_form='cmos'", ppw.project_runs, RUNS, **options)
+        refused("an exponent takes --power-form cmos", ppw.project_runs, RUNS, **options)
 
 
 class TestSides:

@@ -42,9 +42,17 @@ GOLDEN_RUNS = {
     "trace-validate": ("validate", "disk.parquet", "disk.parquet", "--no-locality"),
     "trace-whatif": (
         *("whatif", "disk.parquet", "--cache", "1MiB", "--caches", "1,2", "--policy", "lru,clock"),
-        *("--cache-price", "90", "--cache-power", "6W", "--runs", "3"),
+        *("--cache-price", "90", "--cache-power", "6W", "--repeats", "3"),
     ),
-    "trace-whatif-files": ("whatif", "files.csv", "--defragment", "--caches", "1", "--runs", "2"),
+    "trace-whatif-files": (
+        "whatif",
+        "files.csv",
+        "--defragment",
+        "--caches",
+        "1",
+        "--repeats",
+        "2",
+    ),
 }
 
 
@@ -99,7 +107,7 @@ def model_file():
 
 def test_a_model_is_asked_with_a_seed_a_run(run):
     model_file()
-    done = run("whatif", "m.json", "--caches", "1", "--runs", "2", "--format", "json")
+    done = run("whatif", "m.json", "--caches", "1", "--repeats", "2", "--format", "json")
     assert done.exception is None
     (_, cached) = json.loads(done.stdout)["table"]
     assert cached["spread"] > 0

@@ -46,7 +46,7 @@ class TestCacheByHand:
             writes=writes,
             device=FLAT,
             cache_device=QUICK,
-            runs=200,
+            repeats=200,
         )
         row = option(result, "1 cache drive")
         assert row["hit_ratio"] == pytest.approx(hits)
@@ -58,7 +58,7 @@ class TestCacheByHand:
 
     def test_a_write_of_part_of_a_request_is_a_miss(self):
         load = trace(time_s=[0, 1, 2], lbn=[0, 0, 8], size_bytes=[4096, 8192, 4096])
-        result = trace_what_if(load, cache_bytes=2**20, caches=[1], device=FLAT, runs=1)
+        result = trace_what_if(load, cache_bytes=2**20, caches=[1], device=FLAT, repeats=1)
         row = option(result, "1 cache")
         # Four accesses: miss; hit and miss; hit. Only the last request is the cache's.
         assert row["hit_ratio"] == pytest.approx(2 / 4)
@@ -67,7 +67,9 @@ class TestCacheByHand:
 def test_a_caches_hits_are_those_of_the_simulator():
     made = busy(n=3000)
     size = 64 * 4096
-    result = trace_what_if(made, cache_bytes=size, caches=[1, 2], policies=["lru", "lfu"], runs=1)
+    result = trace_what_if(
+        made, cache_bytes=size, caches=[1, 2], policies=["lru", "lfu"], repeats=1
+    )
     table = made.table
     from fitting.lru import touched_blocks
 
@@ -83,7 +85,7 @@ def test_a_caches_hits_are_those_of_the_simulator():
 def test_without_locality_a_cache_is_worth_next_to_nothing():
     made = busy(n=6000)
     without = WithoutLocality(made, survey(made).survey, seed=1)
-    given = {"cache_bytes": 400 * 4096, "caches": [1], "runs": 2}
+    given = {"cache_bytes": 400 * 4096, "caches": [1], "repeats": 2}
     local, uniform = (trace_what_if(one, **given) for one in (made, without))
     gains = [option(r, "1 cache")["speed_up"] - 1 for r in (local, uniform)]
     assert gains[0] > 0.25
@@ -94,7 +96,7 @@ def test_a_run_is_a_trace_and_the_spread_is_theirs():
     seeds = [busy(n=1500, seed=s) for s in range(4)]
     result = trace_what_if(seeds, cache_bytes=100 * 4096, caches=[1])
     single = [
-        trace_what_if(s, cache_bytes=100 * 4096, caches=[1], runs=1, seed=k)
+        trace_what_if(s, cache_bytes=100 * 4096, caches=[1], repeats=1, seed=k)
         for k, s in enumerate(seeds)
     ]
     speed_ups = [option(one, "1 cache")["speed_up"] for one in single]
@@ -108,7 +110,7 @@ def test_a_run_is_a_trace_and_the_spread_is_theirs():
 class TestDefragmentation:
     def test_files_read_from_begin_to_end_become_sequential(self):
         made = fragmented()
-        result = trace_what_if(made, caches=[], defragment=True, runs=2)
+        result = trace_what_if(made, caches=[], defragment=True, repeats=2)
         before = option(result, "as it is")["sequential_share"]
         after = option(result, "defragmented, order of first use")
         assert before < 0.02
@@ -120,7 +122,7 @@ class TestDefragmentation:
 
     def test_files_in_one_piece_stay_as_they_are(self):
         load = trace(lbn=np.arange(60) * 8, file=np.repeat([0, 1], 30))
-        result = trace_what_if(load, caches=[], defragment=True, runs=1)
+        result = trace_what_if(load, caches=[], defragment=True, repeats=1)
         assert result.table["sequential_share"].tolist() == pytest.approx([59 / 60] * 3)
         assert result.table["speed_up"].tolist() == pytest.approx([1.0] * 3)
 
@@ -138,17 +140,17 @@ class TestDefragmentation:
 )
 def test_the_size_of_a_cache_drive_is_said(cache_bytes, said):
     blocks = np.arange(1000) * 8
-    result = trace_what_if(trace(lbn=blocks), cache_bytes=cache_bytes, caches=[2], runs=1)
+    result = trace_what_if(trace(lbn=blocks), cache_bytes=cache_bytes, caches=[2], repeats=1)
     assert result.verdict()[-1] == said
-    assert trace_what_if(trace(lbn=blocks), caches=[], runs=1).verdict() == []
+    assert trace_what_if(trace(lbn=blocks), caches=[], repeats=1).verdict() == []
 
 
 def test_added_cost_and_watts_are_by_drive_and_missing_where_unknown():
     made = busy(n=200)
-    known = trace_what_if(made, caches=[1, 4], cache_price=150, cache_w=6.5, runs=1)
+    known = trace_what_if(made, caches=[1, 4], cache_price=150, cache_power_w=6.5, repeats=1)
     assert known.table["added_cost"].tolist() == [0, 150, 600]
     assert known.table["added_w"].tolist() == [0, 6.5, 26]
-    unknown = trace_what_if(made, caches=[1], runs=1)
+    unknown = trace_what_if(made, caches=[1], repeats=1)
     assert unknown.table["added_cost"].isna().tolist() == [False, True]
     assert "–" in unknown.cells()[1]
 
@@ -161,7 +163,7 @@ def test_added_cost_and_watts_are_by_drive_and_missing_where_unknown():
         ({"cache_device": "disk"}, "solid state"),
         ({"caches": [-1]}, "-1 caches"),
         ({"cache_bytes": 1.0}, "1 B is less than a block of 4096 B: write it with a unit"),
-        ({"runs": 0}, "0 runs"),
+        ({"repeats": 0}, "0 repeats"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused(given, said):
@@ -170,7 +172,7 @@ def test_arguments_that_cannot_be_are_refused(given, said):
 
 
 def test_the_result_goes_through_json():
-    result = trace_what_if(fragmented(5, 10), defragment=True, runs=2)
+    result = trace_what_if(fragmented(5, 10), defragment=True, repeats=2)
     again = TraceWhatIf.from_json(result.to_json())
     assert again.to_json() == result.to_json()
     assert again.summary() == result.summary()
@@ -180,5 +182,5 @@ def test_the_result_goes_through_json():
 
 def test_a_disk_reaches_as_far_as_the_trace():
     far = trace(lbn=[0, 2**36, 8])
-    result = trace_what_if(far, caches=[], runs=1)
+    result = trace_what_if(far, caches=[], repeats=1)
     assert "capacity 3.518e+04 GB" in result.device

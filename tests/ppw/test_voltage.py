@@ -295,7 +295,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("given", [KNEE, frame()], ids=["mapping", "frame"])
     def test_a_straight_line_has_no_voltage(self, given):
-        with pytest.raises(PpwError, match="takes power_form='cmos'"):
+        with pytest.raises(PpwError, match="takes --power-form cmos"):
             ppw.project_runs(world(), freq=2.4e9, voltages=given, power_form="linear")
 
     @pytest.mark.parametrize("interval", ["bayes", "t"])

@@ -1,0 +1,247 @@
+"""Rows and columns named on the command line as the user's own files name them.
+
+The oracle of --where is a file that holds only the rows asked for, made by pandas.
+"""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from fleet_peers import OTHERS_WARNINGS
+from made_up import sweep
+from test_cli_grammar import COMMANDS, options
+
+import ppw
+from ppw.cli import main
+from ppw.selection import choose_runs
+
+OWN = {
+    "host": "machine",
+    "workload": "Benchmark",
+    "freq_ghz": "Clock (GHz)",
+    "time_s": "Elapsed [s]",
+    "power_w": "Watts",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A table of two hosts under headers of somebody's own."""
+    monkeypatch.chdir(tmp_path)
+    hosts = [sweep(host=h, seed=i) for i, h in enumerate(("atom", "xeon"))]
+    table = pd.concat(hosts, ignore_index=True).rename(columns=OWN)
+    table.to_csv("mine.csv", index=False)
+    return tmp_path
+
+
+def ask(*words):
+    return CliRunner().invoke(main, words, prog_name="ppw")
+
+
+def said(*words):
+    """Standard output of a command that must work, and what else it told."""
+    done = ask(*words)
+    assert done.exit_code == 0, done.output + str(done.exception)
+    return done.stdout, done.stderr
+
+
+def only(**held):
+    """File of the rows that hold these values, and no other."""
+    table = pd.read_csv("mine.csv")
+    for column, values in held.items():
+        table = table[table[column].isin(values)]
+    table.to_csv("only.csv", index=False)
+
+
+READERS = [
+    w for w in COMMANDS if any(o.name == "mapping" and "freq_khz" in o.help for o in options(w[1]))
+]
+
+
+def test_every_command_that_reads_runs_tables_chooses_rows():
+    named = {w.name for w in READERS}
+    assert {"ppw project", "ppw fit", "ppw best", "ppw plan", "ppw validate", "ppw check"} <= named
+    assert {"ppw size", "ppw compare", "ppw knee", "ppw fleet project"} <= named
+    without = {w.name for w in READERS if "where" not in {o.name for o in options(w.command)}}
+    # A saved state takes whole files.
+    assert without == {"ppw fleet update"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("fit",),
+        ("project", "--freq", "3GHz", "--metric", "time,power"),
+        ("best",),
+        ("validate",),
+        ("plan", "--freq", "3GHz", "--steps", "1.2GHz,2.4GHz", "--repeats", "1"),
+        ("knee", "--over", "freq_hz", "--of", "time"),
+    ],
+    ids=lambda c: c[0],
+)
+@pytest.mark.usefixtures("folder")
+def test_an_answer_is_that_of_a_table_with_these_rows_alone(command):
+    name, *rest = command
+    only(machine=["atom"], Benchmark=["grep", "wc"])
+    where = ("--where", "machine=atom,Benchmark=grep", "--where", "Benchmark=wc")
+    assert said(name, "mine.csv", *rest, *where)[0] == said(name, "only.csv", *rest)[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["freq=1.2GHz", "freq_mhz=1200", "Clock (GHz)=1.2", "freq_hz=1.2e9"]
+)
+@pytest.mark.usefixtures("folder")
+def test_a_number_carries_its_unit_or_that_of_the_name(name):
+    only(**{"Clock (GHz)": [1.2, 2.4]})
+    where = ("--where", name, "--where", "freq_ghz=2.4")
+    assert said("fit", "mine.csv", *where)[0] == said("fit", "only.csv")[0]
+
+
+@pytest.mark.usefixtures("folder")
+def test_suspect_rows_keep_the_numbers_that_they_have_in_the_file():
+    table = pd.read_csv("mine.csv")
+    table["freq_achieved_ghz"] = table["Clock (GHz)"]
+    table.loc[30, "freq_achieved_ghz"] = 0.6
+    table.loc[40, "Elapsed [s]"] = -1
+    table.to_csv("mine.csv", index=False)
+    done = ask("check", "mine.csv", "--where", "machine=xeon")
+    assert done.exit_code == 1
+    assert "mine.csv: row 41, column time_s: -1" in str(done.exception)
+    document = json.loads(
+        said("check", "mine.csv", "--where", "machine=xeon,Benchmark=grep", "--format", "json")[0]
+    )
+    assert {row["row"] for row in document["suspects"]} == {31}
+
+
+@pytest.mark.parametrize(
+    ("where", "answer"),
+    [
+        ("machine=atm", "no run has host 'atm' (did you mean 'atom'?); there are atom, xeon"),
+        ("mchine=atom", "no column 'mchine' (did you mean 'machine'?) to choose runs by"),
+        ("freq=3GHz", "no run has freq_hz '3 GHz'; there are 1.2 GHz, 1.6 GHz, 2 GHz, 2.4 GHz"),
+        ("cores=two", "no run has cores 'two'; there are 4"),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "check", "best"])
+@pytest.mark.usefixtures("folder")
+def test_what_matches_nothing_is_told_with_what_there_is(command, where, answer):
+    done = ask(command, "mine.csv", "--where", where)
+    assert done.exit_code == 1
+    assert answer in str(done.exception)
+
+
+@pytest.mark.usefixtures("folder")
+def test_values_that_no_run_has_together():
+    table = pd.read_csv("mine.csv")
+    table[(table["machine"] == "atom") | (table["Benchmark"] != "wc")].to_csv("few.csv")
+    done = ask("fit", "few.csv", "--where", "machine=xeon,Benchmark=wc")
+    assert str(done.exception) == "no run has all of host=xeon, workload=wc"
+
+
+def test_a_selection_that_is_none_is_wrong_usage():
+    for option in ("--where", "--a", "--b"):
+        done = ask("compare", "mine.csv", option, "machine")
+        assert done.exit_code == 2
+        assert "'machine' is not COLUMN=VALUE, such as host=atom" in done.stderr
+    done = ask("compare", "mine.csv", "--a", "host=a,host=b")
+    assert "column host is given twice" in done.stderr
+
+
+@pytest.mark.usefixtures("folder")
+class TestHeadersOfTheUsersOwn:
+    """What reading renamed is named by either name, and which column it is, is said."""
+
+    @pytest.mark.parametrize(
+        ("command", "own", "canonical"),
+        [
+            ("fit", ("--by", "machine,Benchmark"), ("--by", "host,workload")),
+            ("fit", ("--where", "machine=atom"), ("--where", "host=atom")),
+            (
+                "compare",
+                ("--a", "machine=atom", "--b", "machine=xeon"),
+                ("--a", "host=atom", "--b", "host=xeon"),
+            ),
+        ],
+    )
+    def test_either_name(self, command, own, canonical):
+        mine, told = said(command, "mine.csv", *own)
+        assert (mine, "") == said(command, "mine.csv", *canonical)
+        assert "ppw: machine is read as the column host\n" in told
+
+    def test_axes_of_a_sweep(self):
+        table = pd.read_csv("mine.csv").assign(**{"Worker Count": range(1, 49)})
+        table.to_csv("mine.csv", index=False)
+        done, told = said(
+            *("knee", "mine.csv", "--map", "threads=Worker Count"),
+            *("--over", "Worker Count", "--of", "Elapsed [s]"),
+        )
+        assert "threads" in done
+        assert "ppw: Worker Count is read as the column threads\n" in told
+        assert "ppw: Elapsed [s] is read as the column time_s\n" in told
+
+    def test_a_column_in_another_unit_is_not_worth_a_word(self):
+        assert said("fit", "mine.csv", "--where", "freq_ghz=1.2,freq_ghz=1.6")[1] == ""
+
+    def test_in_python_too(self):
+        runs = ppw.read_runs("mine.csv")
+        with pytest.warns(ppw.CaveatWarning):
+            one, other = (
+                ppw.compare(runs, {name: "atom"}, {name: "xeon"}, metric="time")
+                for name in ("machine", "host")
+            )
+        assert one.summary() == other.summary()
+
+
+@pytest.mark.usefixtures("folder")
+class TestFleet:
+    pytestmark = OTHERS_WARNINGS
+
+    def test_the_same_rows_as_in_memory(self):
+        where = ("--where", "machine=atom,freq_mhz=1200,freq=2.4GHz", "--metric", "time")
+        fleet, _ = said("fleet", "fit", "mine.csv", *where)
+        assert fleet.startswith(said("fit", "mine.csv", *where)[0].split("\ncaveat")[0])
+
+    @pytest.mark.parametrize(
+        ("where", "answer"),
+        [
+            ("mchine=atom", "no column 'mchine' to choose runs by"),
+            ("machine=atm", "mine.csv: no run has all of host=atm"),
+        ],
+    )
+    def test_what_matches_nothing(self, where, answer):
+        done = ask("fleet", "fit", "mine.csv", "--where", where)
+        assert done.exit_code == 1
+        assert answer in str(done.exception)
+
+    def test_a_saved_state_has_no_rows(self):
+        said("fleet", "update", "state", "mine.csv")
+        done = ask("fleet", "fit", "state", "--where", "host=atom")
+        assert "no single runs to choose from: leave --where out" in str(done.exception)
+
+
+@pytest.mark.usefixtures("folder")
+def test_other_inputs_have_no_rows_to_choose():
+    done = ask("size", "--data", "1TB", "--time", "1d", "--cores", "8", "--where", "host=a")
+    assert done.exit_code == 2
+    assert "--where is for runs tables, and no RUNS are named" in done.stderr
+
+
+def test_the_digest_is_of_the_rows(folder):
+    runs = ppw.read_runs(folder / "mine.csv")
+    chosen = [choose_runs(runs, {"host": host}) for host in ("atom", "xeon")]
+    assert len({t.attrs["digest"] for t in (runs, *chosen)}) == 3
+    assert len(chosen[0]) + len(chosen[1]) == len(runs)
+
+
+def test_columns_are_completed_within_a_selection(folder):
+    context = click.Context(main)
+    context.params["runs"] = (str(folder / "mine.csv"),)
+    (where,) = (
+        o for w in READERS if w.name == "ppw fit" for o in options(w[1]) if o.name == "where"
+    )
+    found = where.shell_complete(context, "machine=atom,Be")
+    assert [item.value for item in found] == ["machine=atom,Benchmark="]
