@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processes import ppw_process
+from processes import ppw_process, refused
+from specpower_results import text_report
 
 from measurements.specpower import Level, SpecPowerResult, read_specpower
 from ppw.errors import CaveatWarning, PpwError
@@ -335,6 +336,15 @@ class TestCommand:
         done = ppw_process("powerload", "runs.csv", "--at", "50%,1", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == GOLDEN
+
+    def test_published_results(self, tmp_path):
+        (tmp_path / "pebble.txt").write_text(text_report())
+        done = ppw_process("powerload", "pebble.txt", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("Pebble 100: 50 W idle, 200 W at full load: ")
+        runs().to_csv(tmp_path / "runs.csv", index=False)
+        mixed = ppw_process("powerload", "pebble.txt", "runs.csv", cwd=tmp_path)
+        refused(mixed, "runs.csv is no SPECpower result, as pebble.txt is: ask apart", code=2)
 
     def test_wrong_usage(self, tmp_path):
         runs().to_csv(tmp_path / "runs.csv", index=False)
