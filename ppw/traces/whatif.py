@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from fitting.caches import POLICIES, WRITES, Cache
-from fitting.defragmentation import ORDERS, FilePages
+from fitting.caches import POLICIES, WRITES
 from fitting.device_model import SolidState
-from fitting.errors import FittingError
 from fitting.lru import touched_blocks
 from fitting.sampled_reuse import ReuseSample
 from ppw import caveats as cv
@@ -22,8 +20,9 @@ from ppw.result import numbers_digest
 from ppw.tabled_result import TabledResult, rows_of
 from ppw.tables import summary_text, text_table
 from ppw.traces.devices import ASSUMED, described, parse_device, reaching, time_text
-from ppw.traces.options import AsItIs, Cached, Defragmented, Option, Outcome
+from ppw.traces.options import Outcome
 from ppw.traces.source import columns, opened, survey
+from ppw.traces.whatif_plans import outcomes_of, plans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,24 +30,12 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fitting.defragmentation import Layout
     from ppw.traces.devices import Device
     from ppw.traces.source import Batches
+    from ppw.traces.whatif_plans import Plan
 
-AS_IT_IS = "as it is"
 _BUSY = 0.99
 _CURVE_POINTS = 40
-_LAYOUTS = {"address": "order of address kept", "first_use": "order of first use"}
-
-
-class _Plan(NamedTuple):
-    """An option by name, and what it adds."""
-
-    name: str
-    kind: str
-    drives: int
-    policy: str
-    order: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -229,9 +216,9 @@ def trace_what_if(
     curve = _reuse(sources[0], block_bytes)
     touched = float(curve.footprint * block_bytes)
     size = _drive_bytes(cache_bytes, touched, block_bytes)
-    plans = _plans(caches, policies, defragment)
+    plans = plans_of(caches, policies, defragment)
     outcomes = [
-        _run(source, plans, behind, drive, size, block_bytes, writes, seed + k)
+        outcomes_of(source, plans, behind, drive, size, block_bytes, writes, seed + k)
         for k, source in enumerate(sources)
     ]
     table = _table(plans, outcomes, size)
@@ -276,58 +263,6 @@ def _drive_bytes(cache_bytes: float | None, touched: float, block: int) -> float
     return size
 
 
-def _plans(caches: Sequence[int], policies: Sequence[str], defragment: bool) -> list[_Plan]:
-    plans = [_Plan(AS_IT_IS, "base", 0, "", "")]
-    for drives in caches:
-        if drives < 0:
-            raise PpwError(f"{drives} caches: give 0 or more")
-        for policy in policies if drives else ():
-            plural = "s" if drives > 1 else ""
-            name = f"{drives} cache drive{plural}, {policy.upper()}"
-            plans.append(_Plan(name, "cache", drives, policy, ""))
-    layouts = [
-        _Plan(f"defragmented, {_LAYOUTS[order]}", "layout", 0, "", order) for order in ORDERS
-    ]
-    return plans + (layouts if defragment else [])
-
-
-def _run(
-    source: Batches,
-    plans: Sequence[_Plan],
-    device: Device,
-    drive: SolidState,
-    size: float,
-    block: int,
-    writes: str,
-    seed: int,
-) -> list[Outcome]:
-    layouts = _layouts(source) if any(plan.kind == "layout" for plan in plans) else {}
-
-    def option(plan: _Plan) -> Option:
-        if plan.kind == "cache":
-            try:
-                cache = Cache(int(plan.drives * size // block), plan.policy, writes)
-            except FittingError as error:
-                raise PpwError(str(error)) from error
-            return Cached(device, cache, drive, plan.drives, block, seed)
-        if plan.kind == "layout":
-            return Defragmented(device, layouts[plan.order], seed)
-        return AsItIs(device, seed)
-
-    options = [option(plan) for plan in plans]
-    for batch in columns(source):
-        for one in options:
-            one.take(batch)
-    return [one.outcome() for one in options]
-
-
-def _layouts(source: Batches) -> dict[str, Layout]:
-    pages = FilePages()
-    for batch in columns(source):
-        pages.add(batch.device, batch.file, batch.lbn, batch.size_bytes)
-    return {order: pages.layout(order) for order in ORDERS}
-
-
 def _reuse(source: Batches, block: int) -> Any:
     sample = ReuseSample()
     for batch in columns(source):
@@ -337,7 +272,7 @@ def _reuse(source: Batches, block: int) -> Any:
 
 
 def _table(
-    plans: Sequence[_Plan], outcomes: Sequence[Sequence[Outcome]], size: float
+    plans: Sequence[Plan], outcomes: Sequence[Sequence[Outcome]], size: float
 ) -> pd.DataFrame:
     figures = np.array(outcomes)
     mean = figures.mean(axis=0)
