@@ -159,7 +159,6 @@ def _guess(source: Source) -> str:
     raise MeasurementError(
         f"{source.name}: is {what}"
         if what
-        else f"{source.name}: is no log that is known: one of "
-        "collectl -P, sadf -j, sadf -d, pmrep -o csv, perf stat -j -I or ppw sample; name its "
-        "format if it is one"
+        else f"{source.name}: is no log that is known: make one by "
+        "collectl -P, sadf -j, sadf -d, pmrep -o csv, perf stat -j -I or ppw sample"
     )

@@ -8,7 +8,7 @@ CPUS_UNKNOWN = (
     "CPU time is left out, as the log does not say how many CPUs its shares are of: give their "
     "number"
 )
-LOCAL_TIMES = "times are read as UTC, as the log does not say its time zone: give it"
+LOCAL_TIMES = "times are read as UTC, as the log does not say its time zone: give it (--timezone)"
 INTERRUPTS_IN_SYSTEM = (
     "system_s has the interrupts in it, as sadf was run without -u ALL: irq_s and softirq_s are "
     "not known"

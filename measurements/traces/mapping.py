@@ -27,6 +27,17 @@ TARGETS = {
     "latency_s": "s",
     "file": "",
 }
+# What the world calls them; those with a unit need one in the header, as "ts_us", "Length (KB)".
+_SYNONYMS = {
+    **dict.fromkeys(("operation", "rw", "r/w"), "op"),
+    **dict.fromkeys(("lba", "sector"), "lbn"),
+}
+_BASE_SYNONYMS = {
+    **dict.fromkeys(("ts", "timestamp", "at"), "time"),
+    **dict.fromkeys(("length", "len", "request size"), "size"),
+    **dict.fromkeys(("address", "position"), "offset"),
+    "response time": "latency",
+}
 _NEEDED = (("time_s",), ("lbn", "offset_bytes"), ("size_bytes", "blocks"), ("op",))
 _WORDS = {
     0: ("r", "read", "rd", "diskread"),
@@ -90,18 +101,24 @@ def choose(
                 f"{nearest(header, headers)}; the columns are {shown(headers)}"
             )
         found[target] = _in_unit(header, target, source)
-    for header in headers:
+    # A column by its own name comes before one that is often called so.
+    for header in sorted(headers, key=lambda h: h.strip().lower() not in TARGETS):
         named = _by_name(header)
         if named and not _taken(named, found):
             found[named] = _in_unit(header, named, source)
-    for alternatives in _NEEDED:
-        if not any(target in found for target in alternatives):
-            wanted = " or ".join(alternatives)
-            raise MeasurementError(
-                f"{source}: no column is {wanted}: name it with --map {alternatives[0]}=COLUMN; "
-                f"the columns are {shown(headers)}"
-            )
+    _refuse_lacking(found, headers, source)
     return Columns(found, operations)
+
+
+def _refuse_lacking(found: Mapping[str, Column], headers: Sequence[str], source: str) -> None:
+    lacking = [names for names in _NEEDED if not any(target in found for target in names)]
+    if lacking:
+        wanted = ", ".join(" or ".join(names) for names in lacking)
+        named = " ".join(f"--map {names[0]}=COLUMN" for names in lacking)
+        raise MeasurementError(
+            f"{source}: no column is {wanted}: name {'it' if len(lacking) == 1 else 'them'} with "
+            f"{named}; the columns are {shown(headers)}"
+        )
 
 
 def _codes(given: str, headers: Sequence[str], source: str) -> tuple[str, dict[str, int]]:
@@ -123,10 +140,11 @@ def _taken(target: str, found: Mapping[str, Column]) -> bool:
 
 def _by_name(header: str) -> str | None:
     name = header.strip().lower()
-    if name in TARGETS:
-        return name
+    if name in TARGETS or name in _SYNONYMS:
+        return _SYNONYMS.get(name, name)
     base, unit = split_unit(header.strip())
-    target = f"{base.strip().lower()}_{unit.si}" if unit else ""
+    plain = base.strip().lower().replace("_", " ")
+    target = f"{_BASE_SYNONYMS.get(plain, plain)}_{unit.si}" if unit else ""
     return target if target in TARGETS else None
 
 

@@ -26,12 +26,15 @@ def read(runs: tuple[str, ...], given: dict[str, Any]) -> pd.DataFrame:
 
     mapping, where = given.pop("mapping"), given.pop("where")
     table = read_runs(runs[0] if len(runs) == 1 else list(runs), columns=mapping, check=False)
-    for name in (*where, *(name for side in _SELECTING for name in given.get(side) or ())):
-        _column(table, name)
+    selecting = [*where, *(name for side in _SELECTING for name in given.get(side) or ())]
+    columns = {name: _column(table, name) for name in dict.fromkeys(selecting)}
     for option in _NAMING:
         if named := given.get(option):
-            several = [_column(table, n) for n in ([named] if isinstance(named, str) else named)]
-            given[option] = several[0] if isinstance(named, str) else several
+            names = [named] if isinstance(named, str) else named
+            columns |= {name: _column(table, name) for name in names if name not in columns}
+            given[option] = (
+                columns[named] if isinstance(named, str) else [columns[n] for n in names]
+            )
     return choose_runs(table, where) if where else table
 
 

@@ -62,6 +62,24 @@ class TestMapping:
         found = read_trace(path, mapping={"op": "op:1/0"}).to_table()
         assert found["op"].to_pylist() == [0, 1]
 
+    def test_headers_that_people_write_are_known_by_their_units(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.csv"
+        rows = ["ts_us,Operation,Offset (KiB),Length (KiB),Device", "0,Read,8,4,sda"]
+        path.write_text("\n".join([*rows, "6500,Write,4,64,sda", ""]))
+        found = read_trace(path).to_table()
+        assert found["time_s"].to_pylist() == [0.0, 0.0065]
+        assert found["lbn"].to_pylist() == [16, 8]
+        assert found["size_bytes"].to_pylist() == [4096, 65536]
+        assert found["op"].to_pylist() == [0, 1]
+
+    def test_a_column_by_its_own_name_comes_before_one_often_called_so(
+        self, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "t.csv"
+        path.write_text("length_kib,sector,op,lbn,time_s,size_bytes\n8,99,R,3,1,512\n")
+        found = read_trace(path).to_table()
+        assert (found["lbn"].to_pylist(), found["size_bytes"].to_pylist()) == ([3], [512])
+
     def test_parquet(self, tmp_path: Path) -> None:
         path = tmp_path / "t.parquet"
         table = {"ts": [1.0, 2.0], "lbn": [1, 2], "size_bytes": [512, 512], "rw": ["W", "R"]}
@@ -75,7 +93,10 @@ class TestMapping:
         [
             ({"time": "a"}, r"--map time=a: no column 'time' \(did you mean 'time_s'"),
             ({"time_s": "aa"}, r"column 'aa', which is not there \(did you mean 'a'"),
-            ({"time_s": "a"}, "no column is lbn or offset_bytes: name it with --map lbn=COLUMN"),
+            (
+                {"time_s": "a"},
+                "no column is lbn or offset_bytes, size_bytes or blocks, op: name them with --map",
+            ),
             ({"op": "a:1"}, "give the codes of a read and a write"),
         ],
     )

@@ -122,7 +122,7 @@ def made(kind, one, two, folder):
         "TraceFidelity": partial(ppw.validate_trace, trace, other),
         "TraceModel": partial(ppw.fit_trace, trace, levels=2),
         "TraceReplay": lambda: ppw.replay_trace(short, str(folder / "scratch"), size_bytes=2**22),
-        "TraceWhatIf": partial(ppw.trace_what_if, trace, cache_bytes=2**20, runs=2),
+        "TraceWhatIf": partial(ppw.trace_what_if, trace, cache_bytes=2**20, repeats=2),
         "Validation": partial(ppw.validate, runs),
     }
     return said_safely(calls[kind])

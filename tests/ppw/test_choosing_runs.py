@@ -170,7 +170,7 @@ class TestHeadersOfTheUsersOwn:
     def test_either_name(self, command, own, canonical):
         mine, told = said(command, "mine.csv", *own)
         assert (mine, "") == said(command, "mine.csv", *canonical)
-        assert "ppw: machine is read as the column host\n" in told
+        assert told.count("ppw: machine is read as the column host\n") == 1
 
     def test_axes_of_a_sweep(self):
         table = pd.read_csv("mine.csv").assign(**{"Worker Count": range(1, 49)})

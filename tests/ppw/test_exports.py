@@ -138,7 +138,9 @@ def made(kind):
         ppw.TraceFidelity: lambda: answered(ppw.validate_trace, busy(1500), busy(1500, seed=2)),
         ppw.TraceModel: lambda: answered(ppw.fit_trace, busy(1500), levels=2),
         ppw.TraceReplay: lambda: answered(replayed),
-        ppw.TraceWhatIf: lambda: answered(ppw.trace_what_if, busy(1500), cache_bytes=2**20, runs=2),
+        ppw.TraceWhatIf: lambda: answered(
+            ppw.trace_what_if, busy(1500), cache_bytes=2**20, repeats=2
+        ),
     }
     return calls[kind]()
 
