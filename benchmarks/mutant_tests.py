@@ -31,7 +31,7 @@ PACKAGE = ROOT / "fitting"
 WARM = (
     *("numpy", "pandas", "scipy.stats", "scipy.optimize", "scipy.linalg", "scipy.interpolate"),
     *("sklearn.utils.estimator_checks", "sklearn.linear_model", "statsmodels.api", "mpmath"),
-    *("numba", "jsonschema", "pandera", "pyarrow", "pytest", "hypothesis.strategies"),
+    *("numba", "jsonschema", "pyarrow", "pytest", "hypothesis.strategies"),
 )
 QUIET = (
     *("-q", "-x", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not slow"),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -20,9 +19,8 @@ from measurements.quantities import (
 from measurements.schema import COLUMNS, FILE_COLUMN, IDENTITY, MISSING, ROW_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    import pandera.pandas as pa
     from numpy.typing import NDArray
 
 _ABSENT = "missing"
@@ -68,8 +66,9 @@ def check_runs(
     runs = runs.copy(deep=False)
     numbers = [c for c in COLUMNS if c in runs.columns and COLUMNS[c].kind != "text"]
     groups = [c for c in by or identity_columns(runs) if c in runs.columns]
-    problems = [_to_numbers(runs, column) for column in numbers]
-    problems.append(_impossible(runs, numbers, frozenset(needed)))
+    problems = [_NO_PROBLEMS, *(_to_numbers(runs, column) for column in numbers)]
+    for column in numbers:
+        problems += _impossible(runs, column, column in needed)
     problems += [_missing_values(runs, column, groups) for column in needed]
     bad = pd.concat(problems, ignore_index=True)
     for column, rows in (ignore or {}).items():
@@ -150,44 +149,37 @@ def _problems(
     return found.astype(_NO_PROBLEMS.dtypes.to_dict())
 
 
-def _impossible(runs: pd.DataFrame, columns: list[str], needed: frozenset[str]) -> pd.DataFrame:
-    from pandera.errors import SchemaErrors
+class _Rule(NamedTuple):
+    """Numbers that cannot be, and what is wrong with them; a missing one breaks no rule."""
 
-    table = runs[columns].reset_index(drop=True)
-    try:
-        _schema(tuple(columns), needed).validate(table, lazy=True, inplace=True)
-    except SchemaErrors as failed:
-        cases = failed.failure_cases
-        values = cases["failure_case"].astype(float)
-        rows = cases["index"].astype(np.int64) + 1
-        return pd.DataFrame(
-            {"row": rows, "column": cases["column"], "value": values, "reason": cases["check"]}
-        ).astype(_NO_PROBLEMS.dtypes.to_dict())
-    return _NO_PROBLEMS
+    broken: Callable[[NDArray[np.float64]], NDArray[np.bool_]]
+    reason: str
 
 
-@cache
-def _schema(columns: tuple[str, ...], needed: frozenset[str]) -> pa.DataFrameSchema:
-    import pandera.pandas as pa
+_FINITE = _Rule(np.isinf, "is not finite")
+_POSITIVE = _Rule(lambda values: values <= 0, "must be greater than 0")
+_NOT_NEGATIVE = _Rule(lambda values: values < 0, "must not be negative")
+_CLOCKS = (
+    _Rule(lambda values: values < LOWEST_FREQUENCY_HZ, TOO_SLOW),
+    _Rule(lambda values: values > HIGHEST_FREQUENCY_HZ, TOO_FAST),
+)
 
-    return pa.DataFrameSchema(
-        {c: pa.Column(np.float64, _rules(c, c in needed), nullable=True) for c in columns}
-    )
+
+def _impossible(runs: pd.DataFrame, column: str, needed: bool) -> list[pd.DataFrame]:
+    values = runs[column]
+    numbers = values.to_numpy(dtype=np.float64)
+    rules = _rules(column, needed)
+    return [_problems(column, values, rule.broken(numbers), rule.reason) for rule in rules]
 
 
-def _rules(column: str, needed: bool) -> list[pa.Check]:
-    import pandera.pandas as pa
-
+def _rules(column: str, needed: bool) -> list[_Rule]:
     kind = COLUMNS[column].kind
-    rules = [pa.Check(np.isfinite, error="is not finite", name="finite")]
+    rules = [_FINITE]
     if kind == "positive" or (kind == "net" and needed):
-        rules.append(pa.Check.gt(0, error="must be greater than 0"))
+        rules.append(_POSITIVE)
     elif kind in ("non-negative", "count"):
-        rules.append(pa.Check.ge(0, error="must not be negative"))
-    if column in ("freq_hz", "freq_achieved_hz"):
-        rules.append(pa.Check.ge(LOWEST_FREQUENCY_HZ, error=TOO_SLOW))
-        rules.append(pa.Check.le(HIGHEST_FREQUENCY_HZ, error=TOO_FAST))
-    return rules
+        rules.append(_NOT_NEGATIVE)
+    return [*rules, *(_CLOCKS if column in ("freq_hz", "freq_achieved_hz") else ())]
 
 
 def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFrame:

@@ -134,7 +134,6 @@ def serve() -> None:
     """Fuzz what each line of standard input asks for, in a process of its own."""
     # What most readers need, and takes long to import.
     import pandas  # noqa: F401
-    import pandera.pandas  # noqa: F401
     import pyarrow.parquet  # noqa: F401
     import test_fio  # noqa: F401
     import test_hadoop_history  # noqa: F401

@@ -25,7 +25,7 @@ from ppw import fleet
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (
-    *("pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "pandera", "jinja2", "click"),
+    *("pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "jinja2", "click"),
     *("numba", "pyarrow"),
 )
 
