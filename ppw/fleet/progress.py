@@ -33,10 +33,10 @@ def watched(connection: BaseBackend, report: Callable[[float], None] | None) -> 
     thread.start()
     try:
         yield
-        report(1.0)
     finally:
         done.set()
         thread.join()
+    report(1.0)
 
 
 def _of_duckdb(connection: Any) -> float:

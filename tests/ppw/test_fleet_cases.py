@@ -12,7 +12,7 @@ from made_up import sweep
 
 import ppw
 from ppw import fleet
-from ppw.fleet import coincidences
+from ppw.fleet import coincidences, progress
 from ppw.fleet.connection import _local_session
 from ppw.fleet.state import FleetState
 from ppw.fleet.telemetry_files import open_samples, write_runs
@@ -150,9 +150,11 @@ class TestEngine:
         with pytest.raises(ppw.PpwError, match="limit: raise --memory-limit, or name a folder"):
             quiet(fleet.fit, many, engine=small)
 
-    def test_says_how_far_it_is(self):
+    def test_says_how_far_it_is(self, monkeypatch):
+        monkeypatch.setattr(progress, "_EVERY_S", 1e-3)
         shares = []
         quiet(fleet.fit, RUNS, engine=engine("duckdb"), progress=shares.append)
+        assert len(shares) > 1
         assert shares[-1] == 1.0
         assert all(0 <= share <= 1 for share in shares)
 
@@ -244,6 +246,13 @@ class TestRuns:
         watts = RUNS[["host", "workload", "freq_ghz", "power_w"]]
         found = quiet(fleet.fit, watts, engine=engine("duckdb"))
         assert_same(found.to_frame(), quiet(ppw.fit_runs, watts).to_frame())
+        checked = quiet(fleet.check, watts, engine=engine("duckdb")).answer
+        assert checked.counts == quiet(ppw.check_quality, watts).counts
+
+    def test_below_full_load_take_no_part_in_a_curve(self):
+        part = RUNS.assign(load=np.where(RUNS.index % 5 == 0, 0.5, 1.0))
+        found = quiet(fleet.fit, part, engine=engine("duckdb"))
+        assert_same(found.to_frame(), quiet(ppw.fit_runs, part).to_frame())
 
 
 class TestSamples:
