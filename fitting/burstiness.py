@@ -41,6 +41,8 @@ _MOST_WINDOWS, _WINDOWS_BY_ARRIVAL = 2**22, 4
 GAP_KNOTS = np.array(
     [0, *(k / 100 for k in (1, *range(5, 100, 5), 98, 99)), 0.995, 0.998, 0.999, 1.0]
 )
+# Knots are whole thousandths: the one below each of these.
+_KNOT_BELOW = np.searchsorted(GAP_KNOTS, np.arange(1000) / 1000, side="right") - 1
 _LAGS = (1, 2, 4, 8, 16, 32)
 # Windows of trials, by the arrivals that they have on average.
 _TRIAL_WINDOWS = (1, 4, 16, 64, 256, 1024)
@@ -123,7 +125,9 @@ class Cascade:
 
     def draw_gaps(self, number: int, rng: np.random.Generator) -> FloatArray:
         """Draw gaps between arrivals, over their mean, of whatever streams."""
-        return np.interp(rng.random(number), GAP_KNOTS, self.gaps)
+        gaps = rng.random(number)
+        _interpolate(gaps, GAP_KNOTS, _KNOT_BELOW, self.gaps)
+        return gaps
 
     def course(self, rng: np.random.Generator, *, in_order: bool = False) -> IntArray:
         """Counts of the coarse windows: in their order, or their halves in random order."""
@@ -232,6 +236,15 @@ def _character(gaps_s: FloatArray) -> FloatArray:
             *(value / 2 for value in lagged),
         ]
     )
+
+
+@compiled
+def _interpolate(at: FloatArray, knots: FloatArray, below: IntArray, quantiles: FloatArray) -> None:
+    """Put quantiles in the place of their probabilities, linear between knots."""
+    for i in range(len(at)):
+        k = below[int(at[i] * 1000)]
+        slope = (quantiles[k + 1] - quantiles[k]) / (knots[k + 1] - knots[k])
+        at[i] = slope * (at[i] - knots[k]) + quantiles[k]
 
 
 @compiled

@@ -125,20 +125,55 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     # States by sorts by numbers and requests beyond by classes.
     counts = runs.counts.reshape(-1, 2, 2, CLASSES)
     pooled = np.zeros((int(origin.max()) + 1, *counts.shape[1:]), dtype=np.int64)
-    np.add.at(pooled, origin, counts)
+    _pool(counts, origin, pooled)
     pooled = _filled(pooled, counts.sum(axis=(0, 1)))
-    number, beyond = np.moveaxis(_filled(counts, pooled[origin]), 2, 0).reshape(2, -1, CLASSES)
-    row, class_ = np.nonzero(number)
-    start = np.searchsorted(row, np.arange(len(number) + 1))
-    mean = class_lows()[class_] + beyond[row, class_] / number[row, class_]
-    share = np.cumsum(number, axis=1)[row, class_] / number.sum(axis=1)[row]
-    return RunLengths(start, share, mean)
+    start = np.zeros(2 * len(counts) + 1, dtype=np.int64)
+    share, mean = np.empty((2, 2 * len(counts) * CLASSES))
+    used = _laws(counts, pooled, origin, class_lows(), start, share, mean)
+    return RunLengths(start, share[:used].copy(), mean[:used].copy())
 
 
 def _filled(counts: IntArray, others: IntArray) -> IntArray:
     """Put others where nothing was counted."""
     some = counts[:, :, 0].sum(axis=-1) > 0
     return np.where(some[:, :, None, None], counts, others)
+
+
+@compiled
+def _pool(counts: IntArray, group: IntArray, pooled: IntArray) -> None:
+    """Add rows up by groups."""
+    for v in range(len(counts)):
+        pooled[group[v]] += counts[v]
+
+
+@compiled
+def _laws(
+    counts: IntArray,
+    pooled: IntArray,
+    origin: IntArray,
+    lows: IntArray,
+    start: IntArray,
+    share: FloatArray,
+    mean: FloatArray,
+) -> int:
+    """Write the law of every row; return how many classes there are in all."""
+    at = 0
+    for row in range(2 * len(counts)):
+        v, sort = row // 2, row % 2
+        number, beyond = counts[v, sort]
+        total = number.sum()
+        if total == 0:
+            number, beyond = pooled[origin[v], sort]
+            total = number.sum()
+        reached = 0
+        for class_ in range(CLASSES):
+            if number[class_] > 0:
+                reached += number[class_]
+                share[at] = reached / total
+                mean[at] = lows[class_] + beyond[class_] / number[class_]
+                at += 1
+        start[row + 1] = at
+    return at
 
 
 def class_lows() -> IntArray:
