@@ -25,6 +25,7 @@ import numpy as np
 
 from fitting.compiled import compiled
 from fitting.errors import FittingError
+from fitting.splits import LARGE_SHAPE, SMALL_SHAPE, drawn_split, split_laws
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -36,25 +37,16 @@ if TYPE_CHECKING:
 _MOST_KEPT, _LEAST_MEAN = 1024, 4
 # Windows that arrivals are counted in, at most, and by arrival.
 _MOST_WINDOWS, _WINDOWS_BY_ARRIVAL = 2**22, 4
-# Splits of fewer arrivals than this have a law for their number, others one an octave.
-_SMALL = 8
-_CLASSES = _SMALL + 40
-_QUANTILES = 17
-# Laws of a depth: number by number, and octaves by quantiles.
-SMALL_SHAPE, LARGE_SHAPE = (_SMALL, _SMALL), (_CLASSES - _SMALL, _QUANTILES)
 # Probabilities of the quantiles of gaps: closer together where few gaps make much of the variation.
 GAP_KNOTS = np.array(
     [0, *(k / 100 for k in (1, *range(5, 100, 5), 98, 99)), 0.995, 0.998, 0.999, 1.0]
 )
-_AT = np.linspace(0, 1, _QUANTILES)
-# A law rests on so many splits at least, those of similar numbers at the same depth.
-_LEAST_SPLITS = 32
+# Knots are whole thousandths: the one below each of these.
+_KNOT_BELOW = np.searchsorted(GAP_KNOTS, np.arange(1000) / 1000, side="right") - 1
 _LAGS = (1, 2, 4, 8, 16, 32)
 # Windows of trials, by the arrivals that they have on average.
 _TRIAL_WINDOWS = (1, 4, 16, 64, 256, 1024)
 _TRIAL = 25_000
-# Splits by which the law of an octave is known well enough.
-_MOST_SPLITS = 20_000
 # How arrivals are placed in their last window: anywhere, evenly, or as drawn gaps have it.
 PLACEMENTS = ("anywhere", "even", "gaps")
 _EVEN, _GAPS = 1, 2
@@ -133,7 +125,9 @@ class Cascade:
 
     def draw_gaps(self, number: int, rng: np.random.Generator) -> FloatArray:
         """Draw gaps between arrivals, over their mean, of whatever streams."""
-        return np.interp(rng.random(number), GAP_KNOTS, self.gaps)
+        gaps = rng.random(number)
+        _interpolate(gaps, GAP_KNOTS, _KNOT_BELOW, self.gaps)
+        return gaps
 
     def course(self, rng: np.random.Generator, *, in_order: bool = False) -> IntArray:
         """Counts of the coarse windows: in their order, or their halves in random order."""
@@ -188,9 +182,7 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
         raise FittingError(f"{count.shape} counts for {windows.finest} windows")
     small, large = [], []
     for _ in range(windows.depth - windows.kept):
-        first = count[::2]
-        count = first + count[1::2]
-        laws = _split_laws(first, count)
+        count, *laws = split_laws(count)
         small.append(laws[0])
         large.append(laws[1])
     nothing = np.zeros((0, *SMALL_SHAPE)), np.zeros((0, *LARGE_SHAPE))
@@ -210,43 +202,6 @@ def _gap_quantiles(gaps_s: FloatArray) -> FloatArray:
     if not len(gaps_s) or gaps_s.mean() <= 0:
         return np.ones(len(GAP_KNOTS))
     return np.asarray(np.quantile(gaps_s, GAP_KNOTS) / gaps_s.mean())
-
-
-def _split_laws(first: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Laws of the first half's arrivals; each split counts as its mirror image too."""
-    found = np.zeros(SMALL_SHAPE)
-    _count_splits(first, n, found)
-    small = np.ones(SMALL_SHAPE)
-    small[0] = 0.0
-    for number in range(1, _SMALL):
-        chance = found[number, : number + 1] + found[number, number::-1]
-        chance += 0 if chance.any() else 1
-        small[number, : number + 1] = np.cumsum(chance) / chance.sum()
-    return small, _share_laws(first, n)
-
-
-def _share_laws(first: IntArray, n: IntArray) -> FloatArray:
-    large = np.full(LARGE_SHAPE, 0.5)
-    held = np.flatnonzero(n >= _SMALL)
-    octave = (np.frexp(n[held].astype(np.float64))[1] - 4).astype(np.int8)
-    order = np.argsort(octave, kind="stable")
-    held, octaves = held[order], octave[order]
-    shares = first[held] / n[held]
-    present = np.unique(octaves)
-    for k in present:
-        pooled: list[FloatArray] = []
-        for near in present[np.argsort(np.abs(present - k), kind="stable")]:
-            low, high = np.searchsorted(octaves, [near, near + 1])
-            pooled.append(shares[low:high])
-            if sum(map(len, pooled)) >= _LEAST_SPLITS:
-                break
-        found = np.concatenate(pooled)
-        found = found[:: -(-len(found) // _MOST_SPLITS)]
-        large[k] = np.quantile(np.concatenate([found, 1 - found]), _AT)
-    if len(present):
-        nearest = np.abs(np.arange(len(large))[:, None] - present).argmin(axis=1)
-        large = large[present[nearest]]
-    return large
 
 
 def _nearest(full: Cascade, gaps_s: FloatArray) -> Cascade:
@@ -284,6 +239,15 @@ def _character(gaps_s: FloatArray) -> FloatArray:
 
 
 @compiled
+def _interpolate(at: FloatArray, knots: FloatArray, below: IntArray, quantiles: FloatArray) -> None:
+    """Put quantiles in the place of their probabilities, linear between knots."""
+    for i in range(len(at)):
+        k = below[int(at[i] * 1000)]
+        slope = (quantiles[k + 1] - quantiles[k]) / (knots[k + 1] - knots[k])
+        at[i] = slope * (at[i] - knots[k]) + quantiles[k]
+
+
+@compiled
 def _dispersion(time_s: FloatArray, window_s: float) -> float:
     """Index of dispersion: variance over mean of the arrivals in windows of a length."""
     windows = int(time_s[-1] / window_s)
@@ -306,14 +270,6 @@ def _add_counts(time_s: FloatArray, rate: float, total: NDArray[np.int32]) -> No
     """Count arrivals in windows, so many of which pass in a second."""
     for i in range(len(time_s)):
         total[min(int(time_s[i] * rate), len(total) - 1)] += 1
-
-
-@compiled
-def _count_splits(first: IntArray, n: IntArray, found: FloatArray) -> None:
-    """Count splits of few arrivals by their number and how many are in the first half."""
-    for i in range(len(n)):
-        if 0 < n[i] < _SMALL:
-            found[n[i], first[i]] += 1
 
 
 @compiled
@@ -348,7 +304,7 @@ def _place(
                 )
                 done += n
                 continue
-            first = _split(n, depth, small, large, rng)
+            first = drawn_split(n, depth, small, large, rng)
             waiting_n[waiting], waiting_depth[waiting] = n - first, depth + 1
             waiting_start[waiting] = start + here / 2
             waiting_n[waiting + 1], waiting_depth[waiting + 1] = first, depth + 1
@@ -378,23 +334,3 @@ def _place_last(
         times[k] = start + width * ((k + 0.5) / n if placement == _EVEN else rng.random())
     if placement != _EVEN and n > 1:
         times.sort()
-
-
-@compiled
-def _split(
-    n: int, depth: int, small: FloatArray, large: FloatArray, rng: np.random.Generator
-) -> int:
-    """Draw how many of n arrivals are in the first half of their window."""
-    u = rng.random()
-    if n < _SMALL:
-        first = 0
-        while first < n and u >= small[depth, n, first]:
-            first += 1
-        return first
-    octave = 0
-    while (n >> (octave + 4)) > 0:
-        octave += 1
-    at = int(u * (_QUANTILES - 1))
-    low, high = large[depth, octave, at], large[depth, octave, at + 1]
-    share = low + (u * (_QUANTILES - 1) - at) * (high - low)
-    return min(n, int(n * share + rng.random()))

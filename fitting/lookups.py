@@ -9,7 +9,7 @@ An array indexed by the key itself takes one access, and is used where no key is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -113,6 +113,16 @@ def numbered(numbering: Numbering, key: int) -> int:
         if len(numbering.keys):
             numbering.keys[place] = key
     return number
+
+
+def longer(rows: NDArray[Any], used: int, more: int) -> NDArray[Any]:
+    """Rows with zeros for so many more behind those used."""
+    if used + more <= len(rows):
+        return rows
+    # Memory of zeros takes no place before it is written to.
+    longer = np.zeros((2 * (used + more), *rows.shape[1:]), dtype=rows.dtype)
+    longer[:used] = rows[:used]
+    return longer
 
 
 @compiled

@@ -75,14 +75,17 @@ def reuse_law(counts: IntArray, requests: ArrayLike) -> FloatArray:
     share = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1)
     share[..., FRESH] = 0
     odds = -np.log(np.append(np.tile(able, 2), np.ones((len(able), 1)), axis=1))
-    low, high = np.zeros(len(share)), np.ones(len(share))
-    power = high
-    for _ in range(20):
-        fits = (share * np.exp(odds * power[..., None])).sum(axis=-1) <= 1
-        low, high = np.where(fits, power, low), np.where(fits, high, power)
+    whole = share * np.exp(odds)
+    over = np.flatnonzero(whole.sum(axis=-1) > 1)
+    share, odds = share[over], odds[over]
+    low, high = np.zeros(len(over)), np.ones(len(over))
+    for _ in range(19):
         power = (low + high) / 2
-    cumulated = np.cumsum(share * np.exp(odds * low[..., None]), axis=-1)
-    cumulated[..., FRESH] = 1
+        fits = (share * np.exp(odds * power[:, None])).sum(axis=-1) <= 1
+        low, high = np.where(fits, power, low), np.where(fits, high, power)
+    whole[over] = share * np.exp(odds * low[:, None])
+    cumulated = np.cumsum(whole, axis=-1)
+    cumulated[:, FRESH] = 1
     return np.asarray(cumulated)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.compiled import compiled, inlined, uncounted
+from fitting.lookups import longer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +34,8 @@ CLASSES = 25 * _PER_OCTAVE
 # same for runs that start where the device was touched before.
 COLUMNS = 4 * CLASSES
 _NONE = -1
+# Columns of a counter ahead of its classes.
+_CLASSES_FROM = 2
 
 
 @dataclass(frozen=True)
@@ -86,29 +89,31 @@ class RunCounter:
     def __init__(self, streams: int) -> None:
         # Of the run that each stream is in: row of its state, first column, requests so far.
         self._current = np.zeros((streams, 3), dtype=np.int64)
-        self._counts = np.zeros((64, COLUMNS), dtype=np.int64)
-        self._extent = np.full((64, 2), _NONE, dtype=np.int64)
+        # One more than the first and last block, then runs and requests beyond, class by class:
+        # what is used together lies together.
+        self._rows = np.zeros((0, _CLASSES_FROM + COLUMNS), dtype=np.int64)
+        self._used = 0
 
     def add(self, seen: Seen, lbn: IntArray, again: NDArray[np.bool_]) -> None:
         """Take requests, with what the counts of transitions and of reuse have seen of them."""
         if len(seen.row):
             self._reserve(int(seen.row.max()) + 1)
-        _count_runs(*seen, lbn, again, self._current, self._counts, self._extent)
+        _count_runs(*seen, lbn, again, self._current, self._rows)
 
     def by_state(self, rows: IntArray) -> Runs:
         """Runs of the touched states in the order of their rows, the last of each stream too."""
         self._reserve(int(rows.max(initial=0)) + 1)
-        counts = self._counts.copy()
-        for run in self._current:
-            _count(counts, run)
-        return Runs(counts[rows], *self._extent[rows].T.copy())
+        found, place = self._rows[rows], np.zeros(len(self._rows), dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        for row, first, length in self._current.tolist():
+            _count(found, int(place[row]), first, length)
+        counts = found[:, _CLASSES_FROM:].reshape(-1, 2, CLASSES, 2).swapaxes(2, 3)
+        lowest, highest = found[:, :_CLASSES_FROM].T - 1
+        return Runs(counts.reshape(-1, COLUMNS), lowest, highest)
 
     def _reserve(self, rows: int) -> None:
-        missing = rows - len(self._counts)
-        if missing > 0:
-            more = missing + rows
-            self._counts = np.concatenate([self._counts, np.zeros((more, COLUMNS), np.int64)])
-            self._extent = np.concatenate([self._extent, np.full((more, 2), _NONE)])
+        self._rows = longer(self._rows, self._used, rows - self._used)
+        self._used = max(self._used, rows)
 
 
 def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
@@ -120,20 +125,55 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     # States by sorts by numbers and requests beyond by classes.
     counts = runs.counts.reshape(-1, 2, 2, CLASSES)
     pooled = np.zeros((int(origin.max()) + 1, *counts.shape[1:]), dtype=np.int64)
-    np.add.at(pooled, origin, counts)
+    _pool(counts, origin, pooled)
     pooled = _filled(pooled, counts.sum(axis=(0, 1)))
-    number, beyond = np.moveaxis(_filled(counts, pooled[origin]), 2, 0).reshape(2, -1, CLASSES)
-    row, class_ = np.nonzero(number)
-    start = np.searchsorted(row, np.arange(len(number) + 1))
-    mean = class_lows()[class_] + beyond[row, class_] / number[row, class_]
-    share = np.cumsum(number, axis=1)[row, class_] / number.sum(axis=1)[row]
-    return RunLengths(start, share, mean)
+    start = np.zeros(2 * len(counts) + 1, dtype=np.int64)
+    share, mean = np.empty((2, 2 * len(counts) * CLASSES))
+    used = _laws(counts, pooled, origin, class_lows(), start, share, mean)
+    return RunLengths(start, share[:used].copy(), mean[:used].copy())
 
 
 def _filled(counts: IntArray, others: IntArray) -> IntArray:
     """Put others where nothing was counted."""
     some = counts[:, :, 0].sum(axis=-1) > 0
     return np.where(some[:, :, None, None], counts, others)
+
+
+@compiled
+def _pool(counts: IntArray, group: IntArray, pooled: IntArray) -> None:
+    """Add rows up by groups."""
+    for v in range(len(counts)):
+        pooled[group[v]] += counts[v]
+
+
+@compiled
+def _laws(
+    counts: IntArray,
+    pooled: IntArray,
+    origin: IntArray,
+    lows: IntArray,
+    start: IntArray,
+    share: FloatArray,
+    mean: FloatArray,
+) -> int:
+    """Write the law of every row; return how many classes there are in all."""
+    at = 0
+    for row in range(2 * len(counts)):
+        v, sort = row // 2, row % 2
+        number, beyond = counts[v, sort]
+        total = number.sum()
+        if total == 0:
+            number, beyond = pooled[origin[v], sort]
+            total = number.sum()
+        reached = 0
+        for class_ in range(CLASSES):
+            if number[class_] > 0:
+                reached += number[class_]
+                share[at] = reached / total
+                mean[at] = lows[class_] + beyond[class_] / number[class_]
+                at += 1
+        start[row + 1] = at
+    return at
 
 
 def class_lows() -> IntArray:
@@ -171,28 +211,27 @@ def _count_runs(
     lbn: IntArray,
     again: NDArray[np.bool_],
     current: IntArray,
-    counts: IntArray,
-    extent: IntArray,
+    rows: IntArray,
 ) -> None:
     """Take requests: a run ends where the next one of its stream starts."""
     for i in range(len(stream)):
         run = current[stream[i]]
         if not sequential[i]:
-            _count(counts, run)
+            _count(rows, run[0], run[1], run[2])
             run[0], run[1], run[2] = row[i], 2 * CLASSES if again[i] else 0, 0
-            here = extent[row[i]]
-            here[0] = lbn[i] if here[0] < 0 else min(here[0], lbn[i])
-            here[1] = max(here[1], lbn[i])
+            here = rows[row[i]]
+            here[0] = min(here[0] if here[0] else lbn[i] + 1, lbn[i] + 1)
+            here[1] = max(here[1], lbn[i] + 1)
         run[2] += 1
 
 
 @uncounted
-def _count(counts: IntArray, run: IntArray) -> None:
+def _count(rows: IntArray, row: int, first: int, length: int) -> None:
     """Count a run, if there is one."""
-    row, first, length = run[0], run[1], run[2]
     if length > 0:
         class_ = length_class(length)
         octave, quarter = class_ // 4, class_ % 4
         shortest = -(-((quarter + 4) << octave) // 4)
-        counts[row, first + class_] += 1
-        counts[row, first + CLASSES + class_] += length - shortest
+        at = _CLASSES_FROM + first + 2 * class_
+        rows[row, at] += 1
+        rows[row, at + 1] += length - shortest

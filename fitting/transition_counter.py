@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fitting.compiled import inlined, uncounted
-from fitting.lookups import Lookup, Numbering, Numbers, looked_up, lookup_of, numbered
+from fitting.lookups import (
+    Lookup,
+    Numbering,
+    Numbers,
+    longer,
+    looked_up,
+    lookup_of,
+    numbered,
+)
 from fitting.request_kinds import KINDS, kind
 from fitting.state_diagram import Diagram, pair_code
 from fitting.trace_survey import BLOCK, Survey
@@ -50,6 +58,8 @@ _MOST_HISTOGRAMS = 65_536
 # Requests in a part.
 _PART = 1 << 15
 _NONE = -1
+# Beyond all addresses.
+_END = 2**62
 _PER_NATURAL = 1 / np.log(2)
 _KIND_BITS = 2
 
@@ -120,7 +130,8 @@ class TransitionCounter:
         origins = streams * KINDS
         self._states = Numbers(origins * diagram.states)
         self._transitions = Numbers(origins * diagram.pair_codes * OPERATIONS * 2 * len(classes))
-        # By touched state: occupancy, lowest and highest block, partings by level out and in.
+        # By touched state: first requests of streams, how far its ends are from the far ends of
+        # any space, partings by level out and in.
         self._touched = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
         self._tally = _Tally(
             np.zeros((0, SUMS)),
@@ -170,11 +181,11 @@ class TransitionCounter:
         states, transitions = len(self._states), len(self._transitions)
         histograms = int(self._histograms[0])
         tally = self._tally
-        self._touched = _longer(self._touched, states, more)
+        self._touched = longer(self._touched, states, more)
         self._tally = _Tally(
-            _longer(tally.sums, transitions, more),
-            _longer(tally.row, transitions, more),
-            _longer(tally.histogram, histograms, min(more, 1 + _MOST_HISTOGRAMS - histograms)),
+            longer(tally.sums, transitions, more),
+            longer(tally.row, transitions, more),
+            longer(tally.histogram, histograms, min(more, 1 + _MOST_HISTOGRAMS - histograms)),
         )
 
     def rows(self) -> IntArray:
@@ -183,7 +194,6 @@ class TransitionCounter:
 
     def counts(self) -> TransitionCounts:
         """Return what was counted."""
-        levels = self.diagram.levels
         key, transition = self._transitions.in_order()
         rest, size_class = np.divmod(key, self._classes)
         rest, sequential = np.divmod(rest, 2)
@@ -195,6 +205,7 @@ class TransitionCounter:
         cell, state_row = self._states.in_order()
         state_origin, state = np.divmod(cell, self.diagram.states)
         touched = self._touched[state_row]
+        departures, arrivals = np.split(touched[:, 3:], 2, axis=1)
         return TransitionCounts(
             self.diagram,
             origin,
@@ -206,11 +217,11 @@ class TransitionCounter:
             histogram,
             state_origin,
             state,
-            occupancy=touched[:, 0],
-            lowest=touched[:, 1],
-            highest=touched[:, 2],
-            departures=touched[:, 3 : 3 + levels],
-            arrivals=touched[:, 3 + levels :],
+            occupancy=touched[:, 0] + arrivals.sum(axis=1),
+            lowest=_END - touched[:, 1],
+            highest=touched[:, 2] - 1,
+            departures=departures,
+            arrivals=arrivals,
         )
 
 
@@ -220,16 +231,6 @@ def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> Looku
     class_ = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
     kinds = np.array([kind(0, int(size), survey.piece) for size in sizes])
     return lookup_of(sizes // unit, class_ << _KIND_BITS | kinds)
-
-
-def _longer(rows: NDArray[Any], used: int, more: int) -> NDArray[Any]:
-    """Rows with zeros for so many more behind those used."""
-    if used + more <= len(rows):
-        return rows
-    # Memory of zeros takes no place before it is written to.
-    longer = np.zeros((2 * (used + more), *rows.shape[1:]), dtype=rows.dtype)
-    longer[:used] = rows[:used]
-    return longer
 
 
 @inlined
@@ -267,7 +268,7 @@ def _follow(
         state = _state(begin - space.first_lbn, space.state_blocks, by_width, space.states)
         origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
         here = numbered(known.states, int(origin * space.states + state))
-        _touch(touched, here, begin)
+        _widen(touched[here], begin)
         before = last.request[s]
         goes_on = before[0] != _NONE and begin == before[2]
         seen.stream[i], seen.row[i], seen.sequential[i] = s, here, goes_on
@@ -281,6 +282,8 @@ def _follow(
             transition[found] = numbered(known.transitions, int(code))
             gap[found] = time_s[i] - last.time_s[s]
             found += 1
+        else:
+            touched[here, 0] += 1
         before[0], before[1] = here, state
         before[2], before[3] = begin + size_bytes[i] // BLOCK, origin
         last.time_s[s] = time_s[i]
@@ -288,14 +291,12 @@ def _follow(
 
 
 @inlined
-def _touch(touched: IntArray, row: int, lbn: int) -> None:
-    """Count a request in its state, and widen what it touched."""
-    if touched[row, 0] == 0:
-        touched[row, 1] = lbn
-        touched[row, 2] = lbn
-    touched[row, 0] += 1
-    touched[row, 1] = min(touched[row, 1], lbn)
-    touched[row, 2] = max(touched[row, 2], lbn)
+def _widen(touched: IntArray, lbn: int) -> None:
+    """Widen what of a state was touched; most requests need not write it."""
+    if touched[1] < _END - lbn:
+        touched[1] = _END - lbn
+    if touched[2] < lbn + 1:
+        touched[2] = lbn + 1
 
 
 @uncounted

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.burstiness import LARGE_SHAPE, SMALL_SHAPE, Cascade, Windows
+from fitting.burstiness import Cascade, Windows
 from fitting.interarrival import KNOTS, GapLaws
 from fitting.reuse import COLUMNS
 from fitting.runs import COLUMNS as RUN_COLUMNS
 from fitting.runs import Runs
+from fitting.splits import LARGE_SHAPE, SMALL_SHAPE
 from fitting.state_diagram import Diagram
 from fitting.trace_survey import SizeClasses, Survey
 from fitting.transition_counts import GAPS, HISTOGRAM_CLASSES, SUM, SUMS, TransitionCounts

@@ -287,10 +287,11 @@ def _reuse_law(model: TraceModel) -> FloatArray | None:
     if model.reuse is None:
         return None
     origin = model.counts.state_origin
-    pooled = np.zeros((int(origin.max()) + 1, model.reuse.shape[1]), dtype=np.int64)
-    np.add.at(pooled, origin, model.reuse)
+    # States are in the order of their origins.
+    _, first, of_state = np.unique(origin, return_index=True, return_inverse=True)
+    pooled = np.add.reduceat(model.reuse, first)
     seen = model.reuse.sum(axis=1) >= _LEAST_SEEN
-    counts = np.where(seen[:, None], model.reuse, pooled[origin])
+    counts = np.where(seen[:, None], model.reuse, pooled[of_state])
     device = model.survey.device_of_stream
     requests = np.bincount(device, model.survey.stream_counts)
     return reuse_law(counts, requests[device[origin // KINDS]])

@@ -47,7 +47,8 @@ class Surveyed(NamedTuple):
 
     ``flushes`` are left out of ``survey``; ``recorded`` is the share of the others whose latency
     is in the trace; ``digest`` is that of one request in 64 and of their number, however
-    the trace is cut into batches; ``kept`` has all columns of a trace that is short enough.
+    the trace is cut into batches; ``kept`` has all of a trace that is short enough, but latencies
+    and files.
     """
 
     survey: Survey
@@ -116,7 +117,7 @@ def survey(trace: Batches, *, most_kept: int = 0) -> Surveyed:
         recorded += len(batch.op) - int(np.count_nonzero(np.isnan(batch.latency_s)))
         files = files or bool(whole.file.max(initial=-1) >= 0)
         if digest.seen <= most_kept:
-            kept.append(batch)
+            kept.append(batch._replace(latency_s=None, file=None))
         else:
             kept.clear()
     return Surveyed(

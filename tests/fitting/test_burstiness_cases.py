@@ -7,13 +7,11 @@ import pytest
 
 from fitting.burstiness import (
     GAP_KNOTS,
-    LARGE_SHAPE,
-    SMALL_SHAPE,
     Windows,
     _gap_quantiles,
-    _split,
     fit_cascade,
 )
+from fitting.splits import LARGE_SHAPE, SMALL_SHAPE, drawn_split
 
 
 def laws():
@@ -26,7 +24,7 @@ def laws():
 
 def test_few_arrivals_are_divided_by_their_law():
     rng = np.random.default_rng(5)
-    found = np.bincount([_split(3, 0, *laws(), rng) for _ in range(4000)], minlength=4)
+    found = np.bincount([drawn_split(3, 0, *laws(), rng) for _ in range(4000)], minlength=4)
     assert found / 4000 == pytest.approx([0.1, 0.3, 0.4, 0.2], abs=0.03)
 
 
@@ -37,7 +35,7 @@ def test_many_are_divided_by_a_share_of_their_own_octave(n):
     large[0, : n.bit_length() - 4] = 0.0
     for seed in range(20):
         share, rest = np.random.default_rng(seed).random(2)
-        found = _split(n, 0, small, large, np.random.default_rng(seed))
+        found = drawn_split(n, 0, small, large, np.random.default_rng(seed))
         assert found == pytest.approx(int(n * share + rest), abs=1e-6 * n)
 
 
