@@ -44,12 +44,15 @@ GAP_KNOTS = np.array(
 # Knots are whole thousandths: the one below each of these.
 _KNOT_BELOW = np.searchsorted(GAP_KNOTS, np.arange(1000) / 1000, side="right") - 1
 _LAGS = (1, 2, 4, 8, 16, 32)
+# Coarse windows that differ by no more have as many arrivals as whole numbers allow.
+_ROUNDING = 2
 # Windows of trials, by the arrivals that they have on average.
 _TRIAL_WINDOWS = (1, 4, 16, 64, 256, 1024)
 _TRIAL = 25_000
-# How arrivals are placed in their last window: anywhere, evenly, or as drawn gaps have it.
-PLACEMENTS = ("anywhere", "even", "gaps")
-_EVEN, _GAPS = 1, 2
+# How arrivals are placed in their last window: anywhere, evenly, or as drawn gaps have it; or at
+# one pace through all windows, each a little early or late.
+PLACEMENTS = ("anywhere", "even", "gaps", "paced")
+_EVEN, _GAPS, _PACED = 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -159,9 +162,17 @@ class Cascade:
         """
         times = np.empty(int(counts.sum()))
         width = self.windows.duration_s / len(self.counts)
+        if self.placement == _PACED:
+            return start_s + width * len(counts) * self._paced(len(times), rng)
         stop = max(0, self.stop - self.windows.kept)
         _place(counts, width, stop, self.placement, self.small, self.large, gaps_s, times, rng)
         return times + start_s
+
+    def _paced(self, number: int, rng: np.random.Generator) -> FloatArray:
+        """Places of so many arrivals in the unit interval, whose gaps vary as they did."""
+        spread = np.diff(GAP_KNOTS) @ (self.gaps[1:] + self.gaps[:-1] - 2) ** 2 / 4
+        late = rng.normal(0, np.sqrt(spread / 2), number)
+        return np.asarray(np.sort(np.clip(np.arange(number) + 0.5 + late, 0, number)) / number)
 
 
 def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Cascade:
@@ -208,8 +219,10 @@ def _nearest(full: Cascade, gaps_s: FloatArray) -> Cascade:
     """Choose where to stop halving, and what then, by trials."""
     aim = _character(gaps_s[:_TRIAL])
     depths = range(full.windows.kept, full.windows.depth + 1)
-    ways = range(len(PLACEMENTS))
+    ways = range(_PACED)
     trials = [replace(full, stop=d, placement=way) for d in depths for way in ways]
+    if np.ptp(full.counts) <= _ROUNDING:
+        trials.append(replace(full, stop=full.windows.kept, placement=_PACED))
     misses = [np.abs(_trial(trial, gaps_s[:_TRIAL]) - aim).sum() for trial in trials]
     return trials[int(np.argmin(misses))]
 

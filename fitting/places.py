@@ -14,7 +14,7 @@ from fitting.compiled import inlined, uncounted
 from fitting.recency import Recency, forget, knows, last_use, nearest, new_recency, use
 from fitting.request_kinds import KINDS
 from fitting.reuse import AGAIN, CLASSES, FRESH, age_bounds
-from fitting.trace_survey import BLOCK
+from fitting.trace_survey import BLOCK, RESIDUES, alignment_of
 from fitting.walk_draws import Batches, draw, new_batches
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _FRESH_TRIES, _STOPPED_TRIES = 16, 4
 # Places of a run that are looked at, and steps from one stretch that is untouched to the next.
 _LOOKS, _STEPS = 64, 512
 _LATELY = 2048
+# Places of a kind of requests that tell their alignment.
+_LEAST_STARTS = 16
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,16 @@ class Addresses:
 class Stretches(NamedTuple):
     """Where states lie, and in which lists of a memory their addresses and stops are kept.
 
-    Runs start from ``low`` to ``high`` of a state, or else from its first block on.
+    Runs start at the ``offset`` of a state modulo its ``alignment``, both in blocks, and from
+    ``low`` to ``high`` of a state, or else from its first block on.
     """
 
     first_lbn: int
     end_lbn: int
     state_blocks: int
     levels: int
-    alignment: int
-    offset: int
+    alignment: IntArray
+    offset: IntArray
     origin_start: IntArray
     state: IntArray
     device: IntArray
@@ -142,8 +145,7 @@ def stretches_of(
         addresses.end_lbn,
         diagram.state_blocks,
         diagram.levels,
-        addresses.alignment,
-        addresses.offset,
+        *_alignments(counts, runs, addresses),
         np.searchsorted(counts.state_origin, np.arange(streams * KINDS + 1)),
         counts.state,
         addresses.devices,
@@ -179,6 +181,27 @@ def memory_of(
         new_batches(np.float64(min(share, 1.0)) * started, rng),
         age_bounds(),
     )
+
+
+def _alignments(
+    counts: TransitionCounts, runs: Runs, addresses: Addresses
+) -> tuple[IntArray, IntArray]:
+    """Alignment and offset in blocks, by touched state, that runs of its device and kind have.
+
+    They are taken from the first and last places where runs of such states start; where those are
+    few, they are those of the trace.
+    """
+    stream, kind = np.divmod(counts.state_origin, KINDS)
+    group = addresses.devices[stream] * KINDS + kind
+    found = np.tile([[addresses.alignment], [addresses.offset]], len(group)).astype(np.int64)
+    several = runs.highest > runs.lowest
+    for one in np.unique(group):
+        here = group == one
+        starts = np.append(runs.lowest[here & (runs.lowest >= 0)], runs.highest[here & several])
+        if len(starts) >= _LEAST_STARTS:
+            residues = np.bincount(starts % RESIDUES, minlength=RESIDUES)
+            found[:, here] = np.array(alignment_of(residues))[:, None]
+    return found[0], found[1]
 
 
 def _extents(counts: TransitionCounts, runs: Runs) -> tuple[IntArray, IntArray]:
@@ -218,9 +241,10 @@ def anywhere(d: Stretches, v: int, blocks: int, rng: np.random.Generator) -> int
     low, high = d.low[v], min(d.high[v], d.end_lbn - blocks)
     if high <= low:
         return low
-    low += (d.offset - low) % d.alignment
-    places = (high - low) // d.alignment + 1
-    return low + d.alignment * int(rng.random() * places)
+    alignment = d.alignment[v]
+    low += (d.offset[v] - low) % alignment
+    places = max(0, high - low) // alignment + 1
+    return low + alignment * int(rng.random() * places)
 
 
 @uncounted
@@ -339,9 +363,9 @@ def _fresh(d: Stretches, m: Memory, g: int, v: int, blocks: int, rng: np.random.
         if most == wanted:
             return best
     # Behind what has been touched, as it is where files fill a disk.
-    step = m.pieces.piece + -m.pieces.piece % d.alignment
+    step = m.pieces.piece + -m.pieces.piece % d.alignment[v]
     lbn = d.first_lbn + d.state[v] * d.state_blocks
-    lbn += (d.offset - lbn) % d.alignment
+    lbn += (d.offset[v] - lbn) % d.alignment[v]
     for _ in range(_STEPS):
         if lbn + wanted > d.end_lbn:
             break

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
 
 BLOCK = 512
-_RESIDUES = 256
+RESIDUES = 256
 _STREAM_SHIFT = 31
 # Alignment is taken where so large a share of requests has it.
 _ALIGNED_SHARE = 0.9
@@ -134,7 +134,7 @@ class Surveyor:
         self._extent = _Extent(
             np.array([np.nan, -np.inf, np.inf]),
             np.array([0, np.iinfo(np.int64).max, -1], dtype=np.int64),
-            np.zeros(_RESIDUES, np.int64),
+            np.zeros(RESIDUES, np.int64),
         )
         self._streams = (new_keys(64), np.zeros(64, np.int64))
         self._sizes = (new_keys(1024), np.zeros(1024, np.int64))
@@ -244,7 +244,7 @@ def _survey(
         requests += 1
         low = min(low, a)
         high = max(high, a + max(1, size // BLOCK))
-        extent.residues[a & (_RESIDUES - 1)] += 1
+        extent.residues[a & (RESIDUES - 1)] += 1
         stream_room -= _counted(stream_keys, stream_counts, stream_key(stream[at], device[at]))
         size_room -= _counted(size_keys, size_counts, size)
         at += 1

@@ -30,10 +30,12 @@ def package_version() -> str:
         return "0+uninstalled"
 
 
-def write_document(kind: str, digest: str | None, body: Mapping[str, Any]) -> str:
+def write_document(
+    kind: str, digest: str | None, body: Mapping[str, Any], version: int = SCHEMA_VERSION
+) -> str:
     """Write a result as JSON: missing and unbounded values are null, numbers keep every digit."""
     head = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": version,
         "kind": kind,
         "ppw_version": package_version(),
         "input_digest": digest,
@@ -49,14 +51,22 @@ def _without_controls(document: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in document)
 
 
-def read_document(text: str, kind: str) -> dict[str, Any]:
-    """Read a result's JSON back. Raises `PpwError` when it is another kind or schema."""
+def read_document(
+    text: str, kind: str, version: int = SCHEMA_VERSION, remedy: str = "was it written by ppw?"
+) -> dict[str, Any]:
+    """Read a result's JSON back.
+
+    Raises
+    ------
+    PpwError
+        When it is another kind or schema; ``remedy`` says what to do about the latter.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PpwError(f"not JSON: {error}: give what to_json() wrote") from error
-    if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
-        raise PpwError(f"not a document of schema_version {SCHEMA_VERSION}: was it written by ppw?")
+    if not isinstance(document, dict) or document.get("schema_version") != version:
+        raise PpwError(f"not a document of schema_version {version}: {remedy}")
     if document.get("kind") != kind:
         raise PpwError(f"this document is a {document.get('kind')!r}, not a {kind!r}")
     return _Document(document)

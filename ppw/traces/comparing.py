@@ -8,14 +8,12 @@ import numpy as np
 import pandas as pd
 
 from fitting.dispersion import dispersion_band, index_of_dispersion
-from ppw.traces.features import BINS, OCTANTS
-from ppw.traces.source import columns
+from ppw.traces.features import OCTANTS, distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ppw.traces.features import Space, TraceFeatures
-    from ppw.traces.source import Batches, Surveyed
+    from ppw.traces.features import TraceFeatures
 
     FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -55,38 +53,20 @@ def compare_features(
     ours: TraceFeatures,
     theirs: Sequence[TraceFeatures],
     ablated: TraceFeatures | None,
-    drift: float,
     limits: Tolerances,
     seed: int,
 ) -> pd.DataFrame:
-    """Judge every figure; ``drift`` is the distance of the original's halves in space."""
+    """Judge every figure."""
     rows = [
         *_published(ours, theirs, limits),
         *_performance(ours, theirs, limits),
-        *_spatial(ours, theirs, drift, limits),
+        *_spatial(ours, theirs, limits),
         *_temporal(ours, theirs, seed),
         *_characterisation(ours, theirs),
     ]
     if ablated is not None:
         rows += _ablation(ours, ablated)
     return pd.DataFrame(rows, columns=_Row._fields)
-
-
-def halves(trace: Batches, found: Surveyed, space: Space) -> float:
-    """Distance in space between the first and the second half of a trace's requests."""
-    counts, seen = np.zeros((2, BINS)), 0
-    for batch in columns(trace):
-        late = np.arange(seen, seen + len(batch.lbn)) >= found.survey.requests // 2
-        for half in (0, 1):
-            place = space.bins(batch.lbn[late == half], BINS)
-            counts[half] += np.bincount(place, minlength=BINS)
-        seen += len(batch.lbn)
-    return _distance(*(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)))
-
-
-def _distance(a: FloatArray, b: FloatArray) -> float:
-    """Total variation: the share of the requests that would have to move."""
-    return float(np.abs(a - b).sum() / 2)
 
 
 def _mean(theirs: Sequence[TraceFeatures], of: Callable[[TraceFeatures], float]) -> float:
@@ -105,10 +85,15 @@ def _share(group: str, figure: str, a: float, b: float, relative: float) -> _Row
 
 
 def _relative(group: str, figure: str, unit: str, a: float, b: float, limit: float) -> _Row:
-    off = b / a - 1 if a else np.nan
+    off = _off(a, b)
     return _Row(
         group, figure, unit, a, b, off, "relative", limit, verdict=_verdict(abs(off) <= limit)
     )
+
+
+def _off(a: float, b: float) -> float:
+    """How far b is from a, relative to it; nothing is as far from nothing as can be."""
+    return b / a - 1 if a else 0.0 if b == a else np.inf
 
 
 def _published(
@@ -125,7 +110,7 @@ def _published(
     top = sorted(ours.sizes.items(), key=lambda one: (-one[1], one[0]))[:_TOP_SIZES]
     for size, _ in top:
         yield share(f"requests of {_size(size)}", lambda f, s=size: f.sizes.get(s, 0.0))  # type: ignore[misc]
-    yield _size_distance(ours, theirs)
+    yield _sizedistance(ours, theirs)
     for k in range(OCTANTS):
         yield share(f"octant {k + 1} of the space", lambda f, k=k: float(f.octants[k]))  # type: ignore[misc]
     for name in ours.streams.name[:_TOP_STREAMS] if len(ours.streams.name) > 1 else ():
@@ -152,11 +137,11 @@ def _weight(found: TraceFeatures, name: str) -> float:
     return float(streams.share[streams.name.index(name)]) if name in streams.name else 0.0
 
 
-def _size_distance(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> _Row:
+def _sizedistance(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> _Row:
     sizes = sorted(set(ours.sizes).union(*(one.sizes for one in theirs)))
     a = np.array([ours.sizes.get(s, 0.0) for s in sizes])
     b = np.mean([[one.sizes.get(s, 0.0) for s in sizes] for one in theirs], axis=0)
-    off = _distance(a, b)
+    off = distance(a, b)
     return _Row("features", "size distribution", "1", np.nan, np.nan, off, "distance")
 
 
@@ -215,15 +200,15 @@ def _performance(
 
 
 def _spatial(
-    ours: TraceFeatures, theirs: Sequence[TraceFeatures], drift: float, limits: Tolerances
+    ours: TraceFeatures, theirs: Sequence[TraceFeatures], limits: Tolerances
 ) -> Iterator[_Row]:
     bins = np.mean([one.bins for one in theirs], axis=0)
-    off = _distance(ours.bins, bins)
+    off = distance(ours.bins, bins)
     yield _Row("spatial", "64ths of the space", "1", np.nan, np.nan, off, "distance")
     name = "64ths, original's halves"
-    yield _Row("spatial", name, "1", np.nan, np.nan, drift, "distance")
+    yield _Row("spatial", name, "1", np.nan, np.nan, ours.drift, "distance")
     reuse = np.mean([one.reuse.distances() for one in theirs], axis=0)
-    off = _distance(ours.reuse.distances(), reuse)
+    off = distance(ours.reuse.distances(), reuse)
     yield _Row("spatial", "reuse distance", "1", np.nan, np.nan, off, "distance")
     for cache in _CACHES:
         a, b = _hits(ours, ours, cache), float(np.mean([_hits(ours, f, cache) for f in theirs]))
@@ -247,13 +232,18 @@ def _hits(ours: TraceFeatures, found: TraceFeatures, cache: float) -> float:
 
 
 def _temporal(ours: TraceFeatures, theirs: Sequence[TraceFeatures], seed: int) -> Iterator[_Row]:
-    yield _relative(
+    a, b = ours.gap_variation, _mean(theirs, lambda f: f.gap_variation)
+    yield _Row(
         "temporal",
         "variation of inter-arrival times",
         "1",
-        ours.gap_variation,
-        _mean(theirs, lambda f: f.gap_variation),
+        a,
+        b,
+        _off(a, b),
+        "relative",
         _VARIATION,
+        # So little is that of a clock's last digit.
+        verdict=_verdict(abs(b - a) <= max(_VARIATION * a, POINTS)),
     )
     a, b = ours.gap_correlation, _mean(theirs, lambda f: f.gap_correlation)
     yield _Row("temporal", "correlation of neighbouring gaps", "1", a, b, b - a, "distance")
@@ -273,7 +263,7 @@ def _temporal(ours: TraceFeatures, theirs: Sequence[TraceFeatures], seed: int) -
             "1",
             a,
             b,
-            b / a - 1,
+            _off(a, b),
             "relative",
             lower=low,
             upper=high,

@@ -17,7 +17,7 @@ from ppw.names import plot_label
 from ppw.tabled_result import TabledResult, rows_of
 from ppw.tables import summary_text, text_table
 from ppw.traces.devices import DEVICES, reaching
-from ppw.traces.features import Space, TraceFeatures, features
+from ppw.traces.features import Space, TraceFeatures, distance, features
 from ppw.traces.fit import fit_trace
 from ppw.traces.generation import generate_trace
 from ppw.traces.source import opened, survey
@@ -155,7 +155,7 @@ def _table(first: TraceFeatures, second: TraceFeatures, model: TraceFeatures) ->
         rows.append((figure, a, b, c, (b - a) / scale, (c - b) / scale))
     for figure, law in _distributions():
         shares, nothing = law(second), (np.nan,) * 3
-        drift, off = (float(np.abs(law(f) - shares).sum() / 2) for f in (first, model))
+        drift, off = (distance(law(f), shares) for f in (first, model))
         rows.append((figure, *nothing, drift, off))
     columns = ["figure", "first_half", "second_half", "model", "drift", "model_off"]
     return pd.DataFrame(rows, columns=columns)

@@ -77,6 +77,8 @@ class TraceFeatures:
         Shares of request sizes (bytes).
     octants, bins : array
         Shares by eighths and by 64ths of the original's space.
+    drift : float
+        Distance in 64ths of the space between the first and the second half of the requests.
     gap_mean_s, gap_variation, gap_correlation : float
         Inter-arrival times: mean, coefficient of variation, autocorrelation of neighbours.
     counts : mapping of float to array
@@ -98,6 +100,7 @@ class TraceFeatures:
     sizes: Mapping[int, float]
     octants: FloatArray
     bins: FloatArray
+    drift: float
     gap_mean_s: float
     gap_variation: float
     gap_correlation: float
@@ -136,8 +139,9 @@ def features(
         read_share=float(tally.reads.sum() / n),
         random_share=float(tally.random.sum() / n),
         sizes=dict(zip(known.sizes.tolist(), (known.size_counts / n).tolist(), strict=True)),
-        octants=tally.bins.reshape(OCTANTS, -1).sum(axis=1) / n,
-        bins=tally.bins / n,
+        octants=tally.bins.sum(axis=0).reshape(OCTANTS, -1).sum(axis=1) / n,
+        bins=tally.bins.sum(axis=0) / n,
+        drift=distance(*(tally.bins / tally.bins.sum(axis=1, keepdims=True))),
         gap_mean_s=known.duration_s / n,
         gap_variation=tally.gaps.variation(),
         gap_correlation=tally.gaps.correlation(),
@@ -149,6 +153,11 @@ def features(
         storage=storage,
         streams=tally.streams(_known_names(trace.names, names or {})),
     )
+
+
+def distance(a: FloatArray, b: FloatArray) -> float:
+    """Total variation of two laws: the share of the requests that would have to move."""
+    return float(np.abs(a - b).sum() / 2)
 
 
 def _known_names(
@@ -210,7 +219,8 @@ class _Tally:
         self.reads, self.random, self.number = (np.zeros(k, np.int64) for _ in range(3))
         self.bytes_ = np.zeros(k)
         self.spells = np.zeros((k, _SPELLS), dtype=np.int64)
-        self.bins = np.zeros(BINS, dtype=np.int64)
+        # By half of the requests.
+        self.bins = np.zeros((2, BINS), dtype=np.int64)
         self.gaps = _Gaps()
         self._ends = np.full(k, -1, dtype=np.int64)
         self._windows = {
@@ -229,7 +239,9 @@ class _Tally:
         self.reads += np.bincount(stream, batch.op == 0, minlength=k).astype(np.int64)
         self.random += np.bincount(stream, self._is_random(stream, batch), k).astype(np.int64)
         self.bytes_ += np.bincount(stream, batch.size_bytes, minlength=k)
-        self.bins += np.bincount(self._space.bins(batch.lbn, BINS), minlength=BINS)
+        left = max(0, self._known.requests // 2 - int(self.bins.sum()))
+        for half, places in enumerate((batch.lbn[:left], batch.lbn[left:])):
+            self.bins[half] += np.bincount(self._space.bins(places, BINS), minlength=BINS)
         self.gaps.add(batch.time_s)
         since = batch.time_s - self._known.first_s
         spell = np.minimum((since * (_SPELLS / self._known.duration_s)).astype(int), _SPELLS - 1)

@@ -15,7 +15,7 @@ from ppw.estimate import shown
 from ppw.result import numbers_digest
 from ppw.tabled_result import TabledResult, rows_of
 from ppw.tables import summary_text, text_table
-from ppw.traces.comparing import FAILED, NOT_JUDGED, Tolerances, compare_features, halves
+from ppw.traces.comparing import FAILED, NOT_JUDGED, Tolerances, compare_features
 from ppw.traces.devices import ASSUMED, described, parse_device, reaching, time_text
 from ppw.traces.features import Space, features
 from ppw.traces.source import WithoutLocality, opened, survey
@@ -230,7 +230,7 @@ def validate_trace(
     if no_locality:
         without = WithoutLocality(first, known.survey, seed)
         ablated = features(without, survey(without), space, model)
-    table = compare_features(ours, theirs, ablated, halves(first, known, space), limits, seed)
+    table = compare_features(ours, theirs, ablated, limits, seed)
     caveats = tuple(_caveats(ours, theirs, f"{name}: {described(model)}", name))
     cv.warn(caveats)
     return TraceFidelity(

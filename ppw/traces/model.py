@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 KIND = "trace_model"
+# Version 1 had no runs, or reuse by stream instead of by device.
+_VERSION = 2
 OPERATIONS = ("read", "write", "discard", "flush")
 
 
@@ -239,13 +241,14 @@ class TraceModel:
 
     def to_json(self) -> str:
         """JSON document on one line; numbers that are not whole with six digits, laws with four."""
-        return re.sub(r"\n *", "", write_document(KIND, self.input_digest, body_of(self)))
+        return re.sub(r"\n *", "", write_document(KIND, self.input_digest, body_of(self), _VERSION))
 
     @classmethod
     @reads_document
     def from_json(cls, text: str) -> TraceModel:
         """Read `to_json` back. Raises `PpwError` for anything else."""
-        document = read_document(text, KIND)
+        remedy = "fit the trace again with this version of ppw"
+        document = read_document(text, KIND, _VERSION, remedy)
         return cls(**parts_of(document), input_digest=document["input_digest"])
 
     def plot(self, ax: Axes | None = None) -> Axes:

@@ -115,10 +115,10 @@ class TestCyclesPerIo:
 
 
 class TestServersOfTypedFigures:
-    TYPED: ClassVar = {"cpio": 1e4, "freq": 2e9, "data_bytes": 1e15, "seconds": 86400.0}
+    TYPED: ClassVar = {"cpio": 1e4, "freq": 2e9, "data_bytes": 1e15, "time_s": 86400.0}
 
     def sized(self, **more):
-        return answered(ppw.size_servers, cores=16, server_w=300.0, **self.TYPED, **more)
+        return answered(ppw.size_servers, cores=16, server_power_w=300.0, **self.TYPED, **more)
 
     def test_the_network_is_what_is_typed_or_assumed(self):
         assumed, half = self.sized(), self.sized(network_share=0.5)
@@ -128,7 +128,7 @@ class TestServersOfTypedFigures:
         assert ratio.tolist() == pytest.approx([0.5] * len(ratio))
 
     def test_at_full_utilisation_none_is_left_to_gain(self):
-        asked = {"data_bytes": 1e15, "seconds": 86400.0, "cores": 16, "server_w": 300.0}
+        asked = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
         for base, gain in ((("full", "today"), False), (("measured", "today"), True)):
             levers = answered(ppw.size_servers, study(), base=base, **asked).levers["lever"]
             assert ("utilisation to 100 %" in levers.tolist()) == gain
