@@ -165,15 +165,17 @@ def memory_of(
 ) -> Memory:
     """Make empty memories of streams, with room for the requests to come."""
     law = np.zeros((0, CLASSES)) if addresses.reuse is None else addresses.reuse
-    wanted = counts.occupancy * (max(expected, 1.0) if len(law) else 0.0)
+    # Without a law nothing is remembered.
+    least, requests = (256, max(expected, 1.0)) if len(law) else (0, 0.0)
+    wanted = counts.occupancy * requests
     touched, stopped = (
         np.bincount(_places(counts, addresses.devices, kinds), weights=wanted).astype(float)
         for kinds in (1, KINDS)
     )
     devices = int(addresses.devices.max()) + 1
     return Memory(
-        new_recency(256 + 2 * touched * addresses.pieces, addresses.piece),
-        new_recency(256 + 2 * stopped, 1),
+        new_recency(least + 2 * touched * addresses.pieces, addresses.piece),
+        new_recency(least + 2 * stopped, 1),
         np.zeros(devices, dtype=np.int64),
         np.zeros((devices, 2), dtype=np.int64),
         addresses.met,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fitting.compiled import compiled
-from fitting.hash_table import EMPTY, find, hashed, new_keys, remove
+from fitting.hash_table import EMPTY, doubled, find, hashed, new_keys, remove
 from fitting.recency import piece_key
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ CLASSES = 2 * AGE_CLASSES + 1
 PIECES, MET = CLASSES, CLASSES + 1
 COLUMNS = CLASSES + 2
 _MOST_TRACKED = 2**23
+# Of a request, such as the discard of a whole device.
+_MOST_PIECES = 2**20
 
 
 def age_bounds() -> IntArray:
@@ -139,7 +141,7 @@ class ReuseCounter:
                 again,
             )
             if start < len(lbn):
-                self._make_room()
+                self._make_room(_pieces(lbn[start], size_bytes[start], self.piece))
         return again
 
     def by_state(self, rows: IntArray) -> IntArray:
@@ -148,19 +150,24 @@ class ReuseCounter:
         padded = np.concatenate([self.counts, np.zeros((missing, COLUMNS), dtype=np.int64)])
         return padded[rows]
 
-    def _make_room(self) -> None:
-        if self._known[0] >= _MOST_TRACKED:
+    def _make_room(self, pieces: int) -> None:
+        """Have room for a request of so many pieces, or for some of them."""
+        wanted = self._known[:2] + np.array([pieces, 1])
+        if wanted.max() >= _MOST_TRACKED:
             self._known[2] += 1
-        self._pieces, self._known[0] = self._roomier(self._pieces, int(self._known[0]))
-        self._ends, self._known[1] = self._roomier(self._ends, int(self._known[1]))
+            for i, (keys, last) in enumerate((self._pieces, self._ends)):
+                _thin_out(keys, last, self._known[2])
+                self._known[i] = np.count_nonzero(keys != EMPTY)
+            return
+        self._pieces = _roomier(*self._pieces, int(wanted[0]))
+        self._ends = _roomier(*self._ends, int(wanted[1]))
 
-    def _roomier(
-        self, table: tuple[IntArray, IntArray], known: int
-    ) -> tuple[tuple[IntArray, IntArray], int]:
-        full = 4 * known >= len(table[0]) and self._known[2] == 0
-        keys = new_keys((2 if full else 1) * len(table[0]))
-        last = np.zeros(len(keys), dtype=np.int64)
-        return (keys, last), _carried(*table, keys, last, self._known[2])
+
+def _roomier(keys: IntArray, last: IntArray, wanted: int) -> tuple[IntArray, IntArray]:
+    """Double a table until more than half of it is free."""
+    while 2 * wanted >= len(keys):
+        keys, last = doubled(keys, last)
+    return keys, last
 
 
 @compiled
@@ -179,17 +186,19 @@ def followed(key: int, halvings: int) -> bool:
 
 
 @compiled
-def _carried(
-    keys: IntArray, last: IntArray, larger: IntArray, moved: IntArray, halvings: int
-) -> int:
-    known = 0
+def _thin_out(keys: IntArray, last: IntArray, halvings: int) -> None:
+    """Forget, in place, the addresses that are not followed any more."""
     for place in range(len(keys)):
-        if keys[place] != EMPTY and followed(keys[place], halvings):
-            at = find(larger, keys[place])
-            larger[at] = keys[place]
-            moved[at] = last[place]
-            known += 1
-    return known
+        # What is taken out lets another one move here.
+        while keys[place] != EMPTY and not followed(keys[place], halvings):
+            remove(keys, last, place)
+
+
+@compiled
+def _pieces(lbn: int, size_bytes: int, piece: int) -> int:
+    """Pieces that a request touches, of those that are followed."""
+    touched = (lbn + size_bytes // 512 - 1) // piece - lbn // piece + 1
+    return min(max(1, touched), _MOST_PIECES)
 
 
 @compiled
@@ -216,7 +225,7 @@ def _count_ages(
     for i in range(start, len(lbn)):
         g = devices[stream[i]]
         first = lbn[i] // piece
-        pieces = max(1, (lbn[i] + size_bytes[i] // 512 - 1) // piece - first + 1)
+        pieces = _pieces(lbn[i], size_bytes[i], piece)
         if 2 * (known[0] + pieces) >= len(keys) or 2 * (known[1] + 1) >= len(end_keys):
             return i
         clock[g] += 1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
-# A trace of so many requests is kept in memory (half a gigabyte) and not read again.
+# A trace of so many requests is kept in memory (a third of a gigabyte) and not read again.
 _MOST_KEPT = 10_000_000
 # Arrivals whose gaps the cascade's last depth is chosen by.
 _ARRIVALS_KEPT = 200_001

@@ -118,8 +118,10 @@ def survey(trace: Batches, *, most_kept: int = 0) -> Surveyed:
         files = files or bool(whole.file.max(initial=-1) >= 0)
         if digest.seen <= most_kept:
             kept.append(batch._replace(latency_s=None, file=None))
-        else:
+        elif kept:
             kept.clear()
+            # Arrow would hold on to the memory for batches to come, which take a tenth of it.
+            pa.default_memory_pool().release_unused()
     return Surveyed(
         surveyor.survey(),
         digest.seen - requests,

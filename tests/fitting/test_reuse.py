@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fitting.reuse import AGAIN, COLUMNS, FRESH, ReuseCounter, age_bounds, age_class, reuse_law
+from fitting import reuse
+from fitting.reuse import (
+    AGAIN,
+    COLUMNS,
+    FRESH,
+    PIECES,
+    ReuseCounter,
+    age_bounds,
+    age_class,
+    reuse_law,
+)
 from fitting.transition_counter import Seen
 
 
@@ -48,3 +58,32 @@ def test_an_age_that_few_could_have_is_likelier_for_those():
     counts = np.zeros((1, COLUMNS), dtype=np.int64)
     counts[0, AGAIN + age_class(500)], counts[0, FRESH] = 300, 700
     assert reuse_law(counts, [1000])[0, FRESH - 1] > 0.45
+
+
+@pytest.mark.parametrize("before", [0, 30])
+def test_a_request_longer_than_all_before_it(before):
+    # 64 MiB in pieces of 4 KiB, then one of its last pieces.
+    lbn = [*range(0, 8 * before, 8), 10**6, 10**6 + 8 * 16_000]
+    counts = counted(lbn, [8] * before + [8 * 2**14, 8], [False] * (before + 2))
+    # All requests but the first go on where the one before them ended.
+    assert counts[age_class(1)] == max(0, before - 1)
+    assert counts[FRESH] == min(1, before) + 1
+    assert counts[AGAIN + age_class(1)] == 1
+    assert counts[PIECES] == 2**14 - 1
+
+
+def test_where_few_addresses_can_be_followed_the_law_stays(monkeypatch):
+    # Once both know the space; ahead of that, more of what is new is followed than later.
+    lbn = 8 * np.random.default_rng(6).integers(30_000, size=120_000)
+    seen = Seen(np.zeros(60_000, np.int32), np.zeros(60_000, np.int64), np.zeros(60_000, bool))
+    shares = []
+    for most in (reuse._MOST_TRACKED, 2**13):
+        monkeypatch.setattr(reuse, "_MOST_TRACKED", most)
+        counter = ReuseCounter(np.zeros(1, dtype=np.int64), 8)
+        for part in np.split(lbn, 2):
+            before = counter.counts[0].copy()
+            counter.add(seen, part, np.full(60_000, 4096))
+        found = (counter.counts[0] - before)[AGAIN:FRESH]
+        shares.append([found.sum(), *(np.cumsum(found)[[18, 22, 26, 28, 30]] / found.sum())])
+    assert shares[1][0] < 0.3 * shares[0][0]
+    assert shares[1][1:] == pytest.approx(shares[0][1:], abs=0.03)
