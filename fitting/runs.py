@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.compiled import compiled, inlined, uncounted
+from fitting.trace_survey import RESIDUES, alignment_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +34,8 @@ CLASSES = 25 * _PER_OCTAVE
 # same for runs that start where the device was touched before.
 COLUMNS = 4 * CLASSES
 _NONE = -1
+# Places that tell an alignment.
+_LEAST_STARTS = 16
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,27 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     mean = class_lows()[class_] + beyond[row, class_] / number[row, class_]
     share = np.cumsum(number, axis=1)[row, class_] / number.sum(axis=1)[row]
     return RunLengths(start, share, mean)
+
+
+def start_alignments(
+    runs: Runs, group: IntArray, others: tuple[int, int], piece: int
+) -> tuple[IntArray, IntArray]:
+    """Alignment and offset in blocks, by touched state, of where runs start in states of its group.
+
+    They are taken from the first and last of these places; where those are few, others are given.
+    Beyond a piece, and what the others have, an alignment makes no difference to what is touched.
+    """
+    found = np.tile(np.array(others, dtype=np.int64)[:, None], len(group))
+    started, several = runs.lowest != _NONE, runs.highest > runs.lowest
+    for one in np.unique(group):
+        here = group == one
+        starts = np.append(runs.lowest[here & started], runs.highest[here & several])
+        if len(starts) >= _LEAST_STARTS:
+            residues = np.bincount(starts % RESIDUES, minlength=RESIDUES)
+            alignment, offset = alignment_of(residues)
+            alignment = min(alignment, max(piece, others[0]))
+            found[:, here] = [[alignment], [offset % alignment]]
+    return found[0], found[1]
 
 
 def _filled(counts: IntArray, others: IntArray) -> IntArray:
