@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fitting.arrival_character import character
 from fitting.compiled import compiled
 from fitting.errors import FittingError
 from fitting.splits import LARGE_SHAPE, SMALL_SHAPE, drawn_split, split_laws
@@ -43,14 +44,11 @@ GAP_KNOTS = np.array(
 )
 # Knots are whole thousandths: the one below each of these.
 _KNOT_BELOW = np.searchsorted(GAP_KNOTS, np.arange(1000) / 1000, side="right") - 1
-_LAGS = (1, 2, 4, 8, 16, 32)
 # Coarse windows that differ by no more have as many arrivals as whole numbers allow.
 _ROUNDING = 2
-# Windows of trials, by the arrivals that they have on average.
-_TRIAL_WINDOWS = (1, 4, 16, 64, 256, 1024)
 _TRIAL = 25_000
-# How arrivals are placed in their last window: anywhere, evenly, or as drawn gaps have it; or at
-# one pace through all windows, each a little early or late.
+# How arrivals are placed in their last window: anywhere, evenly, or as drawn gaps have it; or, by
+# no windows, at one pace, each a little early or late.
 PLACEMENTS = ("anywhere", "even", "gaps", "paced")
 _EVEN, _GAPS, _PACED = 1, 2, 3
 
@@ -172,7 +170,8 @@ class Cascade:
         """Places of so many arrivals in the unit interval, whose gaps vary as they did."""
         spread = np.diff(GAP_KNOTS) @ (self.gaps[1:] + self.gaps[:-1] - 2) ** 2 / 4
         late = rng.normal(0, np.sqrt(spread / 2), number)
-        return np.asarray(np.sort(np.clip(np.arange(number) + 0.5 + late, 0, number)) / number)
+        # The first is at the begin; one at the edge of a window is in that which begins there.
+        return np.asarray(np.sort(np.clip(np.arange(number) + 1e-6 + late, 0, number)) / number)
 
 
 def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Cascade:
@@ -217,7 +216,7 @@ def _gap_quantiles(gaps_s: FloatArray) -> FloatArray:
 
 def _nearest(full: Cascade, gaps_s: FloatArray) -> Cascade:
     """Choose where to stop halving, and what then, by trials."""
-    aim = _character(gaps_s[:_TRIAL])
+    aim = character(gaps_s[:_TRIAL])
     depths = range(full.windows.kept, full.windows.depth + 1)
     ways = range(_PACED)
     trials = [replace(full, stop=d, placement=way) for d in depths for way in ways]
@@ -232,23 +231,7 @@ def _trial(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
     course = cascade.counts
     most = max(1, int(np.searchsorted(np.cumsum(course), _TRIAL)))
     gaps = rng.choice(gaps_s, int(course[:most].sum()))
-    return _character(np.diff(cascade.place(course[:most], 0.0, gaps, rng)))
-
-
-def _character(gaps_s: FloatArray) -> FloatArray:
-    """Logarithms of the variation of gaps and of window counts, and autocorrelations of gaps."""
-    mean, deviation = float(gaps_s.mean()), float(gaps_s.std())
-    steady = len(gaps_s) <= 2 * _LAGS[-1] or deviation <= 1e-6 * mean
-    centred = (gaps_s - mean) / (1.0 if steady else deviation)
-    reached = np.cumsum(gaps_s)
-    lagged = [0.0 if steady else (centred[:-k] * centred[k:]).mean() for k in _LAGS]
-    return np.array(
-        [
-            2 * np.log(0.02 + deviation / mean),
-            *(np.log(0.02 + _dispersion(reached, w * mean)) / 2 for w in _TRIAL_WINDOWS),
-            *(value / 2 for value in lagged),
-        ]
-    )
+    return character(np.diff(cascade.place(course[:most], 0.0, gaps, rng)))
 
 
 @compiled
@@ -258,24 +241,6 @@ def _interpolate(at: FloatArray, knots: FloatArray, below: IntArray, quantiles: 
         k = below[int(at[i] * 1000)]
         slope = (quantiles[k + 1] - quantiles[k]) / (knots[k + 1] - knots[k])
         at[i] = slope * (at[i] - knots[k]) + quantiles[k]
-
-
-@compiled
-def _dispersion(time_s: FloatArray, window_s: float) -> float:
-    """Index of dispersion: variance over mean of the arrivals in windows of a length."""
-    windows = int(time_s[-1] / window_s)
-    # The last window is not whole.
-    arrivals, squares, here, window = 0, 0, 0, 0
-    for i in range(len(time_s)):
-        at = int(time_s[i] / window_s)
-        if at != window:
-            arrivals += here
-            squares += here * here
-            here, window = 0, at
-        here += 1
-    if windows < 8 or arrivals == 0:
-        return 1.0
-    return (squares * windows - arrivals * arrivals) / (windows * arrivals)
 
 
 @compiled

@@ -14,7 +14,8 @@ from fitting.compiled import inlined, uncounted
 from fitting.recency import Recency, forget, knows, last_use, nearest, new_recency, use
 from fitting.request_kinds import KINDS
 from fitting.reuse import AGAIN, CLASSES, FRESH, age_bounds
-from fitting.trace_survey import BLOCK, RESIDUES, alignment_of
+from fitting.runs import start_alignments
+from fitting.trace_survey import BLOCK
 from fitting.walk_draws import Batches, draw, new_batches
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ _FRESH_TRIES, _STOPPED_TRIES = 16, 4
 # Places of a run that are looked at, and steps from one stretch that is untouched to the next.
 _LOOKS, _STEPS = 64, 512
 _LATELY = 2048
-# Places of a kind of requests that tell their alignment.
-_LEAST_STARTS = 16
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Stretches(NamedTuple):
     """Where states lie, and in which lists of a memory their addresses and stops are kept.
 
     Runs start at the ``offset`` of a state modulo its ``alignment``, both in blocks, and from
-    ``low`` to ``high`` of a state, or else from its first block on.
+    ``low`` to ``high`` of it, or else from its first block on.
     """
 
     first_lbn: int
@@ -145,7 +144,12 @@ def stretches_of(
         addresses.end_lbn,
         diagram.state_blocks,
         diagram.levels,
-        *_alignments(counts, runs, addresses),
+        *start_alignments(
+            runs,
+            addresses.devices[counts.stream_of_state] * KINDS + counts.state_origin % KINDS,
+            (addresses.alignment, addresses.offset),
+            addresses.piece,
+        ),
         np.searchsorted(counts.state_origin, np.arange(streams * KINDS + 1)),
         counts.state,
         addresses.devices,
@@ -183,27 +187,6 @@ def memory_of(
         new_batches(np.float64(min(share, 1.0)) * started, rng),
         age_bounds(),
     )
-
-
-def _alignments(
-    counts: TransitionCounts, runs: Runs, addresses: Addresses
-) -> tuple[IntArray, IntArray]:
-    """Alignment and offset in blocks, by touched state, that runs of its device and kind have.
-
-    They are taken from the first and last places where runs of such states start; where those are
-    few, they are those of the trace.
-    """
-    stream, kind = np.divmod(counts.state_origin, KINDS)
-    group = addresses.devices[stream] * KINDS + kind
-    found = np.tile([[addresses.alignment], [addresses.offset]], len(group)).astype(np.int64)
-    several = runs.highest > runs.lowest
-    for one in np.unique(group):
-        here = group == one
-        starts = np.append(runs.lowest[here & (runs.lowest >= 0)], runs.highest[here & several])
-        if len(starts) >= _LEAST_STARTS:
-            residues = np.bincount(starts % RESIDUES, minlength=RESIDUES)
-            found[:, here] = np.array(alignment_of(residues))[:, None]
-    return found[0], found[1]
 
 
 def _extents(counts: TransitionCounts, runs: Runs) -> tuple[IntArray, IntArray]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from fitting.compiled import compiled, inlined, uncounted
 from fitting.lookups import longer
+from fitting.trace_survey import RESIDUES, alignment_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +37,8 @@ COLUMNS = 4 * CLASSES
 _NONE = -1
 # Columns of a counter ahead of its classes.
 _CLASSES_FROM = 2
+# Places that tell an alignment.
+_LEAST_STARTS = 16
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,27 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     share, mean = np.empty((2, 2 * len(counts) * CLASSES))
     used = _laws(counts, pooled, origin, class_lows(), start, share, mean)
     return RunLengths(start, share[:used].copy(), mean[:used].copy())
+
+
+def start_alignments(
+    runs: Runs, group: IntArray, others: tuple[int, int], piece: int
+) -> tuple[IntArray, IntArray]:
+    """Alignment and offset in blocks, by touched state, of where runs start in states of its group.
+
+    They are taken from the first and last of these places; where those are few, others are given.
+    Beyond a piece, and what the others have, an alignment makes no difference to what is touched.
+    """
+    found = np.tile(np.array(others, dtype=np.int64)[:, None], len(group))
+    started, several = runs.lowest != _NONE, runs.highest > runs.lowest
+    for one in np.unique(group):
+        here = group == one
+        starts = np.append(runs.lowest[here & started], runs.highest[here & several])
+        if len(starts) >= _LEAST_STARTS:
+            residues = np.bincount(starts % RESIDUES, minlength=RESIDUES)
+            alignment, offset = alignment_of(residues)
+            alignment = min(alignment, max(piece, others[0]))
+            found[:, here] = [[alignment], [offset % alignment]]
+    return found[0], found[1]
 
 
 def _filled(counts: IntArray, others: IntArray) -> IntArray:

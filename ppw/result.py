@@ -65,10 +65,13 @@ def read_document(
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PpwError(f"not JSON: {error}: give what to_json() wrote") from error
-    if not isinstance(document, dict) or document.get("schema_version") != version:
+    said = document.get("schema_version") if isinstance(document, dict) else None
+    named = document.get("kind") if said is not None else None
+    # A document of another kind has its own versions.
+    if said != version and named in (None, kind):
         raise PpwError(f"not a document of schema_version {version}: {remedy}")
-    if document.get("kind") != kind:
-        raise PpwError(f"this document is a {document.get('kind')!r}, not a {kind!r}")
+    if named != kind:
+        raise PpwError(f"this document is a {named!r}, not a {kind!r}")
     return _Document(document)
 
 

@@ -247,7 +247,7 @@ class TraceModel:
     @reads_document
     def from_json(cls, text: str) -> TraceModel:
         """Read `to_json` back. Raises `PpwError` for anything else."""
-        remedy = "fit the trace again with this version of ppw"
+        remedy = "fit the trace again"
         document = read_document(text, KIND, _VERSION, remedy)
         return cls(**parts_of(document), input_digest=document["input_digest"])
 

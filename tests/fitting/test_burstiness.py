@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fitting.burstiness import Windows, fit_cascade
+from fitting.burstiness import PLACEMENTS, Windows, fit_cascade
 from fitting.errors import FittingError
 
 RNG = np.random.default_rng(3)
@@ -72,6 +72,23 @@ class TestEveryProcess:
         width = cascade.windows.duration_s / kept
         found = np.bincount(np.minimum((made / width).astype(int), kept - 1), minlength=kept)
         assert np.abs(found - counts.reshape(kept, -1).sum(axis=1)).sum() <= 2
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.1])
+def test_one_pace_is_kept_in_windows_that_halving_does_not_meet(jitter):
+    """A thousand requests a second, each up to a tenth of a gap early or late."""
+    rng = np.random.default_rng(5)
+    gaps = np.diff((np.arange(20_001) + rng.uniform(-jitter, jitter, 20_001)) / 1000)
+    times, _, cascade = fitted(gaps)
+    made = placed(cascade, gaps, 2)
+    assert cascade.placement == PLACEMENTS.index("paced")
+    assert variation(made) == pytest.approx(variation(times), rel=0.15, abs=1e-6)
+    # An arrival at the edge of a window may be on either side of it.
+    assert dispersion(made, 0.0377) < 0.02
+
+
+def test_bursts_have_no_pace():
+    assert fitted(PROCESSES["on and off"])[2].placement != PLACEMENTS.index("paced")
 
 
 def test_periods_keep_their_place():

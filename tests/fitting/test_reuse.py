@@ -10,6 +10,7 @@ from fitting.reuse import (
     AGAIN,
     COLUMNS,
     FRESH,
+    MET,
     PIECES,
     ReuseCounter,
     age_bounds,
@@ -37,6 +38,49 @@ def test_six_requests_by_hand():
     assert counts[age_class(2)] == 1
     assert counts[AGAIN + age_class(3)] == 1
     assert counts.sum() == 5
+
+
+def of_devices(lbn, blocks, sequential, stream, devices):
+    n = len(lbn)
+    counter = ReuseCounter(np.array(devices), 8)
+    row, goes_on = np.array(stream), np.array(sequential, dtype=bool)
+    seen = Seen(row.astype(np.int32), row.astype(np.int64), goes_on)
+    again = counter.add(seen, np.array(lbn), np.array(blocks) * 512)
+    assert len(again) == n
+    return counter.by_state(np.arange(max(stream) + 1)), again
+
+
+class TestDevices:
+    def test_streams_of_one_device_touch_the_same_pieces(self):
+        """Stream 1 comes back to where stream 0 was two requests ago."""
+        counts, again = of_devices([0, 800, 0], [8, 8, 8], [0, 0, 0], [0, 0, 1], [0, 0])
+        assert counts[1, AGAIN + age_class(2)] == 1
+        assert counts[0, FRESH] == 2
+        assert again.tolist() == [False, False, True]
+
+    def test_those_of_different_devices_do_not(self):
+        counts, again = of_devices([0, 800, 0], [8, 8, 8], [0, 0, 0], [0, 0, 1], [0, 1])
+        assert counts[1, FRESH] == 1
+        assert not again.any()
+
+    def test_ages_are_in_requests_of_the_device(self):
+        """Nine requests of another device pass before stream 0 is back."""
+        lbn, stream = [0, *range(80, 800, 80), 0], [0, *[1] * 9, 0]
+        counts, _ = of_devices(lbn, [8] * 11, [0] * 11, stream, [0, 1])
+        assert counts[0, AGAIN + age_class(1)] == 1
+
+
+def test_pieces_that_a_run_from_a_fresh_place_goes_on_to_by_hand():
+    """Runs of pieces 0 to 3, 10 and 11, 9 to 12; beyond their first that is 3, 1 and 3 pieces.
+
+    The third comes to 10 and 11, which the second touched. A run from a piece that was touched is
+    none of them, wherever it goes.
+    """
+    lbn, blocks = [0, 16, 80, 72, 0], [16, 16, 16, 32, 48]
+    counts = counted(lbn, blocks, [False, True, False, False, False])
+    assert counts[PIECES] == 3 + 1 + 3
+    assert counts[MET] == 2
+    assert counts[FRESH] == 3
 
 
 def test_classes_are_half_octaves():

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitting.compiled import uncounted
-from fitting.runs import CLASSES, RunCounter, class_lows, drawn_length, length_class, run_lengths
+from fitting.runs import (
+    CLASSES,
+    COLUMNS,
+    RunCounter,
+    Runs,
+    class_lows,
+    drawn_length,
+    length_class,
+    run_lengths,
+    start_alignments,
+)
 from fitting.transition_counter import Seen
 
 
@@ -112,3 +122,31 @@ def test_runs_of_as_many_states_as_there_is_room_for():
     runs = counter.by_state(rows)
     assert (runs.started() == [1, 0]).all()
     assert runs.lowest.tolist() == runs.highest.tolist() == (8 * rows).tolist()
+
+
+class TestAlignments:
+    """Runs that start at multiples of 16, at 7 modulo 8, and at four places that tell nothing."""
+
+    GROUP = np.repeat([0, 1, 2], [40, 40, 4])
+    STARTS = np.concatenate(
+        [1000 * np.arange(40) // 16 * 16, 8 * np.arange(40) ** 2 + 7, [1, 2, 3, 5]]
+    )
+    RUNS = Runs(np.zeros((84, COLUMNS), dtype=np.int64), STARTS, STARTS)
+
+    def found(self, piece, others=(1, 0)):
+        alignment, offset = start_alignments(self.RUNS, self.GROUP, others, piece)
+        return [(int(alignment[k]), int(offset[k])) for k in (0, 40, 80)]
+
+    def test_are_those_of_the_group_up_to_a_piece(self):
+        assert self.found(8) == [(8, 0), (8, 7), (1, 0)]
+        assert self.found(16) == [(16, 0), (8, 7), (1, 0)]
+
+    def test_are_given_where_places_are_few(self):
+        assert self.found(8, (4, 3))[2] == (4, 3)
+
+    def test_states_where_no_run_started_tell_nothing(self):
+        nowhere = np.full(84, -1)
+        runs = Runs(self.RUNS.counts, nowhere, nowhere)
+        alignment, offset = start_alignments(runs, self.GROUP, (2, 1), 8)
+        assert set(alignment) == {2}
+        assert set(offset) == {1}

@@ -67,6 +67,25 @@ def test_a_trace_passes_against_itself():
     assert np.nanmax(np.abs(offset)) < 1e-12
 
 
+def test_even_arrivals_pass_against_themselves_and_have_no_variation():
+    made = trace(time_s=np.arange(4000) / 128, lbn=8 * np.arange(4000))
+    result = validate_trace(made, made)
+    assert result.passed
+    assert figure(result, "dispersion over 1 s")["original"] == 0
+    late = changed(made, time_s=np.arange(4000) / 128 + np.arange(4000) % 2 / 500)
+    off = figure(validate_trace(made, late), "variation of inter-arrival")
+    assert (off["off"], off["verdict"]) == (np.inf, "fail")
+
+
+def test_halves_are_as_far_apart_as_their_places():
+    """The second half goes elsewhere, but for a quarter of its requests."""
+    lbn = np.where((np.arange(4000) < 2000) | (np.arange(4000) % 4 == 0), 0, 8_000_000)
+    lbn[0] = 8_000_000
+    made = trace(lbn=lbn + 8 * (np.arange(4000) % 16))
+    found = figure(validate_trace(made, made), "64ths, original's halves")["off"]
+    assert found == pytest.approx(0.75 - 1 / 2000)
+
+
 def test_another_seed_of_the_same_law_passes_the_shares():
     result = validate_trace(busy(n=30_000, seed=1), busy(n=30_000, seed=2))
     rows = result.table[result.table["group"] == "features"]

@@ -55,6 +55,30 @@ def test_habits_are_kept(pages):
     assert off.empty, off
 
 
+def test_each_kind_of_requests_keeps_its_alignment():
+    """Pages of 8 KiB read by popularity, and records of any number of sectors written in a row."""
+    rng = np.random.default_rng(6)
+    written = rng.random(REQUESTS) < 0.3
+    sectors = np.where(written, rng.integers(1, 9, REQUESTS), 16)
+    record = np.cumsum(np.where(written, sectors, 0)) - sectors
+    share = np.cumsum(np.arange(1, 30_001) ** -0.9)
+    page = rng.permutation(30_000)[np.searchsorted(share / share[-1], rng.random(REQUESTS))]
+    original = trace(
+        time_s=np.cumsum(rng.exponential(0.001, REQUESTS)),
+        lbn=np.where(written, 1_000_000 + record, 16 * page),
+        size_bytes=512 * sectors,
+        op=written,
+    )
+    made = generate_trace(fit_trace(original), seed=1)
+    table = made.to_table()
+    lbn, op = table["lbn"].to_numpy(), table["op"].to_numpy()
+    assert (lbn[op == 0] % 8 == 0).mean() > 0.99
+    assert (lbn[op == 1] % 8 == 0).mean() < 0.3
+    found = validate_trace(original, made).table
+    judged = found[found["figure"].str.startswith("LRU hits")]
+    assert set(judged["verdict"]) == {"pass"}
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_two_hundred_requests_in_short_runs(seed):
     rng = np.random.default_rng(7)
