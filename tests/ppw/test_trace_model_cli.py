@@ -130,12 +130,14 @@ def test_a_model_goes_to_json_without_a_format(run):
     assert Path("again.model.json").read_bytes() == Path("m.json").read_bytes()
 
 
+OTHER_VERSION = "not a document of schema_version 2: fit the trace again with this version of ppw"
 NO_MODEL = [
     (None, "bad.json: No such file or directory"),
     ("", "bad.json is no model"),
     ("3000 requests in 30 s", "bad.json is no model"),
-    ("{}", "bad.json is no model: not a document of schema_version 1: was it written by ppw?"),
-    ('{"schema_version": 1}', "bad.json is no model: this document is a None, not a 'trace_model'"),
+    ("{}", f"bad.json is no model: {OTHER_VERSION}"),
+    ('{"schema_version": 1}', f"bad.json is no model: {OTHER_VERSION}"),
+    ('{"schema_version": 2}', "bad.json is no model: this document is a None, not a 'trace_model'"),
     ('{"a": 1', "bad.json is no model: Expecting ',' delimiter: line 1 column 8 (char 7)"),
 ]
 
