@@ -145,7 +145,13 @@ class Cascade:
         return counts.ravel()
 
     def place(
-        self, counts: IntArray, start_s: float, gaps_s: FloatArray, rng: np.random.Generator
+        self,
+        counts: IntArray,
+        start_s: float,
+        gaps_s: FloatArray,
+        rng: np.random.Generator,
+        *,
+        in_order: bool = False,
     ) -> FloatArray:
         """Arrival times (s) in order, of coarse windows from a start on.
 
@@ -157,11 +163,14 @@ class Cascade:
             Where the first of them starts.
         gaps_s : array
             A gap for each arrival, as the laws of the transitions draw them.
+        in_order : bool
+            The windows are in their own order: one pace does not take arrivals out of them.
         """
         times = np.empty(int(counts.sum()))
         width = self.windows.duration_s / len(self.counts)
         if self.placement == _PACED:
-            return start_s + width * len(counts) * self._paced(len(times), rng)
+            paced = width * len(counts) * self._paced(len(times), rng)
+            return start_s + (_within(counts, width, paced) if in_order else paced)
         stop = max(0, self.stop - self.windows.kept)
         _place(counts, width, stop, self.placement, self.small, self.large, gaps_s, times, rng)
         return times + start_s
@@ -172,6 +181,12 @@ class Cascade:
         late = rng.normal(0, np.sqrt(spread / 2), number)
         # The first is at the begin; one at the edge of a window is in that which begins there.
         return np.asarray(np.sort(np.clip(np.arange(number) + 1e-6 + late, 0, number)) / number)
+
+
+def _within(counts: IntArray, width: float, times: FloatArray) -> FloatArray:
+    """Move times, in order, into the windows that they are counted in."""
+    window = np.repeat(np.arange(len(counts)), counts)
+    return np.clip(times, window * width, (window + 1 - 1e-9) * width)
 
 
 def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Cascade:

@@ -323,8 +323,9 @@ def _times_by_windows(
 ) -> Iterator[tuple[Requests, FloatArray]]:
     cascade, alone = trace.model.cascade, len(trace.model.survey.streams) == 1
     duration, due, first = cascade.windows.duration_s, 0.0, None
+    in_order = trace.arrivals == "windows"
     while True:
-        course = cascade.course(rng, in_order=trace.arrivals == "windows")
+        course = cascade.course(rng, in_order=in_order)
         ends, width = np.cumsum(course), duration / len(course)
         start = 0
         while start < len(course):
@@ -339,7 +340,8 @@ def _times_by_windows(
                 else:
                     # Streams that walk alone do not make room for each other as they did.
                     gaps = cascade.draw_gaps(number, rng)
-                times = cascade.place(course[start:stop], start * width, gaps, rng)
+                windows = course[start:stop]
+                times = cascade.place(windows, start * width, gaps, rng, in_order=in_order)
                 first = times[0] if first is None else first
                 yield requests, times - first
             start = stop

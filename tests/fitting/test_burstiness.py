@@ -31,7 +31,7 @@ def fitted(gaps):
 def placed(cascade, gaps, seed, **options):
     rng = np.random.default_rng(seed)
     course = cascade.course(rng, **options)
-    return cascade.place(course, 0.0, rng.permutation(gaps), rng)
+    return cascade.place(course, 0.0, rng.permutation(gaps), rng, **options)
 
 
 def variation(times):
