@@ -14,21 +14,20 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from peers import hadoop as peer
+from processes import environment, ppw_process
 
 import ppw
 from ppw.data_size import project_data_size
 
-ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("--warm-ups", 0, "--repeats", 1, "--power", "none")
 MB = 1_000_000
 # Of a busy host; what is waited for is there at once on an idle one.
 PATIENCE_S = 240.0
 
 
-def environment(**more):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PPW_")}
-    cache = str(peer.jars().parent)
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "PPW_CACHE_DIR": cache, **more}
+def jars(**more):
+    """Where jars are kept already, with what else the environment has."""
+    return {"PPW_CACHE_DIR": str(peer.jars().parent), **more}
 
 
 def command(*arguments):
@@ -48,16 +47,8 @@ def scratch(tmp_path):
 @pytest.fixture
 def run(tmp_path, scratch):
     def run(*arguments, timeout=1800, **more):
-        return subprocess.run(
-            command("--scratch", scratch, *arguments),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=environment(**more),
-            timeout=timeout,
-            check=False,
-        )
+        asked = ("run", "hadoop", "--scratch", scratch, *arguments)
+        return ppw_process(*asked, cwd=tmp_path, timeout=timeout, **jars(**more))
 
     return run
 
@@ -135,7 +126,7 @@ class TestLocal:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment(),
+            env=environment(**jars()),
         )
         output = tmp_path / "runs.samples" / "output"
         try:
@@ -386,7 +377,7 @@ class TestCluster:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment(PATH=client.path),
+            env=environment(**jars(PATH=client.path)),
         )
         try:
             until(lambda: any("Running job" in path.read_text() for path in tmp_path.glob(log)))
@@ -480,7 +471,7 @@ class TestSlow:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment(),
+            env=environment(**jars()),
         )
         try:
             output = tmp_path / "runs.samples" / "output" / "0000.txt"
