@@ -293,7 +293,10 @@ class TestMemcached:
         with warnings.catch_warnings():
             # Of two windows of a second little can be said.
             warnings.simplefilter("ignore", ppw.CaveatWarning)
-            found = ppw.project_runs(runs, freq="1.8GHz", metric=["throughput", "perf_per_watt"])
+            # At idle power, which is below that of the idle machine as often as not.
+            found = ppw.project_runs(
+                runs, freq="1.8GHz", metric=["throughput", "perf_per_watt"], keep_all=True
+            )
         assert found.to_frame()["projected"].gt(0).all()
 
     @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])

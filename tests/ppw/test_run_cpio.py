@@ -77,7 +77,7 @@ def study_is_sound(ask, folder, done, patterns):
     assert runs.loc[reads, "sectors_read"].gt(runs.loc[reads, "sectors_written"]).all()
     assert runs.loc[~reads, "sectors_written"].gt(runs.loc[~reads, "sectors_read"]).all()
     # All CPU time is that of the cores used, so that the I/O rate follows from its parts.
-    parts = ["user_s", "nice_s", "system_s", "irq_s", "softirq_s", "idle_s", "iowait_s"]
+    parts = ["user_s", "nice_s", "system_s", "irq_s", "softirq_s", "steal_s", "idle_s", "iowait_s"]
     cpus = runs[parts].sum(axis=1) / runs["time_s"]
     assert (cpus >= 0.9 * runs["cores"]).all()
     with warnings.catch_warnings():
