@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from outcomes import LEVEL, NO_PRIORS, Outcome
+from outcomes import IN_VIEW, LEVEL, Outcome
 
 import ppw
 
@@ -50,7 +50,7 @@ def outcome_of(runs: pd.DataFrame, job: str, smallest: int) -> Outcome:
     )
     task = f"time: {smallest} smallest of {len(sizes)} sizes → largest, {job}"
     naive = near * sizes[-1] / sizes[smallest - 1]
-    return Outcome("c3o", task, NO_PRIORS, cases, np.array(line), naive)
+    return Outcome("c3o", task, IN_VIEW, cases, np.array(line), naive)
 
 
 def _line(runs: pd.DataFrame, at: float) -> float:

@@ -3,11 +3,9 @@
     T(D) = t_fixed + D/rate,    t_fixed ≥ 0, rate > 0
 
 t_fixed is what a job takes whatever its data (starting Java, scheduling), and rate the data that it
-gets through in a second once it runs. Times scatter in proportion, so the line is fitted to the
-time per byte, T/D = 1/rate + t_fixed/D, in which all points weigh alike (weighted least squares
-with weights 1/D²; Draper & Smith, *Applied Regression Analysis*, 3rd ed., ch. 9). Intervals are
-Student's t about that line, somewhat wide where t_fixed is a large share. Where data outgrow a
-cache, memory or a buffer the line ends, which no smaller size can tell.
+gets through in a second once it runs. Intervals allow for sizes that lie off the line, as far as
+those of other jobs did (see `fitting.data_scaling`). Where data outgrow a cache, memory or a buffer
+the line ends, which no smaller size can tell.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fitting.data_scaling import USUAL_MISS, fit_sizes
 from fitting.lack_of_fit import lack_of_fit
-from fitting.line import fit_groups
 from fitting.steps import Steps
 from measurements import check_runs
 from ppw import caveats as cv
@@ -61,6 +59,8 @@ _NUMBERS = (
 _USUAL = 0.02
 _LACK_OF_FIT = 0.01
 _FAR = 8.0
+# Sizes from which on a line can be judged.
+_JUDGED = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,7 +71,7 @@ class DataSizeProjection:
     ----------
     table : pandas.DataFrame
         The group's keys; ``data_bytes`` (the target, B); ``projected``, ``lower`` and ``upper``
-        (s; prediction interval for the mean of the runs at the target, NaN without one);
+        (s; prediction interval for the mean of the runs at the target, or of one run);
         ``measured`` (s, mean of the runs at the target, which no fit has read; NaN without any),
         ``error_pct`` and ``covered``; ``t_fixed_s`` and ``rate_bytes_s`` (B/s, inf where the time
         does not grow); how many ``sizes`` and ``runs`` were fitted, from ``smallest_bytes`` to
@@ -276,28 +276,24 @@ def _fit(
     below = sizes < target * (1 - 1e-9)
     at = np.isclose(sizes, target, rtol=1e-9, atol=0.0)
     codes, size, time = groups.codes[below], sizes[below], times[below]
-    # Sizes as shares of the target keep the numbers near 1.
-    line = fit_groups(codes, target / size, time / size, count, nonnegative=True)
-    measured, measured_runs = _means(groups.codes[at], times[at], count)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        lower, upper = line.interval(1.0, level=level, repeats=np.maximum(measured_runs, 1))
-        projected = line.value(1.0) * target
-        lower, upper = np.maximum(lower, 0.0) * target, upper * target
-        rate = 1 / line.intercept
-        covered = ((lower <= measured) & (measured <= upper)).astype(object)
-    covered[np.isnan(lower) | np.isnan(measured)] = None
     steps = Steps.of(codes, 1 / size, np.log(time), count)
+    found = fit_sizes(steps, target)
+    measured, measured_runs = _means(groups.codes[at], times[at], count)
+    lower, upper = found.interval(level=level, repeats=np.maximum(measured_runs, 1))
     with np.errstate(invalid="ignore", divide="ignore"):
+        rate = target / found.line.intercept
+        covered = ((lower <= measured) & (measured <= upper)).astype(object)
         test = lack_of_fit(steps, usual=_USUAL)
+    covered[np.isnan(lower) | np.isnan(measured)] = None
     return pd.DataFrame(
         {
             "data_bytes": np.full(count, target),
-            "projected": projected,
+            "projected": found.projected,
             "lower": lower,
             "upper": upper,
             "measured": measured,
-            "error_pct": 100 * (projected / measured - 1),
-            "t_fixed_s": line.slope * target,
+            "error_pct": 100 * (found.projected / measured - 1),
+            "t_fixed_s": found.line.slope,
             "rate_bytes_s": rate,
             "sizes": steps.count.astype(float),
             "runs": np.bincount(codes, minlength=count).astype(float),
@@ -340,10 +336,11 @@ def _caveats(fitted: pd.DataFrame, answered: pd.Series[bool]) -> Iterable[str]:
             f"the target is {shown(reach)} times the largest size measured: caches, memory and "
             "disks may end the line before it"
         )
-    if none := int(rows["lower"].isna().sum()):
+    if few := int((rows["sizes"] < _JUDGED).sum()):
         yield (
-            f"{none} groups have no interval: two runs determine a line and leave nothing to judge "
-            "it by; measure a third size or repeats"
+            f"{few} groups have two sizes, which show nothing of how straight their line is: the "
+            f"interval takes sizes to lie {USUAL_MISS:.0%} off it or so, as other jobs' did; "
+            "measure a third"
         )
 
 
