@@ -250,6 +250,7 @@ def main() -> None:
         one(options.one, options.engine, options.paths, options.folder)
         return
     folder = Path(options.folder)
+    folder.mkdir(parents=True, exist_ok=True)
     engine, rows = ("spark", options.spark) if options.spark else ("duckdb", options.rows)
     paths = make(folder, options.files, rows)
     report(engine, options.questions.split(","), paths, options.folder, rows)

@@ -30,7 +30,7 @@ from ppw.cli.runs_table import read
     "data_bytes",
     type=Bytes(),
     help="Instead of --freq, a data size such as 512MB: the time that a job takes there, from runs "
-    "with less data. Of the other options, only --map, --by and --level matter then.",
+    "with less data. Of the other options, only --map, --where, --by and --level matter then.",
 )
 @fit_options
 @interval_options

@@ -134,7 +134,7 @@ class Watched:
     def is_ours(self, pid):
         try:
             content = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-        except ProcessLookupError:
+        except (ProcessLookupError, FileNotFoundError):
             # It ended after it was listed.
             return False
         return f"TMPDIR={self.scratch}\0" in content
