@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 # Few tests that wait for programs and clocks: begun last, one worker would be at them alone.
@@ -14,6 +15,12 @@ LONG = (
     *("test_measure.py", "test_run.py", "test_run_hadoop.py", "test_fleet_equality.py"),
     *("test_frequency.py", "test_fuzz.py", "test_hadoop.py", "test_robustness.py"),
 )
+
+# The same examples on every machine, however slow it is.
+settings.register_profile(
+    "ppw", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("ppw")
 
 # A shell starts what runs in its background with interrupts ignored, and all that is started from
 # there inherits it.

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import curve_fit, nnls
 from scipy.stats import t as student
@@ -63,7 +63,6 @@ def test_amdahl_recovers_its_parameters(serial, parallel, bounded):
     assert model.limit_ == model.t_serial_
 
 
-@settings(deadline=None)
 @given(
     st.floats(1e-3, 1e6),
     st.one_of(st.just(0.0), st.floats(1e-6, 1.0)),
@@ -277,7 +276,6 @@ def test_usl_bound_is_the_best_feasible_point():
         assert np.sum((usl(CORES, a, b, kappa) - throughput) ** 2) > least
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=8, max_size=8))
 def test_usl_answers_any_positive_throughput_within_its_ranges(throughput):
     model = UniversalScalability()
@@ -377,7 +375,6 @@ def test_row_order_and_whole_duplication_change_nothing(kind):
     np.testing.assert_allclose(learned(twice), reference, rtol=1e-9)
 
 
-@settings(deadline=None)
 @given(st.floats(1e-12, 1e12))
 def test_the_unit_of_the_response_only_scales(unit):
     for kind in MODELS:

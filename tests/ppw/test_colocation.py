@@ -172,7 +172,7 @@ def test_intervals_of_unlike_length_meet():
 # Properties.
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @example([0.0, 2.2250738585072014e-308], random.Random(0))
 @given(st.lists(st.floats(0.0, 8.0), min_size=2, max_size=5), st.randoms())
 def test_sums_do_not_depend_on_the_order(cores, shuffler):

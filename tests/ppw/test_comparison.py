@@ -359,7 +359,7 @@ class TestScope:
 
 class TestProperties:
     # Shrinking would take minutes: the smallest failing case says no more than any other.
-    @settings(max_examples=4, deadline=None, phases=[Phase.explicit, Phase.generate])
+    @settings(max_examples=4, phases=[Phase.explicit, Phase.generate])
     @given(st.floats(0.5, 2), st.floats(0.5, 2), st.integers(0, 99))
     def test_swapping_the_sides_inverts_the_ratio(self, faster, watts, seed):
         runs = both(faster=faster, watts=watts, workloads=("wc",), steps=(1.2, 2.4))

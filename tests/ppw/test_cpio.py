@@ -64,7 +64,7 @@ class TestMetric:
         assert row["utilisation"] == pytest.approx(40 / 60)
         assert only(answered(cycles_per_io, runs).caveats, "stolen by the hypervisor")
 
-    @settings(deadline=None, max_examples=20)
+    @settings(max_examples=20)
     @given(st.floats(0.1, 10), st.floats(1e3, 1e6))
     def test_longer_runs_of_the_same_load_are_the_same(self, times, cpio):
         one = point(table(run(cpio)))

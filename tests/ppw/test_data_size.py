@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
@@ -35,7 +35,6 @@ def noisy(rng, fixed_s=4.0, rate=8 * MB, sizes_mb=(64, 128, 256, 512), repeats=3
 
 
 class TestKnownLines:
-    @settings(deadline=None)
     @given(fixed_s=st.floats(0.01, 100), rate=st.floats(1e3, 1e9))
     def test_a_line_comes_back(self, fixed_s, rate):
         sizes = np.array([64, 128, 256])

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fleet_peers import OTHERS_WARNINGS, assert_same, engine, quiet, sockets_closed  # noqa: F401
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ppw
@@ -112,29 +112,19 @@ class TestRandomTables:
     """In memory is the oracle."""
 
     @given(tables(), QUESTIONS, OPTIONS)
-    @settings(max_examples=10, deadline=None, derandomize=True)
+    @settings(max_examples=10)
     def test_duckdb_answers_as_memory_does(self, table, question, options):
         _hold(table, question, options)
 
     @pytest.mark.slow
     @given(tables(), QUESTIONS, OPTIONS)
-    @settings(
-        max_examples=200,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    @settings(max_examples=200)
     def test_in_two_hundred_cases(self, table, question, options):
         _hold(table, question, options)
 
     @pytest.mark.slow
     @given(tables(), QUESTIONS, OPTIONS)
-    @settings(
-        max_examples=24,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    @settings(max_examples=24)
     def test_spark_answers_as_memory_does(self, table, question, options):
         _hold(table, question, options, over="spark")
 

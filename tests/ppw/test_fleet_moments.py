@@ -87,13 +87,13 @@ DIVIDED = (st.lists(st.floats(0.5, 2e3), min_size=1, max_size=40), st.integers(1
 
 class TestMerging:
     @given(*DIVIDED)
-    @settings(max_examples=6, deadline=None, derandomize=True)
+    @settings(max_examples=6)
     def test_some_divisions(self, times, parts):
         check_merging(times, parts)
 
     @pytest.mark.slow
     @given(*DIVIDED)
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=60)
     def test_any_division(self, times, parts):
         check_merging(times, parts)
 

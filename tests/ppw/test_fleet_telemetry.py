@@ -150,7 +150,7 @@ SEEDS = {"seed": st.integers(0, 2**32 - 1), "own": st.booleans()}
 
 
 @pytest.mark.parametrize("kind", SENSORS)
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=6)
 @given(**SEEDS)
 def test_every_run_is_what_it_is_in_memory(duckdb, kind, seed, own):
     check_drawn(duckdb, kind, seed, own)
@@ -158,7 +158,7 @@ def test_every_run_is_what_it_is_in_memory(duckdb, kind, seed, own):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SENSORS)
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 @given(**SEEDS)
 def test_every_run_of_fifty_cases(duckdb, kind, seed, own):
     check_drawn(duckdb, kind, seed, own)

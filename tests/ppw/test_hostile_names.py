@@ -44,7 +44,6 @@ def acting(text):
 
 
 class TestWriting:
-    @settings(deadline=None)
     @given(st.text())
     def test_what_is_written_prints(self, text):
         assert printable(text).isprintable()
@@ -52,12 +51,10 @@ class TestWriting:
         assert shown_name(text).isprintable()
         assert len(shown_name(text)) <= 48
 
-    @settings(deadline=None)
     @given(st.text(st.characters(exclude_categories=("C", "Z")), max_size=48))
     def test_what_prints_is_written_as_it_is(self, text):
         assert printable(text) == shown_name(text) == text
 
-    @settings(deadline=None)
     @given(st.text())
     def test_is_spelt_as_python_spells_it(self, text):
         alike = text.replace("\\", "").replace("'", "")
@@ -75,7 +72,6 @@ class TestWriting:
 
 
 class TestSpreadsheets:
-    @settings(deadline=None)
     @given(st.text())
     def test_a_text_comes_back(self, text):
         assert unguarded(guarded(text)) == text
@@ -86,12 +82,10 @@ class TestSpreadsheets:
         if written[:1] in SIGNS:
             float(written)
 
-    @settings(deadline=None)
     @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers())
     def test_numbers_stay_numbers(self, number):
         assert guarded(repr(number)) == repr(number)
 
-    @settings(deadline=None)
     @given(st.lists(hostile_texts, min_size=1, max_size=8))
     def test_tables_come_back_by_two_readers(self, names):
         frame = pd.DataFrame({"name": names, "=1+1": range(len(names))})
@@ -103,7 +97,7 @@ class TestSpreadsheets:
         assert [unguarded(name) for name in table["name"].astype(str)] == names
         assert table["'=1+1"].tolist() == list(range(len(names)))
 
-    @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(names=st.lists(hostile_texts, min_size=1, max_size=8))
     def test_runs_tables_come_back_from_files(self, names, tmp_path):
         runs = pd.DataFrame({"workload": names, "time_s": 1.5, "freq_hz": 1e9, "mine": names})
@@ -163,9 +157,7 @@ class TestEveryResult:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(one=hostile_texts, two=hostile_texts)
 def test_documents_of_others_say_nothing_that_acts(kind, results, one, two):
     assume(one != two)

@@ -111,7 +111,7 @@ class TestTwoPoints:
         assert (frame["projected"] < frame["upper"]).all()
 
     @quiet
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(
         cpi=st.tuples(st.floats(0.2, 20), st.floats(0.2, 20)),
         watts=st.tuples(st.floats(0.5, 500), st.floats(0.5, 500)),
@@ -249,7 +249,7 @@ def pooled(table):
 
 class TestSymmetries:
     @quiet
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=12)
     @given(time=st.floats(1e-3, 1e3), watts=st.floats(1e-2, 1e2), clock=st.floats(0.2, 3.0))
     def test_units_scale_through(self, table, pooled, time, watts, clock):
         scaled = table.assign(
@@ -267,7 +267,7 @@ class TestSymmetries:
         same(pooled, frame, factor=pooled["metric"].map(by_metric).to_numpy())
 
     @quiet
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=12)
     @given(seed=st.integers(0, 2**32 - 1))
     def test_no_order_of_the_rows_matters(self, table, seed):
         broken = stale(table)
@@ -309,7 +309,7 @@ class TestMonotone:
     """Beyond what was measured; between two steps the nearer one may weigh in."""
 
     @quiet
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     @given(
         stalled=st.floats(0, 1),
         errors=st.lists(st.floats(0.97, 1.03), min_size=3, max_size=3),

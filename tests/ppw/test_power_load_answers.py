@@ -43,20 +43,20 @@ def inside(load):
 
 class TestBetweenLevels:
     @given(curves())
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     def test_it_goes_through_its_levels(self, levels):
         load, watts = levels
         np.testing.assert_allclose(PowerLoadCurve.of_levels(load, watts).watts(load), watts)
 
     @given(curves())
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     def test_levels_that_rise_make_a_curve_that_rises(self, levels):
         load, watts = np.sort(levels[0]), np.sort(levels[1])
         found = PowerLoadCurve.of_levels(load, watts).watts(inside(load))
         assert (np.diff(found) >= -1e-9 * watts.max()).all()
 
     @given(curves())
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     def test_it_stays_between_its_two_neighbours(self, levels):
         load, watts = levels
         curve = PowerLoadCurve.of_levels(load, watts)
@@ -68,7 +68,7 @@ class TestBetweenLevels:
         assert (found <= ends.max(axis=0) + slack).all()
 
     @given(curves(), st.randoms())
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     def test_the_order_of_levels_says_nothing(self, levels, random):
         load, watts = levels
         order = list(range(len(load)))
@@ -110,7 +110,7 @@ class TestOutsideLevels:
         assert 0 < half[1] < half[2]
 
     @given(curves(least=3))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     def test_a_forecast_between_levels_is_the_curve(self, levels):
         curve = PowerLoadCurve.of_levels(*levels)
         at = inside(levels[0])[1:-1]

@@ -235,7 +235,7 @@ class TestCells:
         row = evidence(judged(recording, warns=True), "cpu_utilisation")
         assert row["value"] == pytest.approx((0.01 + 3.9 * 9 + 0.01) / 40)
 
-    @settings(deadline=None, max_examples=25)
+    @settings(max_examples=25)
     @given(st.floats(0, 3.9), st.floats(0, 3.9))
     def test_more_demand_is_never_less_pressure(self, a, b):
         order = ["low", "medium", "high"]

@@ -164,7 +164,7 @@ def scenarios(draw, carbon=True):
 class TestASecondProgram:
     """Plain loops over candidates, years and parts of the day."""
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(table=scenarios())
     def test_agrees(self, table):
         result = asked(table, draws=100)
@@ -192,7 +192,7 @@ def printed_sum(rows):
 
 
 class TestColumnsAddUp:
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(table=scenarios())
     def test_in_every_report(self, table):
         result = asked(table, draws=100)
@@ -209,7 +209,7 @@ class TestColumnsAddUp:
                 exact = sum(Decimal(repr(row[part])) for part in known)
                 assert exact == Decimal(repr(row[total]))
 
-    @settings(max_examples=10, deadline=None)
+    @settings(max_examples=10)
     @given(table=scenarios(carbon=False))
     def test_and_totals_are_the_figures(self, table):
         result = asked(table, draws=100)

@@ -703,7 +703,7 @@ def test_options_that_cannot_be(options, said):
         procure(scenario(), **options)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(order=st.permutations(["one", "two", "three"]))
 def test_the_order_of_candidates_changes_nothing(order):
     made = {

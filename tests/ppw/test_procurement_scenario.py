@@ -230,7 +230,7 @@ class TestFiles:
 
 
 class TestUnits:
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     @given(watts=st.integers(101, 10**6))
     def test_a_text_with_a_unit_is_the_number(self, watts):
         texts = watts, f"{watts}W", f"{watts / 1000!r} kW"

@@ -529,7 +529,7 @@ def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, othe
 
 @quiet
 @any_interval
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(points=cpi_sweeps(), random=st.randoms(use_true_random=False))
 def test_no_digit_depends_on_the_order_of_the_points(points, random, interval):
     shuffled = random.sample(points, len(points))
@@ -539,7 +539,7 @@ def test_no_digit_depends_on_the_order_of_the_points(points, random, interval):
 
 @quiet
 @any_interval
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(points=cpi_sweeps(), factor=st.floats(0.1, 10))
 def test_cpi_scales_through(points, factor, interval):
     plain = ppw.project(points, freq=2.5e9, interval=interval)
@@ -559,7 +559,7 @@ def test_points_given_twice_have_the_same_curve(points):
 
 @quiet
 @any_interval
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(points=cpi_sweeps(), level=st.floats(0.5, 0.95), more=st.floats(0.01, 0.04))
 def test_intervals_hold_the_answer_and_widen_with_their_level(points, level, more, interval):
     narrow, wide = (

@@ -424,7 +424,7 @@ class TestSlipOfAUnit:
         left_out = answered(ppw.project_runs, runs, freq="1.5 GHz", metric="energy").left_out
         assert list(left_out["check"]) == [self.NAME]
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         st.floats(0.05, 3000),
         st.floats(0, 3),
@@ -676,14 +676,14 @@ def suspects(runs):
 
 
 class TestProperties:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(dirty_tables(), st.randoms(use_true_random=False))
     def test_order_of_the_rows_does_not_matter(self, runs, random):
         order = list(range(len(runs)))
         random.shuffle(order)
         assert suspects(runs.iloc[order]) == suspects(runs)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         dirty_tables(), st.sampled_from([("time_ms", 1e3), ("time_us", 1e6), ("time_min", 1 / 60)])
     )
@@ -692,7 +692,7 @@ class TestProperties:
         scaled = runs.assign(**{name: runs["time_s"] * factor}).drop(columns="time_s")
         assert suspects(scaled) == suspects(runs)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         st.lists(
             st.tuples(

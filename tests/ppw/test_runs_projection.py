@@ -465,7 +465,7 @@ def test_bounded_time_never_rises_and_never_outruns_the_clock(runs, one, other):
 
 @pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 @any_interval
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(runs=tables(), seed=st.integers(0, 2**32 - 1))
 def test_no_digit_depends_on_the_order_of_any_rows(runs, seed, interval):
     shuffled = runs.sample(frac=1, random_state=seed)
@@ -478,7 +478,7 @@ def test_no_digit_depends_on_the_order_of_any_rows(runs, seed, interval):
 
 @pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 @any_interval
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(runs=tables())
 def test_intervals_hold_their_projection(runs, interval):
     frame = ppw.project_runs(runs, freq=2.5 * GHZ, interval=interval, keep_all=True).to_frame()

@@ -95,7 +95,7 @@ RANDOM = {
 }
 
 
-@settings(max_examples=12, deadline=None, database=None)
+@settings(max_examples=12, database=None)
 @given(**RANDOM)
 def test_a_trace_gives_the_model_that_it_gives_in_memory(
     duckdb, tmp_path_factory, seed, levels, fan_out
@@ -104,7 +104,7 @@ def test_a_trace_gives_the_model_that_it_gives_in_memory(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=60, database=None)
 @given(**RANDOM)
 def test_any_trace_gives_the_model_that_it_gives_in_memory(
     duckdb, tmp_path_factory, seed, levels, fan_out

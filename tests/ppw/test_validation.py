@@ -407,7 +407,7 @@ class TestResult:
 
 @pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 @any_interval
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(times=st.lists(st.floats(0.01, 100), min_size=3, max_size=3), factor=st.floats(0.1, 10))
 def test_units_of_the_measurements_change_no_error(times, factor, interval):
     runs = pd.DataFrame({"freq_ghz": [1.0, 2.0, 3.0], "time_s": times})
