@@ -269,9 +269,8 @@ for line in sys.stdin:
 
 
 class TestKilled:
-    KILLS = 100
-
-    def test_at_any_moment_no_run_is_lost_and_the_host_is_as_it_was(self, tmp_path):
+    @pytest.mark.parametrize("kills", [25, pytest.param(100, marks=pytest.mark.slow)])
+    def test_at_any_moment_no_run_is_lost_and_the_host_is_as_it_was(self, tmp_path, kills):
         """Kill with SIGKILL at random moments of a sweep that goes on each time."""
         rng = random.Random(20120101)
         laws = Laws(t_fixed=0.01, work=0.02e9)
@@ -291,7 +290,7 @@ class TestKilled:
             )
             with zygote:
                 rows = 0
-                for kill in range(self.KILLS):
+                for kill in range(kills):
                     resume = ["--resume"] if (tmp_path / "runs.samples/plan.json").exists() else []
                     zygote.stdin.write(repr([*arguments, *resume, *command]) + "\n")
                     zygote.stdin.flush()
@@ -312,7 +311,7 @@ class TestKilled:
                     assert rows >= host.finished() - (kill + 1)
                 zygote.stdin.close()
             # On a busy machine few runs fit between two kills.
-            assert rows > self.KILLS / 10, (tmp_path / "log.txt").read_text()
+            assert rows > kills / 10, (tmp_path / "log.txt").read_text()
             last = pd.read_parquet(output)
             assert last["time_s"].gt(0).all()
         log = (tmp_path / "log.txt").read_text()
