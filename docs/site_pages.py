@@ -5,6 +5,7 @@ Hooks of MkDocs, called by the names below at each build.
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+
+# Names and options that fit into a line of a phone, outside blocks.
+SHORT_CODE = re.compile(r"(?<!<pre>)<code>(?=[^<\n]{1,24}</code>)")
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -35,6 +39,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, at, abs_src_path=str(plot)))
     files.append(File.generated(config, "reference/commands.md", content=commands_page()))
     return files
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Keep short code on one line: a browser breaks an option behind its hyphens."""
+    return SHORT_CODE.sub('<code class="whole">', html)
 
 
 def commands_page() -> str:

@@ -192,10 +192,23 @@ def plot_projected_against_measured(ax: Axes, rows: pd.DataFrame, metric: str) -
     ax.vlines(inside["measured"], inside["lower"], inside["upper"], color=BAND, lw=2)
     ax.plot(x, y, ".", color=CURVE, alpha=0.7)
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    if ends[1] < 30 * ends[0]:
+        _name_few_ticks(ax, ends)
     ax.set_xlabel(f"measured {_LABELS.get(metric, metric)}")
     ax.set_ylabel("projected")
     ax.legend(frameon=False)
     return ax
+
+
+def _name_few_ticks(ax: Axes, ends: np.ndarray) -> None:
+    """Label logarithmic axes of about a decade by plain numbers that leave each other room."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    for axis in (ax.xaxis, ax.yaxis):
+        few = MaxNLocator(4) if ends[1] < 5 * ends[0] else LogLocator(subs=(1.0, 2.0, 5.0))
+        axis.set_major_locator(few)
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_locator(NullLocator())
 
 
 def plot_parameters(result: FittedParameters, ax: Axes | None = None) -> Axes:

@@ -165,7 +165,7 @@ def project(
         be of one group (`ppw.project_runs` takes many) and brings its power along.
     freq : float or str
         Frequency to project to, in Hz or with a unit ("3.0GHz").
-    power_pts : like ``cpi_pts``, optional
+    power_pts : like cpi_pts, optional
         Measured (Hz, W). Brings in power and perf/W.
     cores : float
         Cores that share the work.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ppw.cpio.sizing import ServerSizing
 
 MOST_DRAWN = 20
+_FEW = 6
 _LABEL = 26
 # User, system, idle and waiting, from dark to light.
 _TIME = {
@@ -142,7 +143,8 @@ def most_cores(result: CyclesPerIO) -> tuple[list[str], pd.DataFrame]:
 def _against_cores(result: CyclesPerIO, axes: Axes, column: str) -> Axes:
     from matplotlib.ticker import MaxNLocator
 
-    for place, (name, part) in enumerate(result.groups()[:MOST_DRAWN]):
+    groups = result.groups()[:MOST_DRAWN]
+    for place, (name, part) in enumerate(groups):
         plain = part[part["hardware_threads"] == part["cores"]]
         rows = plain[plain["cpio"].notna()].sort_values("cores", kind="stable")
         rows = rows.drop_duplicates("cores", keep="last")
@@ -150,7 +152,11 @@ def _against_cores(result: CyclesPerIO, axes: Axes, column: str) -> Axes:
         axes.plot(rows["cores"], rows[column], f"{mark}-", ms=5, label=plot_label(name))
     axes.set_xlabel("cores")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(frameon=False, fontsize="small")
+    # A few names go above the lines, and more would leave them no room.
+    corner: dict[str, Any] = (
+        {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)} if len(groups) <= _FEW else {}
+    )
+    axes.legend(frameon=False, fontsize="small", **corner)
     return axes
 
 

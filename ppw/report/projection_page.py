@@ -72,7 +72,8 @@ def _headline(result: RunsProjection, rows: pd.DataFrame, last: pd.DataFrame) ->
         both = _beside(rows[rows["metric"] == metric], last, result.by)
         change = 100 * (both["projected"] / both[metric] - 1).median()
         if np.isfinite(change):
-            changes.append(f"{metric.replace('_', ' ')} by {change:+.1f} %")
+            # No change is +0.0, never -0.0.
+            changes.append(f"{metric.replace('_', ' ')} by {round(change, 1) + 0.0:+.1f} %")
     if not changes:
         return "No projection could be made."
     one = not rows.duplicated("metric").any()

@@ -42,7 +42,10 @@ def trace_page(model: TraceModel, original: Batches | None = None) -> Page:
         figures=[
             Figure(draw(model.plot), "Share of requests from state to state."),
             *places,
-            Figure(draw(partial(plot_gaps, model)), "All streams, by their laws."),
+            Figure(
+                draw(partial(plot_gaps, model)),
+                f"All streams, by their laws; empirical ones by {len(KNOTS)} quantiles.",
+            ),
             Figure(draw(partial(plot_windows, model)), "As it was in the trace."),
         ],
         tables=[Table("Pairs of states, the most frequent", list(pairs.columns), rows, 5)],
@@ -159,7 +162,7 @@ def plot_gaps(model: TraceModel, ax: Axes | None = None) -> Axes:
     ax.plot(np.maximum(gaps, model.survey.tick_s), np.linspace(0, 1, len(gaps)), color=CURVE)
     ax.set_xscale("log")
     ax.set_xlabel("inter-arrival time (s)")
-    ax.set_ylabel(f"share of gaps below ({len(KNOTS)} quantiles where empirical)")
+    ax.set_ylabel("share of gaps below")
     return ax
 
 
