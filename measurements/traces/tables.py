@@ -15,7 +15,14 @@ from measurements.errors import MeasurementError
 from measurements.traces.fields import TEXT, Field, FieldReader, Form
 from measurements.traces.mapping import Columns, bytes_of, choose, ticks_per_s
 from measurements.traces.reader import Reader
-from measurements.traces.requests import NAMED, SCHEMA, Array, BadRequestError, Requests
+from measurements.traces.requests import (
+    NAMED,
+    SCHEMA,
+    Array,
+    BadRequestError,
+    Requests,
+    has_columns,
+)
 from measurements.traces.source import head
 
 if TYPE_CHECKING:
@@ -205,7 +212,7 @@ class OwnParquet(Reader):
         from measurements.traces.requests import Names
 
         said = own_metadata(file)
-        if said is None or not file.schema_arrow.remove_metadata().equals(SCHEMA):
+        if said is None or not has_columns(file.schema_arrow):
             raise MeasurementError(
                 f"{self.path}: is no trace that ppw wrote: read it as format parquet, with --map"
             )

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from measurements.errors import MeasurementError
-from measurements.traces.requests import NAMED, OPERATIONS, SCHEMA
+from measurements.traces.requests import NAMED, OPERATIONS, SCHEMA, STORED
 from measurements.traces.tables import METADATA
 from measurements.traces.trace import Trace
 
@@ -107,11 +107,22 @@ class _Passed:
 
 def _parquet(trace: _Passed, path: Path) -> None:
     compression = dict.fromkeys(SCHEMA.names, "zstd") | {"time_s": _TIMES}
-    with pq.ParquetWriter(path, SCHEMA, compression=compression) as writer:
+    with pq.ParquetWriter(path, STORED, compression=compression) as writer:
         for batch in trace.batches():
-            writer.write_batch(batch)
+            writer.write_table(_whole(batch).cast(STORED))
         # The names are all known when the last request is.
         writer.add_key_value_metadata({METADATA: trace.metadata()})
+
+
+def _whole(batch: pa.RecordBatch) -> pa.Table:
+    """Refuse requests that lack something: missing latencies are NaN, missing files -1."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if column.null_count:
+            raise MeasurementError(
+                f"{name} is missing in {column.null_count} requests: leave them out, or say what "
+                "it is"
+            )
+    return pa.Table.from_batches([batch], SCHEMA)
 
 
 def _csv(trace: _Passed, path: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from measurements.errors import MeasurementError
-from measurements.traces.requests import SCHEMA
+from measurements.traces.requests import has_columns
 from measurements.traces.tables import own_metadata
 from ppw.errors import PpwError
 
@@ -84,7 +84,7 @@ def _said(path: Path) -> _Said:
     try:
         with pq.ParquetFile(path) as file:
             said = own_metadata(file)
-            own = said is not None and file.schema_arrow.remove_metadata().equals(SCHEMA)
+            own = said is not None and has_columns(file.schema_arrow)
     except (OSError, pa.ArrowException) as error:
         first = " ".join(str(error).split())[:120]
         raise MeasurementError(f"{path}: cannot be read as Parquet: {first}") from error
