@@ -54,7 +54,7 @@ def looked_up(lookup: Lookup, key: int) -> int:
     """Value of a key that the lookup has."""
     # What the lookup does not have, as of a file that grows, must stay inside the array.
     small = min(max(key, 0), len(lookup.values) - 1)
-    return lookup.values[find(lookup.keys, key) if len(lookup.keys) else small]
+    return lookup.values[np.uint64(find(lookup.keys, key) if len(lookup.keys) else small)]
 
 
 class Numbering(NamedTuple):
@@ -104,7 +104,8 @@ class Numbers:
 @inlined
 def numbered(numbering: Numbering, key: int) -> int:
     """Number of a key; a new one gets the next."""
-    place = find(numbering.keys, key) if len(numbering.keys) else key
+    # Unsigned: numba counts other indices from the end where they are negative, and looks.
+    place = np.uint64(find(numbering.keys, key) if len(numbering.keys) else key)
     number = numbering.numbers[place]
     if number == _NONE:
         number = numbering.used[0]

@@ -24,6 +24,7 @@ import numpy as np
 
 from fitting.compiled import compiled
 from fitting.hash_table import EMPTY, doubled, find, hashed, new_keys, remove
+from fitting.octaves import octave_part
 from fitting.recency import piece_key
 
 if TYPE_CHECKING:
@@ -173,10 +174,7 @@ def _roomier(keys: IntArray, last: IntArray, wanted: int) -> tuple[IntArray, Int
 @compiled
 def age_class(age: int) -> int:
     """Class of an age of 1 or more."""
-    octave = 0
-    while age >> (octave + 1):
-        octave += 1
-    return min(2 * octave + (1 if 2 * age >= 3 << octave else 0), AGE_CLASSES - 1)
+    return min(octave_part(age, 1), AGE_CLASSES - 1)
 
 
 @compiled

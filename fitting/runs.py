@@ -18,6 +18,7 @@ import numpy as np
 
 from fitting.compiled import compiled, inlined, uncounted
 from fitting.lookups import longer
+from fitting.octaves import octave_part
 from fitting.trace_survey import RESIDUES, alignment_of
 
 if TYPE_CHECKING:
@@ -209,11 +210,7 @@ def class_lows() -> IntArray:
 @compiled
 def length_class(length: int) -> int:
     """Class of a length of 1 or more."""
-    octave = 0
-    while length >> (octave + 1):
-        octave += 1
-    quarter = ((length << 2) >> octave) & 3
-    return min(4 * octave + quarter, CLASSES - 1)
+    return min(octave_part(length, 2), CLASSES - 1)
 
 
 @inlined

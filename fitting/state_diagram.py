@@ -25,6 +25,7 @@ import numpy as np
 
 from fitting.compiled import inlined
 from fitting.errors import FittingError
+from fitting.octaves import octave_part
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -158,9 +159,7 @@ def pair_code(before: int, after: int, levels: int, fan_out: int) -> tuple[int, 
 @inlined
 def _pair_code_of_four(before: int, after: int, levels: int) -> tuple[int, int]:
     """Do the same by bits, several times as fast: the first digit that differs says the level."""
-    parted, digit = before ^ after, 0
-    for above in range(1, levels):
-        digit += 2 if parted >> 2 * above else 0
+    digit = octave_part((before ^ after) | 1, 0) & ~1
     level = levels - digit // 2
     a, b = before >> digit, after >> digit
     first = 16 * ((1 << 2 * (level - 1)) - 1) // 3

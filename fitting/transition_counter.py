@@ -87,12 +87,11 @@ class _Space(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """Index by stream and device, class and kind by size, rows by state, rows by transition."""
+    """Index by stream and device, class and kind by size, rows by state."""
 
     stream: Lookup
     size: Lookup
     states: Numbering
-    transitions: Numbering
 
 
 class _Last(NamedTuple):
@@ -164,13 +163,11 @@ class TransitionCounter:
     def _add_part(self, columns: tuple[Any, ...], seen: Seen) -> None:
         n = len(seen.row)
         self._make_room(n)
-        known = _Known(
-            self._stream, self._size, self._states.numbering, self._transitions.numbering
-        )
-        transition, gap = np.empty(n, dtype=np.int64), np.empty(n)
-        found = _follow(
-            columns, self._space, known, seen, self._last, self._touched, transition, gap
-        )
+        known = _Known(self._stream, self._size, self._states.numbering)
+        code, gap = np.empty(n, dtype=np.int64), np.empty(n)
+        found = _follow(columns, self._space, known, seen, self._last, self._touched, code, gap)
+        transition = np.empty(found, dtype=np.int64)
+        _number(code, self._transitions.numbering, transition)
         logs = np.log(np.maximum(gap[:found], self._least_gap))
         _add_up(transition, gap, logs, self._tally, self._histograms)
 
@@ -250,7 +247,7 @@ def _follow(
     seen: Seen,
     last: _Last,
     touched: IntArray,
-    transition: IntArray,
+    code: IntArray,
     gap: FloatArray,
 ) -> int:
     """Find where every request is, and the transition that it makes; return how many there are.
@@ -263,24 +260,24 @@ def _follow(
     found = 0
     for i in range(len(lbn)):
         begin = lbn[i]
-        s = looked_up(known.stream, np.int64(stream_[i]) * space.devices + device[i])
+        s = np.uint64(looked_up(known.stream, np.int64(stream_[i]) * space.devices + device[i]))
         size = looked_up(known.size, size_bytes[i] >> shift)
         state = _state(begin - space.first_lbn, space.state_blocks, by_width, space.states)
         origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
-        here = numbered(known.states, int(origin * space.states + state))
+        here = np.uint64(numbered(known.states, int(origin * space.states + state)))
         _widen(touched[here], begin)
         before = last.request[s]
         goes_on = before[0] != _NONE and begin == before[2]
         seen.stream[i], seen.row[i], seen.sequential[i] = s, here, goes_on
         if before[0] != _NONE:
             pair, level = pair_code(before[1], state, space.levels, space.fan_out)
-            touched[before[0], 2 + level] += 1
-            touched[here, 2 + space.levels + level] += 1
-            code = (before[3] * space.pair_codes + pair) * OPERATIONS + min(op[i], OPERATIONS - 1)
-            code = 2 * code + (1 if goes_on else 0)
-            code = code * space.size_classes + (size >> _KIND_BITS)
-            transition[found] = numbered(known.transitions, int(code))
-            gap[found] = time_s[i] - last.time_s[s]
+            touched[np.uint64(before[0]), np.uint64(2 + level)] += 1
+            touched[here, np.uint64(2 + space.levels + level)] += 1
+            key = (before[3] * space.pair_codes + pair) * OPERATIONS + min(op[i], OPERATIONS - 1)
+            key = 2 * key + (1 if goes_on else 0)
+            at = np.uint64(found)
+            code[at] = key * space.size_classes + (size >> _KIND_BITS)
+            gap[at] = time_s[i] - last.time_s[s]
             found += 1
         else:
             touched[here, 0] += 1
@@ -300,12 +297,19 @@ def _widen(touched: IntArray, lbn: int) -> None:
 
 
 @uncounted
+def _number(code: IntArray, transitions: Numbering, transition: IntArray) -> None:
+    """Number the transitions: a loop so short that the processor waits for many of them at once."""
+    for i in range(len(transition)):
+        transition[i] = numbered(transitions, code[i])
+
+
+@uncounted
 def _add_up(
     transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally, histograms: IntArray
 ) -> None:
     """Add the gaps to their transitions."""
     for i in range(len(logs)):
-        at, g, log = transition[i], gap[i], logs[i]
+        at, g, log = np.uint64(transition[i]), gap[i], logs[i]
         total = tally.sums[at]
         if total[GAPS] == 0:
             total[SMALLEST] = g
@@ -321,4 +325,5 @@ def _add_up(
             tally.row[at] = histograms[0]
             histograms[0] += 1
         octave = (log * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
-        tally.histogram[tally.row[at], int(min(max(octave, 0), HISTOGRAM_CLASSES - 1))] += 1
+        class_ = np.uint64(min(max(octave, 0), HISTOGRAM_CLASSES - 1))
+        tally.histogram[np.uint64(tally.row[at]), class_] += 1
