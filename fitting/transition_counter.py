@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _HISTOGRAM_FROM = 32
 _MOST_HISTOGRAMS = 65_536
 # Requests in a part.
-_PART = 1 << 15
+_PART = 1 << 14
 _NONE = -1
 # Beyond all addresses.
 _END = 2**62
@@ -94,6 +94,21 @@ class _Known(NamedTuple):
     states: Numbering
 
 
+class _Steps(NamedTuple):
+    """Requests of a part: state, origin, operation and class; what they follow, and at what level.
+
+    And their transitions: code and gap.
+    """
+
+    state: NDArray[np.int32]
+    origin: NDArray[np.int32]
+    feature: NDArray[np.int32]
+    before: NDArray[np.int32]
+    level: NDArray[np.int32]
+    code: IntArray
+    gap: FloatArray
+
+
 class _Last(NamedTuple):
     """Last request of every stream: row of its touched state, state, end, origin; its time."""
 
@@ -105,7 +120,7 @@ class _Tally(NamedTuple):
     """By transition, sums over gaps and the row of its histogram; row 0 is that of all others."""
 
     sums: FloatArray
-    row: IntArray
+    row: NDArray[np.int32]
     histogram: NDArray[np.uint32]
 
 
@@ -134,10 +149,15 @@ class TransitionCounter:
         self._touched = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
         self._tally = _Tally(
             np.zeros((0, SUMS)),
-            np.zeros(0, dtype=np.int64),
+            np.zeros(0, dtype=np.int32),
             np.zeros((1, HISTOGRAM_CLASSES), dtype=np.uint32),
         )
         self._histograms = np.ones(1, dtype=np.int64)
+        self._steps = _Steps(
+            *(np.zeros(_PART, dtype=np.int32) for _ in range(5)),
+            np.zeros(_PART, dtype=np.int64),
+            np.zeros(_PART),
+        )
 
     def add(
         self,
@@ -164,12 +184,16 @@ class TransitionCounter:
         n = len(seen.row)
         self._make_room(n)
         known = _Known(self._stream, self._size, self._states.numbering)
-        code, gap = np.empty(n, dtype=np.int64), np.empty(n)
-        found = _follow(columns, self._space, known, seen, self._last, self._touched, code, gap)
-        transition = np.empty(found, dtype=np.int64)
-        _number(code, self._transitions.numbering, transition)
+        steps = self._steps
+        time_s, _, _, lbn, size_bytes, _ = columns
+        _locate(columns[1:], self._space, known, seen, steps)
+        found = _follow(time_s, lbn, size_bytes, self._space, seen, steps, self._last)
+        _touch(lbn, seen.row, self._space.levels, steps, self._touched)
+        transition, gap = np.empty(found, dtype=np.int64), steps.gap
+        _number(steps.code, self._transitions.numbering, transition)
         logs = np.log(np.maximum(gap[:found], self._least_gap))
         _add_up(transition, gap, logs, self._tally, self._histograms)
+        _classify(transition, logs, self._tally.histogram)
 
     def _make_room(self, more: int) -> None:
         """Have room for so many requests, whatever they are."""
@@ -240,60 +264,73 @@ def _state(offset: int, width: int, by_width: float, states: int) -> int:
 
 
 @uncounted
+def _locate(
+    columns: tuple[Any, ...], space: _Space, known: _Known, seen: Seen, steps: _Steps
+) -> None:
+    """Find stream, state and kind of every request."""
+    stream, device, lbn, size_bytes, op = columns
+    by_width = 1.0 / space.state_blocks
+    shift = 9 if space.size_unit > 1 else 0
+    for i in range(len(lbn)):
+        s = looked_up(known.stream, np.int64(stream[i]) * space.devices + device[i])
+        size = looked_up(known.size, size_bytes[i] >> shift)
+        state = _state(lbn[i] - space.first_lbn, space.state_blocks, by_width, space.states)
+        origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
+        seen.stream[i] = s
+        seen.row[i] = numbered(known.states, int(origin * space.states + state))
+        steps.state[i], steps.origin[i] = state, origin
+        steps.feature[i] = 2 * space.size_classes * min(op[i], OPERATIONS - 1) + (size >> _KIND_BITS)
+
+
+@uncounted
 def _follow(
-    columns: tuple[Any, ...],
+    time_s: FloatArray,
+    lbn: IntArray,
+    size_bytes: IntArray,
     space: _Space,
-    known: _Known,
     seen: Seen,
+    steps: _Steps,
     last: _Last,
-    touched: IntArray,
-    code: IntArray,
-    gap: FloatArray,
 ) -> int:
-    """Find where every request is, and the transition that it makes; return how many there are.
+    """Find the transition that every request makes; return how many there are.
 
     A stream's first request makes none.
     """
-    time_s, stream_, device, lbn, size_bytes, op = columns
-    by_width = 1.0 / space.state_blocks
-    shift = 9 if space.size_unit > 1 else 0
+    features = 2 * OPERATIONS * space.size_classes
     found = 0
     for i in range(len(lbn)):
-        begin = lbn[i]
-        s = np.uint64(looked_up(known.stream, np.int64(stream_[i]) * space.devices + device[i]))
-        size = looked_up(known.size, size_bytes[i] >> shift)
-        state = _state(begin - space.first_lbn, space.state_blocks, by_width, space.states)
-        origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
-        here = np.uint64(numbered(known.states, int(origin * space.states + state)))
-        _widen(touched[here], begin)
+        s, state = np.uint64(seen.stream[i]), np.int64(steps.state[i])
         before = last.request[s]
-        goes_on = before[0] != _NONE and begin == before[2]
-        seen.stream[i], seen.row[i], seen.sequential[i] = s, here, goes_on
+        goes_on = False
+        steps.before[i] = before[0]
         if before[0] != _NONE:
+            goes_on = lbn[i] == before[2]
             pair, level = pair_code(before[1], state, space.levels, space.fan_out)
-            touched[np.uint64(before[0]), np.uint64(2 + level)] += 1
-            touched[here, np.uint64(2 + space.levels + level)] += 1
-            key = (before[3] * space.pair_codes + pair) * OPERATIONS + min(op[i], OPERATIONS - 1)
-            key = 2 * key + (1 if goes_on else 0)
+            steps.level[i] = level
+            key = (before[3] * space.pair_codes + pair) * features + steps.feature[i]
             at = np.uint64(found)
-            code[at] = key * space.size_classes + (size >> _KIND_BITS)
-            gap[at] = time_s[i] - last.time_s[s]
+            steps.code[at] = key + (space.size_classes if goes_on else 0)
+            steps.gap[at] = time_s[i] - last.time_s[s]
             found += 1
-        else:
-            touched[here, 0] += 1
-        before[0], before[1] = here, state
-        before[2], before[3] = begin + size_bytes[i] // BLOCK, origin
+        seen.sequential[i] = goes_on
+        before[0], before[1] = seen.row[i], state
+        before[2], before[3] = lbn[i] + size_bytes[i] // BLOCK, steps.origin[i]
         last.time_s[s] = time_s[i]
     return found
 
 
-@inlined
-def _widen(touched: IntArray, lbn: int) -> None:
-    """Widen what of a state was touched; most requests need not write it."""
-    if touched[1] < _END - lbn:
-        touched[1] = _END - lbn
-    if touched[2] < lbn + 1:
-        touched[2] = lbn + 1
+@uncounted
+def _touch(lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: IntArray) -> None:
+    """Note what of the states was touched, and where transitions part."""
+    for i in range(len(lbn)):
+        here, before, level = touched[np.uint64(row[i])], steps.before[i], steps.level[i]
+        here[1] = max(here[1], _END - lbn[i])
+        here[2] = max(here[2], lbn[i] + 1)
+        if before != _NONE:
+            touched[np.uint64(before), np.uint64(2 + level)] += 1
+            here[np.uint64(2 + levels + level)] += 1
+        else:
+            here[0] += 1
 
 
 @uncounted
@@ -324,6 +361,13 @@ def _add_up(
         if total[GAPS] == _HISTOGRAM_FROM and histograms[0] <= _MOST_HISTOGRAMS:
             tally.row[at] = histograms[0]
             histograms[0] += 1
-        octave = (log * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
+        transition[i] = tally.row[at]
+
+
+@uncounted
+def _classify(row: IntArray, logs: FloatArray, histogram: NDArray[np.uint32]) -> None:
+    """Count the gaps by classes."""
+    for i in range(len(logs)):
+        octave = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
         class_ = np.uint64(min(max(octave, 0), HISTOGRAM_CLASSES - 1))
-        tally.histogram[np.uint64(tally.row[at]), class_] += 1
+        histogram[np.uint64(row[i]), class_] += 1
