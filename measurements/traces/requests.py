@@ -40,7 +40,7 @@ Array = npt.NDArray[Any]
 
 def has_columns(schema: pa.Schema) -> bool:
     """Whether these are the columns of a trace, in their order, optional or not."""
-    return pa.schema([field.with_nullable(False) for field in schema]).equals(STORED)
+    return bool(pa.schema([field.with_nullable(False) for field in schema]).equals(STORED))
 
 
 class BadRequestError(Exception):

@@ -203,9 +203,12 @@ class OwnParquet(Reader):
         """Yield the requests, in the order of the file."""
         with _parquet(self.path) as file:
             self._take_metadata(file)
+            alike = _all_alike(file.metadata)
+            wanted = [name for name in SCHEMA.names if name not in alike]
             done = 0
-            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
-                yield self._requests(batch, np.arange(done + 1, done + 1 + batch.num_rows))
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=wanted):
+                row = np.arange(done + 1, done + 1 + batch.num_rows)
+                yield self._requests(batch, row, alike)
                 done += batch.num_rows
 
     def _take_metadata(self, file: pq.ParquetFile) -> None:
@@ -221,15 +224,41 @@ class OwnParquet(Reader):
             # Times count from the first request, so tick 0 is its.
             self.epoch_ns = int(said["start_unix_ns"])
 
-    def _requests(self, batch: pa.RecordBatch, row: Array) -> Requests:
-        for name, column in zip(SCHEMA.names, batch.columns, strict=True):
-            if column.null_count:
-                at = int(np.argmin(column.is_valid().to_numpy(zero_copy_only=False)))
+    def _requests(self, batch: pa.RecordBatch, row: Array, alike: Mapping[str, Array]) -> Requests:
+        column = {name: values[: len(row)] for name, values in alike.items()}
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            if values.null_count:
+                at = int(np.argmin(values.is_valid().to_numpy(zero_copy_only=False)))
                 raise BadRequestError(int(row[at]), f"{name} is missing")
-        column = {name: batch[name].to_numpy(zero_copy_only=False) for name in SCHEMA.names}
+            column[name] = values.to_numpy(zero_copy_only=False)
         return Requests(
             row, column["time_s"], *(column[name] for name in SCHEMA.names if name != "time_s")
         )
+
+
+def _all_alike(said: pq.FileMetaData) -> dict[str, Array]:
+    """Columns of a single value, as a file's statistics say: as long as a chunk, and never read."""
+    found = {}
+    for at, field in enumerate(SCHEMA):
+        columns = (said.row_group(k).column(at) for k in range(said.num_row_groups))
+        values = {_only_value(column, said.created_by) for column in columns}
+        if len(values) == 1 and (value := values.pop()) is not None:
+            rows = min(said.num_rows, _ROWS_AT_ONCE)
+            found[field.name] = np.full(rows, value, field.type.to_pandas_dtype())
+    return found
+
+
+def _only_value(column: pq.ColumnChunkMetaData, written_by: str) -> float | None:
+    """Value of all rows of a column, or None where they differ or nothing is said."""
+    known = column.statistics if column.is_stats_set else None
+    if known is None or known.null_count != 0 or not known.num_values:
+        return None
+    if column.physical_type != "DOUBLE":
+        return int(known.min) if known.has_min_max and known.min == known.max else None
+    # Extremes are those of numbers; Arrow leaves them out where there are none at all.
+    is_latency = column.path_in_schema == "latency_s"
+    arrow = written_by.startswith("parquet-cpp-arrow")
+    return np.nan if is_latency and arrow and not known.has_min_max else None
 
 
 def is_own(path: Path) -> bool:
