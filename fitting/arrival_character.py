@@ -45,11 +45,11 @@ def _dispersion(time_s: FloatArray, window_s: float) -> float:
     arrivals, squares, here, window = 0, 0, 0, 0
     for i in range(len(time_s)):
         at = int(time_s[i] / window_s)
-        if at != window:
-            arrivals += here
-            squares += here * here
-            here, window = 0, at
-        here += 1
+        # By products: no processor foretells where the next window begins.
+        ends = 1 if at != window else 0
+        arrivals += here * ends
+        squares += here * here * ends
+        here, window = here * (1 - ends) + 1, at
     if windows < 8 or arrivals == 0:
         return 1.0
     return (squares * windows - arrivals * arrivals) / (windows * arrivals)

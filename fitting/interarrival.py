@@ -160,8 +160,10 @@ def fit_gaps(
         )
     n = sums[:, GAPS]
     mean = sums[:, SUM] / n
-    fitted = _moments(sums, tick_s)
-    kept = np.flatnonzero(histogram.sum(axis=1) >= _EMPIRICAL_FROM)
+    fitted = _moments(sums, tick_s, n >= (_LEAST_GAPS if len(allowed) > 1 else 1))
+    # No histogram has more gaps than there were, and most transitions have few.
+    kept = np.flatnonzero(n >= _EMPIRICAL_FROM)
+    kept = kept[histogram[kept].sum(axis=1) >= _EMPIRICAL_FROM]
     quantiles = _quantiles(histogram, kept)
     shapes = np.full((len(LAWS), len(n)), np.nan)
     shapes[POISSON], shapes[NORMAL] = tick_s, fitted["normal"]
@@ -180,8 +182,11 @@ def fit_gaps(
     return _compact(GapLaws(chosen.astype(np.int8), mean, shape, quantiles))
 
 
-def _moments(sums: FloatArray, tick_s: float) -> dict[str, FloatArray]:
-    """Shapes by maximum likelihood, or by moments for the normal law."""
+def _moments(sums: FloatArray, tick_s: float, enough: NDArray[np.bool_]) -> dict[str, FloatArray]:
+    """Shapes by maximum likelihood, or by moments for the normal law.
+
+    That of the gamma law takes the most time, and is found where there are gaps enough.
+    """
     n = sums[:, GAPS]
     mean = np.maximum(sums[:, SUM] / n, tick_s / 2)
     variance = np.maximum(sums[:, SQUARES] / n - (sums[:, SUM] / n) ** 2, 0)
@@ -189,7 +194,9 @@ def _moments(sums: FloatArray, tick_s: float) -> dict[str, FloatArray]:
     wide = np.sqrt(variance) / mean
     # No gap is known better than the clock's tick: no law is narrower.
     least = tick_s / 2 / mean
-    shape = _gamma_shape(np.maximum(np.log(mean) - sums[:, LOGS] / n, 1e-12))
+    shape = np.full(len(n), np.nan)
+    log_ratio = np.maximum(np.log(mean) - sums[:, LOGS] / n, 1e-12)
+    shape[enough] = _gamma_shape(log_ratio[enough])
     return {
         "normal": np.where(wide <= _WIDEST_NORMAL, np.maximum(wide, least), np.nan),
         "gamma": np.minimum(shape, 1 / least**2),

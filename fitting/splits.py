@@ -54,15 +54,15 @@ def _share_laws(octaves: NDArray[np.int8], shares: FloatArray) -> FloatArray:
     """Quantiles of the share of the first half, by octave of the arrivals that are divided."""
     large = np.full(LARGE_SHAPE, 0.5)
     present = np.flatnonzero(np.bincount(octaves))
-    by_octave = {k: shares[octaves == k] for k in present}
+    by_octave = {k: np.flatnonzero(octaves == k) for k in present}
     for k in present:
-        pooled: list[FloatArray] = []
+        pooled: list[IntArray] = []
         for near in present[np.argsort(np.abs(present - k), kind="stable")]:
             pooled.append(by_octave[near])
             if sum(map(len, pooled)) >= _LEAST_SPLITS:
                 break
-        found = np.concatenate(pooled)
-        found = found[:: -(-len(found) // _MOST_SPLITS)]
+        chosen = np.concatenate(pooled) if len(pooled) > 1 else pooled[0]
+        found = shares[chosen[:: -(-len(chosen) // _MOST_SPLITS)]]
         large[k] = np.quantile(np.concatenate([found, 1 - found]), _AT)
     if len(present):
         nearest = np.abs(np.arange(len(large))[:, None] - present).argmin(axis=1)

@@ -1,8 +1,8 @@
 """Second pass over a block trace: transitions counted, with the moments of their gaps.
 
-Batches are taken in short parts, and each part in two compiled loops, with the logarithms of all
-gaps between them: what follows what in each stream, and the sums. What the first hands to the
-second stays in the processor's cache.
+Batches are taken in short parts, and each part in compiled loops that do one thing each: what one
+hands to the next stays in the processor's cache, and a loop that is short has many requests under
+way at once, so that it waits for the memory of all of them together.
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
@@ -153,10 +153,10 @@ class TransitionCounter:
             np.zeros((1, HISTOGRAM_CLASSES), dtype=np.uint32),
         )
         self._histograms = np.ones(1, dtype=np.int64)
+        short = np.zeros((5, _PART), dtype=np.int32)
         self._steps = _Steps(
-            *(np.zeros(_PART, dtype=np.int32) for _ in range(5)),
-            np.zeros(_PART, dtype=np.int64),
-            np.zeros(_PART),
+            *(short[0], short[1], short[2], short[3], short[4]),
+            *(np.zeros(_PART, dtype=np.int64), np.zeros(_PART)),
         )
 
     def add(
@@ -193,7 +193,7 @@ class TransitionCounter:
         _number(steps.code, self._transitions.numbering, transition)
         logs = np.log(np.maximum(gap[:found], self._least_gap))
         _add_up(transition, gap, logs, self._tally, self._histograms)
-        _classify(transition, logs, self._tally.histogram)
+        _count_classes(transition, logs, self._tally.histogram)
 
     def _make_room(self, more: int) -> None:
         """Have room for so many requests, whatever they are."""
@@ -220,9 +220,10 @@ class TransitionCounter:
         rest, sequential = np.divmod(rest, 2)
         rest, op = np.divmod(rest, OPERATIONS)
         origin, pair = np.divmod(rest, self.diagram.pair_codes)
-        histogram_row = self._tally.row[transition]
-        histogram = self._tally.histogram[histogram_row]
-        histogram[histogram_row == 0] = 0
+        row = self._tally.row[transition]
+        kept = np.flatnonzero(row)
+        histogram = np.zeros((len(row), HISTOGRAM_CLASSES), dtype=np.uint32)
+        histogram[kept] = self._tally.histogram[row[kept]]
         cell, state_row = self._states.in_order()
         state_origin, state = np.divmod(cell, self.diagram.states)
         touched = self._touched[state_row]
@@ -279,7 +280,9 @@ def _locate(
         seen.stream[i] = s
         seen.row[i] = numbered(known.states, int(origin * space.states + state))
         steps.state[i], steps.origin[i] = state, origin
-        steps.feature[i] = 2 * space.size_classes * min(op[i], OPERATIONS - 1) + (size >> _KIND_BITS)
+        steps.feature[i] = 2 * space.size_classes * min(op[i], OPERATIONS - 1) + (
+            size >> _KIND_BITS
+        )
 
 
 @uncounted
@@ -299,7 +302,7 @@ def _follow(
     features = 2 * OPERATIONS * space.size_classes
     found = 0
     for i in range(len(lbn)):
-        s, state = np.uint64(seen.stream[i]), np.int64(steps.state[i])
+        s, state = np.uint64(seen.stream[i]), int(steps.state[i])
         before = last.request[s]
         goes_on = False
         steps.before[i] = before[0]
@@ -335,7 +338,7 @@ def _touch(lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: In
 
 @uncounted
 def _number(code: IntArray, transitions: Numbering, transition: IntArray) -> None:
-    """Number the transitions: a loop so short that the processor waits for many of them at once."""
+    """Number the transitions."""
     for i in range(len(transition)):
         transition[i] = numbered(transitions, code[i])
 
@@ -344,7 +347,7 @@ def _number(code: IntArray, transitions: Numbering, transition: IntArray) -> Non
 def _add_up(
     transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally, histograms: IntArray
 ) -> None:
-    """Add the gaps to their transitions."""
+    """Add the gaps to their transitions, and put in the place of these their histograms' rows."""
     for i in range(len(logs)):
         at, g, log = np.uint64(transition[i]), gap[i], logs[i]
         total = tally.sums[at]
@@ -365,8 +368,8 @@ def _add_up(
 
 
 @uncounted
-def _classify(row: IntArray, logs: FloatArray, histogram: NDArray[np.uint32]) -> None:
-    """Count the gaps by classes."""
+def _count_classes(row: IntArray, logs: FloatArray, histogram: NDArray[np.uint32]) -> None:
+    """Count the gaps in the histograms."""
     for i in range(len(logs)):
         octave = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
         class_ = np.uint64(min(max(octave, 0), HISTOGRAM_CLASSES - 1))

@@ -18,6 +18,25 @@ from measurements.traces.requests import SCHEMA
 DATA = Path(__file__).parent / "data" / "traces"
 
 
+def _four() -> pa.Table:
+    """Four requests without latencies or files."""
+    values: dict[str, list[float]] = {
+        "time_s": [0.0, 1.0, 1.0, 2.5],
+        "lbn": [8, 16, 8, 24],
+        "size_bytes": [4096, 4096, 512, 8192],
+        "op": [0, 1, 0, 0],
+    }
+    missing = {"latency_s": np.nan, "file": -1}
+    columns = {n: values.get(n, [missing.get(n, 0)] * 4) for n in SCHEMA.names}
+    return pa.table({n: np.array(v) for n, v in columns.items()}).cast(SCHEMA)
+
+
+def _with(table: pa.Table, name: str, values: list[float]) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    field = SCHEMA.field(name)
+    return table.set_column(at, field, pa.array(np.array(values), field.type, safe=False))
+
+
 class TestMapping:
     def test_units_are_in_the_headers(self, tmp_path: Path) -> None:
         path = tmp_path / "t.csv"
@@ -181,6 +200,55 @@ class TestOwn:
         )
         write_trace([batch], path)
         assert list(read_trace(path).batches()) == [batch]
+
+    @pytest.mark.parametrize(
+        ("name", "values"),
+        [
+            ("latency_s", [np.nan, np.nan, np.nan, np.nan]),
+            ("latency_s", [np.nan, np.nan, 0.5, np.nan]),
+            ("latency_s", [0.5, np.nan, 0.5, 0.5]),
+            ("file", [-1, -1, -1, -1]),
+            ("file", [2, 2, 2, 2]),
+            ("file", [-1, -1, -1, 0]),
+            ("stream", [7, 7, 8, 8]),
+            ("op", [1, 1, 1, 1]),
+            ("time_s", [0.0, 0.0, 0.0, 0.0]),
+        ],
+    )
+    def test_columns_of_a_single_value(
+        self, name: str, values: list[float], tmp_path: Path
+    ) -> None:
+        table = _with(_four(), name, values)
+        # Two chunks in the file: what one has says nothing of the other.
+        write_trace(table.to_batches(max_chunksize=2), tmp_path / "t.parquet")
+        found = read_trace(tmp_path / "t.parquet").to_table()
+        for column in SCHEMA.names:
+            np.testing.assert_array_equal(found[column].to_numpy(), table[column].to_numpy())
+
+    def test_a_column_that_says_nothing_is_read(self, tmp_path: Path) -> None:
+        write_trace(_four().to_batches(), tmp_path / "t.parquet")
+        stored = pq.ParquetFile(tmp_path / "t.parquet")
+        silent = _with(stored.read(), "latency_s", [0.1, 0.2, 0.3, 0.4])
+        with pq.ParquetWriter(tmp_path / "u.parquet", SCHEMA, write_statistics=False) as writer:
+            writer.write_table(silent.cast(SCHEMA))
+            said = stored.metadata.metadata
+            writer.add_key_value_metadata({b"ppw.trace": said[b"ppw.trace"]})
+        found = read_trace(tmp_path / "u.parquet").to_table()
+        assert found["latency_s"].to_pylist() == [0.1, 0.2, 0.3, 0.4]
+
+    def test_columns_are_required(self, tmp_path: Path) -> None:
+        write_trace(_four().to_batches(), tmp_path / "t.parquet")
+        stored = pq.ParquetFile(tmp_path / "t.parquet").schema_arrow
+        assert stored.names == SCHEMA.names
+        assert not any(field.nullable for field in stored)
+
+    def test_what_is_missing_is_not_written(self, tmp_path: Path) -> None:
+        table = _four()
+        at = table.schema.get_field_index("device")
+        table = table.set_column(at, SCHEMA.field(at), [pa.array([0, None, 0, 0], pa.int32())])
+        with pytest.raises(MeasurementError, match="device is missing in 1 requests"):
+            write_trace(table.to_batches(), tmp_path / "t.parquet")
+        assert not list(tmp_path.iterdir())
 
     def test_other_endings(self, tmp_path: Path) -> None:
         with pytest.raises(MeasurementError, match=r"written as \.parquet, \.csv or \.csv\.gz"):
