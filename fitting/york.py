@@ -130,7 +130,7 @@ def _slope(x: FloatArray, y: FloatArray, *errors: FloatArray) -> float:
             break
     else:
         slope = np.nan
-    if _misfit(np.array([slope]), x, y, *errors)[0] <= misfits[best]:
+    if np.isfinite(slope) and _misfit(np.array([slope]), x, y, *errors)[0] <= misfits[best]:
         return slope
     if best in (0, len(angles) - 1):
         raise FittingError("the points show no slope: they lie above one another")

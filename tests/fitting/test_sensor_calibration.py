@@ -97,6 +97,19 @@ class TestYork:
             answered += 1
         assert answered > 90
 
+    @pytest.mark.parametrize("lean", [1e-6, 0.0, -1e-6])
+    def test_corners_of_an_upright_rectangle_show_no_slope(self, lean):
+        x, y = [0.0, 1.0, 0.0, 1.0], [0.0, lean, 10.0, 10.0 + lean]
+        with pytest.raises(FittingError, match="above one another"):
+            york_line(x, y, 1.0, 1.0)
+
+    def test_points_with_errors_along_the_line_pin_it(self):
+        # One number is added to both co-ordinates of the first three: y = x + 2 stays as it is.
+        line = york_line([0, 1, 3, 2], [2, 3, 5, 4], 1.0, 1.0, [1, 1, 1, 0])
+        assert (line.slope, line.intercept) == pytest.approx((1.0, 2.0))
+        assert 0 < line.mean_error < 1e-5
+        assert line.chi_square == pytest.approx(0.0, abs=1e-9)
+
     @pytest.mark.parametrize(
         ("points", "said"),
         [
