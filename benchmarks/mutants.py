@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 SCRATCH = ROOT / "build" / "mutants"
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
+# Of the tests outside tests/fitting, those that are the main ones of a module.
+TESTS = (
+    "tests/fitting/test_*.py",
+    "tests/ppw/test_data_size.py",
+    "tests/ppw/test_cpio_published.py",
+)
 # Of processor time: of all tests of a file while they are listened to, and of those of a mutant.
 MAPPING_LIMIT, MUTANT_LIMIT = 240.0, 4.0
 
@@ -50,7 +56,7 @@ def main() -> None:
             near = nearest(tests, mutant.module, mutant.function, MUTANT_LIMIT)
             dead = bool(near) and killed(mutant, near, SCRATCH, 3 * MUTANT_LIMIT)
             results.add(mutant, dead)
-    print("\n".join(_report(mutants, results.found)))
+    print("\n".join([*_report(mutants, results.found), *_gone()]))
 
 
 def _options() -> argparse.Namespace:
@@ -77,7 +83,7 @@ def _map(ends: float) -> dict[str, dict[str, Any]]:
     kept = SCRATCH / "calls.json"
     known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     calls: dict[str, Any] = {}
-    for path in sorted(ROOT.glob("tests/fitting/test_*.py")):
+    for path in sorted(path for pattern in TESTS for path in ROOT.glob(pattern)):
         name, digest = str(path.relative_to(ROOT)), hashlib.sha256(path.read_bytes()).hexdigest()
         if known.get(name, {}).get("digest") != digest:
             if time.monotonic() > ends:
@@ -124,6 +130,14 @@ def _report(mutants: Iterable[Mutant], found: dict[tuple[str, ...], bool]) -> It
     told = [m for m in run if found[m.name] or m.name not in same]
     if told:
         yield f"{100 * (1 - len(survived) / len(told)):.1f} % killed of those not equivalent"
+
+
+def _gone() -> Iterator[str]:
+    """Mutants listed as equivalent whose line is in the source no more."""
+    for module, function, before, _ in sorted(_equivalent()):
+        path = PACKAGE / f"{module}.py"
+        if not path.exists() or before not in map(str.strip, path.read_text().splitlines()):
+            yield f"listed, but gone: {module}.{function}: {before}"
 
 
 def _row(
