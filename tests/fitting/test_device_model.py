@@ -75,7 +75,9 @@ def test_a_solid_state_drive_by_hand():
 def test_devices_of_which_nothing_is_said_are_ordinary_ones():
     one = (blocks(0), blocks(0), blocks(1_000_000), blocks(8))
     # 0.1 ms of the controller, to the next cylinder, half a turn of 7200 a minute, 200 MB/s.
-    assert Disk().service_s(*one) == pytest.approx([(0.1 + 0.8 + 500 / 120 + 5.0) * 1e-3])
+    assert Disk().service_s(*one) == pytest.approx(
+        [(0.1 + 0.8 + 500 / 120 + 5.0) * 1e-3], rel=1e-12
+    )
     assert 0 < SolidState().service_s(*one)[0] < Disk().service_s(*one)[0]
 
 
@@ -159,6 +161,12 @@ class TestQueueAgainstAnEventSimulation:
         expected, end = simulated_closed(services, units, outstanding)
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
         assert queue.end_s == pytest.approx(end)
+
+
+def test_a_device_first_seen_later_has_no_more_units():
+    queue, two = Queue(), np.zeros(2)
+    assert queue.latency_s(two, blocks(0, 0), np.ones(2)).tolist() == [1.0, 2.0]
+    assert queue.latency_s(two, blocks(1, 1), np.ones(2)).tolist() == [1.0, 2.0]
 
 
 def test_latency_of_an_m_m_1_queue_is_the_textbooks():

@@ -70,6 +70,10 @@ class TestVoltageKnown:
         expected = np.tile(scale * np.repeat(PRIOR.wander, 2), (2, 1))
         assert made.grid.drift == pytest.approx(expected)
 
+    def test_any_share_is_as_likely_unless_said(self):
+        weight = DynamicShare(np.full(1, 2 * GHZ), np.ones(1), clock_power=cube).grid.shape_weight
+        assert weight == pytest.approx(np.full((1, 11), 1 / 11))
+
     def test_shapes_weigh_as_the_share_alone(self):
         density = beta.pdf(1 - STATIC[:2], 3, 2)
         assert law(cube).grid.shape_weight[0] == pytest.approx(density / density.sum())

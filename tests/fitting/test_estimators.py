@@ -159,6 +159,7 @@ def test_estimator_is_the_one_group_case_of_the_batch_fit(sweep):
         np.concatenate([2 * time, time]),
         2,
     )
+    assert len(estimator.model_fit_.line.slope) == 1
     at = 1.2 * f.max()
     np.testing.assert_allclose(estimator.predict([at])[0], batch.predict(at)[1], rtol=1e-12)
     np.testing.assert_allclose(

@@ -11,6 +11,7 @@ from scipy.stats import f as f_distribution
 
 from fitting.errors import FittingError
 from fitting.knee import fit_knees
+from fitting.levels import Levels
 
 LEVELS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
 LINEAR = np.arange(1.0, 9.0)
@@ -76,6 +77,21 @@ def test_the_linear_scale_has_slopes_in_units():
     assert found.knee[0] == pytest.approx(4.25)
     assert (found.slope_before[0], found.slope_after[0]) == pytest.approx((2.0, -0.5))
     assert found.value[0] == pytest.approx(10.0)
+
+
+def test_levels_and_their_line_by_hand():
+    group, x = np.array([1, 0, 0, 0, 1, 0]), np.array([9.0, 4.0, 1.0, 2.0, 5.0, 4.0])
+    levels = Levels.of(group, x, np.array([2.0, 5.0, 1.0, 4.0, 3.0, 7.0]))
+    # One pair of repeats, 5 and 7; the shorter group goes on at its highest level without weight.
+    assert levels.x.tolist() == [[1.0, 2.0, 4.0], [5.0, 9.0, 9.0]]
+    assert levels.y.tolist() == [[1.0, 4.0, 6.0], [3.0, 2.0, 0.0]]
+    assert levels.weight.tolist() == [[1.0, 1.0, 2.0], [1.0, 1.0, 0.0]]
+    assert (levels.pure.tolist(), levels.count.tolist()) == ([2.0, 0.0], [3, 2])
+    # About 2.75 and 7: sums of squares 6.75 and 8, of products 10.25 and -2.
+    line = levels.moved(levels.mean_x(), np.ones(2)).line()
+    assert line.slope == pytest.approx([10.25 / 6.75, -0.25])
+    assert line.explained == pytest.approx([10.25**2 / 6.75, 0.5])
+    assert line.squares == pytest.approx([16.75 - 10.25**2 / 6.75, 0.0])
 
 
 # Brute force: every knee of a fine grid, each fitted by statsmodels.

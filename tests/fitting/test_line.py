@@ -213,6 +213,14 @@ def test_bounded_lines_are_those_of_scipy():
             np.testing.assert_allclose(got, bounded.x, rtol=1e-8, atol=1e-10)
 
 
+def test_a_line_that_is_at_zero_by_itself_is_not_held_there():
+    x = np.tile([1.0, 2.0, 3.0], (2, 1))
+    fit = fit_points(x, np.array([[2.0, 4.0, 6.0], [5.0, 5.0, 5.0]]), nonnegative=True)
+    assert (fit.intercept.tolist(), fit.slope.tolist()) == ([0.0, 5.0], [2.0, 0.0])
+    assert list(fit.bound) == [FREE, FREE]
+    assert list(fit.degrees_of_freedom) == [1, 1]
+
+
 @given(sweeps())
 def test_bounded_line_meets_the_karush_kuhn_tucker_conditions(sweep):
     f, y = sweep

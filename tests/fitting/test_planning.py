@@ -178,6 +178,8 @@ class TestRealLaws:
         rows = [sweep(seed) for seed in (1, 2, 3)]
         ghz, value = (np.concatenate(parts) for parts in zip(*rows, strict=True))
         codes = np.repeat(np.arange(3), 6)
+        # Each has its own highest frequency, which the law refers to.
+        ghz = ghz * (1 + 0.1 * codes)
         steps = Steps.of(codes, ghz * GHZ, value + 0.3 * codes * np.log(ghz), 3)
         target = Target(np.array([3.0, 2.5, 4.0]) * GHZ, np.ones(3))
         together = Neighbours(np.zeros(3, dtype=np.int64), np.log([1.0, 2.0, 4.0]))
@@ -188,6 +190,12 @@ class TestRealLaws:
             assert variance[0] == pytest.approx(expected[1][group], rel=0.02)
             again = made.with_sweep(made.sweep)
             assert again.weight == pytest.approx(made.weight, abs=1e-9)
+
+    def test_four_runs_one_by_one_leave_what_four_at_once_do(self):
+        made, _ = known(*sweep(3))
+        once = attainable([made], [Candidate(3 * GHZ, 4)], 0.90, chances(256))[0]
+        each = attainable([made], [Candidate(3 * GHZ, 1)] * 4, 0.90, chances(256))[0]
+        assert each.mean() == pytest.approx(once.mean(), rel=0.03)
 
     @pytest.mark.parametrize("curve", [TimeCurve(), PowerCurve()], ids=["time", "power"])
     @pytest.mark.parametrize("seed", range(4))

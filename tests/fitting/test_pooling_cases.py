@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from fitting import pooling
-from fitting.pooled_curves import NO_POOLING, Neighbours, PowerCurve, TimeCurve
-from fitting.pooling import _chunk_evidence, _chunks
+from fitting.pooled_curves import (
+    NO_POOLING,
+    TIME_POOLING,
+    Neighbours,
+    PowerCurve,
+    TimeCurve,
+    _said_by_the_rest,
+)
+from fitting.pooling import _chunk_evidence, _chunks, _mixed, _Others
 from fitting.posterior import Target
 from fitting.steps import Steps
 
@@ -45,6 +52,41 @@ def test_groups_at_different_numbers_of_steps_have_their_own_evidence():
         for part in ("variance", "form", "noise"):
             found, expected = getattr(together, part), getattr(alone, part)
             assert found[together.design[group]] == pytest.approx(expected[alone.design[0]])
+
+
+def said(clusters, pooling=TIME_POOLING):
+    """Likelihoods of two cells a group, and what the rest of each group's cluster says."""
+    likelihood = np.array([[1.0, 0.5], [0.1, 0.2], [0.9, 0.3], [0.4, 0.8], [0.6, 0.3]])
+    return likelihood, _said_by_the_rest(likelihood, np.array(clusters), pooling)
+
+
+def test_the_rest_of_a_cluster_counts_for_two_groups():
+    likelihood, found = said([0, 0, 0, 0, 0])
+    ratio = likelihood[:, 1] / likelihood[:, 0]
+    for group in range(5):
+        rest = np.delete(ratio, group).prod() ** (2 / 4)
+        assert found[group, 1] / found[group, 0] == pytest.approx(rest)
+
+
+def test_a_group_alone_in_its_cluster_is_told_nothing():
+    _, found = said([0, 0, 0, 1, 0])
+    assert found[3].tolist() == [1.0, 1.0]
+    assert found[0, 1] != found[0, 0]
+
+
+def test_neighbours_weigh_by_their_distance_in_core_counts():
+    # Nobody else in the table; the group's own start has the weight of 0.3 groups.
+    shared = np.eye(4)[:3, None, :]
+    start = np.eye(4)[3][None, None, :]
+    cores = np.log([1.0, 2.0, 8.0])
+    neighbours = Neighbours(np.zeros(3, dtype=np.int64), cores)
+    nobody = _Others(np.zeros((1, 4)), 0, {})
+    found = _mixed(TimeCurve(), start, shared, neighbours, np.arange(3), nobody, 3)
+    for group in range(3):
+        weight = np.exp(-(((cores - cores[group]) / 0.8) ** 2) / 2)
+        weight[group] = 0.0
+        expected = np.append(weight, 0.3)
+        assert found[group, 0] == pytest.approx(expected / expected.sum())
 
 
 def test_static_watts_of_a_cluster_are_at_most_the_least_power_of_any_of_it():

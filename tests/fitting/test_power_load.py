@@ -130,6 +130,12 @@ class TestForecast:
         flat = of_one([0.5, 0.9], [130, 140], [0.95, 1.0])
         assert (flat.upper - flat.watts < half).all()
 
+    def test_widths_go_by_a_power_of_the_share_that_follows_the_load(self):
+        # Both draw 200 W at full load: all of it follows the load in one, half in the other.
+        all_of_it = of_one([0.5, 0.9], [100, 180], [1.0])
+        half_of_it = of_one([0.5, 0.9], [150, 190], [1.0])
+        assert all_of_it.half_width / half_of_it.half_width == pytest.approx(2**1.45)
+
     def test_levels_off_their_line_widen_the_interval(self):
         smooth = of_one([0.3, 0.5, 0.7, 0.9], [80, 100, 120, 140], [1.0])
         rough = of_one([0.3, 0.5, 0.7, 0.9], [80, 90, 130, 140], [1.0])

@@ -53,15 +53,25 @@ def test_nothing_is_refused():
         ReuseSample().curve()
 
 
-def test_a_quarter_of_the_blocks_by_hand():
-    # Of 4 sampled blocks 10 accesses, at distances 0, 1, 1, 2, 2, 2: of all, 0, 4 and 8.
-    curve = SampledCurve(HitRatioCurve(10, 4, np.array([1, 2, 3])), 2)
-    assert curve.footprint == 16
-    assert curve.hit_ratio([0, 1, 4, 5, 8, 9, 100]).tolist() == [0, 0.1, 0.1, 0.3, 0.3, 0.6, 0.6]
+def test_an_eighth_of_the_blocks_by_hand():
+    # Of 4 sampled blocks 10 accesses, at distances 0, 1, 1, 2, 2, 2: of all, 0, 8 and 16.
+    curve = SampledCurve(HitRatioCurve(10, 4, np.array([1, 2, 3])), 3)
+    assert curve.footprint == 32
+    assert curve.hit_ratio([0, 1, 8, 9, 16, 17, 200]).tolist() == [0, 0.1, 0.1, 0.3, 0.3, 0.6, 0.6]
     shares = curve.distances()
     assert len(shares) == 65
-    assert (shares[0], shares[3], shares[4], shares[64]) == (0.1, 0.2, 0.3, 0.4)
+    assert (shares[0], shares[4], shares[5], shares[64]) == (0.1, 0.2, 0.3, 0.4)
     assert shares.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("halvings", [0, 1, 2])
+def test_a_sample_that_just_fits_is_kept(halvings):
+    accessed = load(3000, 400)
+    fits = sum(followed(b, halvings) for b in accessed) if halvings else len(accessed)
+    for room, made in ((fits, halvings), (fits - 1, halvings + 1)):
+        sample = ReuseSample(room)
+        sample.add(accessed)
+        assert sample.curve().halvings == made
 
 
 def test_a_sample_is_halved_as_often_as_it_takes():

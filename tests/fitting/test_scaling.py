@@ -334,13 +334,24 @@ def test_ernest_matches_statsmodels_on_the_terms_off_their_bound():
     np.testing.assert_allclose(model.predict_interval(X[:2])[0], frame["obs_ci_lower"], rtol=1e-9)
 
 
-def test_ernest_with_two_core_counts_answers_but_claims_no_precision():
-    X = [[2, 1.0], [2, 2.0], [4, 1.0], [4, 3.0], [4, 2.0]]
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_ernest_with_two_core_counts_answers_but_claims_no_precision(unit):
+    X = np.array([[2, 1.0], [2, 2.0], [4, 1.0], [4, 3.0], [4, 2.0]]) * [1, unit]
     model = ErnestScaling().fit(X, [10.0, 18.1, 6.1, 14.0, 10.1])
     assert model.rank_ == 3
     assert np.all(np.isnan(list(model.standard_errors_.values())))
     assert np.all(np.isnan(model.predict_interval(X)))
     np.testing.assert_allclose(model.predict(X), [10.0, 18.1, 6.1, 14.0, 10.1], rtol=0.02)
+
+
+def test_ernest_on_one_core_is_a_line_in_the_data():
+    X = np.column_stack([np.ones(4), [1.0, 2.0, 3.0, 5.0]])
+    times = np.array([3.1, 4.9, 7.2, 10.8])
+    model = ErnestScaling().fit(X, times)
+    line = np.polynomial.Polynomial.fit(X[:, 1], times, 1)
+    np.testing.assert_allclose(model.predict([[1, 4.0], [1, 8.0]]), line(np.array([4.0, 8.0])))
+    # The term of the cores is the constant's, and their logarithm is 0.
+    assert model.rank_ == 2
 
 
 # Real sweeps.
