@@ -186,7 +186,8 @@ def nearest(
 ) -> list[str]:
     """Tests that call a function, those that call the least besides first, as time allows.
 
-    What a module does when it is imported is in all tests that call any of its functions.
+    Long ones come last: one of them would take the time of dozens. What a module does when it is
+    imported is in all tests that call any of its functions.
     """
     calling = defaultdict(list)
     for name, test in tests.items():
@@ -195,7 +196,12 @@ def nearest(
             calling[f"{called.split(':')[0]}:<module>"].append(name)
     candidates = set(calling[f"{module}:{function}"]) or set(calling[f"{module}:<module>"])
     chosen, spent = [], 0.0
-    for name in sorted(candidates, key=lambda n: (len(tests[n]["functions"]), tests[n]["seconds"])):
+
+    def far(name: str) -> tuple[bool, int, float]:
+        took = tests[name]["seconds"]
+        return took > seconds / 20, len(tests[name]["functions"]), took
+
+    for name in sorted(candidates, key=far):
         cost = tests[name]["seconds"] + 0.02
         if not chosen or spent + cost <= seconds:
             chosen.append(name)

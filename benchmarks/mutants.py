@@ -37,7 +37,7 @@ TESTS = (
     "tests/ppw/test_cpio_published.py",
 )
 # Of processor time: of all tests of a file while they are listened to, and of those of a mutant.
-MAPPING_LIMIT, MUTANT_LIMIT = 240.0, 4.0
+MAPPING_LIMIT, MUTANT_LIMIT = 240.0, 10.0
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
     for mutant in mutants:
         if mutant.name not in results.found and time.monotonic() < ends:
             near = nearest(tests, mutant.module, mutant.function, MUTANT_LIMIT)
-            dead = bool(near) and killed(mutant, near, SCRATCH, 3 * MUTANT_LIMIT)
+            dead = bool(near) and killed(mutant, near, SCRATCH, 1.5 * MUTANT_LIMIT)
             results.add(mutant, dead)
     print("\n".join([*_report(mutants, results.found), *_gone()]))
 

@@ -269,6 +269,13 @@ def test_pooled_times_of_equal_programs_are_nearer_to_the_truth(share, size):
     assert np.mean((pooled.quantiles[0] < truth) & (truth < pooled.quantiles[2])) > 0.85
 
 
+def test_a_small_grid_has_few_components_that_sum_to_one():
+    small = TimeCurve(prior=StalledSharePrior(shares=3, scales=2))
+    weight = projected(small, mixed_table("time", 4, 5)).mixture.weight
+    assert (weight[:, -6:] == 0).all()
+    np.testing.assert_allclose(weight.sum(axis=1), 1)
+
+
 @curves
 def test_what_pooling_moved_is_the_pooled_mean_less_the_mean_alone(kind):
     # Clusters of one: in a cluster the power law's static watts are others.

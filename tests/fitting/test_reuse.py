@@ -40,6 +40,14 @@ def test_six_requests_by_hand():
     assert counts.sum() == 5
 
 
+@pytest.mark.parametrize(("lbn", "blocks", "met"), [(8, 9, 1), (12, 8, 0)])
+def test_a_request_touches_the_piece_of_its_last_block(lbn, blocks, met):
+    # Where the second starts, in the second piece, is not where the first ended.
+    counts = counted([0, lbn], [blocks, 8], [False, False])
+    assert counts[AGAIN + age_class(1)] == met
+    assert counts[FRESH] == 2 - met
+
+
 def of_devices(lbn, blocks, sequential, stream, devices):
     n = len(lbn)
     counter = ReuseCounter(np.array(devices), 8)
@@ -88,6 +96,7 @@ def test_classes_are_half_octaves():
     for age in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100, 1000, 10**6]:
         class_ = age_class(age)
         assert bounds[class_] <= age < bounds[class_ + 1]
+    assert age_class(2**52) == AGAIN - 1
 
 
 def test_a_law_leaves_the_rest_to_fresh_places():

@@ -46,6 +46,22 @@ def draw_all(law, shares, out):
         out[i] = drawn_length(law, 0, shares[i])
 
 
+def test_states_without_runs_have_those_of_their_origin():
+    runs = [counted([3, 3]), counted([50])]
+    none = np.zeros(COLUMNS, dtype=np.int64)
+    counts = np.stack([runs[0].counts[0], none, runs[1].counts[0]])
+    law = run_lengths(Runs(counts, *np.full((2, 3), -1)), np.array([0, 0, 1]))
+    assert law.mean[law.start[2] : law.start[3]].tolist() == [3.0]
+
+
+def test_a_class_deals_out_lengths_about_its_mean():
+    # 8 and 9 are of one class, whose mean is 8.75.
+    found = drawn(counted([8, 9, 9, 9, 32]), 1000)
+    lengths, numbers = np.unique(found, return_counts=True)
+    assert lengths.tolist() == [8, 9, 32]
+    assert numbers == pytest.approx([200, 600, 200], abs=2)
+
+
 def drawn(runs, number):
     out = np.empty(number, dtype=np.int64)
     draw_all(

@@ -273,6 +273,14 @@ class TestLine:
         assert coarse.line.run_error == pytest.approx(1 / np.sqrt(12), rel=1e-6)
         assert fine.line.run_error < 1e-6
 
+    def test_means_are_no_better_known_than_a_step_tells(self):
+        # Evenly anywhere within a step: a variance of its square by twelve.
+        x = np.array([50.0, 100.0, 150.0])
+        options = {"sensor_resolution": 3.0, "reference_resolution": 6.0}
+        levels = calibrate_sensor(np.arange(3), x, 2 * x, **options).levels
+        assert levels.var_sensor == pytest.approx(np.full(3, 0.75), rel=1e-6)
+        assert levels.var_reference == pytest.approx(np.full(3, 3.0), rel=1e-6)
+
     def test_scatter_between_levels_is_found(self):
         rng = np.random.default_rng(4)
         found = [
@@ -386,7 +394,7 @@ class TestRefusals:
             ([50.0, 50.0, 100.0, 100.0], "2 levels that the sensor tells apart"),
             ([50.0, 50.0, 50.0, 50.0], "1 level that the sensor tells apart"),
             ([50.0, 50.4, 100.0, 150.0], None),
-            ([50.0, 50.4, 100.0, 100.4], "2 levels"),
+            ([50.0, 50.4, 100.0, 100.4], r"2 levels .* \(it read 50 to 100.4\)"),
         ],
     )
     def test_levels_closer_than_a_step_of_the_sensor_are_one(self, watts, said):

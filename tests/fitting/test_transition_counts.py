@@ -7,7 +7,7 @@ from math import log
 
 import numpy as np
 import pytest
-from counted_traces import counted, kinds_of, two_streams
+from counted_traces import columns, counted, kinds_of, two_streams
 
 from fitting.request_kinds import KINDS, kind
 from fitting.state_diagram import Diagram
@@ -118,6 +118,22 @@ def test_one_level_less_is_what_the_coarser_diagram_counts(fan_out):
             assert found.sums == pytest.approx(expected.sums, rel=1e-9, abs=1e-12)
         elif name != "histogram":
             assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+
+
+def test_where_on_its_device_a_trace_begins_makes_no_difference():
+    columns = two_streams(400)
+    here, there = counted(columns), counted(columns._replace(lbn=columns.lbn + 10**6))
+    for name in ("origin", "pair", "count", "state_origin", "state"):
+        np.testing.assert_array_equal(getattr(here.counts, name), getattr(there.counts, name))
+    np.testing.assert_array_equal(here.counts.lowest + 10**6, there.counts.lowest)
+
+
+@pytest.mark.parametrize(("gap_s", "class_"), [(2.0**-32, 0), (1.0, 120), (2.0**21, -1)])
+def test_gaps_outside_the_histogram_are_in_its_outermost_classes(gap_s, class_):
+    # Of a class are gaps from its bound on; 1 s is 30 octaves above the first.
+    trace = columns(np.zeros(100), time_s=gap_s * np.arange(100))
+    histogram = counted(trace).counts.histogram.sum(axis=0)
+    assert np.flatnonzero(histogram).tolist() == [range(len(histogram))[class_]]
 
 
 def test_classes_of_gaps_are_a_quarter_of_an_octave():
