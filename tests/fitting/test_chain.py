@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from counted_traces import counted, kinds_of, two_streams
+from counted_traces import columns, counted, kinds_of, two_streams
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,6 +82,15 @@ def test_a_run_goes_on_as_it_did_in_its_finest_state(trace, chain):
             assert transitions(chain, chain.follows[row]) == np.flatnonzero(finest).tolist()
         elif not mine.any():
             assert chain.follows[row] == -1
+
+
+def test_a_trace_of_one_run_goes_on_from_every_state():
+    trace = counted(columns(8 * np.arange(64)), levels=1)
+    chain = make_chain(trace.counts, kinds_of(trace))
+    source = trace.counts.diagram.pairs(trace.counts.pair).source
+    assert (chain.node == -1).all()
+    for row, state in enumerate(trace.counts.state):
+        assert transitions(chain, chain.follows[row]) == np.flatnonzero(source == state).tolist()
 
 
 def test_a_transition_leads_to_the_touched_states_within_its_target(trace, chain):

@@ -136,6 +136,11 @@ def test_gaps_outside_the_histogram_are_in_its_outermost_classes(gap_s, class_):
     assert np.flatnonzero(histogram).tolist() == [range(len(histogram))[class_]]
 
 
+def test_operations_beyond_a_flush_count_as_one():
+    found = counted(columns(8 * np.arange(5), op=[0, 3, 2, 4, 200])).counts
+    assert sorted(np.repeat(found.op, found.count)) == [2, 3, 3, 3]
+
+
 def test_classes_of_gaps_are_a_quarter_of_an_octave():
     classes = gap_classes()
     assert np.diff(np.log2(classes)) == pytest.approx(np.full(len(classes) - 1, 0.25))
