@@ -82,13 +82,12 @@ def _residuals(runs: pd.DataFrame, codes: IntArray, metric: Metric) -> FloatArra
 
 
 def _sums(codes: IntArray, amounts: FloatArray) -> FloatArray:
-    made: FloatArray = np.bincount(codes, np.nan_to_num(amounts))
-    return made
+    return np.bincount(codes, np.nan_to_num(amounts)).astype(np.float64)
 
 
 def _means(codes: IntArray, amounts: FloatArray) -> FloatArray:
-    known = np.bincount(codes, ~np.isnan(amounts))
-    made: FloatArray = _sums(codes, amounts) / np.maximum(known, 1)
+    count = _sums(codes, (~np.isnan(amounts)).astype(np.float64))
+    made: FloatArray = _sums(codes, amounts) / np.maximum(count, 1)
     return made
 
 

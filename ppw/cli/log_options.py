@@ -88,6 +88,8 @@ def named_logs(logs: tuple[str, ...]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for text in logs:
         name, equals, rest = text.partition("=")
+        if rest and Path(name).is_file() and not Path(rest).exists():
+            raise click.UsageError(f"{text!r}: the name comes first, {rest}={name}")
         if not equals or "/" in name or Path(text).exists():
             name, rest = "", text
         paths = (
