@@ -168,7 +168,8 @@ class Surveyor:
         if n < 2 or last <= first:
             raise FittingError(
                 f"{n} request{'s' * (n != 1)} within "
-                f"{max(0.0, last - first) if n else 0.0:g} s make no model: give a trace of at least two requests at different times"
+                f"{max(0.0, last - first) if n else 0.0:g} s make no model: "
+                "give a trace of at least two requests at different times"
             )
         keys, counts = _entries(*self._streams)
         sizes, size_counts = _entries(*self._sizes)

@@ -254,17 +254,17 @@ def _listed(formats: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
 
 
-def output_options_of(*formats: str) -> Decorator:
+def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator:
     """Add --format, of ``formats``, and --output, whose ending says the format where none is given.
 
-    --output is read first, wherever it stands.
+    --output is read first, wherever it stands. Endings ``elsewhere`` are the command's own affair.
     """
 
     def by_ending(ctx: click.Context, param: click.Parameter, given: str) -> str:
         if ctx.get_parameter_source("format_") is not ParameterSource.DEFAULT:
             return given
         ending = Path(ctx.params["output"]).suffix[1:].lower()
-        if ending in _NEVER_WRITTEN:
+        if ending in _NEVER_WRITTEN and ending not in elsewhere:
             raise click.BadParameter(
                 f"{ctx.params['output']}: .{ending} is not written: end it in "
                 f"{_listed(formats)}, or say --format",
