@@ -416,7 +416,10 @@ USAGE = {
         "'cubic' is not one of amdahl, unbounded, reciprocal",
     ),
     "exponent": (["fit", "r.csv", "--exponent", "9"], "range 1<=x<=5"),
-    "level": (["project", "r.csv", "--freq", "3GHz", "--level", "90"], "is more than the whole: write 90% or 0.9"),
+    "level": (
+        ["project", "r.csv", "--freq", "3GHz", "--level", "90"],
+        "is more than the whole: write 90% or 0.9",
+    ),
     "interval": (
         ["project", "r.csv", "--freq", "3GHz", "--interval", "beyes"],
         "'beyes' (did you mean 'bayes'?) is not one of bayes, conformal, t, none",

@@ -59,7 +59,9 @@ def take(words):
         # A file that the options read, or --help.
         return
     except click.UsageError as error:
-        if not any(said in str(error) for said in ("cannot be read", "No such file", "does not exist")):
+        if not any(
+            said in str(error) for said in ("cannot be read", "No such file", "does not exist")
+        ):
             raise
 
 
