@@ -594,7 +594,7 @@ class TestRefusals:
             ppw.check_quality(runs.assign(time_s=-1.0))
         with pytest.raises(BadRunsError, match="'fast' is not a number"):
             ppw.check_quality(runs.assign(time_s="fast"))
-        with pytest.raises(BadRunsError, match="freq_hz: missing"):
+        with pytest.raises(BadRunsError, match="freq_ghz: missing"):
             ppw.check_quality(runs.assign(freq_ghz=[np.nan, *runs["freq_ghz"][1:]]))
 
     def test_nothing_to_check(self):
