@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import chdtri, ndtri
 
 from fitting.errors import FittingError
 from fitting.posterior import SHARED_NOISE, Sweep, anchors, integrated_wiener, noise_share
@@ -134,6 +133,8 @@ def measured(
 
     ``at`` is the candidate's frequency in the predictive.
     """
+    from scipy.special import chdtri, ndtri
+
     within = (1 - SHARED_NOISE) * predictive.noise
     runs = candidate.runs
     deviation = np.sqrt(predictive.variance[at] + within / runs)

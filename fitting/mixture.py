@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +40,8 @@ class Mixture(NamedTuple):
 
     def cdf(self, x: FloatArray | float) -> FloatArray:
         """P(value ≤ x), one x a group or one for all."""
+        from scipy.special import ndtr
+
         at = np.broadcast_to(x, self.mean.shape[:1])[:, None]
         probability: FloatArray = np.einsum(
             "gc,gc->g", self.weight, ndtr((at - self.mean) / np.sqrt(self.variance))
@@ -98,6 +99,8 @@ class Mixture(NamedTuple):
 
 def _quantile(p: float, mixture: Mixture, middle: FloatArray, scale: FloatArray) -> FloatArray:
     """Illinois regula falsi in a bracket that Cantelli's inequality gives, all groups at once."""
+    from scipy.special import ndtri
+
     # All but a share p of a distribution lies within sqrt(1/p − 1) deviations of its mean.
     low = middle - scale * np.sqrt(1 / p - 1)
     high = middle + scale * np.sqrt(1 / (1 - p) - 1)

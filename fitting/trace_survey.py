@@ -167,7 +167,8 @@ class Surveyor:
         n, low, high = self._extent.numbers.tolist()
         if n < 2 or last <= first:
             raise FittingError(
-                f"{n} requests within {max(0.0, last - first) if n else 0.0:g} s make no model: "
+                f"{n} request{'s' * (n != 1)} within "
+                f"{max(0.0, last - first) if n else 0.0:g} s make no model: "
                 "give a trace of at least two requests at different times"
             )
         keys, counts = _entries(*self._streams)

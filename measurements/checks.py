@@ -16,7 +16,7 @@ from measurements.quantities import (
     TOO_FAST,
     TOO_SLOW,
 )
-from measurements.schema import COLUMNS, FILE_COLUMN, IDENTITY, MISSING, ROW_COLUMN
+from measurements.schema import COLUMNS, FILE_COLUMN, HEADERS, IDENTITY, MISSING, ROW_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -76,7 +76,7 @@ def check_runs(
     if len(bad):
         bad = bad.drop_duplicates(["row", "column"]).sort_values(["row", "column"])
         bad = _in_files(bad, runs, source).reset_index(drop=True)
-        raise BadRunsError(_message(bad), bad)
+        raise BadRunsError(_message(bad, runs.attrs.get(HEADERS, {})), bad)
     return runs
 
 
@@ -110,9 +110,10 @@ def refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> N
         if column not in runs.columns:
             # A column that is known by its own name was not meant to be another.
             meant = nearest(column, [c for c in runs.columns if c not in COLUMNS])
+            units = " (freq_mhz or freq_ghz, by its unit)" if column == "freq_hz" else ""
             raise MeasurementError(
                 f"{source}: no column {column}{meant}; the columns are "
-                f"{shown(list(runs.columns))}: name it so, or use --map {column}=COLUMN"
+                f"{shown(list(runs.columns))}: name it so{units}, or use --map {column}=COLUMN"
             )
 
 
@@ -202,14 +203,17 @@ def row_numbers(runs: pd.DataFrame) -> NDArray[np.int64]:
     return np.asarray(within.to_numpy() + 1, dtype=np.int64)
 
 
-def _message(bad: pd.DataFrame) -> str:
+def _message(bad: pd.DataFrame, headers: Mapping[str, tuple[str, float, bool]]) -> str:
+    # By the names and in the units of the file.
+    own = {became: (header, factor) for header, (became, factor, _) in headers.items()}
     kinds = bad.groupby(["file", "column", "reason"], sort=False)
     parts = []
     for place, cases in islice(kinds, _MOST_SHOWN):
         file, column, reason = map(str, cast("tuple[str, str, str]", place))
         rows = "row" if len(cases) == 1 else "rows"
-        value = "" if reason == _ABSENT else f"{_shown_value(cases['value'].iloc[0])} "
-        where = f"{file}: {rows} {_ranges(cases['row'].to_numpy())}, column {column}"
+        header, factor = own.get(column, (column, 1.0))
+        value = "" if reason == _ABSENT else f"{_shown_value(cases['value'].iloc[0], factor)} "
+        where = f"{file}: {rows} {_ranges(cases['row'].to_numpy())}, column {header}"
         parts.append(f"{where}: {value}{reason}")
     if kinds.ngroups > _MOST_SHOWN:
         parts.append(f"and {kinds.ngroups - _MOST_SHOWN} more")
@@ -217,8 +221,8 @@ def _message(bad: pd.DataFrame) -> str:
     return f"{'; '.join(parts)} ({count}; rows are counted below the header)"
 
 
-def _shown_value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else repr(value)[:60]
+def _shown_value(value: object, factor: float) -> str:
+    return f"{value / factor:g}" if isinstance(value, float) else repr(value)[:60]
 
 
 def _ranges(rows: np.ndarray[Any, np.dtype[np.int64]]) -> str:

@@ -56,7 +56,7 @@ def rename_headers(
     """
     _refuse_bad_headers(headers, source)
     _refuse_mapped_twice(mapping, source)
-    mapped = {_find(header, headers, source): target for target, header in mapping.items()}
+    mapped = {_find(target, header, headers, source): target for target, header in mapping.items()}
     renamings = {h: _mapped(target, h, source) for h, target in mapped.items()}
     chosen = {r.canonical for r in renamings.values()}
     direct = {h: r for h in headers if h not in mapped and (r := _by_name(h))}
@@ -133,13 +133,16 @@ def _refuse_mapped_twice(mapping: Mapping[str, str], source: str) -> None:
         )
 
 
-def _find(header: str, headers: Sequence[str], source: str) -> str:
+def _find(target: str, header: str, headers: Sequence[str], source: str) -> str:
     if header in headers:
         return header
-    raise MeasurementError(
-        f"{source}: --map names column {header!r}, which is not there"
-        f"{nearest(header, headers)}; the columns are {shown(headers)}"
-    )
+    if target in headers and _by_name(header):
+        hint = f": the header comes second, --map {header}={target}"
+    elif "=" in header:
+        hint = ": give --map again for each column"
+    else:
+        hint = f"{nearest(header, headers)}; the columns are {shown(headers)}"
+    raise MeasurementError(f"{source}: --map names column {header!r}, which is not there{hint}")
 
 
 def _mapped(target: str, header: str, source: str) -> Renaming:

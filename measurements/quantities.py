@@ -112,6 +112,12 @@ def split_unit(header: str) -> tuple[str, Unit | None]:
     return (base, unit) if unit else (header, None)
 
 
+def has_unit(text: str) -> bool:
+    """Whether a text is a number with something after it that may be a unit."""
+    match = _QUANTITY.match(text)
+    return match is not None and bool(match["unit"])
+
+
 def parse_quantity(text: str, si: str) -> float:
     """Read a quantity such as ``3.0GHz``, ``128MiB`` or ``95W`` in an SI unit.
 

@@ -16,17 +16,17 @@ import re
 import sys
 import warnings
 import zlib
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
-from measurements.checks import as_numbers, check_runs
+from measurements.cells import converted, has_decimal_commas, refuse_unitless, with_points
+from measurements.checks import check_runs
 from measurements.errors import MeasurementError, first_line
-from measurements.headers import Renaming, rename_headers, unit_of
-from measurements.quantities import parse_quantity
+from measurements.headers import Renaming, rename_headers
 from measurements.schema import COLUMNS, FILE_COLUMN, HEADERS, MISSING
 from measurements.spreadsheets import may_be_guarded, unguarded, unguarded_table
 
@@ -47,8 +47,9 @@ def read_runs(
     Parameters
     ----------
     source : path, "-" or several of them
-        CSV (comma, semicolon or tab; also .gz), Parquet or JSON lines; "-" is standard input.
-        Several files become one table with the column ``source_file``.
+        CSV (with commas; or with semicolons or tabs, then decimal commas are taken; also .gz),
+        Parquet or JSON lines; "-" is standard input. Several files become one table with the
+        column ``source_file``.
     columns : mapping of str to str, optional
         Canonical column, in any unit (``freq_khz``), to the foreign header it stands for.
     check : bool
@@ -128,6 +129,14 @@ def _content(source: str, digest: hashlib._Hash) -> bytes:
     except OSError as error:
         reason = error.strerror or str(error)
         raise MeasurementError(f"{_name(source)}: cannot be read: {reason}") from error
+    return _in_utf8(content)
+
+
+def _in_utf8(content: bytes) -> bytes:
+    """Without a byte order mark; what a spreadsheet calls Unicode text is UTF-16."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        with suppress(UnicodeDecodeError):
+            return content.decode("utf-16").encode()
     return content.removeprefix(codecs.BOM_UTF8)
 
 
@@ -198,7 +207,8 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
     headers, delimiter = read_header(content, source)
     renamings = rename_headers(headers, mapping, _name(source))
     names = [h or f"unnamed {i}" for i, h in enumerate(headers)]
-    text = {h for h, r in renamings.items() if r.canonical in COLUMNS and _is_text(r.canonical)}
+    known = {h: _is_text(r.canonical) for h, r in renamings.items() if r.canonical in COLUMNS}
+    text, numbers = {h for h in known if known[h]}, [h for h in known if not known[h]]
     try:
         table = _read_rows(content, delimiter, names, text)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
@@ -212,6 +222,9 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
                 f"{_name(source)}: not a table of {len(names)} columns: "
                 f"{where or first_line(error)}"
             ) from error
+    if delimiter != "," and has_decimal_commas(table, numbers):
+        table = _read_rows(content, delimiter, names, text | set(numbers))
+        table = with_points(table, numbers, _name(source))
     if may_be_guarded(content):
         table = unguarded_table(table)
     unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]
@@ -286,49 +299,16 @@ def _without_index(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rename(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str) -> pd.DataFrame:
+    refuse_unitless(table, renamings, _name(source))
     for header, renaming in renamings.items():
-        if renaming.unit_in_cells:
-            table[header] = _cells_with_units(table[header], renaming.canonical, source)
-        elif renaming.factor != 1.0 and not _is_text(renaming.canonical):
-            table[header] = _scaled(table[header], renaming)
+        if renaming.canonical in COLUMNS and not _is_text(renaming.canonical):
+            table[header] = converted(table[header], renaming)
     known = table.attrs.get(HEADERS, {})
     table = table.rename(columns={h: r.canonical for h, r in renamings.items()})
     # As plain tuples: attrs are copied at every step, and written to Parquet as JSON.
     became = {h: tuple(r) for h, r in renamings.items() if h != r.canonical}
     table.attrs[HEADERS] = {**known, **became}
     return table
-
-
-def _scaled(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any]:
-    """Convert the numbers, and leave text in a number for the check that names its row."""
-    numbers = as_numbers(column)
-    scaled: pd.Series[Any] = renaming.scaled(numbers)
-    wrong = numbers.isna() & column.notna()
-    return scaled.astype(object).where(~wrong, column) if wrong.any() else scaled
-
-
-def _cells_with_units(column: pd.Series[Any], canonical: str, source: str) -> pd.Series[Any]:
-    """Convert "2.10GHz", and leave a cell that is no quantity for the check that names its row."""
-    unit = unit_of(canonical)
-    bare = np.flatnonzero(as_numbers(column).notna())
-    if bare.size:
-        base = canonical.rpartition("_")[0]
-        raise MeasurementError(
-            f"{_name(source)}: column {column.name!r} has no unit (row {bare[0] + 1}): "
-            f"name it with one, such as {base}_{'mhz' if unit == 'hz' else unit}, or "
-            f"--map {canonical}={column.name}"
-        )
-    distinct = {cell for cell in column if isinstance(cell, str)}
-    known = {cell: _quantity(cell, unit) for cell in distinct}
-    cells = [known[cell] if isinstance(cell, str) else cell for cell in column]
-    return pd.Series(cells, index=column.index, name=column.name)
-
-
-def _quantity(cell: str, unit: str) -> float | str:
-    try:
-        return parse_quantity(cell, unit)
-    except MeasurementError:
-        return cell
 
 
 def _is_text(canonical: str) -> bool:

@@ -101,6 +101,8 @@ SYNONYMS: dict[str, str] = {
     "machine": "host",
     "server": "host",
     "hostname": "host",
+    "servername": "host",
+    "machinename": "host",
     "node": "host",
     "nodename": "host",
     "microarchitecture": "family",

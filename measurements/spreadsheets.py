@@ -71,7 +71,8 @@ def _guarded_column(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _holds_return(column: pd.Series[Any]) -> bool:
-    return bool(column.map(lambda cell: isinstance(cell, str) and "\r" in cell).any())
+    # By hand: a mapped categorical column stays one, and has no any().
+    return any(isinstance(cell, str) and "\r" in cell for cell in column)
 
 
 def _is_text(column: pd.Series[Any]) -> bool:

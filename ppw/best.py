@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fitting.steps import SAME_STEP
 from measurements.quantities import parse_quantity
 from ppw import caveats as cv
 from ppw.answers import Answers
@@ -19,7 +20,7 @@ from ppw.estimate import key_texts, shown, shown_interval
 from ppw.metrics import METRICS, columns_for
 from ppw.names import plot_label
 from ppw.objectives import OBJECTIVES, Rates
-from ppw.prepare import canonical, prepare
+from ppw.prepare import Prepared, canonical, prepare
 from ppw.result import (
     as_floats,
     frame_digest,
@@ -29,6 +30,7 @@ from ppw.result import (
     write_document,
 )
 from ppw.step_choice import as_steps
+from ppw.step_limits import Limits
 from ppw.tables import summary_text, text_table
 from ppw.unfitted import nothing_to_fit, unfitted_groups
 
@@ -63,7 +65,7 @@ class BestFrequency:
     by : tuple of str
     objective : str
     level : float
-    idle_power_w, electricity, lifetime_hours : float or None
+    idle_power_w, electricity, lifetime_hours, deadline_s, power_cap_w : float or None
         As asked for; electricity in currency a kWh.
     draws, seed : int
     caveats : tuple of str
@@ -81,6 +83,8 @@ class BestFrequency:
     seed: int
     caveats: tuple[str, ...]
     input_digest: str = field(repr=False, compare=False)
+    deadline_s: float | None = None
+    power_cap_w: float | None = None
 
     def to_frame(self) -> pd.DataFrame:
         """Return a copy of ``steps`` with ``best_hz`` and ``linear_hz`` of their group."""
@@ -102,7 +106,8 @@ class BestFrequency:
         return summary_text(lines, self.caveats)
 
     def _words(self) -> str:
-        return OBJECTIVES[self.objective].words.capitalize()
+        words = OBJECTIVES[self.objective].words.capitalize()
+        return words + Limits(self.deadline_s, self.power_cap_w).words()
 
     def verdict(self) -> str:
         """Say in a sentence where most groups are best."""
@@ -170,7 +175,7 @@ class BestFrequency:
     def from_json(cls, text: str) -> BestFrequency:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         d = read_document(text, "best_frequency")
-        rest = {name: d[name] for name in _PLAIN}
+        rest = {name: d[name] for name in _PLAIN if name in d or name not in _LIMITS}
         rest |= {"by": tuple(d["by"]), "caveats": tuple(d["caveats"])}
         table, steps = (
             as_floats(pd.DataFrame(d[n]), but=(*d["by"], *_NOT_FLOATS)) for n in ("groups", "steps")
@@ -194,9 +199,10 @@ class BestFrequency:
         return axes
 
 
+_LIMITS = ("deadline_s", "power_cap_w")
 _PLAIN = (
     *("by", "objective", "level", "idle_power_w", "electricity", "lifetime_hours"),
-    *("draws", "seed", "caveats"),
+    *("draws", "seed", "caveats", *_LIMITS),
 )
 _NOT_FLOATS = ("unit", "runs")
 
@@ -206,6 +212,8 @@ def best_frequency(
     *,
     objective: str = "energy",
     steps: str | Iterable[float | str] | None = None,
+    deadline: float | str | None = None,
+    power_cap: float | str | None = None,
     by: Sequence[str] | None = None,
     level: float = 0.90,
     idle_power: float | str | None = None,
@@ -227,15 +235,21 @@ def best_frequency(
     ----------
     runs : pandas.DataFrame
         A runs table (`ppw.read_runs`), or a frame with columns such as ``freq_ghz``, ``time_ms``.
-    objective : {"energy", "edp", "ed2p", "perf_per_watt", "perf_per_dollar"}
+    objective : {"energy", "edp", "ed2p", "perf_per_watt", "time", "perf_per_dollar"}
         Least energy P·T, energy-delay product P·T² or P·T³ of a unit of work (an operation where
-        the throughput was measured, else a run); most performance per watt or per price. The
-        last is performance over price, so that the highest step is best, unless ``electricity``
-        and ``lifetime_hours`` are given: then one run costs price·T/lifetime + energy·electricity.
+        the throughput was measured, else a run); least time, which is the highest step but for a
+        power cap; most performance per watt or per price. The last is performance over price, so
+        that the highest step is best, unless ``electricity`` and ``lifetime_hours`` are given: then
+        one run costs price·T/lifetime + energy·electricity.
     steps : str or sequence of float or str, optional
         Steps to choose from, "1.2GHz,1.8GHz" or "1.2GHz:2.4GHz:0.1GHz" or numbers in Hz; by
         default those measured in the group and, where the catalogue knows the host
         (`ppw.find_host`), its own.
+    deadline : float or str, optional
+        Time ("60s") by which a run has to be done: only steps that keep to it with a probability
+        of ``level`` are chosen from.
+    power_cap : float or str, optional
+        Watts ("120W") that a run must not draw more than, in the same way.
     by : sequence of str, optional
         Columns that tell groups apart; by default all identity columns present.
     level : float
@@ -277,17 +291,25 @@ def best_frequency(
     as_share("interval level", level)
     _check_price(objective, price, electricity)
     rates = Rates.checked(electricity, lifetime_hours, _watts(idle_power))
+    limits = Limits.checked(deadline, power_cap, level)
     asked = None if steps is None else as_steps(steps)
-    prepared = prepare(runs, by=by, metric=_metric(runs, objective, rates), keep_all=keep_all)
+    prepared = prepare(
+        runs, by=by, metric=_metric(runs, objective, rates, limits), keep_all=keep_all
+    )
     answers = Answers.of(prepared, FitOptions(voltages=voltages, pool=pool))
-    problem = Problem(prepared, answers, OBJECTIVES[objective], rates, price)
+    problem = Problem(prepared, answers, OBJECTIVES[objective], rates, price, limits)
     problem.refuse_idle()
     choices = problem.choices(asked, draws, seed)
+    missed = [group.said(limits) for group in problem.missed]
     if not choices:
-        raise PpwError(nothing_to_fit(prepared))
+        raise PpwError("; ".join(missed[:3]) or nothing_to_fit(prepared))
     table, by_step = problem.table(choices, level), problem.steps(choices, level)
     caveats = [*prepared.caveats(), *unfitted_groups(answers.curves, prepared)]
-    caveats += [*_undecided(table), *_beyond(table, by_step, prepared.groups.by)]
+    caveats += [
+        *(f"left out: {group}" for group in missed),
+        *_undecided(table),
+        *_beyond(table, prepared),
+    ]
     cv.warn(caveats)
     return BestFrequency(
         table=table,
@@ -302,6 +324,8 @@ def best_frequency(
         seed=seed,
         caveats=tuple(caveats),
         input_digest=frame_digest(prepared.runs),
+        deadline_s=limits.deadline_s,
+        power_cap_w=limits.power_cap_w,
     )
 
 
@@ -324,12 +348,17 @@ def _check_price(objective: str, price: float | None, electricity: float | None)
         )
 
 
-def _metric(runs: pd.DataFrame, objective: str, rates: Rates) -> str:
+def _metric(runs: pd.DataFrame, objective: str, rates: Rates, limits: Limits) -> str:
     """Metric whose fits the objective is made of."""
     tidy = canonical(runs)
-    watts = columns_for(METRICS["power"], tidy) is not None
-    if watts or objective != "perf_per_dollar" or rates.electricity is not None:
+    if columns_for(METRICS["power"], tidy) is not None:
         return "perf_per_watt"
+    if limits.power_cap_w is not None:
+        raise PpwError("a power cap needs power_w (or energy_j) of the runs")
+    if objective == "perf_per_watt":
+        return objective
+    if objective not in ("time", "perf_per_dollar") or rates.electricity is not None:
+        return "energy"
     return "throughput" if columns_for(METRICS["throughput"], tidy) else "time"
 
 
@@ -345,11 +374,16 @@ def _undecided(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _beyond(table: pd.DataFrame, steps: pd.DataFrame, by: Sequence[str]) -> list[str]:
-    """Say where the best step lies outside the measured ones."""
-    measured = steps["freq_hz"].where(steps["runs"] > 0).groupby(group_of_step(steps, by))
+def _beyond(table: pd.DataFrame, prepared: Prepared) -> list[str]:
+    """Say where the best step lies outside the measured ones, whether or not they are steps."""
+    by = list(prepared.groups.by)
+    ends = prepared.runs["freq_hz"].groupby(prepared.groups.codes).agg(["min", "max"])
+    ends.index = pd.RangeIndex(len(ends))
+    keyed = prepared.groups.keys.reset_index(drop=True).join(ends)
+    ranges = table[by].merge(keyed, on=by, how="left") if by else keyed
     best = table["best_hz"].to_numpy()
-    outside = ~((best >= measured.min().to_numpy()) & (best <= measured.max().to_numpy()))
+    low, high = ranges["min"].to_numpy(), ranges["max"].to_numpy()
+    outside = ~((best >= low * (1 - SAME_STEP)) & (best <= high * (1 + SAME_STEP)))
     if not outside.any():
         return []
     return [

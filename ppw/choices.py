@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,8 +13,9 @@ from ppw.curve_draws import POWER, CurveDraws
 from ppw.errors import PpwError
 from ppw.estimate import shown
 from ppw.metrics import METRICS, PERFORMANCE, columns_for, values
-from ppw.objectives import best_on_lines, log_cost, unit_of
+from ppw.objectives import OBJECTIVES, best_on_lines, log_cost, unit_of
 from ppw.step_choice import catalogued_steps, known_steps
+from ppw.step_limits import NO_LIMITS, Limits, Missed
 
 if TYPE_CHECKING:
     from fitting.line import FloatArray, IntArray
@@ -105,6 +106,10 @@ class Problem:
     rates : Rates
     price : float or None
         Of every host; None for the column ``price``.
+    limits : Limits
+        What steps must keep to, to be chosen from.
+    missed : list of Missed
+        Groups without such a step, once choices were made.
     """
 
     prepared: Prepared
@@ -112,11 +117,17 @@ class Problem:
     objective: Objective
     rates: Rates
     price: float | None
+    limits: Limits = NO_LIMITS
+    missed: list[Missed] = field(default_factory=list)
 
     @property
     def needs_watts(self) -> bool:
         """Tell whether power is part of the cost."""
         return self.objective.times > 0 or self.rates.electricity is not None
+
+    @property
+    def _needs_power(self) -> bool:
+        return self.needs_watts or self.limits.power_cap_w is not None
 
     @property
     def time(self) -> str:
@@ -147,12 +158,14 @@ class Problem:
         for group, frequency in steps.items():
             ends[:, group] = frequency[0], frequency[-1]
         curves = CurveDraws.of(self.answers, *ends, draws=draws, seed=seed)
-        return [self._choice(curves, group, frequency) for group, frequency in steps.items()]
+        self.limits.refuse_rates(self._work())
+        made = (self._choice(curves, group, frequency) for group, frequency in steps.items())
+        return [choice for choice in made if choice is not None]
 
     def _steps(self, asked: FloatArray | None) -> dict[int, FloatArray]:
         """Steps of each group that has curves of all that is needed."""
         known = self.answers.posteriors.steps
-        names = [self.time, POWER] if self.needs_watts else [self.time]
+        names = [self.time, POWER] if self._needs_power else [self.time]
         able = np.logical_and.reduce([known[name].count > 1 for name in names])
         groups = np.flatnonzero(able)
         if asked is not None:
@@ -173,10 +186,22 @@ class Problem:
             return keys["host"].to_numpy(dtype=object)
         return np.full(len(keys), None, dtype=object)
 
-    def _choice(self, curves: CurveDraws, group: int, frequency: FloatArray) -> Choice:
+    def _choice(self, curves: CurveDraws, group: int, frequency: FloatArray) -> Choice | None:
         log_time = curves.log_time(self.time, group, frequency)
         watts = POWER in curves.known and curves.is_curve(POWER, group)
         log_power = curves.log_power(group, frequency) if watts else None
+        if self.limits:
+            p_kept = self.limits.p_kept(log_time, log_power)
+            kept = p_kept >= self.limits.level
+            if not kept.any():
+                nearest = self.limits.nearest(log_time, log_power)
+                missed = Missed(
+                    self._label(group), float(frequency[nearest]), float(p_kept[nearest])
+                )
+                self.missed.append(missed)
+                return None
+            frequency, log_time = frequency[kept], log_time[:, kept]
+            log_power = None if log_power is None else log_power[:, kept]
         price = self._price(group)
         counted = log_power if self.needs_watts else None
         return Choice(
@@ -196,7 +221,7 @@ class Problem:
         return runs
 
     def _price(self, group: int) -> float:
-        if self.objective.times:
+        if self.objective.times or self.objective is OBJECTIVES["time"]:
             return 1.0
         if self.price is not None:
             return self.price

@@ -21,7 +21,7 @@ from ppw.duel_tables import (
     ratio_table,
     refuse_no_price,
 )
-from ppw.duels import Duels, duel_caveats
+from ppw.duels import Duel, Duels, duel_caveats
 from ppw.errors import PpwError
 from ppw.estimate import key_texts, telling_keys
 from ppw.metrics import METRICS, answerable, columns_for, known_metrics
@@ -278,7 +278,7 @@ def compare(
     if "perf_per_dollar" in metrics:
         refuse_no_price(made)
     table = ratio_table(made, metrics, prepared, matched.by, rates)
-    caveats = [*prepared.caveats(), *caveats, *duel_caveats(table, made)]
+    caveats = [*prepared.caveats(), *caveats, *duel_caveats(table, made), *_one_price(made)]
     cv.warn(caveats)
     return Comparison(
         table=table,
@@ -294,6 +294,16 @@ def compare(
         caveats=tuple(caveats),
         input_digest=frame_digest(prepared.runs),
     )
+
+
+def _one_price(made: Sequence[Duel]) -> list[str]:
+    """Say that one price alone makes no performance per price."""
+    known = ~np.isnan([(duel.a.price, duel.b.price) for duel in made])
+    return [
+        f"no price of {side}: performance per price is not compared; give --price-{side.lower()}"
+        for side, own, other in (("A", *known.T), ("B", *known.T[::-1]))
+        if (other & ~own).any()
+    ]
 
 
 def _of_columns(runs: pd.DataFrame, side: Mapping[str, Any]) -> dict[str, Any]:

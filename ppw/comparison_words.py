@@ -92,9 +92,11 @@ def _counted(rows: pd.DataFrame) -> str:
     """Say in how many groups each side is better."""
     counts = {side: int((rows["better"] == side).sum()) for side in ("A", "B")}
     told = [f"{side} in {count}" for side, count in counts.items() if count]
+    if told:
+        told[0] = told[0].replace(" in ", " is better in ", 1)
     if undecided := len(rows) - sum(counts.values()):
-        told.append(f"neither to be told in {undecided}")
-    return f"{', '.join(told)} of {len(rows)} groups".replace(" in ", " is better in ", 1)
+        told.append(f"undecided in {undecided}")
+    return f"{', '.join(told)} of {len(rows)} groups"
 
 
 def _times(

@@ -1,6 +1,6 @@
-"""What a frequency can be chosen for: energy, energy times delay, perf/W, and work per price.
+"""What a frequency can be chosen for: energy, energy times delay, perf/W, time, work per price.
 
-All are a cost to be least, in the time T and power P of a unit of work: P·T, P·T², P·T³, or
+All are a cost to be least, in the time T and power P of a unit of work: P·T, P·T², P·T³, T, or
 price·T/lifetime + electricity·P·T. With straight lines for T against 1/f and P against f each has a
 closed form (`ppw.efficiency`).
 """
@@ -26,7 +26,7 @@ _LEAST_NET = 1e-6
 
 
 class Objective(NamedTuple):
-    """Cost P·T^``times``, or what runs cost in all where ``times`` is 0; and its closed form."""
+    """Cost P·T^``times``, or T times a price where ``times`` is 0; and its closed form."""
 
     words: str
     unit: str
@@ -40,6 +40,7 @@ OBJECTIVES: dict[str, Objective] = {
     "edp": Objective("least energy-delay product", "J·s", 2, False, least_edp_frequency),
     "ed2p": Objective("least energy-delay² product", "J·s²", 3, False, least_ed2p_frequency),
     "perf_per_watt": Objective("most performance per watt", "1/J", 1, True, least_energy_frequency),
+    "time": Objective("least time", "s/", 0, False, least_energy_frequency),
     "perf_per_dollar": Objective(
         "most work per price", "1/s per price", 0, True, least_energy_frequency
     ),

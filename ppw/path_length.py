@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.estimators import LogPathLength
 from fitting.line import student_quantile
 from measurements import check_runs
 from ppw import caveats as cv
@@ -47,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from matplotlib.axes import Axes
+
+    from fitting.estimators import LogPathLength
 
 _TEXTS = {"workload", "label", "throughput_unit", "host", "family"}
 
@@ -102,6 +103,8 @@ class PathLengths:
         PpwError
             When there is none, or several.
         """
+        from fitting.estimators import LogPathLength
+
         fits = self.cores[self.cores["workload"] == workload]
         if data_bytes is not None:
             fits = fits[np.isclose(fits["data_bytes"], data_bytes)]

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fitting.estimators import LogPathLength
 from fitting.line import fit_points
 
 COUNTED, EMULATED, ESTIMATED = "counted", "emulated", "estimated"
@@ -70,6 +69,8 @@ def mean_path_lengths(counted: pd.DataFrame) -> pd.DataFrame:
 
 def against_cores(counted: pd.DataFrame) -> pd.DataFrame:
     """Fit a·ln(n) + b to each workload and data size with two core counts or more."""
+    from fitting.estimators import LogPathLength
+
     rows = []
     known = counted[counted["cores"].notna()]
     for (workload, data), part in known.groupby(["workload", "data_bytes"], sort=True):

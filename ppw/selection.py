@@ -152,9 +152,14 @@ def _holding(column: pd.Series[Any], value: Any) -> Mask:
         same = np.asarray(column.astype(str) == str(value), dtype=bool)
     if not same.any():
         known = [_written(name, v) for v in dict.fromkeys(column.dropna())]
+        again = ""
+        if "," in (text := str(value)):
+            again = f"; name {name} again for another value: " + ",".join(
+                f"{name}={one}" for one in text.split(",")
+            )
         raise PpwError(
             f"no run has {name} {_written(name, value)!r}{nearest(str(value), known)}; there are "
-            f"{shown(known, 10)}"
+            f"{shown(known, 10)}{again}"
         )
     return same
 

@@ -11,6 +11,7 @@ from measurements.headers import shown as shown_names
 from measurements.schema import COLUMNS, FILE_COLUMN, ROW_COLUMN
 from ppw.condensed import is_condensed_table, run_count, tally_column
 from ppw.grouping import varies, varying_identity
+from ppw.mixtures import mixed_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +56,12 @@ def table_caveats(
         f"runs of one group differ in {column}, which is not in --by: their curve is a mixture"
         for column in varying_identity(runs, groups)
         if column != "host"
+    ]
+    caveats += [
+        f"runs of one group differ in {column!r}, which ppw does not know, and by up to "
+        f"{ratio - 1:.0%} in {metric}: their curve is a mixture; add it to --by, or say with --map "
+        "what it is"
+        for column, metric, ratio in mixed_by(runs, groups, metrics, learnt)
     ]
     if "host" in runs.columns and "host" not in groups.by:
         rows = slice(None) if learnt is None else learnt

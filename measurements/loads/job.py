@@ -76,7 +76,7 @@ def checked_target(target: str, allow_device: bool) -> str:
         if not allow_device:
             raise MeasurementError(
                 f"{target}: is a device, and a load writes over what is on it: name a scratch "
-                "file, or allow the device explicitly"
+                "file, or allow the device (--allow-device)"
             )
     elif not target or any(c in target for c in "\n\r"):
         raise MeasurementError(f"target {target!r}: give the path of a scratch file")

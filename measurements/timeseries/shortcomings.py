@@ -6,7 +6,7 @@ from measurements.timeseries.series import Finding
 
 CPUS_UNKNOWN = (
     "CPU time is left out, as the log does not say how many CPUs its shares are of: give their "
-    "number"
+    "number (--cpus)"
 )
 LOCAL_TIMES = "times are read as UTC, as the log does not say its time zone: give it (--timezone)"
 INTERRUPTS_IN_SYSTEM = (

@@ -1,4 +1,4 @@
-"""MSR Cambridge traces: CSV without a header, times in Windows filetime.
+"""MSR Cambridge traces: CSV, as published without a header, times in Windows filetime.
 
 Source: Narayanan, Donnelly, Rowstron, "Write off-loading: practical power management for
 enterprise storage", FAST 2008; the traces' own README.
@@ -21,6 +21,7 @@ from measurements.traces.fields import (
     read_or_write,
 )
 from measurements.traces.requests import READ, WRITE, Array, Requests
+from measurements.traces.source import head
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,11 @@ _FIELDS = (
     Field("ResponseTime", WHOLE),
 )
 _LINE = re.compile(rb"\d{15,19},[^,]*,\d+,(?:read|write),\d+,\d+,\d+", re.IGNORECASE)
+# Copies on data sites often have the README's names as their first line.
+_HEADER = re.compile(
+    rb"\s*(?:\xef\xbb\xbf)?" + rb"\s*,\s*".join(f.name.encode() for f in _FIELDS) + rb"\s*?\n",
+    re.IGNORECASE,
+)
 
 
 class Msr(FieldReader):
@@ -52,11 +58,14 @@ class Msr(FieldReader):
     @classmethod
     def recognises(cls, head: bytes) -> bool:
         """Whether a file begins as one of this format does."""
-        return _LINE.match(head.lstrip()) is not None
+        header = _HEADER.match(head)
+        return _LINE.match(head[header.end() if header else 0 :].lstrip()) is not None
 
     def chunks(self) -> Iterator[Requests]:
         """Yield the requests, in the order of the file."""
         codes = {"read": READ, "write": WRITE}
+        if _HEADER.match(head(self.path)):
+            self.form = self.form._replace(header_lines=1)
         for row, table in self.blocks_of_fields():
             number, pairs = combined(table["Hostname"], table["DiskNumber"])
             yield Requests.of(

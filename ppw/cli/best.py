@@ -11,16 +11,17 @@ from ppw.cli.decisions import Steps, cost_options, draw_options
 from ppw.cli.numbers import Price
 from ppw.cli.options import level_option, output_options, table_options
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import Watts
+from ppw.cli.quantities import Seconds, Watts
 from ppw.cli.runs_table import read
 
-_OBJECTIVES = ("energy", "edp", "ed2p", "perf_per_watt", "perf_per_dollar")
+_OBJECTIVES = ("energy", "edp", "ed2p", "perf_per_watt", "time", "perf_per_dollar")
 
 
 @click.command(
     name="best",
     short_help="Find the best frequency step of every group, and how surely it is.",
-    epilog="Example: ppw best runs.csv --objective edp --steps 1.2GHz:2.4GHz:0.1GHz",
+    epilog="Example: ppw best runs.csv --objective edp --steps 1.2GHz:2.4GHz:0.1GHz; ppw best "
+    "runs.csv --deadline 60s --power-cap 120W",
 )
 @table_options
 @click.option(
@@ -28,12 +29,23 @@ _OBJECTIVES = ("energy", "edp", "ed2p", "perf_per_watt", "perf_per_dollar")
     type=OneOf(_OBJECTIVES),
     default="energy",
     show_default=True,
-    help="Least energy, energy-delay or energy-delay² product; most performance per watt or price.",
+    help="Least energy, energy-delay or energy-delay² product, or time; most performance per watt "
+    "or price.",
 )
 @click.option(
     "--steps",
     type=Steps(2),
     help="Steps to choose from. Default: those measured, and those of a host in the catalogue.",
+)
+@click.option(
+    "--deadline",
+    type=Seconds(positive=True),
+    help="Only steps at which a run surely, by --level, takes no longer: 60s.",
+)
+@click.option(
+    "--power-cap",
+    type=Watts(positive=True),
+    help="Only steps at which a run surely draws no more: 120W.",
 )
 @click.option(
     "--idle-power",

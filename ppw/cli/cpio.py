@@ -48,15 +48,15 @@ def _refuse_misspelt(name: str, commands: list[str], ctx: click.Context) -> None
     short_help="Cycles per I/O of runs, projected to more cores, beside the device.",
     options_metavar="",
     subcommand_metavar="[project|compare] RUNS... [OPTIONS]",
-    epilog="Example: ppw cpio study.csv; ppw cpio project study.csv --cores 64; "
-    "ppw cpio study --help",
+    epilog="Example: ppw cpio study.csv; ppw cpio db7.tab.gz --clock 2.4GHz; "
+    "ppw cpio project study.csv --cores 64",
 )
 def command() -> None:
     """Cycles per 512-byte I/O, utilisation and I/O rate of RUNS by application and cores.
 
     RUNS have CPU times of the whole system (user_s, system_s, idle_s ...), sectors_read and
     sectors_written, time_s and a clock; or are logs of collectl or sadf, which tell no clock: give
-    it with --clock.
+    it with --clock. ppw cpio study --help lists the options.
     """
 
 
@@ -77,6 +77,9 @@ clock_option = click.option(
     help="RUNS are logs of sadf -j, sadf -d or collectl -P; these are known by themselves, too.",
 )
 @click.option("--window", type=Seconds(), help="With --logs: one row for so much time.")
+@click.option(
+    "--cpus", type=Positive(), help="Logical CPUs of the host, where its log does not say."
+)
 @level_option
 @seed_option
 @output_options
@@ -86,6 +89,7 @@ def study(
     output: str,
     logs: bool,
     window: float | None,
+    cpus: float | None,
     **options: Any,
 ) -> None:
     """Cycles per I/O of RUNS, against cores, hardware threads and memory bandwidth."""
@@ -93,10 +97,10 @@ def study(
     from ppw.report.cpio_page import cpio_page
 
     logs = logs or all(map(_is_log, runs))
-    if window is not None and not logs:
-        raise click.UsageError("--window is for --logs")
+    if not logs and (window or cpus):
+        raise click.UsageError("--window and --cpus are for --logs")
     with caveats_in_result():
-        table = _read_logs(runs, window, options) if logs else read(runs, options)
+        table = _read_logs(runs, window, cpus, options) if logs else read(runs, options)
         emit(cycles_per_io(table, **options), format_, output, cpio_page)
 
 
@@ -162,11 +166,14 @@ def _is_log(path: str) -> bool:
     return path != "-" and is_log(path)
 
 
-def _read_logs(paths: tuple[str, ...], window: float | None, given: dict[str, Any]) -> pd.DataFrame:
+def _read_logs(
+    paths: tuple[str, ...], window: float | None, cpus: float | None, given: dict[str, Any]
+) -> pd.DataFrame:
     from measurements.timeseries import read_time_series
     from ppw.cpio.series import runs_of_series
 
     refuse_table_options(given, "these are logs")
     if given["freq"] is None:
         raise click.UsageError("logs tell no clock: give --clock, such as --clock 2.4GHz")
-    return runs_of_series(read_time_series(list(paths)), freq=given["freq"], window_s=window)
+    series = read_time_series(list(paths), cpus=cpus)
+    return runs_of_series(series, freq=given["freq"], window_s=window)

@@ -13,7 +13,7 @@ import click
 
 from ppw.cli.choices import OneOf
 from ppw.cli.numbers import Whole
-from ppw.cli.options import all_of, output_options
+from ppw.cli.options import all_of, output_options_of
 from ppw.cli.output import caveats_in_result, emit, say
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def asks_fleet(function: Callable[..., int]) -> Callable[..., int]:
     """
 
     @engine_options
-    @output_options
+    @output_options_of("text", "json", "csv", "html", elsewhere=("parquet",))
     @functools.wraps(function)
     def command(
         runs: tuple[str, ...],

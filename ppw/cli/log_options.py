@@ -10,7 +10,7 @@ import click
 from ppw.cli.choices import Names, complete_host
 from ppw.cli.numbers import Positive, Share
 from ppw.cli.options import all_of
-from ppw.cli.quantities import ByteRate, Bytes
+from ppw.cli.quantities import ByteRate, Memory
 
 if TYPE_CHECKING:
     from measurements.timeseries.series import TimeSeries
@@ -28,7 +28,7 @@ _CAPACITIES = {
 }
 _CAPACITY_OPTIONS = (
     click.option("--cpus", "cores", type=Positive(), help="Logical CPUs of the host."),
-    click.option("--memory", type=Bytes(), help="Memory of the host: 256GiB."),
+    click.option("--memory", type=Memory(), help="Memory of the host: 256GiB."),
     click.option("--memory-bandwidth", type=ByteRate(), help="Peak of the memory: 102.4GB/s."),
     click.option("--disk-bandwidth", type=ByteRate(), help="Of all disks together: 500MB/s."),
     click.option("--disk-iops", type=Positive(), help="I/Os a second of all disks together."),
@@ -88,6 +88,8 @@ def named_logs(logs: tuple[str, ...]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for text in logs:
         name, equals, rest = text.partition("=")
+        if rest and Path(name).is_file() and not Path(rest).exists():
+            raise click.UsageError(f"{text!r}: the name comes first, {rest}={name}")
         if not equals or "/" in name or Path(text).exists():
             name, rest = "", text
         paths = (

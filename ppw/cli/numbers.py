@@ -43,6 +43,20 @@ class Price(Number):
 
     name, shown = "price", "PRICE"
 
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """As a number."""
+        try:
+            float(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is not a price: write a number alone, all prices in one currency",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
     def __init__(self, *, positive: bool = False) -> None:
         super().__init__(0, min_open=positive)
 
@@ -88,6 +102,10 @@ class Share(Number):
             share = math.nan
         if not math.isfinite(share):
             self.fail(f"{text!r} is not a share such as 0.7 or 70%", param, ctx)
+        if self.max is not None and self.max < share <= 100 and not text.endswith("%"):
+            self.fail(
+                f"{text!r} is more than the whole: write {text}% or {share / 100:g}", param, ctx
+            )
         return super().convert(share, param, ctx)
 
 

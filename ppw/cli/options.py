@@ -245,16 +245,32 @@ def draws_option(default: int, of_what: str) -> Decorator:
     )
 
 
-def output_options_of(*formats: str) -> Decorator:
+# Endings that promise what is never in the file.
+_NEVER_WRITTEN = frozenset(("pdf", "png", "svg", "jpg", "xls", "xlsx", "ods", "docx", "parquet"))
+
+
+def _listed(formats: Sequence[str]) -> str:
+    endings = [f".{name}" for name in formats if name != "text"]
+    return " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+
+
+def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator:
     """Add --format, of ``formats``, and --output, whose ending says the format where none is given.
 
-    --output is read first, wherever it stands.
+    --output is read first, wherever it stands. Endings ``elsewhere`` are the command's own affair.
     """
 
     def by_ending(ctx: click.Context, param: click.Parameter, given: str) -> str:
         if ctx.get_parameter_source("format_") is not ParameterSource.DEFAULT:
             return given
         ending = Path(ctx.params["output"]).suffix[1:].lower()
+        if ending in _NEVER_WRITTEN and ending not in elsewhere:
+            raise click.BadParameter(
+                f"{ctx.params['output']}: .{ending} is not written: end it in "
+                f"{_listed(formats)}, or say --format",
+                ctx,
+                param_hint="'--output'",
+            )
         return ending if ending in formats else given
 
     form = click.option(
@@ -266,16 +282,14 @@ def output_options_of(*formats: str) -> Decorator:
         callback=by_ending,
         help="html is one self-contained report page." if "html" in formats else "Of the output.",
     )
-    endings = [f".{name}" for name in formats if name != "text"]
-    named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
     output = click.option(
         "-o",
         "--output",
         default="-",
         metavar="FILE",
         is_eager=True,
-        help=f"Write there; - is standard output. {named} at its end is the format without "
-        "--format.",
+        help=f"Write there; - is standard output. {_listed(formats)} at its end is the format "
+        "without --format.",
     )
     return all_of(form, output)
 

@@ -10,6 +10,9 @@ import click
 from measurements.errors import MeasurementError
 from measurements.quantities import parse_frequency, parse_quantity
 
+# A number above 0 alone.
+_BARE = re.compile(r"0*[1-9][\d.]*|0*\.0*[1-9]\d*")
+
 
 class Frequency(click.ParamType[float]):
     """A frequency with a unit: 1.66GHz."""
@@ -90,6 +93,18 @@ class Bytes(_Quantity):
     name, unit = "SIZE", "bytes"
 
 
+class Memory(Bytes):
+    """Main memory, 256GiB: a plain number would hardly be meant as bytes."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Bytes."""
+        if _BARE.fullmatch(str(value).strip()):
+            self.fail(f"{value!r} has no unit: write one, such as 256GiB", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Sizes(click.ParamType[list[int]]):
     """Sizes, comma separated: 64,1KiB,64MB."""
 
@@ -116,7 +131,7 @@ _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 class ByteRate(click.ParamType[float]):
-    """A rate: 102.4GB/s, 10Gbit/s; a plain number is bytes a second; with ``positive``, above 0."""
+    """A rate with a unit: 102.4GB/s, 10Gbit/s; with ``positive``, above 0."""
 
     name = "RATE"
 
@@ -130,6 +145,8 @@ class ByteRate(click.ParamType[float]):
         text = str(value).strip()
         if match := _BITS.fullmatch(text):
             return float(match["number"]) * _PREFIXES[match["prefix"]] / 8
+        if _BARE.fullmatch(text):
+            self.fail(f"{text!r} has no unit: write one, such as 500MB/s or 10Gbit/s", param, ctx)
         if re.search(r"[\d\s][kMGT]i?b$", text):
             self.fail(
                 f"{text!r} may be bits or bytes: write {text[:-1]}bit/s or {text[:-1]}B/s",

@@ -54,6 +54,8 @@ def command(model: str, output: str, no_locality: bool, **options: Any) -> None:
     """Make a trace of MODEL, which ppw trace fit wrote with --format json."""
     from ppw.traces.generation import generate_trace
 
+    if options["count"] is not None and options["duration_s"] is not None:
+        raise click.UsageError("--count and --duration both say how long: give one of them")
     generated = generate_trace(model_of(model), locality=not no_locality, **options)
     for finding in generated.findings:
         say(f"caveat: {finding}")

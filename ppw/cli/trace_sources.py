@@ -46,6 +46,10 @@ def read(path: str, trace_format: str | None, mapping: dict[str, str]) -> Trace:
     """Open a trace named on the command line."""
     from measurements.traces import read_trace
 
+    if trace_format is None and is_model(path):
+        raise PpwError(
+            f"{path}: is a model, no trace: make one of it with ppw trace generate {path} -o TRACE"
+        )
     return read_trace(path, format=trace_format, mapping=mapping or None)
 
 

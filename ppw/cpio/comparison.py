@@ -75,7 +75,7 @@ class DeviceComparison(TabledResult):
     def header(self) -> list[str]:
         """Name the columns of `cells`."""
         interval = f"{self.level:.0%} interval"
-        rates = ["µ", "IOPS", "IOPS ratio", "roof IOPS", "of roof", "of one instance"]
+        rates = ["µ", "512 B IOPS", "IOPS ratio", "roof IOPS", "of roof", "of one instance"]
         return [*self.by, "cores", "cpio", interval, "cpio ratio", *rates]
 
     def cells(self) -> list[list[str]]:

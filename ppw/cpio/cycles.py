@@ -93,7 +93,16 @@ class CyclesPerIO(TabledResult):
     def header(self) -> list[str]:
         """Name the columns of `cells`."""
         interval = f"{self.level:.0%} interval"
-        numbers = ["cpio", interval, "user", "system", "with idle", "µ", "IOPS", "cpio to 1 core"]
+        numbers = [
+            "cpio",
+            interval,
+            "user",
+            "system",
+            "with idle",
+            "µ",
+            "512 B IOPS",
+            "cpio to 1 core",
+        ]
         return [*self.by, *_settings(self.points), "runs", *numbers, "clock"]
 
     def cells(self, most: int | None = None) -> list[list[str]]:
@@ -297,7 +306,7 @@ def _group_sentence(name: str, part: pd.DataFrame) -> str:
     first, last = plain.iloc[0], plain.iloc[-1]
     cores = "core" if last["cores"] == 1 else "cores"
     said = (
-        f"{name}: {shown(last['cpio'])} cycles per I/O on {shown(last['cores'])} {cores}, "
+        f"{name}: {shown(last['cpio'])} cycles per I/O of 512 B on {shown(last['cores'])} {cores}, "
         f"{last['user_cpio'] / last['cpio']:.0%} of them in user mode, at a utilisation of "
         f"{last['utilisation']:.0%}"
     )

@@ -117,7 +117,7 @@ class CpioProjection(TabledResult):
         """Name the columns of `cells`."""
         interval = f"{self.level:.0%} interval"
         rates = ["storage GB/s", "network GB/s", "memory GB/s"]
-        return [*self.by, "utilisation", "cpio is", "µ", "cpio", "IOPS", interval, *rates]
+        return [*self.by, "utilisation", "cpio is", "µ", "cpio", "512 B IOPS", interval, *rates]
 
     def cells(self) -> list[list[str]]:
         """The scenarios as they are printed."""
@@ -146,7 +146,7 @@ class CpioProjection(TabledResult):
             "AICc",
             "weight",
             "held out",
-            "IOPS",
+            "512 B IOPS",
             interval,
             "use",
         ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from measurements.timeseries.shortcomings import CPUS_UNKNOWN
 from ppw.cpio.runs import NEEDED
 from ppw.errors import PpwError
 from ppw.estimate import shown
@@ -50,15 +51,16 @@ def runs_of_series(
     """
     frame = series if isinstance(series, pd.DataFrame) else series.frame
     source = str(frame.attrs.get("source", getattr(series, "source", "time series")))
+    findings = [finding.text for finding in getattr(series, "findings", ())]
     if missing := [name for name in _COUNTED if name not in frame]:
-        raise PpwError(f"{source}: no {', '.join(missing)}: record CPU times and disks")
+        why = CPUS_UNKNOWN if CPUS_UNKNOWN in findings else "record CPU times and disks"
+        raise PpwError(f"{source}: no {', '.join(missing)}: {why}")
     sums = [name for name in (*_COUNTED, *_OPTIONAL) if name in frame]
     back, unknown = (frame[sums] < 0).any(axis=1), frame[[*_COUNTED]].isna().any(axis=1)
     good = frame[~(back | unknown)]
     if good.empty:
         raise PpwError(f"{source}: no interval has both CPU times and sectors: record both")
     made = _windows(good, sums, window_s).assign(freq_hz=float(freq))
-    findings = [finding.text for finding in getattr(series, "findings", ())]
     made.attrs.update(
         source=source, caveats=[*findings, *_caveats(frame, sums, back, unknown, source)]
     )

@@ -148,7 +148,8 @@ class PressureMatrix(TabledResult):
         names = cell["because"].split(", ")
         said = [_evidence_text(row) for row in rows_of(mine) if row["measure"] in names]
         if not said and cell["level"] == NO_CAPACITY:
-            said = [cell["because"], *self._carried(cell, mine)]
+            option = f" ({option_of(cell['resource'])})" * ("not known" in cell["because"])
+            said = [f"{cell['because']}{option}", *self._carried(cell, mine)]
         head = f"{cell['application']}: {RESOURCE_WORDS[cell['resource']]} {cell['level']}"
         return f"{head}: {'; '.join(said)}" if said else head
 
@@ -159,9 +160,17 @@ class PressureMatrix(TabledResult):
             mine = runs[
                 (runs["application"] == cell["application"]) & (runs["phase"] == cell["phase"])
             ]
-            return [f"loopback {_text(float(mine['loopback_bytes_s'].iloc[0]), 'B/s')}"]
+            within = float(mine["loopback_bytes_s"].iloc[0])
+            return [] if within != within else [f"loopback {_text(within, 'B/s')}"]
         used = evidence[evidence["kind"] == "utilisation"]
         return [f"{shown(row['demand'])} in {row['columns']}" for row in rows_of(used)][:1]
+
+
+def option_of(resource: str) -> str:
+    """Option that states the capacity of a resource."""
+    return {"cpu": "--cpus", "disk": "--disk-bandwidth"}.get(
+        resource, f"--{resource.replace('_', '-')}"
+    )
 
 
 _PRESSED = ("medium", "high")

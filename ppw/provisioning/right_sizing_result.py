@@ -32,6 +32,15 @@ RESOURCE_COLUMNS = (
 EVIDENCE = ("resource", "column of the log", "capacity from", "not measured")
 _MOST_HOSTS = 5
 _OF = {resource.name: resource for resource in RESOURCES}
+# What states a capacity, by its figure.
+_OPTIONS = {
+    "cores": "--cpus",
+    "memory_bytes": "--memory",
+    "memory_bandwidth_bytes_s": "--memory-bandwidth",
+    "disk_bandwidth_bytes_s": "--disk-bandwidth",
+    "disk_iops": "--disk-iops",
+    "network_bytes_s_each_way": "--network",
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,7 +93,9 @@ class RightSizing(TabledResult):
         for why in (NOT_MEASURED, NO_CAPACITY):
             names = [row["resource"] for row in rows if row["finding"] == why]
             if names:
-                said.append(f"{', '.join(names)}: {why}")
+                given = list(dict.fromkeys(_OPTIONS[_OF[name].capacity] for name in names))
+                tell = f": give {', '.join(given)}" * (why == NO_CAPACITY)
+                said.append(f"{', '.join(names)}: {why}{tell}")
         return [*said, *self._hosts()]
 
     def summary(self) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.dispersion import dispersion_band, index_of_dispersion
+from ppw.estimate import size_text
 from ppw.traces.features import OCTANTS, distance
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _published(
     yield share("random requests", lambda f: f.random_share)
     top = sorted(ours.sizes.items(), key=lambda one: (-one[1], one[0]))[:_TOP_SIZES]
     for size, _ in top:
-        yield share(f"requests of {_size(size)}", lambda f, s=size: f.sizes.get(s, 0.0))  # type: ignore[misc]
+        yield share(f"requests of {size_text(size)}", lambda f, s=size: f.sizes.get(s, 0.0))  # type: ignore[misc]
     yield _sizedistance(ours, theirs)
     for k in range(OCTANTS):
         yield share(f"octant {k + 1} of the space", lambda f, k=k: float(f.octants[k]))  # type: ignore[misc]
@@ -126,10 +127,6 @@ _SPEEDS: tuple[tuple[str, str, Callable[[TraceFeatures], float]], ...] = (
     ("requests a second", "1", lambda f: f.rate),
     ("throughput", "B/s", lambda f: f.bytes_s),
 )
-
-
-def _size(size: int) -> str:
-    return f"{size // 1024} KiB" if size % 1024 == 0 and size else f"{size} B"
 
 
 def _weight(found: TraceFeatures, name: str) -> float:

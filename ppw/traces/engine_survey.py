@@ -106,8 +106,8 @@ def _check(extent: dict[str, Any]) -> None:
     if n < 2 or extent["last_s"] <= extent["first_s"]:
         span = extent["last_s"] - extent["first_s"] if n else 0.0
         raise PpwError(
-            f"{n} requests within {span:g} s make no model: give a trace of at least two requests "
-            "at different times"
+            f"{n} request{'s' * (n != 1)} within {span:g} s make no model: give a trace of "
+            "at least two requests at different times"
         )
 
 

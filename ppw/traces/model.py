@@ -12,7 +12,7 @@ import pandas as pd
 from fitting.interarrival import LAWS, GapLaws
 from fitting.trace_survey import BLOCK, SizeClasses, Survey
 from ppw.errors import PpwError
-from ppw.estimate import shown
+from ppw.estimate import shown, size_text
 from ppw.result import read_document, reads_document, write_document
 from ppw.tables import summary_text, text_table
 from ppw.traces.document import body_of, parts_of
@@ -199,7 +199,7 @@ class TraceModel:
             text_table(
                 ["size", "share"],
                 [
-                    [shown(float(s), "B"), f"{c / survey.requests:.1%}"]
+                    [size_text(int(s)), f"{c / survey.requests:.1%}"]
                     for s, c in zip(survey.sizes[:top], survey.size_counts[:top], strict=True)
                 ],
             ),

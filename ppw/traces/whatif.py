@@ -91,7 +91,9 @@ class TraceWhatIf(TabledResult):
         for row in rows_of(caches.head(1)):
             size = row["cache_bytes"] / row["drives"]
             share = size / self.touched_bytes
-            part = f"{share:.3g} times" if share >= 1 else f"{100 * share:.3g}% of"
+            part = (
+                f"{shown(float(f'{share:.3g}'))} times" if share >= 1 else f"{100 * share:.3g}% of"
+            )
             yield (
                 f"A cache drive has {shown(size, 'B')}, {part} the "
                 f"{shown(self.touched_bytes, 'B')} that the trace touches."

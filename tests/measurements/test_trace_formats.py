@@ -46,6 +46,16 @@ def same(found: list[object], wanted: list[float]) -> bool:
 
 
 class TestByHand:
+    @pytest.mark.parametrize("end", ["\n", "\r\n"])
+    @pytest.mark.parametrize("mark", ["", "\ufeff"])
+    def test_msr_with_the_names_of_its_fields_above(self, tmp_path, mark, end) -> None:
+        names = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime"
+        path = tmp_path / "headed.csv"
+        path.write_bytes(f"{mark}{names}{end}".encode() + (DATA / "msr.csv").read_bytes())
+        trace = read_trace(path)
+        assert trace.format == "msr"
+        assert columns(trace) == columns(read_trace(DATA / "msr.csv"))
+
     def test_msr_filetime_bytes_and_response(self) -> None:
         trace = read_trace(DATA / "msr.csv")
         found = columns(trace)

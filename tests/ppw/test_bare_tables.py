@@ -76,7 +76,7 @@ class TestCyclesPerIo:
         runs = pd.DataFrame([run() for _ in range(3)]).drop(columns="workload")
         result = answered(ppw.cycles_per_io, runs)
         assert [name for name, _ in result.groups()] == ["all runs"]
-        assert result.verdict()[0].startswith("all runs: 10,000 cycles per I/O on 1 core")
+        assert result.verdict()[0].startswith("all runs: 10,000 cycles per I/O of 512 B on 1 core")
 
     def test_runs_of_one_core_count_prefer_no_law(self):
         runs = pd.DataFrame([run() for _ in range(4)]).drop(columns="workload")

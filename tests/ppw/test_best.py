@@ -439,3 +439,82 @@ def test_the_best_step_of_a_server_that_was_measured_at_all(data_dir):
     assert len(lost) > 30
     assert np.median(lost) < 0.01
     assert np.quantile(lost, 0.9) < 0.05
+
+
+class TestLimits:
+    """Steps by T = 10 + 20/f and P = 30 + 15 f, f in GHz, within a deadline or a power cap."""
+
+    @pytest.mark.parametrize("deadline", ["24s", 24.0, "0.4min"])
+    def test_least_energy_by_a_deadline_is_at_the_lowest_step_in_time(self, deadline):
+        # Energy is least at 2 GHz, where a run takes 20 s; 16.8 s takes 3 GHz.
+        assert answer(lines(), deadline=deadline).table["best_hz"].tolist() == [2 * GHZ]
+        result = answer(lines(), deadline=16.8)
+        assert result.table["best_hz"].tolist() == [3 * GHZ]
+        assert result.steps["freq_hz"].tolist() == pytest.approx([3 * GHZ, 3.2 * GHZ])
+        assert "within 16.8 s" in result.verdict()
+
+    def test_least_time_under_a_power_cap_is_at_the_highest_step_below_it(self):
+        # 63 W are drawn at 2.2 GHz.
+        result = answer(lines(), objective="time", power_cap="64W")
+        assert result.table["best_hz"].tolist() == pytest.approx([2.2 * GHZ])
+        assert result.table["value"].tolist() == pytest.approx([10 + 20 / 2.2], rel=0.01)
+        assert result.table["unit"].tolist() == ["s/run"]
+
+    def test_least_time_without_a_limit_is_at_the_highest_step(self):
+        runs = lines().drop(columns=["power_w", "power_source"])
+        assert answer(runs, objective="time").table["best_hz"].tolist() == [STEPS[-1] * GHZ]
+
+    def test_both_limits_leave_the_steps_between(self):
+        # 2.0 GHz takes 20 s, 2.6 GHz draws 69 W.
+        result = answer(lines(), deadline="20.5s", power_cap="70W")
+        assert result.steps["freq_hz"].tolist() == pytest.approx(
+            [f * GHZ for f in (2.0, 2.2, 2.4, 2.6)]
+        )
+
+    def test_a_step_has_to_keep_to_it_with_the_level(self):
+        # At 2 GHz a run takes 20 s: as often as not within 20 s.
+        strict = answer(lines(noise=0.01), deadline=20.0, level=0.99)
+        assert strict.table["best_hz"].iloc[0] > 2 * GHZ
+
+    def test_a_group_that_cannot_is_left_out_and_said(self):
+        slow = lines(fixed=100.0, workload="index")
+        runs = pd.concat([lines(), slow], ignore_index=True)
+        result = answer(runs, deadline="25s")
+        assert result.table["workload"].tolist() == ["sort"]
+        caveat = only(result.caveats, "left out: rack1, index: no step stays within 25 s")
+        assert "3.2 GHz comes nearest" in caveat
+
+    def test_where_none_can_that_is_the_answer(self):
+        with pytest.raises(PpwError, match="no step stays within 1 s and 40 W"):
+            best_frequency(lines(), deadline=1, power_cap=40)
+
+    def test_what_was_not_measured_cannot_be_limited(self):
+        no_watts = lines().drop(columns="power_w")
+        with pytest.raises(PpwError, match="a power cap needs power_w"):
+            best_frequency(no_watts, objective="time", power_cap=100)
+        rates = lines().rename(columns={"time_s": "throughput_ops_s"})
+        with pytest.raises(PpwError, match="a deadline is of a run"):
+            best_frequency(rates, deadline=10)
+
+    @pytest.mark.parametrize("limit", [{"deadline": 0}, {"power_cap": "-5W"}, {"deadline": "5W"}])
+    def test_what_is_no_limit_is_refused(self, limit):
+        with pytest.raises((PpwError, MeasurementError)):
+            best_frequency(lines(), **limit)
+
+    def test_the_document_has_the_limits_and_one_without_is_read(self):
+        result = answer(lines(), deadline=24.0)
+        again = BestFrequency.from_json(result.to_json())
+        assert (again.deadline_s, again.power_cap_w) == (24.0, None)
+        older = json.loads(result.to_json())
+        del older["deadline_s"], older["power_cap_w"]
+        assert BestFrequency.from_json(json.dumps(older)).deadline_s is None
+
+
+def test_energy_without_watts_is_refused_by_its_own_name():
+    with pytest.raises(PpwError, match=r"^runs: energy needs energy_j"):
+        best_frequency(lines().drop(columns="power_w"))
+
+
+def test_steps_that_were_not_measured_between_those_that_were_are_not_outside():
+    result = answer(lines(steps=np.array([0.9, 2.3, 3.1])), steps="1.0GHz:3.0GHz:0.5GHz")
+    assert not [caveat for caveat in result.caveats if "outside" in caveat]

@@ -110,7 +110,7 @@ def test_suspect_rows_keep_the_numbers_that_they_have_in_the_file():
     table.to_csv("mine.csv", index=False)
     done = ask("check", "mine.csv", "--where", "machine=xeon")
     assert done.exit_code == 1
-    assert "mine.csv: row 41, column time_s: -1" in str(done.exception)
+    assert "mine.csv: row 41, column Elapsed [s]: -1" in str(done.exception)
     document = json.loads(
         said("check", "mine.csv", "--where", "machine=xeon,Benchmark=grep", "--format", "json")[0]
     )

@@ -416,7 +416,10 @@ USAGE = {
         "'cubic' is not one of amdahl, unbounded, reciprocal",
     ),
     "exponent": (["fit", "r.csv", "--exponent", "9"], "range 1<=x<=5"),
-    "level": (["project", "r.csv", "--freq", "3GHz", "--level", "90"], "range 0<x<1"),
+    "level": (
+        ["project", "r.csv", "--freq", "3GHz", "--level", "90"],
+        "is more than the whole: write 90% or 0.9",
+    ),
     "interval": (
         ["project", "r.csv", "--freq", "3GHz", "--interval", "beyes"],
         "'beyes' (did you mean 'bayes'?) is not one of bayes, conformal, t, none",
@@ -485,7 +488,7 @@ class TestBadData:
     def test_every_bad_value_at_once(self, run, table):
         path = table(HEADER + "sort,1.2,-5\nsort,1.6,x\nsort,-2,4\n")
         done = run("project", path, "--freq", "3GHz")
-        refused(done, "row 1, column time_s", "row 2, column time_s", "row 3, column freq_hz")
+        refused(done, "row 1, column time_s", "row 2, column time_s", "row 3, column freq_ghz")
         assert "(3 bad values; " in done.err
 
     def test_no_such_file_and_a_folder(self, run, tmp_path):
@@ -622,7 +625,7 @@ class TestMeasuredElsewhere:
         path = data_dir / "freqbench" / "raw" / self.NEGATIVE / "results.csv"
         refused(
             run("project", path, *self.HEADERS, "--freq", "3.0GHz", "--keep-all"),
-            *("row 1, column power_w", "row 1, column energy_j", "must be greater than 0"),
+            *("row 1, column Power (mW)", "row 1, column Energy (J)", "must be greater than 0"),
         )
         left_out = run("project", path, *self.HEADERS, "--freq", "3.0GHz")
         assert (left_out.err, left_out.code) == ("", 0)

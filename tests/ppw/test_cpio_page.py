@@ -100,7 +100,7 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("command", "arguments", "said"),
         [
-            (cpio, ["runs.csv", "--window", "5min"], "--window is for --logs"),
+            (cpio, ["runs.csv", "--window", "5min"], "--window and --cpus are for --logs"),
             (cpio, ["runs.csv", "--logs"], "logs tell no clock: give --clock"),
             (cpio, ["project", "runs.csv"], "Missing option '--cores'"),
             (cpio, ["project", "runs.csv", "--cores", "8", "--growth", "much"], "is not a share"),

@@ -7,6 +7,7 @@ import importlib
 import re
 from urllib.parse import unquote
 
+import click
 import pytest
 from documentation import (
     DOCS,
@@ -24,6 +25,7 @@ from documentation import (
 from pymdownx.slugs import slugify
 
 import measurements.schema
+from measurements.errors import MeasurementError
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 WITH_COMMANDS = [block for block in BLOCKS if commands(block)]
@@ -45,6 +47,24 @@ def check(words):
             assert word.partition("=")[0] in known, f"ppw {' '.join(words)}: no option {word}"
 
 
+def take(words):
+    """Parse a command line whose files stand for the reader's."""
+    command, rest = resolve(words)
+    stands_for = {"…", "..."} & set(rest) or any(word.endswith("…") for word in rest)
+    if isinstance(command, click.Group) or stands_for:
+        return
+    try:
+        command.make_context(command.name, list(rest), resilient_parsing=False)
+    except (MeasurementError, OSError, click.exceptions.Exit):
+        # A file that the options read, or --help.
+        return
+    except click.UsageError as error:
+        if not any(
+            said in str(error) for said in ("cannot be read", "No such file", "does not exist")
+        ):
+            raise
+
+
 def test_there_is_something_to_check():
     assert len(PAGES) > 30
     assert sum(len(commands(block)) for block in WITH_COMMANDS) > 80
@@ -63,6 +83,17 @@ def test_what_does_not_exist_is_found():
 def test_commands_of_blocks_exist_with_their_options(block):
     for words in commands(block):
         check(words)
+
+
+@pytest.mark.parametrize("block", WITH_COMMANDS, **by_name)
+def test_values_of_options_in_blocks_are_taken(block):
+    for words in commands(block):
+        take(words)
+
+
+def test_a_value_that_is_not_taken_is_found():
+    with pytest.raises(click.BadParameter, match="is not one of energy"):
+        take(["best", "runs.csv", "--objective", "energy,edp"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -70,9 +70,12 @@ def study_is_sound(ask, folder, done, patterns):
     assert runs["direct"].all()
     assert set(runs["scope"]) == {"own"}
     assert (runs["intervals"] == 8).all()
-    # The kernel counted in 512 bytes what fio counted in requests, over windows of their own.
-    ios = (runs["sectors_read"] + runs["sectors_written"]) / runs["time_s"]
-    assert (ios * 512 / runs["bandwidth_bytes_s"]).between(0.5, 2.0).all()
+    # The kernel counted in 512 bytes what fio counted in requests, over windows of their own: where
+    # the machine was held up during one of the two, they are further apart.
+    sectors = (runs["sectors_read"] + runs["sectors_written"]) / runs["time_s"]
+    ratio = sectors * 512 / runs["bandwidth_bytes_s"]
+    assert 0.5 < ratio.median() < 2.0
+    assert ratio.between(0.1, 10.0).all()
     reads = runs["pattern"].str.contains("read")
     assert runs.loc[reads, "sectors_read"].gt(runs.loc[reads, "sectors_written"]).all()
     assert runs.loc[~reads, "sectors_written"].gt(runs.loc[~reads, "sectors_read"]).all()
@@ -181,7 +184,7 @@ def test_memory_bandwidth_is_taken(ask, tmp_path, disk):
     asked = (
         *("run", "cpio", "--folder", disk, "--size", "16MiB", "--cores", "1", "--power", "none"),
         *("--pattern", "randread", "--take-bandwidth", "50%", "--window", "0.5s"),
-        *("--repeats", "2", "-o", "runs.csv"),
+        *("--idle", "0", "--repeats", "2", "-o", "runs.csv"),
     )
     done = ask(*asked)
     assert done.returncode == 0, done.stderr
