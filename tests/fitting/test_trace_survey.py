@@ -85,6 +85,11 @@ def test_batches_make_no_difference():
         np.testing.assert_array_equal(getattr(pieces, name), value)
 
 
+def test_a_flush_at_the_first_block_of_the_first_stream_is_a_request():
+    found = surveyed(columns([0, 8], size_bytes=[0, 512]))
+    assert (found.requests, found.low_lbn, found.high_lbn) == (2, 0, 9)
+
+
 @pytest.mark.parametrize("row", [0, 1, 3])
 @pytest.mark.parametrize(
     ("column", "value"),
