@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A reading that much later than due leaves a gap.
 _GAP = 1.5
-# An interval shorter than this at the end is not worth a row.
+# Rates over a shorter interval are noise.
 _SHORTEST_S = 0.02
 _END_S = 5.0
 
@@ -99,9 +99,11 @@ class LiveSampler:
                 over = ended(max(0.0, wait_s))
             except KeyboardInterrupt:
                 over = True
+            if over:
+                # What is left counts, however short; but rates over too short a time are noise.
+                time.sleep(max(0.0, self._last.at_s + _SHORTEST_S - time.monotonic()))
             now_s = time.monotonic()
-            if not over or now_s - self._last.at_s >= _SHORTEST_S:
-                yield self.row()
+            yield self.row()
             # Those that were missed are not made up for.
             due = int((now_s - start_s) / self.interval_s + 1e-3) + 1
 
@@ -216,7 +218,8 @@ def for_seconds(seconds: float) -> Callable[[float], bool]:
 
     def ended(timeout_s: float) -> bool:
         time.sleep(max(0.0, min(timeout_s, end_s - time.monotonic())))
-        return time.monotonic() >= end_s
+        # Its last row may be due just before it ends.
+        return time.monotonic() >= end_s - _SHORTEST_S
 
     return ended
 

@@ -69,7 +69,9 @@ def power(source: MeterSource) -> float:
 def test_a_meter_on_a_socket_tells_moving_watts() -> None:
     said = iter([250.0, *range(100, 150)])
     with ScpiMeter(lambda: float(next(said))) as meter, opened(meter) as source:
-        assert source.channels == (Channel("meter:wt310e", "power", "wall", window_s=0.5),)
+        # By their texts: what is not known of them is NaN, which equals nothing.
+        known = (Channel("meter:wt310e", "power", "wall", window_s=0.5),)
+        assert repr(source.channels) == repr(known)
         assert source.period_s == 0.5
         for expected in range(100, 150):
             before = time.monotonic()
@@ -92,7 +94,9 @@ def test_nothing_is_set_on_the_meter() -> None:
 def test_every_bus_of_a_simulated_meter_is_read(tmp_path: Path, resource: str) -> None:
     backend = write_sim(tmp_path, RESOURCES)
     with opened(resource, backend=backend) as source:
-        assert source.channels == (Channel("meter:wt310e", "power", "wall", window_s=0.5),)
+        assert repr(source.channels) == repr(
+            (Channel("meter:wt310e", "power", "wall", window_s=0.5),)
+        )
         assert power(source) == 298.77
     # Another reader of the same file agrees on which number is the power.
     manager = pyvisa.ResourceManager(backend)
@@ -172,7 +176,7 @@ def test_another_kind_of_meter_is_asked_what_the_option_says() -> None:
     with ScpiMeter(identity="ACME,PM-7,1,1") as meter:
         meter.next_said.extend([b"ACME,PM-7,1,1\n", *[b"12.5\n"] * 3])
         with opened(meter, query="MEAS:POW?") as source:
-            assert source.channels == (Channel("meter:pm-7", "power", "wall"),)
+            assert repr(source.channels) == repr((Channel("meter:pm-7", "power", "wall"),))
             assert power(source) == 12.5
         assert set(meter.asked) == {"*IDN?", "MEAS:POW?"}
         meter.next_said.extend([b"ACME,PM-7,1,1\n", b"230.0, 12.5\n"])
@@ -188,7 +192,7 @@ def test_energy_of_a_running_integration_is_read_in_joules_and_contains_the_powe
         with opened(meter, energy="yes") as source:
             watts, joules = source.channels
             assert (watts.label, watts.inside) == ("meter:wt310e", "meter:wt310e-energy")
-            assert joules == Channel("meter:wt310e-energy", "energy", "wall")
+            assert repr(joules) == repr(Channel("meter:wt310e-energy", "energy", "wall"))
             assert [reading.value for reading in source.read()] == [298.77, 4500.0]
             meter.others["WH"] = "NAN"
             assert math.isnan(source.read()[1].value)

@@ -116,7 +116,7 @@ def test_each_figure_moves_with_the_bmc_and_agrees_with_another_client(
 ) -> None:
     bmc = start(240.5, figures=[name])
     with opened(bmc) as source:
-        assert source.channels == (Channel(f"redfish:{name}", "power", "host"),)
+        assert repr(source.channels) == repr((Channel(f"redfish:{name}", "power", "host"),))
         assert source.period_s == PERIOD_S
         for said in (240.5, 311.0, 98):
             bmc.set_watts(said)
@@ -288,7 +288,7 @@ def test_a_fine_counter_of_energy_stands_beside_the_power_and_is_never_added_to_
     bmc.change(ENVIRONMENT, **said)
     with opened(bmc) as source:
         power, energy = source.channels
-        assert power == Channel("redfish:environment", "power", "host")
+        assert repr(power) == repr(Channel("redfish:environment", "power", "host"))
         assert (energy.label, energy.quantity) == ("redfish:energy", "energy")
         assert energy.inside == power.label
         assert energy.resolution == pytest.approx(resolution, nan_ok=True)
