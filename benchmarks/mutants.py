@@ -7,7 +7,7 @@ listed, with the reason, in ``equivalent_mutants.toml`` beside this script and c
     python benchmarks/mutants.py [--each 10] [--seed 1] [--module line ...] [--minutes 60]
 
 Results stand in ``build/mutants``, and another run goes on from there: ``--again`` first repeats
-what survived. Two minutes of a core go to learning what each test calls, a second or two to each
+what survived. Six minutes of a core go to learning what each test calls, a second or two to each
 mutant.
 """
 
