@@ -20,6 +20,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import least_squares, nnls
+from scipy.special import stdtrit
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -89,8 +91,6 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         repeats : int
             How many new runs that mean is taken over, 1 or more.
         """
-        from scipy.special import stdtrit
-
         table = self._read_points(X, "predict_interval")
         _check_interval(level, repeats)
         mean, slope = self._positive_mean(table), self._jacobian(table)
@@ -344,8 +344,6 @@ def _unscaled_covariance(jacobian: FloatArray, free: Mask) -> FloatArray:
 
 def _linear_fit(terms: FloatArray, y: FloatArray, *, bounded: bool) -> tuple[FloatArray, Mask]:
     """Least squares, non-negative if bounded; and which coefficients are free."""
-    from scipy.optimize import nnls
-
     sizes, unit = _sizes(terms), float(y.max())
     scaled, target = terms / sizes, y / unit
     theta = nnls(scaled, target, maxiter=100)[0]
@@ -362,8 +360,6 @@ def _fit_time_per_work(cores: FloatArray, throughput: FloatArray) -> FloatArray:
 
     Gunther's law and bounds, with λ = 1/(p0+p1), σ = p1·λ and κ = p2·λ.
     """
-    from scipy.optimize import nnls
-
     terms = np.column_stack([1.0 / cores, np.ones_like(cores), cores - 1.0])
     target = throughput / (unit := float(throughput.max()))
     # An error of 1/X is X² times as large in X; rows weighed so make a close start.
@@ -375,7 +371,6 @@ def _fit_time_per_work(cores: FloatArray, throughput: FloatArray) -> FloatArray:
 
 def _refine(terms: FloatArray, target: FloatArray, start: FloatArray) -> FloatArray:
     """Minimise the squares of 1/(terms·p) − target over p ≥ 0."""
-    from scipy.optimize import least_squares
 
     def residual(p: FloatArray) -> Any:
         with np.errstate(divide="ignore"):  # an infinite residual: the solver steps back
