@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
 
 _LAGS = (1, 2, 4, 8, 16, 32)
-# Lengths of windows, by the arrivals that they have on average.
-_WINDOWS = (1, 4, 16, 64, 256, 1024)
+# Lengths of windows, by the arrivals that they have on average: no whole numbers, or arrivals at
+# one pace would all be at the edges of windows, on either side.
+_WINDOWS = tuple(2**0.5 * 4**k for k in range(6))
 
 
 def character(gaps_s: FloatArray) -> FloatArray:

@@ -7,7 +7,8 @@ found at that depth, for the number of arrivals at hand. A number of arrivals is
 so the total, the mean gap and the rate stay what they were.
 
 The two halves of a window change places at random, so every seed gives another course of load
-with the same variation at every scale, unless the counts are asked for in their own order.
+with the same variation at every scale: at the levels where that is so (`fitting.course`), unless
+the counts are asked for in their own order.
 
 References
 ----------
@@ -19,17 +20,36 @@ doi:10.1109/18.761337
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fitting.arrival_character import character
+from fitting.clock import Clock, shared_tick
 from fitting.compiled import compiled
+from fitting.course import loose_levels, turned
 from fitting.errors import FittingError
-from fitting.splits import LARGE_SHAPE, SMALL_SHAPE, drawn_split, split_laws
+from fitting.gap_chain import chain_of, chained
+from fitting.pace import ON_TIME, lateness_of
+from fitting.placing import (
+    CHAINED,
+    GAPS,
+    LEAST_HALVED,
+    PACED,
+    PLACEMENTS,
+    Halves,
+    kept_halves,
+    linked,
+    place,
+)
+from fitting.splits import LARGE_SHAPE, SMALL_SHAPE, split_laws
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from fitting.pace import Lateness
+    from fitting.placing import Linked
 
     IntArray = NDArray[np.int64]
     FloatArray = NDArray[np.float64]
@@ -44,13 +64,12 @@ GAP_KNOTS = np.array(
 )
 # Knots are whole thousandths: the one below each of these.
 _KNOT_BELOW = np.searchsorted(GAP_KNOTS, np.arange(1000) / 1000, side="right") - 1
-# Coarse windows that differ by no more have as many arrivals as whole numbers allow.
-_ROUNDING = 2
+# Arrivals at one pace are so far from it at most, and this times the root of their number: a
+# Poisson process is five times as far.
+_ROUNDING, _BEHIND = 2, 0.1
+# Windows that another course is looked at in, about.
+_MOST_FINE = 4096
 _TRIAL = 25_000
-# How arrivals are placed in their last window: anywhere, evenly, or as drawn gaps have it; or, by
-# no windows, at one pace, each a little early or late.
-PLACEMENTS = ("anywhere", "even", "gaps", "paced")
-_EVEN, _GAPS, _PACED = 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -104,6 +123,10 @@ class Cascade:
     windows : Windows
     counts : array
         Arrivals of the coarse windows, in their order.
+    loose : array
+        By halving of a period, coarsest first, whether halves change places from seed to seed.
+    halves : fitting.placing.Halves
+        What finer windows held where most arrivals are.
     small : array
         Depths by number n below 8 by k: probability that at most k of n are in the first half.
     large : array
@@ -114,39 +137,65 @@ class Cascade:
         How they are placed in their window, an index into `PLACEMENTS`.
     gaps : array
         Quantiles of the gaps between all arrivals over their mean, at `GAP_KNOTS`.
+    chain : array
+        Which gaps follow which, as `fitting.gap_chain` has it.
+    lateness : fitting.pace.Lateness
+        How late arrivals are that keep one pace, in gaps.
+    tick_s : float
+        Ticks of a clock that several arrivals share, which times are whole numbers of; 0 where
+        few do.
     """
 
     windows: Windows
     counts: IntArray
+    loose: NDArray[np.bool_]
+    halves: Halves
     small: FloatArray
     large: FloatArray
     stop: int
     placement: int
     gaps: FloatArray
+    chain: FloatArray
+    lateness: Lateness
+    tick_s: float
+
+    @cached_property
+    def _links(self) -> Linked:
+        return linked(self.halves, self.counts)
 
     def draw_gaps(self, number: int, rng: np.random.Generator) -> FloatArray:
         """Draw gaps between arrivals, over their mean, of whatever streams."""
-        gaps = rng.random(number)
-        _interpolate(gaps, GAP_KNOTS, _KNOT_BELOW, self.gaps)
-        return gaps
+        if self.placement == CHAINED:
+            return self._of_law(chained(self.chain, number, rng))
+        return self._of_law(rng.random(number))
+
+    def ordered_gaps(self, gaps_s: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Draw gaps between arrivals, over their mean, in the order of size that others are in.
+
+        Laws of transitions that were seen a few times vary more, taken together, than all gaps.
+        """
+        if self.placement != GAPS:
+            return self.draw_gaps(len(gaps_s), rng)
+        # Equal gaps are in no order.
+        order = rng.permutation(len(gaps_s))
+        order = order[np.argsort(gaps_s[order])]
+        at = np.empty(len(order))
+        at[order] = (np.arange(len(order)) + rng.random(len(order))) / len(order)
+        return self._of_law(at)
+
+    def _of_law(self, at: FloatArray) -> FloatArray:
+        """Put gaps, over their mean, in the place of their probabilities."""
+        _interpolate(at, GAP_KNOTS, _KNOT_BELOW, self.gaps)
+        return at
 
     def course(self, rng: np.random.Generator, *, in_order: bool = False) -> IntArray:
-        """Counts of the coarse windows: in their order, or their halves in random order."""
-        counts = self.counts.reshape(self.windows.periods, -1).copy()
-        size = counts.shape[1]
-        while not in_order and size > 1:
-            halves = counts.reshape(-1, 2, size // 2)
-            turned = rng.random(len(halves)) < 0.5
-            # The trace begins and ends with an arrival.
-            turned[0] = (turned[0] and halves[0, 1].any()) or not halves[0, 0].any()
-            turned[-1] = (turned[-1] and halves[-1, 0].any()) or not halves[-1, 1].any()
-            halves[turned] = halves[turned][:, ::-1]
-            size //= 2
-        return counts.ravel()
+        """Coarse windows, by number: in their order, or their halves in random order."""
+        loose = self.loose & (not in_order)
+        return turned(self.counts, self.windows.periods, loose, rng)
 
     def place(
         self,
-        counts: IntArray,
+        windows: IntArray,
         start_s: float,
         gaps_s: FloatArray,
         rng: np.random.Generator,
@@ -157,36 +206,47 @@ class Cascade:
 
         Parameters
         ----------
-        counts : array
-            Arrivals of consecutive coarse windows.
+        windows : array
+            Coarse windows by number, one after the other, as `course` has them.
         start_s : float
             Where the first of them starts.
         gaps_s : array
-            A gap for each arrival, as the laws of the transitions draw them.
+            A gap for each arrival, in whatever unit.
         in_order : bool
             The windows are in their own order: one pace does not take arrivals out of them.
         """
-        times = np.empty(int(counts.sum()))
-        width = self.windows.duration_s / len(self.counts)
-        if self.placement == _PACED:
-            paced = width * len(counts) * self._paced(len(times), rng)
-            return start_s + (_within(counts, width, paced) if in_order else paced)
-        stop = max(0, self.stop - self.windows.kept)
-        _place(counts, width, stop, self.placement, self.small, self.large, gaps_s, times, rng)
-        return times + start_s
+        counts = self.counts[windows]
+        number, width = int(counts.sum()), self.windows.duration_s / len(self.counts)
+        if self.placement == PACED:
+            before = round(start_s / self.windows.duration_s * int(self.counts.sum()))
+            times = self.lateness.times(number, before, rng)
+            times *= len(counts) / number
+            times = _within(counts, times) if in_order else times
+        else:
+            times = place(
+                counts,
+                self._links.coarse[windows],
+                self._links,
+                (self.small, self.large),
+                stop=max(0, self.stop - self.windows.kept),
+                placement=self.placement,
+                gaps=gaps_s,
+                rng=rng,
+            )
+        return self._on_clock(start_s + times * width)
 
-    def _paced(self, number: int, rng: np.random.Generator) -> FloatArray:
-        """Places of so many arrivals in the unit interval, whose gaps vary as they did."""
-        spread = np.diff(GAP_KNOTS) @ (self.gaps[1:] + self.gaps[:-1] - 2) ** 2 / 4
-        late = rng.normal(0, np.sqrt(spread / 2), number)
-        # The first is at the begin; one at the edge of a window is in that which begins there.
-        return np.asarray(np.sort(np.clip(np.arange(number) + 1e-6 + late, 0, number)) / number)
+    def _on_clock(self, times: FloatArray) -> FloatArray:
+        """Times as the clock tells them."""
+        if not self.tick_s:
+            return times
+        stretch = Clock(self.tick_s).stretch(self.windows.duration_s)
+        return np.asarray(np.floor(times * stretch / self.tick_s) * self.tick_s)
 
 
-def _within(counts: IntArray, width: float, times: FloatArray) -> FloatArray:
+def _within(counts: IntArray, times: FloatArray) -> FloatArray:
     """Move times, in order, into the windows that they are counted in."""
     window = np.repeat(np.arange(len(counts)), counts)
-    return np.clip(times, window * width, (window + 1 - 1e-9) * width)
+    return np.clip(times, window, window + 1 - 1e-9)
 
 
 def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Cascade:
@@ -205,20 +265,36 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
     count, gaps = np.asarray(finest), np.asarray(gaps_s, dtype=np.float64)
     if count.shape != (windows.finest,):
         raise FittingError(f"{count.shape} counts for {windows.finest} windows")
-    small, large = [], []
+    tick_s = shared_tick(gaps, windows.duration_s / windows.finest)
+    if tick_s:
+        clock = Clock(tick_s)
+        count = clock.spread_counts(count, windows.duration_s)
+        gaps = clock.spread_gaps(gaps, windows.duration_s)
+    small, large, busy, fine = [], [], [], count
     for _ in range(windows.depth - windows.kept):
+        fine = count if len(count) > _MOST_FINE else fine
+        first = count[::2]
         count, *laws = split_laws(count)
         small.append(laws[0])
         large.append(laws[1])
+        many = np.flatnonzero(count >= LEAST_HALVED)
+        busy.append((count[many], first[many]))
     nothing = np.zeros((0, *SMALL_SHAPE)), np.zeros((0, *LARGE_SHAPE))
     full = Cascade(
         windows,
         count.astype(np.int64),
+        loose_levels(count, fine, windows.periods, windows.duration_s / len(fine)),
+        kept_halves(busy[::-1]),
         np.array(small[::-1]) if small else nothing[0],
         np.array(large[::-1]) if large else nothing[1],
         windows.depth,
         placement=0,
         gaps=_gap_quantiles(gaps),
+        chain=chain_of(gaps),
+        lateness=lateness_of(gaps, windows.duration_s, int(count.sum()))
+        if _keeps_pace(count)
+        else ON_TIME,
+        tick_s=tick_s,
     )
     return _nearest(full, gaps)
 
@@ -233,20 +309,31 @@ def _nearest(full: Cascade, gaps_s: FloatArray) -> Cascade:
     """Choose where to stop halving, and what then, by trials."""
     aim = character(gaps_s[:_TRIAL])
     depths = range(full.windows.kept, full.windows.depth + 1)
-    ways = range(_PACED)
+    ways = [way for way in range(len(PLACEMENTS)) if way != PACED]
     trials = [replace(full, stop=d, placement=way) for d in depths for way in ways]
-    if np.ptp(full.counts) <= _ROUNDING:
-        trials.append(replace(full, stop=full.windows.kept, placement=_PACED))
+    if _keeps_pace(full.counts):
+        trials.append(replace(full, stop=full.windows.kept, placement=PACED))
     misses = [np.abs(_trial(trial, gaps_s[:_TRIAL]) - aim).sum() for trial in trials]
     return trials[int(np.argmin(misses))]
 
 
+def _keeps_pace(counts: IntArray) -> bool:
+    """Whether arrivals are never far ahead of one pace, nor behind it."""
+    reached = np.cumsum(counts)
+    ahead = reached - reached[-1] / len(counts) * np.arange(1, len(counts) + 1)
+    return bool(np.abs(ahead).max() <= _ROUNDING + _BEHIND * np.sqrt(reached[-1]))
+
+
 def _trial(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
     rng = np.random.default_rng(0)
-    course = cascade.counts
-    most = max(1, int(np.searchsorted(np.cumsum(course), _TRIAL)))
-    gaps = rng.choice(gaps_s, int(course[:most].sum()))
-    return character(np.diff(cascade.place(course[:most], 0.0, gaps, rng)))
+    reached = np.cumsum(cascade.counts)
+    most = max(1, int(np.searchsorted(reached, _TRIAL)))
+    number = int(reached[most - 1])
+    chained = cascade.placement == CHAINED
+    gaps = cascade.draw_gaps(number, rng) if chained else rng.choice(gaps_s, number)
+    # The gaps that are aimed at are those of arrivals that share no tick.
+    trial = replace(cascade, tick_s=0.0)
+    return character(np.diff(trial.place(np.arange(most), 0.0, gaps, rng)))
 
 
 @compiled
@@ -263,67 +350,3 @@ def _add_counts(time_s: FloatArray, rate: float, total: NDArray[np.int32]) -> No
     """Count arrivals in windows, so many of which pass in a second."""
     for i in range(len(time_s)):
         total[min(int(time_s[i] * rate), len(total) - 1)] += 1
-
-
-@compiled
-def _place(
-    counts: IntArray,
-    width: float,
-    stop: int,
-    placement: int,
-    small: FloatArray,
-    large: FloatArray,
-    gaps: FloatArray,
-    times: FloatArray,
-    rng: np.random.Generator,
-) -> None:
-    """Divide each window's arrivals down to single ones or the last depth; times in order."""
-    waiting_n = np.empty(128, dtype=np.int64)
-    waiting_depth = np.empty(128, dtype=np.int64)
-    waiting_start = np.empty(128)
-    done = 0
-    for window in range(len(counts)):
-        waiting_n[0], waiting_depth[0], waiting_start[0] = counts[window], 0, window * width
-        waiting = 1
-        while waiting:
-            waiting -= 1
-            n, depth, start = waiting_n[waiting], waiting_depth[waiting], waiting_start[waiting]
-            here = width / (1 << depth)
-            if n == 0:
-                continue
-            if depth >= stop or (n == 1 and placement == 0):
-                _place_last(
-                    start, here, placement, gaps[done : done + n], times[done : done + n], rng
-                )
-                done += n
-                continue
-            first = drawn_split(n, depth, small, large, rng)
-            waiting_n[waiting], waiting_depth[waiting] = n - first, depth + 1
-            waiting_start[waiting] = start + here / 2
-            waiting_n[waiting + 1], waiting_depth[waiting + 1] = first, depth + 1
-            waiting_start[waiting + 1] = start
-            waiting += 2
-
-
-@compiled
-def _place_last(
-    start: float,
-    width: float,
-    placement: int,
-    gaps: FloatArray,
-    times: FloatArray,
-    rng: np.random.Generator,
-) -> None:
-    """Place the arrivals of a window that is not divided any more."""
-    n = len(times)
-    if placement == _GAPS:
-        total = max(gaps.sum(), 1e-300)
-        reached = -rng.random() * gaps[0]
-        for k in range(n):
-            reached += gaps[k]
-            times[k] = start + width * min(1.0, max(0.0, reached / total))
-        return
-    for k in range(n):
-        times[k] = start + width * ((k + 0.5) / n if placement == _EVEN else rng.random())
-    if placement != _EVEN and n > 1:
-        times.sort()

@@ -1,7 +1,9 @@
 """How a window's arrivals divide over its halves: laws counted at one depth of a cascade.
 
 Few arrivals have a law for their number, more of them one an octave: quantiles of the share of the
-first half.
+first half. There is a set of laws for each context: what a window lies between. Where one of its
+neighbours is busier, the half towards it is taken for the first, so that load which goes on for
+some windows goes on across the edges of those that are divided.
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
 # Splits of fewer arrivals than this have a law for their number, others one an octave.
 _SMALL, _OCTAVES = 8, 40
 _QUANTILES = 17
-# Laws of a depth: number by number, and octaves by quantiles.
-SMALL_SHAPE, LARGE_SHAPE = (_SMALL, _SMALL), (_OCTAVES, _QUANTILES)
+# Contexts: alone, neighbours alike, one somewhat busier, one much busier.
+CONTEXTS = 4
+_ALONE, _ALIKE, _BUSIER, _MUCH_BUSIER = range(CONTEXTS)
+# Laws of a depth by context: number by number, and octaves by quantiles.
+SMALL_SHAPE, LARGE_SHAPE = (CONTEXTS, _SMALL, _SMALL), (CONTEXTS, _OCTAVES, _QUANTILES)
 _AT = np.linspace(0, 1, _QUANTILES)
 # A law rests on so many splits at least, those of similar numbers at the same depth.
 _LEAST_SPLITS = 32
@@ -34,25 +39,43 @@ _MOST_SPLITS = 20_000
 
 
 def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Windows twice as long, and laws of the first half's arrivals.
+    """Windows twice as long, and laws of the first half's arrivals by context.
 
-    Each split counts as its mirror image too.
+    Where neighbours are alike each split counts as its mirror image too.
     """
-    n, found = np.empty(len(halves) // 2, dtype=halves.dtype), np.zeros(SMALL_SHAPE)
-    octave, share = np.empty(len(n), dtype=np.int8), np.empty(len(n))
-    held = _count_splits(halves, n, found, octave, share)
-    small = np.ones(SMALL_SHAPE)
+    n = halves[::2] + halves[1::2]
+    found = np.zeros(SMALL_SHAPE)
+    kept = int(np.count_nonzero(n >= _SMALL))
+    context, octave, share = np.empty(kept, np.int8), np.empty(kept, np.int8), np.empty(kept)
+    _count_splits(halves, n, found, context, octave, share)
+    small, large = np.ones(SMALL_SHAPE), np.empty(LARGE_SHAPE)
+    for kind in range(CONTEXTS):
+        mirrored = kind in (_ALONE, _ALIKE)
+        here = context == kind
+        # A context that is not met has the laws of all.
+        chosen = here if here.any() else np.ones(kept, dtype=np.bool_)
+        large[kind] = _share_laws(octave[chosen], share[chosen], mirrored or not here.any())
+        small[kind] = _number_laws(found[kind], found.sum(axis=0), mirrored)
+    return n, small, large
+
+
+def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> FloatArray:
+    """Probability, by number, that at most so many are in the first half."""
+    small = np.ones((_SMALL, _SMALL))
     small[0] = 0.0
     for number in range(1, _SMALL):
-        chance = found[number, : number + 1] + found[number, number::-1]
-        chance += 0 if chance.any() else 1
+        chance = found[number, : number + 1]
+        if mirrored or not chance.any():
+            chance = chance if chance.any() else of_all[number, : number + 1]
+            chance = chance + chance[::-1]
+        chance = chance + (0 if chance.any() else 1)
         small[number, : number + 1] = np.cumsum(chance) / chance.sum()
-    return n, small, _share_laws(octave[:held], share[:held])
+    return small
 
 
-def _share_laws(octaves: NDArray[np.int8], shares: FloatArray) -> FloatArray:
+def _share_laws(octaves: NDArray[np.int8], shares: FloatArray, mirrored: bool) -> FloatArray:
     """Quantiles of the share of the first half, by octave of the arrivals that are divided."""
-    large = np.full(LARGE_SHAPE, 0.5)
+    large = np.full(LARGE_SHAPE[1:], 0.5)
     present = np.flatnonzero(np.bincount(octaves))
     by_octave = {k: np.flatnonzero(octaves == k) for k in present}
     for k in present:
@@ -63,7 +86,7 @@ def _share_laws(octaves: NDArray[np.int8], shares: FloatArray) -> FloatArray:
                 break
         chosen = np.concatenate(pooled) if len(pooled) > 1 else pooled[0]
         found = shares[chosen[:: -(-len(chosen) // _MOST_SPLITS)]]
-        large[k] = np.quantile(np.concatenate([found, 1 - found]), _AT)
+        large[k] = np.quantile(np.concatenate([found, 1 - found]) if mirrored else found, _AT)
     if len(present):
         nearest = np.abs(np.arange(len(large))[:, None] - present).argmin(axis=1)
         large = large[present[nearest]]
@@ -72,20 +95,38 @@ def _share_laws(octaves: NDArray[np.int8], shares: FloatArray) -> FloatArray:
 
 @compiled
 def drawn_split(
-    n: int, depth: int, small: FloatArray, large: FloatArray, rng: np.random.Generator
+    n: int,
+    left: int,
+    right: int,
+    small: FloatArray,
+    large: FloatArray,
+    rng: np.random.Generator,
 ) -> int:
-    """Draw how many of n arrivals are in the first half of their window."""
+    """Draw how many of n arrivals are in the first half of a window between two others."""
+    kind = context_of(n, left, right)
     u = rng.random()
     if n < _SMALL:
         first = 0
-        while first < n and u >= small[depth, n, first]:
+        while first < n and u >= small[kind, n, first]:
             first += 1
-        return first
-    octave = _octave(n)
-    at = int(u * (_QUANTILES - 1))
-    low, high = large[depth, octave, at], large[depth, octave, at + 1]
-    share = low + (u * (_QUANTILES - 1) - at) * (high - low)
-    return min(n, int(n * share + rng.random()))
+    else:
+        octave = _octave(n)
+        at = int(u * (_QUANTILES - 1))
+        low, high = large[kind, octave, at], large[kind, octave, at + 1]
+        share = low + (u * (_QUANTILES - 1) - at) * (high - low)
+        first = min(n, int(n * share + rng.random()))
+    return n - first if kind >= _BUSIER and right > left else first
+
+
+@compiled
+def context_of(n: int, left: int, right: int) -> int:
+    """What a window of n arrivals lies between."""
+    both, apart = left + right, abs(left - right)
+    if 4 * both <= n:
+        return _ALONE
+    if 4 * apart <= both:
+        return _ALIKE
+    return _BUSIER if 4 * apart <= 3 * both else _MUCH_BUSIER
 
 
 @compiled
@@ -93,24 +134,31 @@ def _count_splits(
     halves: IntArray,
     n: IntArray,
     found: FloatArray,
+    context: NDArray[np.int8],
     octave: NDArray[np.int8],
     share: FloatArray,
-) -> int:
-    """Add halves up, and note how each sum splits: few arrivals by number, others one by one.
+) -> None:
+    """Note how each sum splits: few arrivals by number, others one by one.
 
-    Returns how many of them there are.
+    The first half is that towards the busier neighbour.
     """
-    held = 0
+    held, last = 0, len(n) - 1
     for i in range(len(n)):
-        first, total = halves[2 * i], halves[2 * i] + halves[2 * i + 1]
-        n[i] = total
+        total = n[i]
+        if total == 0:
+            continue
+        # Beyond its ends a trace goes on as on the other side.
+        left = n[i - 1 if i > 0 else min(1, last)]
+        right = n[i + 1 if i < last else max(0, last - 1)]
+        kind = context_of(total, left, right)
+        first = halves[2 * i]
+        if kind >= _BUSIER and right > left:
+            first = total - first
         if total >= _SMALL:
-            octave[held] = _octave(total)
-            share[held] = first / total
+            context[held], octave[held], share[held] = kind, _octave(total), first / total
             held += 1
-        elif total > 0:
-            found[total, first] += 1
-    return held
+        else:
+            found[kind, total, first] += 1
 
 
 @compiled

@@ -9,6 +9,8 @@ import numpy as np
 
 from fitting.burstiness import Cascade, Windows
 from fitting.interarrival import KNOTS, GapLaws
+from fitting.pace import Lateness
+from fitting.placing import Halves
 from fitting.reuse import COLUMNS
 from fitting.runs import COLUMNS as RUN_COLUMNS
 from fitting.runs import Runs
@@ -49,11 +51,16 @@ def body_of(model: TraceModel) -> dict[str, Any]:
         "windows": asdict(cascade.windows),
         "cascade": {
             "counts": cascade.counts,
+            "loose": cascade.loose.tolist(),
+            "halves": cascade.halves._asdict(),
             "small": _rounded(cascade.small, _LAW_DIGITS),
             "large": _distinct(_rounded(cascade.large, _LAW_DIGITS)),
             "stop": cascade.stop,
             "placement": cascade.placement,
             "gaps": _rounded(cascade.gaps, _LAW_DIGITS),
+            "chain": _rounded(cascade.chain, _LAW_DIGITS),
+            "lateness": _lateness_body(cascade.lateness),
+            "tick_s": cascade.tick_s,
         },
         "names": model.names,
         "caveats": list(model.caveats),
@@ -136,12 +143,31 @@ def _cascade(document: Mapping[str, Any]) -> Cascade:
     return Cascade(
         windows,
         _ints(cascade["counts"]),
+        np.array(cascade["loose"], dtype=np.bool_),
+        Halves(cascade["halves"]["least"], _ints(cascade["halves"]["first"])),
         _floats(cascade["small"]).reshape(depths, *SMALL_SHAPE),
         rows.reshape(depths, *LARGE_SHAPE),
         cascade["stop"],
         cascade["placement"],
         _floats(cascade["gaps"]),
+        _floats(cascade["chain"]),
+        Lateness(
+            _floats(cascade["lateness"]["cycle"]),
+            _floats(cascade["lateness"]["quantiles"]),
+            cascade["lateness"]["correlation"],
+            cascade["lateness"]["drift"],
+        ),
+        cascade["tick_s"],
     )
+
+
+def _lateness_body(lateness: Lateness) -> dict[str, Any]:
+    return {
+        "cycle": _rounded(lateness.cycle),
+        "quantiles": _rounded(lateness.quantiles),
+        "correlation": float(_rounded(lateness.correlation)),
+        "drift": lateness.drift,
+    }
 
 
 def _rounded(values: Any, digits: int = _DIGITS) -> Any:

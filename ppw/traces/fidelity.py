@@ -15,9 +15,9 @@ from ppw.estimate import shown
 from ppw.result import numbers_digest
 from ppw.tabled_result import TabledResult, rows_of
 from ppw.tables import summary_text, text_table
-from ppw.traces.comparing import FAILED, NOT_JUDGED, Tolerances, compare_features
+from ppw.traces.comparing import FAILED, NOT_JUDGED, POINTS, Tolerances, compare_features
 from ppw.traces.devices import ASSUMED, described, parse_device, reaching, time_text
-from ppw.traces.features import Space, features
+from ppw.traces.features import OCTANTS, Space, features
 from ppw.traces.source import WithoutLocality, opened, survey
 
 if TYPE_CHECKING:
@@ -262,6 +262,13 @@ def _caveats(
             "hit ratios are of a sample of the blocks: they are off by about a point at small "
             "caches"
         )
+    by_chance = _share_by_chance(ours)
+    if by_chance > POINTS:
+        yield (
+            f"requests start anew {ours.random_share * ours.requests:.0f} times: chance alone "
+            f"moves the share of an eighth of the space by {100 * by_chance:.1f} points, so that "
+            "this trace is too short to tell whether places are kept to their tolerance"
+        )
     if any(abs(one.duration_s / ours.duration_s - 1) > 0.05 for one in theirs):
         yield "the traces differ in length by more than 5 %: hit ratios and dispersion depend on it"
     if max(f.storage.utilisation for f in (ours, *theirs)) > 0.99:
@@ -269,6 +276,12 @@ def _caveats(
             "a modelled device is busy all the time: latency is that of a queue that only grows, "
             "and says little"
         )
+
+
+def _share_by_chance(ours: TraceFeatures) -> float:
+    """Standard error of the share of an even eighth: a run goes where its start leads."""
+    starts = max(1.0, ours.random_share * ours.requests)
+    return float(np.sqrt((1 - 1 / OCTANTS) / OCTANTS / starts))
 
 
 def _both_recorded(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> bool:

@@ -50,6 +50,8 @@ ARRIVALS = ("cascade", "windows", "laws")
 # Requests made at once; a window of more makes its batch longer.
 _AT_ONCE = 2**18
 _LEAST_SEEN = 16
+# Decimals of a time (s), where the original's clock told no more.
+_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -318,6 +320,11 @@ def _times_by_law(
         left -= len(requests.due_s)
 
 
+def _to_the_nanosecond(time_s: FloatArray, tick_s: float) -> FloatArray:
+    """Times without errors of rounding, by which one at a window's edge is in the one before."""
+    return np.round(time_s, _DIGITS) if tick_s >= 10.0**-_DIGITS else time_s
+
+
 def _times_by_windows(
     trace: GeneratedTrace, source: Walk | RoundRobin, rng: np.random.Generator
 ) -> Iterator[tuple[Requests, FloatArray]]:
@@ -326,7 +333,7 @@ def _times_by_windows(
     in_order = trace.arrivals == "windows"
     while True:
         course = cascade.course(rng, in_order=in_order)
-        ends, width = np.cumsum(course), duration / len(course)
+        ends, width = np.cumsum(cascade.counts[course]), duration / len(course)
         start = 0
         while start < len(course):
             before = ends[start - 1] if start else 0
@@ -335,7 +342,7 @@ def _times_by_windows(
             if number:
                 requests = source.take(number)
                 if alone:
-                    gaps = np.diff(requests.due_s, prepend=due)
+                    gaps = cascade.ordered_gaps(np.diff(requests.due_s, prepend=due), rng)
                     due = float(requests.due_s[-1])
                 else:
                     # Streams that walk alone do not make room for each other as they did.
@@ -343,7 +350,7 @@ def _times_by_windows(
                 windows = course[start:stop]
                 times = cascade.place(windows, start * width, gaps, rng, in_order=in_order)
                 first = times[0] if first is None else first
-                yield requests, times - first
+                yield requests, _to_the_nanosecond(times - first, trace.model.survey.tick_s)
             start = stop
         # The next day is like this one.
         first = (first or 0.0) - duration

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 KIND = "trace_model"
-# Version 1 had no runs, or reuse by stream instead of by device.
-_VERSION = 2
+# Version 1 had no runs, or reuse by stream instead of by device; 2 no busiest windows.
+_VERSION = 3
 OPERATIONS = ("read", "write", "discard", "flush")
 
 

@@ -96,7 +96,7 @@ def test_periods_keep_their_place():
     _, _, cascade = fitted(gaps)
     assert cascade.windows.periods == 4
     for seed in range(5):
-        course = cascade.course(np.random.default_rng(seed))
+        course = cascade.counts[cascade.course(np.random.default_rng(seed))]
         by_period = course.reshape(4, -1).sum(axis=1)
         assert by_period.tolist() == cascade.counts.reshape(4, -1).sum(axis=1).tolist()
 
@@ -104,3 +104,52 @@ def test_periods_keep_their_place():
 def test_counts_of_other_windows_are_refused():
     with pytest.raises(FittingError, match="windows"):
         fit_cascade(Windows.of(10.0, 100), np.zeros(3), np.ones(99))
+
+
+def test_load_that_goes_on_is_met_by_windows_that_halves_are_not():
+    """Two rates that last for seconds each, in windows that no halving ends at."""
+    rng = np.random.default_rng(8)
+    rate = np.repeat(np.tile([50.0, 2000.0], 50), rng.integers(1, 20, 100) * np.tile([10, 60], 50))
+    times, _, cascade = fitted(rng.exponential(1 / rate))
+    gaps = np.diff(times)
+    for window in (0.13, 0.31):
+        found = [dispersion(placed(cascade, gaps, seed), window) for seed in range(8)]
+        assert np.mean(found) == pytest.approx(dispersion(times, window), rel=0.1)
+
+
+def test_arrivals_that_share_ticks_are_put_back_on_them():
+    rng = np.random.default_rng(9)
+    gaps = np.diff(np.floor(np.cumsum(rng.exponential(0.05, 20_000))))
+    times, _, cascade = fitted(gaps)
+    made = placed(cascade, gaps, 1)
+    assert cascade.tick_s == 1.0
+    assert (made == np.floor(made)).all()
+    assert variation(made) == pytest.approx(variation(times), rel=0.05)
+    assert dispersion(made, 1.0) == pytest.approx(1.0, abs=0.15)
+
+
+def test_two_fixed_rates_together_are_a_cycle():
+    times = np.sort(np.concatenate([np.arange(7000) / 350, 0.001 + np.arange(3000) / 150]))
+    gaps = np.diff(times)
+    _, _, cascade = fitted(gaps)
+    made = placed(cascade, gaps, 1)
+    assert len(cascade.lateness.cycle) == 10
+    assert np.diff(made)[20:] == pytest.approx(gaps[21:], abs=1e-5)
+
+
+def test_a_long_gap_is_left_whole():
+    rng = np.random.default_rng(10)
+    gaps = rng.exponential(0.01, 8000)
+    gaps[5000] = 60.0
+    _, _, cascade = fitted(gaps)
+    assert [np.diff(placed(cascade, gaps, s)).max() for s in range(5)] == pytest.approx(
+        [60.0] * 5, rel=0.02
+    )
+
+
+def test_small_gaps_follow_large_ones_where_they_did():
+    gaps = np.where(np.arange(20_000) % 2, 0.001, 0.009) * RNG.uniform(0.8, 1.2, 20_000)
+    cascade, rng = fitted(gaps)[2], np.random.default_rng(3)
+    drawn = cascade.draw_gaps(20_000, rng)
+    made = np.diff(cascade.place(cascade.course(rng), 0.0, drawn, rng))
+    assert np.corrcoef(made[1:], made[:-1])[0, 1] < -0.8

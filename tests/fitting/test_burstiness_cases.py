@@ -17,25 +17,25 @@ from fitting.splits import LARGE_SHAPE, SMALL_SHAPE, drawn_split
 def laws():
     """Of one depth: three arrivals by hand, many by a share that is uniform."""
     small, large = np.ones((1, *SMALL_SHAPE)), np.full((1, *LARGE_SHAPE), 0.5)
-    small[0, 3, :4] = [0.1, 0.4, 0.8, 1.0]
-    large[0, :] = np.linspace(0, 1, LARGE_SHAPE[1])
-    return small, large
+    small[0, :, 3, :4] = [0.1, 0.4, 0.8, 1.0]
+    large[0, :] = np.linspace(0, 1, LARGE_SHAPE[-1])
+    return small[0], large[0]
 
 
 def test_few_arrivals_are_divided_by_their_law():
     rng = np.random.default_rng(5)
-    found = np.bincount([drawn_split(3, 0, *laws(), rng) for _ in range(4000)], minlength=4)
+    found = np.bincount([drawn_split(3, 5, 5, *laws(), rng) for _ in range(4000)], minlength=4)
     assert found / 4000 == pytest.approx([0.1, 0.3, 0.4, 0.2], abs=0.03)
 
 
 @pytest.mark.parametrize("n", [8, 15, 16, 100, 5000, 100_000])
 def test_many_are_divided_by_a_share_of_their_own_octave(n):
     small, large = laws()
-    large[0, n.bit_length() - 3 :] = 0.0
-    large[0, : n.bit_length() - 4] = 0.0
+    large[:, n.bit_length() - 3 :] = 0.0
+    large[:, : n.bit_length() - 4] = 0.0
     for seed in range(20):
         share, rest = np.random.default_rng(seed).random(2)
-        found = drawn_split(n, 0, small, large, np.random.default_rng(seed))
+        found = drawn_split(n, n, n, small, large, np.random.default_rng(seed))
         assert found == pytest.approx(int(n * share + rest), abs=1e-6 * n)
 
 

@@ -69,7 +69,7 @@ def test_every_format_of_fit(options, form, run):
     assert done.exception is None
     text = Path(f"out.{form}").read_text(encoding="utf-8")
     if form == "json":
-        assert json.loads(text)["schema_version"] == (1 if options else 2)
+        assert json.loads(text)["schema_version"] == (1 if options else 3)
     elif form == "html":
         assert text.startswith("<!")
         assert "://" not in text.replace("http://www.w3.org", "")
@@ -134,12 +134,12 @@ NO_MODEL = [
     (None, "bad.json: No such file or directory"),
     ("", "bad.json is no model"),
     ("3000 requests in 30 s", "bad.json is no model"),
-    ("{}", "bad.json is no model: not a document of schema_version 2: fit the trace again"),
+    ("{}", "bad.json is no model: not a document of schema_version 3: fit the trace again"),
     (
         '{"schema_version": 1, "kind": "trace_model"}',
-        "bad.json is no model: not a document of schema_version 2: fit the trace again",
+        "bad.json is no model: not a document of schema_version 3: fit the trace again",
     ),
-    ('{"schema_version": 2}', "bad.json is no model: this document is a None, not a 'trace_model'"),
+    ('{"schema_version": 3}', "bad.json is no model: this document is a None, not a 'trace_model'"),
     ('{"a": 1', "bad.json is no model: Expecting ',' delimiter: line 1 column 8 (char 7)"),
 ]
 
