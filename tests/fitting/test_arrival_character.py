@@ -7,7 +7,7 @@ import pytest
 
 from fitting.arrival_character import character
 
-LAGS, WINDOWS = (1, 2, 4, 8, 16, 32), (1, 4, 16, 64, 256, 1024)
+LAGS, WINDOWS = (1, 2, 4, 8, 16, 32), [2**0.5 * 4**k for k in range(6)]
 
 
 def bursts(n=20_000):
