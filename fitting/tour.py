@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.compiled import inlined
-from fitting.places import Memory, Pending, Stretches, drawn_class, state_at
+from fitting.memory import Memory, drawn_class
+from fitting.places import Pending, Stretches, state_at
 from fitting.request_kinds import KINDS
 from fitting.reuse import AGAIN, FRESH
 from fitting.runs import RunLengths, drawn_length
@@ -213,20 +214,25 @@ def _leaves(c: Course, deals: Deals, s: int) -> int:
 
 
 @inlined
-def _parted(c: Course, v: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Draw a random transition from a state, and the state that it leads to."""
-    w, levels = c.w, c.d.levels
-    level = 0
+def _parting(c: Course, v: int, rng: np.random.Generator) -> int:
+    """Draw the level at which a state is left; return the node of what leaves it there."""
+    w, level = c.w, 0
     if w.leave[v, 0] < 1.0:
         u = draw(c.strata.leave, v, rng)
-        while level < levels - 1 and u >= w.leave[v, level]:
+        while level < c.d.levels - 1 and u >= w.leave[v, level]:
             level += 1
-    t = _dealt(c, w.node[v, level], rng)
+    return w.node[v, level]
+
+
+@inlined
+def _entered(c: Course, t: int, rng: np.random.Generator) -> int:
+    """Draw the state that a random transition leads to."""
+    w = c.w
     to = w.low[t]
     if w.high[t] - to > 1:
         u = draw(c.strata.entry, w.target[t], rng)
         to = between(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
-    return t, to
+    return to
 
 
 @inlined
@@ -241,26 +247,14 @@ def _drawn_size(f: Features, c: int, rng: np.random.Generator) -> int:
 
 
 @inlined
-def _gone_on(c: Course, s: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Draw what a run goes on with, and the state that it has come to."""
-    d, w, v, end = c.d, c.w, c.p.state[s], c.p.end[s]
-    t = c.p.transition[s]
-    left = _leaves(c, c.tour.sequential, s)
-    if left >= 0:
-        t = _dealt(c, w.follows[left], rng)
-    a = d.origin_start[s * KINDS + w.kind[t]]
+def _come_to(c: Course, s: int, t: int) -> int:
+    """State that a run has come to."""
+    d, v, end = c.d, c.p.state[s], c.p.end[s]
+    origin = s * KINDS + c.w.kind[t]
     inside = end - d.first_lbn - d.state[v] * d.state_blocks
-    if a <= v < d.origin_start[s * KINDS + w.kind[t] + 1] and 0 <= inside < d.state_blocks:
-        return t, v
-    return t, state_at(d, s * KINDS + w.kind[t], end)
-
-
-@inlined
-def begin(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
-    """Draw the first request of a stream, in a state; what it does is what goes on there."""
-    t = _dealt(c, c.w.follows[v], rng) if c.w.follows[v] >= 0 else _parted(c, v, rng)[0]
-    _begin_run(c, s, v, rng)
-    _make_due(c, s, t, v, rng)
+    if d.origin_start[origin] <= v < d.origin_start[origin + 1] and 0 <= inside < d.state_blocks:
+        return v
+    return state_at(d, origin, end)
 
 
 @inlined
@@ -278,23 +272,35 @@ def _keep_share(tour: Tour, p: Pending, s: int, end_lbn: int) -> None:
 
 
 @inlined
-def draw_next(c: Course, s: int, rng: np.random.Generator) -> None:
-    """Draw the next request of a stream, but for its address."""
-    p = c.p
-    if c.tour.closed[()]:
+def draw_next(c: Course, s: int, first: bool, rng: np.random.Generator) -> None:
+    """Draw the next request of a stream, but for its address.
+
+    The first one of a stream that began in a state does what goes on there.
+    """
+    p, w = c.p, c.w
+    if c.tour.closed[()] and not first:
         _keep_share(c.tour, p, s, c.d.end_lbn)
-    if p.run[s] > 0:
-        t, to = _gone_on(c, s, rng)
-        p.sequential[s] = 1
-    else:
-        left = _leaves(c, c.tour.random, s)
+    goes_on, left = p.run[s] > 0, p.state[s]
+    if not first:
+        left = _leaves(c, c.tour.sequential if goes_on else c.tour.random, s)
+    if not (first or goes_on):
         c.tour.left[s] = (c.tour.left[s] if c.tour.left[s] > 0 else c.tour.starts[s]) - 1
-        if left >= 0:
-            t, to = _parted(c, left, rng)
-        else:
-            to = p.first[s]
-            t = _dealt(c, c.w.follows[to], rng)
+    if left < 0:
+        node = -1 if goes_on else w.follows[p.first[s]]
+    elif goes_on or (first and w.follows[left] >= 0):
+        node = w.follows[left]
+    else:
+        node = _parting(c, left, rng)
+    t = _dealt(c, node, rng) if node >= 0 else p.transition[s]
+    if goes_on:
+        to = _come_to(c, s, t)
+    elif first:
+        to = left
+    else:
+        to = _entered(c, t, rng) if left >= 0 else p.first[s]
+    if not goes_on:
         _begin_run(c, s, to, rng)
+    p.sequential[s] = goes_on
     _make_due(c, s, t, to, rng)
 
 
@@ -314,7 +320,7 @@ def _row_left(tour: Tour, row: int) -> int:
 def _begin_run(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
     """Draw how a run comes to its place, and its length."""
     p = c.p
-    p.reuse[s], p.sequential[s] = drawn_class(c.m, v, rng), 0
+    p.reuse[s] = drawn_class(c.m, v, rng)
     row = 2 * v + (1 if AGAIN <= p.reuse[s] < FRESH else 0)
     if c.tour.closed[()]:
         row = _row_left(c.tour, row)

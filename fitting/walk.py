@@ -11,16 +11,19 @@ state. Addresses are chosen when a request is made, in the order of all streams.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.compiled import inlined, uncounted
 from fitting.interarrival import KNOTS
-from fitting.places import Addresses, Pending, choose_address, memory_of, stretches_of
+from fitting.marks import MOST_CLOCK, roomier
+from fitting.memory import choose_address, emptied, holds_more, memory_of
+from fitting.places import Addresses, Pending, stretches_of
 from fitting.request_kinds import KINDS
 from fitting.runs import run_lengths
-from fitting.tour import Course, Moves, begin, draw_next, new_strata, new_tour
+from fitting.tour import Course, Moves, draw_next, new_strata, new_tour
 from fitting.trace_survey import BLOCK
 from fitting.walk_draws import Features
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     IntArray = NDArray[np.int64]
     FloatArray = NDArray[np.float64]
+    _Out = tuple[FloatArray, NDArray[np.int32], IntArray, IntArray, IntArray]
 
 
 class Requests(NamedTuple):
@@ -113,22 +117,34 @@ class Walk:
         pending = self._course.p
         pending.first[:] = _first_states(counts, streams)
         pending.left[:] = self._share
-        _start(self._course, counts.occupancy, rng)
+        begins = _start(self._course, counts.occupancy, rng)
+        _walk(self._course, _nothing(streams), begins, rng)
 
     def take(self, number: int) -> Requests:
         """Return the next requests."""
-        due, lbn = np.empty(number), np.empty(number, dtype=np.int64)
-        size, transition = np.empty(number, np.int64), np.empty(number, np.int64)
-        stream = np.empty(number, dtype=np.int32)
+        due, stream, transition, lbn, size = found = _nothing(number)
+        none = np.zeros(0, dtype=np.bool_)
         done = 0
         while done < number:
-            due_ = self._course.p.due
-            self._course.p.order[:] = np.argsort(due_, kind="stable")
+            pending = self._course.p
+            pending.order[:] = np.argsort(pending.due, kind="stable")
             out = due[done:], stream[done:], transition[done:], lbn[done:], size[done:]
-            done += _walk(self._course, out, self._rng)
-            if done < number:
+            done += _walk(self._course, out, none, self._rng)
+            if done < number and pending.due.min() < np.inf:
+                self._have_room()
+            elif done < number:
                 self._begin_again()
-        return Requests(due, stream, transition, lbn, size, self._op[transition])
+        return Requests(*found[:5], self._op[transition])
+
+    def _have_room(self) -> None:
+        """Have room in memory; after some billions of requests it begins anew."""
+        course = self._course
+        if course.m.clock.max() >= MOST_CLOCK:
+            course.p.made[:] = -1
+            self._course = course._replace(m=emptied(course.m))
+        else:
+            marks = roomier(course.m.marks, course.m.clock)
+            self._course = course._replace(m=course.m._replace(marks=marks))
 
     def _begin_again(self) -> None:
         """Let the streams go on, as all have made their share."""
@@ -209,63 +225,56 @@ def _features(laws: GapLaws, classes: SizeClasses, pace: FloatArray) -> Features
     )
 
 
-@uncounted
-def _start(c: Course, occupancy: IntArray, rng: np.random.Generator) -> None:
-    """Put every stream where it began, or in a state by its occupancy; draw its first request."""
-    d, p = c.d, c.p
-    for s in range(len(p.due)):
-        a, b = d.origin_start[s * KINDS], d.origin_start[(s + 1) * KINDS]
-        v, goes_on, parts = p.first[s], -1, False
-        for other in range(a, b):
-            parts = parts or c.tour.random.all[other] > 0
-            goes_on = other if goes_on < 0 and c.w.follows[other] >= 0 else goes_on
+def _nothing(number: int) -> _Out:
+    """Room for requests."""
+    whole = [np.empty(number, dtype=np.int64) for _ in range(3)]
+    return np.empty(number), np.empty(number, dtype=np.int32), whole[0], whole[1], whole[2]
+
+
+def _start(c: Course, occupancy: IntArray, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Put every stream where it began, or in a state by its occupancy; return which began there."""
+    d, p, follows, random = c.d, c.p, c.w.follows, c.tour.random.all
+    begins = np.zeros(len(p.due), dtype=np.bool_)
+    for s, (a, b) in enumerate(itertools.pairwise(d.origin_start[::KINDS].tolist())):
+        v, on = int(p.first[s]), a + np.flatnonzero(follows[a:b] >= 0)
         p.due[s], p.kind[s], p.run[s], p.end[s] = 0.0, 0, 0, -1
-        if not parts and goes_on < 0:
+        if not len(on) and not random[a:b].any():
             # A single request makes no transition.
             p.due[s] = np.inf
             continue
-        known = v >= 0 and (c.w.follows[v] >= 0 or c.tour.random.all[v] > 0)
-        if v < 0 or c.w.follows[v] < 0:
-            p.first[s] = goes_on
-        if known:
-            begin(c, s, v, rng)
-        else:
-            p.state[s] = _by_occupancy(occupancy, a, b, rng)
-            draw_next(c, s, rng)
-        p.due[s] = rng.random() * p.gap[s]
-
-
-@inlined
-def _by_occupancy(occupancy: IntArray, low: int, high: int, rng: np.random.Generator) -> int:
-    """Draw a touched state by how often it was visited."""
-    total = 0
-    for v in range(low, high):
-        total += occupancy[v]
-    u = rng.random() * total
-    v = low
-    while v < high - 1 and u >= occupancy[v]:
-        u -= occupancy[v]
-        v += 1
-    return v
+        begins[s] = v >= 0 and (follows[v] >= 0 or random[v] > 0)
+        if v < 0 or follows[v] < 0:
+            p.first[s] = on[0] if len(on) else -1
+        visited = occupancy[a:b]
+        p.state[s] = v if begins[s] else a + rng.choice(b - a, p=visited / visited.sum())
+    return begins
 
 
 @uncounted
-def _walk(
-    c: Course,
-    out: tuple[FloatArray, NDArray[np.int32], IntArray, IntArray, IntArray],
-    rng: np.random.Generator,
-) -> int:
-    """Give the request that is due first, over and over, while there is one; return how many."""
+def _walk(c: Course, out: _Out, begins: NDArray[np.bool_], rng: np.random.Generator) -> int:
+    """Give the request that is due first, over and over, while there is one; return how many.
+
+    Where memory has no room for another, it stops, too. Given which streams begin, it draws their
+    first requests instead.
+    """
     due, stream, transition, lbn, size = out
-    p = c.p
+    p, first = c.p, len(begins) > 0
     for i in range(len(due)):
-        s = p.order[0]
+        s = i if first else p.order[0]
         if p.due[s] == np.inf:
+            if first:
+                continue
             return i
-        t = p.transition[s]
-        due[i], stream[i], transition[i], size[i] = p.due[s], s, t, p.size[s]
-        lbn[i] = choose_address(c.d, c.m, p, s, c.w.kind[t], rng)
-        draw_next(c, s, rng)
+        if not first:
+            if not holds_more(c.m, c.d.device[s], p.size[s]):
+                return i
+            t = p.transition[s]
+            due[i], stream[i], transition[i], size[i] = p.due[s], s, t, p.size[s]
+            lbn[i] = choose_address(c.d, c.m, p, s, c.w.kind[t], rng)
+        draw_next(c, s, first and begins[s], rng)
+        if first:
+            p.due[s] = rng.random() * p.gap[s]
+            continue
         p.due[s] += p.gap[s]
         p.left[s] -= 1
         if p.left[s] == 0:
