@@ -17,6 +17,7 @@ import numpy as np
 
 from fitting.compiled import compiled, uncounted
 from fitting.hash_table import mixed
+from fitting.side_by_side import lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,17 +60,14 @@ class Marks(NamedTuple):
 
 def new_marks(piece: int, devices: int, rows: int = _LEAST_ROWS) -> Marks:
     """Make an empty table of pieces of so many blocks, a power of two."""
-    whole = np.zeros((rows + 1) * _LINE, dtype=np.uint8)
-    # Rows begin where lines of a cache do.
-    skipped = -whole.ctypes.data % _LINE
-    lines = whole[skipped : skipped + rows * _LINE].reshape(rows, _LINE)
+    held = lines(rows, _LINE)
     return Marks(
         piece.bit_length() - 1,
         devices,
-        lines.view(np.int64)[:, 0],
-        lines.view(np.uint32)[:, 2 : 2 + NEIGHBOURS],
-        lines.view(np.uint16)[:, 20 : 20 + NEIGHBOURS],
-        np.array([0, rows - rows // 4]),
+        held.view(np.int64)[:, 0],
+        held.view(np.uint32)[:, 2 : 2 + NEIGHBOURS],
+        held.view(np.uint16)[:, 20 : 20 + NEIGHBOURS],
+        np.array([0, rows // 2]),
     )
 
 
@@ -82,24 +80,25 @@ def roomier(m: Marks, clock: IntArray) -> Marks:
     clock : array
         Now, by device.
     """
-    piece, rows = 1 << m.bits, len(m.key)
-    if rows < _MOST_ROWS:
-        larger = new_marks(piece, m.devices, 2 * rows)
-        _copy(m, np.ones(rows, dtype=np.bool_), larger)
+    if len(m.key) < _MOST_ROWS:
+        larger = new_marks(1 << m.bits, m.devices, 2 * len(m.key))
+        _copy(m, larger)
         return larger
     age = clock[(m.key - 1) % m.devices] - m.clock.max(axis=1)
     there = m.key > 0
-    kept = there & (age < np.median(age[there]))
-    fewer = new_marks(piece, m.devices, rows)
-    _copy(m, kept, fewer)
-    return fewer
+    kept = np.flatnonzero(there & (age < np.median(age[there])))
+    few = m._replace(key=m.key[kept], clock=m.clock[kept], begin=m.begin[kept])
+    for part in (m.key, m.clock, m.begin, m.held[:1]):
+        part[...] = 0
+    _copy(few, m)
+    return m
 
 
 @compiled
-def _copy(m: Marks, kept: NDArray[np.bool_], to: Marks) -> None:
-    """Copy the rows that are kept to an empty table."""
+def _copy(m: Marks, to: Marks) -> None:
+    """Copy rows to an empty table."""
     for row in range(len(m.key)):
-        if kept[row] and m.key[row] > 0:
+        if m.key[row] > 0:
             at = _row(to, m.key[row])
             to.key[at], to.clock[at], to.begin[at] = m.key[row], m.clock[row], m.begin[row]
             to.held[0] += 1

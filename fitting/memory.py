@@ -27,6 +27,7 @@ from fitting.marks import (
     untouched,
 )
 from fitting.places import Addresses, Pending, Stretches, anywhere, places_of, state_at
+from fitting.random_numbers import uniform
 from fitting.recency import LBN, Recency, drop, nearest, new_recency, put
 from fitting.request_kinds import KINDS
 from fitting.reuse import AGAIN, CLASSES, FRESH, age_bounds
@@ -36,6 +37,7 @@ from fitting.walk_draws import Batches, draw, new_batches
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fitting.random_numbers import Randomness
     from fitting.transition_counts import TransitionCounts
 
     IntArray = NDArray[np.int64]
@@ -48,6 +50,14 @@ _LATELY = 2048
 # Of a request, such as the discard of a whole device.
 _MOST_PIECES = 2**20
 _LEAST_ROOM = 256
+
+
+class Law(NamedTuple):
+    """Law of reuse: classes of touched state v, and their cumulated chances, from start[v] on."""
+
+    start: IntArray
+    chance: FloatArray
+    class_: NDArray[np.int16]
 
 
 class Memory(NamedTuple):
@@ -63,7 +73,7 @@ class Memory(NamedTuple):
     clock: IntArray
     pieces_met: IntArray
     met: FloatArray
-    law: FloatArray
+    law: Law
     draws: Batches
     ages: IntArray
 
@@ -77,9 +87,9 @@ def memory_of(
     rng: np.random.Generator,
 ) -> Memory:
     """Make empty memories of streams, with room for the requests to come."""
-    law = np.zeros((0, CLASSES)) if addresses.reuse is None else addresses.reuse
+    law = _law(np.zeros((0, CLASSES)) if addresses.reuse is None else addresses.reuse)
     # Without a law nothing is remembered.
-    least, requests = (_LEAST_ROOM, max(expected, 1.0)) if len(law) else (0, 0.0)
+    least, requests = (_LEAST_ROOM, max(expected, 1.0)) if len(law.chance) else (0, 0.0)
     wanted = counts.occupancy * requests
     touched, stopped = (
         least + 2 * np.bincount(places_of(counts, addresses.devices, kinds), wanted).astype(float)
@@ -99,6 +109,13 @@ def memory_of(
     )
 
 
+def _law(cumulated: FloatArray) -> Law:
+    """Leave out the classes that have no chance."""
+    some = np.diff(cumulated, axis=1, prepend=0.0) > 0
+    start = np.cumsum(np.append(0, np.count_nonzero(some, axis=1)))
+    return Law(start, cumulated[some], np.nonzero(some)[1].astype(np.int16))
+
+
 def emptied(m: Memory) -> Memory:
     """Forget everything, in place but for the table of marks."""
     for lists in (m.begins, m.ends):
@@ -110,26 +127,27 @@ def emptied(m: Memory) -> Memory:
 @uncounted
 def holds_more(m: Memory, g: int, size: int) -> bool:
     """Whether a device may have a request more of such a size (B)."""
-    if len(m.law) == 0:
+    if len(m.law.chance) == 0:
         return True
     blocks = min(size // BLOCK, _MOST_PIECES << m.marks.bits)
     return m.clock[g] < MOST_CLOCK and has_room(m.marks, blocks)
 
 
 @uncounted
-def drawn_class(m: Memory, v: int, rng: np.random.Generator) -> int:
+def drawn_class(m: Memory, v: int, rng: Randomness) -> int:
     """Draw a class of the law of reuse of a touched state; fresh where there is no law."""
-    if len(m.law) == 0:
+    law = m.law
+    if len(law.chance) == 0:
         return FRESH
     u = draw(m.draws, v, rng)
-    low, high = 0, CLASSES
-    while high - low > 1:
+    low, high = law.start[v], law.start[v + 1] - 1
+    while low < high:
         middle = (low + high) >> 1
-        if m.law[v, middle - 1] <= u:
-            low = middle
+        if law.chance[middle] <= u:
+            low = middle + 1
         else:
             high = middle
-    return low
+    return np.int64(law.class_[low])
 
 
 @uncounted
@@ -140,14 +158,14 @@ def known_address(
     v: int,
     class_: int,
     blocks: int,
-    rng: np.random.Generator,
+    rng: Randomness,
 ) -> int:
     """Address to go on from or to come back to by a class of reuse; −1 for a fresh one."""
     if class_ == FRESH:
         return -1
     age = class_ - AGAIN if class_ >= AGAIN else class_
     span = m.ages[age + 1] - m.ages[age]
-    wanted = m.clock[g] - m.ages[age] - int(rng.random() * span)
+    wanted = m.clock[g] - m.ages[age] - int(uniform(rng) * span)
     if wanted < 1:
         return -1
     if class_ >= AGAIN:
@@ -234,7 +252,7 @@ def _ahead(m: Memory, g: int, lbn: int, blocks: int) -> int:
 
 
 @uncounted
-def fresh(d: Stretches, m: Memory, g: int, v: int, blocks: int, rng: np.random.Generator) -> int:
+def fresh(d: Stretches, m: Memory, g: int, v: int, blocks: int, rng: Randomness) -> int:
     """Address in a state with room for a run, or with the most of it, of those tried."""
     wanted = blocks
     if m.pieces_met[g, 1] < m.met[g] * m.pieces_met[g, 0]:
@@ -269,11 +287,9 @@ def _behind(d: Stretches, m: Memory, g: int, v: int, wanted: int, best: int, mos
 
 
 @inlined
-def choose_address(
-    d: Stretches, m: Memory, p: Pending, s: int, kind_: int, rng: np.random.Generator
-) -> int:
+def choose_address(d: Stretches, m: Memory, p: Pending, s: int, kind_: int, rng: Randomness) -> int:
     """Choose where the request that is due starts, with room for its run where that is new."""
-    remembers = len(m.law) > 0
+    remembers = len(m.law.chance) > 0
     g, v, stopped, sequential = d.device[s], p.state[s], p.end[s], p.sequential[s]
     m.clock[g] += 1
     lbn = -1

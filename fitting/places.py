@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.compiled import uncounted
+from fitting.random_numbers import uniform
 from fitting.request_kinds import KINDS
 from fitting.runs import start_alignments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fitting.random_numbers import Randomness
     from fitting.runs import Runs
     from fitting.transition_counts import TransitionCounts
 
@@ -162,7 +164,7 @@ def state_at(d: Stretches, origin: int, lbn: int) -> int:
 
 
 @uncounted
-def anywhere(d: Stretches, v: int, blocks: int, rng: np.random.Generator) -> int:
+def anywhere(d: Stretches, v: int, blocks: int, rng: Randomness) -> int:
     """Aligned address where runs start in a state, ahead of the end by so many blocks if it can."""
     low, high = d.low[v], min(d.high[v], d.end_lbn - blocks)
     if high <= low:
@@ -170,4 +172,4 @@ def anywhere(d: Stretches, v: int, blocks: int, rng: np.random.Generator) -> int
     alignment = d.alignment[v]
     low += (d.offset[v] - low) % alignment
     places = max(0, high - low) // alignment + 1
-    return low + alignment * int(rng.random() * places)
+    return low + alignment * int(uniform(rng) * places)

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.compiled import inlined
+from fitting.decks import Decks, card
 from fitting.memory import Memory, drawn_class
 from fitting.places import Pending, Stretches, state_at
+from fitting.random_numbers import uniform
 from fitting.request_kinds import KINDS
 from fitting.reuse import AGAIN, FRESH
 from fitting.runs import RunLengths, drawn_length
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitting.chain import Chain
+    from fitting.random_numbers import Randomness
     from fitting.transition_counts import TransitionCounts
 
     IntArray = NDArray[np.int64]
@@ -40,6 +43,7 @@ _LONGEST_BATCH = 2**20
 class Moves(NamedTuple):
     """What may come after what, as `chain.Chain` has it.
 
+    ``only`` has by node its transition where it has one, or −1.
     ``further`` has by touched state the mean blocks of the requests that go on from there.
     """
 
@@ -55,9 +59,7 @@ class Moves(NamedTuple):
     level: IntArray
     entered: FloatArray
     target: IntArray
-    deck_start: IntArray
-    deck: NDArray[np.int32]
-    op: IntArray
+    only: NDArray[np.int32]
     size_class: IntArray
     kind: IntArray
     further: FloatArray
@@ -116,6 +118,7 @@ class Course(NamedTuple):
     f: Features
     runs: RunLengths
     strata: Strata
+    decks: Decks
     m: Memory
     p: Pending
     tour: Tour
@@ -148,18 +151,17 @@ def _deals(number: IntArray) -> Deals:
 
 
 @inlined
-def _dealt(c: Course, node: int, rng: np.random.Generator) -> int:
+def _dealt(c: Course, node: int, rng: Randomness) -> int:
     """Draw a transition of a node: of its deck, or by its alias table."""
     w = c.w
+    if w.only[node] >= 0:
+        return np.int64(w.only[node])
+    if c.decks.number[node] > 0:
+        return card(c.decks, node, rng)
     first, number = w.first[node], w.first[node + 1] - w.first[node]
-    if number == 1:
-        return w.order[first]
-    u = draw(c.strata.node, node, rng)
-    cards = w.deck_start[node + 1] - w.deck_start[node]
-    if cards > 0:
-        return w.deck[w.deck_start[node] + int(u * cards)]
-    at = first + int(u * number)
-    if u * number - int(u * number) >= w.keep[at]:
+    u = draw(c.strata.node, node, rng) * number
+    at = first + int(u)
+    if u - int(u) >= w.keep[at]:
         at = w.other[at]
     return w.order[at]
 
@@ -214,7 +216,7 @@ def _leaves(c: Course, deals: Deals, s: int) -> int:
 
 
 @inlined
-def _parting(c: Course, v: int, rng: np.random.Generator) -> int:
+def _parting(c: Course, v: int, rng: Randomness) -> int:
     """Draw the level at which a state is left; return the node of what leaves it there."""
     w, level = c.w, 0
     if w.leave[v, 0] < 1.0:
@@ -225,7 +227,7 @@ def _parting(c: Course, v: int, rng: np.random.Generator) -> int:
 
 
 @inlined
-def _entered(c: Course, t: int, rng: np.random.Generator) -> int:
+def _entered(c: Course, t: int, rng: Randomness) -> int:
     """Draw the state that a random transition leads to."""
     w = c.w
     to = w.low[t]
@@ -236,11 +238,11 @@ def _entered(c: Course, t: int, rng: np.random.Generator) -> int:
 
 
 @inlined
-def _drawn_size(f: Features, c: int, rng: np.random.Generator) -> int:
+def _drawn_size(f: Features, c: int, rng: Randomness) -> int:
     """Draw a size of a class."""
     a, b = f.size_start[c], f.size_start[c + 1]
     if b - a > 1:
-        u = rng.random()
+        u = uniform(rng)
         while f.size_share[a] <= u:
             a += 1
     return f.size[a]
@@ -272,7 +274,7 @@ def _keep_share(tour: Tour, p: Pending, s: int, end_lbn: int) -> None:
 
 
 @inlined
-def draw_next(c: Course, s: int, first: bool, rng: np.random.Generator) -> None:
+def draw_next(c: Course, s: int, first: bool, rng: Randomness) -> None:
     """Draw the next request of a stream, but for its address.
 
     The first one of a stream that began in a state does what goes on there.
@@ -317,7 +319,7 @@ def _row_left(tour: Tour, row: int) -> int:
 
 
 @inlined
-def _begin_run(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
+def _begin_run(c: Course, s: int, v: int, rng: Randomness) -> None:
     """Draw how a run comes to its place, and its length."""
     p = c.p
     p.reuse[s] = drawn_class(c.m, v, rng)
@@ -328,7 +330,7 @@ def _begin_run(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
 
 
 @inlined
-def _make_due(c: Course, s: int, t: int, v: int, rng: np.random.Generator) -> None:
+def _make_due(c: Course, s: int, t: int, v: int, rng: Randomness) -> None:
     """Draw size and gap of the request that a transition makes."""
     p = c.p
     p.run[s] -= 1
