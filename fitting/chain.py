@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     IntArray = NDArray[np.int64]
     FloatArray = NDArray[np.float64]
 
-# Transitions of nodes with more are drawn by alias tables, which take less memory.
-_LARGEST_DECK = 4096
 ENTRIES = ("arrivals", "occupancy")
 
 
@@ -67,9 +65,6 @@ class Chain:
         By transition, the level it is recorded at.
     target : array
         By transition, the number of the range of touched states that it may lead to.
-    deck_start, deck : array
-        Transitions of node i, each as often as it was counted, are those of the deck from
-        ``deck_start[i]`` up to ``deck_start[i + 1]``; none for nodes that have too many.
     """
 
     levels: int
@@ -86,8 +81,6 @@ class Chain:
     entered: FloatArray
     level: IntArray
     target: IntArray
-    deck_start: IntArray
-    deck: NDArray[np.int32]
 
 
 def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals") -> Chain:
@@ -126,7 +119,7 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
     return Chain(
         *(levels, departures.sum(axis=1), _leaving(departures_by_level), nodes.random),
         *(nodes.follows, nodes.order, nodes.first, keep, other, low, high, entered),
-        *(pairs.level, target, *_decks(nodes.order, nodes.first, counts.count)),
+        *(pairs.level, target),
     )
 
 
@@ -192,16 +185,6 @@ def _take_off(
             partings[v, level[i] - 1] -= taken
             left -= taken
             v += step
-
-
-def _decks(order: IntArray, first: IntArray, count: IntArray) -> tuple[IntArray, NDArray[np.int32]]:
-    """Deal the transitions of each node that has few enough."""
-    node = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    cards = np.bincount(node, count[order]).astype(np.int64)
-    kept = cards <= _LARGEST_DECK
-    start = np.cumsum(np.append(0, np.where(kept, cards, 0)))
-    number = np.where(kept[node], count[order], 0)
-    return start, np.repeat(order.astype(np.int32), number)
 
 
 def _find_nodes(

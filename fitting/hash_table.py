@@ -43,16 +43,21 @@ def roomy(keys: IntArray, values: IntArray) -> tuple[IntArray, IntArray]:
 @compiled
 def hashed(key: int) -> int:
     """Spread the bits of a key."""
-    mixed = np.uint64(key) * _FIBONACCI
-    mixed ^= mixed >> np.uint64(29)
-    return np.int64((mixed * _FIBONACCI) >> np.uint64(1))
+    spread = np.uint64(key) * _FIBONACCI
+    spread ^= spread >> np.uint64(29)
+    return np.int64((spread * _FIBONACCI) >> np.uint64(1))
+
+
+@compiled
+def mixed(key: int) -> int:
+    """Spread the bits of a key by one multiplication."""
+    return np.int64((np.uint64(key) * _FIBONACCI) >> np.uint64(30))
 
 
 @compiled
 def home(key: int, mask: int) -> int:
     """Place where a key belongs: eight consecutive keys are neighbours, in one line of a cache."""
-    spread = np.int64((np.uint64(key >> 3) * _FIBONACCI) >> np.uint64(30))
-    return ((spread << 3) | (key & 7)) & mask
+    return ((mixed(key >> 3) << 3) | (key & 7)) & mask
 
 
 @compiled

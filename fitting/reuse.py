@@ -25,7 +25,6 @@ import numpy as np
 from fitting.compiled import compiled
 from fitting.hash_table import EMPTY, doubled, find, hashed, new_keys, remove
 from fitting.octaves import octave_part
-from fitting.recency import piece_key
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -169,6 +168,12 @@ def _roomier(keys: IntArray, last: IntArray, wanted: int) -> tuple[IntArray, Int
     while 2 * wanted >= len(keys):
         keys, last = doubled(keys, last)
     return keys, last
+
+
+@compiled
+def piece_key(device: int, piece: int) -> int:
+    """Key of a piece of the space of a device; devices are told apart by a hash."""
+    return (piece ^ (hashed(device + 1) << 1)) & 0x7FFFFFFFFFFFFFFF if device else piece
 
 
 @compiled

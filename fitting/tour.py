@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.compiled import inlined
-from fitting.places import Memory, Pending, Stretches, drawn_class, state_at
+from fitting.decks import Decks, card
+from fitting.memory import Memory, drawn_class
+from fitting.places import Pending, Stretches, state_at
+from fitting.random_numbers import uniform
 from fitting.request_kinds import KINDS
 from fitting.reuse import AGAIN, FRESH
 from fitting.runs import RunLengths, drawn_length
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitting.chain import Chain
+    from fitting.random_numbers import Randomness
     from fitting.transition_counts import TransitionCounts
 
     IntArray = NDArray[np.int64]
@@ -39,6 +43,7 @@ _LONGEST_BATCH = 2**20
 class Moves(NamedTuple):
     """What may come after what, as `chain.Chain` has it.
 
+    ``only`` has by node its transition where it has one, or −1.
     ``further`` has by touched state the mean blocks of the requests that go on from there.
     """
 
@@ -54,9 +59,7 @@ class Moves(NamedTuple):
     level: IntArray
     entered: FloatArray
     target: IntArray
-    deck_start: IntArray
-    deck: NDArray[np.int32]
-    op: IntArray
+    only: NDArray[np.int32]
     size_class: IntArray
     kind: IntArray
     further: FloatArray
@@ -115,6 +118,7 @@ class Course(NamedTuple):
     f: Features
     runs: RunLengths
     strata: Strata
+    decks: Decks
     m: Memory
     p: Pending
     tour: Tour
@@ -147,18 +151,17 @@ def _deals(number: IntArray) -> Deals:
 
 
 @inlined
-def _dealt(c: Course, node: int, rng: np.random.Generator) -> int:
+def _dealt(c: Course, node: int, rng: Randomness) -> int:
     """Draw a transition of a node: of its deck, or by its alias table."""
     w = c.w
+    if w.only[node] >= 0:
+        return np.int64(w.only[node])
+    if c.decks.number[node] > 0:
+        return card(c.decks, node, rng)
     first, number = w.first[node], w.first[node + 1] - w.first[node]
-    if number == 1:
-        return w.order[first]
-    u = draw(c.strata.node, node, rng)
-    cards = w.deck_start[node + 1] - w.deck_start[node]
-    if cards > 0:
-        return w.deck[w.deck_start[node] + int(u * cards)]
-    at = first + int(u * number)
-    if u * number - int(u * number) >= w.keep[at]:
+    u = draw(c.strata.node, node, rng) * number
+    at = first + int(u)
+    if u - int(u) >= w.keep[at]:
         at = w.other[at]
     return w.order[at]
 
@@ -213,54 +216,47 @@ def _leaves(c: Course, deals: Deals, s: int) -> int:
 
 
 @inlined
-def _parted(c: Course, v: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Draw a random transition from a state, and the state that it leads to."""
-    w, levels = c.w, c.d.levels
-    level = 0
+def _parting(c: Course, v: int, rng: Randomness) -> int:
+    """Draw the level at which a state is left; return the node of what leaves it there."""
+    w, level = c.w, 0
     if w.leave[v, 0] < 1.0:
         u = draw(c.strata.leave, v, rng)
-        while level < levels - 1 and u >= w.leave[v, level]:
+        while level < c.d.levels - 1 and u >= w.leave[v, level]:
             level += 1
-    t = _dealt(c, w.node[v, level], rng)
+    return w.node[v, level]
+
+
+@inlined
+def _entered(c: Course, t: int, rng: Randomness) -> int:
+    """Draw the state that a random transition leads to."""
+    w = c.w
     to = w.low[t]
     if w.high[t] - to > 1:
         u = draw(c.strata.entry, w.target[t], rng)
         to = between(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
-    return t, to
+    return to
 
 
 @inlined
-def _drawn_size(f: Features, c: int, rng: np.random.Generator) -> int:
+def _drawn_size(f: Features, c: int, rng: Randomness) -> int:
     """Draw a size of a class."""
     a, b = f.size_start[c], f.size_start[c + 1]
     if b - a > 1:
-        u = rng.random()
+        u = uniform(rng)
         while f.size_share[a] <= u:
             a += 1
     return f.size[a]
 
 
 @inlined
-def _gone_on(c: Course, s: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Draw what a run goes on with, and the state that it has come to."""
-    d, w, v, end = c.d, c.w, c.p.state[s], c.p.end[s]
-    t = c.p.transition[s]
-    left = _leaves(c, c.tour.sequential, s)
-    if left >= 0:
-        t = _dealt(c, w.follows[left], rng)
-    a = d.origin_start[s * KINDS + w.kind[t]]
+def _come_to(c: Course, s: int, t: int) -> int:
+    """State that a run has come to."""
+    d, v, end = c.d, c.p.state[s], c.p.end[s]
+    origin = s * KINDS + c.w.kind[t]
     inside = end - d.first_lbn - d.state[v] * d.state_blocks
-    if a <= v < d.origin_start[s * KINDS + w.kind[t] + 1] and 0 <= inside < d.state_blocks:
-        return t, v
-    return t, state_at(d, s * KINDS + w.kind[t], end)
-
-
-@inlined
-def begin(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
-    """Draw the first request of a stream, in a state; what it does is what goes on there."""
-    t = _dealt(c, c.w.follows[v], rng) if c.w.follows[v] >= 0 else _parted(c, v, rng)[0]
-    _begin_run(c, s, v, rng)
-    _make_due(c, s, t, v, rng)
+    if d.origin_start[origin] <= v < d.origin_start[origin + 1] and 0 <= inside < d.state_blocks:
+        return v
+    return state_at(d, origin, end)
 
 
 @inlined
@@ -278,23 +274,35 @@ def _keep_share(tour: Tour, p: Pending, s: int, end_lbn: int) -> None:
 
 
 @inlined
-def draw_next(c: Course, s: int, rng: np.random.Generator) -> None:
-    """Draw the next request of a stream, but for its address."""
-    p = c.p
-    if c.tour.closed[()]:
+def draw_next(c: Course, s: int, first: bool, rng: Randomness) -> None:
+    """Draw the next request of a stream, but for its address.
+
+    The first one of a stream that began in a state does what goes on there.
+    """
+    p, w = c.p, c.w
+    if c.tour.closed[()] and not first:
         _keep_share(c.tour, p, s, c.d.end_lbn)
-    if p.run[s] > 0:
-        t, to = _gone_on(c, s, rng)
-        p.sequential[s] = 1
-    else:
-        left = _leaves(c, c.tour.random, s)
+    goes_on, left = p.run[s] > 0, p.state[s]
+    if not first:
+        left = _leaves(c, c.tour.sequential if goes_on else c.tour.random, s)
+    if not (first or goes_on):
         c.tour.left[s] = (c.tour.left[s] if c.tour.left[s] > 0 else c.tour.starts[s]) - 1
-        if left >= 0:
-            t, to = _parted(c, left, rng)
-        else:
-            to = p.first[s]
-            t = _dealt(c, c.w.follows[to], rng)
+    if left < 0:
+        node = -1 if goes_on else w.follows[p.first[s]]
+    elif goes_on or (first and w.follows[left] >= 0):
+        node = w.follows[left]
+    else:
+        node = _parting(c, left, rng)
+    t = _dealt(c, node, rng) if node >= 0 else p.transition[s]
+    if goes_on:
+        to = _come_to(c, s, t)
+    elif first:
+        to = left
+    else:
+        to = _entered(c, t, rng) if left >= 0 else p.first[s]
+    if not goes_on:
         _begin_run(c, s, to, rng)
+    p.sequential[s] = goes_on
     _make_due(c, s, t, to, rng)
 
 
@@ -311,10 +319,10 @@ def _row_left(tour: Tour, row: int) -> int:
 
 
 @inlined
-def _begin_run(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
+def _begin_run(c: Course, s: int, v: int, rng: Randomness) -> None:
     """Draw how a run comes to its place, and its length."""
     p = c.p
-    p.reuse[s], p.sequential[s] = drawn_class(c.m, v, rng), 0
+    p.reuse[s] = drawn_class(c.m, v, rng)
     row = 2 * v + (1 if AGAIN <= p.reuse[s] < FRESH else 0)
     if c.tour.closed[()]:
         row = _row_left(c.tour, row)
@@ -322,7 +330,7 @@ def _begin_run(c: Course, s: int, v: int, rng: np.random.Generator) -> None:
 
 
 @inlined
-def _make_due(c: Course, s: int, t: int, v: int, rng: np.random.Generator) -> None:
+def _make_due(c: Course, s: int, t: int, v: int, rng: Randomness) -> None:
     """Draw size and gap of the request that a transition makes."""
     p = c.p
     p.run[s] -= 1

@@ -11,30 +11,42 @@ state. Addresses are chosen when a request is made, in the order of all streams.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.compiled import inlined, uncounted
+from fitting.decks import new_decks
 from fitting.interarrival import KNOTS
-from fitting.places import Addresses, Pending, choose_address, memory_of, stretches_of
+from fitting.marks import MOST_CLOCK, roomier
+from fitting.memory import choose_address, emptied, holds_more, memory_of
+from fitting.places import Addresses, Pending, stretches_of
+from fitting.random_numbers import randomness, uniform
 from fitting.request_kinds import KINDS
 from fitting.runs import run_lengths
-from fitting.tour import Course, Moves, begin, draw_next, new_strata, new_tour
+from fitting.side_by_side import side_by_side
+from fitting.tour import Course, Deals, Moves, Strata, draw_next, new_strata, new_tour
 from fitting.trace_survey import BLOCK
-from fitting.walk_draws import Features
+from fitting.walk_draws import Batches, Features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitting.chain import Chain
     from fitting.interarrival import GapLaws
+    from fitting.random_numbers import Randomness
     from fitting.runs import Runs
     from fitting.trace_survey import SizeClasses
     from fitting.transition_counts import TransitionCounts
 
     IntArray = NDArray[np.int64]
     FloatArray = NDArray[np.float64]
+    _Out = tuple[FloatArray, NDArray[np.int32], IntArray, IntArray, IntArray]
+
+
+# Streams that are looked through; of more there is a heap.
+_FEW = 8
 
 
 class Requests(NamedTuple):
@@ -107,28 +119,40 @@ class Walk:
     ) -> None:
         counts, streams = learnt.counts, len(learnt.pace)
         share = expected if stratified else 0.0
-        self._rng, self._op = rng, counts.op.astype(np.uint8)
+        self._random, self._op = randomness(rng), counts.op.astype(np.uint8)
         self._course = _course(learnt, expected, share, rng)
         self._share = _shares(counts, streams, share)
         pending = self._course.p
         pending.first[:] = _first_states(counts, streams)
         pending.left[:] = self._share
-        _start(self._course, counts.occupancy, rng)
+        begins = _start(self._course, counts.occupancy, rng)
+        _walk(self._course, _nothing(streams), begins, self._random)
 
     def take(self, number: int) -> Requests:
         """Return the next requests."""
-        due, lbn = np.empty(number), np.empty(number, dtype=np.int64)
-        size, transition = np.empty(number, np.int64), np.empty(number, np.int64)
-        stream = np.empty(number, dtype=np.int32)
+        due, stream, transition, lbn, size = found = _nothing(number)
+        none = np.zeros(0, dtype=np.bool_)
         done = 0
         while done < number:
-            due_ = self._course.p.due
-            self._course.p.order[:] = np.argsort(due_, kind="stable")
+            pending = self._course.p
+            pending.order[:] = np.argsort(pending.due, kind="stable")
             out = due[done:], stream[done:], transition[done:], lbn[done:], size[done:]
-            done += _walk(self._course, out, self._rng)
-            if done < number:
+            done += _walk(self._course, out, none, self._random)
+            if done < number and pending.due.min() < np.inf:
+                self._have_room()
+            elif done < number:
                 self._begin_again()
-        return Requests(due, stream, transition, lbn, size, self._op[transition])
+        return Requests(*found[:5], self._op[transition])
+
+    def _have_room(self) -> None:
+        """Have room in memory; after some billions of requests it begins anew."""
+        course = self._course
+        if course.m.clock.max() >= MOST_CLOCK:
+            course.p.made[:] = -1
+            self._course = course._replace(m=emptied(course.m))
+        else:
+            marks = roomier(course.m.marks, course.m.clock)
+            self._course = course._replace(m=course.m._replace(marks=marks))
 
     def _begin_again(self) -> None:
         """Let the streams go on, as all have made their share."""
@@ -141,21 +165,58 @@ def _course(learnt: Learnt, expected: float, share: float, rng: np.random.Genera
     """Lay out all that a walk needs."""
     counts, chain, runs, streams = learnt.counts, learnt.chain, learnt.runs, len(learnt.pace)
     started = runs.started()
-    return Course(
+    course = Course(
         stretches_of(counts, runs, learnt.addresses, streams),
         Moves(
             *(chain.leave, chain.node, chain.follows, chain.order, chain.first, chain.keep),
             *(chain.other, chain.low, chain.high, chain.level, chain.entered, chain.target),
-            *(chain.deck_start, chain.deck, counts.op, counts.size_class, learnt.kinds),
+            *(_only(chain), counts.size_class, learnt.kinds),
             _further(counts, chain, learnt.classes),
         ),
         _features(learnt.laws, learnt.classes, learnt.pace),
         run_lengths(runs, counts.state_origin),
         new_strata(counts, chain, started.ravel(), share, rng),
+        new_decks(chain.order, counts.count[chain.order], chain.first, share),
         memory_of(counts, started.sum(axis=1), learnt.addresses, expected, share, rng),
         _pending(streams),
         new_tour(counts, chain, started.ravel(), streams, closed=share >= 1.0),
     )
+    return _by_transition(_by_state(course))
+
+
+def _by_transition(c: Course) -> Course:
+    """Lay what is known of a transition side by side."""
+    moves = {n: getattr(c.w, n) for n in ("low", "high", "target", "level", "kind", "size_class")}
+    laws = {n: getattr(c.f, n) for n in ("mean", "shape", "law")}
+    held = side_by_side(*moves.values(), *laws.values())
+    w = c.w._replace(**dict(zip(moves, held, strict=False)))
+    return c._replace(w=w, f=c.f._replace(**dict(zip(laws, held[len(moves) :], strict=True))))
+
+
+def _by_state(c: Course) -> Course:
+    """Lay what is used of a touched state side by side, of a run from there, and of a node."""
+    random, sequential, strata = c.tour.random, c.tour.sequential, c.strata
+    leave, node, follows, further, *rest = side_by_side(
+        *(c.w.leave, c.w.node, c.w.follows, c.w.further),
+        *(*random, *sequential, *strata.leave, *c.m.draws),
+    )
+    made, length, bits, key, all_, left = side_by_side(*strata.run, c.tour.runs, c.tour.runs_left)
+    deals, draws = (
+        [Deals(*rest[k : k + 3]) for k in (0, 3)],
+        [Batches(*rest[k : k + 4]) for k in (6, 10)],
+    )
+    batches = draws[0], Batches(made, length, bits, key), Batches(*side_by_side(*strata.node))
+    return c._replace(
+        w=c.w._replace(leave=leave, node=node, follows=follows, further=further),
+        strata=Strata(*batches, Batches(*side_by_side(*strata.entry))),
+        m=c.m._replace(draws=draws[1]),
+        tour=c.tour._replace(random=deals[0], sequential=deals[1], runs=all_, runs_left=left),
+    )
+
+
+def _only(chain: Chain) -> NDArray[np.int32]:
+    """Transition of every node that has one."""
+    return np.where(np.diff(chain.first) == 1, chain.order[chain.first[:-1]], -1).astype(np.int32)
 
 
 def _further(counts: TransitionCounts, chain: Chain, classes: SizeClasses) -> FloatArray:
@@ -209,70 +270,76 @@ def _features(laws: GapLaws, classes: SizeClasses, pace: FloatArray) -> Features
     )
 
 
-@uncounted
-def _start(c: Course, occupancy: IntArray, rng: np.random.Generator) -> None:
-    """Put every stream where it began, or in a state by its occupancy; draw its first request."""
-    d, p = c.d, c.p
-    for s in range(len(p.due)):
-        a, b = d.origin_start[s * KINDS], d.origin_start[(s + 1) * KINDS]
-        v, goes_on, parts = p.first[s], -1, False
-        for other in range(a, b):
-            parts = parts or c.tour.random.all[other] > 0
-            goes_on = other if goes_on < 0 and c.w.follows[other] >= 0 else goes_on
+def _nothing(number: int) -> _Out:
+    """Room for requests."""
+    whole = [np.empty(number, dtype=np.int64) for _ in range(3)]
+    return np.empty(number), np.empty(number, dtype=np.int32), whole[0], whole[1], whole[2]
+
+
+def _start(c: Course, occupancy: IntArray, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Put every stream where it began, or in a state by its occupancy; return which began there."""
+    d, p, follows, random = c.d, c.p, c.w.follows, c.tour.random.all
+    begins = np.zeros(len(p.due), dtype=np.bool_)
+    for s, (a, b) in enumerate(itertools.pairwise(d.origin_start[::KINDS].tolist())):
+        v, on = int(p.first[s]), a + np.flatnonzero(follows[a:b] >= 0)
         p.due[s], p.kind[s], p.run[s], p.end[s] = 0.0, 0, 0, -1
-        if not parts and goes_on < 0:
+        if not len(on) and not random[a:b].any():
             # A single request makes no transition.
             p.due[s] = np.inf
             continue
-        known = v >= 0 and (c.w.follows[v] >= 0 or c.tour.random.all[v] > 0)
-        if v < 0 or c.w.follows[v] < 0:
-            p.first[s] = goes_on
-        if known:
-            begin(c, s, v, rng)
-        else:
-            p.state[s] = _by_occupancy(occupancy, a, b, rng)
-            draw_next(c, s, rng)
-        p.due[s] = rng.random() * p.gap[s]
-
-
-@inlined
-def _by_occupancy(occupancy: IntArray, low: int, high: int, rng: np.random.Generator) -> int:
-    """Draw a touched state by how often it was visited."""
-    total = 0
-    for v in range(low, high):
-        total += occupancy[v]
-    u = rng.random() * total
-    v = low
-    while v < high - 1 and u >= occupancy[v]:
-        u -= occupancy[v]
-        v += 1
-    return v
+        begins[s] = v >= 0 and (follows[v] >= 0 or random[v] > 0)
+        if v < 0 or follows[v] < 0:
+            p.first[s] = on[0] if len(on) else -1
+        visited = occupancy[a:b]
+        p.state[s] = v if begins[s] else a + rng.choice(b - a, p=visited / visited.sum())
+    return begins
 
 
 @uncounted
-def _walk(
-    c: Course,
-    out: tuple[FloatArray, NDArray[np.int32], IntArray, IntArray, IntArray],
-    rng: np.random.Generator,
-) -> int:
-    """Give the request that is due first, over and over, while there is one; return how many."""
+def _walk(c: Course, out: _Out, begins: NDArray[np.bool_], rng: Randomness) -> int:
+    """Give the request that is due first, over and over, while there is one; return how many.
+
+    Where memory has no room for another, it stops, too. Given which streams begin, it draws their
+    first requests instead.
+    """
     due, stream, transition, lbn, size = out
-    p = c.p
+    p, first = c.p, len(begins) > 0
     for i in range(len(due)):
-        s = p.order[0]
+        s = i if first else _soonest(p.order, p.due)
         if p.due[s] == np.inf:
+            if first:
+                continue
             return i
-        t = p.transition[s]
-        due[i], stream[i], transition[i], size[i] = p.due[s], s, t, p.size[s]
-        lbn[i] = choose_address(c.d, c.m, p, s, c.w.kind[t], rng)
-        draw_next(c, s, rng)
+        if not first:
+            if not holds_more(c.m, c.d.device[s], p.size[s]):
+                return i
+            t = p.transition[s]
+            due[i], stream[i], transition[i], size[i] = p.due[s], s, t, p.size[s]
+            lbn[i] = choose_address(c.d, c.m, p, s, c.w.kind[t], rng)
+        draw_next(c, s, first and begins[s], rng)
+        if first:
+            p.due[s] = uniform(rng) * p.gap[s]
+            continue
         p.due[s] += p.gap[s]
         p.left[s] -= 1
         if p.left[s] == 0:
             p.resumes[s] = p.due[s]
             p.due[s] = np.inf
-        _sift(p.order, p.due)
+        if len(p.due) > _FEW:
+            _sift(p.order, p.due)
     return len(due)
+
+
+@inlined
+def _soonest(heap: IntArray, due: FloatArray) -> int:
+    """Stream that is due first: of few that which a look at all finds, without a branch."""
+    if len(due) > _FEW:
+        return heap[0]
+    found, least = 0, due[0]
+    for s in range(1, len(due)):
+        found = s if due[s] < least else found
+        least = min(least, due[s])
+    return found
 
 
 @inlined

@@ -18,9 +18,12 @@ import numpy as np
 from fitting.compiled import inlined, uncounted
 from fitting.hash_table import hashed
 from fitting.interarrival import CONSTANT, EMPIRICAL, EXPONENTIAL, GAMMA, LOGNORMAL, NORMAL
+from fitting.random_numbers import standard_exponential, standard_gamma, standard_normal, uniform
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fitting.random_numbers import Randomness
 
     IntArray = NDArray[np.int64]
     FloatArray = NDArray[np.float64]
@@ -73,11 +76,11 @@ def _permuted(k: int, bits: int, key: int) -> int:
 
 
 @inlined
-def draw(b: Batches, at: int, rng: np.random.Generator) -> float:
+def draw(b: Batches, at: int, rng: Randomness) -> float:
     """Draw from [0, 1): the next of a batch."""
     n = b.length[at]
     if n == 1:
-        return rng.random()
+        return uniform(rng)
     k = b.made[at]
     if k == n:
         k = 0
@@ -86,37 +89,37 @@ def draw(b: Batches, at: int, rng: np.random.Generator) -> float:
     place = _permuted(k, b.bits[at], b.key[at])
     while place >= n:
         place = _permuted(place, b.bits[at], b.key[at])
-    return (place + rng.random()) / n
+    return (place + uniform(rng)) / n
 
 
 @uncounted
-def poisson(mean: float, rng: np.random.Generator) -> float:
+def poisson(mean: float, rng: Randomness) -> float:
     """Count of Poisson's law; rounded from the normal law of its moments where that is as good."""
     if mean > _NORMAL_FROM:
-        return max(0.0, np.floor(mean + np.sqrt(mean) * rng.standard_normal() + 0.5))
-    count, left = 0.0, mean - rng.standard_exponential()
+        return max(0.0, np.floor(mean + np.sqrt(mean) * standard_normal(rng) + 0.5))
+    count, left = 0.0, mean - standard_exponential(rng)
     while left > 0:
-        left -= rng.standard_exponential()
+        left -= standard_exponential(rng)
         count += 1
     return count
 
 
 @inlined
-def draw_gap(f: Features, t: int, rng: np.random.Generator) -> float:
+def draw_gap(f: Features, t: int, rng: Randomness) -> float:
     """Draw a gap (s) by the law of a transition."""
     law, mean, shape = f.law[t], f.mean[t], f.shape[t]
     if law == CONSTANT:
         return mean
     if law == EXPONENTIAL:
-        return mean * rng.standard_exponential()
+        return mean * standard_exponential(rng)
     if law == NORMAL:
-        return mean * max(0.0, 1 + shape * rng.standard_normal())
+        return mean * max(0.0, 1 + shape * standard_normal(rng))
     if law == GAMMA:
-        return mean / shape * rng.standard_gamma(shape)
+        return mean / shape * standard_gamma(rng, shape)
     if law == LOGNORMAL:
-        return mean * np.exp(shape * rng.standard_normal() - shape * shape / 2)
+        return mean * np.exp(shape * standard_normal(rng) - shape * shape / 2)
     if law == EMPIRICAL:
-        u, k = rng.random(), 0
+        u, k = uniform(rng), 0
         while u >= f.knots[k + 1]:
             k += 1
         row = f.quantiles[int(shape)]

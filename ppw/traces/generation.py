@@ -30,7 +30,6 @@ from fitting.chain import make_chain
 from fitting.places import Addresses
 from fitting.request_kinds import KINDS, kind
 from fitting.reuse import MET, PIECES, reuse_law
-from fitting.trace_survey import BLOCK
 from fitting.walk import Learnt, Requests, Walk
 from measurements.traces.requests import SCHEMA
 from ppw.arguments import as_positive, known_choice
@@ -247,14 +246,12 @@ def _source(trace: GeneratedTrace) -> Walk | RoundRobin:
         return RoundRobin(model, request_kinds(model), rng)
     kinds, survey = request_kinds(model), model.survey
     reuse = _reuse_law(model) if trace.locality else None
-    mean = float(survey.sizes @ survey.size_counts) / survey.requests
     addresses = Addresses(
         survey.alignment,
         survey.alignment_offset,
         survey.high_lbn,
         reuse,
         survey.piece,
-        1 + mean / BLOCK / survey.piece,
         survey.device_of_stream,
         _share_met(model),
     )

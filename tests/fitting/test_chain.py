@@ -10,7 +10,7 @@ from counted_traces import columns, counted, kinds_of, two_streams
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitting.chain import _LARGEST_DECK, _alias, _decks, _pooled_departures, make_chain
+from fitting.chain import _alias, _pooled_departures, make_chain
 from fitting.request_kinds import KINDS
 
 weights = st.lists(st.integers(1, 1000), min_size=1, max_size=12)
@@ -28,20 +28,6 @@ def test_an_alias_table_holds_the_shares_of_its_node(nodes):
         given_away = np.bincount(other[a:b] - a, 1 - keep[a:b], minlength=b - a)
         share = (keep[a:b] + given_away) / (b - a)
         assert share == pytest.approx(weight[a:b] / weight[a:b].sum(), abs=1e-12)
-
-
-def test_a_deck_has_each_transition_as_often_as_it_was_counted():
-    first, count = np.array([0, 2, 5]), np.array([3, 1, 2, 4, 1])
-    start, deck = _decks(np.arange(5), first, count)
-    assert start.tolist() == [0, 4, 11]
-    assert deck.tolist() == [0, 0, 0, 1, 2, 2, 3, 3, 3, 3, 4]
-
-
-@pytest.mark.parametrize(("number", "dealt"), [(_LARGEST_DECK, True), (_LARGEST_DECK + 1, False)])
-def test_a_deck_that_is_too_large_is_left_to_the_alias_table(number, dealt):
-    start, deck = _decks(np.arange(2), np.array([0, 1, 2]), np.array([number, 3]))
-    assert start.tolist() == ([0, number, number + 3] if dealt else [0, 0, 3])
-    assert np.bincount(deck, minlength=2).tolist() == [number if dealt else 0, 3]
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3])

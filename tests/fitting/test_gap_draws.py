@@ -18,6 +18,7 @@ from fitting.interarrival import (
     NORMAL,
     POISSON,
 )
+from fitting.random_numbers import randomness
 from fitting.walk_draws import Features, between, draw_gap
 
 MEAN = 0.02
@@ -39,7 +40,7 @@ def drawn(law, shape, number=5000):
         *(QUANTILES, KNOTS, nothing),
     )
     out = np.empty(number)
-    draw_all(features, out, np.random.default_rng(5))
+    draw_all(features, out, randomness(np.random.default_rng(5)))
     return out
 
 

@@ -11,6 +11,7 @@ from counted_traces import columns, counted, kinds_of, two_streams
 from fitting.chain import ENTRIES, make_chain
 from fitting.errors import FittingError
 from fitting.interarrival import fit_gaps
+from fitting.marks import MOST_CLOCK, new_marks
 from fitting.places import Addresses
 from fitting.reuse import ReuseCounter, reuse_law
 from fitting.runs import RunCounter
@@ -211,6 +212,27 @@ class TestReuse:
         found = walk_of(trace, reuse=True).take(400)
         free = walk_of(trace).take(400)
         assert len(np.unique(found.lbn)) > 1.2 * len(np.unique(free.lbn))
+
+
+class TestMemory:
+    def test_has_room_for_more_when_it_is_full(self, busy):
+        whole, tight = (walk_of(busy, reuse=True) for _ in range(2))
+        memory = tight._course.m
+        few = new_marks(1 << memory.marks.bits, memory.marks.devices, 16)
+        tight._course = tight._course._replace(m=memory._replace(marks=few))
+        n = busy.survey.requests
+        for found, expected in zip(tight.take(n), whole.take(n), strict=True):
+            assert np.array_equal(found, expected)
+        assert len(tight._course.m.marks.key) > 16
+
+    def test_begins_anew_where_its_clocks_end(self, busy):
+        walk = walk_of(busy, reuse=True)
+        walk.take(200)
+        walk._course.m.clock[:] = MOST_CLOCK
+        found = walk.take(400)
+        assert walk._course.m.clock.tolist() == [400]
+        assert np.array_equal(np.bincount(found.stream).nonzero()[0], [0, 1])
+        assert not (walk._course.p.made < 0).any()
 
 
 class TestOneRequestOfAStream:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitting.compiled import uncounted
+from fitting.random_numbers import randomness
 from fitting.walk_draws import draw, new_batches
 
 
@@ -19,7 +20,7 @@ def draws(batches, at, out, rng):
 def drawn(length, number, seed=0):
     rng = np.random.default_rng(seed)
     batches, out = new_batches(np.array([float(length)]), rng), np.empty(number)
-    draws(batches, 0, out, rng)
+    draws(batches, 0, out, randomness(rng))
     return out
 
 
