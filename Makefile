@@ -13,8 +13,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-versi
 # Through a path entry: another folder named ppw beside the caller does not hide the package then.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-# Two at once, a file's tests by one; in the order of tests/conftest.py.
-AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
+# Three at once, which keeps two cores busy, since many tests wait for programs and clocks; a file's
+# tests by one, in the order of tests/conftest.py.
+AT_ONCE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test slow lint types imports docs coverage mutants bench accuracy clean
 .NOTPARALLEL:

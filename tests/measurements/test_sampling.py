@@ -141,7 +141,7 @@ class TestCounters:
         files = [tmp_path / f"{n}.csv" for n in range(3)]
         with CounterWriter({tree.package(): 20.0}):
             sampling = opened()
-            spans = [run(sampling, file, 0.3) for file in files]
+            spans = [run(sampling, file, 0.6) for file in files]
         for file, (start, end) in zip(files, spans, strict=True):
             drawn = energy_of(sampling, file, "rapl:package", start, end)
             assert drawn.power_w == pytest.approx(20.0, rel=0.1)

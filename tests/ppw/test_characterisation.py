@@ -289,7 +289,7 @@ class TestCommandLine:
             ("wsm=", "is not HOST=PRICE"),
             ("=3", "is not HOST=PRICE"),
             ("wsm=-3", "-3.0 is not in the range x>0"),
-            ("wsm=dear", "'dear' is not a valid price"),
+            ("wsm=dear", "'dear' is not a price: write a number alone"),
             ("wsm=inf", "'inf' is not a finite number"),
         ],
     )

@@ -171,7 +171,7 @@ class TestEveryResult:
     def test_comes_back_from_json(self, kind_and_result):
         kind, result = kind_and_result
         document = json.loads(result.to_json())
-        assert document["schema_version"] == (2 if kind is ppw.TraceModel else 1)
+        assert document["schema_version"] == (3 if kind is ppw.TraceModel else 1)
         assert document["ppw_version"]
         assert document["input_digest"].startswith("sha256:")
         again = kind.from_json(result.to_json())
