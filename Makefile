@@ -13,16 +13,16 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-versi
 # Through a path entry: another folder named ppw beside the caller does not hide the package then.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-# Three at once, which keeps two cores busy, since many tests wait for programs and clocks; a file's
-# tests by one, in the order of tests/conftest.py.
-AT_ONCE := -n 3 --dist loadfile --no-loadscope-reorder
+# Two at once, a file's tests by one; in the order of tests/conftest.py. Three are done sooner, as
+# many tests wait for programs and clocks, and are more often held up by each other.
+AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test slow lint types imports docs coverage mutants bench accuracy clean
+# Where Python was told to keep no compiled modules, each start would take three times as long.
+export PYTHONDONTWRITEBYTECODE =
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
-# Where Python was told to keep no compiled modules, each start would take three times as long.
-demo: export PYTHONDONTWRITEBYTECODE =
 demo: $(VENV)/.runtime
 	@$(BIN)/ppw demo
 

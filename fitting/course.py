@@ -81,14 +81,27 @@ def loose_levels(counts: IntArray, fine: IntArray, periods: int, fine_s: float) 
         loose[level] = True
         rng = np.random.default_rng(level)
         orders = [turned(counts, periods, loose, rng) for _ in range(_TRIALS)]
-        loose[level] = _alike([parts[order].ravel() for order in orders], bands, variation)
+        loose[level] = _alike(parts[np.array(orders)].reshape(_TRIALS, -1), bands, variation)
     return loose
 
 
-class _Band(NamedTuple):
-    """What the index of dispersion may be over windows of a length, in coarse windows."""
+class _Cuts(NamedTuple):
+    """Where windows end, in coarse windows: the one that is cut, and the part of it before."""
 
-    length: float
+    window: IntArray
+    part: FloatArray
+
+    @classmethod
+    def of(cls, windows: int, length: float) -> _Cuts:
+        ends = np.arange(int(windows / length) + 1) * length
+        window = np.minimum(ends.astype(np.int64), windows - 1)
+        return cls(window, np.asarray(ends - window, dtype=np.float64))
+
+
+class _Band(NamedTuple):
+    """What the index of dispersion may be over windows that are cut so."""
+
+    cuts: _Cuts
     lower: float
     upper: float
 
@@ -98,21 +111,29 @@ def _bands(counts: IntArray, width_s: float) -> list[_Band]:
     longest = len(counts) / (_LEAST_WINDOWS + 1) * width_s
     found = []
     begin, end = np.searchsorted(_ROUND, [shortest, longest])
+    reached = _reached(counts)
     for length in _ROUND[begin:end] / width_s:
-        arrivals = _arrivals(counts, length)
+        cuts = _Cuts.of(len(counts), length)
+        arrivals = _arrivals(reached, cuts)
         index = index_of_dispersion(arrivals)
         low, high = dispersion_band(arrivals, draws=_RESAMPLES)
         lower = min(index - _EXACT, index + _OF_BAND * (low - index))
         upper = max(index + _EXACT, index + _OF_BAND * (high - index))
-        found.append(_Band(length, lower, upper))
+        found.append(_Band(cuts, lower, upper))
     return found
 
 
-def _arrivals(counts: IntArray, length: float) -> FloatArray:
-    """Arrivals of windows so many coarse windows long, which are cut where they do not meet."""
-    reached = np.concatenate([[0], np.cumsum(counts)])
-    ends = np.arange(int(len(counts) / length) + 1) * length
-    return np.diff(np.interp(ends, np.arange(len(reached)), reached))
+def _reached(counts: IntArray) -> IntArray:
+    """Arrivals before each coarse window, and in the end; the last axis is time."""
+    reached = np.zeros((*counts.shape[:-1], counts.shape[-1] + 1), dtype=np.int64)
+    np.cumsum(counts, axis=-1, out=reached[..., 1:])
+    return reached
+
+
+def _arrivals(reached: IntArray, cuts: _Cuts) -> FloatArray:
+    """Arrivals of windows, even in those that are cut; the last axis is time."""
+    before = reached[..., cuts.window]
+    return np.diff(before + cuts.part * (reached[..., cuts.window + 1] - before))
 
 
 def _variation(counts: IntArray) -> float:
@@ -124,13 +145,14 @@ def _variation(counts: IntArray) -> float:
     return float((inside.sum() + (between**2).sum()) / counts.sum())
 
 
-def _alike(courses: list[IntArray], bands: list[_Band], variation: float) -> bool:
+def _alike(courses: IntArray, bands: list[_Band], variation: float) -> bool:
     found = np.mean([_variation(course) for course in courses])
     # The coefficient of variation goes with the root.
     if abs(found / variation - 1) > 2 * _OF_VARIATION:
         return False
-    for length, lower, upper in bands:
-        index = np.mean([index_of_dispersion(_arrivals(course, length)) for course in courses])
+    reached = _reached(courses)
+    for cuts, lower, upper in bands:
+        index = np.mean([index_of_dispersion(counts) for counts in _arrivals(reached, cuts)])
         if not lower <= index <= upper:
             return False
     return True

@@ -11,7 +11,7 @@ some windows goes on across the edges of those that are divided.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ _AT = np.linspace(0, 1, _QUANTILES)
 # A law rests on so many splits at least, those of similar numbers at the same depth.
 _LEAST_SPLITS = 32
 # Splits by which the law of an octave is known well enough.
-_MOST_SPLITS = 20_000
+_MOST_SPLITS = 5_000
 
 
 def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
@@ -49,14 +49,25 @@ def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
     context, octave, share = np.empty(kept, np.int8), np.empty(kept, np.int8), np.empty(kept)
     _count_splits(halves, n, found, context, octave, share)
     small, large = np.ones(SMALL_SHAPE), np.empty(LARGE_SHAPE)
+    cells = _by_octave(context.astype(np.int16) * _OCTAVES + octave, share)
+    everywhere: dict[int, FloatArray] = {}
     for kind in range(CONTEXTS):
         mirrored = kind in (_ALONE, _ALIKE)
-        here = context == kind
+        here = {k % _OCTAVES: shares for k, shares in cells.items() if k // _OCTAVES == kind}
         # A context that is not met has the laws of all.
-        chosen = here if here.any() else np.ones(kept, dtype=np.bool_)
-        large[kind] = _share_laws(octave[chosen], share[chosen], mirrored or not here.any())
+        if not here:
+            everywhere = everywhere or _by_octave(octave, share)
+        large[kind] = _share_laws(here or everywhere, mirrored or not here)
         small[kind] = _number_laws(found[kind], found.sum(axis=0), mirrored)
     return n, small, large
+
+
+def _by_octave(octave: NDArray[Any], share: FloatArray) -> dict[int, FloatArray]:
+    """Shares of each octave that there is, in their order."""
+    ordered = share[np.argsort(octave, kind="stable")]
+    ends = np.cumsum(np.bincount(octave))
+    parts = enumerate(np.split(ordered, ends[:-1]))
+    return {k: part for k, part in parts if len(part)}
 
 
 def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> FloatArray:
@@ -73,19 +84,18 @@ def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> Float
     return small
 
 
-def _share_laws(octaves: NDArray[np.int8], shares: FloatArray, mirrored: bool) -> FloatArray:
+def _share_laws(by_octave: dict[int, FloatArray], mirrored: bool) -> FloatArray:
     """Quantiles of the share of the first half, by octave of the arrivals that are divided."""
     large = np.full(LARGE_SHAPE[1:], 0.5)
-    present = np.flatnonzero(np.bincount(octaves))
-    by_octave = {k: np.flatnonzero(octaves == k) for k in present}
+    present = np.array(sorted(by_octave), dtype=np.int64)
     for k in present:
-        pooled: list[IntArray] = []
+        pooled: list[FloatArray] = []
         for near in present[np.argsort(np.abs(present - k), kind="stable")]:
             pooled.append(by_octave[near])
             if sum(map(len, pooled)) >= _LEAST_SPLITS:
                 break
         chosen = np.concatenate(pooled) if len(pooled) > 1 else pooled[0]
-        found = shares[chosen[:: -(-len(chosen) // _MOST_SPLITS)]]
+        found = chosen[:: -(-len(chosen) // _MOST_SPLITS)]
         large[k] = np.quantile(np.concatenate([found, 1 - found]) if mirrored else found, _AT)
     if len(present):
         nearest = np.abs(np.arange(len(large))[:, None] - present).argmin(axis=1)
