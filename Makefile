@@ -51,9 +51,10 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m mkdocs build --strict
 
 # Loops that are compiled cannot be traced: their tests run once more as plain Python.
-LOOPS := $(wildcard $(foreach name,burstiness caches chain decks defragmentation device_model \
-	hash_table interarrival lookups lru marks random_numbers recency request_kinds reuse run_lengths \
-	sampled_reuse state_diagram transition_counts walk,tests/fitting/test_$(name)*.py)) tests/ppw/test_trace_model.py \
+LOOPS := $(wildcard $(foreach name,arrival_character burstiness caches chain decks defragmentation \
+	device_model gap_draws hash_table interarrival lookups lru marks octaves random_numbers recency \
+	request_kinds reuse run_lengths sampled_reuse side_by_side splits state_diagram trace_survey \
+	transition_counts walk,tests/fitting/test_$(name)*.py)) tests/ppw/test_trace_model.py \
 	tests/ppw/test_fleet_telemetry.py::TestTwoSamplesByHand
 
 # The branches that the tests reach; fails where fitting or ppw is under 95 %.
