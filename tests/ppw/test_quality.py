@@ -676,14 +676,14 @@ def suspects(runs):
 
 
 class TestProperties:
-    @settings(max_examples=30)
+    @settings(max_examples=60)
     @given(dirty_tables(), st.randoms(use_true_random=False))
     def test_order_of_the_rows_does_not_matter(self, runs, random):
         order = list(range(len(runs)))
         random.shuffle(order)
         assert suspects(runs.iloc[order]) == suspects(runs)
 
-    @settings(max_examples=30)
+    @settings(max_examples=60)
     @given(
         dirty_tables(), st.sampled_from([("time_ms", 1e3), ("time_us", 1e6), ("time_min", 1 / 60)])
     )

@@ -70,12 +70,9 @@ def study_is_sound(ask, folder, done, patterns):
     assert runs["direct"].all()
     assert set(runs["scope"]) == {"own"}
     assert (runs["intervals"] == 8).all()
-    # The kernel counted in 512 bytes what fio counted in requests, over windows of their own: where
-    # the machine was held up during one of the two, they are further apart.
-    sectors = (runs["sectors_read"] + runs["sectors_written"]) / runs["time_s"]
-    ratio = sectors * 512 / runs["bandwidth_bytes_s"]
-    assert 0.5 < ratio.median() < 2.0
-    assert ratio.between(0.1, 10.0).all()
+    # The kernel counted in 512 bytes what fio counted in requests, over windows of their own.
+    ios = (runs["sectors_read"] + runs["sectors_written"]) / runs["time_s"]
+    assert (ios * 512 / runs["bandwidth_bytes_s"]).between(0.5, 2.0).all()
     reads = runs["pattern"].str.contains("read")
     assert runs.loc[reads, "sectors_read"].gt(runs.loc[reads, "sectors_written"]).all()
     assert runs.loc[~reads, "sectors_written"].gt(runs.loc[~reads, "sectors_read"]).all()
