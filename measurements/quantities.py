@@ -118,6 +118,15 @@ def has_unit(text: str) -> bool:
     return match is not None and bool(match["unit"])
 
 
+def size_text(size: int) -> str:
+    """Write the size of a request (bytes) as storage counts it: 4 KiB.
+
+    >>> size_text(4096), size_text(520)
+    ('4 KiB', '520 B')
+    """
+    return f"{size // 1024} KiB" if size % 1024 == 0 and size else f"{size} B"
+
+
 def parse_quantity(text: str, si: str) -> float:
     """Read a quantity such as ``3.0GHz``, ``128MiB`` or ``95W`` in an SI unit.
 

@@ -102,15 +102,6 @@ def shown(value: float | None, unit: str = "") -> str:
     return f"{number} {unit}".strip() if unit != "1" else number
 
 
-def size_text(size: int) -> str:
-    """Write the size of a request (bytes) as storage counts it: 4 KiB.
-
-    >>> size_text(4096), size_text(520)
-    ('4 KiB', '520 B')
-    """
-    return f"{size // 1024} KiB" if size % 1024 == 0 and size else f"{size} B"
-
-
 def key_texts(by: Iterable[str], row: Mapping[Any, Any]) -> list[str]:
     """Write the keys of a table's row for people; "–" for one that is missing."""
     return [_key_text(row[name]) for name in by]

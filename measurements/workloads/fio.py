@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.asking import ask
 from measurements.errors import MeasurementError
+from measurements.quantities import parse_quantity, size_text
 from measurements.workloads.client_processes import Client, cpu_times
 from measurements.workloads.fio_report import read_report
 from measurements.workloads.programs import find_program
@@ -59,8 +60,6 @@ class Pattern(NamedTuple):
         MeasurementError
             When it is no pattern.
         """
-        from measurements.quantities import parse_quantity
-
         rw, _, size = text.partition(":")
         if rw not in PATTERNS:
             raise MeasurementError(
@@ -72,6 +71,11 @@ class Pattern(NamedTuple):
         if block < 512 or block % 512:
             raise MeasurementError(f"pattern {text!r}: a request is a multiple of 512 B")
         return cls(rw, int(block))
+
+    @property
+    def name(self) -> str:
+        """Name of the workload: fio randread 4 KiB."""
+        return f"fio {self.rw} {size_text(self.block_bytes)}"
 
     @property
     def direction(self) -> str:
@@ -191,8 +195,7 @@ class FioRuns:
                 client, pattern, depth, self.target, size, machine.cores, seconds, machine.procfs
             )
 
-        name = f"fio {pattern.rw} {_size_text(pattern.block_bytes)} depth {depth}"
-        return self.runs.measure(step, make, workload=name)
+        return self.runs.measure(step, make, workload=f"{pattern.name} depth {depth}")
 
     def _command(self, pattern: Pattern, depth: int, seconds: float) -> list[str]:
         return [
@@ -374,7 +377,3 @@ def _moved(counts: Path, block_bytes: int) -> bool:
         disk, cached = (sum(int(figures[n]) for n in pair) for pair in (names[:2], names[2:]))
         return disk >= 4 * block_bytes or cached >= (1 << 20) + 4 * block_bytes
     return False
-
-
-def _size_text(size: int) -> str:
-    return f"{size // 1024} KiB" if size % 1024 == 0 else f"{size} B"

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.dispersion import dispersion_band, index_of_dispersion
-from ppw.estimate import size_text
+from measurements.quantities import size_text
 from ppw.traces.features import OCTANTS, distance
 
 if TYPE_CHECKING:

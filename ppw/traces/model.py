@@ -11,8 +11,9 @@ import pandas as pd
 
 from fitting.interarrival import LAWS, GapLaws
 from fitting.trace_survey import BLOCK, SizeClasses, Survey
+from measurements.quantities import size_text
 from ppw.errors import PpwError
-from ppw.estimate import shown, size_text
+from ppw.estimate import shown
 from ppw.result import read_document, reads_document, write_document
 from ppw.tables import summary_text, text_table
 from ppw.traces.document import body_of, parts_of

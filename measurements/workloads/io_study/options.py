@@ -93,8 +93,7 @@ class StudyOptions:
         """Name of the workload."""
         if pattern is None:
             return self.workload or Path(self.command[0]).name
-        size = pattern.block_bytes
-        return f"fio {pattern.rw} {f'{size // 1024} KiB' if size % 1024 == 0 else f'{size} B'}"
+        return pattern.name
 
     def command_in(self, folder: Path, threads: int, instance: int) -> list[str]:
         """Write the command of one instance."""
