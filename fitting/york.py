@@ -17,6 +17,8 @@ _ITERATIONS = 300
 _PRECISION = 1e-14
 # Directions, from straight down to straight up, among which a line that went astray is sought.
 _DIRECTIONS = 180
+# Spread of adjusted abscissas, as a share of that of the measured ones, that counts as none.
+_NO_SPREAD = 1e-9
 
 
 class YorkLine(NamedTuple):
@@ -71,7 +73,8 @@ def york_line(
     ------
     FittingError
         For fewer than two points or without spread in x, values that are not finite, errors that
-        cannot be, or where the points show no direction.
+        cannot be, where the points show no direction, or where all errors are perfectly
+        correlated along the line.
 
     References
     ----------
@@ -88,12 +91,15 @@ def york_line(
     intercept = mean_y - slope * mean_x
     adjusted = mean_x + _adjustment(slope, weight, x - mean_x, y - mean_y, *errors)
     middle = weight @ adjusted / total
+    information = weight @ (adjusted - middle) ** 2
+    if not information > _NO_SPREAD**2 * (weight @ (x - mean_x) ** 2):
+        raise FittingError("the errors lie along the line: χ² is the same whatever its slope")
     return YorkLine(
         intercept=float(intercept),
         slope=float(slope),
         mean_x=float(middle),
         mean_error=float(1 / np.sqrt(total)),
-        slope_error=float(1 / np.sqrt(weight @ (adjusted - middle) ** 2)),
+        slope_error=float(1 / np.sqrt(information)),
         chi_square=float(weight @ (y - intercept - slope * x) ** 2),
         weight=weight,
     )
