@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from ppw.traces.source import Batches
 
 _MOST_STREAMS = 20
+_MORE_SEEDS = (
+    "One trace may be off by chance: make some with other seeds (ppw trace generate --seed) and "
+    "give all of them, whose mean is judged."
+)
 # Cache sizes that the curve is drawn at, as shares of the footprint.
 _CURVE = np.geomspace(0.001, 1.0, 31)
 
@@ -81,6 +85,8 @@ class TraceFidelity(TabledResult):
         else:
             names = ", ".join(failed["figure"])
             said = [f"The synthetic trace fails: {len(failed)} of {n} figures are off: {names}."]
+            if self.synthetic_traces == 1:
+                said.append(_MORE_SEEDS)
         return said + self._not_judged() + self._ablation()
 
     def _not_judged(self) -> list[str]:
@@ -270,7 +276,10 @@ def _caveats(
             "this trace is too short to tell whether places are kept to their tolerance"
         )
     if any(abs(one.duration_s / ours.duration_s - 1) > 0.05 for one in theirs):
-        yield "the traces differ in length by more than 5 %: hit ratios and dispersion depend on it"
+        yield (
+            "the traces differ in length by more than 5 %: hit ratios and dispersion depend on it; "
+            "without --count and --duration one is made as long as its original"
+        )
     if max(f.storage.utilisation for f in (ours, *theirs)) > 0.99:
         yield (
             "a modelled device is busy all the time: latency is that of a queue that only grows, "

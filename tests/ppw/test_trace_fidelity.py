@@ -217,7 +217,17 @@ def test_a_device_that_never_rests_says_little_of_latency():
 
 def test_traces_of_other_lengths_are_said():
     caveats = validate_trace(busy(n=2000), busy(n=1500)).caveats
-    assert any("differ in length by more than 5 %" in c for c in caveats)
+    (said,) = [c for c in caveats if "differ in length by more than 5 %" in c]
+    assert "without --count and --duration" in said
+
+
+def test_of_one_that_fails_more_seeds_are_asked_for():
+    original, off = busy(n=2000), busy(n=2000, rate=300.0)
+    alone, several = validate_trace(original, off), validate_trace(original, [off, off])
+    assert not alone.passed and not several.passed
+    assert "make some with other seeds" in alone.verdict()[1]
+    assert "other seeds" not in " ".join(several.verdict())
+    assert "other seeds" not in " ".join(validate_trace(original, original).verdict())
 
 
 def test_caveats_are_warned_of():
