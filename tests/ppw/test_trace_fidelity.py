@@ -224,7 +224,8 @@ def test_traces_of_other_lengths_are_said():
 def test_of_one_that_fails_more_seeds_are_asked_for():
     original, off = busy(n=2000), busy(n=2000, rate=300.0)
     alone, several = validate_trace(original, off), validate_trace(original, [off, off])
-    assert not alone.passed and not several.passed
+    assert not alone.passed
+    assert not several.passed
     assert "make some with other seeds" in alone.verdict()[1]
     assert "other seeds" not in " ".join(several.verdict())
     assert "other seeds" not in " ".join(validate_trace(original, original).verdict())
