@@ -12,6 +12,8 @@ import numpy as np
 from fitting.compiled import compiled
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from numpy.typing import NDArray
 
     IntArray = NDArray[np.int64]
@@ -95,7 +97,7 @@ def remove(keys: IntArray, values: IntArray | NDArray[np.int32], place: int) -> 
 
 
 @compiled
-def rehashed(keys: IntArray, values: IntArray, larger: IntArray, moved: IntArray) -> None:
+def rehashed(keys: IntArray, values: NDArray[Any], larger: IntArray, moved: NDArray[Any]) -> None:
     """Copy all keys and their values to a larger, empty table."""
     for place in range(len(keys)):
         if keys[place] != EMPTY:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.compiled import compiled, inlined
-from fitting.hash_table import EMPTY, find, new_keys
+from fitting.compiled import inlined
+from fitting.hash_table import find, new_keys, rehashed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +88,7 @@ class Numbers:
         if 2 * (len(self) + more) > len(keys):
             larger = new_keys(4 * (len(self) + more))
             moved = np.full(len(larger), _NONE, dtype=np.int32)
-            _moved(keys, numbers, larger, moved)
+            rehashed(keys, numbers, larger, moved)
             self.numbering = Numbering(larger, moved, used)
 
     def in_order(self) -> tuple[IntArray, IntArray]:
@@ -124,12 +124,3 @@ def longer(rows: NDArray[Any], used: int, more: int) -> NDArray[Any]:
     longer = np.zeros((2 * (used + more), *rows.shape[1:]), dtype=rows.dtype)
     longer[:used] = rows[:used]
     return longer
-
-
-@compiled
-def _moved(keys: IntArray, numbers: ShortArray, larger: IntArray, moved: ShortArray) -> None:
-    for place in range(len(keys)):
-        if keys[place] != EMPTY:
-            at = find(larger, keys[place])
-            larger[at] = keys[place]
-            moved[at] = numbers[place]
