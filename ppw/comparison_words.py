@@ -43,19 +43,21 @@ def _rows(result: Comparison, metric: str) -> pd.DataFrame:
 
 def _answer(result: Comparison) -> str:
     said: dict[str, list[str]] = {}
-    mixed = []
+    mixed: list[str] = []
     for metric in _metrics(result):
-        name, rows = metric.replace("_", " "), _rows(result, metric)
-        found = set(rows["better"])
+        name = metric.replace("_", " ")
+        found = set(_rows(result, metric)["better"])
         if len(found) == 1:
             said.setdefault(found.pop(), []).append(name)
         else:
-            mixed.append(f"in {name} {_counted(rows)}")
+            mixed.append(name)
     parts = [f"{side} is better in {_listed(said[side])}" for side in "AB" if side in said]
     if UNDECIDED in said:
         parts.append(f"the two cannot be told apart in {_listed(said[UNDECIDED])}")
+    if mixed:
+        parts.append(f"which is better in {_listed(mixed)} depends on the group")
     sides = f"A is {words(result.a)}, B is {words(result.b)}{_clocks(result.table)}"
-    return f"{sides}: {'; '.join([*parts, *mixed])}."
+    return f"{sides}: {'; '.join(parts)}."
 
 
 def _clocks(table: pd.DataFrame) -> str:

@@ -417,6 +417,16 @@ class TestCommandLine:
         assert "Where the same work costs the same on A and on B" in out
         assert "price of A" in out
 
+    def test_where_groups_disagree_they_are_counted_once(self, run):
+        runs = both()
+        turned = runs["workload"] == runs["workload"].iloc[0]
+        other = {"rack1": "rack2", "rack2": "rack1"}
+        runs.loc[turned, "host"] = runs.loc[turned, "host"].map(other)
+        runs.to_csv("runs.csv", index=False)
+        answer, time, *_ = run(*SIDES, "--metric", "time", "--freq", "2.0GHz")[0].splitlines()
+        assert answer.endswith(": which is better in time depends on the group.")
+        assert time.startswith("time: A is better in 1, B in 2 of 3 groups; ")
+
     def test_json_comes_back(self, run):
         out, err, code = run(*SIDES, "--format", "json", "--freq-a", "1.8GHz", "--seed", "4")
         assert (err, code) == ("", 0)
