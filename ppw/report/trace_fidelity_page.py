@@ -20,7 +20,7 @@ _COLORS = {"pass": BEST, "fail": PROJECTED, "–": MEASURED}
 
 def trace_fidelity_page(result: TraceFidelity) -> Page:
     """Report of `ppw.validate_trace`."""
-    judged = int((result.table["tolerance"].notna() & (result.table["kind"] != "distance")).sum())
+    judged = int(result.table["tolerance"].notna().sum())
     figures = [
         Figure(draw(result.plot), "Hit ratio of LRU caches by their share of the footprint."),
         Figure(

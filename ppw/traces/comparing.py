@@ -139,7 +139,7 @@ def _sizedistance(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> _Row:
     a = np.array([ours.sizes.get(s, 0.0) for s in sizes])
     b = np.mean([[one.sizes.get(s, 0.0) for s in sizes] for one in theirs], axis=0)
     off = distance(a, b)
-    return _Row("features", "size distribution", "1", np.nan, np.nan, off, "distance")
+    return _Row("features", "requests of another size", "1", np.nan, np.nan, off, "moved")
 
 
 def _repeats(theirs: Sequence[TraceFeatures]) -> _Row:
@@ -201,12 +201,14 @@ def _spatial(
 ) -> Iterator[_Row]:
     bins = np.mean([one.bins for one in theirs], axis=0)
     off = distance(ours.bins, bins)
-    yield _Row("spatial", "64ths of the space", "1", np.nan, np.nan, off, "distance")
-    name = "64ths, original's halves"
-    yield _Row("spatial", name, "1", np.nan, np.nan, ours.drift, "distance")
+    name = "requests in another 64th of the space"
+    yield _Row("spatial", name, "1", np.nan, np.nan, off, "moved")
+    name = "the same of the original's halves"
+    yield _Row("spatial", name, "1", np.nan, np.nan, ours.drift, "moved")
     reuse = np.mean([one.reuse.distances() for one in theirs], axis=0)
     off = distance(ours.reuse.distances(), reuse)
-    yield _Row("spatial", "reuse distance", "1", np.nan, np.nan, off, "distance")
+    name = "accesses at another reuse distance"
+    yield _Row("spatial", name, "1", np.nan, np.nan, off, "moved")
     for cache in _CACHES:
         a, b = _hits(ours, ours, cache), float(np.mean([_hits(ours, f, cache) for f in theirs]))
         yield _Row(
@@ -243,7 +245,7 @@ def _temporal(ours: TraceFeatures, theirs: Sequence[TraceFeatures], seed: int) -
         verdict=_verdict(abs(b - a) <= max(_VARIATION * a, POINTS)),
     )
     a, b = ours.gap_correlation, _mean(theirs, lambda f: f.gap_correlation)
-    yield _Row("temporal", "correlation of neighbouring gaps", "1", a, b, b - a, "distance")
+    yield _Row("temporal", "correlation of neighbouring gaps", "1", a, b, b - a, "difference")
     for width, counts in ours.counts.items():
         if len(counts) < _LEAST_WINDOWS or counts.mean() < _LEAST_COUNT:
             continue
@@ -278,7 +280,7 @@ def _characterisation(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> I
         return float(streams.share[np.array(same)].sum())
 
     b = _mean(theirs, alike)
-    yield _Row("threads", "requests of threads of the same type", "share", 1.0, b, b - 1, "points")
+    yield _Row("threads", "requests of threads that keep their type", "share", 1.0, b, b - 1, "points")
 
 
 def _ablation(ours: TraceFeatures, ablated: TraceFeatures) -> Iterator[_Row]:

@@ -47,7 +47,8 @@ class TraceFidelity(TabledResult):
     table : pandas.DataFrame
         One row a figure: ``group`` (features, performance, spatial, temporal, ablation),
         ``figure``, ``unit``, ``original``, ``synthetic`` (mean over the synthetic traces),
-        ``off`` (relative, or in points for shares, or a distance), ``kind`` of it, ``tolerance``,
+        ``off``, ``kind`` of it (relative; points, for shares; moved, the share that would have to
+        move to make two distributions one; difference), ``tolerance``,
         ``lower`` and ``upper`` (band of the original, where that is the tolerance), ``verdict``
         (pass, fail, or "–" where there is no tolerance).
     streams : pandas.DataFrame
@@ -93,7 +94,7 @@ class TraceFidelity(TabledResult):
         table = self.table
         judged = (table["verdict"] != NOT_JUDGED) | table["off"].isna()
         # Figures of the original by itself, for comparison.
-        alone = (table["group"] == "ablation") | table["figure"].str.contains("original's")
+        alone = (table["group"] == "ablation") | table["figure"].str.contains("original's halves")
         rows = rows_of(table[~judged & ~alone])
         figures = (f"{row['figure']} ({_off(row['off'], row['kind'])})" for row in rows)
         return [f"Not judged: {'; '.join(figures)}."] if rows else []
@@ -350,7 +351,8 @@ def _off(value: float, kind: str) -> str:
     return {
         "relative": f"{value:+.2%}",
         "points": f"{100 * value:+.2f} points",
-        "distance": f"{value:.3f}",
+        "moved": f"{value:.2%}",
+        "difference": f"{value:+.3f}",
     }[kind]
 
 

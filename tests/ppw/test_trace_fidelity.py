@@ -82,7 +82,7 @@ def test_halves_are_as_far_apart_as_their_places():
     lbn = np.where((np.arange(4000) < 2000) | (np.arange(4000) % 4 == 0), 0, 8_000_000)
     lbn[0] = 8_000_000
     made = trace(lbn=lbn + 8 * (np.arange(4000) % 16))
-    found = figure(validate_trace(made, made), "64ths, original's halves")["off"]
+    found = figure(validate_trace(made, made), "the same of the original's halves")["off"]
     assert found == pytest.approx(0.75 - 1 / 2000)
 
 
@@ -116,7 +116,7 @@ def test_what_is_shown_and_not_judged_is_named_with_how_far_it_is_off():
     slower = changed(made, latency_s=np.where(np.arange(4000) % 50, 0.002, 0.003))
     result = validate_trace(late, slower)
     (_, said) = result.verdict()
-    assert said.startswith("Not judged: size distribution (0.000); 99th percentile of latency (+")
+    assert said.startswith("Not judged: requests of another size (0.00%); 99th percentile of latency (+")
     percentile = figure(result, "99th percentile")["off"]
     assert percentile == pytest.approx(0.5, abs=0.05)
     assert f"latency ({percentile:+.2%})" in said
@@ -258,5 +258,5 @@ def test_streams_without_names_go_by_their_numbers():
     made = busy(n=600)
     nameless = MadeTrace(made.table, {"stream": ("all",), "device": ("all",), "file": ()})
     result = validate_trace(made, nameless)
-    assert figure(result, "requests of threads of the same type")["synthetic"] == 1.0
+    assert figure(result, "requests of threads that keep their type")["synthetic"] == 1.0
     assert figure(result, "weight of web on sda")["verdict"] == "pass"
