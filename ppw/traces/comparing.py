@@ -280,7 +280,9 @@ def _characterisation(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> I
         return float(streams.share[np.array(same)].sum())
 
     b = _mean(theirs, alike)
-    yield _Row("threads", "requests of threads that keep their type", "share", 1.0, b, b - 1, "points")
+    yield _Row(
+        "threads", "requests of threads that keep their type", "share", 1.0, b, b - 1, "points"
+    )
 
 
 def _ablation(ours: TraceFeatures, ablated: TraceFeatures) -> Iterator[_Row]:

@@ -116,7 +116,9 @@ def test_what_is_shown_and_not_judged_is_named_with_how_far_it_is_off():
     slower = changed(made, latency_s=np.where(np.arange(4000) % 50, 0.002, 0.003))
     result = validate_trace(late, slower)
     (_, said) = result.verdict()
-    assert said.startswith("Not judged: requests of another size (0.00%); 99th percentile of latency (+")
+    assert said.startswith(
+        "Not judged: requests of another size (0.00%); 99th percentile of latency (+"
+    )
     percentile = figure(result, "99th percentile")["off"]
     assert percentile == pytest.approx(0.5, abs=0.05)
     assert f"latency ({percentile:+.2%})" in said
