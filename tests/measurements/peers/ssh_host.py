@@ -34,6 +34,10 @@ Host elsewhere
 """
 
 
+def _has_ppw(folder: str) -> bool:
+    return shutil.which("ppw", path=folder) is not None
+
+
 class SshHost:
     """Host "elsewhere" for every ssh that finds `path` first; it has the ppw of this checkout."""
 
@@ -56,7 +60,8 @@ class SshHost:
         text = _SERVER.format(
             port=self._port,
             folder=folder,
-            path=f"{there}:{os.environ['PATH']}",
+            # Without a ppw that is installed here.
+            path=":".join([str(there), *(f for f in os.get_exec_path() if not _has_ppw(f))]),
             modules=modules,
         )
         (folder / "server").write_text(text)
