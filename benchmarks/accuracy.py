@@ -3,8 +3,9 @@
 ``python benchmarks/accuracy.py [--data DIR] [--write FOLDER]`` runs every task on public sets (see
 ``tests/conftest.py`` for where they are) and prints a line each, or writes the table and the plots
 of the worst cases into FOLDER, as the site shows them. The tasks are in ``accuracy_clocks.py``
-(another clock, by `ppw.validate`), ``accuracy_cores.py`` (more cores or machines),
-``accuracy_data_size.py`` (more data) and ``accuracy_power_load.py`` (another load).
+(another clock, by `ppw.validate`), ``accuracy_core_count.py`` (other core counts),
+``accuracy_cores.py`` (the laws of cores and machines), ``accuracy_data_size.py`` (more data) and
+``accuracy_power_load.py`` (another load).
 
 The same data give the same table: nothing is drawn but the workloads that are resampled for the
 range of the coverage, with a fixed seed.
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import accuracy_clocks
+import accuracy_core_count
 import accuracy_cores
 import accuracy_data_size
 import accuracy_power_load
@@ -37,7 +39,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 # Characters of a cell that is not broken into lines.
 _SHORT = 46
-TASKS = (accuracy_clocks, accuracy_cores, accuracy_data_size, accuracy_power_load)
+TASKS = (
+    *(accuracy_clocks, accuracy_core_count, accuracy_cores, accuracy_data_size),
+    accuracy_power_load,
+)
 
 
 def data_folder() -> Path:

@@ -33,6 +33,7 @@ EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 # Of the tests outside tests/fitting, those that are the main ones of a module.
 TESTS = (
     "tests/fitting/test_*.py",
+    "tests/ppw/test_core_count.py",
     "tests/ppw/test_data_size.py",
     "tests/ppw/test_cpio_published.py",
 )

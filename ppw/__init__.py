@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ppw.calibration_store import load_calibration, save_calibration
     from ppw.characterisation import Characterisation, characterise
     from ppw.comparison import Comparison, compare
+    from ppw.core_count import CoreCountProjection, project_core_count
     from ppw.cpio.comparison import DeviceComparison, compare_devices
     from ppw.cpio.cycles import CyclesPerIO, cycles_per_io
     from ppw.cpio.projection import CpioProjection, project_cpio
@@ -63,6 +64,7 @@ _HOME = {
     "Comparison": "ppw.comparison",
     "CpioProjection": "ppw.cpio.projection",
     "CyclesPerIO": "ppw.cpio.cycles",
+    "CoreCountProjection": "ppw.core_count",
     "DataSizeProjection": "ppw.data_size",
     "DeviceComparison": "ppw.cpio.comparison",
     "Estimate": "ppw.estimate",
@@ -122,6 +124,7 @@ _HOME = {
     "procure": "ppw.procurement.procure",
     "project": "ppw.projection",
     "project_cpio": "ppw.cpio.projection",
+    "project_core_count": "ppw.core_count",
     "project_data_size": "ppw.data_size",
     "project_runs": "ppw.runs_projection",
     "read_runs": "measurements",
@@ -143,6 +146,7 @@ __all__ = [
     "Characterisation",
     "CoLocation",
     "Comparison",
+    "CoreCountProjection",
     "CpioProjection",
     "CyclesPerIO",
     "DataSizeProjection",
@@ -203,6 +207,7 @@ __all__ = [
     "pressure_matrix",
     "procure",
     "project",
+    "project_core_count",
     "project_cpio",
     "project_data_size",
     "project_runs",

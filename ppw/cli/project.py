@@ -20,7 +20,7 @@ from ppw.cli.runs_table import read
 
 @click.command(
     name="project",
-    short_help="Project every group of a runs table to another frequency or data size.",
+    short_help="Project every group of a runs table to another frequency, core count or data size.",
     epilog="Example: ppw project runs.csv --freq 3.0GHz --metric time,power",
 )
 @runs_options
@@ -32,6 +32,13 @@ from ppw.cli.runs_table import read
     help="Instead of --freq, a data size such as 512MB: the time that a job takes there, from runs "
     "with less data. Of the other options, only --map, --where, --by and --level matter then.",
 )
+@click.option(
+    "--cores",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Instead of --freq, a number of cores: the time that a job takes there, by Amdahl's law "
+    "from runs on other numbers. The same options matter as with --data.",
+)
 @fit_options
 @interval_options
 @level_option
@@ -40,25 +47,30 @@ def command(
     runs: tuple[str, ...],
     freq: list[float] | None,
     data_bytes: float | None,
+    cores: int | None,
     format_: str,
     output: str,
     **options: Any,
 ) -> None:
-    """Project every group of RUNS to frequencies, or to a data size, that were not measured."""
+    """Project every group of RUNS to frequencies, cores or a data size that were not measured."""
+    from ppw.core_count import project_core_count
     from ppw.data_size import project_data_size
-    from ppw.report.data_size_page import data_size_page
     from ppw.report.projection_page import projection_page
+    from ppw.report.time_projection_page import time_projection_page
     from ppw.runs_projection import project_runs
 
-    if (freq is None) == (data_bytes is None):
-        raise click.UsageError("where to project to? Give --freq or --data, one of them")
+    if sum(asked is not None for asked in (freq, data_bytes, cores)) != 1:
+        raise click.UsageError("where to project to? Give --freq, --cores or --data, one of them")
     with caveats_in_result():
         table = read(runs, options)
         if freq is not None:
             result = project_runs(table, freq=freq, **options)
             emit(result, format_, output, projection_page)
-        elif data_bytes is not None:
-            sized = project_data_size(
-                table, data_bytes=data_bytes, by=options["by"], level=options["level"]
-            )
-            emit(sized, format_, output, data_size_page)
+            return
+        of_time = {"by": options["by"], "level": options["level"]}
+        timed = (
+            project_core_count(table, cores=cores, **of_time)
+            if cores is not None
+            else project_data_size(table, data_bytes=float(data_bytes or 0), **of_time)
+        )
+        emit(timed, format_, output, time_projection_page)

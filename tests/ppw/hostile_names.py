@@ -23,7 +23,6 @@ from ppw.report.characterisation_page import characterisation_page
 from ppw.report.co_location_page import co_location_page
 from ppw.report.comparison_page import comparison_page
 from ppw.report.cpio_page import cpio_page, cpio_projection_page, devices_page, sizing_page
-from ppw.report.data_size_page import data_size_page
 from ppw.report.pages import parameters_page, quality_page, validation_page
 from ppw.report.pairing_page import pairing_page
 from ppw.report.path_length_page import path_length_page
@@ -34,6 +33,7 @@ from ppw.report.procurement_page import procurement_page
 from ppw.report.projection_page import projection_page
 from ppw.report.right_sizing_page import right_sizing_page
 from ppw.report.sweep_page import sweep_page
+from ppw.report.time_projection_page import time_projection_page
 from ppw.report.trace_fidelity_page import trace_fidelity_page
 from ppw.report.trace_page import drift_page, levels_page, scales_page, trace_page
 from ppw.report.trace_replay_page import trace_replay_page
@@ -45,9 +45,10 @@ PAGES = {
     "Characterisation": characterisation_page,
     "CoLocation": co_location_page,
     "Comparison": comparison_page,
+    "CoreCountProjection": time_projection_page,
     "CpioProjection": cpio_projection_page,
     "CyclesPerIO": cpio_page,
-    "DataSizeProjection": data_size_page,
+    "DataSizeProjection": time_projection_page,
     "DeviceComparison": devices_page,
     "FittedParameters": parameters_page,
     "HalfDrift": drift_page,
@@ -93,6 +94,7 @@ def made(kind, one, two, folder):
         "Characterisation": partial(ppw.characterise, both),
         "CoLocation": partial(ppw.co_locate, pair),
         "Comparison": partial(ppw.compare, both, {"host": one}, {"host": two}, draws=200),
+        "CoreCountProjection": partial(ppw.project_core_count, _by_cores(one, two), cores=16),
         "CpioProjection": partial(ppw.project_cpio, io, cores=16),
         "CyclesPerIO": partial(ppw.cycles_per_io, io),
         "DataSizeProjection": partial(ppw.project_data_size, _sizes(one, two), data_bytes=512e6),
@@ -156,7 +158,7 @@ def _sizes(one, two):
 
 def _by_cores(one, two):
     instructions = {"cores": [1, 2, 4, 8], "instructions": [7.1e9, 4.9e9, 2.7e9, 0.5e9]}
-    table = pd.DataFrame(instructions).assign(data_bytes=1e6)
+    table = pd.DataFrame(instructions).assign(data_bytes=1e6, time_s=[100.0, 55.0, 32.0, 21.0])
     return pd.concat([table.assign(workload=one), table.assign(workload=two)])
 
 

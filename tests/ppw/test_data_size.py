@@ -18,7 +18,7 @@ from measurements.errors import MeasurementError
 from ppw.cli.project import command
 from ppw.data_size import DataSizeProjection, project_data_size
 from ppw.errors import CaveatWarning, PpwError
-from ppw.report.data_size_page import data_size_page
+from ppw.report.time_projection_page import time_projection_page
 
 MB = 1e6
 TWO_SIZES = pytest.mark.filterwarnings("ignore:.* groups have two sizes")
@@ -197,11 +197,11 @@ class TestTable:
         assert len(axes.get_lines()) == 2
 
     def test_page(self, found):
-        page = data_size_page(found).render()
+        page = time_projection_page(found).render()
         assert "Projected to 512 MB of data" in page
         assert "1 s for every" in page
         assert "<svg" in page
-        (row,) = data_size_page(found).tables[0].rows
+        (row,) = time_projection_page(found).tables[0].rows
         assert row[:2] == ["wordcount", "512 MB"]
 
 
@@ -265,8 +265,10 @@ class TestCommandLine:
         [row] = json.loads(done.stdout)["groups"]
         assert row["projected"] == pytest.approx(68.0)
 
-    @pytest.mark.parametrize("options", [(), ("--data", "1GB", "--freq", "3GHz")])
-    def test_one_of_both_is_needed(self, run, options):
+    @pytest.mark.parametrize(
+        "options", [(), ("--data", "1GB", "--freq", "3GHz"), ("--data", "1GB", "--cores", "2")]
+    )
+    def test_one_of_them_is_needed(self, run, options):
         done = run(*options)
         assert done.exit_code == 2
-        assert "Give --freq or --data, one of them" in done.stderr
+        assert "Give --freq, --cores or --data, one of them" in done.stderr

@@ -67,7 +67,8 @@ def execute(tmp_path, monkeypatch):
     """Run a command in a folder that has the examples in it; its output and messages together."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     data = Path(os.environ.get("PPW_DATA_DIR", ROOT.parent / "shared" / "data"))
-    (tmp_path / "xu3-cbench").symlink_to(data / "xu3-cbench")
+    for name in ("xu3-cbench", "nornir-repara"):
+        (tmp_path / name).symlink_to(data / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PPW_HOSTS_DIR", raising=False)
 

@@ -89,6 +89,7 @@ def made(kind):
     copied = runs.drop(columns=["cycles", "instructions"])
     copied.loc[2, ["time_s", "power_w"]] = copied.loc[0, ["time_s", "power_w"]]
     path_length = {"cores": [1, 2, 4, 8], "instructions": [7.1e9, 4.9e9, 2.7e9, 0.5e9]}
+    path_length["time_s"] = [100.0, 55.0, 32.0, 21.0]
     by_cores = pd.DataFrame(path_length).assign(workload="wordcount", data_bytes=1e6)
     sizes = pd.DataFrame({"data_bytes": [64e6, 128e6, 256e6], "time_s": [14.0, 26.0, 46.0]})
     sweep_once = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
@@ -120,6 +121,7 @@ def made(kind):
         ppw.CyclesPerIO: lambda: answered(ppw.cycles_per_io, study(noise=0.02)),
         ppw.DeviceComparison: lambda: answered(ppw.compare_devices, study(noise=0.02)),
         ppw.ServerSizing: lambda: answered(ppw.size_servers, study(noise=0.02), **sweep_once),
+        ppw.CoreCountProjection: lambda: answered(ppw.project_core_count, by_cores, cores=16),
         ppw.DataSizeProjection: lambda: answered(ppw.project_data_size, sizes, data_bytes=512e6),
         ppw.Pairing: lambda: answered(ppw.pair_workloads, pair),
         ppw.RightSizing: lambda: answered(ppw.right_size, recording(cores=6.0)),
@@ -147,8 +149,9 @@ def made(kind):
 
 RESULTS = (
     *("BestFrequency", "Calibration", "Characterisation", "CoLocation", "Comparison"),
-    *("CpioProjection", "CyclesPerIO", "DataSizeProjection", "DeviceComparison"),
-    *("FittedParameters", "HalfDrift", "LevelChoice", "Pairing", "PathLengths", "Plan"),
+    *("CoreCountProjection", "CpioProjection", "CyclesPerIO", "DataSizeProjection"),
+    *("DeviceComparison", "FittedParameters", "HalfDrift", "LevelChoice", "Pairing"),
+    *("PathLengths", "Plan"),
     *("PowerLoads", "PressureMatrix", "Procurement", "Projection", "Quality", "RightSizing"),
     *("RunsProjection", "ServerSizing", "SweepKnees", "TimeScales", "TraceFidelity"),
     *("TraceModel", "TraceReplay", "TraceWhatIf", "Validation"),

@@ -1,22 +1,21 @@
-"""The page of `ppw.project_data_size`."""
+"""The page of `ppw.project_data_size` and `ppw.project_core_count`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ppw.estimate import shown
 from ppw.report.page import Figure, Page, Table, draw
 
 if TYPE_CHECKING:
-    from ppw.data_size import DataSizeProjection
+    from ppw.time_projection import TimeProjection
 
 
-def data_size_page(result: DataSizeProjection) -> Page:
-    """Report of `ppw.project_data_size`."""
+def time_projection_page(result: TimeProjection) -> Page:
+    """Report of a projection to another data size or core count."""
     header, rows = result.cells()
-    caption = "Fitted to the smaller sizes; the bar is the interval, the point what was measured."
+    caption = "Fitted without runs at the target; the bar is the interval, the point their mean."
     return Page(
-        title=f"Projected to {shown(result.table['data_bytes'].iloc[0], 'B')} of data",
+        title=result.title(),
         subtitle=f"input {result.input_digest[:19]}",
         verdict=result.verdict(),
         figures=[Figure(draw(result.plot), caption)],
