@@ -11,7 +11,7 @@ from ppw.cli.choices import OneOf
 from ppw.cli.fleet_options import engine_options
 from ppw.cli.numbers import Positive
 from ppw.cli.options import map_option
-from ppw.cli.output import say
+from ppw.cli.output import refuse_an_input, say
 from ppw.cli.quantities import Seconds
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def command(
     from ppw.fleet.telemetry import Sensor, clocks_that_disagree, join_power
     from ppw.fleet.telemetry_files import open_samples, write_runs
 
+    refuse_an_input(output)
     limits = {name: given.pop(name) for name in ("memory_limit", "temporary", "threads")}
     engine = connect(given.pop("engine"), **limits)
     sensor = Sensor(**given)

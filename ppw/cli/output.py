@@ -7,7 +7,8 @@ import os
 import sys
 import tempfile
 import warnings
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TextIO, TypeVar
 
@@ -83,11 +84,40 @@ def say_why_it_waits() -> None:
         compiling.setLevel(logging.INFO)
 
 
+def refuse_an_input(output: str) -> None:
+    """Raise `click.UsageError` where the running command would replace one of its inputs."""
+    context = click.get_current_context(silent=True)
+    if context is None or output == "-" or not Path(output).is_file():
+        return
+    given = [value for name, value in context.params.items() if name != "output"]
+    for path in _paths(given):
+        with suppress(OSError, ValueError):
+            if Path(path).samefile(output):
+                raise click.UsageError(
+                    f"-o {output} is an input, and would be replaced: write to another file"
+                )
+
+
+def _paths(given: object) -> Iterator[str]:
+    """Texts among values that could be paths; also behind a label, as in ``db=one.csv,two.csv``."""
+    if isinstance(given, (str, os.PathLike)):
+        text = os.fspath(given)
+        if isinstance(text, str):
+            yield text
+            yield from text.partition("=")[2].split(",")
+    elif isinstance(given, Mapping):
+        yield from _paths([*given.values()])
+    elif isinstance(given, Iterable) and not isinstance(given, bytes):
+        for one in given:
+            yield from _paths(one)
+
+
 def write(text: str, output: str) -> None:
     """Write text to standard output ("-") or, whole or not at all, to a file."""
     if output == "-":
         _to_standard_output(text)
         return
+    refuse_an_input(output)
     path = Path(output)
     try:
         if path.exists() and not path.is_file():

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ppw.cli.numbers import Number
 from ppw.cli.options import (
     fit_options,
     interval_options,
@@ -34,8 +35,7 @@ from ppw.cli.runs_table import read
 )
 @click.option(
     "--cores",
-    type=click.IntRange(min=1),
-    metavar="N",
+    type=Number(1),
     help="Instead of --freq, a number of cores: the time that a job takes there, by Amdahl's law "
     "from runs on other numbers. The same options matter as with --data.",
 )
@@ -47,7 +47,7 @@ def command(
     runs: tuple[str, ...],
     freq: list[float] | None,
     data_bytes: float | None,
-    cores: int | None,
+    cores: float | None,
     format_: str,
     output: str,
     **options: Any,

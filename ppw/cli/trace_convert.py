@@ -9,7 +9,7 @@ import click
 
 from ppw.cli.choices import OneOf
 from ppw.cli.numbers import Whole
-from ppw.cli.output import say
+from ppw.cli.output import refuse_an_input, say
 from ppw.cli.quantities import Bytes, Seconds
 from ppw.cli.trace_sources import is_model, model_of, read, trace_options
 from ppw.cli.trace_writing import write_requests
@@ -72,6 +72,7 @@ def command(
     A trace becomes Parquet, CSV or fio's iolog; a model (of ppw trace fit) a job file of fio or a
     profile of DiskSpd. What the file cannot say is told.
     """
+    refuse_an_input(output)
     kind = to or _by_ending(output)
     if kind in _FROM_MODELS and not Path(source).exists():
         raise PpwError(f"{source}: there is no such file")

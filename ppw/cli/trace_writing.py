@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ppw.cli.output import say
+from ppw.cli.output import refuse_an_input, say
 from ppw.estimate import shown
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ def write_requests(trace: NamedRequests, output: str) -> None:
     """Write requests as Parquet or CSV, by the output's ending, and say how many there were."""
     from measurements.traces import write_trace
 
+    refuse_an_input(output)
     requests, last_s = write_trace(trace, output)
     # In a closed loop they have no times of their own.
     within = f" in {shown(last_s, 's')}" if last_s == last_s else ""

@@ -407,7 +407,7 @@ USAGE = {
         ["fit", "r.csv", "--metric", "tiem"],
         "'tiem' (did you mean 'time'?) is not one of time, cpi",
     ),
-    "no frequency": (["project", "r.csv"], "Give --freq or --data"),
+    "no frequency": (["project", "r.csv"], "Give --freq, --cores or --data"),
     "no runs": (["project", "--freq", "3GHz"], "Missing argument 'RUNS...'"),
     "frequency in GHz": (["project", "r.csv", "--freq", "3.0"], "is it in GHz or MHz?"),
     "frequency in watts": (["project", "r.csv", "--freq", "3W"], "'3W' is not a quantity in Hz"),
