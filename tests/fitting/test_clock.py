@@ -42,7 +42,8 @@ def test_a_tick_is_no_shorter_than_the_finest_windows(finest_s, tick_s):
     ],
 )
 def test_gaps_are_whole_numbers_of_ticks_to_a_thousandth(gaps, whole):
-    assert shared_tick(np.array([0.0, *gaps]), 0.5) == (pytest.approx(1.0) if whole else 0.0)
+    found = shared_tick(np.array([0.0, *gaps]) / 4, 0.125)
+    assert found == (pytest.approx(0.25) if whole else 0.0)
 
 
 def test_the_last_tick_belongs_to_the_time_of_a_clock():

@@ -183,7 +183,7 @@ class TestPlaced:
         # Two windows, 2 and 1 arrivals; those of each begin somewhere in the gap before.
         gaps = np.array([1.0, 2.0, 4.0])
         edges = np.random.default_rng(3).random(3)
-        first, second, third = (1 - edges) * gaps
+        first, _, third = (1 - edges) * gaps
         whole = first + 2.0 + edges[2] * 4.0
         expected = [first / whole, (first + 2.0) / whole, 1 + third / 4.0]
         for placement in (GAPS, CHAINED):
