@@ -94,7 +94,7 @@ def _share_laws(by_octave: dict[int, FloatArray], mirrored: bool) -> FloatArray:
             pooled.append(by_octave[near])
             if sum(map(len, pooled)) >= _LEAST_SPLITS:
                 break
-        chosen = np.concatenate(pooled) if len(pooled) > 1 else pooled[0]
+        chosen = np.concatenate(pooled)
         found = chosen[:: -(-len(chosen) // _MOST_SPLITS)]
         large[k] = np.quantile(np.concatenate([found, 1 - found]) if mirrored else found, _AT)
     if len(present):

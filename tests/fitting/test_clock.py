@@ -64,15 +64,14 @@ def windows_of(ticks):
     return counts
 
 
-def test_even_arrivals_are_spread_evenly_over_their_ticks():
-    # Five ticks are 10 s, told in 8: each lasts 3.2 windows, and two arrivals come 0.8 and 2.4
-    # after its begin, three 0.53, 1.6 and 2.67.
-    spread = Clock(2.0).spread_counts(windows_of([2, 2, 3, 2, 2]), 8.0)
-    begins = 3.2 * np.arange(5)
-    two = [begin + after for begin in begins[[0, 1, 3, 4]] for after in (0.8, 2.4)]
-    three = [begins[2] + after for after in (1.6 / 3, 1.6, 8 / 3)]
-    expected = np.bincount([int(at + 1e-9) for at in two + three], minlength=16)
-    assert spread.tolist() == expected.tolist()
+@pytest.mark.parametrize("ticks", [[2, 2, 3, 2, 2], [3] * 5])
+def test_even_arrivals_are_spread_evenly_over_their_ticks(ticks):
+    # Five ticks are 10 s, told in 8: each lasts 3.2 windows. Two arrivals come 0.8 and 2.4 after
+    # its begin, three 0.53, 1.6 and 2.67.
+    spread = Clock(2.0).spread_counts(windows_of(ticks), 8.0)
+    after = {2: [0.8, 2.4], 3: [1.6 / 3, 1.6, 8 / 3]}
+    at = [3.2 * tick + part for tick, held in enumerate(ticks) for part in after[held]]
+    assert spread.tolist() == np.bincount(np.array(at).astype(int), minlength=16).tolist()
 
 
 def test_arrivals_of_chance_are_anywhere_in_their_ticks():

@@ -23,6 +23,8 @@ def test_of_no_gap_that_follows_another_nothing_is_known(number):
 def test_each_gap_is_followed_by_a_longer_one():
     found = chain_of(np.arange(1.0, 9.0))
     assert found[:7] == pytest.approx(certain(*range(1, 8)), abs=1e-7)
+    # What never came is not ruled out: a billionth.
+    assert found[0, 0] == pytest.approx(1e-9)
     # After the longest nothing comes.
     assert found[7] == pytest.approx(ANY)
 
