@@ -79,7 +79,7 @@ def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> Float
         if mirrored or not chance.any():
             chance = chance if chance.any() else of_all[number, : number + 1]
             chance = chance + chance[::-1]
-        chance = chance + (0 if chance.any() else 1)
+        chance = chance if chance.any() else np.ones_like(chance)
         small[number, : number + 1] = np.cumsum(chance) / chance.sum()
     return small
 

@@ -190,3 +190,11 @@ class TestDrawn:
             first = int(8 * np.random.default_rng(seed).random())
             found = drawn_split(7, left, right, self.SMALL, self.LARGE, np.random.default_rng(seed))
             assert found == (7 - first if towards else first)
+
+    def test_a_draw_as_large_as_a_probability_is_beyond_it(self):
+        u = np.random.default_rng(1).random()
+        small = np.ones(SMALL_SHAPE)
+        small[ALIKE, 7, 0] = u
+        assert drawn_split(7, 7, 7, small, self.LARGE, np.random.default_rng(1)) == 1
+        small[ALIKE, 7, 0] = np.nextafter(u, 1)
+        assert drawn_split(7, 7, 7, small, self.LARGE, np.random.default_rng(1)) == 0
