@@ -10,6 +10,8 @@ from fitting.placing import (
     EVEN,
     GAPS,
     LEAST_HALVED,
+    PACED,
+    PLACEMENTS,
     Halves,
     Linked,
     _place_by_gaps,
@@ -106,6 +108,12 @@ def evenly(counts, width):
 
 
 class TestPlaced:
+    def test_none_whichever_way(self):
+        names = [PLACEMENTS[way] for way in (ANYWHERE, EVEN, GAPS, PACED, CHAINED)]
+        assert names == ["anywhere", "even", "gaps", "paced", "chained"]
+        for way in (ANYWHERE, EVEN, GAPS, CHAINED):
+            assert not len(placed([0, 0], placement=way))
+
     def test_nothing_is_halved_at_the_stop(self):
         assert placed([2, 0, 3]).tolist() == pytest.approx(evenly([2, 0, 3], 1.0))
 
