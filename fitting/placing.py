@@ -117,9 +117,10 @@ def place(
     offset = np.cumsum(held) - held
     depth = 0
     while len(at):
-        here = laws[0][min(depth, len(laws[0]) - 1)], laws[1][min(depth, len(laws[1]) - 1)]
+        small, large = (law[min(depth, len(law) - 1)] for law in laws)
+        nodes, here = (at, held, pins, offset), (small, large)
         at, held, pins, offset = _halved(
-            (at, held, pins, offset), links, here, depth, stop, placement, gaps, edges, times, rng
+            nodes, links, here, depth, stop, placement, gaps, edges, times, rng
         )
         depth += 1
     return times

@@ -68,6 +68,9 @@ class TestWindows:
     def test_cut_by_hand(self, duration_s, requests, expected):
         assert Windows.of(duration_s, requests) == Windows(duration_s, *expected)
 
+    def test_periods_may_be_short(self):
+        assert Windows.of(0.5, 8, 0.25) == Windows(0.5, 2, 0, 4)
+
     def test_arrivals_are_added_to_what_windows_have(self):
         counts = np.array([10, 0, 0, 0], dtype=np.int32)
         # Windows of 2.5 s; what comes in the end is of the last.
@@ -116,7 +119,7 @@ class TestGaps:
 
 class TestCourse:
     def test_windows_in_their_own_order(self):
-        course = cascade([3, 2, 1, 4]).course(np.random.default_rng(5), in_order=True)
+        course = cascade([3, 2, 1, 4]).course(rng=np.random.default_rng(5), in_order=True)
         assert course.tolist() == [0, 1, 2, 3]
 
     @pytest.mark.parametrize("loose", [[True, False], [False, True], [True, True]])
@@ -168,10 +171,12 @@ class TestPlace:
         expected = 40.0 + (np.arange(9) + late[(9 + np.arange(9)) % 4]) * 40 / 9
         assert found == pytest.approx(expected, abs=1e-4)
 
-    @pytest.mark.parametrize(("in_order", "first"), [(False, 5), (True, 2)])
-    def test_one_pace_takes_no_arrivals_out_of_windows_in_order(self, in_order, first):
-        given = cascade([2, 7], placement=PACED)
-        found = given.place(np.arange(2), 0.0, np.ones(9), self.RNG, in_order=in_order)
+    @pytest.mark.parametrize(
+        ("options", "first"), [({}, 5), ({"in_order": False}, 5), ({"in_order": True}, 2)]
+    )
+    def test_one_pace_takes_no_arrivals_out_of_windows_in_order(self, options, first):
+        asked = {"windows": np.arange(2), "start_s": 0.0, "gaps_s": np.ones(9), "rng": self.RNG}
+        found = cascade([2, 7], placement=PACED).place(**asked, **options)
         assert (found < 20.0).sum() == first
 
     def test_times_within_their_windows(self):
@@ -307,7 +312,7 @@ class TestNearest:
             def spy(trial, gaps_s):
                 seen.append((trial.stop, trial.placement))
                 assert gaps_s is not None
-                return character(self.GAPS_S) * (1.0 if seen[-1] == wanted else 2.0)
+                return character(self.GAPS_S) * (1.0 if seen[-1] == wanted else 0.5)
 
             monkeypatch.setattr(burstiness, "_trial", spy)
             found = _nearest(cascade(counts), self.GAPS_S)

@@ -109,7 +109,8 @@ def test_a_cycle_is_not_counted_as_late():
         (np.tile([0.0, 0.5], 20)[:39], 1),
         # Two cycles are no better than one, however small.
         (1e-4 * np.tile([0.0, 1.0, 3.0], 100), 3),
-        # Chance has none.
+        # What is of rounding has none, nor has chance.
+        (1e-7 * np.tile([0.0, 1.0], 100), 1),
         (0.2 + np.random.default_rng(7).uniform(-0.1, 0.1, 1300), 1),
         (np.tile(np.arange(64) == 0, 20).astype(float), 64),
     ],

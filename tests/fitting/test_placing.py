@@ -45,7 +45,8 @@ def placed(counts, kept=None, links=UNLINKED, of_seven=((0, 1, 2, 3),), **option
     kept = np.full(len(counts), -1) if kept is None else np.array(kept)
     given = {"stop": 0, "placement": EVEN, "gaps": np.ones(counts.sum())} | options
     rng = np.random.default_rng(3)
-    return place(counts, kept, links, laws(*of_seven), rng=rng, **given)
+    asked = {"counts": counts, "kept": kept, "links": links, "laws": laws(*of_seven)}
+    return place(**asked, rng=rng, **given)
 
 
 class TestKeptHalves:
