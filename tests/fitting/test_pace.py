@@ -39,8 +39,9 @@ def test_arrivals_are_late_by(lateness, before, expected):
     assert found == pytest.approx(expected, abs=1.5e-6)
 
 
-def test_arrivals_on_time_are_in_the_window_that_begins_then():
-    found = late_by().times(3, 1, np.random.default_rng(1))
+@pytest.mark.parametrize("before", [0, 1])
+def test_arrivals_on_time_are_in_the_window_that_begins_then(before):
+    found = late_by().times(3, before, np.random.default_rng(1))
     assert found - [0, 1, 2] == pytest.approx(np.full(3, 1e-6), rel=1e-6)
 
 
