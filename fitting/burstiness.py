@@ -43,7 +43,7 @@ from fitting.placing import (
     linked,
     place,
 )
-from fitting.splits import LARGE_SHAPE, SMALL_SHAPE, split_laws
+from fitting.splits import split_laws
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -83,7 +83,8 @@ class Windows:
     periods : int
         Their number; a period never changes its place.
     kept, depth : int
-        Halvings down to the windows whose counts are kept, and to the finest windows.
+        Halvings down to the windows whose counts are kept, and to the finest windows: one more at
+        least.
     """
 
     duration_s: float
@@ -101,8 +102,9 @@ class Windows:
         periods = max(1, round(duration_s / period_s))
         finest = min(_MOST_WINDOWS, _WINDOWS_BY_ARRIVAL * requests) / periods
         kept = min(_MOST_KEPT, requests / _LEAST_MEAN) / periods
-        depth = max(0, int(np.log2(max(1.0, finest))))
-        return cls(duration_s, periods, min(depth, max(0, int(np.log2(max(1.0, kept))))), depth)
+        # However few arrivals there are, a law of how they divide is found.
+        depth = int(np.log2(max(2.0, finest)))
+        return cls(duration_s, periods, int(np.log2(max(1.0, kept))), depth)
 
     @property
     def finest(self) -> int:
@@ -228,7 +230,7 @@ class Cascade:
                 self._links.coarse[windows],
                 self._links,
                 (self.small, self.large),
-                stop=max(0, self.stop - self.windows.kept),
+                stop=self.stop - self.windows.kept,
                 placement=self.placement,
                 gaps=gaps_s,
                 rng=rng,
@@ -279,14 +281,13 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
         large.append(laws[1])
         many = np.flatnonzero(count >= LEAST_HALVED)
         busy.append((count[many], first[many]))
-    nothing = np.zeros((0, *SMALL_SHAPE)), np.zeros((0, *LARGE_SHAPE))
     full = Cascade(
         windows,
         count.astype(np.int64),
         loose_levels(count, fine, windows.periods, windows.duration_s / len(fine)),
         kept_halves(busy[::-1]),
-        np.array(small[::-1]) if small else nothing[0],
-        np.array(large[::-1]) if large else nothing[1],
+        np.array(small[::-1]),
+        np.array(large[::-1]),
         windows.depth,
         placement=0,
         gaps=_gap_quantiles(gaps),

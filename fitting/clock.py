@@ -64,7 +64,6 @@ class Clock:
         tick = np.rint(np.concatenate([[0.0], np.cumsum(gaps_s)]) / self.tick_s).astype(np.int64)
         counts = np.bincount(tick)
         if _even(counts):
-            counts = counts[counts > 0]
             within = np.arange(len(tick)) - np.repeat(np.cumsum(counts) - counts, counts)
             place = tick + (within + 0.5) / np.repeat(counts, counts)
         else:

@@ -107,7 +107,7 @@ class _Band(NamedTuple):
 
 
 def _bands(counts: IntArray, width_s: float) -> list[_Band]:
-    shortest = max(1.0, _LEAST_COUNT * len(counts) / max(1, int(counts.sum()))) * width_s
+    shortest = max(1.0, _LEAST_COUNT * len(counts) / int(counts.sum())) * width_s
     longest = len(counts) / (_LEAST_WINDOWS + 1) * width_s
     found = []
     begin, end = np.searchsorted(_ROUND, [shortest, longest])

@@ -20,13 +20,12 @@ def chain_of(gaps_s: FloatArray) -> FloatArray:
     """Probability, by eighth of a gap, that the next one is in each eighth or below it."""
     counts = np.full((CLASSES, CLASSES), 1e-9)
     n = len(gaps_s)
-    if n > 1:
-        # Equal gaps are in no order.
-        order = np.random.default_rng(0).permutation(n)
-        order = order[np.argsort(gaps_s[order], kind="stable")]
-        eighth = np.empty(n, dtype=np.int64)
-        eighth[order] = np.arange(n) * CLASSES // n
-        np.add.at(counts, (eighth[:-1], eighth[1:]), 1.0)
+    # Equal gaps are in no order.
+    order = np.random.default_rng(0).permutation(n)
+    order = order[np.argsort(gaps_s[order], kind="stable")]
+    eighth = np.empty(n, dtype=np.int64)
+    eighth[order] = np.arange(n) * CLASSES // n
+    np.add.at(counts, (eighth[:-1], eighth[1:]), 1.0)
     return np.asarray(np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True))
 
 
@@ -40,7 +39,9 @@ def chained(chain: FloatArray, number: int, rng: np.random.Generator) -> FloatAr
 @compiled
 def _follow(chain: FloatArray, chance: FloatArray, at: FloatArray) -> None:
     """Move probabilities into the eighth that the one before leads to."""
-    eighth = int(chance[0] * CLASSES) if len(chance) else 0
+    if not len(at):
+        return
+    eighth = int(chance[0] * CLASSES)
     for k in range(len(at)):
         if k:
             row, eighth = chain[eighth], 0

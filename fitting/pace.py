@@ -99,8 +99,8 @@ def _cycle(late: FloatArray) -> FloatArray:
         means = np.bincount(place, late) / np.bincount(place)
         score = n * np.log(np.var(late - means[place]) + _EXACT**2) + length * np.log(n)
         if score < best:
-            best, cycle = score, means
-    return cycle if len(cycle) > 1 else np.zeros(1)
+            best, cycle = score, means if length > 1 else cycle
+    return cycle
 
 
 ON_TIME = Lateness(np.zeros(1), np.zeros(len(LATE_KNOTS)), 0.0, 0.0)

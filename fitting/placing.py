@@ -68,7 +68,7 @@ def kept_halves(busy: list[tuple[IntArray, IntArray]]) -> Halves:
 
 def linked(halves: Halves, counts: IntArray) -> Linked:
     """Link halves to those below them, from the counts of the coarse windows on."""
-    below = np.full(len(halves.first), -1, dtype=np.int64)
+    below = np.zeros_like(halves.first)
     known, here = 0, counts
     busy = counts >= halves.least
     coarse = np.where(busy & (len(below) > 0), np.cumsum(busy) - 1, -1)
@@ -117,9 +117,10 @@ def place(
     offset = np.cumsum(held) - held
     depth = 0
     while len(at):
-        here = laws[0][min(depth, len(laws[0]) - 1)], laws[1][min(depth, len(laws[1]) - 1)]
+        small, large = (law[min(depth, len(law) - 1)] for law in laws)
+        nodes, here = (at, held, pins, offset), (small, large)
         at, held, pins, offset = _halved(
-            (at, held, pins, offset), links, here, depth, stop, placement, gaps, edges, times, rng
+            nodes, links, here, depth, stop, placement, gaps, edges, times, rng
         )
         depth += 1
     return times
@@ -152,7 +153,7 @@ def _halved(
                 here = times[start : start + whole]
                 _place_last(at[i] * width, width, placement == EVEN, here, rng)
             continue
-        child = -1
+        none = child = len(links.first)
         if pin >= 0:
             first, child = links.first[pin], links.below[pin]
         else:
@@ -167,7 +168,7 @@ def _halved(
                 below[0, done], below[1, done] = 2 * at[i] + part, number
                 below[2, done], below[3, done] = -1, start + (first if part else 0)
                 # The finest windows have no halves.
-                if 0 <= child < len(links.first) and number >= links.least:
+                if child < none and number >= links.least:
                     below[2, done] = child
                     child += 1
                 done += 1
@@ -205,4 +206,4 @@ def _place_by_gaps(
     total = max(total, 1e-300)
     for k in range(first, end):
         reached += gaps[k] if k > first else 0.0
-        times[k] = start + width * min(1.0, reached / total)
+        times[k] = start + width * (reached / total)

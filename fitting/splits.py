@@ -79,7 +79,7 @@ def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> Float
         if mirrored or not chance.any():
             chance = chance if chance.any() else of_all[number, : number + 1]
             chance = chance + chance[::-1]
-        chance = chance + (0 if chance.any() else 1)
+        chance = chance if chance.any() else np.ones_like(chance)
         small[number, : number + 1] = np.cumsum(chance) / chance.sum()
     return small
 
@@ -94,7 +94,7 @@ def _share_laws(by_octave: dict[int, FloatArray], mirrored: bool) -> FloatArray:
             pooled.append(by_octave[near])
             if sum(map(len, pooled)) >= _LEAST_SPLITS:
                 break
-        chosen = np.concatenate(pooled) if len(pooled) > 1 else pooled[0]
+        chosen = np.concatenate(pooled)
         found = chosen[:: -(-len(chosen) // _MOST_SPLITS)]
         large[k] = np.quantile(np.concatenate([found, 1 - found]) if mirrored else found, _AT)
     if len(present):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fitting.arrival_character import character
+from fitting.arrival_character import _dispersion, character
 
 LAGS, WINDOWS = (1, 2, 4, 8, 16, 32), [2**0.5 * 4**k for k in range(6)]
 
@@ -45,3 +45,25 @@ def test_few_arrivals_are_as_without_memory(arrivals, remembered):
     assert found[-6:].any() == remembered
     # Below eight windows of 16 the counts are taken for those of chance.
     assert found[3:7] == pytest.approx(np.full(4, np.log(1.02) / 2))
+
+
+@pytest.mark.parametrize(("apart", "remembered"), [(0.1, 0.5), (1e-6, 0.0), (1e-5, 0.5)])
+def test_gaps_that_vary_by_more_than_a_millionth_have_a_memory(apart, remembered):
+    # Short and long by turns: those of one lag are as unlike as can be, all others as like.
+    found = character(1e6 + 1e6 * apart * np.tile([-1, 1], 50))
+    assert found[-6:] == pytest.approx([-remembered, *[remembered] * 5])
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "end", "expected"),
+    [
+        # Three or none by turns: of eight windows, a mean of 1.5 and a variance of 2.25.
+        ([0.5, 0.5, 0.5, 2, 2, 2.9, 4, 4, 4, 6, 6, 6], 8.1, 1.5),
+        # Of seven, what comes of chance.
+        ([0.5, 0.5, 0.5, 2, 2, 2.9, 4, 4, 4, 6, 6, 6], 7.9, 1.0),
+        # One in nine windows, or none before the last, which is not whole.
+        *(([0.5], 9.5, 8 / 9), ([], 9.5, 1.0), ([8.5], 9.5, 8 / 9)),
+    ],
+)
+def test_dispersion_by_hand(arrivals, end, expected):
+    assert _dispersion(0.5 * np.array([*arrivals, end]), 0.5) == pytest.approx(expected)

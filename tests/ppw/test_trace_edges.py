@@ -50,6 +50,14 @@ def test_sizes_of_jobs_have_the_mean_of_the_trace():
     assert mean == pytest.approx(sizes.mean(), rel=0.02)
 
 
+def test_a_hundred_requests_in_three_weeks_are_a_load():
+    rng = np.random.default_rng(4)
+    made = trace(lbn=8 * rng.integers(10**6, size=100), time_s=np.linspace(0.0, 1.8e6, 100))
+    again = ppw.generate_trace(answered(ppw.fit_trace, made, levels=2)).to_table()
+    assert again.num_rows == 100
+    assert 1.7e6 < again["time_s"][99].as_py() < 1.9e6
+
+
 def test_discards_alone_are_no_load():
     made = trace(lbn=8 * np.arange(1200), op=np.full(1200, 2))
     with pytest.raises(PpwError, match="no reads and writes: there is no load to make"):
