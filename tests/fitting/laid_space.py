@@ -15,11 +15,11 @@ from fitting.walk_draws import Batches
 PIECE, STATE = 8, 256
 
 
-def given(kind, **fields):
+def given(named, /, **fields):
     """Named tuple of arrays that are given, or of a nought of the kind that is annotated."""
-    floats = {n for n, annotation in kind.__annotations__.items() if "Float" in str(annotation)}
-    nothing = {n: np.zeros(1, dtype=float if n in floats else np.int64) for n in kind._fields}
-    return kind(**nothing | {name: laid(value) for name, value in fields.items()})
+    floats = {n for n, annotation in named.__annotations__.items() if "Float" in str(annotation)}
+    nothing = {n: np.zeros(1, dtype=float if n in floats else np.int64) for n in named._fields}
+    return named(**nothing | {name: laid(value) for name, value in fields.items()})
 
 
 def laid(value):
