@@ -32,7 +32,7 @@ NONE = {"start": [0] * 6, "chance": (), "class_": ()}
 def counts():
     stream = np.arange(12) % 2
     lbn = 8 * np.random.default_rng(1).integers(16, size=12)
-    return counted(columns(lbn, stream=stream, device=stream, op=stream)).counts
+    return counted(columns(lbn, stream=stream, device=stream, op=np.arange(12) % 4 < 2)).counts
 
 
 class TestRoom:
@@ -167,6 +167,16 @@ class TestKnownAddress:
         assert self.known(AGAIN) == 1300 + 8 * 19
         assert self.known(0) == 9001 + 64 * 19
 
+    def test_is_the_first_of_all(self):
+        m, d = memory(clock=[0, 1]), space(place=np.zeros(5, int), stop=np.zeros(5, int))
+        touch(m, 1, 1300, 1)
+        put(m.begins, m.marks, 1, 0, 1300, 1)
+        put(m.ends, m.marks, 1, 0, 1303, 1)
+        assert known_address(d, m, 1, 3, AGAIN, 8, giving(0.5)) == -1
+        m.clock[1] = 2
+        assert known_address(d, m, 1, 3, AGAIN, 8, giving(0.5)) == 1300
+        assert known_address(d, m, 1, 3, 0, 8, giving(0.5)) == 1303
+
     def test_is_none_ahead_of_the_first_request(self):
         assert [self.known(AGAIN + 6, now=now) > 0 for now in (8, 9)] == [False, True]
         assert [self.known(6, now=now) > 0 for now in (8, 9)] == [False, True]
@@ -189,6 +199,8 @@ class TestARunThatStopped:
             (1000, 1, 1015, 953, False),
             (1000, 8, 1000, 953, True),
             (1000, 8, 1016, 953, True),
+            (1000, 64, 1008, 952, True),
+            (1000, 64, 1008, 953, False),
             (1000, 64, 1056, 952, True),
             (1000, 64, 1056, 953, False),
             (1000, 64, 1064, 953, True),

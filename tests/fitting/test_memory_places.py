@@ -18,6 +18,7 @@ from fitting.memory import (
 from fitting.places import anywhere
 from fitting.random_numbers import uniform
 from fitting.recency import put
+from fitting.request_kinds import KINDS
 from fitting.reuse import AGAIN, FRESH
 
 NONE = {"start": [0] * 6, "chance": (), "class_": ()}
@@ -165,6 +166,12 @@ class TestBehind:
         # From 1004 on 44 blocks are free, up to piece 131: the next place looked at is 1044.
         assert self.behind([131], wanted=200, best=5, most=50) == 1060
 
+    def test_passes_hundreds_of_them_in_few_steps(self):
+        """Of 50 pieces one was touched: the first place with 64 free ones is behind the last."""
+        touched = range(125, 1126, 50)
+        found = self.behind(touched, wanted=512, state_blocks=8192, end_lbn=33_768)
+        assert found == 1004 + 8 * 1001
+
     @pytest.mark.parametrize(("taken", "expected"), [(511, 1004 + 8 * 511), (512, 5)])
     def test_looks_at_so_many(self, taken, expected):
         found = self.behind(range(125, 125 + taken), state_blocks=8192, end_lbn=33_768)
@@ -196,17 +203,20 @@ class TestFresh:
         assert fresh(d, m, 1, 3, 24, r) == _behind(d, m, 1, 3, 24, best, most)
         assert r == copy
 
-    def test_is_not_looked_for_where_runs_are_to_meet_more(self):
-        """Of ten pieces a tenth and more is to be met."""
-        for met, expected in ((0, 1), (1, 24), (2, 24)):
-            m = memory(met=[0.0, 0.1], pieces_met=[[9, 9], [10, met]])
-            for piece in range(156, 260, 2):
-                touch(m, 1, 8 * piece, 1)
-            r = begun(3)
-            lbn = fresh(space(), m, 1, 3, 24, r)
-            assert _ahead(m, 1, lbn, 1) == 1
-            tries = [ahead(begun(3), 17).index(u) for u in ahead(r, 1)]
-            assert (tries[0] < 16) == (expected == 1)
+    @pytest.mark.parametrize("seed", range(6))
+    @pytest.mark.parametrize(("met", "wanted"), [(0, 1), (1, 24), (2, 24)])
+    def test_is_for_a_block_only_where_runs_are_to_meet_more(self, met, wanted, seed):
+        """Of ten pieces a tenth is to be met; every other one was touched."""
+        m = memory(met=[0.0, 0.1], pieces_met=[[9, 9], [10, met]])
+        for piece in range(156, 260, 2):
+            touch(m, 1, 8 * piece, 1)
+        r, tries = begun(seed), begun(seed)
+        lbn = fresh(space(), m, 1, 3, 24, r)
+        places = [anywhere(space(), 3, 24, tries) for _ in range(16)]
+        untouched = [at for at in places if at // 8 % 2]
+        assert lbn == untouched[0]
+        used = places.index(lbn) + 1 if wanted == 1 else 16
+        assert ahead(r, 1) == ahead(begun(seed), used + 1)[used:]
 
 
 class TestChooseAddress:
@@ -240,6 +250,14 @@ class TestChooseAddress:
         lbn, p = self.chosen(memory(), sequential=1, end=end)
         assert (lbn, p.fresh[1], p.state[1]) == (anywhere(space(), 3, 16, giving(0.5)), 1, 3)
         assert self.chosen(memory(), sequential=1, end=2023)[0] == 2023
+        # Touched state 5 is state 3, by the second kind.
+        starts = [0, 2, *[3] * (KINDS - 1), 5, *[6] * (KINDS - 1)]
+        d = space(origin_start=np.array(starts), state=np.array([0, 2, 3, 1, 2, 3]))
+        d = d._replace(**{n: np.append(getattr(d, n), 8) for n in ("alignment", "offset")})
+        d = d._replace(place=np.arange(6), stop=np.arange(6))
+        d = d._replace(low=np.append(d.low, 1800), high=np.append(d.high, 1900))
+        lbn, p = self.chosen(memory(6), sequential=1, end=end, kind=1, d=d)
+        assert (lbn, p.state[1]) == (anywhere(d, 5, 16, giving(0.5)), 5)
 
     def test_is_anywhere_without_a_law(self):
         m = memory(**NONE)
@@ -272,6 +290,13 @@ class TestChooseAddress:
         r = giving(0.5)
         uniform(r)
         assert (lbn, p.fresh[1]) == (anywhere(space(), 4, 16, r), 1)
+
+    def test_is_fresh_by_the_law(self):
+        m, first = memory(), int(anywhere(space(), 4, 16, giving(0.5)))
+        touch(m, 1, first, 0xFFFF)
+        lbn, p = self.chosen(m)
+        assert (clock_of(m, 1, first), clock_of(m, 1, lbn)) == (0xFFFF, 1)
+        assert p.fresh[1] == 1
 
     def test_remembers_what_it_chose(self):
         m = memory()
