@@ -14,7 +14,6 @@ from fitting.chain import make_chain
 from fitting.decks import new_decks
 from fitting.request_kinds import KINDS
 from fitting.tour import (
-    _LONGEST_BATCH,
     Course,
     Deals,
     Moves,
@@ -59,7 +58,7 @@ def learnt():
 @pytest.mark.parametrize(("share", "length"), [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0), (3.0, 1.0)])
 def test_batches_are_as_long_as_what_is_to_come(learnt, share, length):
     counts, chain = learnt
-    runs = np.array([0, 5, 8, 10 * _LONGEST_BATCH])
+    runs = np.array([0, 5, 8, 10 * 2**20])
     strata = new_strata(counts, chain, runs, share, np.random.default_rng(0))
     elsewhere = counts.sequential == 0
     nodes = [
@@ -224,8 +223,9 @@ class TestEntering:
         assert _entered(c, 1, giving(u)) == expected
 
     def test_a_single_state_takes_no_draw(self):
-        r = begun()
-        assert _entered(course(w=self.w, strata=given(Strata, entry=ones(2))), 0, r) == 0
+        r, w = begun(), self.w._replace(low=np.array([0, 4]), high=np.array([1, 5]))
+        c = course(w=w, strata=given(Strata, entry=ones(2)))
+        assert [_entered(c, t, r) for t in (0, 1)] == [0, 4]
         assert r == begun()
 
     def test_two_states_take_one(self):
