@@ -55,11 +55,16 @@ class TestLayers:
 
 
 def crafted():
-    """Sequences that begin in each layer: at 0, inside, in the wedge, and at the end of it."""
+    """Sequences that begin in some layers: at 0, inside, in the wedge, and at the end of it.
+
+    Then some that begin in the tail, and some anywhere.
+    """
     for layer in (0, 1, 2, 100, 254, 255):
         for part in (0, 2**52, 2**53 - 2**44, 2**53 - 2**48, 2**53 - 1):
             for sign in (0, 1):
                 yield giving_bits(part << 11 | sign << 8 | layer)
+    for k in range(400):
+        yield giving_bits(int((0.95 + k / 8000) * 2**53) << 11)
     for seed in range(300):
         yield begun(seed)
 
