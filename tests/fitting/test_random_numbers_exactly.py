@@ -11,6 +11,7 @@ from scipy import special
 
 from fitting import random_numbers as module
 from fitting.random_numbers import (
+    _ziggurat,
     random_bits,
     randomness,
     standard_exponential,
@@ -20,19 +21,19 @@ from fitting.random_numbers import (
 )
 from fitting.walk_draws import poisson
 
-# Areas of a layer as Marsaglia and Tsang give them.
+# Tables, the edge and the area of a layer as Marsaglia and Tsang give them, the density and back.
 LAWS = {
     "exponential": (
         (module._EXPONENTIAL_X, module._EXPONENTIAL_Y),
-        0.0039496598225815571993,
-        lambda x: np.exp(-x),
-        1.0,
+        (7.69711747013104972, 0.0039496598225815571993),
+        lambda x: math.exp(-x),
+        lambda y: -math.log(y),
     ),
     "normal": (
         (module._NORMAL_X, module._NORMAL_Y),
-        0.00492867323399,
-        lambda x: np.exp(-x * x / 2),
-        math.sqrt(math.pi / 2),
+        (3.6541528853610088, 0.00492867323399),
+        lambda x: math.exp(-x * x / 2),
+        lambda y: math.sqrt(-2 * math.log(y)),
     ),
 }
 
@@ -40,18 +41,21 @@ LAWS = {
 @pytest.mark.parametrize("law", LAWS)
 class TestLayers:
     def test_have_the_published_area(self, law):
-        (x, y), area, density, _ = LAWS[law]
-        assert len(x) == len(y) == 257
-        assert np.diff(y)[1:] * x[1:-1] == pytest.approx(np.full(255, area), rel=1e-7)
-        assert y[1:] == pytest.approx(density(x[1:]), rel=1e-12)
-        assert (y[0], x[-1], y[-1]) == (0, 0, 1)
+        tables, (edge, area), density, at = LAWS[law]
+        for x, y in (tables, _ziggurat(edge, area, density, at)):
+            assert len(x) == len(y) == 257
+            assert np.diff(y)[1:] * x[1:-1] == pytest.approx(np.full(255, area), rel=1e-7)
+            assert y[1:] == pytest.approx([density(width) for width in x[1:]], rel=1e-12)
+            assert (y[0], x[1], x[-1], y[-1]) == (0, edge, 0, 1)
+            assert x[0] * density(edge) == pytest.approx(area, rel=1e-9)
 
     def test_hold_the_tail_in_the_lowest(self, law):
-        (x, _), area, density, whole = LAWS[law]
-        edge = x[1]
-        tail = math.exp(-edge) if whole == 1 else whole * special.erfc(edge / math.sqrt(2))
-        assert x[0] * density(edge) == pytest.approx(area, rel=1e-9)
-        assert edge * density(edge) + tail == pytest.approx(area, rel=1e-9)
+        _, (edge, area), density, _ = LAWS[law]
+        tail = {
+            "exponential": math.exp(-edge),
+            "normal": math.sqrt(math.pi / 2) * special.erfc(edge / math.sqrt(2)),
+        }
+        assert edge * density(edge) + tail[law] == pytest.approx(area, rel=1e-9)
 
 
 def crafted():

@@ -315,3 +315,10 @@ class TestRounds:
         walk._course.m.clock[:] = 7, MOST_CLOCK
         walk.take(25)
         assert walk._course.m.clock.max() <= 25
+
+    def test_take_no_more_room_than_they_need(self, trace):
+        walk = walk_of(trace, reuse=True, expected=3.0)
+        rows = len(walk._course.m.marks.key)
+        walk.take(10)
+        walk.take(10)
+        assert len(walk._course.m.marks.key) == rows
