@@ -72,10 +72,10 @@ class TestAnywhere:
 
 @pytest.fixture(scope="module")
 def trace():
-    """Two streams on a device each, of which the second one writes."""
+    """Two streams on a device each, both of which read and write."""
     lbn = [0, 8, 64, 0, 120, 72, 40, 64]
-    stream = [0, 0, 0, 1, 1, 0, 1, 0]
-    return counted(columns(lbn, stream=stream, device=np.array([5, 9])[stream], op=stream))
+    stream, op = [0, 0, 0, 1, 1, 0, 1, 0], [0, 1, 0, 1, 0, 0, 1, 1]
+    return counted(columns(lbn, stream=stream, device=np.array([5, 9])[stream], op=op))
 
 
 def runs_at(trace, lowest, highest):
@@ -144,7 +144,8 @@ def test_alignments_are_of_devices_and_kinds_apart():
     counts = trace.counts
     starts = counts.lowest
     runs = Runs(np.zeros((len(starts), COLUMNS), dtype=np.int64), starts, starts)
-    addresses = Addresses(1, 0, 1024, None, 8, np.array([0, 1]), np.zeros(2))
+    # Of the number 18, so that no kind of another device could be taken for one of it.
+    addresses = Addresses(1, 0, 1024, None, 8, np.array([0, 18]), np.zeros(19))
     found = stretches_of(counts, runs, addresses, 2)
     for origin, expected in ((0, 0), (3, 5), (KINDS, 2)):
         here = counts.state_origin == origin
