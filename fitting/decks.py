@@ -57,7 +57,7 @@ def new_decks(face: IntArray, copies: IntArray, first: IntArray, share: float) -
     """Begin to deal; a round is a share of its deck, or all of it. The largest are not dealt."""
     size = np.add.reduceat(copies, first[:-1])
     size = np.where(size > LARGEST, 0, size).astype(np.int32)
-    number = np.minimum(np.maximum(np.round(size * min(share, 1.0)), 1), size).astype(np.int32)
+    number = np.minimum(np.maximum(np.round(size * share), 1), size).astype(np.int32)
     start = np.cumsum(number, dtype=np.int64) - number
     cards = np.empty(int(number.sum()), dtype=np.int32)
     return Decks(face, copies, first, cards, *side_by_side(start, number, size, number))
@@ -78,16 +78,16 @@ def card(d: Decks, deck: int, rng: Randomness) -> int:
 @uncounted
 def _lay_out(d: Decks, deck: int, rng: Randomness) -> None:
     """Choose the cards of a round."""
-    n, size, at = int(d.number[deck]), int(d.size[deck]), d.start[deck]
-    end, passed = at + n, 0
+    n, size, start = int(d.number[deck]), int(d.size[deck]), d.start[deck]
+    done, passed = 0, 0
     wanted = int(uniform(rng) * size / n) if n < size else 0
     for k in range(d.first[deck], d.first[deck + 1]):
         passed += d.copies[k]
-        while at < end and wanted < passed:
-            d.cards[at] = d.face[k]
-            at += 1
-            within = n - (end - at)
-            wanted = int((within + uniform(rng)) * size / n) if n < size else within
+        # What is wanted after the last card of a round is beyond the deck.
+        while wanted < passed:
+            d.cards[start + done] = d.face[k]
+            done += 1
+            wanted = int((done + uniform(rng)) * size / n) if n < size else done
 
 
 @uncounted

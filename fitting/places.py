@@ -171,5 +171,6 @@ def anywhere(d: Stretches, v: int, blocks: int, rng: Randomness) -> int:
         return low
     alignment = d.alignment[v]
     low += (d.offset[v] - low) % alignment
-    places = max(0, high - low) // alignment + 1
+    # One place, or none where the aligned low is past high: then it is low all the same.
+    places = (high - low) // alignment + 1
     return low + alignment * int(uniform(rng) * places)

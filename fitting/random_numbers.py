@@ -142,8 +142,7 @@ def standard_gamma(r: Randomness, shape: float) -> float:
         v = v * v * v
         u = uniform(r)
         square = x * x
-        if u < 1 - 0.0331 * square * square or (
-            u > 0 and np.log(u) < 0.5 * square + d * (1 - v + np.log(v))
-        ):
+        # The first tells most draws without a logarithm, which alone would decide.
+        if u < 1 - 0.0331 * square * square or np.log(u) < 0.5 * square + d * (1 - v + np.log(v)):
             break
     return d * v if shape >= 1 else d * v * np.exp(-standard_exponential(r) / shape)

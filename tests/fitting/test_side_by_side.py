@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitting.side_by_side import side_by_side
+from fitting.side_by_side import lines, side_by_side
 
 DTYPES = st.sampled_from([np.int8, np.int32, np.int64, np.float64])
 
@@ -33,3 +34,28 @@ def test_rows_are_whole_or_half_lines_of_a_cache():
     assert {a.strides for a in narrow} == {(32,)}
     assert {a.strides for a in wide} == {(64,)}
     assert {int(a.ctypes.data) % 64 // 32 for a in narrow} == {0}
+
+
+@pytest.mark.parametrize(("columns", "line"), [(4, 32), (5, 64), (8, 64), (9, 96)])
+def test_half_a_line_is_added_only_where_a_row_is_longer(columns, line):
+    numbers = side_by_side(*(np.zeros(3) for _ in range(columns)))
+    tables = side_by_side(np.zeros((3, columns - 1)), np.zeros(3))
+    assert {a.strides[0] for a in (*numbers, *tables)} == {line}
+
+
+def test_columns_are_apart_by_the_width_of_those_before():
+    """Eight bytes, four, and twice two, in the order of their widths."""
+    short, wide, middle, last = side_by_side(
+        np.zeros((3, 2), dtype=np.int16), np.zeros(3), np.zeros(3, dtype=np.int32), np.zeros(3, "b")
+    )
+    at = [a.ctypes.data - wide.ctypes.data for a in (wide, middle, short, last)]
+    assert at == [0, 8, 12, 16]
+
+
+def test_lines_begin_where_lines_of_a_cache_do():
+    # Memory is given in steps of 16 bytes: of so many pieces some begin everywhere.
+    held = [lines(rows, width) for rows in range(1, 9) for width in (1, 32, 48, 64, 65)]
+    shapes = [(rows, width) for rows in range(1, 9) for width in (1, 32, 48, 64, 65)]
+    assert [a.shape for a in held] == shapes
+    assert not any(a.any() for a in held)
+    assert {a.ctypes.data % 64 for a in held} == {0}
