@@ -82,6 +82,7 @@ class Log:
         levels and shares as they are.
     host : str
     cpus, hz : float or None
+        As the log says them.
     intervals_s : array or None
         Where the log gives them; NaN where it does not.
     usual_s : float or None

@@ -150,7 +150,8 @@ def _stretches(data: bytes, options: Options) -> Iterator[tuple[_Layout, bytes]]
 class _Reader:
     def __init__(self, name: str, options: Options) -> None:
         self._name, self._options = name, options
-        self._host, self._cpus = options.host or "", options.cpus
+        self._host = options.host or ""
+        self._cpus: float | None = None
         self._gathered = Gathering()
         self._times: list[Numbers] = []
         self._lengths: list[Numbers] = []

@@ -176,4 +176,10 @@ def _read_logs(
     if given["freq"] is None:
         raise click.UsageError("logs tell no clock: give --clock, such as --clock 2.4GHz")
     series = read_time_series(list(paths), cpus=cpus)
+    said = series.frame["cpus"].max() if "cpus" in series.frame else cpus
+    if cpus and said != cpus:
+        raise click.UsageError(
+            f"{series.source}: says {said:g} CPUs, and --cpus {cpus:g}: --cpus is for a log that "
+            "does not say"
+        )
     return runs_of_series(series, freq=given["freq"], window_s=window)

@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from cpio_studies import run, study
 from made_up import answered
+from timeseries_logs import CPU_HEADER, plot_log, written
 
 from ppw.cli.cpio import command as cpio
 from ppw.cli.numbers import Share
@@ -141,6 +142,21 @@ class TestCommandLine:
         (point,) = json.loads(done.stdout)["points"]
         assert (point["host"], point["cores"], point["runs"]) == ("node", 2, 4)
         assert point["cpio"] == pytest.approx(1.6 * 2e9 / 2000)
+
+    def test_cpus_are_for_a_log_that_does_not_say(self, folder):
+        header = f"{CPU_HEADER} [DSK]ReadKBTot [DSK]WriteKBTot"
+        rows = [(f"15:06:4{n}", "50 0 0 0 0 0 0 50 1000 0") for n in range(3)]
+        written(folder / "says.tab", plot_log(rows, header))
+        written(folder / "silent.tab", plot_log(rows, header, comments=""))
+        options = ["--clock", "2GHz", "--format", "json"]
+        done = asked(cpio, "says.tab", *options, "--cpus", "8")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "says.tab: says 4 CPUs, and --cpus 8" in done.stderr
+        logs = ["says.tab"], ["says.tab", "--cpus", "4"], ["silent.tab", "--cpus", "4"]
+        for log in logs:
+            (point,) = json.loads(asked(cpio, *log, *options).stdout)["points"]
+            # 2 of 4 CPUs at 2 GHz, and 2000 sectors a second.
+            assert point["cpio"] == pytest.approx(2 * 2e9 / 2000)
 
     @pytest.mark.thirdparty
     def test_a_log_of_another_program_is_known_by_itself(self, data_dir):
