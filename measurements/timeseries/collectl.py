@@ -22,7 +22,7 @@ from measurements.timeseries.collectl_header import (
 )
 from measurements.timeseries.delimited import Block, read_block
 from measurements.timeseries.gathering import Gathering
-from measurements.timeseries.log import Log
+from measurements.timeseries.log import Log, refuse_another_host
 from measurements.timeseries.schema import of_device
 from measurements.timeseries.series import Finding
 from measurements.timeseries.shortcomings import CPUS_UNKNOWN, LOCAL_TIMES, cpus_taken, left_out
@@ -96,7 +96,9 @@ class _Reader:
             self._comments.append(line)
             return
         if any(comment.startswith("# Collectl:") for comment in self._comments):
-            self._facts = read_facts("\n".join(self._comments))
+            facts = read_facts("\n".join(self._comments))
+            self._refuse_another(facts)
+            self._facts = facts
             self._restarts.append(self._gathered.rows)
         self._comments.clear()
         layout = read_layout(line, self._options.selection)
@@ -106,6 +108,12 @@ class _Reader:
                 "log: split it where the header changes"
             )
         self._layout = layout
+
+    def _refuse_another(self, facts: Facts) -> None:
+        # One name for all is the caller's to give.
+        if not self._options.host:
+            refuse_another_host(self._source.name, [self._facts.host, facts.host])
+        facts.host = facts.host or self._facts.host
 
     def _rows(self, data: bytes) -> None:
         layout = self._layout

@@ -11,7 +11,7 @@ from measurements.errors import MeasurementError
 from measurements.timeseries import sadf_fields as fields
 from measurements.timeseries.clock import stamps, to_utc
 from measurements.timeseries.delimited import Block, read_block
-from measurements.timeseries.log import Log
+from measurements.timeseries.log import Log, refuse_another_host
 from measurements.timeseries.schema import of_device
 from measurements.timeseries.series import Finding
 from measurements.timeseries.shortcomings import (
@@ -127,8 +127,14 @@ class _Reader:
         block = read_block(rows, _SEPARATOR, len(header), texts, [_INTERVAL, *wanted])
         self._skipped += block.skipped
         if block.rows:
-            self._host = self._host or str(block.texts[_HOST][0].as_py() or "")
+            self._name_host(block)
             self._take(block, header, item, wanted)
+
+    def _name_host(self, block: Block) -> None:
+        named = [str(host) for host in block.texts[_HOST].unique().to_pylist() if host]
+        if not self._options.host:
+            refuse_another_host(self._name, [self._host, *named])
+        self._host = self._host or (*named, "")[0]
 
     def _take(
         self, block: Block, header: list[str], item: str, wanted: Mapping[int, fields.Field]

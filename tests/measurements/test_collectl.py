@@ -162,6 +162,22 @@ class TestForms:
         assert set(series.frame["user_s"]) == {8.0}
         assert "they are taken to be of the 16 that were given" in said(series)
 
+    @pytest.mark.parametrize("options", [{}, {"columns": ["user_s"]}])
+    def test_a_log_of_two_hosts(self, tmp_path, options):
+        later = plain_log().replace("db7", "db8").replace("15:06:4", "15:16:4")
+        path = written(tmp_path / "both.tab", plain_log() + later)
+        with pytest.raises(
+            MeasurementError, match=r"both\.tab: is of host 'db7' and then of 'db8'"
+        ):
+            read_time_series(path, **options)
+        # The caller may know better: a host that was given another name.
+        assert len(read_time_series(path, host="db").frame) == 6
+
+    def test_segments_of_one_host(self, tmp_path):
+        later = plain_log().replace("15:06:4", "15:16:4")
+        path = written(tmp_path / "one.tab", plain_log() + later)
+        assert set(read_time_series(path).frame["host"]) == {"db7"}
+
     def test_epoch(self, tmp_path):
         rows = "".join(f"{START_S + n} 50 0 0 0 0 0 0 50\n" for n in range(3))
         self.expect(written(tmp_path / "a.tab", f"{COMMENTS}#UTC {CPU_HEADER}\n{rows}"))

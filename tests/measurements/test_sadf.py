@@ -260,6 +260,12 @@ class TestCsv:
         assert set(series.frame["cpus"]) == {4}
         assert list(series.frame["user_s"]) == pytest.approx([1.2, 2.0])
 
+    @pytest.mark.parametrize("second", [LOG, LOG.partition("# hostname;interval;timestamp;DEV")[0]])
+    def test_a_log_of_two_hosts(self, tmp_path, second):
+        path = written(tmp_path / "s.csv", self.LOG + second.replace("db7;", "db8;"))
+        with pytest.raises(MeasurementError, match=r"s\.csv: is of host 'db7' and then of 'db8'"):
+            read_time_series(path, cpus=4)
+
     def test_cpus_one_by_one_are_counted(self, tmp_path):
         head = self.LOG.partition("\n")[0]
         rows = [f"db7;1;2025-06-15 15:06:40 UTC;{cpu};50;0;0;0;0;0;0;0;0;50\n" for cpu in range(2)]

@@ -200,6 +200,13 @@ def test_what_cannot_be_is_refused(options, said):
         right_size(recording(), **options)
 
 
+def test_a_recording_of_two_hosts_is_refused():
+    series = recording()
+    series.frame.loc[30:, "host"] = "other"
+    with pytest.raises(PpwError, match="is of host 'lab' and of 'other': read one host at a time"):
+        right_size(series)
+
+
 def test_an_empty_recording_is_refused():
     with pytest.raises(PpwError, match="no interval"):
         right_size(recording(seconds=0))
