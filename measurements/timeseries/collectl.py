@@ -22,10 +22,10 @@ from measurements.timeseries.collectl_header import (
 )
 from measurements.timeseries.delimited import Block, read_block
 from measurements.timeseries.gathering import Gathering
-from measurements.timeseries.log import Log
+from measurements.timeseries.log import Log, refuse_another_host
 from measurements.timeseries.schema import of_device
 from measurements.timeseries.series import Finding
-from measurements.timeseries.shortcomings import CPUS_UNKNOWN, LOCAL_TIMES, left_out
+from measurements.timeseries.shortcomings import CPUS_UNKNOWN, LOCAL_TIMES, cpus_taken, left_out
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,6 +73,7 @@ class _Reader:
         self._skipped = 0
         self._cut = False
         self._unknown_cpus = False
+        self._taken = False
 
     def feed(self, piece: bytes) -> None:
         """Read whole lines; a last line without an end is left out."""
@@ -95,7 +96,9 @@ class _Reader:
             self._comments.append(line)
             return
         if any(comment.startswith("# Collectl:") for comment in self._comments):
-            self._facts = read_facts("\n".join(self._comments))
+            facts = read_facts("\n".join(self._comments))
+            self._refuse_another(facts)
+            self._facts = facts
             self._restarts.append(self._gathered.rows)
         self._comments.clear()
         layout = read_layout(line, self._options.selection)
@@ -105,6 +108,12 @@ class _Reader:
                 "log: split it where the header changes"
             )
         self._layout = layout
+
+    def _refuse_another(self, facts: Facts) -> None:
+        # One name for all is the caller's to give.
+        if not self._options.host:
+            refuse_another_host(self._source.name, [self._facts.host, facts.host])
+        facts.host = facts.host or self._facts.host
 
     def _rows(self, data: bytes) -> None:
         layout = self._layout
@@ -154,7 +163,7 @@ class _Reader:
         return str(self._facts.year)
 
     def _columns(self, block: Block, layout: Layout) -> dict[str, Numbers]:
-        cpus = self._cpus()
+        cpus = self._cpus() or self._options.cpus
         columns: dict[str, Numbers] = {}
         for position, (field, device) in layout.wanted.items():
             numbers = block.numbers.pop(position)
@@ -164,6 +173,7 @@ class _Reader:
                 factor = 1 / self._facts.hz if self._facts.hz else np.nan
             elif field.of_cpus == "all":
                 factor *= cpus or np.nan
+                self._taken |= cpus is not None and self._cpus() is None
             if np.isnan(factor):
                 self._unknown_cpus = True
                 continue
@@ -178,8 +188,9 @@ class _Reader:
         return columns
 
     def _cpus(self) -> float | None:
+        """CPUs that the log's shares are of, by the log."""
         listed = cpus_listed(self._layout.names) if self._layout else 0
-        return self._options.cpus or self._facts.cpus or listed or None
+        return self._facts.cpus or listed or None
 
     def finish(self) -> Log:
         if self._layout is None:
@@ -217,6 +228,8 @@ class _Reader:
         found = []
         if self._unknown_cpus:
             found.append(CPUS_UNKNOWN)
+        if self._taken:
+            found.append(cpus_taken(self._options.cpus))
         if self._layout and not self._layout.epoch and not self._zone():
             found.append(LOCAL_TIMES)
         idle = log.columns.get("idle_s")

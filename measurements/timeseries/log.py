@@ -18,7 +18,7 @@ from measurements.timeseries.series import Finding, TimeSeries
 from measurements.timeseries.totals import add_totals
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -82,6 +82,7 @@ class Log:
         levels and shares as they are.
     host : str
     cpus, hz : float or None
+        As the log says them.
     intervals_s : array or None
         Where the log gives them; NaN where it does not.
     usual_s : float or None
@@ -105,6 +106,16 @@ class Log:
     per_interval: bool = False
     marks: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+
+
+def refuse_another_host(source: str, hosts: Iterable[str | None]) -> None:
+    """Raise `MeasurementError` for a log that names two hosts, one behind the other."""
+    named = list(dict.fromkeys(host for host in hosts if host))
+    if len(named) > 1:
+        raise MeasurementError(
+            f"{source}: is of host {named[0]!r} and then of {named[1]!r}: split it, and read one "
+            "host at a time"
+        )
 
 
 def tidy(log: Log, selection: Selection, disks: Sequence[str] | None = None) -> TimeSeries:

@@ -16,7 +16,7 @@ from measurements.errors import MeasurementError
 from measurements.timeseries.clock import stamps, to_utc
 from measurements.timeseries.delimited import Block, read_block
 from measurements.timeseries.gathering import Gathering
-from measurements.timeseries.log import Log
+from measurements.timeseries.log import Log, refuse_another_host
 from measurements.timeseries.schema import is_column, of_device
 from measurements.timeseries.series import Finding
 from measurements.timeseries.shortcomings import LOCAL_TIMES, left_out
@@ -150,7 +150,8 @@ def _stretches(data: bytes, options: Options) -> Iterator[tuple[_Layout, bytes]]
 class _Reader:
     def __init__(self, name: str, options: Options) -> None:
         self._name, self._options = name, options
-        self._host, self._cpus = options.host or "", options.cpus
+        self._host = self._options_host = options.host or ""
+        self._cpus: float | None = None
         self._gathered = Gathering()
         self._times: list[Numbers] = []
         self._lengths: list[Numbers] = []
@@ -185,8 +186,10 @@ class _Reader:
 
     def _learn(self, block: Block, layout: _Layout, *, extended: bool) -> None:
         """Take the host's name and CPUs from a block that says them."""
-        if extended and not self._host:
-            self._host = str(block.texts[0][0].as_py() or "")
+        if extended and not self._options_host:
+            named = [str(host) for host in block.texts[0].unique().to_pylist() if host]
+            refuse_another_host(self._name, [self._host, *named])
+            self._host = self._host or (*named, "")[0]
         if layout.cpus is not None and not self._cpus:
             counts = block.numbers[layout.cpus]
             counts = counts[counts > 0]

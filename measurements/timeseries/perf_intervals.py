@@ -83,7 +83,6 @@ def read(source: Source, options: Options) -> Log:
         times_s=start_s + times,
         columns=_summed(wanted, times),
         host=options.host or "",
-        cpus=options.cpus,
         intervals_s=np.diff(times, prepend=0.0),
         per_interval=True,
     )

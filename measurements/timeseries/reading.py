@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,7 +78,8 @@ def read_time_series(
         Columns to keep, of `measurements.timeseries.schema`; a name without a device stands for
         all of them. What is not needed for them is not parsed.
     cpus : float, optional
-        Logical CPUs, where the log does not say: ``sadf -d``, collectl on the terminal.
+        Logical CPUs, where the log does not say: ``sadf -d``, collectl on the terminal. What a
+        log says of itself wins.
     host : str, optional
         Name of the host, instead of the log's.
     timezone : str, optional
@@ -120,7 +121,24 @@ def read_time_series(
                 "when sampling, ppw sample --disk"
             )
         return next(item for item in read if isinstance(item, TimeSeries))
-    return tidy(join(logs), selection, disks)
+    joined = join(_of_one_count(paths, logs, format, options))
+    joined.cpus = joined.cpus or cpus
+    return tidy(joined, selection, disks)
+
+
+def _of_one_count(
+    paths: Sequence[str | Path], logs: list[Log], format_: str | None, options: Options
+) -> list[Log]:
+    """Read again what took the caller's CPUs, where another log of the host says how many."""
+    said = next((log.cpus for log in logs if log.cpus), None)
+    if said is None or options.cpus in (None, said):
+        return logs
+    told = replace(options, cpus=said)
+    again = [
+        log if log.cpus else _read(path, log.format, told)
+        for path, log in zip(paths, logs, strict=True)
+    ]
+    return [log for log in again if isinstance(log, Log)]
 
 
 def _read(path: str | Path, format_: str | None, options: Options) -> Log | TimeSeries:

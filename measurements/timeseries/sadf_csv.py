@@ -11,13 +11,14 @@ from measurements.errors import MeasurementError
 from measurements.timeseries import sadf_fields as fields
 from measurements.timeseries.clock import stamps, to_utc
 from measurements.timeseries.delimited import Block, read_block
-from measurements.timeseries.log import Log
+from measurements.timeseries.log import Log, refuse_another_host
 from measurements.timeseries.schema import of_device
 from measurements.timeseries.series import Finding
 from measurements.timeseries.shortcomings import (
     CPUS_UNKNOWN,
     INTERRUPTS_IN_SYSTEM,
     LOCAL_TIMES,
+    cpus_taken,
     left_out,
 )
 
@@ -105,7 +106,7 @@ class _Reader:
     def __init__(self, name: str, options: Options) -> None:
         self._name, self._options = name, options
         self._host = ""
-        self._cpus: float | None = options.cpus
+        self._listed = 0
         self._skipped = 0
         self._guests_apart = False
         self._findings: dict[str, None] = {}
@@ -126,8 +127,14 @@ class _Reader:
         block = read_block(rows, _SEPARATOR, len(header), texts, [_INTERVAL, *wanted])
         self._skipped += block.skipped
         if block.rows:
-            self._host = self._host or str(block.texts[_HOST][0].as_py() or "")
+            self._name_host(block)
             self._take(block, header, item, wanted)
+
+    def _name_host(self, block: Block) -> None:
+        named = [str(host) for host in block.texts[_HOST].unique().to_pylist() if host]
+        if not self._options.host:
+            refuse_another_host(self._name, [self._host, *named])
+        self._host = self._host or (*named, "")[0]
 
     def _take(
         self, block: Block, header: list[str], item: str, wanted: Mapping[int, fields.Field]
@@ -164,12 +171,16 @@ class _Reader:
         known: NDArray[np.bool_],
     ) -> None:
         together = known & (items == "-1")
-        if together.any() and self._cpus:
-            self._pieces.append((column, times[together], shares[together] * self._cpus))
+        if together.any() and self._options.cpus:
+            of_all = shares[together] * self._options.cpus
+            self._pieces.append((column, times[together], of_all))
+            self._findings[cpus_taken(self._options.cpus)] = None
         elif together.any():
             self._findings[CPUS_UNKNOWN] = None
         else:
-            for cpu in dict.fromkeys(items[known]):
+            singles = dict.fromkeys(items[known])
+            self._listed = max(self._listed, len(singles))
+            for cpu in singles:
                 rows = known & (items == cpu)
                 self._pieces.append((column, times[rows], shares[rows]))
 
@@ -209,7 +220,7 @@ class _Reader:
             times_s=times,
             columns=values,
             host=self._options.host or self._host,
-            cpus=self._cpus,
+            cpus=self._listed or None,
             intervals_s=lengths[first],
         )
         log.findings += [Finding("", 0, text) for text in self._findings]

@@ -14,8 +14,14 @@ from measurements.timeseries.gathering import Gathering, leave_out_absurd
 from measurements.timeseries.log import Log
 from measurements.timeseries.sadf_stream import SampleStream
 from measurements.timeseries.sadf_tables import device_columns, host_cpu, memory_total, plain
+from measurements.timeseries.schema import CPU_COLUMNS
 from measurements.timeseries.series import Finding
-from measurements.timeseries.shortcomings import INTERRUPTS_IN_SYSTEM, LOCAL_TIMES, left_out
+from measurements.timeseries.shortcomings import (
+    INTERRUPTS_IN_SYSTEM,
+    LOCAL_TIMES,
+    cpus_taken,
+    left_out,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,7 +129,7 @@ class _Reader:
         found: dict[str, Numbers] = {}
         names = set(table.column_names)
         if "cpu-load" in names:
-            cpu, plainly = host_cpu(table, self._cpus(host))
+            cpu, plainly = host_cpu(table, self._cpus(host) or self._options.cpus)
             self._with_interrupts |= plainly
             found |= cpu
         for group, known in fields.HOST.items():
@@ -144,7 +150,7 @@ class _Reader:
 
     def _cpus(self, host: Mapping[str, Any]) -> float | None:
         told = host.get("number-of-cpus")
-        return self._options.cpus or (float(told) if isinstance(told, int) and told > 0 else None)
+        return float(told) if isinstance(told, int) and told > 0 else None
 
     def finish(self, stream: SampleStream, *, truncated: bool) -> Log:
         times = np.concatenate(self._times) if self._times else np.zeros(0)
@@ -160,6 +166,8 @@ class _Reader:
         )
         if self._odd:
             log.marks["not a number"] = np.concatenate(self._odd)
+        if log.cpus is None and self._options.cpus and log.columns.keys() & set(CPU_COLUMNS):
+            log.findings.append(Finding("", 0, cpus_taken(self._options.cpus)))
         log.findings += self._findings() + left_out(self._skipped, stream.cut or truncated)
         return log
 

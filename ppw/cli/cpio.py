@@ -13,7 +13,7 @@ from ppw.cli.numbers import Number, Positive, Shares
 from ppw.cli.options import level_option, output_options, seed_option
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import Frequency, Seconds
-from ppw.cli.runs_table import read, refuse_table_options
+from ppw.cli.runs_table import read, read_io_runs, refuse_table_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +126,7 @@ def project(
     from ppw.report.cpio_page import cpio_projection_page
 
     with caveats_in_result():
-        table = read(runs, options)
+        table = read_io_runs(runs, options)
         result = project_cpio(table, growth=growth or (), **options)
     emit(result, format_, output, cpio_projection_page)
 
@@ -155,7 +155,7 @@ def compare(
 
     with caveats_in_result():
         ceiling = None if roof is None else read_runs(roof, check=False)
-        table = read(runs, options)
+        table = read_io_runs(runs, options)
         result = compare_devices(table, roof=ceiling, **options)
     emit(result, format_, output, devices_page)
 
@@ -176,4 +176,10 @@ def _read_logs(
     if given["freq"] is None:
         raise click.UsageError("logs tell no clock: give --clock, such as --clock 2.4GHz")
     series = read_time_series(list(paths), cpus=cpus)
+    said = series.frame["cpus"].max() if "cpus" in series.frame else cpus
+    if cpus and said != cpus:
+        raise click.UsageError(
+            f"{series.source}: says {said:g} CPUs, and --cpus {cpus:g}: --cpus is for a log that "
+            "does not say"
+        )
     return runs_of_series(series, freq=given["freq"], window_s=window)

@@ -27,7 +27,13 @@ _CAPACITIES = {
     "network": "network_bytes_s_each_way",
 }
 _CAPACITY_OPTIONS = (
-    click.option("--cpus", "cores", type=Positive(), help="Logical CPUs of the host."),
+    click.option(
+        "--cpus",
+        "cores",
+        type=Positive(),
+        help="Logical CPUs of the host to judge by. A log's shares are of its own CPUs, and of "
+        "these only where it does not say.",
+    ),
     click.option("--memory", type=Memory(), help="Memory of the host: 256GiB."),
     click.option("--memory-bandwidth", type=ByteRate(), help="Peak of the memory: 102.4GB/s."),
     click.option("--disk-bandwidth", type=ByteRate(), help="Of all disks together: 500MB/s."),

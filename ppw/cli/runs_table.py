@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,6 +37,20 @@ def read(runs: tuple[str, ...], given: dict[str, Any]) -> pd.DataFrame:
                 columns[named] if isinstance(named, str) else [columns[n] for n in names]
             )
     return choose_runs(table, where) if where else table
+
+
+def read_io_runs(runs: tuple[str, ...], given: dict[str, Any]) -> pd.DataFrame:
+    """Read runs for cycles per I/O as `read` does; of a log, say how to make a table of it."""
+    from measurements.timeseries.reading import is_log
+    from ppw.errors import PpwError
+
+    for path in runs:
+        if path != "-" and is_log(path):
+            raise PpwError(
+                f"{path}: is a log of a host, no runs table: make one by ppw cpio {path} "
+                f"--clock 2.4GHz -o {Path(path).name.partition('.')[0]}-cpio.csv, with its clock"
+            )
+    return read(runs, given)
 
 
 def refuse_table_options(given: dict[str, Any], instead: str) -> None:

@@ -12,7 +12,7 @@ from ppw.cli.numbers import Number, Positive, Price, Share
 from ppw.cli.options import level_option, output_options
 from ppw.cli.output import caveats_in_result, emit
 from ppw.cli.quantities import ByteRate, Bytes, Seconds, Watts
-from ppw.cli.runs_table import read, refuse_table_options
+from ppw.cli.runs_table import read_io_runs, refuse_table_options
 
 _BYTES, _SECONDS = Bytes(positive=True), Seconds(positive=True)
 _RATE = ByteRate(positive=True)
@@ -36,7 +36,7 @@ _RATE = ByteRate(positive=True)
 )
 @click.option("--server-power", "server_power_w", type=Watts(), help="Of a busy server.")
 @click.option(
-    "--idle-share", type=Share(), default="0", help="Idle power, of that of a busy server."
+    "--idle-share", type=Share(0, 1), default="0", help="Idle power, of that of a busy server."
 )
 @click.option(
     "--pue",
@@ -75,7 +75,7 @@ _RATE = ByteRate(positive=True)
     help="Cycles per I/O that levers start from.",
 )
 @click.option("--cpio", type=Positive(), help="Cycles per I/O, without RUNS.")
-@click.option("--utilisation", type=Share(), help="Of the CPU, without RUNS.")
+@click.option("--utilisation", type=Share(0, 1, min_open=True), help="Of the CPU, without RUNS.")
 @level_option
 @output_options
 def command(
@@ -97,6 +97,6 @@ def command(
     if not runs:
         refuse_table_options(options, "no RUNS are named")
     with caveats_in_result():
-        table = read(runs, options) if runs else None
+        table = read_io_runs(runs, options) if runs else None
         result = size_servers(table, base=(base_utilisation, base_cpio), **options)
     emit(result, format_, output, sizing_page)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from ppw import caveats as cv
 from ppw.arguments import as_share
 from ppw.cpio.caveats import run_caveats, study_caveats, why_not
+from ppw.cpio.pooled import log_half_widths, pooled_rates
 from ppw.cpio.runs import GROUP_COLUMNS, PreparedIo, column, with_cpio
 from ppw.cpio.study import bandwidth_rises, device_ratios, thread_worths, to_one_core
 from ppw.errors import PpwError, UnknownColumnError
@@ -22,16 +22,11 @@ from ppw.tables import summary_text, text_table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
     from matplotlib.axes import Axes
-
-    from fitting.line import FloatArray
 
 SETTING = ("cores", "hardware_threads", "bandwidth_per_core_bytes_s")
 _MOST_SAID = 10
-_MEANS = (
-    *("cpio", "user_cpio", "system_cpio", "cpio_with_idle", "utilisation", "iops", "clock_hz"),
-    *("user_share", "system_share", "idle_share", "iowait_share"),
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +42,10 @@ class CyclesPerIO(TabledResult):
         ``cpio_with_idle``, the variant with idle and iowait; ``utilisation`` (0 to 1); ``iops``
         (512-byte I/Os a second); shares of the CPU time; ``clock_hz`` and ``clock``; ``why_not``,
         empty where the point means what it says; and ``cpio_to_one``, ``utilisation_to_one`` and
-        ``iops_to_one``, ratios to the fewest cores.
+        ``iops_to_one``, ratios to the fewest cores. Each is a ratio of the sums over the runs that
+        did I/O, which are there too, as a runs table has them: ``time_s``, ``user_s`` (with nice),
+        ``system_s`` (with interrupts), ``idle_s``, ``iowait_s``, ``sectors_read`` and
+        ``sectors_written``. The interval is that of a ratio estimator, on a logarithmic scale.
     threads : pandas.DataFrame
         What hardware threads are worth: ``iops_to_cores``, rate of threads over that of as many
         full cores, and ``worth`` of a thread in full cores.
@@ -240,50 +238,26 @@ def group_columns(table: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
 
 def _points(prepared: PreparedIo, keys: list[str], level: float) -> pd.DataFrame:
     table = prepared.table
-    total = (table["busy_s"] + table["unused_s"]).where(lambda s: s > 0)
-    waiting = column(table, "iowait_s").fillna(0.0)
     table = table.assign(
         hardware_threads=column(table, "hardware_threads").fillna(table["cores"]),
         bandwidth_per_core_bytes_s=column(table, "bandwidth_per_core_bytes_s"),
-        user_share=table["all_user_s"] / total,
-        system_share=table["all_system_s"] / total,
-        idle_share=(table["unused_s"] - waiting) / total,
-        iowait_share=waiting / total,
         why_not=why_not(table),
     )
     cells = table.groupby([*keys, *SETTING], sort=True, dropna=False)
-    points = cells[[*_MEANS]].mean()
+    points = pooled_rates(table, cells)
     points.insert(0, "runs", cells.size().astype(np.float64))
     points["why_not"] = cells["why_not"].agg(_reasons)
     points["clock"] = cells["clock"].agg(_reasons)
     points = points.reset_index()
-    half = _half_widths(table, points, keys, level)
-    ends = points.assign(lower=points["cpio"] - half, upper=points["cpio"] + half)
-    return to_one_core(ends, keys)
+    spread = log_half_widths(table, points, cells.ngroup().to_numpy(), keys, level)
+    # Runs that agree in nothing bound the mean by nothing.
+    with np.errstate(over="ignore"):
+        ends = points["cpio"] * np.exp(-spread), points["cpio"] * np.exp(spread)
+    return to_one_core(points.assign(lower=ends[0], upper=ends[1]), keys)
 
 
 def _reasons(found: pd.Series[Any]) -> str:
     return ", ".join(sorted({str(f) for f in found} - {""}))
-
-
-def _half_widths(
-    table: pd.DataFrame, points: pd.DataFrame, keys: list[str], level: float
-) -> FloatArray:
-    """Half widths of the means' intervals: relative scatter pooled over a group's settings."""
-    from fitting.line import student_quantile
-
-    cells = table.groupby([*keys, *SETTING], sort=True, dropna=False)["cpio"]
-    away = (table["cpio"] / cells.transform("mean") - 1.0) ** 2
-    code = points.groupby(keys, dropna=False).ngroup() if keys else pd.Series(0, points.index)
-    cell = cells.ngroup().to_numpy()
-    known = table["cpio"].notna().to_numpy()
-    group = code.to_numpy()[cell[known]]
-    squares = np.bincount(group, away[known], code.max() + 1)
-    settings = np.bincount(code[points["cpio"].notna()], minlength=code.max() + 1)
-    df = np.bincount(group, minlength=code.max() + 1) - settings
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scatter = student_quantile(df, level) * np.sqrt(np.where(df > 0, squares / df, np.nan))
-    return np.asarray(scatter[code] * points["cpio"] / np.sqrt(points["runs"]))
 
 
 _UNITS = {"bandwidth_per_core_bytes_s": "B"}

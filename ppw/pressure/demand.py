@@ -9,6 +9,7 @@ import pandas as pd
 
 from measurements.timeseries.devices import physical_disks
 from measurements.timeseries.schema import SECTOR_BYTES, of_device
+from ppw.errors import PpwError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,8 +92,14 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
         - ``network_rx_bytes_s``, ``network_tx_bytes_s``: of physical interfaces (B/s);
         - ``loopback_bytes_s``: within the host, which no wire limits (B/s);
         - ``network_drops_s``, ``network_errors_s`` (1/s).
+
+    Raises
+    ------
+    PpwError
+        For a series of several hosts.
     """
     frame = series.frame
+    _refuse_several_hosts(series)
     chosen = physical_disks(series.devices("disk_busy_share")) if disks is None else tuple(disks)
     columns = {
         "time_s": _column(frame, "time_s"),
@@ -103,6 +110,14 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
         **_network(frame),
     }
     return pd.DataFrame(columns)
+
+
+def _refuse_several_hosts(series: TimeSeries) -> None:
+    hosts = [] if "host" not in series.frame else series.frame["host"].dropna().unique().tolist()
+    if len(hosts) > 1:
+        raise PpwError(
+            f"{series.source}: is of host {hosts[0]!r} and of {hosts[1]!r}: read one host at a time"
+        )
 
 
 def _cpu(frame: pd.DataFrame) -> dict[str, Numbers]:

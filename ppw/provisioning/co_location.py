@@ -27,8 +27,10 @@ from ppw.provisioning.resources import (
     NO_CAPACITY,
     NOT_MEASURED,
     RESOURCES,
+    about_cpus,
     capacities,
     capacity_for,
+    own_capacity,
     within,
 )
 from ppw.provisioning.right_sizing import FULL
@@ -280,7 +282,8 @@ def _caveats(
             "recorded on unlike hosts: a core of one need not do what a core of another does"
         )
     for place, (name, series) in enumerate(recordings.items()):
-        own = capacities(capacity_for(series, limits))
+        said += about_cpus(series)
+        own = capacities(own_capacity(series, limits))
         share = load_of(aligned.demand[place] / own).high
         full = [NAMES[r] for r in np.flatnonzero(share >= FULL)]
         if full:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.co_location import on_clock
+from measurements.timeseries.shortcomings import CPUS_TAKEN
 from ppw.errors import PpwError
 from ppw.pressure.capacity import Capacity, capacity_of
 from ppw.pressure.demand import demand_of
@@ -140,6 +141,20 @@ def capacity_for(
     checked = capacity_of(series, given)
     sources = {**found.sources, **{name: checked.sources[name] for name in given}}
     return replace(found, **{n: float(v) for n, v in given.items()}, sources=sources)
+
+
+def own_capacity(series: TimeSeries, limits: Capacity) -> Capacity:
+    """Capacity of the host that was recorded: what its log says, else what is judged by."""
+    logged = capacity_of(series).figures()
+    known = {name: value for name, value in logged.items() if not np.isnan(value)}
+    sources = {**limits.sources, **dict.fromkeys(known, "the log")}
+    return replace(limits, **known, sources=sources)
+
+
+def about_cpus(series: TimeSeries) -> list[str]:
+    """Say of a log that does not tell its CPUs how many it was taken to have."""
+    texts = [finding.text for finding in series.findings]
+    return [f"{series.source}: {text}" for text in texts if text.startswith(CPUS_TAKEN)]
 
 
 def within(name: str, value: float) -> float:

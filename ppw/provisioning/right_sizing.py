@@ -17,10 +17,12 @@ from ppw.provisioning.resources import (
     NO_CAPACITY,
     NOT_MEASURED,
     RESOURCES,
+    about_cpus,
     amounts,
     capacities,
     capacity_for,
     demands,
+    own_capacity,
     own_clock,
     within,
 )
@@ -205,6 +207,8 @@ def _caveats(
         for row in table.to_dict(orient="records")
         if row["at_least"]
     ]
+    said += _full_at_home(series, table, limits)
+    said += about_cpus(series)
     said += _one_core(asked["CPU"], limits)
     if len(series.frame) < 10:
         said.append(
@@ -214,6 +218,19 @@ def _caveats(
     if "container" in str(series.frame.get("marks", pd.Series(dtype=str)).unique()):
         said.append("recorded in a container that sees its host's counters: demand is the host's")
     return said
+
+
+def _full_at_home(series: TimeSeries, table: pd.DataFrame, limits: Capacity) -> list[str]:
+    """Name what the recording's own host, smaller than the one that is judged, had no more of."""
+    own = capacities(own_capacity(series, limits))
+    filled = (table["value"] / own >= FULL) & ~table["at_least"]
+    return [
+        f"{name} was at {value / limit:.0%} of what the host of the recording had: this is what it "
+        "gave, and the workload may want more"
+        for name, value, limit in zip(
+            table["resource"][filled], table["value"][filled], own[filled], strict=True
+        )
+    ]
 
 
 def _one_core(cores: pd.Series[float], limits: Capacity) -> list[str]:

@@ -149,6 +149,35 @@ class TestForms:
         assert "user_s" not in series.frame
         assert "give their number" in said(series)
 
+    def test_its_own_number_of_cpus_wins(self, tmp_path):
+        series = read_time_series(written(tmp_path / "a.tab", plain_log()), cpus=16)
+        # 50 % of the 4 CPUs of the header.
+        assert set(series.frame["user_s"]) == {2.0}
+        assert set(series.frame["cpus"]) == {4.0}
+        assert "given" not in said(series)
+
+    def test_a_number_that_was_given_is_said(self, tmp_path):
+        log = written(tmp_path / "a.txt", plain_log().removeprefix(COMMENTS))
+        series = read_time_series(log, cpus=16)
+        assert set(series.frame["user_s"]) == {8.0}
+        assert "they are taken to be of the 16 that were given" in said(series)
+
+    @pytest.mark.parametrize("options", [{}, {"columns": ["user_s"]}])
+    def test_a_log_of_two_hosts(self, tmp_path, options):
+        later = plain_log().replace("db7", "db8").replace("15:06:4", "15:16:4")
+        path = written(tmp_path / "both.tab", plain_log() + later)
+        with pytest.raises(
+            MeasurementError, match=r"both\.tab: is of host 'db7' and then of 'db8'"
+        ):
+            read_time_series(path, **options)
+        # The caller may know better: a host that was given another name.
+        assert len(read_time_series(path, host="db").frame) == 6
+
+    def test_segments_of_one_host(self, tmp_path):
+        later = plain_log().replace("15:06:4", "15:16:4")
+        path = written(tmp_path / "one.tab", plain_log() + later)
+        assert set(read_time_series(path).frame["host"]) == {"db7"}
+
     def test_epoch(self, tmp_path):
         rows = "".join(f"{START_S + n} 50 0 0 0 0 0 0 50\n" for n in range(3))
         self.expect(written(tmp_path / "a.tab", f"{COMMENTS}#UTC {CPU_HEADER}\n{rows}"))

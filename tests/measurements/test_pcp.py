@@ -72,6 +72,12 @@ def test_host_and_interval_where_they_are(tmp_path):
     assert list(frame["host"]) == ["db7", "db7"]
     assert list(frame["interval_s"]) == [10, 10]
     assert list(frame["user_s"]) == [5, 5]
+    with pytest.raises(MeasurementError, match="is of host 'db7' and then of 'db8'"):
+        read(tmp_path, text + "db8,10,2025-06-15 15:07:00,500.0\n")
+
+
+def test_its_own_number_of_cpus_wins(tmp_path):
+    assert set(read(tmp_path, LOG, cpus=16).frame["cpus"]) == {4}
 
 
 @pytest.mark.parametrize(

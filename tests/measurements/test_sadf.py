@@ -46,6 +46,17 @@ class TestJson:
             assert frame["user_s"][0] == pytest.approx(0.6)
             assert frame["idle_s"][0] == pytest.approx(3.4)
 
+    def test_its_own_number_of_cpus_wins(self, tmp_path):
+        series = self.read(tmp_path, [sample(0, cpu_load=[cpu_row(usr=25.0, idle=75.0)])], cpus=16)
+        assert (series.frame["user_s"][0], series.frame["cpus"][0]) == (1.0, 4.0)
+        assert "given" not in said(series)
+
+    def test_a_number_that_was_given_is_said(self, tmp_path):
+        rows = [sample(0, cpu_load=[cpu_row(usr=25.0, idle=75.0)])]
+        series = self.read(tmp_path, rows, cpus=16, about={"number-of-cpus": None})
+        assert series.frame["user_s"][0] == 4.0
+        assert "of the 16 that were given" in said(series)
+
     def test_without_all(self, tmp_path):
         row = {"cpu": "all", "user": 50.0, "nice": 0.0, "system": 10.0, "iowait": 0.0, "idle": 40.0}
         series = self.read(tmp_path, [sample(0, cpu_load=[row])])
@@ -231,3 +242,33 @@ class TestCsv:
         series = read_time_series(written(tmp_path / "s.csv", self.LOG))
         assert "user_s" not in series.frame
         assert "give their number" in said(series)
+
+    def test_a_number_that_was_given_is_said(self, tmp_path):
+        series = read_time_series(written(tmp_path / "s.csv", self.LOG), cpus=4)
+        assert set(series.frame["cpus"]) == {4}
+        assert "they are taken to be of the 4 that were given" in said(series)
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_another_log_of_the_host_knows_better(self, tmp_path, order):
+        disk = [{"disk-device": "sda", "tps": 1.0, "rkB": 4.0}]
+        samples = [sample(n, disk=disk) for n in range(2)]
+        logs = [
+            written(tmp_path / "s.csv", self.LOG),
+            written(tmp_path / "d.json", sadf_document(samples)),
+        ]
+        series = read_time_series(logs[::order], cpus=16)
+        assert set(series.frame["cpus"]) == {4}
+        assert list(series.frame["user_s"]) == pytest.approx([1.2, 2.0])
+
+    @pytest.mark.parametrize("second", [LOG, LOG.partition("# hostname;interval;timestamp;DEV")[0]])
+    def test_a_log_of_two_hosts(self, tmp_path, second):
+        path = written(tmp_path / "s.csv", self.LOG + second.replace("db7;", "db8;"))
+        with pytest.raises(MeasurementError, match=r"s\.csv: is of host 'db7' and then of 'db8'"):
+            read_time_series(path, cpus=4)
+
+    def test_cpus_one_by_one_are_counted(self, tmp_path):
+        head = self.LOG.partition("\n")[0]
+        rows = [f"db7;1;2025-06-15 15:06:40 UTC;{cpu};50;0;0;0;0;0;0;0;0;50\n" for cpu in range(2)]
+        text = f"{head}\n{''.join(rows)}"
+        row = read_time_series(written(tmp_path / "s.csv", text), cpus=8).frame.iloc[0]
+        assert (row["user_s"], row["cpus"]) == (1.0, 2)

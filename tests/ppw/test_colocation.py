@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_up import answered, only
 from recordings import START_S, recording
+from timeseries_logs import COMMENTS, plain_log, written
 
 from measurements.timeseries import write_time_series
 from ppw.cli.colocate import command
@@ -194,6 +195,11 @@ def test_a_workload_that_filled_its_host_may_want_more():
     assert only(result.caveats, "a filled CPU")
 
 
+def test_a_workload_that_filled_a_smaller_host_may_want_more():
+    loads = {"a": recording(cores=7.9), "b": recording(cores=3.0)}
+    assert only(shared(loads, capacity={"cores": 32})[0].caveats, "a filled CPU")
+
+
 def test_a_recording_that_stresses_nothing_is_named():
     result, _ = shared({"a": recording(cores=0.5), "b": recording(cores=4.0)})
     assert only(result.caveats, "a does not stress its host")
@@ -317,6 +323,21 @@ class TestCommand:
         assert done.exit_code == 0, done.output
         assert "CPU breaks first" in done.output
         assert "of batch" in done.output
+
+    def test_cpus_are_those_to_share(self, tmp_path):
+        logs = [str(written(tmp_path / name, plain_log())) for name in ("a.tab", "b.tab")]
+        asked = [*logs, "--cpus", "8", "--format", "json"]
+        cpu = json.loads(CliRunner().invoke(command, asked).output)["resources"][0]
+        # Half of 4 CPUs twice.
+        assert (cpu["value"], cpu["capacity"]) == (4, 8)
+
+    def test_cpus_of_logs_that_do_not_say_are_a_caveat(self, tmp_path):
+        text = plain_log().removeprefix(COMMENTS)
+        logs = [str(written(tmp_path / name, text)) for name in ("a.txt", "b.txt")]
+        told = json.loads(
+            CliRunner().invoke(command, [*logs, "--cpus", "8", "--format", "json"]).output
+        )
+        assert only(told["caveats"], "a.txt: the log does not say how many CPUs")
 
     def test_pairs_under_names(self, logs):
         named = [f"w{place}={log}" for place, log in enumerate(logs)]

@@ -78,12 +78,66 @@ class TestMetric:
         two = answered(cycles_per_io, runs.sample(frac=1, random_state=1))
         pd.testing.assert_frame_equal(one.points, two.points)
 
-    def test_interval_of_a_mean_is_the_pooled_one(self):
-        runs = table(run(9e3), run(11e3), run(10e3, cores=2), run(10e3, cores=2))
+    def test_interval_is_the_pooled_one(self):
+        # As many I/Os by 9 and by 11 thousand cycles each.
+        one = [run(cpio, utilisation=cpio / 20e3) for cpio in (9e3, 11e3)]
+        runs = table(*one, run(10e3, cores=2), run(10e3, cores=2))
         points = answered(cycles_per_io, runs, level=0.90).points
         # Relative residuals ±0.1 and 0; two degrees of freedom, t = 2.9200.
         half = 2.9199856 * np.sqrt(0.02 / 2) / np.sqrt(2)
-        assert (points["upper"] / points["cpio"] - 1).tolist() == pytest.approx([half] * 2)
+        assert points["cpio"].tolist() == pytest.approx([10e3] * 2)
+        assert np.log(points["upper"] / points["cpio"]).tolist() == pytest.approx([half] * 2)
+        assert np.log(points["cpio"] / points["lower"]).tolist() == pytest.approx([half] * 2)
+
+    def windows(self, cycles=(10e9, 20e9, 30e9), ios=(1e6, 2e6, 1e6)):
+        """Windows of 20 s of one core, with so many cycles and I/Os."""
+        made = [
+            run(y / max(x, 1), time_s=20.0, utilisation=y / CLOCK / 20.0)
+            for y, x in zip(cycles, ios, strict=True)
+        ]
+        return table(*made).assign(sectors_read=ios, sectors_written=0.0)
+
+    def test_cycles_per_io_are_a_ratio_of_sums(self):
+        row = point(self.windows(), level=0.90)
+        # 60 G cycles over 4 M I/Os; the mean of the ratios would be 16,667.
+        assert row["cpio"] == pytest.approx(15e3)
+        assert row["utilisation"] == pytest.approx(0.5)
+        assert row["iops"] == pytest.approx(4e6 / 60)
+        assert row["iops"] == pytest.approx(row["utilisation"] * CLOCK / row["cpio"])
+        # By hand, the jackknife: without each window 50 G over 3 M, 40 G over 2 M and 30 G over
+        # 3 M: 5/3, 5 and -5 thousand from 15 thousand; two degrees of freedom, t = 2.9200.
+        half = 2.9199856 * np.sqrt(2 / 3 * ((5 / 3) ** 2 + 5**2 + 5**2)) / 15
+        assert row["lower"] == pytest.approx(15e3 * np.exp(-half))
+        assert row["upper"] == pytest.approx(15e3 * np.exp(half))
+
+    def test_a_run_without_io_is_in_no_sum(self):
+        one = point(self.windows(), level=0.90)
+        more = self.windows((10e9, 20e9, 30e9, 40e9), (1e6, 2e6, 1e6, 0.0))
+        result = answered(cycles_per_io, more)
+        for name in ("cpio", "utilisation", "iops", "lower", "upper", "time_s"):
+            assert result.points[name].iloc[0] == pytest.approx(one[name])
+        assert only(result.caveats, "1 of 4 runs did no I/O")
+
+    def test_a_run_at_a_clock_that_is_not_known_is_in_no_sum(self):
+        runs = self.windows()
+        row = point(pd.concat([runs, runs.assign(freq_hz=np.nan)]))
+        assert row["cpio"] == pytest.approx(15e3)
+
+    @settings(max_examples=30)
+    @given(st.lists(st.floats(1.0, 1e6), min_size=2, max_size=6), st.integers(0, 9))
+    def test_an_interval_has_no_end_below_zero(self, ios, seed):
+        busy = np.random.default_rng(seed).uniform(0.1, 39.9, len(ios))
+        row = point(self.windows(busy * 1e9, ios), level=0.99)
+        assert 0 <= row["lower"] <= row["cpio"] <= row["upper"]
+
+    def test_intervals_of_windows_of_unlike_load_cover(self):
+        rng = np.random.default_rng(11)
+        ios = rng.gamma(5.0, 1e5, 20 * 1000)
+        cycles = 8e3 * ios * rng.lognormal(-0.02, 0.2, len(ios))
+        runs = self.windows(cycles, ios).assign(load=np.repeat(np.arange(1000.0), 20))
+        points = answered(cycles_per_io, runs, by=["load"], level=0.90).points
+        inside = (points["lower"] <= 8e3) & (points["upper"] >= 8e3)
+        assert inside.mean() == pytest.approx(0.90, abs=0.04)
 
     def test_intervals_cover_as_often_as_they_say(self):
         runs = pd.concat(
@@ -305,6 +359,14 @@ class TestTimeSeries:
         runs = runs_of_series(series(10), freq=CLOCK, window_s=4.0)
         assert runs["time_s"].tolist() == [4.0, 4.0, 2.0]
         assert runs["started_s"].tolist() == [1e9, 1e9 + 4, 1e9 + 8]
+
+    def test_windows_do_not_change_what_an_io_costs(self):
+        frame = series(10, sectors_read=1.0 + 1e4 * (np.arange(10) % 2))
+        one = point(runs_of_series(frame, freq=CLOCK))
+        other = point(runs_of_series(frame, freq=CLOCK, window_s=1.0))
+        for name in ("cpio", "user_cpio", "cpio_with_idle", "utilisation", "iops", "clock_hz"):
+            assert other[name] == pytest.approx(one[name])
+        assert 0 < other["lower"] < other["cpio"] < other["upper"]
 
     def test_an_interval_whose_counter_went_backwards_is_named_and_left_out(self):
         frame = series()

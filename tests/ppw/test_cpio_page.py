@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from cpio_studies import run, study
 from made_up import answered
+from timeseries_logs import CPU_HEADER, plot_log, written
 
 from ppw.cli.cpio import command as cpio
 from ppw.cli.numbers import Share
@@ -27,6 +28,7 @@ from ppw.cpio.comparison import compare_devices
 from ppw.cpio.cycles import cycles_per_io
 from ppw.cpio.projection import project_cpio
 from ppw.cpio.sizing import size_servers
+from ppw.errors import PpwError
 from ppw.report.cpio_page import cpio_page, cpio_projection_page, devices_page, sizing_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,6 +109,9 @@ class TestCommandLine:
             (size, ["runs.csv", "--data", "3XB"], "is not a quantity in B"),
             (size, ["runs.csv", "--data", "0TB"], "must be more than 0"),
             (size, ["runs.csv", "--idle-share", "half"], "is not a share such as 0.7 or 70%"),
+            (size, ["--utilisation", "50"], "'50' is more than the whole: write 50% or 0.5"),
+            (size, ["--utilisation", "0"], "Invalid value for '--utilisation'"),
+            (size, ["--idle-share", "50"], "'50' is more than the whole: write 50% or 0.5"),
         ],
     )
     def test_wrong_usage(self, command, arguments, said, folder):
@@ -141,6 +146,45 @@ class TestCommandLine:
         (point,) = json.loads(done.stdout)["points"]
         assert (point["host"], point["cores"], point["runs"]) == ("node", 2, 4)
         assert point["cpio"] == pytest.approx(1.6 * 2e9 / 2000)
+
+    @pytest.mark.parametrize(
+        ("command", "before", "after"),
+        [
+            (cpio, ["project"], ["--cores", "8"]),
+            (cpio, ["compare"], []),
+            (size, [], SIZE),
+        ],
+    )
+    def test_a_log_becomes_a_table_as_it_is_said(self, folder, command, before, after):
+        header = f"{CPU_HEADER} [DSK]ReadKBTot [DSK]WriteKBTot"
+        rows = [(f"15:06:4{n}", "50 0 0 0 0 0 0 50 1000 0") for n in range(3)]
+        written(folder / "db7.tab", plot_log(rows, header))
+        with pytest.raises(PpwError, match="is a log of a host, no runs table") as refused:
+            asked(command, *before, "db7.tab", *after)
+        said = re.search(
+            r"make one by ppw cpio (db7\.tab .* (\S+)), with its clock", str(refused.value)
+        )
+        assert asked(cpio, *said[1].split()).exit_code == 0
+        made = said[2]
+        assert asked(command, *before, made, *after).exit_code == 0
+        told = json.loads(asked(cpio, made, "--format", "json").stdout)["points"][0]
+        # 2 of 4 CPUs at the clock of the sentence, and 2000 sectors a second.
+        assert (told["cpio"], told["iops"]) == pytest.approx((2 * 2.4e9 / 2000, 2000))
+
+    def test_cpus_are_for_a_log_that_does_not_say(self, folder):
+        header = f"{CPU_HEADER} [DSK]ReadKBTot [DSK]WriteKBTot"
+        rows = [(f"15:06:4{n}", "50 0 0 0 0 0 0 50 1000 0") for n in range(3)]
+        written(folder / "says.tab", plot_log(rows, header))
+        written(folder / "silent.tab", plot_log(rows, header, comments=""))
+        options = ["--clock", "2GHz", "--format", "json"]
+        done = asked(cpio, "says.tab", *options, "--cpus", "8")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "says.tab: says 4 CPUs, and --cpus 8" in done.stderr
+        logs = ["says.tab"], ["says.tab", "--cpus", "4"], ["silent.tab", "--cpus", "4"]
+        for log in logs:
+            (point,) = json.loads(asked(cpio, *log, *options).stdout)["points"]
+            # 2 of 4 CPUs at 2 GHz, and 2000 sectors a second.
+            assert point["cpio"] == pytest.approx(2 * 2e9 / 2000)
 
     @pytest.mark.thirdparty
     def test_a_log_of_another_program_is_known_by_itself(self, data_dir):

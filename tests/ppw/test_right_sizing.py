@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from golden_runs import golden
 from made_up import answered, only
 from recordings import recording
+from timeseries_logs import COMMENTS, cpu_row, plain_log, sadf_document, sample, written
 
 from measurements.timeseries import write_time_series
 from ppw.cli.rightsize import command
@@ -27,6 +28,11 @@ DISK = {"disk_bandwidth_bytes_s": 500e6}
 def sized(series, **options):
     result = answered(right_size, series, **options)
     return result, result.resources.set_index("resource")
+
+
+def sadf_log():
+    rows = [cpu_row(usr=50.0, idle=50.0)]
+    return sadf_document([sample(n, cpu_load=rows) for n in range(3)])
 
 
 # Worked by hand, with thresholds of 30 % and 70 %.
@@ -68,6 +74,13 @@ def test_a_full_host_may_hide_demand():
     assert rows.loc["CPU", "at_least"]
     assert "≥ 7.9 cores" in result.summary()
     assert only(result.caveats, "may want more")
+
+
+def test_a_host_that_was_full_may_hide_demand_from_a_larger_one():
+    result, rows = sized(recording(cores=7.9), capacity={"cores": 32})
+    assert rows.loc["CPU", "finding"] == "idle"
+    assert only(result.caveats, "CPU was at 99% of what the host of the recording had")
+    assert not sized(recording(cores=7.0), capacity={"cores": 32})[0].caveats
 
 
 def test_confidence_falls_near_a_threshold():
@@ -187,6 +200,13 @@ def test_what_cannot_be_is_refused(options, said):
         right_size(recording(), **options)
 
 
+def test_a_recording_of_two_hosts_is_refused():
+    series = recording()
+    series.frame.loc[30:, "host"] = "other"
+    with pytest.raises(PpwError, match="is of host 'lab' and of 'other': read one host at a time"):
+        right_size(series)
+
+
 def test_an_empty_recording_is_refused():
     with pytest.raises(PpwError, match="no interval"):
         right_size(recording(seconds=0))
@@ -219,3 +239,17 @@ class TestCommand:
         assert "buy 2 cores more with" in done.output
         told = CliRunner().invoke(command, [str(file), "--format", "json", "--cpus", "16"])
         assert json.loads(told.output)["resources"][0]["capacity"] == 16
+
+    @pytest.mark.parametrize("text", [plain_log(), sadf_log()])
+    def test_cpus_are_those_to_fit_on(self, tmp_path, text):
+        # Half of the 4 CPUs that the log names, whatever host it is to fit on.
+        asked = [str(written(tmp_path / "db7", text)), "--cpus", "8", "--format", "json"]
+        cpu = json.loads(CliRunner().invoke(command, asked).output)["resources"][0]
+        assert (cpu["value"], cpu["capacity"]) == (2, 8)
+
+    def test_cpus_of_a_log_that_does_not_say_are_a_caveat(self, tmp_path):
+        log = written(tmp_path / "db7.txt", plain_log().removeprefix(COMMENTS))
+        asked = [str(log), "--cpus", "8", "--format", "json"]
+        told = json.loads(CliRunner().invoke(command, asked).output)
+        assert told["resources"][0]["value"] == 4
+        assert only(told["caveats"], "taken to be of the 8 that were given")
