@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
+from measurements.header_units import mapped_factor, unit_in_words
 from measurements.quantities import Unit, split_unit
 from measurements.schema import COLUMNS, SYNONYMS, SYNONYMS_WITH_UNIT, UNIT_IN_NAME
 
@@ -152,24 +153,23 @@ def _mapped(target: str, header: str, source: str) -> Renaming:
         if hint := nearest(meant, list(COLUMNS)):
             raise MeasurementError(f"{source}: --map {target}={header}: no column {target!r}{hint}")
         return Renaming(target)
-    unit = split_unit(header.strip())[1]
-    if unit is None:
-        return asked
-    own = _with_unit(asked.canonical.rpartition("_")[0], unit)
+    return asked._replace(factor=_mapped_factor(target, header, asked, source))
+
+
+def _mapped_factor(target: str, header: str, asked: Renaming, source: str) -> float:
+    plain = split_unit(header.strip())[1]
+    own = _with_unit(asked.canonical.rpartition("_")[0], plain) if plain else None
     if own is None or own.canonical != asked.canonical:
-        # "t_c" need not be in °C, but "t (°C)" is.
-        if header.rstrip().endswith((")", "]")) and unit_of(asked.canonical):
-            raise MeasurementError(
-                f"{source}: --map {target}={header}: the column is not in "
-                f"{COLUMNS[asked.canonical].unit}, by its header"
-            )
-        return asked
-    if asked.factor not in (1.0, own.factor):
+        words = unit_in_words(header, unit_of(asked.canonical) or _rate_unit(asked.canonical))
+        own = _with_unit(asked.canonical.rpartition("_")[0], words) if words else None
+    # "t_c" need not be in °C, but "t (°C)" is.
+    if plain and own is None and header.rstrip().endswith((")", "]")) and unit_of(asked.canonical):
         raise MeasurementError(
-            f"{source}: --map {target}={header}: the two names carry different units; "
-            f"write {asked.canonical}={header} to take the header's"
+            f"{source}: --map {target}={header}: the column is not in "
+            f"{COLUMNS[asked.canonical].unit}, by its header"
         )
-    return own
+    factor = own.factor if own else None
+    return mapped_factor(target, header, asked.factor, factor, asked.canonical, source)
 
 
 def _by_name(header: str) -> Renaming | None:
@@ -209,6 +209,12 @@ def unit_of(canonical: str) -> str:
     """Name the unit that a canonical column's name ends in, or "" where it has none."""
     suffix = canonical.rpartition("_")[2]
     return suffix if canonical in COLUMNS and COLUMNS[canonical].unit in _UNITS_SPELT else ""
+
+
+def _rate_unit(canonical: str) -> str:
+    """Name the unit that a column of rates is per: "s" of throughput_ops_s."""
+    is_rate = canonical in COLUMNS and COLUMNS[canonical].unit == "1/s"
+    return canonical.rpartition("_")[2] if is_rate else ""
 
 
 _UNITS_SPELT = {"Hz", "s", "W", "B", "J", "V", "°C"}

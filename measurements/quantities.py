@@ -67,13 +67,26 @@ _TYPED = {
 _MEGA = {"MJ": Unit("j", 1e6), "MW": Unit("w", 1e6)}
 _SPELT_OUT = {
     **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
-    "msec": "ms",
-    "usec": "us",
-    "nsec": "ns",
+    **dict.fromkeys(("msec", "msecs", "millis", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("usec", "usecs", "micros", "microsecond", "microseconds"), "us"),
+    **dict.fromkeys(("nsec", "nsecs", "nanos", "nanosecond", "nanoseconds"), "ns"),
     **dict.fromkeys(("mins", "minute", "minutes"), "min"),
     **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    "byte": "bytes",
+    **{f"{p}bytes": f"{p}b" for p in ("k", "m", "g", "t", "p", "ki", "mi", "gi", "ti", "pi")},
+    **dict.fromkeys(("kilobytes", "kbyte"), "kb"),
+    **dict.fromkeys(("megabytes", "mbyte"), "mb"),
+    **dict.fromkeys(("gigabytes", "gbyte"), "gb"),
+    **dict.fromkeys(("kibibytes", "kibyte"), "kib"),
+    **dict.fromkeys(("mebibytes", "mibyte"), "mib"),
+    **dict.fromkeys(("gibibytes", "gibyte"), "gib"),
     "watt": "w",
     "watts": "w",
+    "milliwatts": "mw",
+    "kilowatts": "kw",
+    "hertz": "hz",
+    "megahertz": "mhz",
+    "gigahertz": "ghz",
     "joule": "j",
     "joules": "j",
     "volt": "v",
@@ -108,7 +121,7 @@ def split_unit(header: str) -> tuple[str, Unit | None]:
         base, suffix = header[: bracketed.end("base")].rstrip(), bracketed["unit"]
     else:
         base, suffix = header.rpartition("_")[0], cased.rpartition("_")[2]
-    unit = _unit(suffix.strip()) if base else None
+    unit = named_unit(suffix.strip()) if base else None
     return (base, unit) if unit else (header, None)
 
 
@@ -145,7 +158,7 @@ def parse_quantity(text: str, si: str) -> float:
     match = _QUANTITY.match(text)
     unit = Unit(si, 1.0) if match and not match["unit"] else None
     if match and match["unit"]:
-        unit = _unit(match["unit"]) or _TYPED.get(match["unit"].lower())
+        unit = named_unit(match["unit"]) or _TYPED.get(match["unit"].lower())
     try:
         if match is None or unit is None or unit.si != si:
             raise ValueError
@@ -195,7 +208,7 @@ def implausible_frequency(value: float) -> str | None:
     return None
 
 
-def _unit(text: str) -> Unit | None:
+def named_unit(text: str) -> Unit | None:
     """Look a unit up as it is written: in any case, with either micro sign, or as a word."""
     if text in _MEGA:
         return _MEGA[text]

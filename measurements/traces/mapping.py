@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from measurements.errors import MeasurementError
+from measurements.header_units import mapped_factor, unit_in_words
 from measurements.headers import nearest, shown
-from measurements.quantities import split_unit
+from measurements.quantities import Unit, split_unit
 from measurements.traces.requests import BLOCK_BYTES, OPERATIONS, Array
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ TARGETS = {
 # What the world calls them; those with a unit need one in the header, as "ts_us", "Length (KB)".
 _SYNONYMS = {
     **dict.fromkeys(("operation", "rw", "r/w"), "op"),
-    **dict.fromkeys(("lba", "sector"), "lbn"),
+    **dict.fromkeys(("lba", "sector", "offset_sectors", "offset_blocks"), "lbn"),
+    **dict.fromkeys(("size_sectors", "size_blocks"), "blocks"),
 }
 _BASE_SYNONYMS = {
     **dict.fromkeys(("ts", "timestamp", "at"), "time"),
@@ -38,6 +41,7 @@ _BASE_SYNONYMS = {
     **dict.fromkeys(("address", "position"), "offset"),
     "response time": "latency",
 }
+_IN_SECTORS = re.compile(r".*(^|[\W_])sectors?[\W_]*", re.IGNORECASE)
 _NEEDED = (("time_s",), ("lbn", "offset_bytes"), ("size_bytes", "blocks"), ("op",))
 _WORDS = {
     0: ("r", "read", "rd", "diskread"),
@@ -88,10 +92,10 @@ def choose(
     if own:
         operations |= {str(code): code for code in range(len(OPERATIONS))}
     found: dict[str, Column] = {}
-    for target, header in mapping.items():
-        if target not in TARGETS:
-            hint = nearest(target, list(TARGETS)) or f": choose among {', '.join(TARGETS)}"
-            raise MeasurementError(f"{source}: --map {target}={header}: no column {target!r}{hint}")
+    for named, header in mapping.items():
+        target = _target(named, header, source)
+        if target in found:
+            raise MeasurementError(f"{source}: --map names two columns for {target}: choose one")
         if target == "op":
             header, codes = _codes(header, headers, source)
             operations |= codes
@@ -100,12 +104,12 @@ def choose(
                 f"{source}: --map names column {header!r}, which is not there"
                 f"{nearest(header, headers)}; the columns are {shown(headers)}"
             )
-        found[target] = _in_unit(header, target, source)
+        found[target] = _mapped(named, header, target, source)
     # A column by its own name comes before one that is often called so.
     for header in sorted(headers, key=lambda h: h.strip().lower() not in TARGETS):
-        named = _by_name(header)
-        if named and not _taken(named, found):
-            found[named] = _in_unit(header, named, source)
+        known = _by_name(header)
+        if known and not _taken(known, found):
+            found[known] = Column(header, known, _factor(header, known) or 1.0)
     _refuse_lacking(found, headers, source)
     return Columns(found, operations)
 
@@ -148,20 +152,39 @@ def _by_name(header: str) -> str | None:
     return target if target in TARGETS else None
 
 
-def _in_unit(header: str, target: str, source: str) -> Column:
-    unit = split_unit(header.strip())[1]
+def _target(named: str, header: str, source: str) -> str:
+    """Column that --map names, in whatever unit: time_ms is time_s."""
+    target = _by_name(named)
+    if target is None:
+        hint = nearest(named, list(TARGETS)) or f": choose among {', '.join(TARGETS)}"
+        raise MeasurementError(f"{source}: --map {named}={header}: no column {named!r}{hint}")
+    return target
+
+
+def _mapped(named: str, header: str, target: str, source: str) -> Column:
+    wanted, plain = TARGETS[target], split_unit(header.strip())[1]
+    own = _factor(header, target, mapped=True)
+    if own is None and plain and wanted and header.rstrip().endswith((")", "]")):
+        raise MeasurementError(
+            f"{source}: --map {named}={header}: the column is not in {wanted}, by its header"
+        )
+    asked = _factor(named, target) or 1.0
+    return Column(header, target, mapped_factor(named, header, asked, own, target, source))
+
+
+def _factor(header: str, target: str, *, mapped: bool = False) -> float | None:
+    """Factor from the unit in a header to the target's own; None where it has none of the kind."""
     wanted = TARGETS[target]
-    if unit is None or not wanted or header.strip().lower() in TARGETS:
-        return Column(header, target, 1.0)
-    if wanted == "block" and unit.si == "bytes":
-        return Column(header, target, unit.factor / BLOCK_BYTES)
-    if unit.si != wanted:
-        if header.rstrip().endswith((")", "]")):
-            raise MeasurementError(
-                f"{source}: --map {target}={header}: the column is not in {wanted}, by its header"
-            )
-        return Column(header, target, 1.0)
-    return Column(header, target, unit.factor)
+    if not wanted:
+        return None
+    si = "bytes" if wanted == "block" else wanted
+    unit = split_unit(header.strip())[1]
+    if mapped and (unit is None or unit.si != si):
+        sectors = si == "bytes" and _IN_SECTORS.fullmatch(header)
+        unit = Unit(si, BLOCK_BYTES) if sectors else unit_in_words(header, si)
+    if unit is None or unit.si != si:
+        return None
+    return unit.factor / BLOCK_BYTES if wanted == "block" else unit.factor
 
 
 def ticks_per_s(column: Column) -> int:

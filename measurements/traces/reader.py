@@ -65,6 +65,10 @@ class Reader:
         """
         raise NotImplementedError
 
+    def doubts(self) -> Iterator[str]:
+        """Yield, after the last chunk, sentences about what makes the reading doubtful."""
+        yield from ()
+
     def where(self, row: int) -> str:
         """Say where a row is."""
         return f"{self.unit} {row}"

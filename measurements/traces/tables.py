@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 
 from measurements.errors import MeasurementError
 from measurements.traces.fields import TEXT, Field, FieldReader, Form
-from measurements.traces.mapping import Columns, bytes_of, choose, ticks_per_s
+from measurements.traces.mapping import Column, Columns, bytes_of, choose, ticks_per_s
 from measurements.traces.reader import Reader
 from measurements.traces.requests import (
+    BLOCK_BYTES,
     NAMED,
     SCHEMA,
     Array,
@@ -42,6 +43,8 @@ class _Table(Reader):
     unit: ClassVar[str] = "line"
     maps: ClassVar[bool] = True
     columns: Columns
+    requests: int = 0
+    odd_sizes: int = 0
 
     def _choose(self, headers: list[str]) -> None:
         self.columns = choose(headers, self.mapping, str(self.path))
@@ -53,17 +56,30 @@ class _Table(Reader):
             for target, chosen in self.columns.by_target.items()
         }
         codes = {name: self._codes(name, column.get(name), len(row)) for name in NAMED}
+        sizes = self._bytes("blocks" if "blocks" in column else "size_bytes", column, row)
+        self.requests += len(row)
+        self.odd_sizes += int(np.count_nonzero(sizes & (BLOCK_BYTES - 1)))
         return Requests.of(
             row,
             self._time(column["time_s"], row),
             self._lbn(column, row),
-            self._bytes("blocks" if "blocks" in column else "size_bytes", column, row),
+            sizes,
             self._operations(column["op"], row),
             stream=codes["stream"],
             device=codes["device"],
             latency_s=self._latency(column.get("latency_s"), row),
             file=codes["file"],
         )
+
+    def doubts(self) -> Iterator[str]:
+        """What makes the reading of a column doubtful."""
+        if 2 * self.odd_sizes > self.requests:
+            size = self.columns.by_target.get("blocks") or self.columns.by_target["size_bytes"]
+            yield (
+                f"{self.odd_sizes} of {self.requests} sizes are no multiple of 512 bytes: is "
+                f"column {size.header!r} in {_said_unit(size)}? Write its unit, as in --map "
+                f"size_kib={size.header!r}"
+            )
 
     def _time(self, values: pa.Array, row: Array) -> Array:
         time = _numbers(values, row, self.columns.by_target["time_s"].header)
@@ -124,6 +140,11 @@ class _Table(Reader):
             return np.full(count, -1 if name == "file" else 0, np.int32)
         values = _as_words(values)
         return self.names[name].codes(pc.fill_null(values, "") if values.null_count else values)
+
+
+def _said_unit(size: Column) -> str:
+    each = size.factor * (BLOCK_BYTES if size.target == "blocks" else 1)
+    return "bytes" if each == 1 else f"units of {each:.6g} bytes"
 
 
 class CsvTable(_Table, FieldReader):

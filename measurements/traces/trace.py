@@ -126,7 +126,7 @@ def _facts(reader: Reader, order: InOrder) -> _Facts:
     for one in () if reader.numbered else ("stream", "device"):
         # Where the format records none, all requests are of one.
         names[one] = names[one] or ("all",)
-    found = [note.format(n=n) for note, n in reader.notes.items() if n]
+    found = [*reader.doubts(), *(note.format(n=n) for note, n in reader.notes.items() if n)]
     if order.late:
         by = order.latest / reader.ticks_per_s
         found.append(f"{order.late} requests were out of order, by up to {by:.6g} s; now sorted")

@@ -38,7 +38,7 @@ trace_options = all_of(
     click.option(
         "--trace-format", metavar="FORMAT", help="Of the trace, where the guess is wrong."
     ),
-    map_option("Read a header of a CSV or Parquet as a column of ppw's", "time_s=ts_ns"),
+    map_option("Read a header of a CSV or Parquet as a column of ppw's", "time_ms=t"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,63 @@ class TestMapping:
         trace = read_trace(path, mapping={"time_s": "ts", "op": "rw"})
         assert trace.format == "parquet"
         assert trace.to_table()["op"].to_pylist() == [1, 0]
+
+    @pytest.mark.parametrize(
+        ("target", "header", "size"),
+        [
+            ("size_bytes", "KB", 4000),
+            ("size_bytes", "Size KB", 4000),
+            ("size_bytes", "SizeKB", 4000),
+            ("size_bytes", "size_kbytes", 4000),
+            ("size_bytes", "size in KiB", 4096),
+            ("size_bytes", "size_sectors", 2048),
+            ("size_bytes", "len", 4),
+            ("size_kib", "len", 4096),
+            ("size_kib", "KB", 4096),
+            ("size_sectors", "len", 2048),
+            ("blocks", "len", 2048),
+        ],
+    )
+    def test_the_unit_of_a_mapped_size(
+        self, target: str, header: str, size: int, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "t.csv"
+        path.write_text(f"time_s,lbn,op,{header}\n0,0,r,4\n1,8,r,4\n")
+        trace = read_trace(path, mapping={target: header})
+        assert trace.to_table()["size_bytes"].to_pylist() == [size, size]
+        doubts = [said for said in trace.findings if f"is column {header!r} in" in said]
+        assert len(doubts) == (size % 512 > 0)
+
+    @pytest.mark.parametrize(
+        ("target", "header"),
+        [("time_ms", "t"), ("time_s", "t ms"), ("time_s", "ms"), ("timestamp_ms", "t")],
+    )
+    def test_the_unit_of_a_mapped_time(self, target: str, header: str, tmp_path: Path) -> None:
+        path = tmp_path / "t.csv"
+        path.write_text(f"{header},lbn,op,size_bytes\n0,0,r,512\n1500,8,r,512\n")
+        found = read_trace(path, mapping={target: header}).to_table()
+        assert found["time_s"].to_pylist() == [0.0, 1.5]
+
+    def test_half_of_the_sizes_inside_a_block_are_no_doubt(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.csv"
+        path.write_text("time_s,lbn,op,size_bytes\n0,0,r,512\n1,8,r,100\n")
+        assert read_trace(path).findings == ()
+
+    @pytest.mark.parametrize(
+        ("mapping", "said"),
+        [
+            ({"time_us": "t ms"}, "carry different units; write time_s=t ms"),
+            ({"time_s": "size (KB)"}, "the column is not in s, by its header"),
+            ({"time_s": "t ms", "time_ms": "b"}, "--map names two columns for time_s"),
+        ],
+    )
+    def test_units_that_contradict_each_other(
+        self, mapping: dict[str, str], said: str, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "t.csv"
+        path.write_text("t ms,size (KB),b\n1,2,3\n")
+        with pytest.raises(MeasurementError, match=re.escape(said)):
+            read_trace(path, mapping=mapping).to_table()
 
     @pytest.mark.parametrize(
         ("mapping", "said"),
