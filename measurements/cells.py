@@ -14,7 +14,7 @@ import numpy as np
 
 from measurements.checks import as_numbers
 from measurements.errors import MeasurementError
-from measurements.headers import unit_of
+from measurements.headers import unit_in_cells
 from measurements.quantities import has_unit, parse_quantity
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def converted(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any]:
     wrong = numbers.isna() & column.notna()
     if not wrong.any():
         return scaled
-    unit = unit_of(renaming.canonical)
+    unit = unit_in_cells(renaming.canonical)
     known = {c: _quantity(c, unit) for c in {c for c in column[wrong] if isinstance(c, str)}}
     cells = column[wrong].map(lambda cell: known.get(cell, cell) if _is(cell) else cell)
     return scaled.astype(object).where(~wrong, cells.reindex(column.index))

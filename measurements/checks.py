@@ -16,7 +16,15 @@ from measurements.quantities import (
     TOO_FAST,
     TOO_SLOW,
 )
-from measurements.schema import COLUMNS, FILE_COLUMN, HEADERS, IDENTITY, MISSING, ROW_COLUMN
+from measurements.schema import (
+    COLUMNS,
+    FILE_COLUMN,
+    HEADERS,
+    HIGHEST_SHARE,
+    IDENTITY,
+    MISSING,
+    ROW_COLUMN,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -178,9 +186,19 @@ def _rules(column: str, needed: bool) -> list[_Rule]:
     rules = [_FINITE]
     if kind == "positive" or (kind == "net" and needed):
         rules.append(_POSITIVE)
-    elif kind in ("non-negative", "count"):
+    elif kind in ("non-negative", "count", "share"):
         rules.append(_NOT_NEGATIVE)
+    if kind == "share":
+        rules.append(_share(column))
     return [*rules, *(_CLOCKS if column in ("freq_hz", "freq_achieved_hz") else ())]
+
+
+def _share(column: str) -> _Rule:
+    return _Rule(
+        lambda values: values > HIGHEST_SHARE,
+        f"is more than the whole, which is 1: for percent write 50% in the cells, or name the "
+        f"column {column}_pct",
+    )
 
 
 def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFrame:

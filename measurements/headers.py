@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 MOST_COLUMNS = 4096
+
+_IN_PERCENT = re.compile(
+    r"(?P<base>.*[^\s_])(\s*[(\[]\s*(%|percent|pct)\s*[)\]]|[\s_]*%|[\s_]+(percent|pct))",
+    re.IGNORECASE,
+)
 
 
 class Renaming(NamedTuple):
@@ -153,6 +159,8 @@ def _mapped(target: str, header: str, source: str) -> Renaming:
         if hint := nearest(meant, list(COLUMNS)):
             raise MeasurementError(f"{source}: --map {target}={header}: no column {target!r}{hint}")
         return Renaming(target)
+    if is_share(asked.canonical):
+        return asked._replace(factor=0.01) if _IN_PERCENT.fullmatch(header.strip()) else asked
     return asked._replace(factor=_mapped_factor(target, header, asked, source))
 
 
@@ -177,6 +185,9 @@ def _by_name(header: str) -> Renaming | None:
     name = header.strip()
     if name.lower() in COLUMNS:
         return Renaming(name.lower())
+    if percent := _IN_PERCENT.fullmatch(name):
+        share = percent["base"].lower()
+        return Renaming(share, 0.01) if is_share(share) else None
     base, unit = split_unit(name)
     return _with_unit(base.lower(), unit) if unit else None
 
@@ -203,6 +214,16 @@ def _with_unit(base: str, unit: Unit) -> Renaming | None:
     # 60 a minute are 1 a second.
     factor = 1 / unit.factor if COLUMNS[canonical].unit == "1/s" else unit.factor
     return Renaming(canonical, factor)
+
+
+def is_share(canonical: str) -> bool:
+    """Tell whether a column is a share of a whole, which percent can say too."""
+    return canonical in COLUMNS and COLUMNS[canonical].kind == "share"
+
+
+def unit_in_cells(canonical: str) -> str:
+    """Name the unit that cells of a canonical column may carry, "share" for percent, or ""."""
+    return "share" if is_share(canonical) else unit_of(canonical)
 
 
 def unit_of(canonical: str) -> str:

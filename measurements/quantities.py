@@ -65,6 +65,8 @@ _TYPED = {
     **dict.fromkeys(("y", "yr", "year", "years"), Unit("s", 365 * 86400.0)),
 }
 _MEGA = {"MJ": Unit("j", 1e6), "MW": Unit("w", 1e6)}
+# A percent sign alone; "pct" in a header is read by `measurements.headers`.
+_PERCENT = {"%": Unit("share", 0.01)}
 _SPELT_OUT = {
     **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
     **dict.fromkeys(("msec", "msecs", "millis", "millisecond", "milliseconds"), "ms"),
@@ -101,8 +103,11 @@ TOO_SLOW = "is under 10 MHz: is it in GHz or MHz? Write the unit"
 TOO_FAST = "is over 20 GHz: is the unit too large?"
 
 _SPELT = {"hz": "Hz", "s": "s", "w": "W", "bytes": "B", "j": "J", "v": "V", "c": "°C"}
+_SPELT |= {"share": "%"}
 _BRACKETED = re.compile(r"^(?P<base>.*)[(\[](?P<unit>[^()\[\]]*)[)\]]$")
-_QUANTITY = re.compile(r"^\s*(?P<number>[-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-zµμ°]*)\s*$")
+_QUANTITY = re.compile(
+    r"^\s*(?P<number>[-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-zµμ°]*|%)\s*$"
+)
 
 
 def split_unit(header: str) -> tuple[str, Unit | None]:
@@ -147,8 +152,8 @@ def parse_quantity(text: str, si: str) -> float:
     ----------
     text : str
         A number with a unit, or a plain number, which is SI.
-    si : {"hz", "s", "w", "bytes", "j", "v", "c"}
-        What it must be.
+    si : {"hz", "s", "w", "bytes", "j", "v", "c", "share"}
+        What it must be; a share is a number such as 0.5, or ``50%``.
 
     Raises
     ------
@@ -158,16 +163,19 @@ def parse_quantity(text: str, si: str) -> float:
     match = _QUANTITY.match(text)
     unit = Unit(si, 1.0) if match and not match["unit"] else None
     if match and match["unit"]:
-        unit = named_unit(match["unit"]) or _TYPED.get(match["unit"].lower())
+        typed = _TYPED | _PERCENT
+        unit = named_unit(match["unit"]) or typed.get(match["unit"].lower())
     try:
         if match is None or unit is None or unit.si != si:
             raise ValueError
-        value = float(match["number"]) * unit.factor
+        number = float(match["number"])
+        # 7 % is 0.07 to the last digit, as it is where it is typed.
+        value = number / 100 if unit.si == "share" and match["unit"] else number * unit.factor
         if not math.isfinite(value):
             raise ValueError
         return value
     except ValueError:
-        units = UNITS | {name: _TYPED[name] for name in ("d", "y")}
+        units = UNITS | _PERCENT | {name: _TYPED[name] for name in ("d", "y")}
         known = ", ".join(name for name, unit in units.items() if unit.si == si)
         raise MeasurementError(
             f"{text!r} is not a quantity in {_SPELT[si]}: write a number with one of {known}"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Kind = Literal["text", "positive", "net", "non-negative", "count", "any"]
+Kind = Literal["text", "positive", "net", "non-negative", "share", "count", "any"]
 
 
 class RunsColumn(NamedTuple):
     """One canonical column and what its values may be.
 
     ``kind`` "net" is a difference, such as power with the idle power taken off: a sensor's noise
-    may make it negative, which can be read but not used where it is needed.
+    may make it negative, which can be read but not used where it is needed. "share" is of a whole
+    that is 1; a rate that was measured may come out somewhat above it.
     """
 
     unit: str
@@ -69,7 +70,7 @@ COLUMNS: dict[str, RunsColumn] = {
         "B/s", "positive", "memory bandwidth that was left to each core"
     ),
     "memory_bytes": RunsColumn("B", "positive", "main memory of the host, or of the run's cgroup"),
-    "load": RunsColumn("1", "non-negative", "load, share of the full one"),
+    "load": RunsColumn("1", "share", "load, share of the full one"),
     "idle_power_w": RunsColumn("W", "non-negative", "power of the idle host"),
     "temperature_c": RunsColumn("°C", "any", "temperature"),
     "sockets": RunsColumn("1", "positive", "sockets used"),
@@ -78,6 +79,9 @@ COLUMNS: dict[str, RunsColumn] = {
     "price": RunsColumn("currency", "non-negative", "what one host costs"),
     "started_at": RunsColumn("", "text", "start, UTC, ISO 8601"),
 }
+
+# What was measured may be above the whole; beyond this, percent are meant.
+HIGHEST_SHARE = 1.5
 
 IDENTITY = ("host", "family", "workload", "cores", "threads", "data_bytes")
 

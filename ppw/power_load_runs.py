@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _DIGITS = 2
 # By how much a load that was asked for may differ from the throughput that came of it.
 _BEHIND = 0.05
+# Full load as it was measured may come out this much above 1 by chance.
+_ABOVE = 0.05
 
 
 class RunLevels(NamedTuple):
@@ -58,21 +60,45 @@ def levels_of_runs(runs: pd.DataFrame, name: str = "") -> RunLevels:
         raise PpwError(f"{source}: no run has both its load and power_w")
     caveats += _behind(load[known], rate[known])
     means = _means(load[known], watts[known], rate[known])
-    top = means[0][-1]
-    if top >= FULL_LOAD:
-        # Full load is the mean of the runs that are.
-        means[0] = np.minimum(means[0] / top, 1.0)
-    idle = _column(runs, "idle_power_w")
-    idle = idle[idle > 0]
-    if idle.size and means[0][0] > 0:
-        means = np.column_stack([[0.0, idle.mean(), 0.0], means])
-    else:
-        caveats.append("idle was not measured: no figure of energy proportionality is given")
-    if idle.size and np.ptp(idle) > 0.1 * idle.mean():
-        caveats.append(f"idle watts differ from {idle.min():.4g} to {idle.max():.4g} between runs")
+    caveats += _of_full(means, source)
+    means, said_of_idle = _with_idle(means, _column(runs, "idle_power_w"))
+    caveats += said_of_idle
     who = f"{name}: " if name else ""
     said = tuple(f"{who}{caveat}" for caveat in caveats)
     return RunLevels(means[0], means[1], means[2], name, said)
+
+
+def _of_full(means: FloatArray, source: str) -> list[str]:
+    """Make full load 1, in place: the mean of the runs that are; what is to be said of that."""
+    top = float(means[0][-1])
+    if top < FULL_LOAD:
+        return []
+    means[0] = np.minimum(means[0] / top, 1.0)
+    if top <= 1 + _ABOVE:
+        return []
+    if np.isnan(means[2][-1]):
+        raise PpwError(
+            f"{source}: load {top:g} is more than full load, which is 1: give shares of full load, "
+            "percent as 50% or in a column load_pct, or the rates as throughput_ops_s"
+        )
+    return [
+        f"a load of {top:.4g} was reached, which is more than full load: it is taken for that, and "
+        "the others for shares of it"
+    ]
+
+
+def _with_idle(means: FloatArray, idle: FloatArray) -> tuple[FloatArray, list[str]]:
+    """Levels with that of idle, which runs at load 0 are too."""
+    idle = idle[idle > 0]
+    said = []
+    if means[0][0] > 0:
+        if idle.size:
+            means = np.column_stack([[0.0, idle.mean(), 0.0], means])
+        else:
+            said = ["idle was not measured: no figure of energy proportionality is given"]
+    if idle.size and np.ptp(idle) > 0.1 * idle.mean():
+        said.append(f"idle watts differ from {idle.min():.4g} to {idle.max():.4g} between runs")
+    return means, said
 
 
 def _loads(runs: pd.DataFrame, source: str) -> FloatArray:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from measurements.checks import as_numbers, row_numbers
 from measurements.errors import MeasurementError
-from measurements.headers import Renaming, column_meant, nearest, shown, unit_of
+from measurements.headers import Renaming, column_meant, nearest, shown, unit_in_cells
 from measurements.quantities import parse_quantity
 from measurements.runs import renamed_headers
 from measurements.schema import COLUMNS, ROW_COLUMN
@@ -133,7 +133,7 @@ def _read(value: Any, meant: Renaming) -> Any:
     if not is_number(meant.canonical):
         return value
     number = as_number(value)
-    unit = unit_of(meant.canonical)
+    unit = unit_in_cells(meant.canonical)
     if number == number or not unit:
         return meant.scaled(number) if number == number else value
     try:

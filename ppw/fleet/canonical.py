@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from measurements.headers import Renaming, rename_headers, unit_of
+from measurements.headers import Renaming, is_share, rename_headers, unit_of
 from measurements.quantities import UNITS
 from measurements.schema import COLUMNS, MISSING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # What is no number becomes one that no rule allows, so that it is named with the rest.
 _NO_NUMBER = float("-inf")
 _QUANTITY = r"^\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-zµμ°]*)\s*$"
+_PERCENT = r"^\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*%\s*$"
 
 
 def canonical(
@@ -81,6 +82,9 @@ def _scaled(number: ir.Value, renaming: Renaming) -> ir.Value:
 def _read(text: ir.Value, renaming: Renaming) -> ir.Value:
     number = text.try_cast("float64")
     scaled = _scaled(number, renaming)
+    if is_share(renaming.canonical):
+        percent = text.re_extract(_PERCENT, 1).try_cast("float64") / 100
+        number, scaled = number.coalesce(percent), scaled.coalesce(percent)
     return text.notnull().ifelse(number.isnull().ifelse(_NO_NUMBER, scaled), None).cast("float64")
 
 

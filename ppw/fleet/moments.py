@@ -6,7 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from measurements.quantities import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ
-from measurements.schema import COLUMNS
+from measurements.schema import COLUMNS, HIGHEST_SHARE
 from ppw.checks.check import FLAGS, UNUSABLE
 from ppw.condensed import (
     LOG,
@@ -89,7 +89,9 @@ def rule(table: ir.Table, column: str) -> ir.BooleanValue:
     if kind in ("positive", "net"):
         above = value > 0
     else:
-        above = value >= 0 if kind in ("non-negative", "count") else value > -_INFINITE
+        above = value >= 0 if kind in ("non-negative", "count", "share") else value > -_INFINITE
+    if kind == "share":
+        return ~(above & (value <= HIGHEST_SHARE))
     # NaN is above every number here, and so is refused with infinity.
     return ~(above & (value < _INFINITE))
 

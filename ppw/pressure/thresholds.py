@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
+from measurements.errors import MeasurementError
 from measurements.headers import nearest
+from measurements.quantities import parse_quantity
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
@@ -91,14 +93,15 @@ class Thresholds:
         Parameters
         ----------
         others : mapping of measure to {"medium": float, "high": float}
-            Either may be left out.
+            Either may be left out. Shares are from 0 to 1, or texts such as "30%".
         source : str
             Who says so.
 
         Raises
         ------
         PpwError
-            For a measure or key that there is not, or thresholds that are not in order.
+            For a measure or key that there is not, a share above 1, or thresholds that are not in
+            order.
         """
         changed = {name: self._changed(name, given, source) for name, given in others.items()}
         return Thresholds({**self.values, **changed}, source)
@@ -111,6 +114,8 @@ class Thresholds:
             raise PpwError(f"{source}: {name}: give medium and high, two numbers")
         old = self.values[name]
         both = given.get("medium", old.medium), given.get("high", old.high)
+        if old.unit == "share":
+            both = _share(both[0], name, source), _share(both[1], name, source)
         if not all(_is_number(value) for value in both) or not 0 < both[0] <= both[1]:
             raise PpwError(
                 f"{source}: {name}: medium {both[0]!r} and high {both[1]!r} are not two positive "
@@ -140,6 +145,22 @@ def read_thresholds(path: str | Path) -> Thresholds:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PpwError(f"{path}: is no TOML: {' '.join(str(error).split())}") from error
     return Thresholds().replaced(document, str(path))
+
+
+def _share(value: Any, name: str, source: str) -> Any:
+    """Share as a number; what is none stays as it is."""
+    if isinstance(value, str) and value.rstrip().endswith("%"):
+        try:
+            value = parse_quantity(value, "share")
+        except MeasurementError as error:
+            raise PpwError(f"{source}: {name}: {error}") from error
+        if value > 1:
+            raise PpwError(f"{source}: {name}: {value:.0%} is more than the whole")
+    if _is_number(value) and value > 1:
+        raise PpwError(
+            f"{source}: {name}: {value:g} must be at most 1: write {value:g}% or {value / 100:g}"
+        )
+    return value
 
 
 def _is_number(value: Any) -> bool:

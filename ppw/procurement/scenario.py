@@ -12,7 +12,7 @@ import numpy as np
 from measurements.headers import nearest
 from ppw.errors import PpwError
 from ppw.procurement.inputs import Input, Inputs, in_si, read_figures
-from ppw.procurement.schema import check, node_at
+from ppw.procurement.schema import check, node_at, with_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,6 +114,7 @@ def read_scenario(path: str | Path) -> Scenario:
 
 def scenario_of(table: Mapping[str, Any], *, source: str, folder: Path) -> Scenario:
     """Make a scenario of a table that was read elsewhere; raises as `read_scenario`."""
+    table = with_shares(table)
     check(table, source)
     _refuse_names_twice(table, source)
     _refuse_unknown_workloads(table, source)

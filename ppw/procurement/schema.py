@@ -8,7 +8,9 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
+from measurements.errors import MeasurementError
 from measurements.headers import nearest
+from measurements.quantities import parse_quantity
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 FILE = "scenario.schema.json"
 _MOST_SHOWN = 5
+# The highest end that the schema has for a share or a rate of change.
+_MOST_OF_SHARES = 5
 
 
 @cache
@@ -77,6 +81,32 @@ def check(table: Mapping[str, Any], source: str) -> None:
         return
     more = f"; and {len(wrong) - _MOST_SHOWN} more" if len(wrong) > _MOST_SHOWN else ""
     raise PpwError(f"{source}: {'; '.join(wrong[:_MOST_SHOWN])}{more}")
+
+
+class Typed(float):
+    """A share that was written as a text, which messages give back."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        """Say it as it was written."""
+        return repr(self.text)
+
+
+def with_shares(value: Any, path: tuple[str | int, ...] = ()) -> Any:
+    """Read the shares that are texts ("20%") of a scenario, or of what stands at a path of it."""
+    if isinstance(value, dict):
+        return {key: with_shares(below, (*path, key)) for key, below in value.items()}
+    if isinstance(value, list):
+        return [with_shares(below, (*path, place)) for place, below in enumerate(value)]
+    if not isinstance(value, str) or node_at(path).get("x-si") != "share":
+        return value
+    try:
+        share = Typed(parse_quantity(value, "share"))
+    except MeasurementError:
+        return value
+    share.text = value
+    return share
 
 
 def dotted(path: Sequence[str | int]) -> str:
@@ -153,7 +183,8 @@ _WRONG: dict[str, Callable[[Any, Any], str]] = {
     "type": _types,
     "minimum": lambda least, value: f"= {value!r} must be {least:g} or more",
     "exclusiveMinimum": lambda least, value: f"= {value!r} must be more than {least:g}",
-    "maximum": lambda most, value: f"= {value!r} must be at most {most:g}",
+    "maximum": lambda most, value: f"= {value!r} must be at most {most:g}{_percent(most, value)}",
+    "pattern": lambda _, value: f"= {value!r} is no share: write 20% or 0.2",
     "enum": lambda known, value: (
         f"= {value!r} must be one of {', '.join(map(repr, known))}{_near(value, known)}"
     ),
@@ -161,6 +192,13 @@ _WRONG: dict[str, Callable[[Any, Any], str]] = {
     "minItems": lambda least, value: f"must have {least} or more",
     "minProperties": lambda least, value: "must not be empty",
 }
+
+
+def _percent(most: float, value: float) -> str:
+    """Hint for a share that is typed as percent: no other figure ends so low."""
+    if most > _MOST_OF_SHARES or value > 100 or isinstance(value, Typed):
+        return ""
+    return f": write {value:g}% or {value / 100:g}"
 
 
 def _near(value: Any, known: Sequence[str]) -> str:

@@ -14,10 +14,13 @@ from runs_strategies import runs_tables
 from measurements import BadRunsError, MeasurementError, check_runs, identity_columns
 from measurements.schema import COLUMNS
 
-GOOD = {"freq_hz": 2e9, "freq_achieved_hz": 1.9e9}
+GOOD = {"freq_hz": 2e9, "freq_achieved_hz": 1.9e9, "load": 0.35}
 NUMBERS = {name: column.kind for name, column in COLUMNS.items() if column.kind != "text"}
-BELOW_ZERO = {"positive": False, "non-negative": False, "count": False, "net": True, "any": True}
-AT_ZERO = {"positive": False, "non-negative": True, "count": True, "net": True, "any": True}
+BELOW_ZERO = {
+    **dict.fromkeys(("positive", "non-negative", "share", "count"), False),
+    **dict.fromkeys(("net", "any"), True),
+}
+AT_ZERO = {kind: kind != "positive" for kind in BELOW_ZERO}
 
 
 def table(**columns: object) -> pd.DataFrame:
@@ -343,3 +346,13 @@ def test_any_good_table_passes_with_its_values(runs: pd.DataFrame) -> None:
 )
 def test_identity_columns(columns: dict[str, list[object]], expected: list[str]) -> None:
     assert identity_columns(pd.DataFrame(columns)) == expected
+
+
+@pytest.mark.parametrize("percent", [[10, 50, 90], [0, 50, 100], [0.1, 0.2, 100]])
+def test_a_load_in_percent_is_refused_with_what_to_write(percent: list[float]) -> None:
+    error = refused(table(load=percent))
+    wrong = [("runs", n, "load") for n, x in enumerate(percent, start=1) if x > 1]
+    assert places(error) == wrong
+    assert "write 50% in the cells, or name the column load_pct" in str(error)
+    # What was measured may be a little more than full load.
+    check_runs(table(load=[0.5, 1.02, 1.2]))

@@ -260,3 +260,19 @@ def test_shown_names_the_first_and_counts_the_rest_in_one_line() -> None:
     assert shown(["x"] * 12) == ", ".join(["x"] * 12)
     assert shown(["a", "b", "c", "d"], most=2) == "a, b and 2 more"
     assert shown(["y" * 41]) == "y" * 37 + "…"
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Load (%)", "load_pct", "load_percent", "Load %", "LOAD%", "load [%]", "Load (percent)"],
+)
+def test_a_share_may_be_in_percent_by_its_header(header: str) -> None:
+    assert renamed(header) == {header: Renaming("load", 0.01)}
+    assert renamed("u", load_pct="u") == {"u": Renaming("load", 0.01)}
+    assert renamed("Use (%)", load="Use (%)") == {"Use (%)": Renaming("load", 0.01)}
+    assert "would all be load" in refusal(header, "load")
+
+
+@pytest.mark.parametrize("header", ["load_avg", "time_pct", "Cores (%)", "run_pct", "payload_pct"])
+def test_percent_of_what_is_no_share_is_left_alone(header: str) -> None:
+    assert renamed(header) == {}

@@ -141,7 +141,7 @@ class TestMetric:
 
     def test_intervals_cover_as_often_as_they_say(self):
         runs = pd.concat(
-            [study(noise=0.05, seed=s, repeats=3).assign(load=float(s)) for s in range(250)]
+            [study(noise=0.05, seed=s, repeats=3).assign(load=s / 250) for s in range(250)]
         )
         points = answered(cycles_per_io, runs, level=0.90).points
         cost = points["workload"].map({"store": 20e3, "oltp": 10e3})
@@ -291,7 +291,7 @@ class TestStudy:
 
     def test_its_intervals_cover_as_often_as_they_say(self):
         runs = pd.concat(
-            [self.bandwidth_runs(noise=0.005, seed=s).assign(load=float(s)) for s in range(250)]
+            [self.bandwidth_runs(noise=0.005, seed=s).assign(load=s / 250) for s in range(250)]
         )
         found = answered(cycles_per_io, runs).bandwidth
         truth = found["rise"].map({0.10: 3.5e9, 0.25: 2e9})

@@ -170,7 +170,7 @@ def test_files_of_the_sources_that_are_named_exist():
 def test_every_column_of_a_runs_table_is_described():
     allowed = {
         "text": "text", "positive": "above 0", "net": "any number", "non-negative": "0 or more",
-        "count": "0, 1, 2 …", "any": "any number",
+        "share": "0 to 1, or `50%`", "count": "0, 1, 2 …", "any": "any number",
     }  # fmt: skip
     rows = "".join(
         f"| `{name}` | {column.unit} | {allowed[column.kind]} | {column.meaning} |\n"

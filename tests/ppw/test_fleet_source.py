@@ -50,6 +50,22 @@ class TestFormats:
         answer = quiet(fleet.project, path, freq="3GHz", engine=engine(name))
         assert_same(answer.to_frame(), quiet(ppw.project_runs, table, freq="3GHz").to_frame())
 
+    @pytest.mark.parametrize("header", ["load", "load_pct"])
+    def test_a_load_in_percent(self, tmp_path, header):
+        """Only those at full load tell how fast a host is; one that cannot be is a fault."""
+        table = runs()
+        cells = ["100%", "50%"] * (len(table) // 2)
+        cells = [c if header == "load" else c.rstrip("%") for c in cells]
+        path = tmp_path / "runs.csv"
+        table.assign(**{header: cells}).to_csv(path, index=False)
+        good = table.assign(load=[1.0, 0.5] * (len(table) // 2))
+        expected = quiet(ppw.fit_runs, good).to_frame()
+        assert_same(quiet(fleet.fit, path).to_frame(), expected)
+        assert_same(quiet(ppw.fit_runs, ppw.read_runs(path)).to_frame(), expected)
+        table.assign(load=100.0).to_csv(path, index=False)
+        with pytest.raises(PpwError, match="no run that can be used"):
+            fleet.fit(path)
+
     @pytest.mark.parametrize("name", ENGINES)
     @pytest.mark.parametrize("ending", [".jsonl", ".ndjson.gz"])
     def test_json_lines(self, tmp_path, name, ending):

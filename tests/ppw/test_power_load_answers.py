@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from processes import ppw_process, refused
 from specpower_results import text_report
 
+from measurements import read_runs
 from measurements.specpower import Level, SpecPowerResult, read_specpower
 from ppw.errors import CaveatWarning, PpwError
 from ppw.power_load import PowerLoadCurve
@@ -211,6 +212,20 @@ class TestFromRuns:
         slow = runs(throughput_ops_s=[250.0, 400, 405, 998, 1002])
         assert "2 of 5 runs did not reach the rate" in PowerLoadCurve.from_runs(slow).caveats[0]
 
+    def test_runs_at_load_0_are_idle(self):
+        rows = runs(load=[0.0, 0.5, 0.5, 1, 1]).drop(columns=["idle_power_w", "throughput_ops_s"])
+        for frame in (rows, rows.assign(idle_power_w=60.0)):
+            curve = PowerLoadCurve.from_runs(frame)
+            assert (curve.has_idle, curve.caveats) == (True, ())
+
+    def test_loads_above_full_load_are_refused_or_said(self):
+        above = runs(load=[0.3, 0.6, 0.6, 1.2, 1.2])
+        with pytest.raises(PpwError, match=r"load 1\.2 is more than full load.* 50% or .*load_pct"):
+            PowerLoadCurve.from_runs(above.drop(columns="throughput_ops_s"))
+        curve = PowerLoadCurve.from_runs(above)
+        np.testing.assert_allclose(curve.load, [0, 0.25, 0.5, 1])
+        assert "1.2 was reached, which is more than full load" in curve.caveats[-1]
+
     def test_several_set_ups_are_refused(self):
         mixed = runs(workload=["a", "a", "a", "b", "b"])
         with pytest.raises(PpwError, match="these runs differ in workload"):
@@ -317,6 +332,41 @@ class TestAnswer:
             answered([HAND], **options)
         with pytest.raises(PpwError, match="no curve"):
             answered([])
+
+
+@pytest.mark.parametrize(
+    ("header", "loads"),
+    [
+        ("load", "0 0.5 1"),
+        ("load", "0% 50% 100%"),
+        ("load", "0 50% 1"),
+        ("Load (%)", "0 50 100"),
+        ("Load %", "0 50 100%"),
+        ("load_pct", "0 0.5e2 100"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_loads_as_people_write_them_are_one_curve(tmp_path, header, loads, ending):
+    path = tmp_path / f"runs.{ending}"
+    table = pd.DataFrame({"host": "r1", header: loads.split(), "power_w": [60.0, 80, 120]})
+    table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path)
+    (found,) = answered(read_runs(path)).figures.to_dict(orient="records")
+    assert (found["idle_w"], found["half_w"], found["full_w"]) == (60, 80, 120)
+
+
+def test_loads_in_percent_without_a_sign_are_refused(tmp_path):
+    """10, 50, 90 once became 11, 56 and 100 %: another 50 % than the one that was measured."""
+    path = tmp_path / "pct.csv"
+    path.write_text("host,load,power_w\nr1,10,60\nr1,50,80\nr1,90,120\n")
+    done = ppw_process("powerload", "pct.csv", "--at", "50%", cwd=tmp_path)
+    refused(
+        done,
+        "rows 1-3, column load: 10 is more than the whole",
+        "write 50% in the cells, or name the column load_pct",
+    )
+    path.write_text(path.read_text().replace("load", "load_pct"))
+    done = ppw_process("powerload", "pct.csv", "--at", "50%", cwd=tmp_path)
+    assert (done.returncode, "80 W" in done.stdout) == (0, True)
 
 
 @pytest.mark.thirdparty

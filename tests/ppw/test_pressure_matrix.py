@@ -350,6 +350,13 @@ class TestThresholds:
         assert evidence(result, "cpu_utilisation")["high"] == 0.2
         assert result.thresholds_source == str(path)
 
+    def test_shares_may_be_percent(self, tmp_path):
+        path = tmp_path / "own.toml"
+        path.write_text("[iowait]\nmedium = '7%'\nhigh = '25 %'\n[run_queue]\nhigh = 50")
+        thresholds = read_thresholds(path)
+        assert thresholds["iowait"][:2] == (0.07, 0.25)
+        assert thresholds["run_queue"].high == 50
+
     @pytest.mark.parametrize(
         ("text", "what"),
         [
@@ -357,6 +364,9 @@ class TestThresholds:
             ("[iowait]\nhihg = 1", "give medium and high"),
             ("iowait = 1", "give medium and high"),
             ("[iowait]\nmedium = 0.9", "in order"),
+            ("[iowait]\nmedium = 50", "iowait: 50 must be at most 1: write 50% or 0.5"),
+            ("[iowait]\nhigh = '150%'", "iowait: 150% is more than the whole"),
+            ("[iowait]\nhigh = 'x%'", "iowait: 'x%' is not a quantity in %"),
             ("[iowait]\nmedium = -1", "positive"),
             ("[iowait]\nmedium = true", "positive"),
             ("[iowait]\nhigh = inf", "positive"),

@@ -120,6 +120,17 @@ WRONG = {
         "must be one of 'shared', 'separate' (did you mean 'separate'?)",
     ),
     "share": (("costs", "residual_share"), 1.5, "costs.residual_share = 1.5 must be at most 1"),
+    "share in words": (
+        ("costs", "residual_share"),
+        "a fifth",
+        "costs.residual_share = 'a fifth' is no share: write 20% or 0.2",
+    ),
+    "too many percent": (
+        ("demand", "spare_share"),
+        "150%",
+        "demand.spare_share = '150%' must be at most 1 (",
+    ),
+    "negative percent": (("demand", "headroom"), "-5%", "headroom = '-5%' must be 0 or more"),
     "nothing": (("candidate", 0, "price"), 0, "candidate 1: price = 0 must be more than 0"),
     "unit": (
         ("candidate", 0, "idle_power"),
@@ -164,6 +175,42 @@ WRONG = {
 def test_what_cannot_be_is_answered_in_one_line(name):
     path, value, said = WRONG[name]
     refused(changed(path, value), said)
+
+
+SHARES = {
+    **{("demand", name): 20 for name in ("headroom", "spare_share", "growth_per_year")},
+    ("demand", "max_utilisation"): 70,
+    **{("costs", name): 6 for name in ("discount_rate", "support_share", "residual_share")},
+    ("candidate", 0, "residual_share"): 10,
+    **{("site", f"{name}_change_per_year"): 3 for name in ("electricity", "grid_carbon")},
+}
+
+
+@pytest.mark.parametrize("path", SHARES, ids=lambda path: path[-1])
+def test_a_share_is_a_number_or_percent_and_percent_need_their_sign(path):
+    percent = SHARES[path]
+    said = f"{path[-1]} = {percent} must be at most "
+    refused(changed(path, percent), said, f": write {percent}% or {percent / 100:g} (")
+    refused(changed(path, ranged(percent, 0.0, percent)), f"write {percent}% or {percent / 100:g}")
+    number = asked(changed(path, percent / 100))
+    for written in (f"{percent}%", f"{percent} %", str(percent / 100)):
+        assert asked(changed(path, written)).candidates.equals(number.candidates)
+    typed = asked(changed(path, ranged(percent / 200, percent / 400, percent / 100)))
+    percents = ranged(f"{percent / 2}%", f"{percent / 4}%", f"{percent}%")
+    assert asked(changed(path, percents)).candidates.equals(typed.candidates)
+
+
+def test_loads_may_be_percent():
+    one = changed(("demand", "profile"), [0.5, 1])
+    for profile in (["50%", "100%"], [50, 100]):
+        other = asked(changed(("demand", "profile"), profile))
+        assert other.candidates.equals(asked(one).candidates)
+    watts = {"power": [60.0, 90.0, 110.0]}
+    levels = ("candidate", 0, "power_levels")
+    typed = asked(changed(levels, {"load": [0, 0.5, 1], **watts}))
+    percent = asked(changed(levels, {"load": ["0%", "50%", "100%"], **watts}))
+    assert percent.candidates.equals(typed.candidates)
+    refused(changed(levels, {"load": [0, 50, 100], **watts}), "write 50% or 0.5")
 
 
 @pytest.mark.parametrize(
