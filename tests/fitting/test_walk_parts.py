@@ -341,3 +341,12 @@ class TestRounds:
         walk._have_room()
         assert walk._course.p.made.tolist() == [-1, -1]
         assert not walk._course.m.marks.key.any()
+
+
+def test_many_streams_give_their_requests_in_the_order_of_their_times():
+    """Ten streams, of which the first has one request, and so makes none."""
+    stream = np.append(0, np.arange(90) % 9 + 1)
+    lbn = 8 * np.random.default_rng(5).integers(40, size=91)
+    found = walk_of(counted(columns(lbn, stream=stream)), expected=2.0).take(180)
+    assert np.bincount(found.stream).tolist() == [0] + [20] * 9
+    assert (np.diff(found.due_s) >= 0).all()
