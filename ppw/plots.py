@@ -16,6 +16,7 @@ from ppw.estimate import shown
 from ppw.metrics import METRICS, Metric, values
 from ppw.names import plot_label, shown_name
 from ppw.prepare import prepare
+from ppw.tabled_result import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -240,7 +241,7 @@ def drawable_groups(prepared: Prepared, metric: Metric, most: int) -> dict[int, 
     # What tells all groups apart, not only those drawn; a lone group is named in full.
     telling = [c for c in keys.columns if not keys[c].duplicated().iloc[1:].all()]
     names = telling if telling and len(keys) > 1 else list(keys.columns)
-    labels = [_label(row, names) for row in keys.take(chosen).to_dict(orient="records")]
+    labels = [_label(row, names) for row in rows_of(keys.take(chosen))]
     return dict(zip(chosen.tolist(), labels, strict=True))
 
 
