@@ -30,7 +30,7 @@ from ppw.result import (
     write_document,
 )
 from ppw.step_choice import as_steps
-from ppw.step_limits import Limits
+from ppw.step_limits import Limits, first_said
 from ppw.tables import summary_text, text_table
 from ppw.unfitted import nothing_to_fit, unfitted_groups
 
@@ -302,7 +302,7 @@ def best_frequency(
     choices = problem.choices(asked, draws, seed)
     missed = [group.said(limits) for group in problem.missed]
     if not choices:
-        raise PpwError("; ".join(missed[:3]) or nothing_to_fit(prepared))
+        raise PpwError(first_said(missed) or nothing_to_fit(prepared))
     table, by_step = problem.table(choices, level), problem.steps(choices, level)
     caveats = [*prepared.caveats(), *unfitted_groups(answers.curves, prepared)]
     caveats += [

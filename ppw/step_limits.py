@@ -12,7 +12,11 @@ from ppw.errors import PpwError
 from ppw.estimate import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fitting.line import FloatArray
+
+_MOST_SAID = 3
 
 
 class Limits(NamedTuple):
@@ -103,6 +107,13 @@ class Missed(NamedTuple):
             f"{limits.level:.0%}: {shown(self.step_hz, 'Hz')} comes nearest, with "
             f"{self.p_kept:.0%}"
         )
+
+
+def first_said(missed: Sequence[str]) -> str:
+    """Say the first three sentences, and how many groups more there are; "" where there is none."""
+    more = len(missed) - _MOST_SAID
+    rest = [f"and {more} more group{'s' * (more > 1)} likewise"] if more > 0 else []
+    return "; ".join([*missed[:_MOST_SAID], *rest])
 
 
 def _read(name: str, amount: float | str | None, unit: str) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -110,6 +111,28 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
         **_network(frame),
     }
     return pd.DataFrame(columns)
+
+
+def as_series(given: object, name: str = "series") -> TimeSeries:
+    """Take a time series. Raises `PpwError` for what is none, with what to do."""
+    from measurements.timeseries.series import TimeSeries
+
+    if isinstance(given, TimeSeries):
+        return given
+    raise PpwError(
+        f"{name} is a {type(given).__name__}, not a TimeSeries: read a log with "
+        "measurements.timeseries.read_time_series"
+    )
+
+
+def as_recordings(given: object) -> Mapping[str, Any]:
+    """Take recordings by name. Raises `PpwError` for what is no mapping, with what to do."""
+    if isinstance(given, Mapping):
+        return given
+    raise PpwError(
+        f"recordings is a {type(given).__name__}, not a mapping: give each its name, "
+        "{'name': series}"
+    )
 
 
 def _refuse_several_hosts(series: TimeSeries) -> None:

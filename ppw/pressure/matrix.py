@@ -11,6 +11,7 @@ import pandas as pd
 from fitting.pressure import grade, summarise
 from ppw import caveats as cv
 from ppw.errors import PpwError
+from ppw.pressure.demand import as_recordings
 from ppw.pressure.findings import caveats_of
 from ppw.pressure.levels import Evidence, activity, cpu_split, judge
 from ppw.pressure.measures import ARTIFICIAL
@@ -63,7 +64,8 @@ def pressure_matrix(
     Raises
     ------
     PpwError
-        When there is no recording, or one without an interval of known length.
+        When there is no recording, what is no time series, or one without an interval of known
+        length.
 
     Warns
     -----
@@ -75,7 +77,7 @@ def pressure_matrix(
     M. Awasthi, T. Suri, Z. Guz, A. Shayesteh, M. Ghosh, V. Balakrishnan: System-Level
     Characterization of Datacenter Applications. ICPE 2015.
     """
-    if not recordings:
+    if not as_recordings(recordings):
         raise PpwError("no recording was given")
     if shortest < 2:
         raise PpwError(f"the shortest phase is {shortest} intervals: give at least 2")

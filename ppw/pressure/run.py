@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fitting.pressure import summarise
-from measurements.timeseries.series import TimeSeries
 from ppw.errors import PpwError
 from ppw.pressure.capacity import Capacity, capacity_of
-from ppw.pressure.demand import demand_of
+from ppw.pressure.demand import as_series, demand_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import pandas as pd
+
+    from measurements.timeseries.series import TimeSeries
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,11 @@ def run_of(
     Raises
     ------
     PpwError
-        When there is none, or none with an interval of known length; for an operation rate or a
-        capacity that is not positive.
+        When there is none, or none with an interval of known length; for what is no time series,
+        and an operation rate or a capacity that is not positive.
     """
-    series = (given,) if isinstance(given, TimeSeries) else tuple(given)
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    series = tuple(as_series(one, name) for one in several)
     if not series:
         raise PpwError(f"{name}: no recording was given")
     if operations_s is not None and not operations_s > 0:

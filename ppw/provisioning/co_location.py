@@ -11,6 +11,7 @@ from fitting.co_location import agreement, load_of
 from ppw import caveats as cv
 from ppw.errors import PpwError
 from ppw.pressure.capacity import capacity_of
+from ppw.pressure.demand import as_recordings, as_series
 from ppw.pressure.thresholds import DEFAULTS
 from ppw.provisioning.alignment import align_recordings
 from ppw.provisioning.co_location_result import (
@@ -104,7 +105,8 @@ def co_locate(
     Raises
     ------
     PpwError
-        For fewer than two workloads, names that are none, or shares that cannot be.
+        For fewer than two workloads, what is no time series, names that are none, or shares that
+        cannot be.
 
     Warns
     -----
@@ -112,6 +114,8 @@ def co_locate(
         For each entry of ``caveats``.
     """
     _check(recordings, latency_critical)
+    if idle is not None:
+        as_series(idle, "idle")
     for name, share in (
         ("ceiling", ceiling),
         ("latency_ceiling", latency_ceiling),
@@ -140,8 +144,10 @@ def co_locate(
 
 
 def _check(recordings: Mapping[str, TimeSeries], latency_critical: Sequence[str]) -> None:
-    if len(recordings) < 2:
+    if len(as_recordings(recordings)) < 2:
         raise PpwError(f"{len(recordings)} workload was given: two or more share a host")
+    for name, series in recordings.items():
+        as_series(series, name)
     unknown = [name for name in latency_critical if name not in recordings]
     if unknown:
         raise PpwError(f"no workload is called {unknown[0]!r}: one of {', '.join(recordings)}")

@@ -12,6 +12,7 @@ import pandas as pd
 
 from ppw import caveats as cv
 from ppw.errors import CaveatWarning, PpwError
+from ppw.pressure.demand import as_recordings, as_series
 from ppw.provisioning.co_location import co_locate
 from ppw.provisioning.co_location_result import BREAKS, FITS, TIGHT
 from ppw.provisioning.right_sizing_result import amount, percent
@@ -149,7 +150,7 @@ def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pair
     CaveatWarning
         For each entry of ``caveats``.
     """
-    if len(recordings) < 2:
+    if len(as_recordings(recordings)) < 2:
         raise PpwError(f"{len(recordings)} workload was given: two or more make pairs")
     critical = options.pop("latency_critical", ())
     # A name that is none is an error, not a workload that no pair has.
@@ -188,7 +189,8 @@ def _first_capacity(recordings: Mapping[str, TimeSeries]) -> Any:
     """One host for all pairs: that of the first recording."""
     from ppw.pressure.capacity import capacity_of
 
-    return capacity_of(next(iter(recordings.values())))
+    name, first = next(iter(recordings.items()))
+    return capacity_of(as_series(first, name))
 
 
 def _row(pair: tuple[str, ...], found: CoLocation) -> dict[str, Any]:

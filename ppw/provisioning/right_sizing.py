@@ -10,7 +10,7 @@ import pandas as pd
 from fitting.co_location import agreement, load_of
 from ppw import caveats as cv
 from ppw.errors import PpwError
-from ppw.pressure.demand import demand_of
+from ppw.pressure.demand import as_series, demand_of
 from ppw.pressure.thresholds import Thresholds
 from ppw.provisioning.candidates import fitting_hosts
 from ppw.provisioning.resources import (
@@ -92,7 +92,7 @@ def right_size(
     Raises
     ------
     PpwError
-        For shares that cannot be, or a recording without an interval.
+        For shares that cannot be, what is no time series, or one without an interval.
 
     Warns
     -----
@@ -102,7 +102,7 @@ def right_size(
     if headroom is not None and not 0 < headroom < 1:
         raise PpwError(f"headroom {headroom!r} is not a share between 0 and 1; try 0.3")
     within("quantile", quantile)
-    if not len(series.frame):
+    if not len(as_series(series).frame):
         raise PpwError(f"{series.source}: no interval was recorded")
     limits = capacity_for(series, capacity, host)
     asked = demands(series, disks=disks)

@@ -488,6 +488,18 @@ class TestLimits:
         with pytest.raises(PpwError, match="no step stays within 1 s and 40 W"):
             best_frequency(lines(), deadline=1, power_cap=40)
 
+    @pytest.mark.parametrize(
+        ("groups", "more"),
+        [(3, ""), (4, "; and 1 more group likewise"), (6, "; and 3 more groups likewise")],
+    )
+    def test_of_many_that_cannot_the_rest_is_counted(self, groups, more):
+        runs = [lines(fixed=10.0 + n, workload=f"w{n}") for n in range(groups)]
+        with pytest.raises(PpwError) as refused:
+            best_frequency(pd.concat(runs, ignore_index=True), deadline=1)
+        said = str(refused.value)
+        assert (said.count("no step stays"), said.partition("likewise")[2]) == (3, "")
+        assert said.endswith(more or "%")
+
     def test_what_was_not_measured_cannot_be_limited(self):
         no_watts = lines().drop(columns="power_w")
         with pytest.raises(PpwError, match="a power cap needs power_w"):

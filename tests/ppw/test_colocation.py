@@ -233,6 +233,17 @@ def test_what_cannot_be_is_refused(options, said):
         co_locate({"a": recording(), "b": recording()}, **options)
 
 
+@pytest.mark.parametrize("ask", [co_locate, pair_workloads])
+def test_what_is_no_series_is_told_what_to_give(ask):
+    for wrong in ({"a": "a.json", "b": recording()}, {"b": recording(), "a": "a.json"}):
+        with pytest.raises(PpwError, match="a is a str, not a TimeSeries: read a log with"):
+            ask(wrong)
+    with pytest.raises(PpwError, match="idle is a str, not a TimeSeries"):
+        ask({"a": recording(), "b": recording()}, idle="a.json")
+    with pytest.raises(PpwError, match="recordings is a list, not a mapping"):
+        ask([recording(), recording()])
+
+
 def test_one_workload_shares_nothing():
     for ask in (co_locate, pair_workloads):
         with pytest.raises(PpwError, match="two or more"):

@@ -272,6 +272,11 @@ class TestSeveralRecordings:
     def test_refused(self):
         with pytest.raises(PpwError, match="no recording"):
             pressure_matrix({})
+        for wrong in ({"app": "db7.json"}, {"app": ["db7.json"]}):
+            with pytest.raises(PpwError, match="app is a str, not a TimeSeries: read a log with"):
+                pressure_matrix(wrong)
+        with pytest.raises(PpwError, match="recordings is a str, not a mapping"):
+            pressure_matrix("db7.json")
         with pytest.raises(PpwError, match="app: no recording"):
             pressure_matrix({"app": []})
         recording = host(2)

@@ -207,6 +207,13 @@ def test_a_recording_of_two_hosts_is_refused():
         right_size(series)
 
 
+def test_what_is_no_series_is_told_what_to_give():
+    with pytest.raises(
+        PpwError, match=r"series is a str, not a TimeSeries: read a log with .*read_time"
+    ):
+        right_size("db.json")
+
+
 def test_an_empty_recording_is_refused():
     with pytest.raises(PpwError, match="no interval"):
         right_size(recording(seconds=0))
