@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 MOST_COLUMNS = 4096
+# Columns that ppw writes beside those of the schema, and no slips of one of these.
+_SETTINGS = frozenset({"connections"})
 
 _IN_PERCENT = re.compile(
     r"(?P<base>.*[^\s_])(\s*[(\[]\s*(%|percent|pct)\s*[)\]]|[\s_]*%|[\s_]+(percent|pct))",
@@ -155,6 +157,8 @@ def _find(target: str, header: str, headers: Sequence[str], source: str) -> str:
 def _mapped(target: str, header: str, source: str) -> Renaming:
     asked = _by_name(target)
     if asked is None:
+        if target.lower() == header.strip().lower() or target in _SETTINGS:
+            return Renaming(target)
         meant = SYNONYMS.get(target.lower(), target)
         if hint := nearest(meant, list(COLUMNS)):
             raise MeasurementError(f"{source}: --map {target}={header}: no column {target!r}{hint}")

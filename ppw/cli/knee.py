@@ -32,7 +32,7 @@ from ppw.cli.runs_table import read
     show_default=True,
     metavar="COLUMN",
     shell_complete=complete_column,
-    help="What came of it: throughput, latency (99th percentile), time, or any column.",
+    help="What came of it: throughput, latency (99th percentile), time, power, or any column.",
 )
 @click.option(
     "--scale",
@@ -44,7 +44,8 @@ from ppw.cli.runs_table import read
 @click.option(
     "--goal",
     type=OneOf(["higher", "lower"]),
-    help="What is better. Default: lower for latency, time, waiting, energy and CPI.",
+    help="What is better. Default: by the name of the column, lower for latency, time, waiting, "
+    "watts, energy, cost, CPI and misses; the answer says where the name does not tell.",
 )
 @level_option
 @output_options

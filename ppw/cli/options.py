@@ -141,11 +141,15 @@ where_option = selection_option(
     "Take only these runs: workload=sort,host=atom. A column that is named again takes either "
     "value.",
 )
-metric_option = click.option(
-    "--metric",
-    type=Names(METRIC_NAMES),
-    help=f"Of {', '.join(METRIC_NAMES)}. Default: all that the columns allow.",
-)
+
+
+def metric_option(default: str = "all that the columns allow") -> Decorator:
+    """Make --metric, with what is answered where it is not given."""
+    return click.option(
+        "--metric",
+        type=Names(METRIC_NAMES),
+        help=f"Of {', '.join(METRIC_NAMES)}. Default: {default}.",
+    )
 
 
 def by_option(meaning: str) -> Decorator:
@@ -160,14 +164,14 @@ runs_by_option = by_option(
 
 
 def table_options_of(
-    *, by: Decorator = runs_by_option, metric: bool = False, required: bool = True
+    *, by: Decorator = runs_by_option, metric: Decorator | None = None, required: bool = True
 ) -> Decorator:
-    """Add a runs table and its grouping: RUNS, --map, --where, --by and, if asked for, --metric."""
+    """Add a runs table and its grouping: RUNS, --map, --where, --by, and a --metric where given."""
     runs = click.argument("runs", nargs=-1, required=required)
-    return all_of(runs, runs_map_option, where_option, by, *([metric_option] if metric else ()))
+    return all_of(runs, runs_map_option, where_option, by, *([metric] if metric else ()))
 
 
-runs_options = table_options_of(metric=True)
+runs_options = table_options_of(metric=metric_option())
 table_options = table_options_of()
 # Of what belongs to a workload or set-up by itself, so that there is nothing to tell apart.
 runs_without_groups = all_of(
@@ -247,6 +251,8 @@ def draws_option(default: int, of_what: str) -> Decorator:
 
 # Endings that promise what is never in the file.
 _NEVER_WRITTEN = frozenset(("pdf", "png", "svg", "jpg", "xls", "xlsx", "ods", "docx", "parquet"))
+# Endings of formats, which a command may have or not.
+_FORMATS = frozenset(("json", "csv", "html", "htm"))
 
 
 def _listed(formats: Sequence[str]) -> str:
@@ -264,7 +270,7 @@ def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator
         if ctx.get_parameter_source("format_") is not ParameterSource.DEFAULT:
             return given
         ending = Path(ctx.params["output"]).suffix[1:].lower()
-        if ending in _NEVER_WRITTEN and ending not in elsewhere:
+        if ending in (_NEVER_WRITTEN | _FORMATS) - {*formats, *elsewhere}:
             raise click.BadParameter(
                 f"{ctx.params['output']}: .{ending} is not written: end it in "
                 f"{_listed(formats)}, or say --format",

@@ -11,10 +11,11 @@ from ppw.cli.numbers import Counts, Percent, Whole
 from ppw.cli.options import (
     keep_all_option,
     level_option,
+    metric_option,
     output_options,
     pool_option,
-    runs_options,
     seed_option,
+    table_options_of,
     vf_option,
 )
 from ppw.cli.output import caveats_in_result, emit
@@ -22,6 +23,7 @@ from ppw.cli.quantities import Duration, Frequencies
 from ppw.cli.runs_table import read
 
 _MINUTE_S = 60.0
+_METRIC = "perf_per_watt"
 
 
 @click.command(
@@ -30,7 +32,7 @@ _MINUTE_S = 60.0
     epilog="Example: ppw plan runs.csv --freq 3.0GHz --metric perf_per_watt --within 3 "
     "--steps 1.2GHz:2.4GHz:0.2GHz --run-time 10min",
 )
-@runs_options
+@table_options_of(metric=metric_option(f"{_METRIC}, and one at a time"))
 @click.option("--freq", required=True, type=Frequencies(), help="What is asked, such as 3.0GHz.")
 @click.option(
     "--within",
@@ -98,7 +100,7 @@ def command(
     from ppw.planning import plan
     from ppw.report.plan_page import plan_page
 
-    for what, given in (("--freq", freq), ("--metric", metric or ["perf_per_watt"])):
+    for what, given in (("--freq", freq), ("--metric", metric or [_METRIC])):
         if len(given) != 1:
             raise click.UsageError(f"{what}: a plan is for one, and {len(given)} were given")
     with caveats_in_result():
@@ -106,7 +108,7 @@ def command(
         result = plan(
             table,
             freq=freq[0],
-            metric=(metric or ["perf_per_watt"])[0],
+            metric=(metric or [_METRIC])[0],
             at_target=not not_at_target,
             **options,
         )

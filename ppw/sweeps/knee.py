@@ -11,6 +11,7 @@ from fitting.knee import FEWEST_LEVELS, fit_knees
 from ppw import caveats as cv
 from ppw.arguments import as_share, known_choice
 from ppw.result import frame_digest
+from ppw.sweeps.direction import higher_is_better
 from ppw.sweeps.operating_point import POINT_COLUMNS, bounds, operating_point, usable
 from ppw.sweeps.points import column_unit, sweep_points
 from ppw.sweeps.result import FAILS, FEW, KNEE, STRAIGHT, SweepKnees
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 # A bend that chance makes as often as this is none; two lines that fit as badly as this are not
 # the form of the curve.
 _BY_CHANCE = 0.05
-_LOWER_IS_BETTER = ("latency", "time", "cpi", "energy", "wait")
 _FOUND_COLUMNS = (
     *("sweep", "finding", "levels", "knee", "lower", "upper", "slope_before", "slope_after"),
     *("knee_value", "linear_from", "linear_to", "measured_to", "p_value"),
@@ -53,8 +53,8 @@ def find_knees(
     over : str
         What was set: ``"threads"``, ``"connections"``, ``"object_size"``, or any column.
     of : str
-        What came of it: ``"throughput"``, ``"latency"`` (99th percentile), ``"time"``, or any
-        column.
+        What came of it: ``"throughput"``, ``"latency"`` (99th percentile), ``"time"``,
+        ``"power"``, or any column.
     by : sequence of str, optional
         Columns that tell sweeps apart; by default all that set-ups differ in.
     scale : {"log", "linear"}
@@ -62,7 +62,8 @@ def find_knees(
     level : float
         Of the knee's interval, inside (0, 1).
     goal : {"higher", "lower"}, optional
-        What is better; by default lower for latency, time, waiting, energy and CPI.
+        What is better; by default lower where the name speaks of latency, time, waiting, watts,
+        energy, cost, CPI or misses; a name that does not say is taken as higher, with a caveat.
 
     Returns
     -------
@@ -85,13 +86,19 @@ def find_knees(
     known_choice("scale", scale, ("log", "linear"))
     known_choice("goal", goal or "higher", ("higher", "lower"))
     sweeps = sweep_points(runs, over=over, of=of, by=by)
-    higher = goal == "higher" if goal else not sweeps.of.startswith(_LOWER_IS_BETTER)
+    known = higher_is_better(sweeps.of) if goal is None else goal == "higher"
+    higher = known is not False
     tables = [_levels(part) for _, part in sweeps.points.groupby("sweep")]
     fits = _fits(sweeps, tables, scale, level)
     rows = [_row(i, table, fits, sweeps, higher) for i, table in enumerate(tables)]
     columns = [*sweeps.keys.columns, *_FOUND_COLUMNS, *POINT_COLUMNS]
     knees = pd.DataFrame(rows, columns=columns)
     caveats = _caveats(runs, sweeps, knees, higher)
+    if known is None:
+        caveats.append(
+            f"the name {sweeps.of} does not say which way is better: higher is taken as better; "
+            "--goal lower (goal='lower') turns it"
+        )
     cv.warn(caveats)
     return SweepKnees(
         knees=_typed(knees, [*sweeps.keys.columns, "sweep", "finding", *_TEXTS]),

@@ -9,7 +9,8 @@ import pandas as pd
 
 from measurements import check_runs, identity_columns
 from measurements.checks import as_numbers
-from measurements.headers import nearest, shown
+from measurements.headers import column_meant, nearest, shown
+from measurements.runs import renamed_headers
 from measurements.schema import COLUMNS
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.estimate import shown as amount
@@ -124,9 +125,12 @@ def sweep_points(
 
 
 def _column(table: pd.DataFrame, name: str, known: dict[str, str], source: str) -> str:
+    columns = [str(c) for c in table.columns]
     plain = name.replace("-", "_")
-    column = plain if plain in table.columns else known.get(plain, plain)
-    if column not in table.columns:
+    column = _same_but_for_case((name, plain), columns) or known.get(plain.lower(), plain)
+    if column not in columns and (meant := _by_header(table, (name, plain), columns)):
+        column = meant
+    if column not in columns:
         raise UnknownColumnError(
             f"{source}: no column {column}{nearest(column, list(table.columns))}; the columns are "
             f"{shown(list(table.columns))}"
@@ -134,8 +138,29 @@ def _column(table: pd.DataFrame, name: str, known: dict[str, str], source: str) 
     return column
 
 
+def _same_but_for_case(names: Sequence[str], columns: Sequence[str]) -> str | None:
+    """Column of one of the names, in the case as it is typed where there are several."""
+    for name in names:
+        if name in columns:
+            return name
+    for name in names:
+        if len(same := [c for c in columns if c.lower() == name.lower()]) == 1:
+            return same[0]
+    return None
+
+
+def _by_header(table: pd.DataFrame, names: Sequence[str], columns: Sequence[str]) -> str | None:
+    """Column that a header of the file's own became, or would have become."""
+    headers = renamed_headers(table)
+    for name in names:
+        own = _same_but_for_case((name,), list(headers))
+        if meant := column_meant(own or name, columns, headers):
+            return meant.canonical
+    return None
+
+
 def _with_throughput(table: pd.DataFrame, of: str) -> pd.DataFrame:
-    wanted = MEASURES.get(of, of) == _PERFORMANCE
+    wanted = MEASURES.get(of.lower(), of) == _PERFORMANCE
     if not wanted or _PERFORMANCE in table or not {"data_bytes", "time_s"} <= set(table.columns):
         return table
     return table.assign(**{_PERFORMANCE: table["data_bytes"] / table["time_s"]})

@@ -273,6 +273,13 @@ def test_a_share_may_be_in_percent_by_its_header(header: str) -> None:
     assert "would all be load" in refusal(header, "load")
 
 
+def test_a_setting_or_a_header_of_the_same_name_is_no_slip_of_another_column() -> None:
+    assert renamed("Conns", connections="Conns") == {"Conns": Renaming("connections")}
+    assert renamed("Instruction", instruction="Instruction") == {
+        "Instruction": Renaming("instruction")
+    }
+
+
 @pytest.mark.parametrize("header", ["load_avg", "time_pct", "Cores (%)", "run_pct", "payload_pct"])
 def test_percent_of_what_is_no_share_is_left_alone(header: str) -> None:
     assert renamed(header) == {}

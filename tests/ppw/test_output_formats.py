@@ -40,5 +40,9 @@ def test_the_ending_says_the_format_unless_one_is_given(arguments, form):
 
 def test_a_command_keeps_to_the_formats_it_has():
     few = output_options_of("text", "json")
-    assert chosen(few, "-o", "x.html") == ("text", "x.html")
+    with pytest.raises(click.BadParameter, match=r"x.html: .html is not written: end it in .json"):
+        click.command()(few(lambda format_, output: None)).main(
+            ["-o", "x.html"], standalone_mode=False
+        )
+    assert chosen(few, "-o", "x.html", "--format", "text") == ("text", "x.html")
     assert chosen(few, "-o", "x.json") == ("json", "x.json")

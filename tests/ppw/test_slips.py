@@ -93,6 +93,30 @@ def test_an_output_that_would_not_be_what_its_ending_says(runs, tmp_path, ending
     assert not output.exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "ending", "there_are"),
+    [
+        ("hosts", "html", ".json or .csv"),
+        ("datasets", "html", ".json or .csv"),
+        ("datasets", "HTM", ".json or .csv"),
+        ("sensors", "csv", ".json"),
+        ("sensors", "html", ".json"),
+    ],
+)
+def test_a_format_that_a_command_has_not(tmp_path, command, ending, there_are):
+    output = tmp_path / f"out.{ending}"
+    assert typed(command, "-o", output).exit_code == 2
+    said = refused(command, "-o", output)
+    assert f".{ending.lower()} is not written: end it in {there_are}, or say --format" in said
+    assert not output.exists()
+
+
+def test_the_metric_that_a_plan_takes_by_default_is_in_its_help():
+    said = " ".join(typed("plan", "--help").stdout.split())
+    assert "Default: perf_per_watt, and one at a time." in said
+    assert "all that the columns allow" not in said
+
+
 def test_a_share_in_percent_without_the_sign(runs):
     said = refused("project", runs, "--freq", "3GHz", "--level", "95")
     assert "write 95% or 0.95" in said

@@ -300,6 +300,95 @@ def test_linear_scale_plots_and_says_slopes():
     assert result.plot().get_xscale() == "linear"
 
 
+# Which way is better, and under which names columns are found.
+
+RISING = 2 ** np.arange(8.0)
+
+
+@pytest.mark.parametrize(
+    ("of", "higher"),
+    [
+        *[
+            (name, False)
+            for name in (
+                *("P99 latency (ms)", "Mean latency ms", "p99_ms", "response_time_ms", "watts"),
+                *(
+                    "cost",
+                    "energy_j",
+                    "waiting requests",
+                    "cpi",
+                    "LLC-load-misses",
+                    "meanLatencyMs",
+                ),
+                *("time_per_op", "svc [ms]", "user_s", "error rate", "energy per request"),
+                *("idle_power_w", "99th percentile", "Total Cost (EUR)", "cycles_per_instruction"),
+            )
+        ],
+        *[
+            (name, True)
+            for name in (
+                *("requests_per_second", "work per joule", "perf_per_watt", "power_efficiency"),
+                *("bytes_s", "IOPS", "p99 throughput", "ops_s", "responses/s", "hit rate"),
+            )
+        ],
+    ],
+)
+def test_a_name_says_which_way_is_better(of, higher):
+    runs = pd.DataFrame({"threads": RISING, of: RISING})
+    result, row = found(runs, of=of)
+    assert result.higher_is_better is higher
+    # Of values that rise, the last is best, or the first.
+    assert row["recommended"] == (128 if higher else 1)
+    assert not [c for c in result.caveats if "which way" in c]
+
+
+def test_a_name_that_does_not_say_is_taken_as_higher_and_that_is_said():
+    runs = pd.DataFrame({"threads": RISING, "zeal": RISING})
+    result, _ = found(runs, of="zeal")
+    assert result.higher_is_better
+    assert "higher is taken as better; --goal lower" in only(result.caveats, "the name zeal does")
+    result, row = found(runs, of="zeal", goal="lower")
+    assert (row["recommended"], result.higher_is_better) == (1, False)
+    assert not [c for c in result.caveats if "which way" in c]
+
+
+@pytest.mark.parametrize(
+    ("header", "over"),
+    [
+        ("Connections", "connections"),
+        ("Cores", "cores"),
+        ("my-setting", "my-setting"),
+        ("my_setting", "My-Setting"),
+        ("freq_ghz", "freq"),
+        ("freq_ghz", "freq_ghz"),
+        ("Clock (MHz)", "clock (mhz)"),
+    ],
+)
+def test_a_setting_is_found_by_any_name_of_its_column(tmp_path, header, over):
+    levels = np.repeat(np.arange(1, 7) / 2 * (1000 if "MHz" in header else 1), 2)
+    file = tmp_path / "runs.csv"
+    pd.DataFrame({header: levels, "ops_s": levels, "host": "lab"}).to_csv(file, index=False)
+    done = CliRunner().invoke(command, [str(file), "--over", over, "--of", "OPS_S"])
+    assert done.exit_code == 0, done.output
+    result, _ = found(pd.read_csv(file), over=over, of="OPS_S")
+    assert done.stdout == result.summary() + "\n"
+
+
+def test_the_case_of_a_column_counts_where_there_are_several():
+    runs = sweep(ceiling).assign(Zeal=1.0, zeal=lambda t: t["threads"])
+    for name in ("Zeal", "zeal"):
+        assert found(runs, of=name)[0].of == name
+    with pytest.raises(PpwError, match="no column ZEAL"):
+        find_knees(runs, over="threads", of="ZEAL")
+
+
+@pytest.mark.parametrize(("of", "column"), [("power", "power_w"), ("energy", "energy_j")])
+def test_measures_go_by_the_names_of_metrics(of, column):
+    runs = sweep(ceiling).assign(**{column: lambda t: 9 * t["threads"]})
+    result, row = found(runs, of=of)
+    assert (result.of, result.higher_is_better, row["recommended"]) == (column, False, 1)
+
+
 class TestCommand:
     def test_golden(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
