@@ -79,3 +79,23 @@ def test_a_missing_value_is_refused_alike_by_all_questions() -> None:
     assert message.endswith(
         ": fill in what is missing, delete these rows, or choose others with --where"
     )
+
+
+@pytest.mark.parametrize("comment", ["# lab 3, night run\n", "# a\n#\n\n# b, c, d\n", "#x;y\n"])
+def test_comments_before_the_header_are_no_rows(comment: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(f"{comment}freq_ghz,time_s,workload,cores,note\n1.2,5,a,1,x\n1.8,4,b,1,y\n")
+    assert read_runs(path)["time_s"].tolist() == [5.0, 4.0]
+
+
+def test_a_header_that_begins_with_a_hash_is_the_header(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("#note,freq_ghz,time_s\nx,1.2,5\ny,1.8,4\n")
+    assert list(read_runs(path).columns) == ["#note", "freq_hz", "time_s"]
+
+
+def test_the_clock_is_named_as_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("Clock (MHz),time_s\n2400,5\n2400,4\n")
+    with pytest.raises(ppw.PpwError, match=r"\(Clock \(MHz\) in the file: 2.4 GHz\)"):
+        ppw.project_runs(read_runs(path), freq="3GHz")
