@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from measurements.headers import Renaming
 
-_WITH_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*[^\d,;\s]*\s*")
+WITH_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*[^\d,;\s]*\s*")
 _WITH_POINT = re.compile(r"\s*[+-]?\d*\.\d.*")
 _LEAST_MHZ, _LEAST_KHZ, _LEAST_HZ = 50.0, 3e4, 3e7
 
@@ -32,7 +32,7 @@ _LEAST_MHZ, _LEAST_KHZ, _LEAST_HZ = 50.0, 3e4, 3e7
 def has_decimal_commas(table: pd.DataFrame, columns: Iterable[str]) -> bool:
     """Tell whether one of the columns has a cell such as ``1,8`` or ``1,8GHz``."""
     texts = (table[c] for c in columns if table[c].dtype.kind not in "iufbmMc")
-    return any(_WITH_COMMA.fullmatch(cell) for text in texts for cell in text if _is(cell))
+    return any(WITH_COMMA.fullmatch(cell) for text in texts for cell in text if _is(cell))
 
 
 def with_points(table: pd.DataFrame, columns: Iterable[str], source: str) -> pd.DataFrame:
@@ -59,7 +59,7 @@ def _is(cell: object) -> bool:
 
 
 def _pointed(cell: object) -> object:
-    if isinstance(cell, str) and _WITH_COMMA.fullmatch(cell):
+    if isinstance(cell, str) and WITH_COMMA.fullmatch(cell):
         return cell.replace(",", ".", 1)
     return cell
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 _ABSENT = "missing"
 _NOT_A_NUMBER = "is not a number"
+_REMEDY = ": fill in what is missing, delete these rows, or choose others with --where"
+_PARTED = "is not a number: it has thousands separators"
+_THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(?:([,' \u00a0\u202f])\d{3}(?:\1\d{3})*)(?:\.\d+)?\s*")
 # A message lists so many kinds of bad values, and so many ranges of rows for each; the error's
 # ``problems`` have them all.
 _MOST_SHOWN = 20
@@ -47,6 +51,7 @@ def check_runs(
     needed: Collection[str] = (),
     by: Sequence[str] | None = None,
     ignore: Mapping[str, NDArray[np.bool_]] | None = None,
+    complete: Collection[str] = (),
 ) -> pd.DataFrame:
     """Check a runs table and return it with its canonical numbers as float64.
 
@@ -61,6 +66,8 @@ def check_runs(
         What makes a group; by default the identity columns present.
     ignore : mapping of column to (rows,) bool array, optional
         Values that are not judged, because the caller leaves their rows out.
+    complete : collection of str
+        Columns that must be as complete as needed ones, and are not needed.
 
     Raises
     ------
@@ -77,7 +84,9 @@ def check_runs(
     problems = [_NO_PROBLEMS, *(_to_numbers(runs, column) for column in numbers)]
     for column in numbers:
         problems += _impossible(runs, column, column in needed)
-    problems += [_missing_values(runs, column, groups) for column in needed]
+    problems += [
+        _missing_values(runs, column, groups) for column in dict.fromkeys((*needed, *complete))
+    ]
     bad = pd.concat(problems, ignore_index=True)
     for column, rows in (ignore or {}).items():
         bad = bad[~((bad["column"] == column).to_numpy() & rows[bad["row"].to_numpy() - 1])]
@@ -99,6 +108,8 @@ def as_numbers(values: pd.Series[Any]) -> pd.Series[float]:
     """Read a column of anything as float64; NaN where it is no number, as in dates and booleans."""
     if values.dtype.kind in "bcmM":
         return pd.Series(np.nan, index=values.index, name=values.name)
+    if values.dtype == object:
+        values = values.mask(values.map(lambda v: isinstance(v, (bool, np.bool_))))
     try:
         return pd.to_numeric(values, errors="coerce").astype(np.float64)
     except (OverflowError, TypeError):
@@ -134,7 +145,14 @@ def _to_numbers(runs: pd.DataFrame, column: str) -> pd.DataFrame:
     runs[column] = numbers
     wrong = (numbers.isna() & values.notna()).to_numpy(copy=True)
     wrong[wrong] = [not (isinstance(v, str) and v.strip() in MISSING) for v in values[wrong]]
-    return _problems(column, values, wrong, _NOT_A_NUMBER)
+    parted = wrong.copy()
+    parted[wrong] = [isinstance(v, str) and bool(_THOUSANDS.fullmatch(v)) for v in values[wrong]]
+    return pd.concat(
+        [
+            _problems(column, values, wrong & ~parted, _NOT_A_NUMBER),
+            _problems(column, values, parted, _PARTED),
+        ]
+    )
 
 
 def _missing_values(runs: pd.DataFrame, column: str, groups: list[str]) -> pd.DataFrame:
@@ -231,12 +249,16 @@ def _message(bad: pd.DataFrame, headers: Mapping[str, tuple[str, float, bool]]) 
         rows = "row" if len(cases) == 1 else "rows"
         header, factor = own.get(column, (column, 1.0))
         value = "" if reason == _ABSENT else f"{_shown_value(cases['value'].iloc[0], factor)} "
+        if reason == _PARTED:
+            plain = re.sub(r"[^\d.+-]", "", str(cases["value"].iloc[0]))
+            reason = f"{reason}: write {plain}"
         where = f"{file}: {rows} {_ranges(cases['row'].to_numpy())}, column {header}"
         parts.append(f"{where}: {value}{reason}")
     if kinds.ngroups > _MOST_SHOWN:
         parts.append(f"and {kinds.ngroups - _MOST_SHOWN} more")
     count = f"{len(bad)} bad value{'s' if len(bad) > 1 else ''}"
-    return f"{'; '.join(parts)} ({count}; rows are counted below the header)"
+    remedy = _REMEDY if (bad["reason"] == _ABSENT).any() else ""
+    return f"{'; '.join(parts)} ({count}; rows are counted below the header){remedy}"
 
 
 def _shown_value(value: object, factor: float) -> str:

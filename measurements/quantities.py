@@ -64,7 +64,7 @@ _TYPED = {
     **dict.fromkeys(("d", "day", "days"), Unit("s", 86400.0)),
     **dict.fromkeys(("y", "yr", "year", "years"), Unit("s", 365 * 86400.0)),
 }
-_MEGA = {"MJ": Unit("j", 1e6), "MW": Unit("w", 1e6)}
+MEGA = {"MJ": Unit("j", 1e6), "MW": Unit("w", 1e6)}
 # A percent sign alone; "pct" in a header is read by `measurements.headers`.
 _PERCENT = {"%": Unit("share", 0.01)}
 _SPELT_OUT = {
@@ -218,7 +218,7 @@ def implausible_frequency(value: float) -> str | None:
 
 def named_unit(text: str) -> Unit | None:
     """Look a unit up as it is written: in any case, with either micro sign, or as a word."""
-    if text in _MEGA:
-        return _MEGA[text]
+    if text in MEGA:
+        return MEGA[text]
     plain = text.replace("µ", "u").replace("μ", "u").removeprefix("°").lower()
     return UNITS.get(_SPELT_OUT.get(plain, plain))

@@ -204,6 +204,7 @@ def _read_json_lines(text: str, source: str) -> pd.DataFrame:
 
 
 def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
+    content = _without_comments(content)
     headers, delimiter = read_header(content, source)
     renamings = rename_headers(headers, mapping, _name(source))
     names = [h or f"unnamed {i}" for i, h in enumerate(headers)]
@@ -246,6 +247,22 @@ def _read_rows(content: bytes, delimiter: str, names: list[str], text: set[str])
             na_values={name: [""] if name in text else list(MISSING) for name in names},
             low_memory=False,
         )
+
+
+def _without_comments(content: bytes) -> bytes:
+    """CSV without the lines before its header that begin with #.
+
+    One with as many fields as the line below it may be the header itself, and stays.
+    """
+    rest = content
+    while rest.lstrip().startswith(b"#"):
+        line, _, below = rest.lstrip().partition(b"\n")
+        following = next((one for one in below[:65536].split(b"\n") if one.strip()), b"")
+        delimiter = max((b",", b";", b"\t"), key=following.count)
+        if following.count(delimiter) in (0, line.count(delimiter)) and following[:1] != b"#":
+            return rest
+        rest = below
+    return rest
 
 
 def _lines(content: bytes) -> io.TextIOWrapper:

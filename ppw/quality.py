@@ -23,7 +23,7 @@ from ppw.condensed import is_condensed_table, run_count, run_counts
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.estimate import key_texts, shown
 from ppw.grouping import group_runs
-from ppw.metrics import METRICS, known_metrics
+from ppw.metrics import METRICS, columns_for, known_metrics
 from ppw.prepare import canonical
 from ppw.result import frame_digest, read_document, reads_document, records, write_document
 from ppw.tables import summary_text, text_table
@@ -244,7 +244,8 @@ def check_quality(
     Raises
     ------
     MeasurementError
-        For values that nobody can read or use: text in a number, a negative time. Watts of zero
+        For values that nobody can read or use: text in a number, a negative time, one that is
+        missing where other runs of the group have it (watts may be). Watts of zero
         or less are no error here but are named.
     PpwError
         For a metric or column that is not there, or when no check has its columns.
@@ -256,7 +257,11 @@ def check_quality(
     """
     tidy = canonical(runs)
     by = None if by is None else as_names(by)
-    checked = check_runs(tidy, needed=["freq_hz"], by=by)
+    asked = [*METRICS.values()] if metric is None else known_metrics(metric)
+    # Watts may be missing: a sensor's gaps are no reason not to look at the rest.
+    watts = ("power_w", "energy_j")
+    complete = [c for m in asked for c in columns_for(m, tidy) or () if c not in watts]
+    checked = check_runs(tidy, needed=["freq_hz"], by=by, complete=complete)
     groups = group_runs(checked, by)
     quality = check_prepared(checked, groups, metric)
     cv.warn(quality.caveats)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from measurements.schema import HEADERS
 from ppw.estimate import shown
 
 if TYPE_CHECKING:
@@ -40,9 +41,11 @@ def nothing_to_fit(prepared: Prepared) -> str:
     by = ", ".join(prepared.groups.by)
     grouped = f"every group by {by}" if by else "all rows, which are one group"
     left_out = "".join(f"; {said}" for said in prepared.said_of_left_out())
+    headers = prepared.runs.attrs.get(HEADERS, {})
+    named = next((h for h, became in headers.items() if became[0] == "freq_hz"), "freq_hz")
     where = "of the rows that are left" if left_out else "in the file"
     return (
-        f"{source}: only one distinct frequency in {grouped} (freq_hz {where}: "
+        f"{source}: only one distinct frequency in {grouped} ({named} {where}: "
         f"{found}): a curve takes two; measure at one more, or group by fewer columns with --by"
         f"{left_out}"
     )

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +15,7 @@ from ppw.cli.choices import OneOf
 from ppw.cli.numbers import Whole
 from ppw.cli.options import all_of, output_options_of
 from ppw.cli.output import caveats_in_result, emit, say
+from ppw.errors import PpwError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,7 +61,12 @@ class Fleet:
     def ask(self, question: Callable[..., FleetAnswer[Any]], **options: Any) -> FleetAnswer[Any]:
         """Put a question of `ppw.fleet`, drawing on a terminal how far the engine is."""
         with caveats_in_result(), progress_bar() as progress:
-            return question(self.runs, columns=self.mapping, progress=progress, **options)
+            try:
+                return question(self.runs, columns=self.mapping, progress=progress, **options)
+            except PpwError as error:
+                for note in getattr(error, "__notes__", ()):
+                    say(note)
+                raise
 
     def leave(self, answer: FleetAnswer[Any], page: Callable[[Any], Page]) -> int:
         """Write an answer, name its faults on standard error, and choose the exit code."""
@@ -74,6 +80,9 @@ class Fleet:
         return 1
 
     def _write(self, answer: FleetAnswer[Any], page: Callable[[Any], Page]) -> None:
+        if self.format_ == "text" and self.output == "-":
+            # They follow on standard error.
+            answer = replace(answer, faults=())
         if self.output.lower().endswith(".parquet"):
             for caveat in answer.caveats:
                 say(f"caveat: {caveat}")

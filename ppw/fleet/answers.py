@@ -7,6 +7,7 @@ and calibration are those of the answers in memory, which take cells as they tak
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -14,6 +15,7 @@ from measurements import identity_columns
 from ppw import caveats as cv
 from ppw import schemes
 from ppw.arguments import as_frequencies, as_names
+from ppw.checks.check import FLAGS, UNUSABLE
 from ppw.condensed import run_count
 from ppw.curves import FitOptions
 from ppw.errors import PpwError
@@ -33,7 +35,7 @@ from ppw.runs_projection import project_prepared
 from ppw.validation import several, validate_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -97,8 +99,10 @@ def fit(
         form=form, power_form=power_form, exponent=exponent, voltages=voltages, via=via
     )
     read = _read(source, opening, by, metric, options, lines_only=True)
-    ready = condensed(read.frame, read.layout, keep_all=True)
-    return _answered(fit_prepared(ready.prepared, options), read, ready)
+    with _telling_faults(read):
+        ready = condensed(read.frame, read.layout, keep_all=True)
+        fitted = fit_prepared(ready.prepared, options)
+    return _answered(fitted, read, ready)
 
 
 def project(
@@ -148,8 +152,9 @@ def project(
         pool=pool,
     )
     read = _read(source, opening, by, metric, options, checked=not keep_all)
-    ready = condensed(read.frame, read.layout, keep_all=keep_all)
-    projected = project_prepared(ready.prepared, frequencies, options, level)
+    with _telling_faults(read):
+        ready = condensed(read.frame, read.layout, keep_all=keep_all)
+        projected = project_prepared(ready.prepared, frequencies, options, level)
     return _answered(projected, read, ready, keep_all=keep_all)
 
 
@@ -207,8 +212,9 @@ def validate(
     )
     across = scheme == "host" or train_host is not None
     read = _read(source, opening, by, metric, options, checked=not keep_all, but_host=across)
-    ready = condensed(read.frame, read.layout, keep_all=keep_all, drop=False)
-    held = validate_prepared(ready.prepared, plan, options, level, keep_all=keep_all)
+    with _telling_faults(read):
+        ready = condensed(read.frame, read.layout, keep_all=keep_all, drop=False)
+        held = validate_prepared(ready.prepared, plan, options, level, keep_all=keep_all)
     return _answered(held, read, ready, keep_all=keep_all)
 
 
@@ -329,6 +335,18 @@ def _unusable(read: Cells, runs: int) -> list[Fault]:
     if FleetState.is_at(read.runs.name):
         return [Fault(read.runs.name, f"{runs} runs have values that cannot be: left out")]
     return unusable_faults(read.runs, columns_read(read.layout, read.known))
+
+
+@contextmanager
+def _telling_faults(read: Cells) -> Iterator[None]:
+    """Note the faults on the refusal of a question, which they may be the reason of."""
+    try:
+        yield
+    except PpwError as error:
+        unusable = run_count(read.frame, (read.frame[FLAGS].to_numpy() & UNUSABLE) > 0)
+        for fault in (*read.runs.faults, *_unusable(read, unusable)):
+            error.add_note(f"fault: {fault}")
+        raise
 
 
 def _answered(

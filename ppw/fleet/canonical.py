@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from measurements.headers import Renaming, is_share, rename_headers, unit_of
-from measurements.quantities import UNITS
+from measurements.quantities import MEGA, UNITS
 from measurements.schema import COLUMNS, MISSING
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def _column(column: ir.Value, renaming: Renaming) -> ir.Value:
         column = column.isin(MISSING).ifelse(None, column)
         if renaming.unit_in_cells:
             return _with_unit(column, unit_of(renaming.canonical))
-        return _read(column, renaming)
-    if not column.type().is_numeric():
+        return _read(column, renaming, unit_of(renaming.canonical))
+    if column.type().is_boolean() or not column.type().is_numeric():
         return column.notnull().ifelse(_NO_NUMBER, None).cast("float64")
     return _scaled(_known(column).cast("float64"), renaming)
 
@@ -79,20 +79,27 @@ def _scaled(number: ir.Value, renaming: Renaming) -> ir.Value:
     return number if renaming.factor == 1.0 else renaming.scaled(number)
 
 
-def _read(text: ir.Value, renaming: Renaming) -> ir.Value:
-    number = text.try_cast("float64")
-    scaled = _scaled(number, renaming)
+def _read(text: ir.Value, renaming: Renaming, unit: str) -> ir.Value:
+    """Read a number in the unit of the header, or in one of its own."""
+    value = _scaled(text.try_cast("float64"), renaming)
     if is_share(renaming.canonical):
-        percent = text.re_extract(_PERCENT, 1).try_cast("float64") / 100
-        number, scaled = number.coalesce(percent), scaled.coalesce(percent)
-    return text.notnull().ifelse(number.isnull().ifelse(_NO_NUMBER, scaled), None).cast("float64")
+        value = value.coalesce(text.re_extract(_PERCENT, 1).try_cast("float64") / 100)
+    elif unit:
+        value = value.coalesce(_quantity(text, unit))
+    return text.notnull().ifelse(value.coalesce(_NO_NUMBER), None).cast("float64")
 
 
 def _with_unit(text: ir.Value, unit: str) -> ir.Value:
     """Read "2.10GHz" in SI; a bare number is no quantity where the header names no unit."""
+    value = _quantity(text, unit)
+    return text.notnull().ifelse(value.coalesce(_NO_NUMBER), None).cast("float64")
+
+
+def _quantity(text: ir.Value, unit: str) -> ir.Value:
     number = text.re_extract(_QUANTITY, 1).try_cast("float64")
-    written = text.re_extract(_QUANTITY, 2).lower().replace("µ", "u").replace("μ", "u")
+    written = text.re_extract(_QUANTITY, 2)
+    plain = written.lower().replace("µ", "u").replace("μ", "u").replace("°", "")
     factors = {name: u.factor for name, u in UNITS.items() if u.si == unit}
-    factor = written.cases(*factors.items(), else_=None)
-    value = number * factor
-    return text.notnull().ifelse(value.isnull().ifelse(_NO_NUMBER, value), None).cast("float64")
+    factor = plain.cases(*factors.items(), else_=None)
+    mega = {name: u.factor for name, u in MEGA.items() if u.si == unit}
+    return number * (written.cases(*mega.items(), else_=factor) if mega else factor)

@@ -19,6 +19,7 @@ from ppw.condensed import (
     tally_column,
 )
 from ppw.errors import PpwError
+from ppw.estimate import key_texts
 from ppw.fleet.faults import Fault
 from ppw.fleet.layout import FREQUENCY
 from ppw.grouping import group_runs
@@ -117,7 +118,8 @@ def _missing(cells: pd.DataFrame, groups: Groups, layout: Layout, source: str) -
         if partly.size:
             lacking = int((runs - known)[partly].sum())
             group = groups.keys.iloc[partly[0]]
-            of = ", ".join(f"{key}={value}" for key, value in group.items()) or "all runs"
+            texts = key_texts(groups.by, group.to_dict())
+            of = ", ".join(map("=".join, zip(groups.by, texts, strict=True))) or "all runs"
             yield Fault(
                 source,
                 f"{name} is missing in {lacking} runs of {partly.size} groups that have others, "

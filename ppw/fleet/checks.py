@@ -50,14 +50,20 @@ def _energy_off(columns: Mapping[str, ir.NumericValue]) -> ir.BooleanValue:
 def with_decades(table: ir.Table, columns: Sequence[str]) -> ir.Table:
     """Add what `recorded_step` takes of each column: its power of ten, and the value over that."""
     sized = table.mutate(
+        **{_decade(name): _measurable(table[name]).log10().floor() for name in columns}
+    )
+    return sized.mutate(
         **{
-            _decade(name): (table[name].abs() > 0).ifelse(table[name].abs(), None).log10().floor()
+            _mantissa(name): _measurable(sized[name]) / _power(sized[_decade(name)])
             for name in columns
         }
     )
-    return sized.mutate(
-        **{_mantissa(name): sized[name].abs() / _power(sized[_decade(name)]) for name in columns}
-    )
+
+
+def _measurable(value: ir.NumericValue) -> ir.NumericValue:
+    """Size of a number that has digits: 0 has none, nor has what could not be read."""
+    size = value.abs()
+    return ((size > 0) & (size < float("inf"))).ifelse(size, None)
 
 
 def recorded_step(table: ir.Table, column: str) -> ir.NumericValue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import zlib
@@ -9,9 +10,12 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from measurements.cells import WITH_COMMA
 from measurements.errors import MeasurementError
+from measurements.headers import rename_headers
 from measurements.runs import read_header
 from ppw.errors import PpwError
+from ppw.fleet.canonical import is_number
 from ppw.fleet.connection import is_spark
 from ppw.fleet.faults import Fault, first_line
 
@@ -29,6 +33,8 @@ ENDINGS = (*PARQUET, *CSV, *JSON_LINES)
 _LOCAL_NAME = "url_decode(replace(regexp_replace(input_file_name(), '^file:/+', '/'), '+', '%2B'))"
 # A header is in the first of a file; wider ones are no runs table's.
 _HEADER_BYTES = 1 << 20
+# Where decimal commas are looked for.
+_ROWS = 1000
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -133,8 +139,23 @@ def _kind_of_csv(stream: IO[bytes] | gzip.GzipFile, file: str) -> Kind | Fault:
     if not content.strip():
         return Fault(file, "is empty: write it again, or leave it out")
     headers, delimiter = read_header(content, file)
+    if delimiter != "," and (cell := _decimal_comma(content, headers, delimiter)):
+        return Fault(
+            file,
+            f"has decimal commas ({cell}), and a fleet takes numbers with a point: write them so, "
+            "or ask ppw project, which reads both",
+        )
     names = [header or f"unnamed {i}" for i, header in enumerate(headers)]
     return Kind("csv", tuple((name, "string") for name in names), delimiter)
+
+
+def _decimal_comma(content: bytes, headers: list[str], delimiter: str) -> str | None:
+    """First cell such as 1,8 in a column of numbers, of the first rows."""
+    known = rename_headers(headers, {}, "")
+    numbers = [at for at, h in enumerate(headers) if h in known and is_number(known[h].canonical)]
+    rows = csv.reader(content.decode(errors="replace").splitlines()[:_ROWS], delimiter=delimiter)
+    cells = (row[at] for row in rows for at in numbers if at < len(row))
+    return next((cell for cell in cells if WITH_COMMA.fullmatch(cell)), None)
 
 
 def _kind_of_json_lines(stream: IO[bytes] | gzip.GzipFile, file: str) -> Kind | Fault:

@@ -51,7 +51,7 @@ class StateUpdate:
     faults : tuple of Fault
         Files that could not be used; they are not taken in.
     runs : int
-        Runs added.
+        Runs added that can be used.
     partly : tuple of Fault
         Files that were taken in, but for runs with values that cannot be.
     """
@@ -67,7 +67,8 @@ class StateUpdate:
         """What happened, as text."""
         lines = [
             f"{len(self.added)} files with {self.runs} runs added, {len(self.known)} known already",
-            f"{self.state.folder}: {self.state.runs} runs of {self.state.files} files",
+            f"{self.state.folder}: {self.state.runs - self.state.unusable_runs()} runs of "
+            f"{self.state.files} files",
         ]
         if self.faults:
             lines += [f"{len(self.faults)} files could not be used and are left out:"]
@@ -168,7 +169,9 @@ class _Updating:
                 "it again when the file is whole"
             )
         made.publish()
-        done = self._done(made, read.files, made.runs - self._state.runs)
+        added = made.runs - self._state.runs
+        unusable = made.unusable_runs() - self._state.unusable_runs()
+        done = self._done(made, read.files, added - unusable)
         return replace(done, partly=self._partly(made, read))
 
     def _partly(self, made: FleetState, read: FleetRuns) -> tuple[Fault, ...]:

@@ -190,7 +190,7 @@ def test_runs_that_cannot_be_are_named_by_file_and_counted_apart(duckdb, tmp_pat
     first = update_state(tmp_path / "s", files[:2], engine=duckdb)
     assert (first.partly, first.state.unusable_runs()) == ((), 0)
     done = update_state(tmp_path / "s", files, engine=duckdb)
-    assert (done.faults, done.runs, done.state.unusable_runs()) == ((), 80, 2)
+    assert (done.faults, done.runs, done.state.unusable_runs()) == ((), 78, 2)
     (fault,) = done.partly
     what = "time_s that cannot be in 2 runs: left out; correct or drop them"
     assert (fault.file, fault.what) == (str(files[3]), what)
