@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from measurements.headers import Renaming
 
 WITH_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*[^\d,;\s]*\s*")
+_PARTED = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 _WITH_POINT = re.compile(r"\s*[+-]?\d*\.\d.*")
 _LEAST_MHZ, _LEAST_KHZ, _LEAST_HZ = 50.0, 3e4, 3e7
 
@@ -33,6 +34,22 @@ def has_decimal_commas(table: pd.DataFrame, columns: Iterable[str]) -> bool:
     """Tell whether one of the columns has a cell such as ``1,8`` or ``1,8GHz``."""
     texts = (table[c] for c in columns if table[c].dtype.kind not in "iufbmMc")
     return any(WITH_COMMA.fullmatch(cell) for text in texts for cell in text if _is(cell))
+
+
+def may_be_thousands(table: pd.DataFrame, columns: Iterable[str]) -> list[str]:
+    """Say of which columns, still text, every point may part thousands: 1.100 beside 770."""
+    found = []
+    for name in columns:
+        cells = [cell.strip() for cell in table[name] if _is(cell)]
+        pointed = [cell for cell in cells if "." in cell]
+        if pointed and len(pointed) < len(cells) and all(map(_PARTED.fullmatch, pointed)):
+            cell = pointed[0]
+            found.append(
+                f"column {name!r}: {cell} is read as {float(cell):g}, and may be "
+                f"{cell.replace('.', '')}: where it has a point, all numbers have three digits "
+                "after it; write thousands without points"
+            )
+    return found
 
 
 def with_points(table: pd.DataFrame, columns: Iterable[str], source: str) -> pd.DataFrame:

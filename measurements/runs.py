@@ -23,16 +23,23 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from measurements.cells import converted, has_decimal_commas, refuse_unitless, with_points
+from measurements.cells import (
+    converted,
+    has_decimal_commas,
+    may_be_thousands,
+    refuse_unitless,
+    with_points,
+)
 from measurements.checks import check_runs
 from measurements.errors import MeasurementError, first_line
 from measurements.headers import Renaming, rename_headers
-from measurements.schema import COLUMNS, FILE_COLUMN, HEADERS, MISSING
+from measurements.schema import COLUMNS, DOUBTS, FILE_COLUMN, HEADERS, MISSING
 from measurements.spreadsheets import may_be_guarded, unguarded, unguarded_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_POINT_OF_THREE = re.compile(rb"[;\t]\"?[1-9]\d{0,2}\.\d{3}\"?[;\t\r\n]")
 _JSON_ARRAY = re.compile(rb"\s*\[\s*[{\]]")
 
 
@@ -60,8 +67,9 @@ def read_runs(
     -------
     pandas.DataFrame
         Canonical columns in SI units, numbers as float64; the others as they were. Its ``attrs``
-        hold ``source`` (the files' names), ``digest`` (SHA-256 of their bytes) and ``headers``
-        (those that became another column; see `renamed_headers`).
+        hold ``source`` (the files' names), ``digest`` (SHA-256 of their bytes), ``headers``
+        (those that became another column; see `renamed_headers`) and, where there are any,
+        ``doubts`` (numbers that may mean something else, in sentences).
 
     Raises
     ------
@@ -75,6 +83,7 @@ def read_runs(
         raise MeasurementError("no runs table was named")
     digest = hashlib.sha256()
     tables = [_read_one(str(s), columns or {}, digest) for s in sources]
+    doubts = [doubt for table in tables for doubt in table.attrs.get(DOUBTS, ())]
     runs = tables[0]
     if len(tables) > 1:
         names = [_name(str(s)) for s in sources]
@@ -85,6 +94,8 @@ def read_runs(
         "digest": f"sha256:{digest.hexdigest()}",
         HEADERS: {h: r for table in tables for h, r in table.attrs.get(HEADERS, {}).items()},
     }
+    if doubts:
+        runs.attrs[DOUBTS] = doubts
     return check_runs(runs) if check else runs
 
 
@@ -226,6 +237,9 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
     if delimiter != "," and has_decimal_commas(table, numbers):
         table = _read_rows(content, delimiter, names, text | set(numbers))
         table = with_points(table, numbers, _name(source))
+    elif delimiter != "," and _POINT_OF_THREE.search(content):
+        as_text = _read_rows(content, delimiter, names, text | set(numbers))
+        table.attrs[DOUBTS] = may_be_thousands(as_text, numbers)
     if may_be_guarded(content):
         table = unguarded_table(table)
     unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]

@@ -91,6 +91,8 @@ FILE_COLUMN = "source_file"
 ROW_COLUMN = "source_row"
 # What `measurements.runs` keeps in ``attrs`` of the headers that became another column.
 HEADERS = "headers"
+# And of numbers that may mean something else, in sentences.
+DOUBTS = "doubts"
 
 # What the world writes for "not measured" among numbers, perf's included. In a text column only
 # the empty cell is missing.

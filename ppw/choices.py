@@ -11,7 +11,7 @@ import pandas as pd
 from fitting.steps import SAME_STEP
 from ppw.curve_draws import POWER, CurveDraws
 from ppw.errors import PpwError
-from ppw.estimate import shown
+from ppw.estimate import key_texts, shown
 from ppw.metrics import METRICS, PERFORMANCE, columns_for, values
 from ppw.objectives import OBJECTIVES, best_on_lines, log_cost, unit_of
 from ppw.step_choice import catalogued_steps, known_steps
@@ -238,7 +238,7 @@ class Problem:
 
     def _label(self, group: int) -> str:
         keys = self.prepared.groups.keys.iloc[group]
-        return ", ".join(map(str, keys)) or "all runs"
+        return ", ".join(key_texts(self.prepared.groups.by, keys.to_dict())) or "all runs"
 
     def _linear(self, group: int, frequency: FloatArray, price: float) -> float:
         fits = self.answers.curves.fits

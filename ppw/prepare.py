@@ -10,6 +10,7 @@ import pandas as pd
 
 from measurements import check_runs, tidy_runs
 from measurements.checks import as_numbers
+from measurements.schema import DOUBTS
 from ppw.arguments import as_names
 from ppw.checks.check import FLAGS, NO_WATTS
 from ppw.condensed import counts, is_condensed, is_condensed_table
@@ -51,6 +52,7 @@ class Prepared:
     def caveats(self, learnt: Mask | None = None) -> list[str]:
         """Caveats of the table and its grouping; of hosts only where curves are ``learnt``."""
         found = table_caveats(self.runs, self.groups, self.metrics, learnt)
+        found = [*self.runs.attrs.get(DOUBTS, ()), *found]
         return self.said_of_left_out() + found
 
     def said_of_left_out(self) -> list[str]:

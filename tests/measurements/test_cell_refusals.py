@@ -99,3 +99,30 @@ def test_the_clock_is_named_as_in_the_file(tmp_path: Path) -> None:
     path.write_text("Clock (MHz),time_s\n2400,5\n2400,4\n")
     with pytest.raises(ppw.PpwError, match=r"\(Clock \(MHz\) in the file: 2.4 GHz\)"):
         ppw.project_runs(read_runs(path), freq="3GHz")
+
+
+@pytest.mark.parametrize(
+    ("cells", "doubted"),
+    [
+        (("1.100", "770", "600"), True),
+        (("1.100", "0.770", "600"), False),
+        (("1.100", "1.770", "1.600"), False),
+        (("1.1", "2.770", "600"), False),
+    ],
+)
+def test_points_that_may_part_thousands_are_a_caveat(
+    cells: tuple[str, ...], doubted: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.csv"
+    rows = [f"{ghz};{cell};a" for ghz, cell in zip((1, 2, 3), cells, strict=True)]
+    path.write_text("\n".join(["freq_ghz;time_s;workload", *rows, ""]))
+    with pytest.warns(ppw.CaveatWarning):
+        found = ppw.project_runs(read_runs(path), freq="4GHz", keep_all=True).caveats
+    said = [c for c in found if "column 'time_s': 1.100 is read as 1.1, and may be 1100" in c]
+    assert len(said) == doubted
+
+
+def test_keys_of_whole_numbers_have_no_point_where_a_group_is_left_out() -> None:
+    runs = _runs(power_w=[50.0, 60.0, 72.0]).assign(host="xeon", cores=4.0)
+    with pytest.raises(ppw.PpwError, match=r"^xeon, 4: no step stays"):
+        ppw.best_frequency(runs, deadline="1s")
