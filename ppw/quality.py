@@ -19,6 +19,7 @@ from ppw.checks.inversions import SLOWER_WHEN_FASTER
 from ppw.checks.readings import ACHIEVED_OFF, AT_OR_BELOW_IDLE, ENERGY_OFF, scope_caveats
 from ppw.checks.slips import SLIP_OF_A_UNIT
 from ppw.checks.stale import FREQUENCY_NOT_APPLIED
+from ppw.checks.time_slips import TIME_OF_ANOTHER_UNIT
 from ppw.condensed import is_condensed_table, run_count, run_counts
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.estimate import key_texts, shown
@@ -45,6 +46,7 @@ CHECKS: dict[str, Check] = {
         EXACT_MULTIPLE,
         ENERGY_OFF,
         SLIP_OF_A_UNIT,
+        TIME_OF_ANOTHER_UNIT,
         AT_OR_BELOW_IDLE,
         ACHIEVED_OFF,
     )

@@ -518,6 +518,7 @@ class TestResult:
             "slower_when_faster": 1,
             "exact_multiple": 0,
             "slip_of_a_unit": 0,
+            "time_of_another_unit": 0,
             "power_at_or_below_idle": 1,
         }
         assert result.not_made == {
