@@ -20,6 +20,7 @@ from ppw.estimate import key_texts, telling_keys
 from ppw.metrics import METRICS, PERFORMANCE
 from ppw.report.page import Sliders
 from ppw.report.stops import nearest, stops
+from ppw.tabled_result import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -278,7 +279,7 @@ def _families(keys: pd.DataFrame, others: Sequence[str]) -> list[int]:
 
 def _labels(keys: pd.DataFrame, others: Sequence[str]) -> list[str]:
     """What tells groups apart beside their cores, which have a slider."""
-    rows = keys.to_dict(orient="records")
+    rows = rows_of(keys)
     telling = telling_keys(others, rows)
     return [", ".join(_texts(telling, row)) or "all runs" for row in rows]
 
