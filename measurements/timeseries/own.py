@@ -35,6 +35,11 @@ def recognises(head: bytes) -> bool:
     return head.startswith((_PARQUET, _CSV, _LINES))
 
 
+def begins_as_samples(head: bytes) -> bool:
+    """Whether a file begins as no table of runs does; Parquet and JSON lines tell nothing."""
+    return head.startswith(_CSV)
+
+
 def read(source: Source, selection: Selection) -> TimeSeries:
     """Read a series that was written by `Writer` or `write_time_series`.
 

@@ -150,13 +150,14 @@ def _read(path: str | Path, format_: str | None, options: Options) -> Log | Time
 
 
 def is_log(path: str | Path) -> bool:
-    """Whether a file begins as another program's log; False where it cannot be read.
+    """Whether a file begins as a log, or as samples of ppw in CSV; False where it cannot be read.
 
-    ppw's own samples, a table with a header, are not told from a runs table here.
+    Samples in Parquet or JSON lines are not told from a runs table here.
     """
     try:
         with open_source(path) as source:
-            return _foreign(source.head) is not None
+            head = source.head
+            return own.begins_as_samples(head) or _foreign(head) is not None
     except MeasurementError:
         return False
 

@@ -135,17 +135,20 @@ class TestCommandLine:
     def test_large_amounts(self, kind, text, value):
         assert kind.convert(text, None, None) == pytest.approx(value)
 
-    def test_a_log_is_read_by_windows(self, folder):
+    @pytest.mark.parametrize("said", [["--logs"], []], ids=["said", "seen"])
+    def test_a_log_is_read_by_windows(self, folder, said):
         """A series of ppw's own: 1.6 s busy of 4 at 2 GHz, and 2000 sectors, in each window."""
         lines = ["time_s,interval_s,host,cpus,user_s,system_s,idle_s,sectors_read,sectors_written"]
         lines += [f"{1_000_000_001 + i},1,node,2,0.5,0.3,1.2,1000,0" for i in range(8)]
         (folder / "log.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        options = ["--logs", "--clock", "2GHz", "--window", "2s", "--format", "json"]
+        options = [*said, "--clock", "2GHz", "--window", "2s", "--format", "json"]
         done = asked(cpio, "log.csv", *options)
         assert done.exit_code == 0
         (point,) = json.loads(done.stdout)["points"]
         assert (point["host"], point["cores"], point["runs"]) == ("node", 2, 4)
         assert point["cpio"] == pytest.approx(1.6 * 2e9 / 2000)
+        with pytest.raises(PpwError, match="is a log of a host, no runs table"):
+            asked(size, "log.csv", *SIZE)
 
     @pytest.mark.parametrize(
         ("command", "before", "after"),
