@@ -9,7 +9,8 @@ import numpy as np
 
 from measurements.headers import shown as shown_names
 from measurements.schema import COLUMNS, FILE_COLUMN, ROW_COLUMN
-from ppw.condensed import is_condensed_table, run_count, tally_column
+from ppw.checks.check import FLAGS
+from ppw.condensed import is_condensed_table, key_columns, run_count, tally_column
 from ppw.grouping import varies, varying_identity
 from ppw.mixtures import mixed_by
 
@@ -104,7 +105,8 @@ def _repeated_rows(runs: pd.DataFrame) -> list[str]:
 def _one_group(runs: pd.DataFrame, groups: Groups) -> list[str]:
     if groups.by or len(runs.columns) <= 2:
         return []
-    unused = [c for c in runs.columns if c not in (*COLUMNS, FILE_COLUMN, ROW_COLUMN)]
+    own = key_columns(runs) if is_condensed_table(runs) else runs.columns
+    unused = [c for c in own if c not in (*COLUMNS, FILE_COLUMN, ROW_COLUMN, FLAGS)]
     rest = f"; not used: {shown_names(unused)}" if unused else ""
     return [f"no host or workload is named: all rows are one group{rest}; see --by and --map"]
 

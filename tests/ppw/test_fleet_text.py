@@ -65,3 +65,13 @@ def test_a_fault_is_told_once_and_keys_have_no_point(tmp_path: Path) -> None:
     path.write_text("host,cores,freq_ghz,time_s\na,4,1.0,5\na,4,2.0,3.1\na,4,2.4,\n")
     done = ask("project", path, "--freq", "3GHz", "--metric", "time")
     assert done.output.count("such as host=a, cores=4: these runs") == 1
+
+
+def test_a_fleet_of_one_group_names_no_columns_of_the_engine(tmp_path: Path) -> None:
+    ghz = [1.0, 2.0, 3.0] * 20
+    table = pd.DataFrame({"freq_ghz": ghz, "time_s": [1 + 2 / f for f in ghz]})
+    table.to_parquet(tmp_path / "runs.parquet")
+    done = ask("project", tmp_path, "--freq", "4GHz")
+    assert done.exit_code == 0, done.output
+    (said,) = [line for line in done.stdout.splitlines() if "one group" in line]
+    assert said.endswith("all rows are one group; see --by and --map")
