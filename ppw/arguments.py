@@ -26,8 +26,10 @@ def as_frequency(freq: float | str) -> float:
 
 
 def as_frequencies(freq: float | str | Iterable[float | str]) -> list[float]:
-    """Read one frequency or several, each as `as_frequency` does; each is kept once."""
-    given = list(freq) if isinstance(freq, Iterable) and not isinstance(freq, str) else [freq]
+    """Read one frequency or several, also as one text ("1.2GHz,1.6GHz"); each is kept once."""
+    if isinstance(freq, str):
+        freq = freq.split(",")
+    given = list(freq) if isinstance(freq, Iterable) else [freq]
     if not given:
         raise PpwError("no frequency was given")
     return list(dict.fromkeys(map(as_frequency, given)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ from ppw.sides import check_scopes, columns_to_group, match
 from ppw.tables import summary_text, text_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from matplotlib.axes import Axes
 
@@ -251,6 +252,9 @@ def compare(
         For each entry of ``caveats``.
     """
     as_share("interval level", level)
+    for name, side in (("a", a), ("b", b)):
+        if not isinstance(side, Mapping):
+            raise PpwError(f"side {name} {side!r}: say by a column, as in {{'host': {side!r}}}")
     asked = [None if f is None else as_frequency(f) for f in (freq_a, freq_b)]
     if dict(a) == dict(b) and asked[0] == asked[1]:
         raise PpwError("A and B are the same: name another side or another frequency")

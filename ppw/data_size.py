@@ -17,6 +17,7 @@ import numpy as np
 
 from fitting.data_scaling import USUAL_MISS, fit_sizes
 from fitting.steps import Steps
+from measurements.quantities import parse_quantity
 from ppw.arguments import as_positive
 from ppw.estimate import shown
 from ppw.time_projection import LACK_OF_FIT, TimeProjection, project_time, with_clock
@@ -149,7 +150,7 @@ class DataSizeProjection(TimeProjection):
 def project_data_size(
     runs: pd.DataFrame,
     *,
-    data_bytes: float,
+    data_bytes: float | str,
     by: Sequence[str] | None = None,
     level: float = 0.90,
 ) -> DataSizeProjection:
@@ -160,8 +161,8 @@ def project_data_size(
     runs : pandas.DataFrame
         With ``data_bytes`` and ``time_s``. Runs with as much data as the target, or more, are not
         fitted; those at the target tell how good the projection is.
-    data_bytes : float
-        The target (B).
+    data_bytes : float or str
+        The target (B), or as "512MB".
     by : sequence of str, optional
         Columns that tell groups apart; by default host, family, workload, cores, threads, and how
         a job is set up, with the clock where it was set.
@@ -184,5 +185,6 @@ def project_data_size(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    target = as_positive("data size (bytes)", data_bytes)
+    size = parse_quantity(data_bytes, "bytes") if isinstance(data_bytes, str) else data_bytes
+    target = as_positive("data size (bytes)", size)
     return project_time(DataSizeProjection, runs, target, by, level)

@@ -402,6 +402,13 @@ def run(tmp_path, monkeypatch):
 SIDES = ["--a", "host=rack1", "--b", "host=rack2"]
 
 
+def test_a_side_that_is_no_mapping_says_how_to_name_one():
+    with pytest.raises(
+        PpwError, match=r"side b 'rack2': say by a column, as in \{'host': 'rack2'\}"
+    ):
+        compare(both(), A, "rack2")
+
+
 class TestCommandLine:
     def test_text(self, run):
         out, err, code = run(*SIDES, "--metric", "time,power", "--freq", "2.0GHz")

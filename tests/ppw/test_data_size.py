@@ -272,3 +272,11 @@ class TestCommandLine:
         done = run(*options)
         assert done.exit_code == 2
         assert "Give --freq, --cores or --data, one of them" in done.stderr
+
+
+def test_a_size_with_its_unit():
+    runs = noisy(np.random.default_rng(3))
+    one, other = (project_data_size(runs, data_bytes=size) for size in ("512MB", 512 * MB))
+    pd.testing.assert_frame_equal(one.table, other.table)
+    with pytest.raises(MeasurementError, match="'512GHz' is not a quantity in B"):
+        project_data_size(runs, data_bytes="512GHz")

@@ -468,3 +468,12 @@ class TestMeasuredElsewhere:
         result = straight(server, scheme=scheme)
         assert {"time", "power", "energy", "perf_per_watt"} <= set(result.summary_by_metric)
         assert ppw.Validation.from_json(result.to_json()).to_json() == result.to_json()
+
+
+def test_clocks_in_one_text_are_those_in_a_list():
+    options = {"test": "2.4GHz", "metric": "time"}
+    one, other = (
+        answered(ppw.validate, sweep(), train=train, **options)
+        for train in ("1.2GHz,1.6GHz", ["1.2GHz", "1.6GHz"])
+    )
+    pd.testing.assert_frame_equal(one.to_frame(), other.to_frame())
