@@ -134,7 +134,7 @@ class TestMetric:
         rng = np.random.default_rng(11)
         ios = rng.gamma(5.0, 1e5, 20 * 1000)
         cycles = 8e3 * ios * rng.lognormal(-0.02, 0.2, len(ios))
-        runs = self.windows(cycles, ios).assign(load=np.repeat(np.arange(1000.0), 20))
+        runs = self.windows(cycles, ios).assign(load=np.repeat(np.arange(1000) / 1000, 20))
         points = answered(cycles_per_io, runs, by=["load"], level=0.90).points
         inside = (points["lower"] <= 8e3) & (points["upper"] >= 8e3)
         assert inside.mean() == pytest.approx(0.90, abs=0.04)
