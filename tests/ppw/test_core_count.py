@@ -85,6 +85,19 @@ class TestKnownLaws:
         assert row["projected"] == pytest.approx(middle)
         assert (row["lower"], row["upper"]) == pytest.approx((middle - half, middle + half))
 
+    def test_counts_within_an_octave_are_two_witnesses(self):
+        """Least squares of T·n; 8 to 12 cores are 0.6 octaves, and learnt from no miss is."""
+        cores = np.array([8.0, 9.0, 10.0, 12.0])
+        runs = table(cores, (4 + 60 / cores) * (1 + 0.02 * np.cos(3 * cores)))
+        row = quietly(runs, cores=16).table.iloc[0]
+        fit = sm.OLS(runs["time_s"] * cores, np.column_stack([cores, np.ones(4)])).fit()
+        at = np.array([16.0, 1.0])
+        middle = float(at @ fit.params) / 16
+        leverage = float(at @ fit.normalized_cov_params @ at)
+        half = t.ppf(0.95, 3) * 0.05 * middle * np.sqrt(leverage * 4 / 2 + 1)
+        assert row["projected"] == pytest.approx(middle)
+        assert row["upper"] == pytest.approx(middle + half)
+
     def test_the_law_never_takes_longer_on_more_cores(self):
         found = quietly(table([2, 4], [10.0, 12.0]), cores=8)
         row = found.table.iloc[0]
