@@ -172,6 +172,7 @@ def main() -> int:
     outcomes = all_outcomes(given.data)
     print(text_table(HEADER, [row_of(outcome) for outcome in outcomes]))
     if given.write is not None:
+        given.write.mkdir(parents=True, exist_ok=True)
         write(given.write, outcomes, worst_cases(outcomes, given.data))
     return 0
 

@@ -146,6 +146,9 @@ def main() -> int:
     if given.one:
         print(measure_here(given.one, given.scale))
         return 0
+    if given.write is not None:
+        # Not after minutes of work.
+        given.write.mkdir(parents=True, exist_ok=True)
     measured = []
     for name in given.only.split(","):
         one = measure(name, given.scale)
