@@ -13,32 +13,12 @@ _LOWER = (
     *("cycles", "miss", "error", "fail", "fault", "retr", "drop", "percentile"),
 )
 _HIGHER = (
-    *(
-        "rate",
-        "ops",
-        "operation",
-        "request",
-        "quer",
-        "transaction",
-        "job",
-        "qps",
-        "tps",
-        "rps",
-        "ipc",
-        "perf",
-    ),
-    *("speed", "flop", "mflop", "gflop", "tflop", "hit", "instructions", "work"),
+    *("rate", "ops", "operation", "request", "quer", "transaction", "job", "qps", "tps", "rps"),
+    *("ipc", "perf", "speed", "flop", "mflop", "gflop", "tflop", "hit", "instructions", "work"),
 )
 # These win over what stands beside them: power efficiency, 99th percentile of throughput.
 _HIGHER_ALWAYS = (
-    "throughput",
-    "bandwidth",
-    "efficien",
-    "saving",
-    "score",
-    "iops",
-    "goodput",
-    "responses",
+    *("throughput", "bandwidth", "efficien", "saving", "score", "iops", "goodput", "responses"),
 )
 _PERCENTILE = re.compile(r"p\d{2,}")
 _DIVIDED = re.compile(r"/| per ")
