@@ -83,14 +83,19 @@ def over_fleet(runs):
         return fleet.project(runs, freq=3e9)
 
 
+BY_CORES = {
+    "cores": [1, 2, 4, 8],
+    "instructions": [7.1e9, 4.9e9, 2.7e9, 0.5e9],
+    "time_s": [100.0, 55.0, 32.0, 21.0],
+}
+
+
 def made(kind):
     runs = sweep(noise=0.02)
     two = pd.concat([runs, sweep(noise=0.02, seed=8, host="rack2")])
     copied = runs.drop(columns=["cycles", "instructions"])
     copied.loc[2, ["time_s", "power_w"]] = copied.loc[0, ["time_s", "power_w"]]
-    path_length = {"cores": [1, 2, 4, 8], "instructions": [7.1e9, 4.9e9, 2.7e9, 0.5e9]}
-    path_length["time_s"] = [100.0, 55.0, 32.0, 21.0]
-    by_cores = pd.DataFrame(path_length).assign(workload="wordcount", data_bytes=1e6)
+    by_cores = pd.DataFrame(BY_CORES).assign(workload="wordcount", data_bytes=1e6)
     sizes = pd.DataFrame({"data_bytes": [64e6, 128e6, 256e6], "time_s": [14.0, 26.0, 46.0]})
     sweep_once = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
     pair = {"cache": recording(cores=3.0), "batch": recording(cores=2.0, read=1e8)}
