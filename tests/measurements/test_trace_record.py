@@ -206,13 +206,21 @@ record(sys.argv[1], ["sleep", "60"], sys.argv[2])
 
 class TestKilled:
     def start(self, device: Path, folder: Path) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", CODE, str(device), str(folder / "t.parquet")],
-            cwd=ROOT,
-            stderr=subprocess.DEVNULL,
-        )
+        said = folder / "said"
+        with said.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-c", CODE, str(device), str(folder / "t.parquet")],
+                cwd=ROOT,
+                stderr=stderr,
+            )
         # blktrace is tried before, and the kernel traces then too.
-        wait_until(lambda: tracer() == "blk" and is_traced(device))
+        try:
+            wait_until(lambda: tracer() == "blk" and is_traced(device))
+        except AssertionError:
+            # Nothing of it goes on beside the tests that follow.
+            process.terminate()
+            code = process.wait()
+            pytest.fail(f"not traced in time: {tracer_settings()}; {code}: {said.read_text()}")
         return process
 
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
