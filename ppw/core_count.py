@@ -19,13 +19,12 @@ from fitting.core_scaling import USUAL_MISS, fit_cores
 from fitting.steps import Steps
 from ppw.arguments import as_positive
 from ppw.estimate import shown
-from ppw.time_projection import LACK_OF_FIT, TimeProjection, project_time, with_clock
+from ppw.time_projection import JUDGED, LACK_OF_FIT, TimeProjection, project_time, with_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import pandas as pd
-    from numpy.typing import NDArray
 
     from fitting.extent_line import ExtentLine
     from fitting.line import FloatArray
@@ -35,8 +34,6 @@ _BY = ("host", "family", "workload", "data_bytes", "mode", "task_memory_bytes", 
 # Columns that may say no more than how many cores there are.
 _PER_CORE = ("threads", "map_slots", "reduce_slots")
 _FAR = 4.0
-# Core counts from which on a law can be judged.
-_JUDGED = 3
 _POINTS = 60
 
 
@@ -103,11 +100,6 @@ class CoreCountProjection(TimeProjection):
         return with_clock(runs, names)
 
     @classmethod
-    def learns(cls, values: FloatArray, target: float) -> NDArray[np.bool_]:
-        """Fewer cores and more."""
-        return values > 0
-
-    @classmethod
     def fit(cls, rows: Rows, target: float) -> tuple[Steps, ExtentLine]:
         """Steps over cores."""
         steps = Steps.of(rows.codes, rows.value, np.log(rows.time_s), rows.groups)
@@ -149,7 +141,7 @@ class CoreCountProjection(TimeProjection):
                 f"the target is {shown(reach)} times the most cores measured: sockets, memory and "
                 "locks may end the gain before it"
             )
-        if few := int((rows["counts"] < _JUDGED).sum()):
+        if few := int((rows["counts"] < JUDGED).sum()):
             yield (
                 f"{few} groups have two core counts, which show nothing of how well Amdahl's law "
                 f"holds: the interval takes counts to lie {USUAL_MISS.share:.0%} off it or so, as "

@@ -20,7 +20,7 @@ from fitting.steps import Steps
 from measurements.quantities import parse_quantity
 from ppw.arguments import as_positive
 from ppw.estimate import shown
-from ppw.time_projection import LACK_OF_FIT, TimeProjection, project_time, with_clock
+from ppw.time_projection import JUDGED, LACK_OF_FIT, TimeProjection, project_time, with_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,8 +38,6 @@ _BY = (
     *("map_slots", "reduce_slots", "task_memory_bytes", "compression"),
 )
 _FAR = 8.0
-# Sizes from which on a line can be judged.
-_JUDGED = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,7 +137,7 @@ class DataSizeProjection(TimeProjection):
                 f"the target is {shown(reach)} times the largest size measured: caches, memory and "
                 "disks may end the line before it"
             )
-        if few := int((rows["sizes"] < _JUDGED).sum()):
+        if few := int((rows["sizes"] < JUDGED).sum()):
             yield (
                 f"{few} groups have two sizes, which show nothing of how straight their line is: "
                 f"the interval takes sizes to lie {USUAL_MISS.share:.0%} off it or so, as other "

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 # Usual scatter of ln(time) from run to run, until repeats have shown their own.
 _USUAL = 0.02
 LACK_OF_FIT = 0.01
+# Values from which on a law can be judged.
+JUDGED = 3
 _ANSWER = ("projected", "lower", "upper", "measured", "error_pct")
 
 
@@ -179,8 +181,8 @@ class TimeProjection:
 
     @classmethod
     def learns(cls, values: FloatArray, target: float) -> NDArray[np.bool_]:
-        """Which values are fitted, of those that are not the target."""
-        raise NotImplementedError
+        """Which values are fitted, of those that are not the target: all."""
+        return np.ones(len(values), dtype=np.bool_)
 
     @classmethod
     def fit(cls, rows: Rows, target: float) -> tuple[Steps, ExtentLine]:

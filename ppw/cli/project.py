@@ -56,7 +56,7 @@ def command(
     from ppw.core_count import project_core_count
     from ppw.data_size import project_data_size
     from ppw.report.projection_page import projection_page
-    from ppw.report.time_projection_page import time_projection_page
+    from ppw.report.time_projection_page import time_projection_page as page
     from ppw.runs_projection import project_runs
 
     if sum(asked is not None for asked in (freq, data_bytes, cores)) != 1:
@@ -68,9 +68,7 @@ def command(
             emit(result, format_, output, projection_page)
             return
         of_time = {"by": options["by"], "level": options["level"]}
-        timed = (
-            project_core_count(table, cores=cores, **of_time)
-            if cores is not None
-            else project_data_size(table, data_bytes=float(data_bytes or 0), **of_time)
-        )
-        emit(timed, format_, output, time_projection_page)
+        if cores is not None:
+            emit(project_core_count(table, cores=cores, **of_time), format_, output, page)
+        elif data_bytes is not None:
+            emit(project_data_size(table, data_bytes=data_bytes, **of_time), format_, output, page)
