@@ -1,42 +1,62 @@
-"""Shared measured data, how tests that need them skip, and signals as in a terminal."""
+"""Groups of tests, Hypothesis profiles, the measured data, and signals as in a terminal."""
 
 from __future__ import annotations
 
 import os
 import signal
+import tomllib
 from pathlib import Path
+
+# Before scipy is imported: without it scikit-learn's estimator checks skip one.
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-ROOT = Path(__file__).resolve().parent.parent
-# Few tests that wait for programs and clocks: begun last, one worker would be at them alone.
-LONG = (
-    *("test_measure.py", "test_run.py", "test_run_hadoop.py", "test_fleet_equality.py"),
-    *("test_frequency.py", "test_fuzz.py", "test_hadoop.py", "test_robustness.py"),
-)
+TESTS = Path(__file__).resolve().parent
+DATA = Path(os.environ.get("PPW_DATA_DIR", TESTS.parents[1] / "shared" / "data"))
+PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peers"]
 
-# The same examples on every machine, however slow it is.
-settings.register_profile(
-    "ppw", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("ppw")
+# The same examples on every machine, however slow it is: HYPOTHESIS_PROFILE=ci takes 100.
+for _name, _examples in {"quick": 20, "ci": 100, "slow": 2000}.items():
+    settings.register_profile(
+        _name,
+        derandomize=True,
+        deadline=None,
+        max_examples=_examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-# A shell starts what runs in its background with interrupts ignored, and all that is started from
-# there inherits it.
+# A shell ignores interrupts in what it starts in the background, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """Folder of measured third-party data; tests that use it are marked ``thirdparty``."""
-    folder = Path(os.environ.get("PPW_DATA_DIR", ROOT.parent / "shared" / "data"))
-    if not folder.is_dir():
-        pytest.skip(f"no measured data at {folder}; set PPW_DATA_DIR")
-    return folder
+    """Folder of measured third-party data, for tests marked ``thirdparty``."""
+    return DATA
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--peer memcached``: the tests of one peer, and of no other."""
+    parser.addoption("--peer", action="append", default=[], metavar="NAME", choices=sorted(PEERS))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests whose data are absent, and those of peers that were not asked for."""
+    asked = config.getoption("--peer")
+    kept = [item for item in items if _has_data(item) and (not asked or _peer(item) in asked)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
+
+
+def _has_data(item: pytest.Item) -> bool:
+    return DATA.is_dir() or item.get_closest_marker("thirdparty") is None
+
+
+def _peer(item: pytest.Item) -> str | None:
+    marker = item.get_closest_marker("peer")
+    return marker.args[0] if marker else None

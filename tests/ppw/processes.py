@@ -1,22 +1,27 @@
-"""ppw as a process of its own, as users start it, and what it says when it refuses."""
+"""The command line, inside the test's process or as a process of its own, and its refusals."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
+
+import ppw.cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment(**more):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PPW_")}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", **more}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PPW_", "PYTHONIO"))}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "COLUMNS": "100", **more}
 
 
 def ppw_process(*words, cwd, before=(), timeout=300, **more):
-    """Run ppw to its end, with any warning an error; ``more`` is of its environment."""
+    """Run ppw to its end as users do, with any warning an error; ``more`` is of its environment."""
     return subprocess.run(
         [*before, sys.executable, "-W", "error", "-m", "ppw", *map(str, words)],
         stdin=subprocess.DEVNULL,
@@ -29,7 +34,31 @@ def ppw_process(*words, cwd, before=(), timeout=300, **more):
     )
 
 
+def ppw_inside(*words, cwd, stdin=b"", **more):
+    """Run ppw inside this process, which takes milliseconds; same arguments and same answer.
+
+    Not for signals, sensors, or what is said of the standard streams themselves.
+    """
+    streams = [io.TextIOWrapper(io.BytesIO(b), encoding="utf-8") for b in (stdin, b"", b"")]
+    with (
+        contextlib.chdir(cwd),
+        mock.patch.dict(os.environ, environment(**more), clear=True),
+        mock.patch.object(sys, "argv", ["ppw", *map(str, words)]),
+        mock.patch.object(sys, "stdin", streams[0]),
+        contextlib.redirect_stdout(streams[1]),
+        contextlib.redirect_stderr(streams[2]),
+    ):
+        try:
+            ppw.cli.console()
+            code = 0
+        except SystemExit as end:
+            code = end.code
+    out, err = (stream.detach().getvalue().decode() for stream in streams[1:])
+    return subprocess.CompletedProcess(words, code, out, err)
+
+
 def refused(done, *said, code=1):
+    """Check that a command failed with one line of ours, and gave no result."""
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
     last = done.stderr.splitlines()[-1]
