@@ -117,6 +117,8 @@ class Sweep:
     sampling : Sampling
     tell : callable
         Takes one line of text for the user: advice, warnings.
+    clock, wait : callable
+        Seconds of a clock that never goes back, and a wait of so many; others for tests.
     """
 
     options: SweepOptions
@@ -124,6 +126,8 @@ class Sweep:
     machine: Machine
     sampling: Sampling
     tell: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    wait: Callable[[float], None] = time.sleep
     _number: int = 0
     _idle: dict[str, Drawn] = field(default_factory=dict)
     _rows: dict[tuple[float | None, int | None], list[dict[str, Any]]] = field(default_factory=dict)
@@ -172,9 +176,9 @@ class Sweep:
         record = self._begin("idle", None, 1)
         self._settle()
         self.sampling.start(self.session.samples(record["run"]))
-        start_s = time.monotonic()
-        time.sleep(self.options.idle_s)
-        end_s = time.monotonic()
+        start_s = self.clock()
+        self.wait(self.options.idle_s)
+        end_s = self.clock()
         self.sampling.stop()
         self._end(record, Execution(start_s, end_s, 0, 0.0, 0.0), {})
         self._idle = drawn_in(self.session, record)
@@ -230,7 +234,7 @@ class Sweep:
             self._settle()
 
     def _settle(self) -> None:
-        time.sleep(self.options.settle_s)
+        self.wait(self.options.settle_s)
 
     def _begin(self, kind: str, step: Step | None, executions: int) -> dict[str, Any]:
         record = {

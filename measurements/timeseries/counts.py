@@ -16,7 +16,7 @@ from measurements.host.files import read_number
 from measurements.host.network import interface_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 # Fields of /proc/diskstats behind the name: I/Os, sectors and milliseconds of reads, of writes;
@@ -76,6 +76,8 @@ class Counters:
     procfs, sysfs : Path
     disks : sequence of str, optional
         By default the physical ones.
+    clock : callable, optional
+        Seconds of a clock that never goes back.
 
     Attributes
     ----------
@@ -83,12 +85,18 @@ class Counters:
         As the C library tells; never assumed.
     """
 
-    def __init__(self, procfs: Path, sysfs: Path, disks: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        procfs: Path,
+        sysfs: Path,
+        disks: Sequence[str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.ticks_per_s = float(os.sysconf("SC_CLK_TCK"))
         self.page_bytes = float(os.sysconf("SC_PAGE_SIZE"))
         self.host_interfaces: frozenset[str] = frozenset()
         self.speeds: dict[str, float] = {}
-        self._procfs, self._sysfs = procfs, sysfs
+        self._procfs, self._sysfs, self._clock = procfs, sysfs, clock
         self._wanted_disks = None if disks is None else frozenset(disks)
         self._disk_names: frozenset[str] = frozenset()
         self._disks: frozenset[str] = frozenset()
@@ -104,7 +112,7 @@ class Counters:
         MeasurementError
             When there is no /proc/stat of Linux.
         """
-        at_s, time_s = time.monotonic(), time.time()
+        at_s, time_s = self._clock(), time.time()
         ticks, numbers, cpus = self._stat()
         return Counts(
             at_s,

@@ -40,6 +40,8 @@ class LiveSampler:
         By default this host's name.
     procfs, sysfs, root : Path
         Where the kernel's trees and the root folder are; other folders for tests.
+    clock, wait : callable
+        Seconds of a clock that never goes back, and a wait of so many; others for tests.
 
     Attributes
     ----------
@@ -61,12 +63,15 @@ class LiveSampler:
         procfs: Path = Path("/proc"),
         sysfs: Path = Path("/sys"),
         root: Path = Path("/"),
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
     ) -> None:
         if not 0.01 <= interval_s < float("inf"):
             raise MeasurementError(f"an interval of {interval_s:g} s: give 10 ms or more")
         self.interval_s = interval_s
         self._host = host or os.uname().nodename
-        self._counters = Counters(procfs, sysfs, disks)
+        self._clock, self._wait = clock, wait
+        self._counters = Counters(procfs, sysfs, disks, clock)
         self._last = self._counters.read()
         foreign = _foreign_counters(procfs, sysfs, root)
         self._marks = ["container"] if foreign else []
@@ -94,15 +99,15 @@ class LiveSampler:
         start_s, due = self._last.at_s, 1
         over = False
         while not over:
-            wait_s = start_s + due * self.interval_s - time.monotonic()
+            wait_s = start_s + due * self.interval_s - self._clock()
             try:
                 over = ended(max(0.0, wait_s))
             except KeyboardInterrupt:
                 over = True
             if over:
                 # What is left counts, however short; but rates over too short a time are noise.
-                time.sleep(max(0.0, self._last.at_s + _SHORTEST_S - time.monotonic()))
-            now_s = time.monotonic()
+                self._wait(max(0.0, self._last.at_s + _SHORTEST_S - self._clock()))
+            now_s = self._clock()
             yield self.row()
             # Those that were missed are not made up for.
             due = int((now_s - start_s) / self.interval_s + 1e-3) + 1
@@ -212,14 +217,19 @@ def sample(
     return series_of(rows, f"{os.uname().nodename} (live)", sampler.caveats)
 
 
-def for_seconds(seconds: float) -> Callable[[float], bool]:
+def for_seconds(
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], None] = time.sleep,
+) -> Callable[[float], bool]:
     """Ending of a recording after so many seconds, for `LiveSampler.rows`."""
-    end_s = time.monotonic() + seconds
+    end_s = clock() + seconds
 
     def ended(timeout_s: float) -> bool:
-        time.sleep(max(0.0, min(timeout_s, end_s - time.monotonic())))
+        wait(max(0.0, min(timeout_s, end_s - clock())))
         # Its last row may be due just before it ends.
-        return time.monotonic() >= end_s - _SHORTEST_S
+        return clock() >= end_s - _SHORTEST_S
 
     return ended
 

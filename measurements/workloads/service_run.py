@@ -173,6 +173,8 @@ class ServiceRuns:
         Ends what runs and removes what lies about if this process dies.
     tell : callable
         Takes one line of text for the user.
+    clock, wait : callable
+        Seconds of a clock that never goes back, and a wait of so many; others for tests.
     """
 
     options: ServiceOptions
@@ -181,6 +183,8 @@ class ServiceRuns:
     sampling: Sampling
     reaper: Reaper
     tell: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    wait: Callable[[float], None] = time.sleep
     _number: int = 0
     _idle: dict[str, Drawn] = field(default_factory=dict)
     _done: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -237,7 +241,7 @@ class ServiceRuns:
     def _measure(self, step: ServiceStep, load: Load, workload: str) -> dict[str, Any]:
         check_space(self.session.folder)
         if self.machine.set_up(step.freq_hz, None):
-            time.sleep(self.options.settle_s)
+            self.wait(self.options.settle_s)
         if self._cooling is not None:
             self._cooling.wait()
         record = self._record(step, load)
@@ -252,9 +256,9 @@ class ServiceRuns:
             before = before._replace(
                 snapshot=Snapshot.take(self.machine.procfs, self.machine.sysfs)
             )
-            start_s = time.monotonic()
+            start_s = self.clock()
             seen += self._watch(load, start_s)
-            end_s = time.monotonic()
+            end_s = self.clock()
             window = Execution(start_s, end_s, 0, 0.0, 0.0)
             host = self.machine.after_run(before, window, 1) if load.is_local else {}
             facts = counting.stop(end_s - start_s)
@@ -269,8 +273,8 @@ class ServiceRuns:
 
     def _watch(self, load: Load, start_s: float) -> Iterator[Any]:
         for part in range(1, SLICES + 1):
-            left = start_s + part * self.options.seconds / SLICES - time.monotonic()
-            time.sleep(max(left, 0.0))
+            left = start_s + part * self.options.seconds / SLICES - self.clock()
+            self.wait(max(left, 0.0))
             yield load.observe()
 
     def _host_facts(self, host: dict[str, Any]) -> dict[str, Any]:
@@ -280,9 +284,9 @@ class ServiceRuns:
     def _measure_idle(self) -> None:
         record = self._record(ServiceStep("idle", {}, None, 0), None)
         self.sampling.start(self.session.samples(record["run"]))
-        start_s = time.monotonic()
-        time.sleep(self.options.idle_s)
-        end_s = time.monotonic()
+        start_s = self.clock()
+        self.wait(self.options.idle_s)
+        end_s = self.clock()
         self.sampling.stop()
         record |= {"start_s": start_s, "end_s": end_s, "exit_code": 0, "facts": {}}
         self.session.append(record | {"failures": self.sampling.failures})
