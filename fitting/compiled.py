@@ -2,8 +2,8 @@
 
 Machine code is kept on disk: in the folder that ``NUMBA_CACHE_DIR`` names, or beside this package,
 or in the user's cache; where none of them can be written to, functions are compiled anew by each
-process. A compiled function may hold another one inside, which numba does not look at when it
-decides whether the code on disk is still that of the source: all sources with such functions count.
+process. A function is compiled again when its file changes, or a file of this package that its file
+imports from: numba copies the functions and constants of those into it, and looks at its file only.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
+import threading
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _LOG = logging.getLogger(__name__)
+# Not those for type checkers alone, which are indented.
+_IMPORTED = re.compile(rb"^from fitting\.([\w.]+) import", re.M)
 F = TypeVar("F", bound="Callable[..., object]")
 
 # Numba is not typed.
@@ -49,36 +54,88 @@ def uncounted(function: F) -> F:
     return _kept(function, nogil=True, _nrt=False)
 
 
+class Notice:
+    """Logs once that loops are being compiled, when that has taken this process a second.
+
+    Parameters
+    ----------
+    text : str
+    timer : callable
+        Makes a thread that calls a function after some seconds, as `threading.Timer` does.
+    clock : callable
+        Returns the time (s).
+    """
+
+    AFTER_S = 1.0
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._text, self._make_timer, self._clock = text, timer, clock
+        self._depth, self._spent_s, self._begun_s, self._is_told = 0, 0.0, 0.0, False
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        """Note that a function begins to be compiled, perhaps for another one."""
+        self._depth += 1
+        if self._depth == 1 and not self._is_told:
+            self._begun_s = self._clock()
+            self._timer = self._make_timer(max(0.0, self.AFTER_S - self._spent_s), self._tell)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def end(self) -> None:
+        """Note that it has been compiled."""
+        self._depth -= 1
+        if self._depth == 0 and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._spent_s += self._clock() - self._begun_s
+
+    def _tell(self) -> None:
+        self._is_told = True
+        _LOG.info(self._text)
+
+
+_KEPT = Notice("compiling, first use only")
+_NOT_KEPT = Notice(
+    "compiling, at each start: no folder can keep the machine code; name one by NUMBA_CACHE_DIR"
+)
+
+
 class _Forgiving(_FunctionCache):  # type: ignore[misc]
     """Machine code on disk; a full disk, or a folder that is taken away, only costs time."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = _sources_digest(Path(function.__code__.co_filename))
 
     def load_overload(self, *arguments: Any) -> Any:
         found = None
         with suppress(OSError):
             found = super().load_overload(*arguments)
         if found is None:
-            _tell("compiling loops, for up to a minute; the next start finds them on disk")
+            _KEPT.begin()
         return found
 
     def save_overload(self, *arguments: Any) -> None:
+        _KEPT.end()
         with suppress(OSError):
             super().save_overload(*arguments)
 
 
 class _Told(_NullCache):  # type: ignore[misc]
-    """No machine code on disk, which costs every process its time: it is said why."""
+    """No machine code on disk, which costs every process its time."""
 
     def load_overload(self, *arguments: Any) -> None:
-        _tell(
-            "compiling loops, for up to a minute; no folder can keep them for the next start: name "
-            "one by NUMBA_CACHE_DIR"
-        )
+        _NOT_KEPT.begin()
 
-
-@cache
-def _tell(what: str) -> None:
-    """Log why nothing seems to happen, once a process."""
-    _LOG.info(what)
+    def save_overload(self, *arguments: Any) -> None:
+        _NOT_KEPT.end()
 
 
 def _kept(function: F, **options: Any) -> F:
@@ -89,8 +146,8 @@ def _kept(function: F, **options: Any) -> F:
         # Numba takes the folder when a function is declared; other packages' are not to go there.
         before, _settings.CACHE_DIR = _settings.CACHE_DIR, folder
         try:
-            # RuntimeError: the folder has been taken away since.
-            with suppress(RuntimeError):
+            # The folder has been taken away since, or the source is in an archive.
+            with suppress(RuntimeError, OSError):
                 made._cache = _Forgiving(function)
         finally:
             _settings.CACHE_DIR = before
@@ -99,13 +156,12 @@ def _kept(function: F, **options: Any) -> F:
 
 @cache
 def _folder() -> str | None:
-    """Folder for the machine code of these sources: the first that can be written to."""
-    name = f"ppw-{_sources_digest()}"
+    """Folder for machine code: the first that can be written to."""
     for parent in _parents():
         with suppress(OSError):
-            (parent / name).mkdir(parents=True, exist_ok=True)
-            if os.access(parent / name, os.W_OK):
-                return str(parent / name)
+            (parent / "ppw-loops").mkdir(parents=True, exist_ok=True)
+            if os.access(parent / "ppw-loops", os.W_OK):
+                return str(parent / "ppw-loops")
     return None
 
 
@@ -122,10 +178,17 @@ def _parents() -> Iterator[Path]:
         yield Path.home() / ".cache" / "ppw"
 
 
-def _sources_digest() -> str:
+@cache
+def _sources_digest(path: Path) -> str:
+    """Digest of a file, and of the files of this package that it imports from."""
+    found, todo = {path: path.read_bytes()}, [path]
+    while todo:
+        for name in _IMPORTED.findall(found[todo.pop()]):
+            source = Path(__file__).parent.joinpath(*name.decode().split(".")).with_suffix(".py")
+            if source not in found and source.is_file():
+                found[source] = source.read_bytes()
+                todo.append(source)
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        source = path.read_bytes()
-        if b"fitting.compiled" in source:
-            digest.update(source)
+    for _, content in sorted(found.items()):
+        digest.update(content)
     return digest.hexdigest()[:16]

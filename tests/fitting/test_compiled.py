@@ -1,31 +1,79 @@
-"""Where machine code is kept, and what happens where it cannot be."""
+"""Where machine code is kept, when it is made anew, and what is said while it is made."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fitting import compiled as module
-from fitting.compiled import _folder, _Forgiving, _parents, _sources_digest, compiled
+from fitting.compiled import Notice, _folder, _Forgiving, _parents, compiled
+
+WALK = """
+from fitting.compiled import compiled
+from fitting.limits import MOST
+if False:
+    from fitting.unused import NOTHING
+
+@compiled
+def most():
+    return MOST
+"""
 
 
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """A package of two sources, one of which has compiled functions; nothing else is set."""
-    folder = tmp_path / "package"
-    folder.mkdir()
-    (folder / "loops.py").write_text("from fitting.compiled import compiled\n")
-    (folder / "sums.py").write_text("total = sum\n")
-    monkeypatch.setattr(module, "__file__", str(folder / "compiled.py"))
-    monkeypatch.setattr(module._settings, "CACHE_DIR", "")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    return folder
+class TestSources:
+    """A package with the real `compiled`, in a process each: numba's stamp is of one file alone."""
+
+    @pytest.fixture
+    def package(self, tmp_path):
+        folder = tmp_path / "fitting"
+        (folder / "laws").mkdir(parents=True)
+        (folder / "__init__.py").touch()
+        shutil.copy(module.__file__, folder)
+        (folder / "walk.py").write_text(WALK)
+        (folder / "limits.py").write_text("from fitting.laws.far import FAR\nMOST = FAR\n")
+        (folder / "laws" / "far.py").write_text("FAR = 1\n")
+        (folder / "unused.py").write_text("NOTHING = 0\n")
+        return folder
+
+    def answer(self, package):
+        """What the compiled function gives, and whether its code came from the disk."""
+        show = "from fitting.walk import most; print(most(), sum(most.stats.cache_hits.values()))"
+        done = subprocess.run(
+            [sys.executable, "-c", show],
+            cwd=package.parent,
+            env={**os.environ, "PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        value, hits = map(int, done.stdout.split())
+        return value, bool(hits)
+
+    def test_code_on_disk_is_that_of_all_sources_it_is_made_of(self, package):
+        assert self.answer(package) == (1, False)
+        (package / "unused.py").write_text("NOTHING = 2\n")
+        assert self.answer(package) == (1, True)
+        (package / "laws" / "far.py").write_text("FAR = 3\n")
+        assert self.answer(package) == (3, False)
+        assert self.answer(package) == (3, True)
 
 
 class TestFolders:
+    @pytest.fixture
+    def package(self, tmp_path, monkeypatch):
+        folder = tmp_path / "package"
+        folder.mkdir()
+        monkeypatch.setattr(module, "__file__", str(folder / "compiled.py"))
+        monkeypatch.setattr(module._settings, "CACHE_DIR", "")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        return folder
+
     def test_beside_the_package_then_the_users_caches(self, package, tmp_path):
         home = tmp_path / "home" / ".cache" / "ppw"
         assert list(_parents()) == [package / "__pycache__", tmp_path / "xdg" / "ppw", home]
@@ -42,9 +90,8 @@ class TestFolders:
     def test_the_first_that_can_be_made_is_taken(self, package, tmp_path):
         (package / "__pycache__").write_text("in the way")
         found = _folder.__wrapped__()
-        assert Path(found) == tmp_path / "xdg" / "ppw" / f"ppw-{_sources_digest()}"
+        assert Path(found) == tmp_path / "xdg" / "ppw" / "ppw-loops"
         assert Path(found).is_dir()
-        # Once more, when it is there.
         assert _folder.__wrapped__() == found
 
     def test_one_that_may_not_be_written_to_is_passed_over(self, package, tmp_path, monkeypatch):
@@ -53,24 +100,8 @@ class TestFolders:
 
         monkeypatch.setattr(os, "access", may)
         assert Path(_folder.__wrapped__()).parent == tmp_path / "xdg" / "ppw"
-
-    def test_where_there_is_none_nothing_is_kept(self, package, monkeypatch):
         monkeypatch.setattr(os, "access", lambda path, mode: False)
         assert _folder.__wrapped__() is None
-
-
-class TestDigest:
-    def test_changes_with_a_source_that_has_compiled_functions(self, package):
-        before = _sources_digest()
-        with (package / "loops.py").open("a") as file:
-            file.write("# another\n")
-        assert _sources_digest() != before
-
-    def test_stays_when_another_source_changes(self, package):
-        before = _sources_digest()
-        with (package / "sums.py").open("a") as file:
-            file.write("# another\n")
-        assert _sources_digest() == before
 
 
 def twice(x):
@@ -78,65 +109,104 @@ def twice(x):
 
 
 class TestMachineCode:
-    def test_is_kept_in_the_folder_and_other_packages_stay_as_they_are(
-        self, package, tmp_path, monkeypatch
-    ):
+    def test_goes_to_the_folder_and_that_of_other_packages_elsewhere(self, tmp_path, monkeypatch):
         monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
-        made = compiled(twice)
-        assert made(21) == 42
-        assert isinstance(made._cache, _Forgiving)
-        assert module._settings.CACHE_DIR == ""
-
-    def test_is_not_kept_where_there_is_no_folder(self, monkeypatch):
-        monkeypatch.setattr(module, "_folder", lambda: None)
-
-        def thrice(x):
-            return 3 * x
-
-        made = compiled(thrice)
-        assert made(14) == 42
-        assert not isinstance(getattr(made, "_cache", None), _Forgiving)
+        before = module._settings.CACHE_DIR
+        assert compiled(twice)(21) == 42
+        assert list(tmp_path.rglob("*.nbc"))
+        assert before == module._settings.CACHE_DIR
 
     def test_that_cannot_be_read_or_written_is_made_anew(self, tmp_path, monkeypatch):
         def fail(*_):
             raise OSError("no space left")
 
-        monkeypatch.setattr(module._settings, "CACHE_DIR", str(tmp_path))
-        kept = _Forgiving(twice)
+        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
         monkeypatch.setattr(module._FunctionCache, "load_overload", fail)
         monkeypatch.setattr(module._FunctionCache, "save_overload", fail)
-        assert kept.load_overload("signature", "target") is None
-        kept.save_overload("signature", "data")
+        assert compiled(twice)(21) == 42
+
+    @pytest.mark.parametrize("gone", [OSError, RuntimeError])
+    def test_without_a_folder_for_it_is_made_by_each_process(self, gone, tmp_path, monkeypatch):
+        def fail(*_):
+            raise gone
+
+        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
+        monkeypatch.setattr(_Forgiving, "__init__", fail)
+        assert compiled(twice)(21) == 42
+        assert not list(tmp_path.rglob("*.nbc"))
 
 
-class TestWaiting:
-    """Compiling is told once a process, where it takes time, and not where code is on disk."""
+class Timers:
+    """Timers that go off when a test says so, and a clock that it sets."""
 
-    @pytest.fixture(autouse=True)
-    def anew(self, caplog):
-        module._tell.cache_clear()
+    def __init__(self):
+        self.now_s, self.made = 0.0, []
+
+    def __call__(self, after_s, tell):
+        self.after_s, self.tell, self.is_on = after_s, tell, False
+        self.made.append(after_s)
+        return self
+
+    def start(self):
+        self.is_on = True
+
+    def cancel(self):
+        self.is_on = False
+
+
+class TestNotice:
+    @pytest.fixture
+    def timers(self):
+        return Timers()
+
+    @pytest.fixture
+    def notice(self, timers, caplog):
         caplog.set_level("INFO", "fitting.compiled")
-        yield
-        module._tell.cache_clear()
+        return Notice("compiling", timer=timers, clock=lambda: timers.now_s)
 
-    def test_is_told_once(self, tmp_path, monkeypatch, caplog):
-        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
-        made = [compiled(twice) for _ in range(2)]
-        assert [f(21) for f in made] == [42, 42]
-        assert [f(2.5) for f in made] == [5.0, 5.0]
-        assert caplog.messages == [
-            "compiling loops, for up to a minute; the next start finds them on disk"
-        ]
-
-    def test_is_not_told_of_code_on_disk(self, tmp_path, monkeypatch, caplog):
-        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
-        assert compiled(twice)(4) == 8
-        module._tell.cache_clear()
-        caplog.clear()
-        assert compiled(twice)(5) == 10
+    def test_comes_after_a_second_of_all_functions_together(self, notice, timers, caplog):
+        notice.begin()
+        assert timers.is_on
+        # A function that is compiled for another one is part of it.
+        notice.begin()
+        notice.end()
+        assert timers.is_on
+        timers.now_s = 0.75
+        notice.end()
+        assert not timers.is_on
+        timers.now_s = 100.0
+        notice.begin()
+        assert timers.made == [1.0, 0.25]
+        assert timers.daemon
         assert caplog.messages == []
+        timers.tell()
+        assert caplog.messages == ["compiling"]
 
-    def test_without_a_folder_it_is_told_how_to_give_one(self, monkeypatch, caplog):
-        monkeypatch.setattr(module, "_folder", lambda: None)
-        assert compiled(twice)(4) == 8
-        assert "name one by NUMBA_CACHE_DIR" in caplog.text
+    def test_comes_once(self, notice, timers, caplog):
+        for _ in range(2):
+            notice.begin()
+            timers.now_s += 2.0
+            if timers.is_on:
+                timers.tell()
+            notice.end()
+        assert timers.made == [1.0]
+        assert caplog.messages == ["compiling"]
+
+    @pytest.mark.parametrize(
+        ("folder", "text"),
+        [("kept", "compiling, first use only"), (None, "name one by NUMBA_CACHE_DIR")],
+    )
+    def test_is_of_functions_that_are_not_on_disk(
+        self, folder, text, tmp_path, monkeypatch, caplog
+    ):
+        caplog.set_level("INFO", "fitting.compiled")
+        timers = Timers()
+        for name in ("_KEPT", "_NOT_KEPT"):
+            own = Notice(getattr(module, name)._text, timer=timers, clock=lambda: 0.0)
+            monkeypatch.setattr(module, name, own)
+        monkeypatch.setattr(module, "_folder", lambda: folder and str(tmp_path / folder))
+        for _ in range(2):
+            assert compiled(twice)(4) == 8
+        assert len(timers.made) == (1 if folder else 2)
+        timers.tell()
+        assert text in caplog.text
