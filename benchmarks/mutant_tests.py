@@ -6,6 +6,7 @@ Python then warns of the wrap-around of unsigned integers, which machine code do
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import importlib.util
 import json
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     from mutations import Mutant
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "fitting"
+PACKAGES = ("fitting", "ppw")
 WARM = (
     *("numpy", "pandas", "scipy.stats", "scipy.optimize", "scipy.linalg", "scipy.interpolate"),
     *("sklearn.utils.estimator_checks", "sklearn.linear_model", "statsmodels.api", "mpmath"),
     *("numba", "jsonschema", "pyarrow", "pytest", "hypothesis.strategies"),
 )
 QUIET = (
-    *("-q", "-x", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not slow"),
+    *("-q", "-x", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not peer and not slow"),
     *("-W", "ignore:overflow encountered:RuntimeWarning"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 )
@@ -42,7 +43,7 @@ MEMORY = 6 << 30
 
 
 class Recorder:
-    """Which functions of the package each test that passes calls, and in how many seconds."""
+    """Which functions of the packages each test that passes calls, and in how many seconds."""
 
     def __init__(self) -> None:
         self.tests: dict[str, dict[str, Any]] = {}
@@ -79,15 +80,28 @@ class Recorder:
 
 
 def _ours(code: CodeType) -> bool:
-    return Path(code.co_filename).parent == PACKAGE and code.co_name != "<module>"
+    return code.co_name != "<module>" and _module(code.co_filename) is not None
 
 
 def _name(code: CodeType) -> str:
-    return f"{Path(code.co_filename).stem}:{code.co_qualname.split('.<locals>')[0]}"
+    return f"{_module(code.co_filename)}:{code.co_qualname.split('.<locals>')[0]}"
+
+
+@functools.cache
+def _module(file: str) -> str | None:
+    """Dotted name of a source of the packages."""
+    path = Path(file)
+    inside = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PACKAGES
+    return module_name(path) if inside else None
+
+
+def module_name(path: Path) -> str:
+    """Dotted name of a source."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 def prepare(scratch: Path) -> None:
-    """Bring in what tests need besides the package itself; done once, before any fork."""
+    """Bring in what tests need besides the packages themselves; done once, before any fork."""
     os.environ |= {
         "NUMBA_DISABLE_JIT": "1",
         "OPENBLAS_NUM_THREADS": "1",
@@ -136,15 +150,18 @@ class _Finder(importlib.machinery.SourceFileLoader):
     """Finder and loader of one module, whose text is the mutant's."""
 
     def __init__(self, mutant: Mutant) -> None:
-        package = PACKAGE.name
-        name = package if mutant.module == "__init__" else f"{package}.{mutant.module}"
-        super().__init__(name, str(PACKAGE / f"{mutant.module}.py"))
+        path = ROOT.joinpath(*mutant.module.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        super().__init__(mutant.module, str(file))
         self._text = mutant.text
 
     def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         if name != self.name:
             return None
-        return importlib.util.spec_from_file_location(name, self.path, loader=self)
+        inside = [str(Path(self.path).parent)] if self.path.endswith("__init__.py") else None
+        return importlib.util.spec_from_file_location(
+            name, self.path, loader=self, submodule_search_locations=inside
+        )
 
     def get_code(self, fullname: str) -> CodeType:
         return compile(self._text, self.path, "exec")

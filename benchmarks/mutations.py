@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
@@ -60,7 +60,14 @@ class Mutant:
         return (self.module, self.function, self.before, self.after)
 
 
-def sample(path: Path, count: int, seed: int) -> list[Mutant]:
+class Drawn(NamedTuple):
+    """A mutant with its place in a random order, which edits elsewhere leave as it is."""
+
+    order: int
+    mutant: Mutant
+
+
+def sample(path: Path, module: str, count: int, seed: int) -> list[Drawn]:
     """``count`` mutants of a module, or all where it has fewer: one a place, places at random."""
     source = path.read_text()
     places: dict[Position, list[tuple[str, int]]] = {}
@@ -72,18 +79,20 @@ def sample(path: Path, count: int, seed: int) -> list[Mutant]:
 
     def draw(position: Position) -> int:
         line, column = position
-        label = (seed, path.stem, _home(functions, position), lines[line - 1].strip(), column)
+        label = (seed, module, _home(functions, position), lines[line - 1].strip(), column)
         return int(hashlib.sha256(repr(label).encode()).hexdigest(), 16)
 
-    made: dict[tuple[str, ...], Mutant] = {}
+    made: dict[tuple[str, ...], Drawn] = {}
     for position in sorted(live, key=draw):
         changes = places[position]
         operator, occurrence = changes[draw(position) % len(changes)]
         text = mutate_code(source, get_operator(operator)(), occurrence)
-        if len(made) < count and _compiles(text):
+        if _compiles(text):
             home = _home(functions, position)
-            mutant = Mutant(path.stem, home, *_changed(source, text), text)
-            made.setdefault(mutant.name, mutant)
+            mutant = Mutant(module, home, *_changed(source, text), text)
+            made.setdefault(mutant.name, Drawn(draw(position), mutant))
+        if len(made) == count:
+            break
     return list(made.values())
 
 
