@@ -1,6 +1,6 @@
-"""Caches against libcachesim, an independent simulator, and against cases worked by hand."""
+"""Caches, hit ratios and ages of reuse: libCacheSim, plain simulations, and cases by hand."""
 
-from __future__ import annotations
+from collections import Counter, OrderedDict
 
 import libcachesim
 import numpy as np
@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fitting import reuse
 from fitting.caches import POLICIES, WRITES, Cache
 from fitting.errors import FittingError
-from fitting.lru import hit_ratio_curve
+from fitting.lru import HitRatioCurve, hit_ratio_curve, reuse_distances, touched_blocks
+from fitting.reuse import AGAIN, COLUMNS, FRESH, MET, PIECES, ReuseCounter, age_bounds, reuse_law
+from fitting.sampled_reuse import ReuseSample, SampledCurve
+from fitting.transition_counter import Seen
 
 PEERS = {
     "lru": libcachesim.LRU,
@@ -20,12 +24,7 @@ PEERS = {
 }
 
 
-def popular(accesses=30_000, blocks=3_000, seed=3):
-    """A skewed load with runs: some blocks are hot, some are only passed through."""
-    rng = np.random.default_rng(seed)
-    hot = (blocks * rng.random(accesses) ** 3).astype(np.int64)
-    scan = blocks + np.arange(accesses) % (2 * blocks)
-    return np.where(rng.random(accesses) < 0.7, hot, scan)
+# Caches.
 
 
 def peer_hits(policy, size, blocks):
@@ -38,28 +37,34 @@ def peer_hits(policy, size, blocks):
     return found
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 1500, 20_000])
+def check_hits(policy, size, blocks):
+    """Hits of a cache, and of the curve where it is one of LRU, against libCacheSim."""
+    expected = peer_hits(policy, size, blocks)
+    hits = Cache(size, policy).access(blocks, np.zeros(len(blocks), dtype=bool))
+    np.testing.assert_array_equal(hits, expected)
+    if policy == "lru":
+        ratio = hit_ratio_curve(blocks).hit_ratio(size)
+        assert ratio == pytest.approx(expected.mean(), abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 700, 7_000])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_hit_is_libcachesims(policy, size):
-    blocks = popular()
-    hits = Cache(size, policy).access(blocks, np.zeros(len(blocks), dtype=bool))
-    np.testing.assert_array_equal(hits, peer_hits(policy, size, blocks))
+    # A skewed load with runs: some blocks are hot, some are only passed through.
+    rng, accesses, blocks = np.random.default_rng(3), 12_000, 1_200
+    hot = (blocks * rng.random(accesses) ** 3).astype(np.int64)
+    scan = blocks + np.arange(accesses) % (2 * blocks)
+    check_hits(policy, size, np.where(rng.random(accesses) < 0.7, hot, scan))
 
 
 @pytest.mark.thirdparty
-@pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
-def test_lru_of_a_real_trace_is_libcachesims(share, data_dir):
-    from fitting.lru import touched_blocks
+def test_lru_of_a_real_trace_is_libcachesims(data_dir):
     from measurements.traces import read_trace
 
     trace = read_trace(data_dir / "block-traces" / "raw" / "wsrch-small.trace").to_table()
-    columns = (trace[name].to_numpy() for name in ("lbn", "size_bytes"))
-    blocks = touched_blocks(*columns)[0]
-    size = int(share * len(np.unique(blocks)))
-    peer = peer_hits("lru", size, blocks)
-    hits = Cache(size).access(blocks, np.zeros(len(blocks), dtype=bool))
-    np.testing.assert_array_equal(hits, peer)
-    assert hit_ratio_curve(blocks).hit_ratio(size) == pytest.approx(peer.mean(), abs=1e-12)
+    blocks = touched_blocks(*(trace[name].to_numpy() for name in ("lbn", "size_bytes")))[0]
+    for share in (0.01, 0.2):
+        check_hits("lru", int(share * len(np.unique(blocks))), blocks)
 
 
 @given(
@@ -72,46 +77,70 @@ def test_lru_of_a_real_trace_is_libcachesims(share, data_dir):
 def test_batches_make_no_difference(accesses, size, policy, writes, batch):
     blocks, is_write = (np.array(column) for column in zip(*accesses, strict=True))
     whole, parts = Cache(size, policy, writes), Cache(size, policy, writes)
-    at_once = whole.access(blocks, is_write)
     pieces = [
         parts.access(blocks[i : i + batch], is_write[i : i + batch])
         for i in range(0, len(blocks), batch)
     ]
-    np.testing.assert_array_equal(at_once, np.concatenate(pieces))
+    np.testing.assert_array_equal(whole.access(blocks, is_write), np.concatenate(pieces))
     assert (whole.cleaned, whole.dirty) == (parts.cleaned, parts.dirty)
 
 
-class TestWrites:
-    # Two blocks of room; writes in capitals: A b A c d.
-    BLOCKS = (1, 2, 1, 3, 4)
-    IS_WRITE = (True, False, True, False, False)
+def simulated(policy, blocks, writes, size):
+    """Hits, blocks cleaned when evicted and dirty blocks of a cache that writes back."""
+    uses, last, dirty, hits, cleaned = {}, {}, set(), [], 0
+    for time, (block, write) in enumerate(zip(blocks.tolist(), writes.tolist(), strict=True)):
+        hits.append(block in uses)
+        if block not in uses and len(uses) == size:
+            victim = min(uses, key=lambda b: ((policy == "lfu") * uses[b], last[b]))
+            cleaned += victim in dirty
+            dirty.discard(victim)
+            del uses[victim], last[victim]
+        uses[block], last[block] = uses.get(block, 0) + 1, time
+        if write:
+            dirty.add(block)
+    return hits, cleaned, len(dirty)
 
-    @pytest.mark.parametrize(
-        ("writes", "hits", "cleaned"),
-        [
-            # A in; b in; A again; c evicts b; d evicts A, which is dirty.
-            ("back", [0, 0, 1, 0, 0], 1),
-            ("through", [0, 0, 1, 0, 0], 0),
-            # A goes past the cache both times.
-            ("around", [0, 0, 0, 0, 0], 0),
-        ],
-    )
-    def test_worked_by_hand(self, writes, hits, cleaned):
-        cache = Cache(2, "lru", writes)
-        found = cache.access(self.BLOCKS, self.IS_WRITE)
-        assert found.tolist() == [bool(hit) for hit in hits]
-        assert cache.cleaned == cleaned
 
-    @pytest.mark.parametrize("policy", POLICIES)
-    def test_every_dirty_block_is_cleaned_once_or_still_there(self, policy):
-        blocks = np.arange(100)
-        cache = Cache(30, policy, "back")
-        cache.access(blocks, blocks % 2 == 0)
-        assert cache.cleaned + cache.dirty == 50
+@pytest.mark.parametrize("size", [1, 2, 3, 10, 40])
+@pytest.mark.parametrize("policy", ["lru", "lfu"])
+def test_hits_and_cleaned_blocks_are_those_of_a_search_through_all_blocks(policy, size):
+    rng = np.random.default_rng(size)
+    # Some come several times at once, so that a later one may have been used less.
+    blocks = np.repeat((100 * rng.random(750) ** 2).astype(np.int64), rng.integers(1, 4, 750))
+    writes = rng.random(len(blocks)) < 0.3
+    cache = Cache(size, policy, "back")
+    hits = cache.access(blocks, writes).tolist()
+    assert (hits, cache.cleaned, cache.dirty) == simulated(policy, blocks, writes, size)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("writes", "hits", "cleaned"),
+    [
+        # A in; b in; A again; c evicts b; d evicts A, which is dirty.
+        ("back", [0, 0, 1, 0, 0], 1),
+        ("through", [0, 0, 1, 0, 0], 0),
+        # A goes past the cache both times.
+        ("around", [0, 0, 0, 0, 0], 0),
+    ],
+)
+def test_writes_worked_by_hand(writes, hits, cleaned):
+    # Two blocks of room; writes in capitals: A b A c d.
+    cache = Cache(2, "lru", writes)
+    found = cache.access([1, 2, 1, 3, 4], [True, False, True, False, False])
+    assert found.tolist() == [bool(hit) for hit in hits]
+    assert cache.cleaned == cleaned
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_dirty_block_is_cleaned_once_or_still_there(policy):
+    blocks = np.arange(100)
+    cache = Cache(30, policy, "back")
+    cache.access(blocks, blocks % 2 == 0)
+    assert cache.cleaned + cache.dirty == 50
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
     [
         ((0,), "a cache of 0 blocks"),
         ((2**40,), "or larger blocks"),
@@ -119,11 +148,227 @@ class TestWrites:
         ((5, "lru", "sideways"), "'sideways'"),
     ],
 )
-def test_what_is_no_cache_is_refused(arguments, said):
-    with pytest.raises(FittingError, match=said):
+def test_impossible_caches_are_refused(arguments, message):
+    with pytest.raises(FittingError, match=message):
         Cache(*arguments)
 
 
-def test_a_negative_block_is_refused():
+def test_impossible_blocks_are_refused():
     with pytest.raises(FittingError, match="0 or more"):
         Cache(2).access([1, -1], [False, False])
+    for blocks in ([], [-1]):
+        with pytest.raises(FittingError, match="block"):
+            reuse_distances(blocks)
+    with pytest.raises(FittingError, match="no block"):
+        ReuseSample().curve()
+
+
+# Hit ratios of all sizes.
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(0, 13))
+def test_an_ordered_dictionary_hits_the_same(blocks, size):
+    cache, hits = OrderedDict(), 0
+    for block in blocks:
+        if block in cache:
+            hits += 1
+            cache.move_to_end(block)
+        elif size:
+            cache[block] = None
+            if len(cache) > size:
+                cache.popitem(last=False)
+    assert hit_ratio_curve(blocks).hit_ratio(size) == pytest.approx(hits / len(blocks))
+
+
+def test_distances_and_touched_blocks_by_hand():
+    assert reuse_distances([5, 6, 5, 5, 7, 6]).tolist() == [-1, -1, 1, 0, -1, 2]
+    never_again = hit_ratio_curve([3, 1, 2])
+    assert never_again.hit_ratio([0, 1, 100]).tolist() == [0, 0, 0]
+    assert (never_again.footprint, never_again.hits.tolist()) == (3, [0])
+    # A request off the grid touches one block more.
+    blocks, request = touched_blocks([8, 63], [8192, 8192])
+    assert (blocks.tolist(), request.tolist()) == ([1, 2, 7, 8, 9], [0, 0, 1, 1, 1])
+
+
+# Hit ratios of a sample of the blocks.
+
+
+def load(n=200_000, blocks=20_000):
+    rng = np.random.default_rng(9)
+    return (blocks * rng.random(n) ** 2).astype(np.int64)
+
+
+def sampled(accessed, parts=7, **options):
+    sample = ReuseSample(**options)
+    for part in np.array_split(accessed, parts):
+        sample.add(part)
+    return sample.curve()
+
+
+def test_all_blocks_count_where_there_is_room():
+    accessed = load(20_000, 3_000)
+    curve, whole = sampled(accessed), hit_ratio_curve(accessed)
+    sizes = [1, 10, 500, 5000, 50_000]
+    assert (curve.halvings, curve.footprint) == (0, whole.footprint)
+    np.testing.assert_array_equal(curve.hit_ratio(sizes), whole.hit_ratio(sizes))
+    shares = curve.distances()
+    assert shares.sum() == pytest.approx(1)
+    assert shares[-1] == pytest.approx(len(np.unique(accessed)) / len(accessed))
+
+
+def test_a_sample_comes_near():
+    accessed = load()
+    curve, whole = sampled(accessed, most=30_000), hit_ratio_curve(accessed)
+    assert curve.halvings >= 3
+    sizes = np.array([200, 1000, 4000, 10_000])
+    np.testing.assert_allclose(curve.hit_ratio(sizes), whole.hit_ratio(sizes), atol=0.03)
+    assert curve.footprint == pytest.approx(whole.footprint, rel=0.05)
+
+
+def test_an_eighth_of_the_blocks_by_hand():
+    # Of 4 sampled blocks 10 accesses, at distances 0, 1, 1, 2, 2, 2: of all, 0, 8 and 16.
+    curve = SampledCurve(HitRatioCurve(10, 4, np.array([1, 2, 3])), 3)
+    assert curve.footprint == 32
+    assert curve.hit_ratio([0, 1, 8, 9, 16, 17, 200]).tolist() == [0, 0.1, 0.1, 0.3, 0.3, 0.6, 0.6]
+    shares = curve.distances()
+    assert len(shares) == 65
+    assert (shares[0], shares[4], shares[5], shares[64]) == (0.1, 0.2, 0.3, 0.4)
+    assert shares.sum() == pytest.approx(1)
+
+
+def kept(accessed, halvings):
+    return np.array([b for b in accessed if halvings == 0 or reuse.followed(b, halvings)])
+
+
+@pytest.mark.parametrize("halvings", [0, 1, 2])
+def test_a_sample_that_just_fits_is_kept(halvings):
+    accessed = load(3000, 400)
+    fits = len(kept(accessed, halvings))
+    assert sampled(accessed, 1, most=fits).halvings == halvings
+    assert sampled(accessed, 1, most=fits - 1).halvings == halvings + 1
+
+
+def test_a_sample_is_halved_as_often_as_it_takes():
+    accessed, most = load(3000, 400), 500
+    curve = sampled(accessed, 4, most=most)
+    sample = kept(accessed, curve.halvings)
+    assert len(sample) <= most < len(kept(accessed, curve.halvings - 1))
+    expected = hit_ratio_curve(sample)
+    assert curve.footprint == expected.footprint << curve.halvings
+    assert curve.curve.hits[1:].tolist() == expected.hits[1:].tolist()
+    assert curve.curve.accesses == len(accessed) >> curve.halvings
+    assert curve.curve.hits.sum() + expected.footprint == curve.curve.accesses
+
+
+# Ages of reuse.
+
+
+def seen(stream, sequential):
+    stream = np.array(stream)
+    return Seen(stream.astype(np.int32), stream.astype(np.int64), np.array(sequential, dtype=bool))
+
+
+def counted(lbn, blocks, sequential, stream=None, devices=(0,)):
+    """Counts of each stream, each a state of its own, and which requests come back."""
+    stream = [0] * len(lbn) if stream is None else stream
+    counter = ReuseCounter(np.array(devices), 8)
+    size_bytes = np.array(blocks, dtype=np.int64) * 512
+    again = counter.add(seen(stream, sequential), np.array(lbn, dtype=np.int64), size_bytes)
+    return counter.by_state(np.arange(len(devices))), again
+
+
+def age_column(age):
+    return int(np.searchsorted(age_bounds(), age, side="right")) - 1
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 40).map(lambda x: 4 * x),
+            st.sampled_from([1, 4, 8, 9, 12, 40]),
+            st.booleans(),
+            st.integers(0, 2),
+        ),
+        min_size=1,
+        max_size=60,
+    ),
+    st.sampled_from([(0, 0, 0), (0, 1, 0), (1, 0, 2)]),
+)
+def test_ages_are_those_of_dictionaries_of_pieces_and_ends(requests, devices):
+    """Last touch of each piece of 8 blocks, last end of a request, in requests of the device."""
+    touched, ended, clock, fresh = {}, {}, Counter(), Counter()
+    counts, again = np.zeros((3, COLUMNS), dtype=int), []
+    for lbn, blocks, sequential, stream in requests:
+        device, first = devices[stream], lbn // 8
+        clock[device] += 1
+        now, stopped = clock[device], ended.pop((device, lbn), None)
+        again.append(False)
+        for piece in range(first, (lbn + blocks - 1) // 8 + 1):
+            before = touched.get((device, piece))
+            if piece == first and not sequential:
+                again[-1] = before not in (None, stopped)
+                fresh[stream] = before is None and stopped is None
+                if again[-1]:
+                    column = AGAIN + age_column(now - before)
+                else:
+                    column = FRESH if stopped is None else age_column(now - stopped)
+                counts[stream, column] += 1
+            elif fresh[stream] and (piece > first or lbn % 8 == 0):
+                counts[stream, PIECES] += 1
+                counts[stream, MET] += before is not None
+            touched[device, piece] = now
+        ended[device, lbn + blocks] = now
+    lbn, blocks, sequential, stream = zip(*requests, strict=True)
+    found, came_back = counted(lbn, blocks, sequential, stream, devices)
+    np.testing.assert_array_equal(found, counts)
+    assert came_back.tolist() == again
+
+
+def test_classes_are_half_octaves():
+    bounds = age_bounds()
+    assert bounds[[0, 2, 3, 4, 5, 6, 7, 8]].tolist() == [1, 2, 3, 4, 6, 8, 12, 16]
+    for age in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100, 1000, 10**6]:
+        class_ = reuse.age_class(age)
+        assert bounds[class_] <= age < bounds[class_ + 1]
+    assert reuse.age_class(2**52) == AGAIN - 1
+
+
+def law_of(age, again, fresh, requests):
+    counts = np.zeros((1, COLUMNS), dtype=np.int64)
+    counts[0, AGAIN + age_column(age)], counts[0, FRESH] = again, fresh
+    return reuse_law(counts, [requests])[0]
+
+
+def test_a_law_leaves_the_rest_to_fresh_places():
+    law = law_of(4, 30, 70, 10**9)
+    assert (law[FRESH], law[FRESH - 1]) == pytest.approx((1, 0.3), abs=1e-6)
+    # An age that few requests could have is likelier for those.
+    assert law_of(500, 300, 700, 1000)[FRESH - 1] > 0.45
+
+
+@pytest.mark.parametrize("before", [0, 30])
+def test_a_request_longer_than_all_before_it(before):
+    # 64 MiB in pieces of 4 KiB, then one of its last pieces.
+    lbn = [*range(0, 8 * before, 8), 10**6, 10**6 + 8 * 16_000]
+    (counts,), _ = counted(lbn, [8] * before + [8 * 2**14, 8], [False] * (before + 2))
+    # All requests but the first go on where the one before them ended.
+    assert counts[age_column(1)] == max(0, before - 1)
+    assert counts[FRESH] == min(1, before) + 1
+    assert counts[AGAIN + age_column(1)] == 1
+    assert counts[PIECES] == 2**14 - 1
+
+
+def test_where_few_addresses_can_be_followed_the_law_stays(monkeypatch):
+    # Once both know the space; ahead of that, more of what is new is followed than later.
+    lbn = 8 * np.random.default_rng(6).integers(30_000, size=120_000)
+    shares = []
+    for most in (reuse._MOST_TRACKED, 2**13):
+        monkeypatch.setattr(reuse, "_MOST_TRACKED", most)
+        counter = ReuseCounter(np.zeros(1, dtype=np.int64), 8)
+        for part in np.split(lbn, 2):
+            before = counter.counts[0].copy()
+            counter.add(seen([0] * 60_000, [False] * 60_000), part, np.full(60_000, 4096))
+        found = (counter.counts[0] - before)[AGAIN:FRESH]
+        shares.append([found.sum(), *(np.cumsum(found)[[18, 22, 26, 28, 30]] / found.sum())])
+    assert shares[1][0] < 0.3 * shares[0][0]
+    assert shares[1][1:] == pytest.approx(shares[0][1:], abs=0.03)
