@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from measurements.power.protocol import PowerSource, Reading
 
+    Wait = Callable[[threading.Condition, float | None], object]
+
 # A counter is read so many times in the shortest time that it can take to wrap.
 _READINGS_A_WRAP = 3
 _QUICKEST_S = 0.001
@@ -87,11 +89,25 @@ class Writer:
 
 
 class Reader(threading.Thread):
-    """Reads one source: at its pace while a run is on, and at once when told to."""
+    """Reads one source: at its pace while a run is on, and at once when told to.
 
-    def __init__(self, name: str, source: PowerSource, interval_s: float, writer: Writer) -> None:
+    ``clock`` tells seconds; ``wait`` lets go of a condition until it is notified or the seconds,
+    if any, have passed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: PowerSource,
+        interval_s: float,
+        writer: Writer,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Wait = threading.Condition.wait,
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self._source, self._writer = source, writer
+        self._clock, self._wait = clock, wait
         self._interval_s = pace(source, interval_s)
         self._wake = threading.Condition()
         self._running = self._asked = self._ending = False
@@ -114,20 +130,20 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         """Read until told to end."""
-        due = time.monotonic()
+        due = self._clock()
         while True:
             with self._wake:
                 while not (self._asked or self._ending):
-                    left = due - time.monotonic()
+                    left = due - self._clock()
                     if self._running and left <= 0:
                         break
-                    self._wake.wait(left if self._running else None)
+                    self._wait(self._wake, left if self._running else None)
                 if self._ending:
                     break
                 answered = self._answered if self._asked else None
                 self._asked = False
             pause = self._interval_s if self._read() else max(self._interval_s, _PATIENCE_S)
-            now = time.monotonic()
+            now = self._clock()
             # Late readings do not bunch up.
             due = max(due + pause, now) if answered is None and due + pause > now else now + pause
             if answered is not None:
@@ -154,9 +170,15 @@ def pace(source: PowerSource, interval_s: float) -> float:
 
 
 class Sampler:
-    """What the orders act on."""
+    """What the orders act on; see `Reader` for its clock and wait."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Wait = threading.Condition.wait,
+    ) -> None:
+        self._clock, self._wait = clock, wait
         self._writer = Writer()
         self._readers: list[Reader] = []
         self._limit_s = 10.0
@@ -175,7 +197,7 @@ class Sampler:
         sources = open_sources(specs, settings)
         interval_s = float(order["interval_s"])
         self._readers = [
-            Reader(spec.name, source, interval_s, self._writer)
+            Reader(spec.name, source, interval_s, self._writer, clock=self._clock, wait=self._wait)
             for spec, source in zip(specs, sources, strict=True)
         ]
         for reader in self._readers:
@@ -204,9 +226,9 @@ class Sampler:
 
     def _read_all(self, *, running: bool) -> None:
         answers = [(r, r.read_now(running=running)) for r in self._readers]
-        until = time.monotonic() + self._limit_s
+        until = self._clock() + self._limit_s
         for reader, answered in answers:
-            if not answered.wait(max(until - time.monotonic(), 0)):
+            if not answered.wait(max(until - self._clock(), 0)):
                 late = f"{reader.name} did not answer within {self._limit_s:g} s"
                 self._writer.fail(reader.name, late)
 

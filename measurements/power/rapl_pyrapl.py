@@ -15,7 +15,7 @@ import math
 import sys
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,9 +95,11 @@ class PyRaplSource:
             When they do not answer, nor after opening them again.
         """
         before = time.monotonic()
-        try:
-            energies = self._sensor.energy()
-        except (OSError, ValueError):
+        energies = None
+        # There is no sensor where connecting failed the last time.
+        with suppress(OSError, ValueError):
+            energies = self._sensor.energy() if self._sensor else None
+        if energies is None:
             energies = self._connected()
         at_s = (before + time.monotonic()) / 2
         values = (energies[place] for place in self._places.values())

@@ -1,99 +1,72 @@
 """A powercap tree as the kernel lays it out, counters that run, and a private /sys for any reader.
 
-Nothing here needs more than Python, and `private_sys` util-linux. In a test::
+`Counters` run by any clock when they are told, `CounterWriter` by themselves::
 
     tree = PowercapTree(tmp_path / "sys")
     package = tree.package(0, limits_w=(125.0, 250.0))
-    dram = tree.dram(package)
-    with CounterWriter({package: 40.0, dram: lambda s: 3.0 if s < 1 else 6.0}) as writer:
-        ...                        # read below tmp_path / "sys", as SourceSettings(sysfs=...)
-    writer.joules(package)         # what it drew, unwrapped and exact
+    with CounterWriter({package: 40.0, tree.dram(package): lambda s: 3.0 if s < 1 else 6.0}) as run:
+        ...                     # read below tmp_path / "sys", as SourceSettings(sysfs=...)
+    run.joules[package]         # what it drew, unwrapped and exact
 
-`CounterProcess` does the same for constant watts in a process of its own, so that the reader's
-processor time is not the writer's. A reader that knows only the real /sys gets the tree there::
+A reader that knows only the real /sys gets the tree there::
 
     subprocess.run(private_sys(tree.mounts(), [sys.executable, "-c", "..."]))
 
 Every zone's watts waver by a hundredth, each at its own pace, as no two real counters move alike;
-`mirrors` names the zones that do. `joules` counts what was really shown; it is within 0.3 mJ for
-each watt of watts times seconds.
+``mirrors`` names the zones that do.
 """
 
-from __future__ import annotations
-
-import argparse
 import contextlib
 import json
 import math
 import os
-import select
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 # 2**32 - 1 steps of 2**-14 J and of 2**-16 J, as packages and server DRAM have them (µJ).
 PACKAGE_RANGE_UJ = 262_143_328_850
 DRAM_RANGE_UJ = 65_712_999_613
 
-Watts = float | Callable[[float], float]
-
 
 class Zone:
     """One zone: its real folder, its name, and a counter from 0 to ``range_uj`` (µJ)."""
 
-    def __init__(self, folder: Path, name: str, range_uj: int, start_uj: int) -> None:
+    def __init__(self, folder, name, range_uj, start_uj):
         self.folder, self.name = folder, name
         self.range_uj, self.start_uj = range_uj, start_uj
         self.energy = folder / "energy_uj"
-        self.children = 0
-        self._uj = start_uj
-        self._file: int | None = None
-        # A zone is removed by one thread while another one writes its counter.
-        self._lock = threading.Lock()
+        self.children, self._uj = 0, start_uj
 
-    def show(self, energy_uj: int) -> None:
+    def show(self, energy_uj):
         """Write the counter in place, since readers keep the file open.
 
         Padded with spaces, so that it is as long as before; not with zeros, which some readers
         take for an octal number.
         """
-        with self._lock:
-            self._uj = energy_uj % (self.range_uj + 1)
-            if self._file is None and self.folder.exists():
-                self._file = os.open(self.energy, os.O_WRONLY)
-            if self._file is not None:
-                os.pwrite(self._file, self._text(), 0)
+        self._uj = energy_uj % (self.range_uj + 1)
+        with contextlib.suppress(FileNotFoundError):
+            file = os.open(self.energy, os.O_WRONLY)
+            os.pwrite(file, self._text(), 0)
+            os.close(file)
 
-    def close(self) -> None:
-        with self._lock:
-            self._close()
-
-    def vanish(self, kept: Path) -> None:
+    def vanish(self, kept):
         """Take all files away; what a reader has open gives nothing more, as in the kernel."""
-        with self._lock:
-            self._close()
-            os.truncate(self.energy, 0)
-            shutil.copytree(self.folder, kept, symlinks=True)
-            shutil.rmtree(self.folder)
+        os.truncate(self.energy, 0)
+        shutil.copytree(self.folder, kept, symlinks=True)
+        shutil.rmtree(self.folder)
 
-    def appear(self, kept: Path) -> None:
+    def appear(self, kept):
         """Come back as new files, with the counter where it should be by now."""
-        with self._lock:
-            (kept / "energy_uj").write_bytes(self._text())
-            kept.rename(self.folder)
+        (kept / "energy_uj").write_bytes(self._text())
+        kept.rename(self.folder)
 
-    def _text(self) -> bytes:
+    def _text(self):
         return f"{self._uj:>{len(str(self.range_uj))}}\n".encode()
-
-    def _close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
 
 
 class PowercapTree:
@@ -102,56 +75,38 @@ class PowercapTree:
     Energy files are readable by their owner alone, as root's in every kernel since 2020.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root = root
         self.classes = root / "class" / "powercap"
         self.devices = root / "devices" / "virtual" / "powercap"
         self.classes.mkdir(parents=True)
         self.devices.mkdir(parents=True)
-        self.zones: list[Zone] = []
-        self._top: dict[str, int] = {}
+        self._top = {}
 
-    def package(
-        self,
-        number: int = 0,
-        die: int | None = None,
-        *,
-        control_type: str = "intel-rapl",
-        range_uj: int = PACKAGE_RANGE_UJ,
-        start_uj: int = 0,
-        limits_w: Sequence[float] = (125.0, 250.0),
-    ) -> Zone:
+    def package(self, number=0, die=None, **known):
         """Add a processor package, or one of its dies."""
         name = f"package-{number}" if die is None else f"package-{number}-die-{die}"
-        return self.zone(
-            name,
-            control_type=control_type,
-            range_uj=range_uj,
-            start_uj=start_uj,
-            limits_w=limits_w,
-        )
+        return self.zone(name, **{"limits_w": (125.0, 250.0), **known})
 
-    def core(self, package: Zone, *, start_uj: int = 0) -> Zone:
+    def core(self, package):
         """Add the cores of a package, as always without limits in force."""
-        return self.zone(
-            "core", package, range_uj=package.range_uj, start_uj=start_uj, enabled=False
-        )
+        return self.zone("core", package, range_uj=package.range_uj, enabled=False)
 
-    def dram(self, package: Zone, *, range_uj: int = DRAM_RANGE_UJ, start_uj: int = 0) -> Zone:
+    def dram(self, package, *, start_uj=0):
         """Add the memory of a package."""
-        return self.zone("dram", package, range_uj=range_uj, start_uj=start_uj, enabled=False)
+        return self.zone("dram", package, DRAM_RANGE_UJ, start_uj, enabled=False)
 
     def zone(
         self,
-        name: str,
-        parent: Zone | None = None,
+        name,
+        parent=None,
+        range_uj=PACKAGE_RANGE_UJ,
+        start_uj=0,
         *,
-        control_type: str = "intel-rapl",
-        range_uj: int = PACKAGE_RANGE_UJ,
-        start_uj: int = 0,
-        enabled: bool = True,
-        limits_w: Sequence[float] = (),
-    ) -> Zone:
+        control_type="intel-rapl",
+        enabled=True,
+        limits_w=(),
+    ):
         """Add a zone of any name at the top of a control type or below another zone."""
         if parent is None:
             above = self._control_type(control_type)
@@ -161,74 +116,74 @@ class PowercapTree:
             above, place = parent.folder, f"{parent.folder.name}:{parent.children}"
             parent.children += 1
         zone = Zone(above / place, name, range_uj, start_uj)
-        zone.folder.mkdir()
-        _write(zone.folder / "name", name)
-        _write(zone.folder / "enabled", "1" if enabled else "0")
-        _write(zone.folder / "max_energy_range_uj", str(range_uj))
-        kinds = ("long_term", "short_term")
-        for index, (watts, kind) in enumerate(zip(limits_w, kinds, strict=False)):
-            _write(zone.folder / f"constraint_{index}_name", kind)
-            _write(zone.folder / f"constraint_{index}_power_limit_uw", f"{watts * 1e6:.0f}")
-            _write(zone.folder / f"constraint_{index}_time_window_us", "999424")
+        texts = {"name": name, "enabled": int(enabled), "max_energy_range_uj": range_uj}
+        for index, (watts, kind) in enumerate(
+            zip(limits_w, ("long_term", "short_term"), strict=False)
+        ):
+            texts[f"constraint_{index}_name"] = kind
+            texts[f"constraint_{index}_power_limit_uw"] = round(watts * 1e6)
+            texts[f"constraint_{index}_time_window_us"] = 999424
+        write(zone.folder, **texts)
         _link(zone.folder / "device", above)
         _link(zone.folder / "subsystem", self.classes)
         zone.energy.touch(mode=0o600)
         zone.show(start_uj)
-        zone.close()
         _link(self.classes / place, zone.folder)
-        self.zones.append(zone)
         return zone
 
-    def remove(self, zone: Zone) -> None:
+    def remove(self, zone):
         """Take a zone away, as an unloaded driver does."""
         zone.vanish(self._away(zone))
 
-    def restore(self, zone: Zone) -> None:
+    def restore(self, zone):
         """Put a removed zone back."""
         zone.appear(self._away(zone))
 
-    def _away(self, zone: Zone) -> Path:
+    def _away(self, zone):
         return self.root / f"removed-{zone.folder.name}"
 
-    def mounts(self) -> dict[str, Path]:
+    def mounts(self):
         """Where the tree belongs below the real /sys, for `private_sys`."""
         return {"/sys/devices/virtual/powercap": self.devices, "/sys/class/powercap": self.classes}
 
-    def _control_type(self, name: str) -> Path:
+    def _control_type(self, name):
         folder = self.devices / name
         if name not in self._top:
             self._top[name] = 0
-            folder.mkdir()
-            _write(folder / "enabled", "1")
+            write(folder, enabled=1)
             _link(folder / "subsystem", self.classes)
             _link(self.classes / name, folder)
         return folder
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(f"{text}\n", encoding="ascii")
+def write(folder, **texts):
+    """Write files of one line each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(f"{text}\n")
 
 
-def _link(path: Path, target: Path) -> None:
+def _link(path, target):
     path.symlink_to(os.path.relpath(target, path.parent))
 
 
-class _Counters:
-    """Counters of several zones, brought up to date in place."""
+class Counters:
+    """Counters of several zones, brought up to date in place when `update` is called.
 
-    def __init__(self, watts: Mapping[Zone, Watts], mirrors: Mapping[Zone, Zone]) -> None:
-        self._watts = watts
+    ``watts`` has what each zone draws: constant, or by the seconds since the beginning. ``mirrors``
+    has zones that show the counter of another one.
+    """
+
+    def __init__(self, watts, mirrors=None, clock=time.monotonic):
+        self._watts, self._clock = watts, clock
         # A mirror is written right after its model, as one register is read under two names.
-        self._shown = {zone: [zone, *(m for m in mirrors if mirrors[m] is zone)] for zone in watts}
+        self._shown = {z: [z, *(m for m, of in (mirrors or {}).items() if of is z)] for z in watts}
         self.joules = dict.fromkeys(watts, 0.0)
-        self._began = self._last = 0.0
+        self._began = self._last = clock()
 
-    def begin(self) -> None:
-        self._began = self._last = time.monotonic()
-
-    def update(self) -> None:
+    def update(self):
         """Add what was drawn since the last update."""
-        now = time.monotonic()
+        now = self._clock()
         middle, passed = (now + self._last) / 2 - self._began, now - self._last
         self._last = now
         for index, (zone, watts) in enumerate(self._watts.items()):
@@ -238,55 +193,27 @@ class _Counters:
             for shown in self._shown[zone]:
                 shown.show(shown.start_uj + int(self.joules[zone] * 1e6))
 
-    def close(self) -> None:
-        for zones in self._shown.values():
-            for zone in zones:
-                zone.close()
-
 
 class CounterWriter:
-    """Counters that run in a thread while the context is open.
+    """Counters that run in a thread while the context is open; ``joules`` has what was drawn."""
 
-    Parameters
-    ----------
-    watts : mapping of Zone to float or callable
-        What each zone draws: constant, or by the seconds since the beginning.
-    mirrors : mapping of Zone to Zone
-        Zones that show the counter of another one, which is in `watts`.
-    period_s : float
-        Time between two updates.
-    """
-
-    def __init__(
-        self,
-        watts: Mapping[Zone, Watts],
-        *,
-        mirrors: Mapping[Zone, Zone] | None = None,
-        period_s: float = 0.001,
-    ) -> None:
-        self._counters = _Counters(watts, mirrors or {})
-        self._period_s = period_s
-        self._stop = threading.Event()
-        self._failure: BaseException | None = None
+    def __init__(self, watts, *, period_s=0.001):
+        self._counters, self._period_s = Counters(watts), period_s
+        self.joules = self._counters.joules
+        self._stop, self._failure = threading.Event(), None
         self._thread = threading.Thread(target=self._run, name="powercap", daemon=True)
 
-    def joules(self, zone: Zone) -> float:
-        """Energy that a zone has drawn since the beginning, as of the last update."""
-        return self._counters.joules[zone]
-
-    def __enter__(self) -> CounterWriter:
-        self._counters.begin()
+    def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._stop.set()
         self._thread.join()
-        self._counters.close()
         if self._failure is not None:
             raise self._failure
 
-    def _run(self) -> None:
+    def _run(self):
         try:
             while not self._stop.wait(self._period_s):
                 self._counters.update()
@@ -294,62 +221,19 @@ class CounterWriter:
             self._failure = failure
 
 
-class CounterProcess:
-    """Counters at constant watts in a process of their own; `joules` is known after the end."""
-
-    def __init__(self, watts: Mapping[Zone, float], *, period_s: float = 0.001) -> None:
-        self._zones = list(watts)
-        self._joules: list[float] = []
-        orders = {
-            "period_s": period_s,
-            "zones": [[str(z.folder), z.name, z.range_uj, z.start_uj, w] for z, w in watts.items()],
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, "write", json.dumps(orders)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def joules(self, zone: Zone) -> float:
-        """Energy that a zone drew from the beginning to the end."""
-        return self._joules[self._zones.index(zone)]
-
-    def __enter__(self) -> CounterProcess:
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "running\n"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        said, _ = self._process.communicate(timeout=30)
-        self._joules = json.loads(said)
-
-
-def _write_until_told(orders: str) -> None:
-    plan = json.loads(orders)
-    watts = {Zone(Path(folder), *rest): drawn for folder, *rest, drawn in plan["zones"]}
-    counters = _Counters(watts, {})
-    counters.begin()
-    print("running", flush=True)
-    while not select.select([sys.stdin], [], [], plan["period_s"])[0]:
-        counters.update()
-    print(json.dumps(list(counters.joules.values())))
-
-
-def topology(folder: Path, sockets: int) -> dict[str, Path]:
+def topology(folder, sockets):
     """Mounts for `private_sys` that give the machine one processor in each of so many sockets."""
-    folder.mkdir()
-    present = folder / "present"
-    _write(present, "0" if sockets == 1 else f"0-{sockets - 1}")
-    mounts = {"/sys/devices/system/cpu/present": present}
-    for cpu in range(sockets):
-        package = folder / f"package_of_cpu{cpu}"
-        _write(package, str(cpu))
-        mounts[f"/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"] = package
-    return mounts
+    packages = {f"package_of_cpu{cpu}": cpu for cpu in range(sockets)}
+    write(folder, present="0" if sockets == 1 else f"0-{sockets - 1}", **packages)
+    cpus = "/sys/devices/system/cpu"
+    mounts = {
+        f"{cpus}/cpu{cpu}/topology/physical_package_id": folder / name
+        for name, cpu in packages.items()
+    }
+    return {f"{cpus}/present": folder / "present", **mounts}
 
 
-def private_sys(mounts: Mapping[str, Path], command: Sequence[str]) -> list[str]:
+def private_sys(mounts, command):
     """Command line that runs a command where folders and files stand at given places of /sys.
 
     A mount namespace of its own, so that nobody else sees them; nothing is copied, and what the
@@ -357,10 +241,26 @@ def private_sys(mounts: Mapping[str, Path], command: Sequence[str]) -> list[str]
     """
     binds = json.dumps({place: str(source) for place, source in mounts.items()})
     unshare = ["unshare", "--mount", "--propagation", "private"]
-    return [*unshare, sys.executable, "-P", __file__, "mount", binds, *command]
+    return [*unshare, sys.executable, "-P", __file__, binds, *command]
 
 
-def _mount_and_run(binds: str, command: list[str]) -> None:
+def in_private_sys(mounts, *command):
+    """Output of a command that ends well and sees the mounts (see `private_sys`)."""
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run(
+        private_sys(mounts, command),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ResourceWarning" not in done.stderr
+    return done.stdout
+
+
+def _mount_and_run(binds, command):
     # An overlay hides what is mounted below it: all rooms come first, and the upper ones before.
     mounts = sorted(json.loads(binds).items(), key=lambda item: len(Path(item[0]).parts))
     for place, source in mounts:
@@ -370,7 +270,7 @@ def _mount_and_run(binds: str, command: list[str]) -> None:
     os.execvp(command[0], command)
 
 
-def _make_room(place: Path, *, folder: bool) -> None:
+def _make_room(place, *, folder):
     """Make a name that can be mounted on; sysfs takes none, but an overlay above it does."""
     if place.exists():
         return
@@ -382,11 +282,11 @@ def _make_room(place: Path, *, folder: bool) -> None:
         _make(place, folder=folder)
 
 
-def _make(place: Path, *, folder: bool) -> None:
+def _make(place, *, folder):
     place.mkdir() if folder else place.touch()
 
 
-def _overlay(folder: Path) -> None:
+def _overlay(folder):
     scratch = tempfile.mkdtemp()
     _mount("-t", "tmpfs", "tmpfs", scratch)
     for name in ("upper", "work"):
@@ -399,17 +299,9 @@ def _overlay(folder: Path) -> None:
         Path(scratch).rmdir()
 
 
-def _mount(*arguments: str) -> None:
+def _mount(*arguments):
     subprocess.run(["mount", *arguments], check=True)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["write", "mount"])
-    parser.add_argument("orders")
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    asked = parser.parse_args()
-    if asked.what == "write":
-        _write_until_told(asked.orders)
-    else:
-        _mount_and_run(asked.orders, asked.command)
+    _mount_and_run(sys.argv[1], sys.argv[2:])
