@@ -16,6 +16,7 @@ from peers.powercap import (
     CounterWriter,
     PowercapTree,
     in_private_sys,
+    only_root,
     topology,
     write,
 )
@@ -391,27 +392,13 @@ def test_an_address_is_refused(module, host):
         module.open_source("elsewhere", host.settings)
 
 
-@pytest.fixture
-def only_root(monkeypatch):
-    """Files without the right to read for others cannot be opened, whoever runs the test."""
-    real = os.open
-
-    def open_as_nobody(path, *flags):
-        if not Path(path).stat().st_mode & 0o004:
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path, *flags)
-
-    monkeypatch.setattr(
-        "measurements.power.sysfs.os", types.SimpleNamespace(**{**vars(os), "open": open_as_nobody})
-    )
-
-
-def test_counters_that_only_root_may_read_and_the_remedy_that_is_told(host, only_root):
+def test_counters_that_only_root_may_read_and_the_remedy_that_is_told(host, monkeypatch):
+    only_root(monkeypatch)
     package = host.tree.package(0, start_uj=4_000_000)
     dram = host.tree.dram(package)
     message = host.refusal()
-    assert message.startswith(f"{package.energy.parent.parent.parent}".split("devices")[0])
-    assert "energy_uj: only root may read it" in message
+    counter = host.tree.classes / package.folder.name / "energy_uj"
+    assert message.startswith(f"{counter}: only root may read it")
     assert f"sudo chmod a+r {host.tree.classes}/*/energy_uj" in message
     package.energy.chmod(0o444)
     source = host.open()

@@ -26,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 from pathlib import Path
 
 # 2**32 - 1 steps of 2**-14 J and of 2**-16 J, as packages and server DRAM have them (µJ).
@@ -161,6 +162,19 @@ def write(folder, **texts):
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(f"{text}\n")
+
+
+def only_root(monkeypatch):
+    """Let no counter be opened that others may not read, whoever runs the test."""
+    real = os.open
+
+    def open_as_nobody(path, *flags):
+        if not Path(path).stat().st_mode & 0o004:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *flags)
+
+    calls = types.SimpleNamespace(**{**vars(os), "open": open_as_nobody})
+    monkeypatch.setattr("measurements.power.sysfs.os", calls)
 
 
 def _link(path, target):
