@@ -27,53 +27,53 @@ class TopologyTree:
 
     root: Path
     cpus: list[Cpu]
-    online: list[int] | None = None
+    online: Iterable[int] | None = None
 
     def __post_init__(self) -> None:
-        online = {cpu.number for cpu in self.cpus}.intersection(
-            self.online if self.online is not None else (cpu.number for cpu in self.cpus)
-        )
-        folder = self.root / "sys/devices/system/cpu"
-        everything = ",".join(str(cpu.number) for cpu in self.cpus)
-        _write(folder / "online", ",".join(map(str, sorted(online))))
-        _write(folder / "possible", everything)
-        _write(folder / "present", everything)
-        _write(folder / "kernel_max", "8191")
-        alive = [cpu for cpu in self.cpus if cpu.number in online]
-        for cpu in alive:
-            topology = folder / f"cpu{cpu.number}/topology"
-            threads = [o.number for o in alive if (o.core, o.socket) == (cpu.core, cpu.socket)]
-            package = [o.number for o in alive if o.socket == cpu.socket]
-            _write(topology / "physical_package_id", str(cpu.socket))
-            _write(topology / "core_id", str(cpu.core))
-            _write(topology / "thread_siblings_list", ",".join(map(str, threads)))
-            _write(topology / "thread_siblings", _mask(threads))
-            _write(topology / "core_siblings_list", ",".join(map(str, package)))
-            _write(topology / "core_siblings", _mask(package))
-        nodes = self.root / "sys/devices/system/node"
+        numbers = [cpu.number for cpu in self.cpus]
+        self.alive = [c for c in self.cpus if self.online is None or c.number in self.online]
+        folder = self.root / "sys/devices/system"
+        _write(folder / "cpu", online=_listed(c.number for c in self.alive), kernel_max="8191")
+        _write(folder / "cpu", possible=_listed(numbers), present=_listed(numbers))
+        for cpu in self.alive:
+            package = [c.number for c in self.alive if c.socket == cpu.socket]
+            threads = [c.number for c in self.alive if (c.core, c.socket) == (cpu.core, cpu.socket)]
+            _write(
+                folder / f"cpu/cpu{cpu.number}/topology",
+                physical_package_id=str(cpu.socket),
+                core_id=str(cpu.core),
+                thread_siblings_list=_listed(threads),
+                thread_siblings=_mask(threads),
+                core_siblings_list=_listed(package),
+                core_siblings=_mask(package),
+            )
         for node in {cpu.node for cpu in self.cpus}:
-            there = [cpu.number for cpu in alive if cpu.node == node]
-            _write(nodes / f"node{node}/cpulist", ",".join(map(str, there)))
-            _write(nodes / f"node{node}/cpumap", _mask(there))
-        (self.root / "proc").mkdir()
-        shutil.copy("/proc/cpuinfo", self.root / "proc")
+            there = [c.number for c in self.alive if c.node == node]
+            _write(folder / f"node/node{node}", cpulist=_listed(there), cpumap=_mask(there))
+
+    def described(self) -> dict[int, tuple[int, int, int]]:
+        """Core, socket and node of each CPU online; cores are numbered over all sockets."""
+        return {c.number: (c.core + 64 * c.socket, c.socket, c.node) for c in self.alive}
 
     def lscpu(self) -> dict[int, tuple[int, int, int]]:
         """Core, socket and node of each CPU online, as lscpu numbers them."""
-        told = subprocess.run(
-            ["lscpu", "--sysroot", self.root, "--parse=CPU,CORE,SOCKET,NODE"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        (self.root / "proc").mkdir()
+        shutil.copy("/proc/cpuinfo", self.root / "proc")
+        command = ["lscpu", "--sysroot", self.root, "--parse=CPU,CORE,SOCKET,NODE"]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         rows = [line.split(",") for line in told.splitlines() if not line.startswith("#")]
         # Nodes are empty where there is but one.
         return {int(c): (int(core), int(s), int(n or 0)) for c, core, s, n in rows}
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text + "\n")
+def _write(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text + "\n")
+
+
+def _listed(cpus: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(cpus)))
 
 
 def _mask(cpus: Iterable[int]) -> str:
