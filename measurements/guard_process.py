@@ -15,17 +15,21 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from measurements.guard_journal import Journal, Owners, Process, boot_id, journals
 from measurements.parent import ignore_signals, messages, send
 from measurements.restoring import Setting, restore
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # A killed ppw's guard needs so long at most to put things back and let go of the lock.
 _LOCK_WAIT_S = 3.0
+_LOOK_S = 0.02
 
 
-class _RefusalError(Exception):
+class RefusalError(Exception):
     """Why the guard does not start, as the answer that says so."""
 
     def __init__(self, **answer: Any) -> None:
@@ -42,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     connection = socket.socket(fileno=int(descriptor))
     try:
         _guard(connection, int(parent), Path(folder), Path(lock))
-    except _RefusalError as refusal:
+    except RefusalError as refusal:
         send(connection, **refusal.answer)
     except OSError as error:
         send(connection, error=f"{error.filename or folder}: {error.strerror}")
@@ -53,7 +57,7 @@ def _guard(connection: socket.socket, parent: int, folder: Path, lock: Path) -> 
     if own is None or watched is None or os.getppid() != parent:
         return
     # Held until this process ends, so that no other ppw starts before all is restored.
-    _take(lock, folder, watched)
+    take(lock, folder, watched)
     restored = _restore_left(folder, lock)
     journal = Journal(folder, Owners(boot_id(), own, watched, lock))
     settings: dict[Path, Setting] = {}
@@ -93,25 +97,37 @@ def _finish(connection: socket.socket, journal: Journal, settings: dict[Path, Se
     send(connection, released=unrestored)
 
 
-def _take(lock: Path, folder: Path, parent: Process) -> None:
+def take(
+    lock: Path,
+    folder: Path,
+    parent: Process,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], None] = time.sleep,
+) -> int:
     """Lock what is guarded, or refuse with the number of the process that has it.
 
     A parent that has lost a guard before may have a new one.
+
+    Returns
+    -------
+    int
+        The descriptor that holds the lock.
     """
     descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    until = time.monotonic() + _LOCK_WAIT_S
+    until = clock() + _LOCK_WAIT_S
     while True:
         user = _user(folder, lock)
         if user and user.parent.lives() and (user.parent != parent or user.guard.lives()):
-            raise _RefusalError(busy=user.parent.pid)
+            raise RefusalError(busy=user.parent.pid)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() > until:
-                raise _RefusalError(busy=user and user.guard.pid) from None
-            time.sleep(0.02)
+            if clock() > until:
+                raise RefusalError(busy=user and user.guard.pid) from None
+            wait(_LOOK_S)
         else:
-            return
+            return descriptor
 
 
 def _user(folder: Path, lock: Path) -> Owners | None:
@@ -130,7 +146,7 @@ def _restore_left(folder: Path, lock: Path) -> list[Setting]:
         # A file that is gone, of a CPU taken offline or a driver unloaded, holds no setting.
         settings = [setting for setting in found.settings if setting.path.exists()]
         if unrestored := restore(settings):
-            raise _RefusalError(left=unrestored, journal=found.path)
+            raise RefusalError(left=unrestored, journal=found.path)
         restored += settings
         found.path.unlink(missing_ok=True)
     return restored

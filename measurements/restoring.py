@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 LOWER_LIMIT = "scaling_min_freq"
@@ -73,16 +73,19 @@ def write_setting(path: Path, value: str) -> None:
         os.close(descriptor)
 
 
-def restore(settings: Iterable[Setting]) -> list[Unrestored]:
+def restore(
+    settings: Iterable[Setting], *, wait: Callable[[float], None] = time.sleep
+) -> list[Unrestored]:
     """Put settings back and read them again; returns those that are not what they should be.
 
-    A setting whose file is gone, as that of a CPU that was taken offline, is among them.
+    A setting whose file is gone, as that of a CPU that was taken offline, is among them. Between
+    attempts it waits, as ``wait`` does when called with seconds.
     """
     ordered = sorted(settings, key=lambda setting: _rank(setting.path))
     left: list[Unrestored] = []
     for attempt in range(_ATTEMPTS):
         if attempt:
-            time.sleep(_PAUSE_S)
+            wait(_PAUSE_S)
         errors = _write_all(ordered)
         left = [found for setting in ordered if (found := _amiss(setting, errors))]
         if not left:

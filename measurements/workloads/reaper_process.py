@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from measurements.parent import ignore_signals, messages, send
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # What was being started when ppw died shows up within this time.
 _QUIET_S = 0.2
@@ -49,7 +49,13 @@ def main() -> None:
     send(connection, left=left)
 
 
-def reap(mark: bytes, made: list[tuple[str, str]]) -> list[int]:
+def reap(
+    mark: bytes,
+    made: list[tuple[str, str]],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], None] = time.sleep,
+) -> list[int]:
     """End all processes with the mark and remove what was made; returns who would not end.
 
     Parameters
@@ -57,21 +63,26 @@ def reap(mark: bytes, made: list[tuple[str, str]]) -> list[int]:
     mark : bytes
     made : list of (kind, path)
         Folders, mounts and control groups, in the order in which they were made.
+    clock, wait : callable
+        Time (s) that has passed, and a pause of so many seconds.
     """
-    until = time.monotonic() + _PATIENCE_S
-    quiet_since = time.monotonic()
+    quiet_since = clock()
+    until = quiet_since + _PATIENCE_S
     left: list[int] = []
-    while time.monotonic() < until:
+    while clock() < until:
         left = list(_marked(mark))
         for pid in left:
             _kill(pid)
         if left:
-            quiet_since = time.monotonic()
-        elif time.monotonic() - quiet_since >= _QUIET_S:
+            quiet_since = clock()
+        elif clock() - quiet_since >= _QUIET_S:
             break
-        time.sleep(_LOOK_S)
+        wait(_LOOK_S)
     for kind, path in reversed(made):
-        _REMOVE[kind](path)
+        if kind == "group":
+            _remove_group(Path(path), clock, wait)
+        else:
+            _REMOVE[kind](path)
     return left
 
 
@@ -87,18 +98,17 @@ def _unmount(path: str) -> None:
     ctypes.CDLL(None).umount2(os.fsencode(path), _DETACH)
 
 
-def _remove_group(path: str) -> None:
-    until = time.monotonic() + _PATIENCE_S
-    folder = Path(path)
-    while folder.is_dir() and time.monotonic() < until:
+_REMOVE = {"folder": _remove_folder, "mount": _unmount}
+
+
+def _remove_group(folder: Path, clock: Callable[[], float], wait: Callable[[float], None]) -> None:
+    until = clock() + _PATIENCE_S
+    while folder.is_dir() and clock() < until:
         try:
             folder.rmdir()
         except OSError:
             # The kernel has not yet taken its last process off.
-            time.sleep(_LOOK_S)
-
-
-_REMOVE = {"folder": _remove_folder, "mount": _unmount, "group": _remove_group}
+            wait(_LOOK_S)
 
 
 def _marked(mark: bytes) -> Iterator[int]:

@@ -1,11 +1,10 @@
 """Clocks are set as the kernel takes them and always put back.
 
-The peers: an emulated kernel behind mounted files (`peers.cpufreq`), which refuses and clamps as
-the real one does, and cpupower, which reads and writes the same files.
+The peers: an emulated kernel (`peers.cpufreq`), which refuses and clamps as the real one does, in
+this process and behind mounted files; and cpupower, which reads and writes the same files.
 """
 
-from __future__ import annotations
-
+import errno
 import json
 import os
 import re
@@ -14,8 +13,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from peers.cpufreq import (
@@ -30,6 +31,8 @@ from peers.cpufreq import (
     zen,
 )
 
+from measurements import guard, restoring
+from measurements.clock_refusals import refused_write
 from measurements.cpufreq import current_hz, read_policies
 from measurements.errors import MeasurementError
 from measurements.frequency import FrequencyControl
@@ -39,7 +42,6 @@ from measurements.guard_journal import Process
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parents[1]
 GHZ = 1e9
-DEADLINE_S = 10.0
 CAPPED = {"lower": 1500000, "upper": 1800000}
 
 
@@ -49,18 +51,36 @@ def tree(tmp_path):
     return lambda spec: CpufreqTree(tmp_path / "sys", spec)
 
 
-@pytest.fixture
-def kernel(tmp_path):
+class GuardInside:
+    """Answers as the guard's process does, inside this one."""
+
+    def __init__(self, module, called, state, lock):
+        self.settings = {}
+        self.process = SimpleNamespace(pid=0, poll=lambda: None)
+        self.answer = lambda timeout_s: {"journal": f"{state}/journal", "restored": []}
+        self.end = lambda timeout_s: None
+
+    def ask(self, timeout_s, *, learn=(), release=False):
+        self.settings.update((setting.path, setting) for setting in learn)
+        known = self.settings.values() if release else ()
+        return {"released": restoring.restore(known, wait=lambda seconds: None)}
+
+
+@pytest.fixture(params=["inside", pytest.param("mounted", marks=pytest.mark.peer("frequency"))])
+def kernel(request, tmp_path, monkeypatch):
     """Files of a host with the kernel's behaviour; call with its description."""
-    running = []
+    with ExitStack() as running:
 
-    def start(spec):
-        running.append(EmulatedKernel(tmp_path / "sys", spec))
-        return running[-1]
+        def start(spec):
+            if request.param == "mounted":
+                return running.enter_context(EmulatedKernel(tmp_path / "sys", spec))
+            host = CpufreqTree(tmp_path / "sys", spec)
+            monkeypatch.setattr(guard, "Companion", GuardInside)
+            for module in (guard, restoring):
+                monkeypatch.setattr(module, "write_setting", host.write)
+            return host
 
-    yield start
-    for one in running:
-        one.__exit__(None, None, None)
+        yield start
 
 
 @pytest.fixture
@@ -73,444 +93,430 @@ def opened(tmp_path):
     )
 
 
-def limits(kernel, policy=0):
-    folder = kernel.cpu / f"cpufreq/policy{policy}"
-    return tuple(
-        int((folder / name).read_text()) for name in ("scaling_min_freq", "scaling_max_freq")
-    )
+def limits(host, policy=0):
+    folder = host.cpu / f"cpufreq/policy{policy}"
+    names = ("scaling_min_freq", "scaling_max_freq")
+    return tuple(int((folder / name).read_text()) for name in names)
 
 
 def eventually(condition):
     """Wait until a condition holds, and fail when it does not."""
-    until = time.monotonic() + DEADLINE_S
+    until = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < until, "it did not come to be in time"
         time.sleep(0.002)
 
 
-def written(kernel):
-    return [(write.path.removeprefix("cpufreq/"), write.text) for write in kernel.writes()]
+# What there is
 
 
-class TestDiscovery:
-    def test_a_table_of_steps(self, tree):
-        policy = read_policies(tree(westmere()).root)[1]
-        assert policy.name == "policy1"
-        assert policy.cpus == (1,)
-        assert policy.driver == "acpi-cpufreq"
-        assert policy.steps_hz[0] == 1.596 * GHZ
-        assert len(policy.steps_hz) == len(WESTMERE_STEPS)
-        assert policy.turbo_mark_hz == 2.395 * GHZ
-        assert "userspace" in policy.governors
-
-    def test_a_range_without_a_table(self, tree):
-        policy = read_policies(tree(skylake()).root)[0]
-        assert policy.steps_hz == ()
-        assert (policy.lowest_hz, policy.highest_hz) == (1.0 * GHZ, 3.7 * GHZ)
-
-    def test_files_below_each_cpu_as_old_kernels_have_them(self, tree):
-        spec = westmere(below_cpus=True)
-        spec.policies[0].cpus, spec.policies[1].cpus = [0, 2], [1, 3]
-        policies = read_policies(tree(spec).root)
-        assert [(policy.name, policy.cpus) for policy in policies] == [
-            ("cpu0", (0, 2)),
-            ("cpu1", (1, 3)),
-        ]
-
-    def test_policies_of_offline_cpus_are_passed_over(self, tree):
-        host = tree(westmere())
-        (host.cpu / "cpufreq/policy1/affected_cpus").write_text("\n")
-        assert [policy.cpus for policy in read_policies(host.root)] == [(0,)]
-        with pytest.raises(MeasurementError, match=r"CPUs 1,7 .* offline or not there"):
-            read_policies(host.root, [0, 1, 7])
-
-    @pytest.mark.parametrize(("turned_on", "highest"), [(True, 3.3), (False, 2.2)])
-    def test_steps_of_boost_count_while_it_is_on(self, tree, turned_on, highest):
-        host = tree(zen(turbo_on=turned_on))
-        for folder in host.cpu.glob("cpufreq/policy*"):
-            (folder / "scaling_boost_frequencies").write_text("3300000\n")
-        steps = FrequencyControl.open(sysfs=host.root, dry_run=True).steps()
-        assert steps.steps_hz[-1] == steps.highest_hz == highest * GHZ
-
-    def test_without_control_the_message_says_what_to_do(self, tmp_path):
-        (tmp_path / "sys/devices/system/cpu/cpu0").mkdir(parents=True)
-        (tmp_path / "proc").mkdir()
-        (tmp_path / "proc/cpuinfo").write_text("processor : 0\nflags\t\t: fpu lm\n")
-        where = {"sysfs": tmp_path / "sys", "procfs": tmp_path / "proc"}
-        with pytest.raises(MeasurementError, match=r"Atom D510.*--as-found measures"):
-            FrequencyControl.open(**where)
-        (tmp_path / "proc/cpuinfo").write_text("processor : 0\nflags\t\t: fpu lm hypervisor\n")
-        with pytest.raises(MeasurementError, match=r"virtual machine.*--as-found measures"):
-            FrequencyControl.open(**where)
-        with pytest.raises(MeasurementError, match="no such folder"):
-            FrequencyControl.open(sysfs=tmp_path / "none")
-
-    def test_the_clock_now_is_the_median_over_the_cpus_used(self, tree):
-        host = tree(alder_lake())
-        for cpu, khz in enumerate(("3000000", "4000000", "<unknown>", "1000000")):
-            (host.cpu / f"cpufreq/policy{cpu}/scaling_cur_freq").write_text(khz)
-        policies = read_policies(host.root)
-        assert current_hz(policies) == 3.0 * GHZ
-        assert current_hz(policies, [0, 1]) == 3.5 * GHZ
-        assert current_hz(policies, [2]) is None
-        assert current_hz(policies, []) is None
+def test_policies_are_read_with_their_steps_or_their_range(tree, tmp_path):
+    policy = read_policies(tree(westmere()).root)[1]
+    assert (policy.name, policy.cpus, policy.driver) == ("policy1", (1,), "acpi-cpufreq")
+    assert policy.steps_hz == tuple(1e3 * step for step in WESTMERE_STEPS)
+    assert policy.turbo_mark_hz == 2.395 * GHZ
+    assert "userspace" in policy.governors
+    policy = read_policies(CpufreqTree(tmp_path / "other", skylake()).root)[0]
+    assert (policy.steps_hz, policy.lowest_hz, policy.highest_hz) == ((), 1.0 * GHZ, 3.7 * GHZ)
 
 
-class TestRefusals:
-    """Nothing is rounded to a step, and nothing written when a policy cannot take it."""
+def test_files_below_each_cpu_as_old_kernels_have_them(tree):
+    spec = westmere(below_cpus=True)
+    spec.policies[0].cpus, spec.policies[1].cpus = [0, 2], [1, 3]
+    policies = read_policies(tree(spec).root)
+    assert [(p.name, p.cpus) for p in policies] == [("cpu0", (0, 2)), ("cpu1", (1, 3))]
 
-    @pytest.mark.parametrize(
-        ("asked", "text"),
-        [
-            (1.9 * GHZ, "1.9 GHz is no step; those around it are 1.862 GHz and 1.995 GHz"),
-            (1.5 * GHZ, "1.5 GHz is below the lowest step, 1.596 GHz"),
-            (3.0 * GHZ, "3 GHz is above the highest step, 2.394 GHz"),
-            (2.395 * GHZ, "2.395 GHz stands for turbo, whose clock is not fixed"),
-            (2.4, "is it in GHz or MHz"),
-            (float("nan"), "is no number"),
-        ],
-    )
-    def test_no_step(self, kernel, opened, asked, text):
-        host = kernel(westmere())
-        with opened() as control, pytest.raises(MeasurementError, match=text):
-            control.fix(asked)
-        assert host.writes() == []
 
-    @pytest.mark.parametrize("asked", [0.9 * GHZ, 3.8 * GHZ])
-    def test_outside_a_range(self, tree, opened, asked):
-        tree(skylake())
-        with opened(dry_run=True) as control:
-            text = r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"
-            with pytest.raises(MeasurementError, match=text):
-                control.fix(asked)
-            assert control.writes == []
+def test_policies_of_offline_cpus_are_passed_over(tree):
+    host = tree(westmere())
+    host.order(1, offline=True)
+    assert [policy.cpus for policy in read_policies(host.root)] == [(0,)]
+    with pytest.raises(MeasurementError, match=r"CPUs 1,7 .* offline or not there"):
+        read_policies(host.root, [0, 1, 7])
 
-    def test_a_hybrid_processor_names_who_can(self, tree, opened):
-        tree(alder_lake())
-        with opened(dry_run=True) as control:
-            assert control.steps().highest_hz == 3.8 * GHZ
-            text = r"policy2, policy3 \(CPUs 2-3\): 4.5 GHz .*policy0, policy1 \(CPUs 0-1\) can be"
-            with pytest.raises(MeasurementError, match=text):
-                control.fix(4.5 * GHZ)
-        with opened(dry_run=True, cpus=[0, 1]) as control:
-            control.fix(4.5 * GHZ)
-            assert {write.path.parent.name for write in control.writes} == {"policy0", "policy1"}
 
-    def test_many_policies_are_not_all_listed(self, tree, opened):
-        tree(HostSpec([PolicySpec([cpu], 800000, 2400000) for cpu in range(16)]))
-        text = r"policy0, …, policy15 \(CPUs 0-15\)"
-        with opened(dry_run=True) as control, pytest.raises(MeasurementError, match=text):
-            control.fix(3 * GHZ)
+@pytest.mark.parametrize(("turned_on", "highest"), [(True, 3.3), (False, 2.2)])
+def test_steps_of_boost_count_while_it_is_on(tree, opened, turned_on, highest):
+    host = tree(zen(turbo_on=turned_on))
+    for folder in host.cpu.glob("cpufreq/policy*"):
+        (folder / "scaling_boost_frequencies").write_text("3300000\n")
+    steps = opened(dry_run=True).steps()
+    assert steps.steps_hz[-1] == steps.highest_hz == highest * GHZ
 
-    def test_policies_with_nothing_in_common(self, tree, opened):
-        policies = [PolicySpec([0], 800000, 1200000), PolicySpec([1], 1500000, 2400000)]
-        tree(HostSpec(policies))
-        with opened(dry_run=True) as control:
-            assert str(control.steps()) == "Clocks(lowest_hz=nan, highest_hz=nan, steps_hz=())"
 
-    @pytest.mark.parametrize(
-        ("share", "value", "asked"), [("max_perf_pct", "50", 3.0), ("min_perf_pct", "60", 1.0)]
-    )
-    def test_shares_of_intel_pstate_that_would_hold_the_clock(
-        self, tree, opened, share, value, asked
-    ):
-        host = tree(skylake())
-        (host.cpu / "intel_pstate" / share).write_text(value)
-        text = rf"{share}: write \d+ there"
-        with opened(dry_run=True) as control, pytest.raises(MeasurementError, match=text):
-            control.fix(asked * GHZ)
-        (host.cpu / "intel_pstate/status").write_text("passive")
-        with opened(dry_run=True) as control:
-            control.fix(asked * GHZ)
+def test_without_control_the_message_says_what_to_do(tmp_path):
+    (tmp_path / "sys/devices/system/cpu/cpu0").mkdir(parents=True)
+    for flags, said in (("fpu", r"Atom D510.*"), ("fpu hypervisor", "virtual machine.*")):
+        (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags\t\t: {flags}\n")
+        with pytest.raises(MeasurementError, match=rf"{said}--as-found measures"):
+            FrequencyControl.open(sysfs=tmp_path / "sys", procfs=tmp_path)
+    with pytest.raises(MeasurementError, match="no such folder"):
+        FrequencyControl.open(sysfs=tmp_path / "none")
 
-    def test_while_heat_lowers_the_limits(self, tree, opened):
-        host = tree(skylake())
-        device = host.root / "class/thermal/cooling_device0"
-        device.mkdir(parents=True)
-        (device / "type").write_text("Processor\n")
-        (device / "cur_state").write_text("3\n")
-        opened().close()
-        (host.cpu / "cpufreq/policy0/scaling_max_freq").write_text("1500000\n")
-        with pytest.raises(MeasurementError, match=r"heat now \(cooling_device0\).* cool down"):
-            opened()
-        (device / "cur_state").write_text("0\n")
-        opened().close()
 
-    def test_heat_does_not_keep_what_a_killed_one_left(self, tree, opened, tmp_path):
-        host = tree(skylake())
-        device = host.root / "class/thermal/cooling_device0"
-        device.mkdir(parents=True)
-        (device / "type").write_text("Processor\n")
-        (device / "cur_state").write_text("0\n")
-        child = os.fork()
-        if not child:
-            control = opened()
-            control.fix(1.5 * GHZ)
-            os.kill(control._guard.pid, signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
-        os.waitpid(child, 0)
-        upper = host.cpu / "cpufreq/policy0/scaling_max_freq"
-        assert upper.read_text() == "1500000\n"
-        (device / "cur_state").write_text("3\n")
-        opened().close()
+def test_the_clock_now_is_the_median_over_the_cpus_used(tree):
+    host = tree(alder_lake())
+    for cpu, khz in enumerate(("3000000", "4000000", "<unknown>", "1000000")):
+        file = host.cpu / f"cpufreq/policy{cpu}/scaling_cur_freq"
+        file.unlink()
+        file.write_text(khz)
+    policies = read_policies(host.root)
+    expected = {None: 3.0 * GHZ, (0, 1): 3.5 * GHZ, (2,): None, (): None}
+    assert {cpus: current_hz(policies, cpus) for cpus in expected} == expected
+
+
+# What is refused: nothing is rounded to a step, nor written when one policy cannot take it
+
+
+@pytest.mark.parametrize(
+    ("host", "asked", "text"),
+    [
+        (westmere, 1.9, "1.9 GHz is no step; those around it are 1.862 GHz and 1.995 GHz"),
+        (westmere, 1.5, "1.5 GHz is below the lowest step, 1.596 GHz"),
+        (westmere, 3.0, "3 GHz is above the highest step, 2.394 GHz"),
+        (westmere, 2.395, "2.395 GHz stands for turbo, whose clock is not fixed"),
+        (westmere, 2.4e-9, "is it in GHz or MHz"),
+        (westmere, float("nan"), "is no number"),
+        (skylake, 0.9, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
+        (skylake, 3.8, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
+    ],
+)
+def test_no_step(kernel, opened, host, asked, text):
+    running = kernel(host())
+    with opened() as control, pytest.raises(MeasurementError, match=text):
+        control.fix(asked * GHZ)
+    assert running.writes() == []
+
+
+def test_a_hybrid_processor_names_who_can(tree, opened):
+    tree(alder_lake())
+    control = opened(dry_run=True)
+    assert control.steps().highest_hz == 3.8 * GHZ
+    text = r"policy2, policy3 \(CPUs 2-3\): 4.5 GHz .*policy0, policy1 \(CPUs 0-1\) can be"
+    with pytest.raises(MeasurementError, match=text):
+        control.fix(4.5 * GHZ)
+    assert control.writes == []
+    control = opened(dry_run=True, cpus=[0, 1])
+    control.fix(4.5 * GHZ)
+    assert {write.path.parent.name for write in control.writes} == {"policy0", "policy1"}
+
+
+def test_many_policies_are_not_all_listed(tree, opened):
+    tree(HostSpec([PolicySpec([cpu], 800000, 2400000) for cpu in range(16)]))
+    with pytest.raises(MeasurementError, match=r"policy0, …, policy15 \(CPUs 0-15\)"):
+        opened(dry_run=True).fix(3 * GHZ)
+
+
+def test_policies_with_nothing_in_common(tree, opened):
+    tree(HostSpec([PolicySpec([0], 800000, 1200000), PolicySpec([1], 1500000, 2400000)]))
+    steps = opened(dry_run=True).steps()
+    assert str(steps) == "Clocks(lowest_hz=nan, highest_hz=nan, steps_hz=())"
+
+
+@pytest.mark.parametrize(
+    ("share", "value", "asked"), [("max_perf_pct", "50", 3.0), ("min_perf_pct", "60", 1.0)]
+)
+def test_shares_of_intel_pstate_that_would_hold_the_clock(tree, opened, share, value, asked):
+    host = tree(skylake())
+    (host.cpu / "intel_pstate" / share).write_text(value)
+    with pytest.raises(MeasurementError, match=rf"{share}: write \d+ there"):
+        opened(dry_run=True).fix(asked * GHZ)
+    host.host.spec.status = "passive"
+    host.order(0)
+    opened(dry_run=True).fix(asked * GHZ)
+
+
+LEAVES = """
+import os, sys
+sys.path[:0] = sys.argv[1:2]
+from pathlib import Path
+from measurements.frequency import FrequencyControl
+control = FrequencyControl.open(sysfs=Path(sys.argv[2]), state=Path(sys.argv[3]))
+control.fix(1.5e9)
+os.kill(control._guard.pid, 9)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_heat_that_lowers_the_limits_keeps_nothing_but_the_start(tree, opened, tmp_path):
+    host = tree(skylake())
+    device = host.root / "class/thermal/cooling_device0"
+    device.mkdir(parents=True)
+    (device / "type").write_text("Processor\n")
+    state, upper = device / "cur_state", host.cpu / "cpufreq/policy0/scaling_max_freq"
+    state.write_text("0\n")
+    arguments = [str(ROOT), str(host.root), str(tmp_path / "state")]
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", LEAVES, *arguments], check=False)
+    assert (done.returncode, upper.read_text()) == (-signal.SIGKILL, "1500000\n")
+    state.write_text("3\n")
+    # What a killed one left is put back all the same, and then no limit is lowered.
+    with opened() as control:
         assert upper.read_text() == "3700000\n"
+        assert control.restored
+    upper.write_text("1500000\n")
+    with pytest.raises(MeasurementError, match=r"heat now \(cooling_device0\).* cool down"):
+        opened()
+    state.write_text("0\n")
+    opened().close()
 
 
-class TestLimits:
-    @pytest.mark.parametrize("old", [True, False])
-    def test_they_never_cross_on_any_way_through_the_steps(self, kernel, opened, old):
-        host = kernel(westmere(old=old))
-        before = host.state()
-        way = [step * 1000.0 for step in WESTMERE_STEPS]
-        Random(5).shuffle(way)
-        with opened() as control:
-            for asked in (*way, *reversed(way)):
-                control.fix(asked)
-                assert limits(host) == limits(host, 1) == (asked / 1000, asked / 1000)
-                assert control.achieved_hz() == asked
-                control.check()
-        assert host.state() == before
-        writes = host.writes()
-        assert len(writes) > 4 * len(way)
-        assert not any(write.error for write in writes)
-        assert all(lower <= upper for write in writes for lower, upper in write.limits)
+@pytest.mark.parametrize(
+    ("number", "name", "text"),
+    [
+        (errno.EROFS, "scaling_min_freq", r"mounted read-only.*--privileged.*--as-found"),
+        (errno.EACCES, "scaling_min_freq", r"no right to set clocks.*as root \(sudo\)"),
+        (errno.EPERM, "no_turbo", r"no_turbo takes no 7: turbo is off in the firmware"),
+        (errno.EPERM, "scaling_min_freq", "no right to set clocks"),
+        (errno.EINVAL, "scaling_min_freq", "scaling_min_freq takes no '7': Invalid argument"),
+    ],
+)
+def test_a_refused_write_names_the_remedy(number, name, text):
+    assert re.search(text, refused_write(Path(name), "7", OSError(number, os.strerror(number))))
 
-    def test_only_the_policies_of_chosen_cpus(self, kernel, opened):
-        host = kernel(skylake())
-        with opened(cpus=[1]) as control:
-            control.fix(2 * GHZ)
-            assert limits(host, 0) == (1000000, 3700000)
-            assert limits(host, 1) == (2000000, 2000000)
 
-    @pytest.mark.parametrize(
-        ("policy", "orders", "asked", "text"),
-        [
-            ({"bios_limit": 1800000}, {}, 2.0, r"no more than 1.8 GHz \(bios_limit\)"),
-            ({}, {"heat": 1500000}, 2.0, "heat or a power limit holds it"),
-        ],
-    )
-    def test_what_is_asked_for_is_not_what_is_set(
-        self, kernel, opened, policy, orders, asked, text
-    ):
-        spec = skylake()
-        for one in spec.policies:
-            vars(one).update(policy)
-        host = kernel(spec)
-        before = host.state()
-        with opened() as control:
-            for number in range(len(spec.policies)):
-                host.order(number, **orders)
-            with pytest.raises(MeasurementError, match=text):
-                control.fix(asked * GHZ)
-            for number in range(len(spec.policies)):
-                host.order(number, heat=0)
-        assert host.state() == before
+def test_without_the_right_it_is_not_opened(tree, opened, monkeypatch):
+    tree(zen())
+    monkeypatch.setattr("measurements.clock_refusals.os.access", lambda path, how: False)
+    with pytest.raises(MeasurementError, match="no right to set clocks"):
+        opened()
 
-    def test_something_else_that_changes_them_is_noticed(self, kernel, opened):
-        host = kernel(skylake())
-        with opened() as control:
-            control.fix(2 * GHZ)
-            (host.cpu / "cpufreq/policy1/scaling_max_freq").write_text("3000000")
-            with pytest.raises(MeasurementError, match=r"is 3000000, by something else: stop"):
-                control.check()
 
-    def test_a_cpu_that_went_offline_is_told(self, kernel, opened):
-        host = kernel(skylake())
-        control = opened()
+# Limits
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_limits_never_cross_on_any_way_through_the_steps(kernel, opened, old):
+    host = kernel(westmere(old=old))
+    before = host.state()
+    way = [step * 1000.0 for step in WESTMERE_STEPS]
+    Random(5).shuffle(way)
+    with opened() as control:
+        for asked in (*way, *reversed(way)):
+            control.fix(asked)
+            assert limits(host) == limits(host, 1) == (asked / 1000, asked / 1000)
+            assert control.achieved_hz() == asked
+            control.check()
+    assert host.state() == before
+    writes = host.writes()
+    assert len(writes) > 4 * len(way)
+    assert not any(write.error for write in writes)
+    assert all(lower <= upper for write in writes for lower, upper in write.limits)
+
+
+def test_only_the_policies_of_chosen_cpus(kernel, opened):
+    host = kernel(skylake())
+    with opened(cpus=[1]) as control:
         control.fix(2 * GHZ)
-        host.order(1, offline=True)
-        unrestored = control.close()
-        assert [(left.path.parent.name, left.reason) for left in unrestored] == [
-            ("policy1", "it is '2000000', and refuses: Device or resource busy")
-        ] * len(unrestored)
-        assert {left.path.name for left in unrestored} >= {"scaling_min_freq", "scaling_max_freq"}
-        assert limits(host) == (1000000, 3700000)
+        assert (limits(host, 0), limits(host, 1)) == ((1000000, 3700000), (2000000, 2000000))
 
 
-class TestUserspace:
-    def test_the_governor_and_its_speed(self, kernel, opened):
-        host = kernel(westmere())
-        before = host.state()
-        with opened() as control:
-            control.fix(1.862 * GHZ, method="userspace")
-            control.fix(2.128 * GHZ, method="userspace")
+@pytest.mark.parametrize(
+    ("bios_limit", "heat", "turbo_on", "text"),
+    [
+        (1800000, 0, True, r"no more than 1.8 GHz \(bios_limit\)"),
+        (0, 1500000, True, "heat or a power limit holds it, or a daemon"),
+        (0, 1500000, False, "turbo is off, or heat or a power limit holds it"),
+    ],
+)
+def test_what_is_asked_for_is_not_what_is_set(kernel, opened, bios_limit, heat, turbo_on, text):
+    spec = skylake(turbo_on=turbo_on)
+    for policy in spec.policies:
+        policy.bios_limit = bios_limit
+    host = kernel(spec)
+    before = host.state()
+    with opened() as control:
+        host.order(0, heat=heat)
+        host.order(1, heat=heat)
+        with pytest.raises(MeasurementError, match=text):
+            control.fix(2 * GHZ)
+        host.order(0, heat=0)
+        host.order(1, heat=0)
+    assert host.state() == before
+
+
+def test_something_else_that_changes_them_is_noticed(kernel, opened):
+    host = kernel(skylake())
+    with opened() as control:
+        control.fix(2 * GHZ)
+        host.write(host.cpu / "cpufreq/policy1/scaling_max_freq", "3000000")
+        with pytest.raises(MeasurementError, match=r"is 3000000, by something else: stop"):
             control.check()
-            assert control.achieved_hz() == 2.128 * GHZ
-            assert limits(host) == (1596000, 2395000)
-        assert written(host)[:2] == [
-            ("policy0/scaling_governor", "userspace"),
-            ("policy0/scaling_setspeed", "1862000"),
-        ]
-        assert host.state() == before
-
-    def test_limits_make_way_for_the_speed(self, kernel, opened):
-        spec = zen()
-        vars(spec.policies[0]).update(lower=1800000, upper=1800000)
-        host = kernel(spec)
-        with opened(cpus=[0]) as control:
-            for asked in (1.5, 2.2):
-                control.fix(asked * GHZ, method="userspace")
-                assert control.achieved_hz() == asked * GHZ
-        assert limits(host) == (1800000, 1800000)
-
-    @pytest.mark.parametrize("method", ["auto", "limits"])
-    def test_where_it_is_in_charge_its_speed_comes_back(self, kernel, opened, method):
-        spec = westmere()
-        for policy in spec.policies:
-            policy.governor = "userspace"
-        host = kernel(spec)
-        for folder in (host.cpu / "cpufreq").iterdir():
-            (folder / "scaling_setspeed").write_text("1995000")
-        with opened() as control:
-            control.fix(2.261 * GHZ, method=method)
-            assert control.achieved_hz() == 2.261 * GHZ
-            names = {write.path.name for write in control.writes}
-            assert names == (
-                {"scaling_setspeed"}
-                if method == "auto"
-                else {"scaling_min_freq", "scaling_max_freq"}
-            )
-        for folder in (host.cpu / "cpufreq").iterdir():
-            assert (folder / "scaling_setspeed").read_text() == "1995000\n"
-
-    def test_where_there_is_none(self, tree, opened):
-        tree(skylake())
-        text = "modprobe cpufreq_userspace"
-        with opened(dry_run=True) as control, pytest.raises(MeasurementError, match=text):
-            control.fix(2 * GHZ, method="userspace")
 
 
-class TestTurbo:
-    @pytest.mark.parametrize("old", [True, False])
-    @pytest.mark.parametrize("turned_on", [True, False])
-    @pytest.mark.parametrize("host", [skylake, zen])
-    def test_it_and_the_limits_that_move_with_it_are_put_back(
-        self, kernel, opened, host, turned_on, old
-    ):
-        spec = host(old=old, turbo_on=turned_on)
-        vars(spec.policies[0]).update(CAPPED)
-        running = kernel(spec)
-        before = running.state()
-        with opened() as control:
-            assert control.turbo is turned_on
-            control.turn_turbo(not turned_on)
-            assert control.turbo is not turned_on
-            assert control.steps().highest_hz >= 2.1 * GHZ
-            control.fix(1.8 * GHZ)
-            control.check()
-            control.turn_turbo(turned_on)
-            control.fix(1.8 * GHZ)
-        assert running.state() == before
+def test_a_cpu_that_went_offline_is_told(kernel, opened):
+    host = kernel(skylake())
+    control = opened()
+    control.fix(2 * GHZ)
+    host.order(1, offline=True)
+    unrestored = control.close()
+    assert {(left.path.parent.name, left.reason) for left in unrestored} == {
+        ("policy1", "it is '2000000', and refuses: Device or resource busy")
+    }
+    assert {left.path.name for left in unrestored} >= {"scaling_min_freq", "scaling_max_freq"}
+    assert limits(host) == (1000000, 3700000)
 
-    def test_frequencies_of_turbo_go_with_it(self, kernel, opened):
-        kernel(skylake())
-        with opened() as control:
+
+# The userspace governor
+
+
+def test_the_governor_and_its_speed(kernel, opened):
+    host = kernel(westmere())
+    before = host.state()
+    with opened() as control:
+        control.fix(1.862 * GHZ, method="userspace")
+        control.fix(2.128 * GHZ, method="userspace")
+        control.check()
+        assert control.achieved_hz() == 2.128 * GHZ
+        assert limits(host) == (1596000, 2395000)
+    written = [(write.path, write.text) for write in host.writes()[:2]]
+    assert written == [
+        ("cpufreq/policy0/scaling_governor", "userspace"),
+        ("cpufreq/policy0/scaling_setspeed", "1862000"),
+    ]
+    assert host.state() == before
+
+
+def test_limits_make_way_for_the_speed(kernel, opened):
+    spec = zen()
+    spec.policies[0].lower = spec.policies[0].upper = 1800000
+    host = kernel(spec)
+    with opened(cpus=[0]) as control:
+        for asked in (1.5, 2.2):
+            control.fix(asked * GHZ, method="userspace")
+            assert control.achieved_hz() == asked * GHZ
+    assert limits(host) == (1800000, 1800000)
+
+
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [("auto", {"scaling_setspeed"}), ("limits", {"scaling_min_freq", "scaling_max_freq"})],
+)
+def test_where_it_is_in_charge_its_speed_comes_back(kernel, opened, method, names):
+    spec = westmere()
+    for policy in spec.policies:
+        policy.governor = "userspace"
+    host = kernel(spec)
+    speeds = sorted(host.cpu.glob("cpufreq/policy*/scaling_setspeed"))
+    for speed in speeds:
+        host.write(speed, "1995000")
+    with opened() as control:
+        control.fix(2.261 * GHZ, method=method)
+        assert control.achieved_hz() == 2.261 * GHZ
+        assert {write.path.name for write in control.writes} == names
+    assert [speed.read_text() for speed in speeds] == ["1995000\n"] * 2
+
+
+def test_where_there_is_no_such_governor(tree, opened):
+    tree(skylake())
+    with pytest.raises(MeasurementError, match="modprobe cpufreq_userspace"):
+        opened(dry_run=True).fix(2 * GHZ, method="userspace")
+
+
+# Turbo
+
+
+@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize("turned_on", [True, False])
+@pytest.mark.parametrize("host", [skylake, zen])
+def test_turbo_and_the_limits_that_move_with_it_are_put_back(kernel, opened, host, turned_on, old):
+    spec = host(old=old, turbo_on=turned_on)
+    vars(spec.policies[0]).update(CAPPED)
+    running = kernel(spec)
+    before = running.state()
+    with opened() as control:
+        assert control.turbo is turned_on
+        control.turn_turbo(not turned_on)
+        assert control.turbo is not turned_on
+        assert control.steps().highest_hz >= 2.1 * GHZ
+        control.fix(1.8 * GHZ)
+        control.check()
+        control.turn_turbo(turned_on)
+        control.fix(1.8 * GHZ)
+    assert running.state() == before
+
+
+def test_frequencies_of_turbo_go_with_it(kernel, opened):
+    kernel(skylake())
+    with opened() as control:
+        control.fix(3 * GHZ)
+        control.turn_turbo(False)
+        assert control.steps().highest_hz == 2.1 * GHZ
+        with pytest.raises(MeasurementError, match=r"range from 1 GHz to 2.1 GHz"):
             control.fix(3 * GHZ)
-            control.turn_turbo(False)
-            assert control.steps().highest_hz == 2.1 * GHZ
-            with pytest.raises(MeasurementError, match=r"range from 1 GHz to 2.1 GHz"):
-                control.fix(3 * GHZ)
 
-    def test_as_it_is_already_nothing_is_written(self, kernel, opened):
-        host = kernel(zen(turbo_on=False, turbo_locked=True))
-        with opened() as control:
-            control.turn_turbo(False)
-        assert host.writes() == []
 
-    def test_off_in_the_firmware(self, kernel, opened):
-        kernel(skylake(turbo_on=False, turbo_locked=True))
-        text = r"no_turbo takes no 0: .* firmware"
-        with opened() as control, pytest.raises(MeasurementError, match=text):
-            control.turn_turbo(True)
+def test_turbo_as_it_is_already_writes_nothing_and_nor_does_opening(kernel, opened):
+    host = kernel(zen(turbo_on=False, turbo_locked=True))
+    with opened():
+        pass
+    with opened() as control:
+        control.turn_turbo(False)
+    assert host.writes() == []
 
-    def test_no_switch(self, tree, opened):
-        tree(westmere())
-        with opened(dry_run=True) as control:
-            assert control.turbo is None
-            with pytest.raises(MeasurementError, match="no switch for turbo"):
+
+def test_turbo_that_is_off_in_the_firmware(kernel, opened):
+    kernel(skylake(turbo_on=False, turbo_locked=True))
+    text = r"no_turbo takes no 0: .* firmware"
+    with opened() as control, pytest.raises(MeasurementError, match=text):
+        control.turn_turbo(True)
+
+
+def test_no_switch_for_turbo(tree, opened):
+    tree(westmere())
+    control = opened(dry_run=True)
+    assert control.turbo is None
+    with pytest.raises(MeasurementError, match="no switch for turbo"):
+        control.turn_turbo(False)
+
+
+def test_turbo_of_each_policy(kernel, opened):
+    host = kernel(zen(turbo="each"))
+    switches = [host.cpu / f"cpufreq/policy{cpu}/boost" for cpu in (0, 1)]
+
+    def shown():
+        return "".join(switch.read_text().strip() for switch in switches)
+
+    with opened(cpus=[1]) as control:
+        control.turn_turbo(False)
+        assert control.turbo is False
+        assert shown() == "10"
+    with opened() as control:
+        host.write(switches[0], "0")
+        assert control.turbo is None
+        control.turn_turbo(False)
+        assert shown() == "00"
+    assert shown() == "11"
+
+
+@pytest.mark.parametrize("host", [westmere, skylake, zen])
+def test_a_dry_run_tells_just_what_would_be_written(kernel, opened, host):
+    running = kernel(host())
+
+    def sweep(control):
+        with control:
+            if control.turbo is not None:
                 control.turn_turbo(False)
+            for asked in (1.596, 2.128) if host is westmere else (1.5, 1.8):
+                control.fix(asked * GHZ)
+            control.check()
+        return control.writes, control.to_restore
 
-    def test_of_each_policy(self, kernel, opened):
-        host = kernel(zen(turbo="each"))
-        first, second = (host.cpu / f"cpufreq/policy{cpu}/boost" for cpu in (0, 1))
-        with opened(cpus=[1]) as control:
-            control.turn_turbo(False)
-            assert control.turbo is False
-            assert (first.read_text(), second.read_text()) == ("1\n", "0\n")
-        with opened() as control:
-            first.write_text("0")
-            assert control.turbo is None
-            control.turn_turbo(False)
-            assert (first.read_text(), second.read_text()) == ("0\n", "0\n")
-        assert (first.read_text(), second.read_text()) == ("1\n", "1\n")
+    before = running.state()
+    imagined = sweep(opened(dry_run=True))
+    assert running.writes() == []
+    assert imagined == sweep(opened())
+    assert running.state() == before
+    kept = {str(s.path.relative_to(running.cpu)): s.value for s in imagined[1]}
+    assert kept.items() <= before.items()
 
 
-class TestDryRun:
-    @pytest.mark.parametrize("host", [westmere, skylake, zen])
-    def test_it_tells_just_what_would_be_written(self, kernel, opened, host):
-        running = kernel(host())
-
-        def sweep(control):
-            with control:
-                if control.turbo is not None:
-                    control.turn_turbo(False)
-                for asked in (1.596, 2.128) if host is westmere else (1.5, 1.8):
-                    control.fix(asked * GHZ)
-                control.check()
-            return control.writes, control.to_restore
-
-        before = running.state()
-        imagined = sweep(opened(dry_run=True))
-        assert running.writes() == []
-        assert imagined == sweep(opened())
-        assert running.state() == before
-        kept = {str(s.path.relative_to(running.cpu)): s.value for s in imagined[1]}
-        assert kept.items() <= before.items()
+# Leaving
 
 
-class TestLeaving:
-    def test_opening_writes_nothing(self, kernel, opened):
-        host = kernel(zen())
-        with opened():
-            pass
-        assert host.writes() == []
-
-    def test_two_at_once(self, kernel, opened):
-        kernel(zen())
-        with opened(), pytest.raises(MeasurementError, match=rf"process {os.getpid()}\)"):
-            opened()
-
-    @pytest.mark.parametrize("kills", [30, pytest.param(100, marks=pytest.mark.slow)])
-    def test_killed_at_random_moments_all_is_always_put_back(self, kernel, tmp_path, kills):
-        spec = zen(old=True)
-        for policy in spec.policies:
-            vars(policy).update(CAPPED)
-        host = kernel(spec)
-        before = host.state()
-        state = tmp_path / "state"
-        state.mkdir(mode=0o700)
-        chance = Random(20120413)
-        caught = 0
-        for _ in range(kills):
-            ppw = _sweeping(host, state)
-            try:
-                time.sleep(chance.uniform(0, 0.3))
-                caught += host.state() != before
-                how = _kill(ppw, state, chance)
-            finally:
-                ppw.kill()
-                ppw.wait(DEADLINE_S)
-            eventually(lambda: not any(map(_has_guard, state.iterdir())))
-            if how == "both":
-                restore_leftovers(lock=host.cpu, state=state)
-            # A guard that was only starting may write its journal after its ppw is gone.
-            eventually(lambda: host.state() == before and not list(state.iterdir()))
-        # Neither before the first change nor after the last were nearly all; how many were depends
-        # on how quickly a process starts.
-        assert kills / 10 <= caught < kills
-        writes = host.writes()
-        assert not any(write.error for write in writes)
-        assert all(lower <= upper for write in writes for lower, upper in write.limits)
+def test_two_at_once(tree, opened):
+    tree(zen())
+    with opened(), pytest.raises(MeasurementError, match=rf"process {os.getpid()}\)"):
+        opened()
 
 
 SWEEPS = """
@@ -520,7 +526,6 @@ from pathlib import Path
 from measurements.frequency import FrequencyControl
 
 sysfs, state = map(Path, sys.argv[2:])
-print("started", flush=True)
 while True:
     with FrequencyControl.open(sysfs=sysfs, state=state) as control:
         control.turn_turbo(False)
@@ -530,15 +535,40 @@ while True:
 """
 
 
-def _sweeping(host, state):
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", SWEEPS, str(ROOT), str(host.root), str(state)],
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    with process.stdout:
-        assert process.stdout.readline() == b"started\n"
-    return process
+@pytest.mark.peer("kill")
+@pytest.mark.parametrize("kills", [30, pytest.param(100, marks=pytest.mark.slow)])
+def test_killed_after_any_write_all_is_always_put_back(tmp_path, kills):
+    spec = zen(old=True)
+    for policy in spec.policies:
+        vars(policy).update(CAPPED)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    chance = Random(20120413)
+    caught = 0
+    with EmulatedKernel(tmp_path / "sys", spec) as host:
+        before = host.state()
+        command = [sys.executable, "-I", "-S", "-c", SWEEPS, ROOT, host.root, state]
+        for _ in range(kills):
+            # After up to thirty writes, or while it still starts.
+            due = host.log.stat().st_size + chance.randrange(3000)
+            ppw = subprocess.Popen(list(map(str, command)), start_new_session=True)
+            try:
+                eventually(lambda due=due: host.log.stat().st_size >= due)
+                time.sleep(chance.uniform(0, 0.02))
+                caught += host.state() != before
+                how = _kill(ppw, state, chance)
+            finally:
+                ppw.kill()
+                ppw.wait(60)
+            eventually(lambda: not any(map(_has_guard, state.iterdir())))
+            if how == "both":
+                restore_leftovers(lock=host.cpu, state=state)
+            # A guard that was only starting may write its journal after its ppw is gone.
+            eventually(lambda: host.state() == before and not list(state.iterdir()))
+        writes = host.writes()
+    assert kills / 2 <= caught <= kills
+    assert not any(write.error for write in writes)
+    assert all(lower <= upper for write in writes for lower, upper in write.limits)
 
 
 def _kill(ppw, state, chance):
@@ -583,34 +613,25 @@ print(json.dumps(said))
 """
 
 
-def in_namespace(tmp_path, host, body):
-    """Run code where /sys/devices/system/cpu is that of an emulated host; returns ``said``."""
-    code = IN_NAMESPACE.format(
-        paths=[str(TESTS), str(ROOT)],
-        host=host,
-        body=textwrap.indent(textwrap.dedent(body), "    "),
-    )
-    done = subprocess.run(
-        ["unshare", "-m", sys.executable, "-c", code, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def _policies(told):
-    """Limits and governor of each CPU, from what cpupower prints."""
-    pattern = r"within (.* GHz) and (.* GHz)\.\s+The governor \"(\w+)\""
-    return re.findall(pattern, told)
-
-
+@pytest.mark.peer("frequency")
 class TestWhereTheFilesReallyAre:
-    def test_cpupower_reads_what_was_set_and_what_was_put_back(self, tmp_path):
+    @pytest.fixture
+    def in_namespace(self, tmp_path):
+        """Run code where /sys/devices/system/cpu is that of an emulated host; returns ``said``."""
+
+        def run(host, body):
+            paths = [str(TESTS), str(ROOT)]
+            body = textwrap.indent(textwrap.dedent(body), "    ")
+            code = IN_NAMESPACE.format(paths=paths, host=host, body=body)
+            command = ["unshare", "-m", sys.executable, "-c", code, str(tmp_path)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            return json.loads(done.stdout)
+
+        return run
+
+    def test_cpupower_reads_what_was_set_and_what_was_put_back(self, in_namespace):
         said = in_namespace(
-            tmp_path,
             "westmere",
             """
             said["before"] = cpupower("frequency-info", "-p")
@@ -625,9 +646,14 @@ class TestWhereTheFilesReallyAre:
             said["after"] = cpupower("frequency-info", "-p")
             """,
         )
-        assert _policies(said["before"]) == [("1.60 GHz", "2.40 GHz", "ondemand")] * 2
-        assert _policies(said["fixed"]) == [("1.86 GHz", "1.86 GHz", "ondemand")] * 2
-        assert [policy[2] for policy in _policies(said["speed"])] == ["userspace"] * 2
+        # Limits and governor of each CPU, as cpupower prints them.
+        pattern = r"within (.* GHz) and (.* GHz)\.\s+The governor \"(\w+)\""
+        before, fixed, speed = (
+            re.findall(pattern, said[when]) for when in ("before", "fixed", "speed")
+        )
+        assert before == [("1.60 GHz", "2.40 GHz", "ondemand")] * 2
+        assert fixed == [("1.86 GHz", "1.86 GHz", "ondemand")] * 2
+        assert [policy[2] for policy in speed] == ["userspace"] * 2
         assert re.findall(r"frequency: (\d+) ", said["clock"]) == ["2128000"] * 2
         assert said["after"] == said["before"]
         listed = re.findall(r"frequency steps:\s+(.*)", said["listed"])
@@ -636,9 +662,8 @@ class TestWhereTheFilesReallyAre:
         assert listed == [f"2.40 GHz, {steps}"] * 2
         assert said["listed"].count("driver: acpi-cpufreq") == 2
 
-    def test_a_change_by_cpupower_is_noticed(self, tmp_path):
+    def test_a_change_by_cpupower_is_noticed(self, in_namespace):
         said = in_namespace(
-            tmp_path,
             "skylake",
             """
             with FrequencyControl.open(state=scratch) as control:
@@ -655,9 +680,8 @@ class TestWhereTheFilesReallyAre:
         assert "was set to 2000000 and is 2500000, by something else" in said["error"]
         assert said["after"]["cpufreq/policy0/scaling_max_freq"] == "3700000"
 
-    def test_read_only_as_in_a_container(self, tmp_path):
+    def test_read_only_as_in_a_container(self, in_namespace):
         said = in_namespace(
-            tmp_path,
             "zen",
             """
             cpu = "/sys/devices/system/cpu"
@@ -673,9 +697,8 @@ class TestWhereTheFilesReallyAre:
         assert "is mounted read-only, as in a container: run ppw on the host" in said["error"]
         assert said["writes"] == 4
 
-    def test_without_the_right_to_it(self, tmp_path):
+    def test_without_the_right_to_it(self, in_namespace):
         said = in_namespace(
-            tmp_path,
             "zen",
             """
             back, way = os.pipe()

@@ -1,8 +1,8 @@
 """Hosts with frequency control that are not there: their files, and a kernel behind the files.
 
-`CpufreqTree` lays the files down as they are at first. `EmulatedKernel` mounts them with what the
-kernel's cpufreq does behind them: limits that refuse to cross (before Linux 5.4) or are clamped
-(since), governors, steps, turbo, firmware limits, heat. It notes each write and who wrote.
+`CpufreqTree` has plain files and does what the kernel's cpufreq does for writes of this process:
+limits that refuse to cross (before Linux 5.4) or are clamped (since), governors, steps, turbo,
+firmware limits, heat. `EmulatedKernel` mounts the files, for writes of any process.
 """
 
 from __future__ import annotations
@@ -59,49 +59,35 @@ OLD_GOVERNORS = ["conservative", "ondemand", "userspace", "powersave", "performa
 
 def westmere(**changes: Any) -> HostSpec:
     """Two cores with steps of 133 MHz, the userspace governor, and turbo as a last step."""
-    policies = [
-        PolicySpec(
-            [cpu],
-            1596000,
-            2395000,
-            steps=[*WESTMERE_STEPS, 2395000],
-            governors=OLD_GOVERNORS,
-            governor="ondemand",
-        )
-        for cpu in (0, 1)
-    ]
+    steps = [*WESTMERE_STEPS, 2395000]
+    more = {"steps": steps, "governors": OLD_GOVERNORS, "governor": "ondemand"}
+    policies = [PolicySpec([cpu], steps[0], steps[-1], **more) for cpu in (0, 1)]
     return HostSpec(policies, **{"old": True, **changes})
+
+
+def _intel(cpus: list[int], *frequencies: int) -> list[PolicySpec]:
+    lowest, highest, boosted = frequencies
+    return [PolicySpec([n], lowest, highest, "intel_pstate", boosted=boosted) for n in cpus]
 
 
 def skylake(**changes: Any) -> HostSpec:
     """Two cores under intel_pstate in active mode: a range, no table, no_turbo."""
-    policies = [
-        PolicySpec([cpu], 1000000, 2100000, "intel_pstate", boosted=3700000) for cpu in (0, 1)
-    ]
+    policies = _intel([0, 1], 1000000, 2100000, 3700000)
     return HostSpec(policies, **{"turbo": "no_turbo", "status": "active", **changes})
 
 
 def alder_lake(**changes: Any) -> HostSpec:
     """One fast core of two threads, two slow ones: policies of two ranges."""
-    fast = [PolicySpec([cpu], 800000, 2400000, "intel_pstate", boosted=5100000) for cpu in (0, 1)]
-    slow = [PolicySpec([cpu], 800000, 1800000, "intel_pstate", boosted=3800000) for cpu in (2, 3)]
+    fast, slow = _intel([0, 1], 800000, 2400000, 5100000), _intel([2, 3], 800000, 1800000, 3800000)
     return HostSpec(fast + slow, **{"turbo": "no_turbo", "status": "active", **changes})
 
 
 def zen(**changes: Any) -> HostSpec:
     """Two cores with a table of three steps and boost above it."""
-    policies = [
-        PolicySpec(
-            [cpu],
-            1500000,
-            2200000,
-            steps=[1500000, 1800000, 2200000],
-            boosted=3300000,
-            governors=[*OLD_GOVERNORS, "schedutil"],
-            governor="schedutil",
-        )
-        for cpu in (0, 1)
-    ]
+    steps = [1500000, 1800000, 2200000]
+    more = {"governors": [*OLD_GOVERNORS, "schedutil"], "governor": "schedutil"}
+    more |= {"steps": steps, "boosted": 3300000}
+    policies = [PolicySpec([cpu], steps[0], steps[-1], **more) for cpu in (0, 1)]
     return HostSpec(policies, **{"turbo": "boost", **changes})
 
 
@@ -148,41 +134,38 @@ class Policy:
     def files(self) -> dict[str, File]:
         spec = self.spec
         cpus = " ".join(map(str, spec.cpus))
-        found = {
+        fixed = {
+            "related_cpus": cpus,
+            "scaling_driver": spec.driver,
+            "cpuinfo_min_freq": spec.lowest,
+            "cpuinfo_transition_latency": 10000,
+            "scaling_available_governors": " ".join(spec.governors),
+            "scaling_available_frequencies": " ".join(map(str, reversed(spec.steps))),
+            "bios_limit": spec.bios_limit,
+        }
+        found = {name: File(lambda v=value: v) for name, value in fixed.items() if value}
+        found |= {
             "affected_cpus": File(lambda: "" if self.offline else cpus),
-            "related_cpus": File(lambda: cpus),
-            "scaling_driver": File(lambda: spec.driver),
-            "cpuinfo_min_freq": File(lambda: str(spec.lowest)),
-            "cpuinfo_max_freq": File(lambda: str(self.highest)),
-            "cpuinfo_transition_latency": File(lambda: "10000"),
-            "cpuinfo_cur_freq": File(lambda: str(self.current)),
-            "scaling_cur_freq": File(lambda: str(self.current)),
-            "scaling_available_governors": File(lambda: " ".join(spec.governors)),
+            "cpuinfo_max_freq": File(lambda: self.highest),
+            "cpuinfo_cur_freq": File(lambda: self.current),
+            "scaling_cur_freq": File(lambda: self.current),
             "scaling_governor": File(lambda: self.governor, self.set_governor),
-            "scaling_min_freq": File(lambda: str(self.limits[0]), self.set_lower),
-            "scaling_max_freq": File(lambda: str(self.limits[1]), self.set_upper),
+            "scaling_min_freq": File(lambda: self.limits[0], self.set_lower),
+            "scaling_max_freq": File(lambda: self.limits[1], self.set_upper),
             "scaling_setspeed": File(self.show_speed, self.set_speed),
         }
-        if spec.steps:
-            steps = " ".join(map(str, reversed(spec.steps)))
-            found["scaling_available_frequencies"] = File(lambda: steps)
-        if spec.bios_limit:
-            found["bios_limit"] = File(lambda: str(spec.bios_limit))
         if self.host.spec.turbo == "each":
-            found["boost"] = File(lambda: str(int(self.boost)), self.set_boost)
+            found["boost"] = File(lambda: int(self.boost), self.set_boost)
         return {name: self._online(file) for name, file in found.items()}
 
     def _online(self, file: File) -> File:
-        def show() -> str:
-            return f"{file.show()}\n"
-
         def store(text: str) -> None:
             if self.offline:
                 raise refuse(errno.EBUSY)
             assert file.store
             file.store(text.strip())
 
-        return File(show, store if file.store else None)
+        return File(lambda: f"{file.show()}\n", store if file.store else None)
 
     def set_governor(self, text: str) -> None:
         if text not in self.spec.governors:
@@ -248,16 +231,10 @@ class Host:
         return found
 
     def links(self) -> dict[str, str]:
-        if self.spec.below_cpus:
-            return {
-                f"cpu{cpu}/cpufreq": f"../cpu{policy.cpus[0]}/cpufreq"
-                for policy in self.spec.policies
-                for cpu in policy.cpus[1:]
-            }
         return {
             f"cpu{cpu}/cpufreq": f"../{self._folder(number)}"
             for number, policy in enumerate(self.spec.policies)
-            for cpu in policy.cpus
+            for cpu in policy.cpus[int(self.spec.below_cpus) :]
         }
 
     def _folder(self, number: int) -> str:
@@ -277,6 +254,10 @@ class Host:
             policy.set_boost(text.strip())
         self.turbo = text.strip() == "1"
 
+    def limits(self) -> list[list[int]]:
+        """Limits (kHz) that each policy was asked for."""
+        return [[policy.lower, policy.upper] for policy in self.policies]
+
     def order(self, order: dict[str, Any]) -> None:
         """Carry out a test's order: heat (kHz or 0) or offline, of a policy by its number."""
         policy = self.policies[order["policy"]]
@@ -284,41 +265,75 @@ class Host:
         policy.offline = order.get("offline", policy.offline)
 
 
-class CpufreqTree:
-    """The files of a host below ``root``, plain and at rest: nothing is behind them."""
-
-    def __init__(self, root: Path, spec: HostSpec) -> None:
-        self.root = root
-        self.cpu = root / CPU
-        host = Host(spec)
-        for path, file in host.files().items():
-            target = self.cpu / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(file.show())
-            target.chmod(0o644 if file.store else 0o444)
-        for path, to in host.links().items():
-            (self.cpu / path).parent.mkdir(parents=True, exist_ok=True)
-            (self.cpu / path).symlink_to(to)
-
-
 class Write(NamedTuple):
     """A write that the emulated kernel got, and the limits (kHz) asked for after it."""
 
-    pid: int
     path: str
     text: str
     error: int
     limits: list[list[int]]
 
 
-class EmulatedKernel:
-    """The files of a host below ``root``, with the kernel's behaviour, while the context lasts."""
+class CpufreqTree:
+    """Plain files of a host below ``root``; `write` does what the kernel would do behind them."""
+
+    def __init__(self, root: Path, spec: HostSpec) -> None:
+        self.root = root
+        self.cpu = root / CPU
+        self.host = Host(spec)
+        self._files = self.host.files()
+        self._writes: list[Write] = []
+        self._show()
+        for path, to in self.host.links().items():
+            (self.cpu / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.cpu / path).symlink_to(to)
+
+    def _show(self) -> None:
+        for path, file in self._files.items():
+            target = self.cpu / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            target.write_text(file.show())
+            target.chmod(0o644 if file.store else 0o444)
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a setting as `measurements.restoring.write_setting` does, or refuse."""
+        name = str(path.relative_to(self.cpu))
+        file, error = self._files[name], 0
+        try:
+            assert file.store, f"{path} is read-only"
+            file.store(text)
+        except OSError as refusal:
+            error = refusal.errno or errno.EIO
+            raise
+        finally:
+            self._writes.append(Write(name, text, error, self.host.limits()))
+        self._show()
+
+    def order(self, policy: int, **changes: Any) -> None:
+        """Have something happen to a policy, by its number: ``heat`` in kHz, ``offline``."""
+        self.host.order({"policy": policy, **changes})
+        self._show()
+
+    def writes(self) -> list[Write]:
+        """All writes so far."""
+        return self._writes
+
+    def state(self) -> dict[str, str]:
+        """Every setting as it is now, by its path."""
+        settings = [path for path, file in self._files.items() if file.store]
+        return {path: (self.cpu / path).read_text().strip() for path in settings}
+
+
+class EmulatedKernel(CpufreqTree):
+    """The files of a host, mounted while the context lasts: any process may write them."""
 
     def __init__(self, root: Path, spec: HostSpec, *, log: Path | None = None) -> None:
         self.root = root
         self.cpu = root / CPU
         self.cpu.mkdir(parents=True, exist_ok=True)
         self.log = log or root / "writes.jsonl"
+        self._files = Host(spec).files()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "peers.cpufreq", str(self.cpu), str(self.log)],
             stdin=subprocess.PIPE,
@@ -327,19 +342,15 @@ class EmulatedKernel:
             cwd=Path(__file__).parents[1],
         )
         self._say(asdict(spec), "ready")
-        self._settings = [path for path, file in Host(spec).files().items() if file.store]
+
+    def write(self, path: Path, text: str) -> None:
+        path.write_text(text)
 
     def order(self, policy: int, **changes: Any) -> None:
-        """Have something happen to a policy, by its number: ``heat`` in kHz, ``offline``."""
         self._say({"policy": policy, **changes}, "done")
 
     def writes(self) -> list[Write]:
-        """All writes so far."""
         return [Write(**json.loads(line)) for line in self.log.read_text().splitlines()]
-
-    def state(self) -> dict[str, str]:
-        """Every setting as it is now, by its path."""
-        return {path: (self.cpu / path).read_text().strip() for path in self._settings}
 
     def _say(self, what: dict[str, Any], answer: str) -> None:
         assert self.process.stdin
@@ -352,11 +363,7 @@ class EmulatedKernel:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait(10)
+        self.process.communicate(timeout=60)
 
 
 def main() -> None:
@@ -367,9 +374,8 @@ def main() -> None:
     host = Host(HostSpec(policies, **said))
     with Path(log).open("w", buffering=1) as file:
 
-        def watch(pid: int, path: str, text: str, error: int) -> None:
-            limits = [[policy.lower, policy.upper] for policy in host.policies]
-            print(json.dumps(Write(pid, path, text, error, limits)._asdict()), file=file)
+        def watch(_: int, path: str, text: str, error: int) -> None:
+            print(json.dumps(Write(path, text, error, host.limits())._asdict()), file=file)
 
         VirtualFiles(mountpoint, host.files(), host.links(), watch).serve(host.order)
 
