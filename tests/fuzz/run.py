@@ -9,8 +9,6 @@ exit code and CPU seconds of a child process that fuzzes: modules are imported a
 once.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -25,11 +23,10 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / n) for n in ("fuzz", "ppw", "measurements"))]
 
-# Not fitting: numba compiles what stands there. For as long as the process lives, because readers
-# import what they need when they need it.
+# Not fitting: numba compiles what stands there. For as long as the process lives, because some
+# modules are imported when they are needed.
 atheris.instrument_imports(include=["measurements", "ppw"]).__enter__()
 
-import judge  # noqa: E402
 import targets  # noqa: E402
 
 # An input of some kilobytes that takes longer is a hang (s); memory that no such input may need,
@@ -41,16 +38,16 @@ PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 class Watched:
     """A reader whose outcomes are judged, with the inputs that failed kept."""
 
-    def __init__(self, name: str, runs: int, folder: Path, *, go_on: bool) -> None:
-        self._target = targets.TARGETS[name]
+    def __init__(self, target, runs, folder, *, go_on):
+        self._target = target
         self._runs, self._folder, self._go_on = runs, folder, go_on
         self._number, self._at_first = 0, 0.0
-        self._known: set[str] = set()
+        self._known = set()
 
-    def __call__(self, data: bytes) -> None:
+    def __call__(self, data):
         self._number += 1
         try:
-            judge.judged(self._target.read, data, self._target.where)
+            self._target.judge(data)
             self._check_growth()
         except Exception as error:
             place = _place(error)
@@ -64,21 +61,21 @@ class Watched:
             if not self._go_on:
                 raise
 
-    def _check_growth(self) -> None:
+    def _check_growth(self):
         """Compare memory after a quarter of the inputs with that after all of them."""
         if self._number == self._runs // 4:
             self._at_first = _resident_mb()
         elif self._number == self._runs and _resident_mb() > self._at_first + MOST_GROWTH_MB:
-            raise judge.FaultError(
+            raise targets.FaultError(
                 f"memory grew from {self._at_first:.0f} to {_resident_mb():.0f} MB"
             )
 
 
-def _resident_mb() -> float:
+def _resident_mb():
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_MB
 
 
-def _place(error: BaseException) -> str:
+def _place(error):
     """Kind of an error, and the last lines of ours that it came through."""
     frames = [
         f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(ROOT))
@@ -87,38 +84,33 @@ def _place(error: BaseException) -> str:
     return f"{type(error).__name__} at {' '.join(lines)}"
 
 
-def _dictionary(name: str, folder: Path) -> Path:
-    words = targets.TARGETS[name].words()
-    path = folder / "words"
-    path.write_text("".join(f'"{_spelt(word)}"\n' for word in words))
+def _dictionary(words, path):
+    spelt = ("".join(f"\\x{byte:02x}" for byte in word) for word in words)
+    path.write_text("".join(f'"{word}"\n' for word in spelt))
     return path
 
 
-def _spelt(word: bytes) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in word)
-
-
-def fuzz(name: str, options: list[str]) -> None:
+def fuzz(name, options):
     """Run a target; ends the process, with 0 where nothing was found."""
     target = targets.TARGETS[name]
     scratch = Path(tempfile.mkdtemp(prefix="ppw-fuzz-", dir=targets.SCRATCH))
-    judge.be_strict()
+    targets.be_strict()
     for number, seed in enumerate(target.seeds()):
         (scratch / f"seed-{number}").write_bytes(seed)
         # Also so that all is imported before it counts.
-        if (said := judge.judged(target.read, seed, target.where)) and number == 0:
+        if (said := target.judge(seed)) and number == 0:
             sys.exit(f"{name}: its first seed is refused: {said}")
     given = dict(option.lstrip("-").partition("=")[::2] for option in options)
     runs = int(given.get("runs", -1))
     keep = Path(given.pop("findings", "") or FOLDER / "found" / name)
     keep.mkdir(parents=True, exist_ok=True)
-    watched = Watched(name, runs, keep, go_on=os.environ.get("PPW_FUZZ_GO_ON") == "1")
+    watched = Watched(target, runs, keep, go_on=os.environ.get("PPW_FUZZ_GO_ON") == "1")
     settings = {
         "max_len": target.longest,
         "timeout": TIMEOUT_S,
         "rss_limit_mb": MOST_MB,
         "seed": 1,
-        "dict": _dictionary(name, scratch),
+        "dict": _dictionary(target.words(), scratch / "words"),
         "artifact_prefix": f"{keep}/",
         "verbosity": 0,
         "print_final_stats": 1,
@@ -130,22 +122,11 @@ def fuzz(name: str, options: list[str]) -> None:
     atheris.Fuzz()
 
 
-def serve() -> None:
+def serve():
     """Fuzz what each line of standard input asks for, in a process of its own."""
-    # What most readers need, and takes long to import.
-    import pandas  # noqa: F401
-    import pyarrow.parquet  # noqa: F401
-    import test_fio  # noqa: F401
-    import test_hadoop_history  # noqa: F401
-    import test_memcached  # noqa: F401
-    import test_specpower  # noqa: F401
-    import test_timeseries_faults  # noqa: F401
-    import test_trace_faults  # noqa: F401
-
-    import ppw
-
-    for name in ppw.__all__:
-        getattr(ppw, name)
+    # Once for all: what is imported when it is needed.
+    for target in targets.TARGETS.values():
+        target.judge(target.seeds()[0])
     for line in sys.stdin:
         name, log, *options = json.loads(line)
         child = os.fork()

@@ -1,6 +1,4 @@
-"""Small valid inputs to begin with, most of them those of the readers' own tests."""
-
-from __future__ import annotations
+"""Small valid inputs to begin with: texts, those kept in ``corpus``, and others of the sources."""
 
 import gzip
 import io
@@ -8,14 +6,20 @@ import json
 import re
 import shlex
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import pandas as pd
+import click
+import pandas as pd
+
+from measurements.power.ipmi_dcmi import _REPLY
+from measurements.traces import read_trace, write_trace
+from ppw import load_hosts
+from ppw.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "measurements" / "data"
+CORPUS = Path(__file__).with_name("corpus")
 # A document a line; ``python tests/fuzz/seeds.py`` makes it anew.
 SAVED = Path(__file__).with_name("saved.jsonl")
 
@@ -52,32 +56,30 @@ POWER_LOGS = (
     "2026-03-01T12:00:03Z,1.8\n",
 )
 METER = "YOKOGAWA,WT310,C2,F1.0\nASC\n3\nU,1\nI,1\nP,1\n100E-3\n230.1,0.25,57.5\n57.25,0,1\n"
-REDFISH = {
-    "chassis": {
-        "EnvironmentMetrics": {"@odata.id": "/e"},
-        "PowerSubsystem": {"@odata.id": "/s"},
-        "Power": {"@odata.id": "/p"},
-    },
-    "/e": {
-        "PowerWatts": {"Reading": 240, "DataSourceUri": "/m"},
-        "EnergykWh": {"Reading": 12.125, "LifetimeReading": 13.5},
-        "EnergyJoules": {"Reading": 5e6},
-    },
-    "/m": {"Reading": 240.5, "ReadingTime": "2026-03-01T12:00:00Z", "SensingInterval": "PT0.5S"},
-    "/s": {"PowerSupplies": {"@odata.id": "/l"}},
-    "/l": {"Members": [{"@odata.id": "/1"}]},
-    "/1": {"Status": {"State": "Enabled"}, "Metrics": {"@odata.id": "/1m"}},
-    "/1m": {"InputPowerWatts": {"Reading": 120.5}},
-    "/p": {
-        "PowerControl": [
-            {
-                "Name": "whole",
-                "PowerConsumedWatts": 239,
-                "PowerMetrics": {"IntervalInMin": 1, "AverageConsumedWatts": 230},
-            }
-        ]
-    },
-}
+REDFISH = """{
+"chassis": {"EnvironmentMetrics": {"@odata.id": "/e"}, "PowerSubsystem": {"@odata.id": "/s"},
+  "Power": {"@odata.id": "/p"}},
+"/e": {"PowerWatts": {"Reading": 240, "DataSourceUri": "/m"}, "EnergyJoules": {"Reading": 5e6},
+  "EnergykWh": {"Reading": 12.125, "LifetimeReading": 13.5}},
+"/m": {"Reading": 240.5, "ReadingTime": "2026-03-01T12:00:00Z", "SensingInterval": "PT0.5S"},
+"/s": {"PowerSupplies": {"@odata.id": "/l"}},
+"/l": {"Members": [{"@odata.id": "/1"}]},
+"/1": {"Status": {"State": "Enabled"}, "Metrics": {"@odata.id": "/1m"}},
+"/1m": {"InputPowerWatts": {"Reading": 120.5}},
+"/p": {"PowerControl": [{"Name": "whole", "PowerConsumedWatts": 239,
+  "PowerMetrics": {"IntervalInMin": 1, "AverageConsumedWatts": 230}}]}}"""
+MANIFEST = """{"schema_version": 1, "generation": "00000001-5f3a5f3a", "previous": "", "by": null,
+"runs": 4, "files": 1, "layout": {"by": ["host", "workload"], "shades": ["freq_hz"],
+"metrics": ["time", "power"], "quantities": {"time": ["value", "log"], "power": ["value"]},
+"tallies": [], "finest": [], "settings": []}}"""
+PLAN = """{"schema_version": 1, "host": "rack1", "family": null, "workload": "work",
+"data_bytes": 1e9, "price": null, "channels": [{"label": "rapl:package", "quantity": "energy",
+"domain": "package", "note": ""}]}"""
+SESSION_RUN = (
+    '{"kind": "run", "run": 0, "repeat": 0, "freq_hz": 1.6e9, "cores": 4, "exit_code": 0, '
+    '"start_s": 1.0, "end_s": 2.0, "executions": 1, "started_at": "2026-03-01T12:00:00Z", '
+    '"facts": {"llc_misses": 5.0}, "failures": {"rapl": "once"}}\n'
+)
 THRESHOLDS = "[iowait]\nmedium = 0.5\nhigh = 0.8\n"
 QUANTITIES = (
     *("1.2 GHz", "10 W", "0.5 kWh", "64KiB", "3e9", "12 %", "1,5 s", "1.333 MHz", "2 TB"),
@@ -90,69 +92,36 @@ SPECS = (
 )
 
 
-def of(*texts: str | bytes) -> list[bytes]:
+def of(*texts):
     """Each of the texts, as bytes."""
     return [text.encode() if isinstance(text, str) else text for text in texts]
 
 
-def files(*parts: str, pattern: str = "*", longest: int = 6000) -> list[bytes]:
+def files(folder, pattern="*", longest=12000):
     """Contents of test data, their beginnings of whole lines."""
-    found = sorted(DATA.joinpath(*parts).glob(pattern))
-    return [_beginning(path.read_bytes(), longest) for path in found]
+    contents = (path.read_bytes() for path in sorted(DATA.joinpath(folder).glob(pattern)))
+    return [c if len(c) <= longest else c[: c.rfind(b"\n", 0, longest) + 1] for c in contents]
 
 
-def _beginning(content: bytes, longest: int) -> bytes:
-    return content if len(content) <= longest else content[: content.rfind(b"\n", 0, longest) + 1]
-
-
-def zipped(*texts: str | bytes) -> list[bytes]:
+def zipped(*texts):
     """The texts, and the first of them as a gzip."""
     plain = of(*texts)
     return [*plain, gzip.compress(plain[0], mtime=0)]
 
 
-def runs() -> pd.DataFrame:
-    """The runs of the seeds as they are read."""
-    import pandas as pd
-
-    return pd.read_csv(io.StringIO(RUNS))
-
-
-def parquet(frame: pd.DataFrame | None = None, compression: str | None = None) -> bytes:
-    """A table as Parquet, plain, so that mutations reach what is in it."""
-    buffer = io.BytesIO()
-    (runs() if frame is None else frame).to_parquet(buffer, index=False, compression=compression)
-    return buffer.getvalue()
+def parquet(frame=None):
+    """A table, or the runs of the seeds, as plain Parquet: mutations reach what is in it."""
+    frame = pd.read_csv(io.StringIO(RUNS)) if frame is None else frame
+    return frame.to_parquet(index=False, compression=None)
 
 
-def run_parquet() -> list[bytes]:
-    """Runs as Parquet."""
-    return [parquet()]
+def kept(name):
+    """Inputs kept for a target."""
+    return lambda: [path.read_bytes() for path in sorted(CORPUS.joinpath(name).iterdir())]
 
 
-def traces(name: str) -> list[bytes]:
-    """Traces of a format."""
-    import test_trace_faults as faults
-
-    by_name = {
-        "vscsi-1": b"".join(faults.vscsi(0x28, 512, n, n) for n in range(5)),
-        "vscsi-2": faults.struct.pack("<HHIIIQQQ", 0x28, 0x200, 1, 512, 1, 8, 9, 10) * 4,
-        "blktrace": b"".join(faults.blktrace(sector=n) for n in range(4)),
-        "csv": (faults.TABLE + "0,8,512,read\n1,9,512,write\n").encode(),
-    }
-    endings = {"msr": "msr.csv", "spc": "spc.spc", "blkparse": "blkparse.txt", "etw": "etw.csv"}
-    endings |= {"iolog-2": "v2.iolog", "iolog-3": "v3.iolog", "mqsim": "mqsim.trace"}
-    if name in by_name:
-        return [by_name[name]]
-    return files("traces", pattern=endings[name], longest=1500)
-
-
-def own_trace() -> list[bytes]:
+def own_trace():
     """A trace as ppw writes it, and the same without ppw's mark."""
-    import tempfile
-
-    from measurements.traces import read_trace, write_trace
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "own.parquet")
         write_trace(read_trace(DATA / "traces" / "msr.csv"), path)
@@ -160,80 +129,30 @@ def own_trace() -> list[bytes]:
         return [path.read_bytes(), other]
 
 
-def logs(kind: str) -> list[bytes]:
-    """Logs of a host's counters, of one format."""
-    import test_timeseries_faults as faults
-
-    return of(faults.LOGS[kind])
-
-
-def specpower() -> list[bytes]:
-    """A published result as a page, as text and as a table."""
-    import test_specpower as made
-
-    table = "Vendor,System,ssj_ops @ 100%,avg. watts @ 100%,ssj_ops @ 50%,avg. watts @ 50%\n"
-    return of(made.html_page(), made.text_report(), table + "Made-up,Pebble,1000,200,500,120\n")
-
-
-def memcaslap() -> list[bytes]:
-    """What memcaslap prints."""
-    import test_memcached
-
-    return of(test_memcached.PRINTED)
-
-
-def memtier() -> list[bytes]:
-    """A report of memtier_benchmark."""
-    import test_memcached
-
-    return of(json.dumps(test_memcached.memtier_json()))
-
-
-def fio() -> list[bytes]:
-    """A report of fio."""
-    import test_fio
-
-    return of(json.dumps(test_fio.REPORT))
-
-
-def perf() -> list[bytes]:
-    """Counts of perf, of many versions and hosts."""
-    return files("perf", longest=2000)
-
-
-def history() -> list[bytes]:
-    """A job history."""
-    return files("hadoop", pattern="*.jhist", longest=12000)
-
-
-def local_log() -> list[bytes]:
+def local_log():
     """A log of Hadoop's local runner."""
-    import test_hadoop_history as made
-
-    return [made.LOCAL_LOG.encode(), *files("hadoop", pattern="*.log", longest=4000)]
+    return [*kept("hadoop-log")(), *files("hadoop", pattern="*.log", longest=4000)]
 
 
-def sensor_records() -> list[bytes]:
+def sensor_records():
     """Sensor data records of a BMC, and a reply to DCMI's Get Power Reading."""
     from peers.ipmi_bmc import Sensor, sensor_record
 
     return [b"".join(sensor_record(n, Sensor(f"PSU{n}", n)) for n in (1, 2))]
 
 
-def power_reading() -> list[bytes]:
+def power_reading():
     """A reply to DCMI's Get Power Reading."""
-    from measurements.power.ipmi_dcmi import _REPLY
-
     return [_REPLY.pack(0xDC, 240, 100, 400, 230, 1_750_000_000, 1000, 0x40)]
 
 
-def saved(*kinds: str) -> list[bytes]:
+def saved(*kinds):
     """Results as they are saved: of these kinds, or of every kind."""
     lines = SAVED.read_bytes().splitlines()
     return [line for line in lines if not kinds or json.loads(line)["kind"] in kinds]
 
 
-def calibrations() -> list[bytes]:
+def calibrations():
     """What `ppw calibrate --save` keeps of a host."""
     kept = {"schema_version": 1, "kind": "calibrations", "ppw_version": "1", "input_digest": None}
     return of(
@@ -241,81 +160,31 @@ def calibrations() -> list[bytes]:
     )
 
 
-def hosts(pattern: str = "*d5*.toml") -> list[bytes]:
+def hosts():
     """Machines of the catalogue."""
-    return [path.read_bytes() for path in sorted((ROOT / "ppw" / "catalogue").glob(pattern))]
+    return [path.read_bytes() for path in sorted((ROOT / "ppw" / "catalogue").glob("*d5*.toml"))]
 
 
-def saved_hosts() -> list[bytes]:
+def saved_hosts():
     """Machines as they are saved."""
-    from ppw import load_hosts
-
     return [host.to_json().encode() for _, host in sorted(load_hosts().items())[:3]]
 
 
-def scenarios() -> list[bytes]:
+def scenarios():
     """Scenarios of a procurement."""
     text = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     return of(blocks[0], (ROOT / "examples" / "procurement.toml").read_text(encoding="utf-8"))
 
 
-def manifests() -> list[bytes]:
-    """The manifest of a fleet's state."""
-    layout = {
-        "by": ["host", "workload"],
-        "shades": ["freq_hz"],
-        "metrics": ["time", "power"],
-        "quantities": {"time": ["value", "log"], "power": ["value"]},
-        "tallies": [],
-        "finest": [],
-        "settings": [],
-    }
-    said = {
-        "schema_version": 1,
-        "generation": "00000001-5f3a5f3a",
-        "previous": "",
-        "by": None,
-        "runs": 4,
-        "files": 1,
-        "layout": layout,
-    }
-    return of(json.dumps(said, indent=1))
-
-
-def sessions() -> list[bytes]:
+def sessions():
     """The plan and the runs of a sweep's folder, one after the other."""
-    channel = {"label": "rapl:package", "quantity": "energy", "domain": "package", "note": ""}
-    plan = {
-        "schema_version": 1,
-        "host": "rack1",
-        "family": None,
-        "workload": "work",
-        "data_bytes": 1e9,
-        "price": None,
-        "channels": [channel],
-    }
-    run = {
-        "kind": "run",
-        "run": 0,
-        "repeat": 0,
-        "freq_hz": 1.6e9,
-        "cores": 4,
-        "exit_code": 0,
-        "start_s": 1.0,
-        "end_s": 2.0,
-        "executions": 1,
-        "started_at": "2026-03-01T12:00:00Z",
-        "facts": {"llc_misses": 5.0},
-        "failures": {"rapl": "once"},
-    }
-    lines = (json.dumps({**run, "kind": kind}) for kind in ("idle", "run"))
-    return of(json.dumps(plan) + "\n\n" + "\n".join(lines) + "\n")
+    return of(PLAN + "\n\n" + SESSION_RUN.replace('"run"', '"idle"', 1) + SESSION_RUN)
 
 
-def command_lines() -> list[bytes]:
+def command_lines():
     """Commands of the documentation, an argument a line."""
-    found: dict[tuple[str, ...], None] = {}
+    found = {}
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = page.read_text(encoding="utf-8").replace("\\\n", " ")
         for line in re.findall(r"^\$ ppw (.*)$", text, re.MULTILINE):
@@ -324,15 +193,11 @@ def command_lines() -> list[bytes]:
     return ["\n".join(words).encode() for words in found]
 
 
-def options() -> list[bytes]:
+def options():
     """Names of all commands and their options."""
-    import click
+    found = set()
 
-    from ppw.cli import main
-
-    found: set[str] = set()
-
-    def visit(command: click.Command, context: click.Context) -> None:
+    def visit(command, context):
         for parameter in command.params:
             found.update(parameter.opts)
             if isinstance(parameter.type, click.Choice):
@@ -341,14 +206,13 @@ def options() -> list[bytes]:
             for name in command.list_commands(context):
                 found.add(name)
                 inner = command.get_command(context, name)
-                assert inner is not None
                 visit(inner, click.Context(inner, parent=context, info_name=name))
 
     visit(main, click.Context(main, info_name="ppw"))
     return of(*sorted(found))
 
 
-def write_saved() -> None:
+def write_saved():
     """Save every public result, its lists cut to what its kind still reads back."""
     import test_exports
 
@@ -363,7 +227,7 @@ def write_saved() -> None:
     SAVED.write_text("".join(lines), encoding="utf-8")
 
 
-def _shorten(part: Any, document: Any, kind: Any) -> None:
+def _shorten(part, document, kind):
     for key, value in part.items() if isinstance(part, dict) else enumerate(part):
         if isinstance(value, list) and len(value) > 1:
             part[key] = value[:1]
@@ -373,7 +237,7 @@ def _shorten(part: Any, document: Any, kind: Any) -> None:
             _shorten(part[key], document, kind)
 
 
-def _reads_back(document: Any, kind: Any) -> bool:
+def _reads_back(document, kind):
     try:
         result = kind.from_json(json.dumps(document))
         return bool(result.to_json() and result.summary())

@@ -1,190 +1,514 @@
-"""Every reader that is fuzzed, a line each."""
-
-from __future__ import annotations
+"""Every reader that is fuzzed: its inputs, what its answers must be, and what it may refuse."""
 
 import atexit
+import contextlib
 import functools
+import io
 import json
+import math
 import os
+import random
 import re
 import shutil
 import tempfile
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-import readers
+import click
+import numpy as np
 import seeds
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import ppw
+from fitting.errors import FittingError
+from measurements.cpu_lists import parse_cpu_list
+from measurements.cpufreq import read_policies
+from measurements.errors import MeasurementError
+from measurements.host.snapshot import Snapshot
+from measurements.host_state import read_state
+from measurements.instruction_counts import read_callgrind, read_qemu
+from measurements.memory_counters import memory_events
+from measurements.memory_sizes import available_memory, last_level_cache
+from measurements.perf.command import read_counters
+from measurements.perf.events import parse_event
+from measurements.placement import read_topology
+from measurements.power.ipmi_dcmi import parse_power_reading
+from measurements.power.ipmi_sdr import power_sensors, split_records
+from measurements.power.meter import MeterSource
+from measurements.power.power_log import open_source
+from measurements.power.protocol import SourceSettings
+from measurements.power.redfish_figures import best_power, energy_counter
+from measurements.power.redfish_origin import parse_origin
+from measurements.power.registry import parse_specs
+from measurements.power.visa_instrument import Instrument
+from measurements.quantities import parse_frequency, parse_quantity
+from measurements.run_rows import session_table
+from measurements.runs import read_runs
+from measurements.sampling import read_samples
+from measurements.schema import COLUMNS
+from measurements.session import Session
+from measurements.specpower import is_specpower, read_specpower, specpower_table
+from measurements.timeseries import read_time_series
+from measurements.traces import read_trace
+from measurements.workloads import fio_report
+from measurements.workloads.hadoop.figures import job_columns, node_columns
+from measurements.workloads.hadoop.history import read_history
+from measurements.workloads.hadoop.local_log import read_local_log
+from measurements.workloads.hadoop.nodes import read_nodes
+from measurements.workloads.memcached import memcaslap, memtier, paced
+from measurements.workloads.memcached.protocol import Address
+from ppw.calibration_store import load_calibration
+from ppw.cli import main
+from ppw.errors import CaveatWarning, PpwError
+from ppw.fleet.state import FleetState
+from ppw.host import Host
+from ppw.host_files import parse_host
+from ppw.names import printable
+from ppw.pressure.thresholds import read_thresholds
+from ppw.procurement.scenario import read_scenario
+from ppw.traces.devices import parse_device
+from ppw.traces.model import TraceModel
 
 # Where the caller says, or in memory where there is such a disk.
 SCRATCH = os.environ.get("TMPDIR") or (
     "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
 )
 HOSTILE = (
-    *(b"-1", b"0", b"1e308", b"-1e308", b"nan", b"inf", b"1e999", b"99999999999999999999"),
-    *(
-        b"null",
-        b"true",
-        b"[]",
-        b"{}",
-        b'""',
-        b"[[[[",
-        b"\n",
-        b"\r\n",
-        b"\x00",
-        b"\xff\xfe",
-        b"\xc3",
-    ),
-    *(b"\xef\xbb\xbf", b"\x1f\x8b", b"\xe2\x80\xa8", b"\xed\xa0\x80", b"\\ud800", b"=1+1", b"'"),
+    *b"-1 0 1e308 -1e308 nan inf 1e999 99999999999999999999 null true [] {} [[[[ =1+1".split(),
+    *(b'""', b"'", b"\n", b"\r\n", b"\x00", b"\xff\xfe", b"\xc3", b"\xef\xbb\xbf", b"\x1f\x8b"),
+    *(b"\xe2\x80\xa8", b"\xed\xa0\x80", b"\\ud800"),
 )
-MOST_WORDS, LONGEST_WORD = 400, 40
+OURS = (MeasurementError, FittingError, PpwError, click.ClickException)
+# Longer messages bury what they say, unless it is what the user typed.
+LONGEST_MESSAGE = 4000
+
+
+class FaultError(AssertionError):
+    """An error that is ours, and not as it should be."""
+
+
+def be_strict():
+    """Let every warning but our own be an error."""
+    warnings.simplefilter("error")
+    warnings.simplefilter("ignore", CaveatWarning)
 
 
 @dataclass(frozen=True)
 class Target:
     """A reader, and what it is fuzzed with.
 
-    Attributes
-    ----------
-    read : callable
-        Takes the bytes of an input.
-    seeds : callable
-        Makes valid inputs.
-    where : str
-        What its errors must name.
-    often : int
-        Inputs in each run of the tests.
-    longest : int
-        Bytes of an input at most.
-    more_words : callable
-        Words of its language that the seeds lack.
+    ``often`` is the number of inputs in a run, ``longest`` their bytes at most, ``where`` what its
+    errors must name, and ``more_words`` makes words of its language that the seeds lack.
     """
 
-    read: Callable[[bytes], object]
-    seeds: Callable[[], list[bytes]]
+    read: Callable
+    seeds: Callable
     where: str = ""
     often: int = 20_000
     longest: int = 2000
-    more_words: Callable[[], list[bytes]] = list
+    more_words: Callable = list
 
-    def words(self) -> list[bytes]:
+    def judge(self, data):
+        """Read an input: None where there is a result, or the package's own error in one line.
+
+        Anything else is raised: an error that is not ours as it is, and as a `FaultError` a message
+        without text, of several lines, far too long, or that does not say where.
+        """
+        try:
+            self.read(data)
+        except click.ClickException as error:
+            shown = io.StringIO()
+            error.show(shown)
+            said, most = printable(error.message) or shown.getvalue().split("\n")[0], 10
+        except OURS as error:
+            said, most = str(error), 1
+        else:
+            return None
+        # What else does not print is spelt where it is shown.
+        if not said.strip() or "\n" in said or len(said) > most * LONGEST_MESSAGE:
+            raise FaultError(f"no single line, or a long one, of {len(said)}: {said[:300]!r}")
+        if self.where not in said:
+            raise FaultError(f"names no {self.where!r}: {said[:300]!r}")
+        return said
+
+    def words(self):
         """What mutations put in: words of the seeds, and values that readers trip over."""
-        found: dict[bytes, None] = dict.fromkeys((*HOSTILE, *self.more_words()))
+        found = dict.fromkeys((*HOSTILE, *self.more_words()))
         for seed in self.seeds():
             found |= dict.fromkeys(re.findall(rb"[A-Za-z_][\w.%@-]{2,}", seed))
-        return [w for w in found if 0 < len(w) <= LONGEST_WORD][:MOST_WORDS]
+        return [w for w in found if 0 < len(w) <= 40][:400]
+
+    def mutants(self, count):
+        """Make inputs of the seeds, the same each time: words in place of others, pieces moved."""
+        rng, words, start = random.Random(0), self.words(), self.seeds()
+        for _ in range(count):
+            data = rng.choice(start)[: self.longest]
+            for _ in range(rng.randint(1, 3)):
+                tokens = [m.span() for m in re.finditer(rb"[\w.%@+-]+", data)] or [(0, len(data))]
+                begin, end = rng.choice(tokens)
+                if rng.random() < 0.3:
+                    begin, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
+                    end = min(end, begin + rng.choice((0, 1, 4, 40)))
+                other = rng.choice(start)
+                at = rng.randrange(len(other) + 1)
+                piece = (rng.choice(words), rng.choice(HOSTILE), b"", other[at : at + 30])
+                data = data[:begin] + rng.choice(piece) + data[end:]
+            yield data[: self.longest]
 
 
-def text(read: Callable[[str], object]) -> Callable[[bytes], object]:
+def text(read):
     """Reader of text; bytes that are none are passed as the command line passes them."""
     return lambda data: read(data.decode("utf-8", "surrogateescape"))
 
 
-def file(
-    name: str,
-    read: Callable[[Path], object],
-    make: Callable[[], list[bytes]],
-    where: str | None = None,
-    **more: Any,
-) -> Target:
-    """Reader of a file of this name."""
+@functools.cache
+def _folder(_):
+    folder = tempfile.mkdtemp(prefix="ppw-fuzz-", dir=SCRATCH)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
-    @functools.cache
-    def path() -> Path:
-        folder = tempfile.mkdtemp(prefix="ppw-fuzz-", dir=SCRATCH)
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return Path(folder, name)
 
-    def of_bytes(data: bytes) -> object:
-        path().write_bytes(data)
-        return read(path())
+def file(name, read, make, where=None, **more):
+    """Reader of a file of this name, in a folder of its own."""
+    key = object()
+
+    def of_bytes(data):
+        path = _folder(key) / name
+        path.write_bytes(data)
+        return read(path)
 
     return Target(of_bytes, make, where=name if where is None else where, **more)
 
 
-def of(*texts: str | bytes) -> Callable[[], list[bytes]]:
+def of(*texts):
     """Seeds that are these texts."""
     return lambda: seeds.zipped(*texts)
 
 
+def _finite(row):
+    for name, value in row.items():
+        assert value is None or isinstance(value, str) or math.isfinite(value), name
+
+
+def runs(path):
+    """Read runs; nothing that is read is infinite."""
+    table = read_runs(path)
+    for name in table:
+        if name in COLUMNS and COLUMNS[name].kind != "text":
+            assert table[name].dtype == np.float64, name
+            assert not np.isinf(table[name]).any(), name
+
+
+def session(path):
+    """Make rows of a sweep's folder: its plan, a blank line, its runs."""
+    plan, _, rest = path.read_bytes().partition(b"\n\n")
+    path.with_name("plan.json").write_bytes(plan)
+    path.write_bytes(rest)
+    samples = path.with_name("samples")
+    if not samples.exists():
+        samples.mkdir()
+        (samples / "0000.csv").write_text(seeds.SAMPLES)
+    session_table(Session.open(path.parent))
+
+
+def trace(format, path):
+    """Read traces, half of them by the format that they look like; their times ascend."""
+    given = format if path.stat().st_size % 2 else None
+    table = read_trace(path, format=given).to_table()
+    assert np.all(np.diff(table["time_s"].to_numpy()) >= 0)
+
+
+def time_series(path):
+    """Read a log; nothing that is read is infinite, and its times ascend."""
+    series = read_time_series(path, cpus=2)
+    frame = series.frame
+    series.summary()
+    assert len(frame)
+    assert frame["time_s"].is_monotonic_increasing
+    assert not (frame["interval_s"] <= 0).any()
+    for name in set(frame) - {"host", "marks", "cpu_accounting"}:
+        assert not np.isinf(np.array(frame[name], dtype=float)).any(), name
+
+
+def specpower(path):
+    """Read published results and tabulate them."""
+    is_specpower(path)
+    specpower_table(read_specpower(path))
+
+
+def counters(path):
+    """Read counts of perf."""
+    _finite(read_counters(path).columns())
+
+
+def memcaslap_totals(path):
+    """Read what memcaslap printed."""
+    memcaslap.read_totals(path).histogram.percentile(0.99)
+
+
+def paced_totals(path):
+    """Read what ppw's own client printed."""
+    paced.read_totals(path).latency.percentile(0.99)
+
+
+def memtier_totals(path):
+    """Read a report of memtier_benchmark, whose old versions do not tell the longest."""
+    figures = memtier.read_totals(path)
+    _finite({name: value for name, value in figures.items() if value == value or name != "max_s"})
+
+
+def history(path):
+    """Read a job history and compute the figures of its job."""
+    job = read_history(path)
+    job_columns(job)
+    node_columns(job)
+
+
+def power_log(path):
+    """Read a power log from its beginning."""
+    with contextlib.closing(open_source(str(path), SourceSettings(options={"past": "yes"}))) as log:
+        log.read()
+
+
+def meter(data):
+    """Read a power meter that says a line of these to every question."""
+    lines = data.decode("utf-8", "replace").split("\n")
+
+    class Said(Instrument):
+        def __init__(self):
+            self.name, self._device, self._timeout_s = "meter", None, 1.0
+
+        def reopen(self): ...
+
+        def _tried(self, ask, query):
+            return lines.pop(0) if lines else ""
+
+    MeterSource(Said(), {}).read()
+
+
+def redfish(data):
+    """Find and read the figures of a chassis, its resources by their path."""
+    try:
+        documents = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(documents, dict):
+        return
+
+    def look(path):
+        found = documents.get(path)
+        return found if isinstance(found, dict) else None
+
+    chassis = look("chassis") or {}
+    for figure in (best_power(chassis, look), energy_counter(chassis, look)):
+        if figure:
+            figure.now(look)
+
+
+def sensor_records(data):
+    """Find power sensors in a dump of sensor data records, and read them."""
+    for sensor in power_sensors(split_records(data)):
+        for byte in (0, 1, 127, 128, 255):
+            assert not math.isinf(sensor.watts(bytes([byte, 0x40, 0])))
+
+
+def power_reading(data):
+    """Read a reply to Get Power Reading."""
+    if reading := parse_power_reading(data):
+        assert isinstance(reading.problem, str)
+        assert reading.window_s >= 0
+
+
+def kernel(data):
+    """Read a host with another text in one of its kernel's files, by its number."""
+    host, files = _host()
+    number, _, content = data.partition(b"\n")
+    changed = files[int(number) % len(files) if number.isdigit() and len(number) < 9 else 0]
+    before = changed.read_bytes()
+    changed.write_bytes(content)
+    looks = (
+        lambda: read_state(host.sysfs, host.procfs, root=host.root),
+        lambda: read_topology(host.sysfs),
+        lambda: read_policies(host.sysfs, procfs=host.procfs),
+        lambda: last_level_cache(host.sysfs, [0, 1]),
+        lambda: available_memory(host.procfs, host.sysfs),
+        lambda: memory_events(host.sysfs),
+        lambda: Snapshot.take(host.procfs, host.sysfs),
+    )
+    try:
+        for look in looks:
+            with contextlib.suppress(MeasurementError):
+                look()
+    finally:
+        changed.write_bytes(before)
+
+
+@functools.cache
+def _host():
+    """A host whose kernel's files are copies, and those files."""
+    from peers.sysfs_host import xeon
+
+    root = _folder("host")
+    return xeon(root), sorted(path for path in root.rglob("*") if path.is_file())
+
+
+def _refusals(text, *parsers):
+    """Parse it by each of them: every refusal is one line."""
+    refusals = []
+    for parse in parsers:
+        try:
+            parse(text)
+        except OURS as error:
+            refusals.append(str(error))
+    for said in refusals:
+        assert said.strip(), text
+        assert "\n" not in said, said
+
+
+def quantity(text):
+    """Read a quantity of each kind: it is finite."""
+
+    def finite(parse, *unit):
+        return lambda text: _finite({text: parse(text, *unit)})
+
+    kinds = (finite(parse_quantity, unit) for unit in ("s", "bytes", "w"))
+    _refusals(text, finite(parse_frequency), *kinds)
+
+
+def specs(text):
+    """Read what names a sensor, a list of CPUs, a device or an address."""
+    parse_event(text)
+    _refusals(text, parse_specs, parse_cpu_list, parse_device, parse_origin, Address.parse)
+
+
+def saved(text):
+    """Read a saved result of whichever kind it says."""
+    try:
+        kind = json.loads(text)["kind"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        kind = None
+    known = _kinds()
+    result = known.get(str(kind), known["validation"]).from_json(text)
+    assert isinstance(result.to_json(), str)
+
+
+@functools.cache
+def _kinds():
+    """Every public result by the kind that its document says."""
+    found = {}
+    for one in (getattr(ppw, name) for name in ppw.__all__):
+        if hasattr(one, "from_json"):
+            try:
+                one.from_json('{"schema_version": 1, "kind": "?"}')
+            except PpwError as error:
+                found[str(error).split("'")[-2]] = one
+    return found
+
+
+def calibrations(path):
+    """Read the calibrations kept of a host."""
+    folder = path.parent / "calibrations"
+    folder.mkdir(exist_ok=True)
+    path.replace(folder / path.name)
+    load_calibration("h", folder=path.parent).summary()
+
+
+def arguments(data):
+    """Parse a command line, an argument a line, up to where its command would begin."""
+    words = data.decode("utf-8", "surrogateescape").replace("\0", "").split("\n")
+    said = io.StringIO()
+    with (
+        mock.patch.object(click.Command, "invoke", return_value=None),
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(said),
+    ):
+        main.main(words, prog_name="ppw", standalone_mode=False)
+
+
 # Inputs in each run of the tests, where a reader is too slow for all: half a second's.
 FEW, SOME, MORE = 200, 700, 2000
-
-TRACES = {
-    **dict.fromkeys(("msr", "spc", "iolog-2", "iolog-3", "mqsim", "etw", "csv"), SOME),
-    "blkparse": FEW,
-    "blktrace": SOME,
-    "vscsi-1": MORE,
-    "vscsi-2": MORE,
-}
+TRACES = dict.fromkeys(("msr", "spc", "iolog-2", "iolog-3", "mqsim", "etw", "csv"), SOME)
+TRACES |= {"blkparse": FEW, "blktrace": SOME, "vscsi-1": MORE, "vscsi-2": MORE}
 LOGS = {"collectl": FEW, "sadf-json": SOME, "sadf-csv": SOME, "pcp": FEW, "perf": SOME}
 LOGS |= {"ppw-csv": SOME, "ppw-lines": MORE}
+_of = functools.partial
 
-
-def _traces() -> dict[str, Target]:
-    return {
-        f"trace-{name}": file(
-            "t", readers.trace(name), functools.partial(seeds.traces, name), often=often
-        )
+TARGETS = {
+    "runs-csv": file("r.csv", runs, of(seeds.RUNS, seeds.SEMICOLONS), often=FEW),
+    "runs-lines": file("r.jsonl", runs, of(seeds.RUN_LINES), often=SOME),
+    "runs-parquet": file("r.pq", runs, lambda: [seeds.parquet()], often=SOME, longest=9000),
+    "answers": file(
+        "r.csv",
+        lambda path: ppw.project_runs(ppw.read_runs(path), freq=3e9).summary(),
+        of(seeds.RUNS),
+        where="",
+        often=10,
+    ),
+    "samples": file("s.csv", read_samples, of(seeds.SAMPLES)),
+    "session": file("runs.jsonl", session, seeds.sessions, where="ppw-fuzz-", often=4000),
+    **{
+        f"trace-{name}": file("t", _of(trace, name), seeds.kept(f"trace-{name}"), often=often)
         for name, often in TRACES.items()
-    }
-
-
-def _logs() -> dict[str, Target]:
-    return {
-        f"log-{kind}": file(
-            "log", readers.time_series, functools.partial(seeds.logs, kind), often=often
-        )
+    },
+    "trace-parquet": file("t", _of(trace, None), seeds.own_trace, often=SOME, longest=9000),
+    **{
+        f"log-{kind}": file("log", time_series, seeds.kept(f"log-{kind}"), often=often)
         for kind, often in LOGS.items()
-    }
-
-
-TARGETS: dict[str, Target] = {
-    "runs-csv": file("r.csv", readers.runs, of(seeds.RUNS, seeds.SEMICOLONS), often=FEW),
-    "runs-lines": file("r.jsonl", readers.runs, of(seeds.RUN_LINES), often=SOME),
-    "runs-parquet": file("r.pq", readers.runs, seeds.run_parquet, often=SOME, longest=9000),
-    "answers": file("r.csv", readers.answers, of(seeds.RUNS), where="", often=10),
-    "samples": file("s.csv", readers.samples, of(seeds.SAMPLES)),
-    "session": file("runs.jsonl", readers.session, seeds.sessions, where="ppw-fuzz-", often=4000),
-    **_traces(),
-    "trace-parquet": file("t", readers.trace(None), seeds.own_trace, often=SOME, longest=9000),
-    **_logs(),
-    "specpower": file("p.html", readers.specpower, seeds.specpower, often=FEW, longest=4000),
-    "perf": file("c.txt", readers.counters, seeds.perf, often=SOME),
-    "callgrind": file("c.out", readers.callgrind, of(seeds.CALLGRIND)),
-    "qemu": file("q.out", readers.qemu, of(seeds.QEMU)),
-    "fio": file("f.json", readers.fio, seeds.fio),
-    "memcaslap": file("m.txt", readers.memcaslap, seeds.memcaslap),
-    "memtier": file("m.json", readers.memtier, seeds.memtier),
-    "paced": file("p.txt", readers.paced, of(seeds.PACED)),
-    "hadoop-history": file("j.jhist", readers.history, seeds.history, often=MORE, longest=12000),
-    "hadoop-log": file("l.log", readers.local_log, seeds.local_log, often=MORE),
-    "hadoop-nodes": file("n.csv", readers.nodes, of(seeds.NODES)),
-    "power-log": file("w.csv", readers.power_log, of(*seeds.POWER_LOGS), often=SOME),
-    "meter": Target(readers.meter, of(seeds.METER)),
-    "redfish": Target(readers.redfish, of(json.dumps(seeds.REDFISH))),
-    "ipmi-records": Target(readers.sensor_records, seeds.sensor_records),
-    "ipmi-reading": Target(readers.power_reading, seeds.power_reading),
-    "kernel": Target(readers.kernel, of("0\n1", "100\n0-3,8", "300\nintel"), often=40),
-    "quantities": Target(text(readers.quantity), of(*seeds.QUANTITIES)),
-    "specs": Target(text(readers.specs), of(*seeds.SPECS)),
-    "host": Target(readers.host, seeds.hosts, where="h.toml"),
-    "host-json": Target(text(readers.host_json), seeds.saved_hosts),
-    "scenario": file("s.toml", readers.scenario, seeds.scenarios, often=MORE, longest=8000),
-    "thresholds": file("t.toml", readers.thresholds, of(seeds.THRESHOLDS)),
-    "saved": Target(text(readers.saved), seeds.saved, often=FEW, longest=6000),
+    },
+    "specpower": file("p.html", specpower, seeds.kept("specpower"), often=FEW, longest=4000),
+    "perf": file(
+        "c.txt",
+        lambda p: _finite(read_counters(p).columns()),
+        _of(seeds.files, "perf", longest=2000),
+        often=SOME,
+    ),
+    "callgrind": file("c.out", lambda path: read_callgrind([path]), of(seeds.CALLGRIND)),
+    "qemu": file("q.out", read_qemu, of(seeds.QEMU)),
+    "fio": file("f.json", lambda p: _finite(fio_report.read_report(p, "read")), seeds.kept("fio")),
+    "memcaslap": file(
+        "m.txt",
+        lambda p: memcaslap.read_totals(p).histogram.percentile(0.99),
+        seeds.kept("memcaslap"),
+    ),
+    "memtier": file("m.json", memtier_totals, seeds.kept("memtier")),
+    "paced": file(
+        "p.txt", lambda p: paced.read_totals(p).latency.percentile(0.99), of(seeds.PACED)
+    ),
+    "hadoop-history": file(
+        "j.jhist",
+        history,
+        _of(seeds.files, "hadoop", "*.jhist"),
+        often=MORE,
+        longest=12000,
+    ),
+    "hadoop-log": file("l.log", read_local_log, seeds.local_log, often=MORE),
+    "hadoop-nodes": file("n.csv", read_nodes, of(seeds.NODES)),
+    "power-log": file("w.csv", power_log, of(*seeds.POWER_LOGS), often=SOME),
+    "meter": Target(meter, of(seeds.METER)),
+    "redfish": Target(redfish, of(seeds.REDFISH)),
+    "ipmi-records": Target(sensor_records, seeds.sensor_records),
+    "ipmi-reading": Target(power_reading, seeds.power_reading),
+    "kernel": Target(kernel, of("0\n1", "100\n0-3,8", "300\nintel"), often=40),
+    "quantities": Target(text(quantity), of(*seeds.QUANTITIES)),
+    "specs": Target(text(specs), of(*seeds.SPECS)),
+    "host": Target(lambda data: parse_host(data, "h.toml").summary(), seeds.hosts, where="h.toml"),
+    "host-json": Target(text(lambda said: Host.from_json(said).summary()), seeds.saved_hosts),
+    "scenario": file("s.toml", read_scenario, seeds.scenarios, often=MORE, longest=8000),
+    "thresholds": file("t.toml", lambda p: read_thresholds(p).to_frame(), of(seeds.THRESHOLDS)),
+    "saved": Target(text(saved), seeds.saved, often=FEW, longest=6000),
     "trace-model": Target(
-        text(readers.trace_model),
-        functools.partial(seeds.saved, "trace_model"),
+        text(lambda said: TraceModel.from_json(said).summary()),
+        _of(seeds.saved, "trace_model"),
         often=SOME,
         longest=9000,
     ),
-    "calibrations": file("h.json", readers.calibrations, seeds.calibrations, often=SOME),
-    "fleet-state": file("manifest.json", readers.fleet_state, seeds.manifests),
-    "arguments": Target(
-        readers.arguments, seeds.command_lines, often=SOME, more_words=seeds.options
+    "calibrations": file("h.json", calibrations, seeds.calibrations, often=SOME),
+    "fleet-state": file(
+        "manifest.json",
+        lambda path: FleetState.open(path.parent).layout_by(),
+        lambda: seeds.of(seeds.MANIFEST),
     ),
+    "arguments": Target(arguments, seeds.command_lines, often=SOME, more_words=seeds.options),
 }
