@@ -1,12 +1,5 @@
 """Core-count scaling against independent solutions, published predictions and real sweeps."""
 
-from __future__ import annotations
-
-import json
-import pickle
-import traceback
-import warnings
-
 import mpmath
 import numpy as np
 import pandas as pd
@@ -16,38 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import curve_fit, nnls
 from scipy.stats import t as student
-from sklearn.base import clone
-from sklearn.exceptions import DataConversionWarning, NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from sklearn_checks import OF_OTHER_COLUMNS
 
-import fitting.scaling
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.scaling import AmdahlScaling, ErnestScaling, UniversalScalability
 
 CORES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
 SIZES = np.array([1.0, 3.0, 0.5, 2.0, 1.0, 4.0, 2.0, 8.0])
 TABLE = np.column_stack([CORES, SIZES])
-MODELS = (AmdahlScaling, UniversalScalability, ErnestScaling)
+TERMS = np.column_stack([np.ones(8), SIZES / CORES, np.log(CORES), CORES])
+NOISE = 1 + 0.02 * np.array([1.0, -1.0, 0.5, -0.3, 0.8, -0.7, 0.4, -0.2])
 
 
 def usl(n, one, sigma, kappa):
     return one * n / (1 + sigma * (n - 1) + kappa * n * (n - 1))
 
 
-def runs_for(model):
-    """Noisy runs whose best fit has no parameter on a bound."""
-    noise = 1 + 0.02 * np.array([1.0, -1.0, 0.5, -0.3, 0.8, -0.7, 0.4, -0.2])
-    if isinstance(model, ErnestScaling):
-        clean = 5 + 40 * SIZES / CORES + 2 * np.log(CORES) + 0.5 * CORES
-        return TABLE, clean * (1 + 0.1 * (noise - 1))
-    if isinstance(model, UniversalScalability):
-        return CORES[:, None], usl(CORES, 250.0, 0.05, 0.004) * noise
-    return CORES[:, None], (8 + 100 / CORES) * noise
-
-
-def learned(model):
-    return np.array([*model.theta_, *model.predict(TABLE[:, : model.n_features_in_])])
+# Noisy runs whose best fit has no parameter on a bound.
+RUNS = {
+    AmdahlScaling: (CORES[:, None], (8 + 100 / CORES) * NOISE),
+    UniversalScalability: (CORES[:, None], usl(CORES, 250.0, 0.05, 0.004) * NOISE),
+    ErnestScaling: (TABLE, (TERMS @ [5, 40, 2, 0.5]) * (0.9 + 0.1 * NOISE)),
+}
+kinds = pytest.mark.parametrize("kind", RUNS)
 
 
 # Noise-free recovery: the oracle is the parameters themselves.
@@ -77,23 +60,18 @@ def test_usl_recovers_its_parameters(one, sigma, kappa):
 
 @given(st.tuples(*[st.floats(1e-2, 1e3)] * 4))
 def test_ernest_recovers_its_parameters(theta):
-    terms = np.column_stack([np.ones(8), SIZES / CORES, np.log(CORES), CORES])
-    model = ErnestScaling().fit(TABLE, terms @ theta)
+    model = ErnestScaling().fit(TABLE, TERMS @ theta)
     np.testing.assert_allclose(model.theta_, theta, rtol=1e-8, atol=1e-9 * max(theta))
     assert model.rank_ == 4
 
 
-# Amdahl against statsmodels and against the normal equations in extended precision.
-
-
-def noisy_times(seed=3, count=24):
-    rng = np.random.default_rng(seed)
-    cores = rng.integers(1, 49, count).astype(float)
-    return cores, (12 + 300 / cores) * rng.uniform(0.97, 1.03, count)
+# Amdahl against statsmodels and nnls.
 
 
 def test_amdahl_matches_statsmodels_ols_to_ten_digits():
-    cores, times = noisy_times()
+    rng = np.random.default_rng(3)
+    cores = rng.integers(1, 49, 24).astype(float)
+    times = (12 + 300 / cores) * rng.uniform(0.97, 1.03, 24)
     model = AmdahlScaling().fit(cores, times)
     oracle = sm.OLS(times, sm.add_constant(1 / cores)).fit()
     np.testing.assert_allclose(model.theta_, oracle.params, rtol=1e-10)
@@ -104,36 +82,12 @@ def test_amdahl_matches_statsmodels_ols_to_ten_digits():
     lower, upper = model.predict_interval(new, level=0.8)
     np.testing.assert_allclose(lower, frame["obs_ci_lower"], rtol=1e-10)
     np.testing.assert_allclose(upper, frame["obs_ci_upper"], rtol=1e-10)
+    # Of a mean of many runs it is the confidence interval of the line.
+    lower, upper = model.predict_interval(new, level=0.8, repeats=10**12)
+    np.testing.assert_allclose(lower, frame["mean_ci_lower"], rtol=1e-8)
+    np.testing.assert_allclose(upper, frame["mean_ci_upper"], rtol=1e-8)
     assert model.degrees_of_freedom_ == oracle.df_resid
     assert model.residual_variance_ == pytest.approx(oracle.mse_resid, rel=1e-10)
-
-
-def test_amdahl_matches_the_line_in_longdouble():
-    cores, times = (a.astype(np.longdouble) for a in noisy_times(seed=9))
-    model = AmdahlScaling(bounded=False).fit(cores.astype(float), times.astype(float))
-    x = 1 / cores
-    slope = ((x - x.mean()) * (times - times.mean())).sum() / ((x - x.mean()) ** 2).sum()
-    assert model.t_parallel_ == pytest.approx(float(slope), rel=1e-12)
-    assert model.t_serial_ == pytest.approx(float(times.mean() - slope * x.mean()), rel=1e-11)
-
-
-def test_interval_of_a_mean_of_many_runs_is_the_confidence_interval_of_the_line():
-    cores, times = noisy_times()
-    lower, upper = AmdahlScaling().fit(cores, times).predict_interval([10.0], repeats=10**12)
-    oracle = sm.OLS(times, sm.add_constant(1 / cores)).fit()
-    low, high = oracle.get_prediction([[1.0, 0.1]]).conf_int(alpha=0.1)[0]
-    assert (lower[0], upper[0]) == pytest.approx((low, high), rel=1e-8)
-
-
-def test_amdahl_interval_covers_as_often_as_it_says():
-    rng = np.random.default_rng(11)
-    draws = rng.normal(20 + 100 / CORES, 1.0, (1500, 8))
-    new = rng.normal(20 + 100 / 32, 1.0 / np.sqrt(3), 1500)
-    inside = 0
-    for times, value in zip(draws, new, strict=True):
-        lower, upper = AmdahlScaling().fit(CORES, times).predict_interval([32], repeats=3)
-        inside += lower[0] <= value <= upper[0]
-    assert inside / 1500 == pytest.approx(0.90, abs=0.025)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +161,7 @@ def test_usl_matches_a_forty_digit_solution(noise):
 
 
 def test_usl_matches_curve_fit_and_its_covariance():
-    X, throughput = runs_for(UniversalScalability())
+    X, throughput = RUNS[UniversalScalability]
     model = UniversalScalability().fit(X, throughput)
     # An exact slope: the default one by differences spoils the covariance from the 6th digit.
     oracle, covariance = curve_fit(
@@ -323,14 +277,13 @@ def test_ernest_matches_nnls_by_hand_and_the_predictions_its_authors_print(data_
 
 
 def test_ernest_matches_statsmodels_on_the_terms_off_their_bound():
-    X, times = runs_for(ErnestScaling())
+    X, times = RUNS[ErnestScaling]
     model = ErnestScaling().fit(X, times)
-    terms = np.column_stack([np.ones(8), SIZES / CORES, np.log(CORES), CORES])
-    oracle = sm.OLS(times, terms).fit()
+    oracle = sm.OLS(times, TERMS).fit()
     assert model.bound_ is None
     np.testing.assert_allclose(model.theta_, oracle.params, rtol=1e-10)
     np.testing.assert_allclose(list(model.standard_errors_.values()), oracle.bse, rtol=1e-9)
-    frame = oracle.get_prediction(terms[:2]).summary_frame(alpha=0.1)
+    frame = oracle.get_prediction(TERMS[:2]).summary_frame(alpha=0.1)
     np.testing.assert_allclose(model.predict_interval(X[:2])[0], frame["obs_ci_lower"], rtol=1e-9)
 
 
@@ -373,224 +326,43 @@ def test_a_real_sweep_projects_monotone_and_bounded(app, data_dir):
     assert law.score(cores[:, None], 1 / times) > (0.0 if app == "pf" else 0.9)
 
 
-# Invariance of the point estimates.
+# Invariances and degrees of freedom.
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_row_order_and_whole_duplication_change_nothing(kind):
-    X, y = runs_for(kind())
-    reference = learned(kind().fit(X, y))
-    order = np.random.default_rng(0).permutation(len(y))
-    np.testing.assert_allclose(learned(kind().fit(X[order], y[order])), reference, rtol=1e-9)
-    twice = kind().fit(np.vstack([X, X]), np.tile(y, 2))
-    np.testing.assert_allclose(learned(twice), reference, rtol=1e-9)
+@kinds
+def test_whole_duplication_changes_nothing(kind):
+    X, y = RUNS[kind]
+    one, twice = kind().fit(X, y), kind().fit(np.vstack([X, X]), np.tile(y, 2))
+    np.testing.assert_allclose(twice.theta_, one.theta_, rtol=1e-9)
 
 
+@kinds
 @given(st.floats(1e-12, 1e12))
-def test_the_unit_of_the_response_only_scales(unit):
-    for kind in MODELS:
-        X, y = runs_for(kind())
-        plain, scaled = kind().fit(X, y), kind().fit(X, y * unit)
-        np.testing.assert_allclose(scaled.predict(X), plain.predict(X) * unit, rtol=1e-9)
-        bounds, wider = plain.predict_interval(X), scaled.predict_interval(X)
-        np.testing.assert_allclose(np.array(wider), np.array(bounds) * unit, rtol=1e-8)
-        assert plain.bound_ == scaled.bound_
+def test_units_only_scale(kind, unit):
+    X, y = RUNS[kind]
+    plain, scaled = kind().fit(X, y), kind().fit(X, y * unit)
+    np.testing.assert_allclose(scaled.predict(X), plain.predict(X) * unit, rtol=1e-9)
+    bounds, wider = plain.predict_interval(X), scaled.predict_interval(X)
+    np.testing.assert_allclose(np.array(wider), np.array(bounds) * unit, rtol=1e-8)
+    assert plain.bound_ == scaled.bound_
+    if kind is ErnestScaling:
+        of_data = ErnestScaling().fit(X * [1, unit], y)
+        np.testing.assert_allclose(of_data.theta_, plain.theta_ / [1, unit, 1, 1], rtol=1e-9)
 
 
-@given(st.floats(1e-12, 1e12))
-def test_the_unit_of_data_only_scales_its_coefficient(unit):
-    X, y = runs_for(ErnestScaling())
-    scaled = ErnestScaling().fit(X * [1, unit], y)
-    expected = ErnestScaling().fit(X, y).theta_ / [1, unit, 1, 1]
-    np.testing.assert_allclose(scaled.theta_, expected, rtol=1e-9)
-
-
-# Degrees of freedom.
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_without_degrees_of_freedom_there_is_an_estimate_but_no_interval(kind):
-    X, _ = runs_for(kind())
-    few = {AmdahlScaling: 2, UniversalScalability: 3, ErnestScaling: 4}[kind]
-    model = kind().fit(X[:few], runs_through(kind, X[:few]))
+@pytest.mark.parametrize(
+    ("kind", "few", "runs"),
+    [
+        (AmdahlScaling, 2, 8 + 100 / CORES),
+        (UniversalScalability, 3, usl(CORES, 250, 0.05, 0.02)),
+        (ErnestScaling, 4, TERMS @ [5, 40, 2, 0.5]),
+    ],
+)
+def test_without_degrees_of_freedom_there_is_an_estimate_but_no_interval(kind, few, runs):
+    X = RUNS[kind][0]
+    model = kind().fit(X[:few], runs[:few])
     assert model.degrees_of_freedom_ == 0
     assert np.isnan(model.residual_variance_)
     assert np.all(np.isnan(list(model.standard_errors_.values())))
     assert np.all(np.isnan(model.predict_interval(X)))
     assert np.all(np.isfinite(model.predict(X)))
-
-
-def runs_through(kind, X):
-    """Runs exactly on a curve with no parameter on a bound."""
-    n = X[:, 0]
-    if kind is ErnestScaling:
-        return 5 + 40 * X[:, 1] / n + 2 * np.log(n) + 0.5 * n
-    return usl(n, 250, 0.05, 0.02) if kind is UniversalScalability else 8 + 100 / n
-
-
-# Refusals.
-
-
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("bad", [0.5, 0.0, -1.0, np.nan, np.inf, -np.inf])
-def test_core_counts_that_cannot_be_are_refused_in_fit_and_predict(kind, bad):
-    X, y = runs_for(kind())
-    model = kind().fit(X, y)
-    wrong = X.copy()
-    wrong[2, 0] = bad
-    for ask in (lambda: kind().fit(wrong, y), lambda: model.predict(wrong)):
-        with pytest.raises(FittingError, match=r"Negative values|row 2 \(1 of 8 rows .*1 or more"):
-            ask()
-    with pytest.raises(FittingError, match=r"predict_interval"):
-        model.predict_interval(wrong)
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
-def test_data_sizes_that_cannot_be_are_refused(bad):
-    X, y = runs_for(ErnestScaling())
-    X = X.copy()
-    X[3, 1] = bad
-    with pytest.raises(FittingError, match=r"Negative values|data size D\).* row 3 .*above 0"):
-        ErnestScaling().fit(X, y)
-
-
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
-def test_responses_that_cannot_be_are_refused(kind, bad):
-    X, y = runs_for(kind())
-    y = y.copy()
-    y[1] = bad
-    with pytest.raises(FittingError, match=r"row 1 .*above 0|contains NaN|contains infinity"):
-        kind().fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("kind", "X"),
-    [
-        (AmdahlScaling, [4, 4, 4]),
-        (UniversalScalability, [1, 2, 2, 1]),
-        (ErnestScaling, [[2, 1], [2, 1]]),
-    ],
-)
-def test_too_few_distinct_points_are_refused(kind, X):
-    with pytest.raises(FittingError, match=r"distinct .* but needs [23]: measure at more"):
-        kind().fit(X, np.arange(1.0, len(X) + 1))
-
-
-@pytest.mark.parametrize(
-    "options", [{"level": 0.0}, {"level": 1.0}, {"level": np.nan}, {"repeats": 0}, {"repeats": 1.5}]
-)
-def test_levels_and_repeats_that_cannot_be_are_refused(options):
-    model = AmdahlScaling().fit(CORES, 8 + 100 / CORES)
-    with pytest.raises(FittingError, match="give a share between 0 and 1"):
-        model.predict_interval([4], **options)
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_malformed_input_is_refused_in_the_packages_own_error(kind):
-    X, y = runs_for(kind())
-    with pytest.raises(FittingError, match="inconsistent numbers of samples"):
-        kind().fit(X, y[:-1])
-    with pytest.raises(FittingError, match=r"dim <= 2|Expected 2D array"):
-        kind().fit(X[None], y)
-    with pytest.raises(FittingError, match="n_features = 5"):
-        kind().fit(np.ones((8, 5)), y)
-    with pytest.raises(FittingError, match=r"is expecting . features"):
-        kind().fit(X, y).predict(np.ones((8, 5)))
-    with pytest.raises(FittingError, match="0 sample"):
-        kind().fit(X[:0], [])
-    with pytest.raises(NotFittedError):
-        kind().predict(X)
-
-
-# What the skipped checks of scikit-learn would have covered.
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_scikit_learn_habits_hold_on_valid_input(kind):
-    X, y = runs_for(kind())
-    model = clone(kind())
-    assert model.fit(X, y) is model
-    assert model.n_features_in_ == X.shape[1]
-    before = {name: repr(value) for name, value in vars(model).items()}
-    expected = model.predict(X)
-    model.predict_interval(X)
-    assert {name: repr(value) for name, value in vars(model).items()} == before
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), expected)
-    np.testing.assert_array_equal(model.fit(X, y).predict(X), expected)
-    one_by_one = np.concatenate([model.predict(X[[row]]) for row in range(len(X))])
-    np.testing.assert_allclose(one_by_one, expected, rtol=1e-14)
-    assert 0.9 < model.score(X, y) <= 1
-    assert all(name.endswith("_") for name in set(vars(model)) - set(model.get_params()))
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_any_array_like_gives_the_same_fit(kind):
-    X, y = runs_for(kind())
-    expected = learned(kind().fit(X, y))
-    read_only = X.copy()
-    read_only.flags.writeable = False
-    for given_X in (X.tolist(), np.asfortranarray(X), X.astype(object), read_only):
-        np.testing.assert_allclose(learned(kind().fit(given_X, pd.Series(y))), expected, rtol=1e-12)
-    np.testing.assert_allclose(
-        learned(kind().fit(X.astype(np.float32), y.tolist())), expected, rtol=1e-9
-    )
-    names = ["cores", "data_bytes"][: X.shape[1]]
-    framed = kind().fit(pd.DataFrame(X, columns=names), y)
-    assert framed.feature_names_in_.tolist() == names
-    np.testing.assert_array_equal(framed.theta_, expected[: framed.theta_.size])
-
-
-@pytest.mark.parametrize("kind", [AmdahlScaling, UniversalScalability])
-def test_one_dimension_is_one_column(kind):
-    X, y = runs_for(kind())
-    model = kind().fit(X[:, 0], y)
-    np.testing.assert_array_equal(model.theta_, kind().fit(X, y).theta_)
-    np.testing.assert_array_equal(model.predict(range(1, 5)), model.predict([[1], [2], [3], [4]]))
-    assert model.predict(pd.Series([2, 4])).shape == (2,)
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_column_of_responses_warns_and_fits(kind):
-    X, y = runs_for(kind())
-    with pytest.warns(DataConversionWarning):
-        model = kind().fit(X, y[:, None])
-    np.testing.assert_array_equal(model.theta_, kind().fit(X, y).theta_)
-
-
-def test_learned_numbers_are_plain():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = UniversalScalability().fit(*runs_for(UniversalScalability()))
-    scalars = {k: v for k, v in vars(model).items() if not isinstance(v, np.ndarray)}
-    assert json.loads(json.dumps(scalars)) == scalars
-
-
-def test_all_is_sorted():
-    assert fitting.scaling.__all__ == sorted(fitting.scaling.__all__)
-
-
-# scikit-learn's own checks.
-
-COLUMNS = "passes a random table; X here is {}, with core counts of 1 or more"
-
-
-def expected_failures(model):
-    if isinstance(model, ErnestScaling):
-        return dict.fromkeys(OF_OTHER_COLUMNS, COLUMNS.format("core counts and data sizes"))
-    reasons = dict.fromkeys(OF_OTHER_COLUMNS, COLUMNS.format("one column of core counts"))
-    reasons["check_fit2d_1feature"] = (
-        "passes zeros, which are refused as core counts, not for shape"
-    )
-    return reasons
-
-
-@parametrize_with_checks(
-    [kind() for kind in MODELS], expected_failed_checks=expected_failures, xfail_strict=True
-)
-def test_scikit_learn_checks(estimator, check):
-    try:
-        check(estimator)
-    except Exception:
-        # pytest's own tracebacks parse scikit-learn's source anew, 0.2 s for each failure.
-        pytest.fail(traceback.format_exc(), pytrace=False)
