@@ -1,16 +1,31 @@
-"""Foreign headers to canonical columns."""
+"""Units of quantities and headers, and foreign headers to canonical columns."""
 
-from __future__ import annotations
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measurements import MeasurementError
+from measurements import MeasurementError, parse_frequency, parse_quantity
+from measurements.header_units import mapped_factor, unit_in_words
 from measurements.headers import MOST_COLUMNS, Renaming, nearest, rename_headers, shown, unit_of
-from measurements.quantities import UNITS
+from measurements.quantities import UNITS, implausible_frequency, split_unit
 from measurements.schema import COLUMNS, SYNONYMS, UNIT_IN_NAME
 
+# Typed here from the definition of each unit, so that a slip in the registry shows.
+SI_FACTORS = {
+    "hz": {"hz": 1, "khz": 1_000, "mhz": 1_000_000, "ghz": 1_000_000_000},
+    "s": {"s": 1, "ms": 1 / 1_000, "us": 1 / 1_000_000, "ns": 1 / 1_000_000_000, "min": 60}
+    | {"h": 60 * 60},
+    "w": {"w": 1, "mw": 1 / 1_000, "kw": 1_000},
+    "bytes": {"bytes": 1, "b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000, "tb": 10**12}
+    | {"pb": 10**15, "eb": 10**18, "zb": 10**21}
+    | {"kib": 1024, "mib": 1024**2, "gib": 1024**3, "tib": 1024**4, "pib": 1024**5},
+    "j": {"j": 1, "uj": 1 / 1_000_000, "mj": 1 / 1_000, "kj": 1_000, "wh": 3_600, "kwh": 3_600_000},
+    "v": {"v": 1, "mv": 1 / 1_000},
+    "c": {"c": 1},
+}
+DEFINED = [(si, name, factor) for si, names in SI_FACTORS.items() for name, factor in names.items()]
 WITH_UNIT = [name for name in COLUMNS if unit_of(name)]
 CONVERSIONS = [
     (canonical, name, unit.factor)
@@ -20,11 +35,11 @@ CONVERSIONS = [
 ]
 
 
-def renamed(*headers: str, **mapping: str) -> dict[str, Renaming]:
+def renamed(*headers, **mapping):
     return rename_headers(headers, mapping, "runs.csv")
 
 
-def refusal(*headers: str, **mapping: str) -> str:
+def refusal(*headers, **mapping):
     with pytest.raises(MeasurementError) as refused:
         renamed(*headers, **mapping)
     message = str(refused.value)
@@ -33,32 +48,222 @@ def refusal(*headers: str, **mapping: str) -> str:
     return message
 
 
-def test_every_column_whose_unit_can_be_written_has_it_in_its_name() -> None:
+# ---- quantities
+
+
+def test_the_registry_has_the_units_of_the_definition_and_no_others():
+    assert sorted(UNITS) == sorted(name for _, name, _ in DEFINED)
+
+
+@pytest.mark.parametrize(("si", "name", "factor"), DEFINED)
+def test_every_unit_is_read_behind_a_number_and_split_off_a_header(si, name, factor):
+    assert parse_quantity(f"2.5{name}", si) == pytest.approx(2.5 * factor, rel=1e-15)
+    with pytest.raises(MeasurementError, match="is not a quantity in"):
+        parse_quantity(f"1{name}", "s" if si != "s" else "hz")
+    # "Mj" and "Mw" are in no standard, and stay milli.
+    for spelt in (name.lower(), name.capitalize()):
+        for form in ("x_{}", "x ({})", "x [{}]", "x({})", "x[ {} ]"):
+            base, unit = split_unit(form.format(spelt))
+            assert (base, unit.si) == ("x", si)
+            assert unit.factor == pytest.approx(factor, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("texts", "si", "value"),
+    [
+        (["3.0GHz", "  3.0  GHz ", "3e9"], "hz", 3e9),
+        (["2400MHz"], "hz", 2.4e9),
+        (["128MiB"], "bytes", 134_217_728),
+        (["128MB"], "bytes", 128_000_000),
+        (["95W", "95"], "w", 95),
+        (["-3.5"], "w", -3.5),
+        (["+.5kW"], "w", 500),
+        (["1e3ms"], "s", 1),
+        (["1E-3"], "s", 1e-3),
+        (["5µs", "5μs", "5us"], "s", 5e-6),
+        (["1.5 kWh"], "j", 5.4e6),
+        (["2 hours"], "s", 7200),
+        (["30d"], "s", 30 * 86_400),
+        (["1 year"], "s", 365 * 86_400),
+        (["40°C"], "c", 40),
+        # Small m is milli, capital M is mega.
+        (["5mJ"], "j", 5e-3),
+        (["5MJ"], "j", 5e6),
+        (["5mW"], "w", 5e-3),
+        (["5MW"], "w", 5e6),
+    ],
+)
+def test_quantities_are_read_in_si(texts, si, value):
+    for text in texts:
+        assert parse_quantity(text, si) == pytest.approx(value, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "GHz", "3.0.0GHz", ".", "3,0GHz", "3 0GHz", "1_000", "0x10", "nan", "inf"),
+        *("3THz", "3GHzz", "3 G Hz", "--3", "3e", "1e999GHz", "3\nGHz!", "3GHz 4GHz"),
+    ],
+)
+def test_what_is_no_quantity_is_refused_in_one_line(text):
+    with pytest.raises(MeasurementError) as refused:
+        parse_quantity(text, "hz")
+    message = str(refused.value)
+    assert repr(text) in message
+    assert "hz, khz, mhz, ghz" in message
+    assert "\n" not in message
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_plain_number_is_si_to_the_last_bit(value):
+    assert parse_quantity(repr(value), "w") == value
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_finite_number_or_one_line_of_refusal_and_splits_into_parts(text):
+    value, refusal = 0.0, ""
+    try:
+        value = parse_quantity(text, "bytes")
+    except MeasurementError as error:
+        refusal = str(error)
+    assert math.isfinite(value)
+    assert "\n" not in refusal
+    base, unit = split_unit(text)
+    assert text.startswith(base)
+    assert unit is not None or base == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("3.0GHz", 3e9), ("2400000kHz", 2.4e9), ("1.2e9", 1.2e9), ("10MHz", 1e7), ("20GHz", 2e10)],
+)
+def test_frequencies(text, value):
+    assert parse_frequency(text) == value
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (["2.4", "2400", "2400kHz"], "is it in GHz or MHz"),
+        (["9.9MHz"], "under 10 MHz"),
+        (["20.1GHz", "2400GHz"], "is the unit too large"),
+        (["0", "-1GHz"], "greater than 0"),
+        (["3W", "fast"], "not a quantity in Hz"),
+    ],
+)
+def test_a_frequency_of_no_core_is_refused_with_a_hint(texts, reason):
+    for text in texts:
+        with pytest.raises(MeasurementError, match=reason) as refused:
+            parse_frequency(text)
+        assert repr(text) in str(refused.value)
+
+
+def test_the_plausible_frequencies_include_their_limits():
+    assert implausible_frequency(1e7) is None
+    assert implausible_frequency(2e10) is None
+    assert "under" in implausible_frequency(math.nextafter(1e7, 0))
+    assert "over" in implausible_frequency(math.nextafter(2e10, math.inf))
+
+
+# ---- units in headers
+
+
+@pytest.mark.parametrize(
+    ("header", "base", "si", "factor"),
+    [
+        ("Time (seconds)", "Time", "s", 1),
+        ("Time (sec)", "Time", "s", 1),
+        ("run_minutes", "run", "s", 60),
+        ("Time [hours]", "Time", "s", 3600),
+        ("Power (Watts)", "Power", "w", 1),
+        ("Energy (Joules)", "Energy", "j", 1),
+        ("Temperature (°C)", "Temperature", "c", 1),
+        ("Latency [μs]", "Latency", "s", 1e-6),
+        ("Latency (p99) [ms]", "Latency (p99)", "s", 1e-3),
+        ("Energy (mJ)", "Energy", "j", 1e-3),
+        ("Energy (MJ)", "Energy", "j", 1e6),
+        ("energy_MJ", "energy", "j", 1e6),
+        ("energy_mj", "energy", "j", 1e-3),
+        # A header all in capitals says nothing about its m.
+        ("ENERGY_MJ", "ENERGY", "j", 1e-3),
+        ("POWER (MW)", "POWER", "w", 1e-3),
+    ],
+)
+def test_units_in_words_and_signs(header, base, si, factor):
+    assert split_unit(header) == (base, (si, factor))
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["workload", "_s", "(s)", "", "time_", "freq_thz", "CoreMarks (iter/s)", "Time (s", "Time s)"],
+)
+def test_a_header_without_a_known_unit_is_left_whole(header):
+    assert split_unit(header) == (header, None)
+
+
+@pytest.mark.parametrize(
+    ("headers", "si", "factor"),
+    [
+        (["run ms", "run in ms", "Time (in ms)", "Latency [ms] p99", "ms", "MS"], "s", 1e-3),
+        (["RunMs", "CPUms", "p99ms", "elapsedms", "runms", "run.milliseconds"], "s", 1e-3),
+        (["run µs"], "s", 1e-6),
+        (["Time S"], "s", 1.0),
+        (["Input GB", "ReqGB"], "bytes", 1e9),
+        (["SizeKB", "size_kbytes", "Size kB", "sizekB"], "bytes", 1e3),
+        (["sizeKiB"], "bytes", 1024.0),
+        (["diskB"], "bytes", 1.0),
+        (["clock ghz"], "hz", 1e9),
+        (["clockMHz", "CPUMHz"], "hz", 1e6),
+        (["freqkHz"], "hz", 1e3),
+        (["clockHz"], "hz", 1.0),
+        (["avgmW"], "w", 1e-3),
+        (["total MJ"], "j", 1e6),
+    ],
+)
+def test_the_last_word_is_the_unit_of_a_quantity_that_is_known(headers, si, factor):
+    assert {unit_in_words(header, si) for header in headers} == {(si, factor)}
+
+
+@pytest.mark.parametrize(
+    ("headers", "si"),
+    [
+        (["h", "items", "Columns", "time GB", "", "()", "wall"], "s"),
+        (["run ms", "requests", "size"], "bytes"),
+    ],
+)
+def test_a_word_that_only_ends_like_a_unit_is_none(headers, si):
+    assert [header for header in headers if unit_in_words(header, si)] == []
+
+
+# ---- headers
+
+
+def test_every_column_whose_unit_can_be_written_has_it_in_its_name():
     spelt = {"Hz": "hz", "s": "s", "W": "w", "B": "bytes", "J": "j", "V": "v", "°C": "c"}
     assert {name: unit_of(name) for name in WITH_UNIT} == {
         name: spelt[column.unit] for name, column in COLUMNS.items() if column.unit in spelt
     }
-    assert {unit_of(name) for name in WITH_UNIT} == {unit.si for unit in UNITS.values()}
+    assert {unit_of(name) for name in WITH_UNIT} == set(SI_FACTORS)
 
 
 @pytest.mark.parametrize("canonical", COLUMNS)
-@pytest.mark.parametrize("form", ["{}", " {} "])
-def test_every_canonical_name_stands_for_itself_in_any_case(canonical: str, form: str) -> None:
-    for header in (form.format(canonical), form.format(canonical.upper())):
+def test_every_canonical_name_stands_for_itself_in_any_case(canonical):
+    for header in (canonical, canonical.upper(), f" {canonical} ", f" {canonical.upper()} "):
         assert renamed(header) == {header: Renaming(canonical)}
 
 
 @pytest.mark.parametrize(("canonical", "unit", "factor"), CONVERSIONS)
-def test_every_suffix_and_bracketed_unit_converts(canonical: str, unit: str, factor: float) -> None:
+def test_every_suffix_and_bracketed_unit_of_a_column_or_a_synonym_converts(canonical, unit, factor):
     base = canonical.rpartition("_")[0]
-    for form in ("{}_{}", "{} ({})", "{} [{}]", "{}({})"):
-        header = form.format(base, unit)
+    headers = [form.format(base, unit) for form in ("{}_{}", "{} ({})", "{} [{}]", "{}({})")]
+    headers += [header.title() for header in headers]
+    synonyms = (s for s, c in SYNONYMS.items() if c == canonical and s not in UNIT_IN_NAME)
+    for header in [*headers, *(f"{synonym} ({unit})" for synonym in synonyms)]:
         assert renamed(header) == {header: Renaming(canonical, factor)}
-        assert renamed(header.title()) == {header.title(): Renaming(canonical, factor)}
 
 
 @pytest.mark.parametrize("synonym", SYNONYMS)
-def test_every_synonym_stands_for_its_column(synonym: str) -> None:
+def test_every_synonym_stands_for_its_column(synonym):
     canonical = SYNONYMS[synonym]
     needs_unit = bool(unit_of(canonical)) and synonym not in UNIT_IN_NAME
     expected = Renaming(canonical, 1.0, unit_in_cells=needs_unit)
@@ -66,175 +271,176 @@ def test_every_synonym_stands_for_its_column(synonym: str) -> None:
     assert renamed(synonym.upper()) == {synonym.upper(): expected}
 
 
-@pytest.mark.parametrize(("canonical", "unit", "factor"), CONVERSIONS)
-def test_every_synonym_converts_by_its_unit(canonical: str, unit: str, factor: float) -> None:
-    for synonym in (s for s, c in SYNONYMS.items() if c == canonical and s not in UNIT_IN_NAME):
-        header = f"{synonym} ({unit})"
-        assert renamed(header) == {header: Renaming(canonical, factor)}
-
-
 @pytest.mark.parametrize("header", ["Elapsed Time (s)", "elapsed-time [s]", "elapsed_time_s"])
-def test_spaces_dashes_and_underscores_in_a_synonym_do_not_matter(header: str) -> None:
+def test_spaces_dashes_and_underscores_in_a_synonym_do_not_matter(header):
     assert renamed(header) == {header: Renaming("time_s")}
 
 
 @pytest.mark.parametrize(
-    ("header", "factor"),
-    [
-        ("throughput_ops_s", 1.0),
-        ("throughput_ops_ms", 1e3),
-        ("throughput_ops_min", 1 / 60),
-        ("throughput_ops_h", 1 / 3600),
-    ],
+    ("unit", "factor"), [("s", 1.0), ("ms", 1e3), ("min", 1 / 60), ("h", 1 / 3600)]
 )
-def test_a_rate_per_minute_is_a_sixtieth_of_one_per_second(header: str, factor: float) -> None:
+def test_a_rate_per_minute_is_a_sixtieth_of_one_per_second(unit, factor):
+    header = f"throughput_ops_{unit}"
     expected = Renaming("throughput_ops_s", pytest.approx(factor, rel=1e-15))
     assert renamed(header) == {header: expected}
     assert renamed("jobs_per_x", **{header: "jobs_per_x"}) == {"jobs_per_x": expected}
-
-
-def test_the_unit_of_a_mapped_rate_is_a_rate_too() -> None:
-    assert renamed("jobs_per_min", throughput_ops_s="jobs_per_min") == {
-        "jobs_per_min": Renaming("throughput_ops_s", 1 / 60)
+    assert renamed(f"jobs_per_{unit}", throughput_ops_s=f"jobs_per_{unit}") == {
+        f"jobs_per_{unit}": expected
     }
 
 
-@pytest.mark.parametrize("header", ["user", "system", "idle", "data", "load_avg", "temperature"])
-def test_a_bare_word_that_only_looks_like_a_column_is_left_alone(header: str) -> None:
+@pytest.mark.parametrize(
+    "header",
+    ["Load (%)", "load_pct", "load_percent", "Load %", "LOAD%", "load [%]", "Load (percent)"],
+)
+def test_a_share_may_be_in_percent_by_its_header(header):
+    assert renamed(header) == {header: Renaming("load", 0.01)}
+    assert "would all be load" in refusal(header, "load")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        # A bare word that only looks like a column, a unit of something else, no share.
+        *("user", "system", "idle", "data", "load_avg", "temperature"),
+        *("power_kwh", "time_mhz", "Power (s)", "freq_s", "nsamples"),
+        *("time_pct", "Cores (%)", "run_pct", "payload_pct"),
+    ],
+)
+def test_what_only_looks_like_a_column_is_left_alone(header):
     assert renamed(header, "time_s") == {"time_s": Renaming("time_s")}
-
-
-@pytest.mark.parametrize("header", ["power_kwh", "time_mhz", "Power (s)", "freq_s", "nsamples"])
-def test_a_header_with_a_unit_of_something_else_is_left_alone(header: str) -> None:
-    assert renamed(header) == {}
 
 
 @pytest.mark.parametrize(
     ("real", "synonym"),
     [
-        ("time_s", "duration (s)"),
-        ("Power (mW)", "watts"),
-        ("host", "machine"),
+        *(("time_s", "duration (s)"), ("Power (mW)", "watts"), ("host", "machine")),
         ("freq_mhz", "frequency"),
     ],
 )
-def test_a_synonym_beside_the_real_column_is_left_untouched(real: str, synonym: str) -> None:
+def test_a_synonym_beside_the_real_column_is_left_untouched(real, synonym):
     assert set(renamed(synonym, real)) == {real}
 
 
 @pytest.mark.parametrize(
-    ("headers", "canonical"),
+    ("first", "second", "canonical"),
     [
-        (("freq_hz", "freq_mhz"), "freq_hz"),
-        (("freq_khz", "freq_ghz"), "freq_hz"),
-        (("Time (s)", "time_ms"), "time_s"),
-        (("host", "HOST"), "host"),
-        (("machine", "server"), "host"),
-        (("duration_s", "elapsed_s"), "time_s"),
+        ("freq_hz", "freq_mhz", "freq_hz"),
+        ("freq_khz", "freq_ghz", "freq_hz"),
+        ("Time (s)", "time_ms", "time_s"),
+        ("host", "HOST", "host"),
+        ("machine", "server", "host"),
+        ("duration_s", "elapsed_s", "time_s"),
     ],
 )
-def test_a_canonical_column_given_twice_is_an_error_that_map_resolves(
-    headers: tuple[str, str], canonical: str
-) -> None:
-    message = refusal(*headers)
-    assert f"columns {headers[0]}, {headers[1]} would all be {canonical}" in message
+def test_a_canonical_column_given_twice_is_an_error_that_map_resolves(first, second, canonical):
+    message = refusal(first, second)
+    assert f"columns {first}, {second} would all be {canonical}" in message
     assert f"choose with --map {canonical}=COLUMN" in message
-    first = renamed(*headers, **{canonical: headers[0]})
-    assert set(first) == {headers[0]}
-    assert first[headers[0]].canonical == canonical
+    chosen = renamed(first, second, **{canonical: first})
+    assert {header: renaming.canonical for header, renaming in chosen.items()} == {first: canonical}
 
 
-def test_a_header_twice_is_an_error() -> None:
+def test_a_header_twice_is_an_error_and_nameless_ones_may_be_several():
     assert "names note more than once" in refusal("note", "time_s", "note")
-
-
-def test_nameless_headers_may_be_several() -> None:
     assert renamed("", "", "host") == {"host": Renaming("host")}
 
 
 @pytest.mark.parametrize(
-    ("target", "header", "expected"),
+    ("target", "header", "canonical", "factor"),
     [
-        ("freq_hz", "clock", Renaming("freq_hz")),
-        ("freq_mhz", "clock", Renaming("freq_hz", 1e6)),
-        ("freq_khz", "clock", Renaming("freq_hz", 1e3)),
-        ("Freq (GHz)", "clock", Renaming("freq_hz", 1e9)),
-        ("freq_hz", "Clock (kHz)", Renaming("freq_hz", 1e3)),
-        ("freq_khz", "Clock (kHz)", Renaming("freq_hz", 1e3)),
-        ("power_w", "P_mw", Renaming("power_w", 1e-3)),
-        ("energy_j", "Total (MJ)", Renaming("energy_j", 1e6)),
-        ("time_s", "wall (hours)", Renaming("time_s", 3600.0)),
-        ("power_w", "power_c", Renaming("power_w")),
-        ("workload", "CPU", Renaming("workload")),
-        ("workload", "test_c", Renaming("workload")),
-        ("cores", "n_c", Renaming("cores")),
-        ("throughput_ops_s", "CoreMarks (iter/s)", Renaming("throughput_ops_s")),
-        ("rack", "Zone", Renaming("rack")),
+        ("freq_hz", "clock", "freq_hz", 1.0),
+        ("freq_mhz", "clock", "freq_hz", 1e6),
+        ("freq_khz", "clock", "freq_hz", 1e3),
+        ("Freq (GHz)", "clock", "freq_hz", 1e9),
+        ("freq_hz", "Clock (kHz)", "freq_hz", 1e3),
+        ("freq_khz", "Clock (kHz)", "freq_hz", 1e3),
+        ("power_w", "P_mw", "power_w", 1e-3),
+        ("energy_j", "Total (MJ)", "energy_j", 1e6),
+        ("time_s", "wall (hours)", "time_s", 3600.0),
+        ("time_s", "run ms", "time_s", 1e-3),
+        ("time_ms", "run ms", "time_s", 1e-3),
+        ("time_ms", "run", "time_s", 1e-3),
+        ("data_bytes", "Input GB", "data_bytes", 1e9),
+        ("data_kib", "Input KB", "data_bytes", 1024.0),
+        ("throughput_ops_s", "jobs per min", "throughput_ops_s", 1 / 60),
+        ("power_w", "power_c", "power_w", 1.0),
+        ("workload", "CPU", "workload", 1.0),
+        ("workload", "test_c", "workload", 1.0),
+        ("cores", "n_c", "cores", 1.0),
+        ("throughput_ops_s", "CoreMarks (iter/s)", "throughput_ops_s", 1.0),
+        ("rack", "Zone", "rack", 1.0),
+        ("load_pct", "u", "load", 0.01),
+        ("load", "Use (%)", "load", 0.01),
+        # What a header says by itself counts less.
+        ("latency_p99_s", "time_s", "latency_p99_s", 1.0),
+        # A setting of the same name is no slip of another column.
+        ("connections", "Conns", "connections", 1.0),
+        ("instruction", "Instruction", "instruction", 1.0),
     ],
 )
-def test_map(target: str, header: str, expected: Renaming) -> None:
-    assert renamed("x", header, **{target: header}) == {header: expected}
-
-
-def test_map_takes_precedence_over_what_a_header_says_by_itself() -> None:
-    assert renamed("time_s", latency_p99_s="time_s") == {"time_s": Renaming("latency_p99_s")}
-
-
-def test_map_with_two_units_is_an_error_that_names_the_way_out() -> None:
-    message = refusal("Clock (kHz)", freq_mhz="Clock (kHz)")
-    assert "--map freq_mhz=Clock (kHz): the two names carry different units" in message
-    assert "write freq_hz=Clock (kHz)" in message
-
-
-def test_map_to_a_column_of_another_dimension_is_an_error() -> None:
-    assert "the column is not in W, by its header" in refusal("E (J)", power_w="E (J)")
-
-
-def test_map_of_a_header_that_is_not_there_names_the_nearest() -> None:
-    message = refusal("Frequency (kHz)", "Time (s)", freq_hz="Frequenzy (kHz)")
-    assert "'Frequenzy (kHz)', which is not there (did you mean 'Frequency (kHz)'?)" in message
-    assert "the columns are Frequency (kHz), Time (s)" in message
-
-
-def test_map_of_a_header_like_no_other_suggests_none() -> None:
-    message = refusal("a", "b", freq_hz="Frequency")
-    assert "did you mean" not in message
-    assert "the columns are a, b" in message
+def test_map_names_the_column_in_the_unit_of_the_header_or_else_of_the_target(
+    target, header, canonical, factor
+):
+    assert renamed("x", header, **{target: header}) == {header: Renaming(canonical, factor)}
 
 
 @pytest.mark.parametrize(
-    ("target", "meant"),
-    [("freq_hzz", "freq_hz"), ("tme_s", "time_s"), ("powr_w", "power_w"), ("frequency", "freq_hz")],
+    ("headers", "mapping", "said"),
+    [
+        (
+            ["Clock (kHz)"],
+            {"freq_mhz": "Clock (kHz)"},
+            "--map freq_mhz=Clock (kHz): the two names carry different units; write "
+            "freq_hz=Clock (kHz)",
+        ),
+        (["run ms"], {"time_us": "run ms"}, "carry different units; write time_s=run ms"),
+        (["E (J)"], {"power_w": "E (J)"}, "the column is not in W, by its header"),
+        (
+            ["Frequency (kHz)", "Time (s)"],
+            {"freq_hz": "Frequenzy (kHz)"},
+            "'Frequenzy (kHz)', which is not there (did you mean 'Frequency (kHz)'?); "
+            "the columns are Frequency (kHz), Time (s)",
+        ),
+        (["a", "b"], {"freq_hz": "Frequency"}, "which is not there; the columns are a, b"),
+        (["x"], {"freq_hzz": "x"}, "no column 'freq_hzz' (did you mean 'freq_hz'?)"),
+        (["x"], {"tme_s": "x"}, "no column 'tme_s' (did you mean 'time_s'?)"),
+        (["x"], {"powr_w": "x"}, "no column 'powr_w' (did you mean 'power_w'?)"),
+        (["x"], {"frequency": "x"}, "no column 'frequency' (did you mean 'freq_hz'?)"),
+        (
+            ["f"],
+            {"freq_hz": "f", "freq_achieved_hz": "f"},
+            "makes column 'f' all of freq_hz, freq_achieved_hz",
+        ),
+        (
+            ["time_s", "wall_s"],
+            {"time_s": "wall_s"},
+            "would all be time_s: drop or rename the column time_s",
+        ),
+        (
+            ["rack", "zone"],
+            {"rack": "zone"},
+            "would all be rack: drop or rename the column rack",
+        ),
+        (["a", "b"], {"freq_hz": "a", "freq_mhz": "b"}, "columns a, b would all be freq_hz"),
+    ],
 )
-def test_map_to_a_misspelt_column_is_an_error(target: str, meant: str) -> None:
-    assert f"no column {target!r} (did you mean {meant!r}?)" in refusal("x", **{target: "x"})
+def test_a_map_that_cannot_be_is_an_error_that_names_the_way_out(headers, mapping, said):
+    assert said in refusal(*headers, **mapping)
 
 
-def test_map_of_one_header_to_two_columns_is_an_error() -> None:
-    message = refusal("f", freq_hz="f", freq_achieved_hz="f")
-    assert "makes column 'f' all of freq_hz, freq_achieved_hz" in message
+def test_units_of_one_dimension_that_differ_by_their_kilo_do_not_contradict_each_other():
+    assert mapped_factor("size_kib", "KB", 1024.0, 1e3, "size_bytes", "t.csv") == 1024.0
 
 
-@pytest.mark.parametrize(("target", "header"), [("time_s", "wall_s"), ("rack", "zone")])
-def test_map_to_a_name_that_is_taken_is_an_error(target: str, header: str) -> None:
-    message = refusal(target, header, **{target: header})
-    assert f"would all be {target}: drop or rename the column {target}" in message
-
-
-def test_map_to_both_of_two_columns_in_different_units_is_an_error() -> None:
-    message = refusal("a", "b", freq_hz="a", freq_mhz="b")
-    assert "columns a, b would all be freq_hz" in message
-
-
-def test_far_too_many_columns_are_an_error_that_gives_their_number() -> None:
+def test_far_too_many_columns_are_an_error_that_gives_their_number():
     assert f"{MOST_COLUMNS + 1} columns" in refusal(*map(str, range(MOST_COLUMNS + 1)))
     assert renamed(*map(str, range(MOST_COLUMNS))) == {}
 
 
 @given(st.lists(st.text(max_size=12), unique=True, max_size=8))
-def test_any_headers_are_renamed_once_each_or_refused_in_one_line(headers: list[str]) -> None:
-    refusal = ""
-    renamings: dict[str, Renaming] = {}
+def test_any_headers_are_renamed_once_each_or_refused_in_one_line(headers):
+    refusal, renamings = "", {}
     try:
         renamings = renamed(*headers)
     except MeasurementError as error:
@@ -249,37 +455,12 @@ def test_any_headers_are_renamed_once_each_or_refused_in_one_line(headers: list[
     ("name", "suggestion"),
     [("Hots", " (did you mean 'Host'?)"), ("HOST", " (did you mean 'Host'?)"), ("qqq", "")],
 )
-def test_nearest_suggests_in_any_case_and_the_spelling_that_is_there(
-    name: str, suggestion: str
-) -> None:
+def test_nearest_suggests_in_any_case_and_the_spelling_that_is_there(name, suggestion):
     assert nearest(name, ["Host", "time_s"]) == suggestion
 
 
-def test_shown_names_the_first_and_counts_the_rest_in_one_line() -> None:
+def test_shown_names_the_first_and_counts_the_rest_in_one_line():
     assert shown(["a", "b\nc"]) == "a, b c"
     assert shown(["x"] * 12) == ", ".join(["x"] * 12)
     assert shown(["a", "b", "c", "d"], most=2) == "a, b and 2 more"
     assert shown(["y" * 41]) == "y" * 37 + "…"
-
-
-@pytest.mark.parametrize(
-    "header",
-    ["Load (%)", "load_pct", "load_percent", "Load %", "LOAD%", "load [%]", "Load (percent)"],
-)
-def test_a_share_may_be_in_percent_by_its_header(header: str) -> None:
-    assert renamed(header) == {header: Renaming("load", 0.01)}
-    assert renamed("u", load_pct="u") == {"u": Renaming("load", 0.01)}
-    assert renamed("Use (%)", load="Use (%)") == {"Use (%)": Renaming("load", 0.01)}
-    assert "would all be load" in refusal(header, "load")
-
-
-def test_a_setting_or_a_header_of_the_same_name_is_no_slip_of_another_column() -> None:
-    assert renamed("Conns", connections="Conns") == {"Conns": Renaming("connections")}
-    assert renamed("Instruction", instruction="Instruction") == {
-        "Instruction": Renaming("instruction")
-    }
-
-
-@pytest.mark.parametrize("header", ["load_avg", "time_pct", "Cores (%)", "run_pct", "payload_pct"])
-def test_percent_of_what_is_no_share_is_left_alone(header: str) -> None:
-    assert renamed(header) == {}
