@@ -1,13 +1,11 @@
-"""Hadoop jobs for real, in one process and on a one-machine cluster, and what they are made of."""
+"""Hadoop: real jobs, what they are made of, and what their histories and logs say of them."""
 
-from __future__ import annotations
-
+import csv
 import hashlib
-import os
 import socket
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter as Tally
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as tried
 from hypothesis import strategies as st
-from peers import hadoop as peer
+from peers.hadoop import JARS, JOB, attempt, counters, event, history, maven, program
+from peers.waiting import processes
 
 from measurements.errors import MeasurementError
 from measurements.execution import execute
@@ -27,42 +26,40 @@ from measurements.workloads.hadoop.configuration import (
     local_properties,
     write_configuration,
 )
-from measurements.workloads.hadoop.engine import OwnHadoop, check_room, in_memory
-from measurements.workloads.hadoop.figures import job_columns, node_columns
+from measurements.workloads.hadoop.counters import CPU_MS, GC_MS, Counter, printed_counters
+from measurements.workloads.hadoop.engine import (
+    OwnHadoop,
+    check_room,
+    first_complaint,
+    in_memory,
+)
+from measurements.workloads.hadoop.figures import job_columns, node_columns, write_tasks
+from measurements.workloads.hadoop.history import parse_history, read_history
 from measurements.workloads.hadoop.inputs import make_texts, room_needed
 from measurements.workloads.hadoop.java import find_java, find_maven
 from measurements.workloads.hadoop.jobs import Setting, job_properties, settings
 from measurements.workloads.hadoop.local import Local
+from measurements.workloads.hadoop.local_log import read_local_log
 from measurements.workloads.hadoop.nodes import cluster_row, read_nodes
 from measurements.workloads.hadoop.one_machine import OneMachine
 from measurements.workloads.hadoop.text import write_text
 from measurements.workloads.reaper import MARK, Reaper
 
 MB = 1_000_000
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def processes(mark: str) -> list[str]:
-    """Command lines of all processes that were started with a mark of a reaper."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and mark.encode() in (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue
-    return found
+DATA = Path(__file__).parent / "data" / "hadoop"
+with_hadoop = pytest.mark.peer("hadoop")
 
 
 @pytest.fixture
 def own(tmp_path):
     with Reaper() as reaper:
         yield OwnHadoop(
-            java=find_java(), jars=peer.jars(), reaper=reaper, scratch=reaper.folder(tmp_path)
+            java=find_java(), jars=jars.set_up(), reaper=reaper, scratch=reaper.folder(tmp_path)
         )
 
 
 def run_job(engine, setting, folder):
+    engine.prepare([setting])
     output = folder / "job.txt"
     command = engine.command(setting)
     engine.starts(output)
@@ -75,13 +72,11 @@ def parts(folder):
     return b"".join(path.read_bytes() for path in sorted(folder.glob("part-*")))
 
 
+@with_hadoop
 class TestLocalJobs:
     def test_wordcount_counts_as_a_counter_does(self, own, tmp_path):
-        setting = Setting("wordcount", 8 * MB, 2, 2, None, None)
-        engine = Local(own)
-        engine.prepare([setting])
-        made, job = run_job(engine, setting, tmp_path)
-        words = Counter((own.scratch / f"text-{8 * MB}").read_bytes().split())
+        made, job = run_job(Local(own), Setting("wordcount", 2 * MB, 2, 2, None, None), tmp_path)
+        words = Tally((own.scratch / f"text-{2 * MB}").read_bytes().split())
         counted = dict(line.split(b"\t") for line in parts(own.scratch / "output").splitlines())
         assert {word: int(n) for word, n in counted.items()} == words
         columns = job_columns(job)
@@ -91,73 +86,60 @@ class TestLocalJobs:
         assert made.user_s > 0
 
     def test_terasort_sorts_what_teragen_made(self, own, tmp_path):
-        setting = Setting("terasort", 8 * MB, 2, 2, None, "snappy")
-        engine = Local(own)
-        engine.prepare([setting])
-        _, job = run_job(engine, setting, tmp_path)
+        _, job = run_job(Local(own), Setting("terasort", 4 * MB, 2, 2, None, "snappy"), tmp_path)
         made, found = (
             np.frombuffer(parts(folder), dtype="S100")
-            for folder in (own.scratch / f"rows-{8 * MB}", own.scratch / "output")
+            for folder in (own.scratch / f"rows-{4 * MB}", own.scratch / "output")
         )
-        assert len(made) == 8 * MB // 100
+        assert len(made) == 4 * MB // 100
         assert (found == np.sort(made)).all()
         # A row, and the two lengths before it in the maps' output.
         assert job_columns(job)["map_output_bytes"] == pytest.approx(102 * len(made))
         assert not list(own.scratch.glob("work/*.lst")), "a link is left behind"
 
     def test_sort_keeps_every_line(self, own, tmp_path):
-        setting = Setting("sort", 2 * MB, 1, 1, None, None)
-        engine = Local(own)
-        engine.prepare([setting])
-        _, job = run_job(engine, setting, tmp_path)
+        _, job = run_job(Local(own), Setting("sort", 2 * MB, 1, 1, None, None), tmp_path)
         given = (own.scratch / f"text-{2 * MB}").read_bytes().splitlines()
         found = [line.rstrip(b"\t") for line in parts(own.scratch / "output").splitlines()]
         assert found == sorted(given)
         assert job_columns(job)["gc_s"] >= 0
 
-    def test_a_job_that_cannot_run_says_why(self, own, tmp_path):
-        setting = Setting("wordcount", 1 * MB, 1, 1, None, "lz4")
-        engine = Local(own)
-        engine.prepare([setting])
-        output = tmp_path / "job.txt"
-        made = execute([engine.command(setting)], output=output, environment=engine.environment())
-        assert made.exit_code == 1
-        assert "lz4" in output.read_text().lower()
+    def test_the_jars_are_all_there(self):
+        sizes = [path.stat().st_size for path in jars.set_up().glob("*.jar")]
+        assert len(sizes) > 150
+        assert 90e6 < sum(sizes) < 120e6
 
 
+@with_hadoop
 @pytest.mark.slow
 class TestOneMachineCluster:
     def test_wordcount_with_its_history_and_nobody_else_can_connect(self, own, tmp_path):
         ours = {port for _, port in listening()}
-        setting = Setting("wordcount", 16 * MB, 1, 1, 2**29, "snappy")
-        engine = OneMachine(own)
-        engine.prepare([setting])
+        setting, engine = Setting("wordcount", 16 * MB, 1, 1, 2**29, "snappy"), OneMachine(own)
         _, job = run_job(engine, setting, tmp_path)
         columns = job_columns(job)
         assert (job.status, columns["map_tasks"], columns["reduce_tasks"]) == ("SUCCEEDED", 1, 1)
         assert columns["data_local_share"] == 1.0
-        assert columns["task_cpu_s"] == pytest.approx(
-            columns["map_cpu_s"] + columns["reduce_cpu_s"]
-        )
+        parts_s = columns["map_cpu_s"] + columns["reduce_cpu_s"]
+        assert columns["task_cpu_s"] == pytest.approx(parts_s)
         assert columns["dfs_read_bytes"] == pytest.approx(16 * MB, rel=0.001)
         assert columns["map_phase_s"] + columns["reduce_phase_s"] < columns["job_s"]
         assert list(node_columns(job)) == ["localhost"]
         # Only what listens on this host's own addresses could be reached from elsewhere.
         assert {port for _, port in listening()} <= ours
         mark = own.environment()[MARK]
-        assert any("MiniHadoopClusterManager" in line for line in processes(mark))
+        assert any("MiniHadoopClusterManager" in line for line in processes(mark, "environ"))
         engine.close()
         own.reaper.close()
-        assert processes(mark) == []
+        assert processes(mark, "environ") == []
         assert not own.scratch.exists()
 
     def test_more_memory_than_there_is_is_refused(self, own):
-        engine = OneMachine(own)
         with pytest.raises(MeasurementError, match="--map-slots"):
-            engine.prepare([Setting("wordcount", MB, 4096, 4096, 2**30, None)])
+            OneMachine(own).prepare([Setting("wordcount", MB, 4096, 4096, 2**30, None)])
 
 
-def listening() -> set[tuple[str, int]]:
+def listening():
     """Addresses and ports on which somebody listens, as this process sees them."""
     found = set()
     for name in ("tcp", "tcp6"):
@@ -169,13 +151,17 @@ def listening() -> set[tuple[str, int]]:
     return found
 
 
+SERVER = """
+import socket, time
+s = socket.socket(); s.bind(("0.0.0.0", 0)); s.listen()
+print(s.getsockname()[1], flush=True); time.sleep(600)
+"""
+
+
+@pytest.mark.peer("measure")
 class TestOwnNetwork:
     def test_what_listens_inside_is_reached_inside_only(self):
-        server = (
-            "import socket, time; s = socket.socket(); s.bind(('0.0.0.0', 0)); s.listen(); "
-            "print(s.getsockname()[1], flush=True); time.sleep(60)"
-        )
-        inside = [*loopback.inside_new(), sys.executable, "-c", server]
+        inside = [*loopback.inside_new(), sys.executable, "-c", SERVER]
         with subprocess.Popen(inside, stdout=subprocess.PIPE, text=True) as process:
             try:
                 port = int(process.stdout.readline())
@@ -183,42 +169,41 @@ class TestOwnNetwork:
                     socket.create_connection(("127.0.0.1", port), timeout=5)
                 client = f"import socket; socket.create_connection(('127.0.0.1', {port})); print(1)"
                 joined = [*loopback.inside_of(process.pid), sys.executable, "-c", client]
-                said = subprocess.run(joined, capture_output=True, text=True, check=True)
-                assert said.stdout == "1\n"
+                assert subprocess.check_output(joined) == b"1\n"
             finally:
                 process.kill()
 
     def test_a_plain_user_may_have_one_too(self):
-        assert os.geteuid() == 0, "as root, so that another user can be become"
-        inside = [*loopback.inside_new(), "cat", "/proc/net/dev"]
-        as_other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *inside]
-        done = subprocess.run(as_other, capture_output=True, text=True, check=True)
-        names = [line.split(":")[0].strip() for line in done.stdout.splitlines()[2:]]
-        assert names == ["lo"]
+        as_other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        devices = [*as_other, *loopback.inside_new(), "cat", "/proc/net/dev"]
+        said = subprocess.check_output(devices, text=True).splitlines()[2:]
+        assert [line.split(":")[0].strip() for line in said] == ["lo"]
 
-    def test_where_the_kernel_gives_none_it_is_said(self, own, monkeypatch):
-        monkeypatch.setattr(loopback, "refusal", lambda: "the kernel allows no network: no")
-        with pytest.raises(MeasurementError, match="--open-ports"):
-            OneMachine(own)
-        OneMachine(own, open_ports=True)
+
+def test_where_the_kernel_gives_no_network_it_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(loopback, "refusal", lambda: "the kernel allows no network: no")
+    own = OwnHadoop(java=None, jars=tmp_path, reaper=None, scratch=tmp_path)
+    with pytest.raises(MeasurementError, match="--open-ports"):
+        OneMachine(own)
+    OneMachine(own, open_ports=True)
 
 
 class TestText:
-    @tried(max_examples=20)
+    @tried(max_examples=max(4, tried.default.max_examples // 5))
     @given(size=st.integers(0, 40_000), seed=st.integers(0, 3))
     def test_any_size_is_exact_and_a_line_ends_it(self, tmp_path_factory, size, seed):
-        path = tmp_path_factory.mktemp("text") / "text"
+        path = tmp_path_factory.getbasetemp() / "text"
         write_text(path, size, seed=seed)
         content = path.read_bytes()
         assert len(content) == size
         assert content[-1:] == b"\n"[:size]
 
     def test_the_same_seed_gives_the_same_text_everywhere(self, tmp_path):
-        for seed, digest in ((0, DIGEST), (1, None)):
-            path = tmp_path / str(seed)
-            write_text(path, MB, seed=seed)
-            found = hashlib.sha256(path.read_bytes()).hexdigest()
-            assert (found == DIGEST) == (digest is not None)
+        digest = "00aa927c8830d30996a9e5c89fa57495a86b97a722fcead61c66838afdb6c666"
+        for seed in (0, 1):
+            write_text(tmp_path / "text", MB, seed=seed)
+            found = hashlib.sha256((tmp_path / "text").read_bytes()).hexdigest()
+            assert (found == digest) == (seed == 0)
 
     def test_smaller_texts_are_the_beginning_of_the_largest(self, tmp_path):
         paths = make_texts(tmp_path, [700_000, 30_000], seed=5)
@@ -228,10 +213,9 @@ class TestText:
         assert paths[700_000].read_bytes()[:29_999] == alone.read_bytes()[:-1]
 
     def test_words_are_as_uneven_as_zipfs_law_says(self, tmp_path):
-        path = tmp_path / "text"
-        write_text(path, 8 * MB)
-        words = path.read_bytes().split()
-        ranked = [n for _, n in Counter(words).most_common()]
+        write_text(tmp_path / "text", 2 * MB)
+        words = (tmp_path / "text").read_bytes().split()
+        ranked = [n for _, n in Tally(words).most_common()]
         assert len(ranked) <= 50_000
         chance = 1 / (np.arange(50_000) + 3.7)
         expected = len(words) * chance / chance.sum()
@@ -239,9 +223,6 @@ class TestText:
             margin = 5 * expected[rank - 1] ** 0.5
             assert ranked[rank - 1] == pytest.approx(expected[rank - 1], abs=margin)
         assert 4 < len(b"".join(words)) / len(words) < 6
-
-
-DIGEST = "00aa927c8830d30996a9e5c89fa57495a86b97a722fcead61c66838afdb6c666"
 
 
 class TestJobs:
@@ -258,47 +239,51 @@ class TestJobs:
         assert "-Dmapreduce.local.map.tasks.maximum=2" in local
         assert "-Dmapreduce.job.reduces=3" in local
         assert not any("memory" in option for option in local)
-        assert "-Dmapreduce.job.running.reduce.limit=3" in cluster
-        assert "-Dmapreduce.job.reduces=5" in cluster
-        assert "-Dmapreduce.map.memory.mb=1024" in cluster
-        assert "-Dmapreduce.jobhistory.jhist.format=json" in cluster
-        assert "-Dmapreduce.map.output.compress=true" in cluster
+        assert {
+            "-Dmapreduce.job.running.reduce.limit=3",
+            "-Dmapreduce.job.reduces=5",
+            "-Dmapreduce.map.memory.mb=1024",
+            "-Dmapreduce.jobhistory.jhist.format=json",
+            "-Dmapreduce.map.output.compress=true",
+        } <= set(cluster)
 
-    def test_what_is_left_to_hadoop_is_not_set(self):
+    def test_what_is_left_to_hadoop_is_not_set_and_the_users_own_prevail(self):
         setting = Setting("wordcount", None, None, None, None, None)
         options = job_properties(setting, local=False, reduces=None, more={})
         assert options == ["-Dmapreduce.jobhistory.jhist.format=json"]
-
-    def test_the_users_own_properties_prevail(self):
-        setting = Setting("wordcount", MB, 1, 1, None, "none")
         more = {"mapreduce.job.reduces": "9", "my.own": "a b"}
+        setting = Setting("wordcount", MB, 1, 1, None, "none")
         options = job_properties(setting, local=True, reduces=2, more=more)
         assert "-Dmapreduce.job.reduces=9" in options
         assert "-Dmapreduce.map.output.compress=false" in options
         assert options[-1] == "-Dmy.own=a b"
 
+    def test_inputs_and_the_largest_job_need_room(self, tmp_path):
+        sizes = {"wordcount": 10, "sort": 10, "terasort": 100, "teragen": 50}
+        asked = [Setting(name, size, 1, 1, None, None) for name, size in sizes.items()]
+        assert room_needed(asked) == 10 + 100 + 400
+        check_room(tmp_path, 1.0)
+        with pytest.raises(MeasurementError, match="--scratch"):
+            check_room(tmp_path, 1e18)
+        mounts = f"/dev/sda / ext4 rw 0 0\ntmpfs {tmp_path}/a\\040b tmpfs rw 0 0\n"
+        assert in_memory(tmp_path / "a b" / "c", mounts)
+        assert not in_memory(tmp_path / "other", mounts)
+
 
 class TestConfiguration:
     def test_every_address_is_of_the_loopback(self, tmp_path):
-        files = cluster_properties(
-            tmp_path,
-            tmp_path / "conf",
-            tmp_path / "jars",
-            free_ports(),
-            memory_mb=4096,
-            cpus=3,
-            variables={"A": "1"},
-        )
+        folders, ports = (tmp_path, tmp_path / "conf", tmp_path / "jars"), free_ports()
+        files = cluster_properties(*folders, ports, memory_mb=4096, cpus=3, variables={"A": "1"})
         every = {name: value for part in files.values() for name, value in part.items()}
-        addresses = [
-            v for n, v in every.items() if n.endswith(("address", "bind-host", "hostname"))
-        ]
+        ends = ("address", "bind-host", "hostname")
+        addresses = [value for name, value in every.items() if name.endswith(ends)]
         assert len(addresses) > 12
         assert {value.partition(":")[0] for value in addresses} == {"127.0.0.1"}
+        assert len(set(ports)) == len(ports)
 
     def test_all_folders_are_inside_the_scratch_folder(self, tmp_path):
-        every = {n: v for part in local_properties(tmp_path).values() for n, v in part.items()}
-        folders = [value for value in every.values() if value.startswith("/")]
+        every = [v for part in local_properties(tmp_path).values() for v in part.values()]
+        folders = [value for value in every if value.startswith("/")]
         assert len(folders) == 3
         assert all(Path(folder).is_relative_to(tmp_path) for folder in folders)
 
@@ -309,39 +294,6 @@ class TestConfiguration:
         assert [(p.findtext("name"), p.findtext("value")) for p in root] == [("x.y", value)]
         hosts = (tmp_path / "conf" / "hosts").read_text().splitlines()
         assert f"127.0.0.1 {socket.gethostname()}" in hosts
-
-    def test_ports_are_free_and_different(self):
-        ports = free_ports()
-        assert len(set(ports)) == len(ports)
-
-
-class TestRoom:
-    def test_inputs_and_the_largest_job_are_counted(self):
-        asked = [
-            Setting("wordcount", 10, 1, 1, None, None),
-            Setting("sort", 10, 1, 1, None, None),
-            Setting("terasort", 100, 1, 1, None, None),
-            Setting("teragen", 50, 1, 1, None, None),
-        ]
-        assert room_needed(asked) == 10 + 100 + 400
-
-    def test_a_disk_that_is_too_small_is_refused(self, tmp_path):
-        check_room(tmp_path, 1.0)
-        with pytest.raises(MeasurementError, match="--scratch"):
-            check_room(tmp_path, 1e18)
-
-    def test_a_file_system_in_memory_is_known(self, tmp_path):
-        mounts = f"/dev/sda / ext4 rw 0 0\ntmpfs {tmp_path}/a\\040b tmpfs rw 0 0\n"
-        assert in_memory(tmp_path / "a b" / "c", mounts)
-        assert not in_memory(tmp_path / "other", mounts)
-
-
-def program(folder, name, text):
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 class TestJava:
@@ -359,96 +311,57 @@ class TestJava:
         assert (java.home, java.version) == (tmp_path, version)
 
     @pytest.mark.parametrize(
-        ("said", "version"),
-        [('java version "1.8.0_292"', "1.8.0_292"), ('openjdk version "25" 2025', "25")],
+        ("said", "refusal"),
+        [
+            ('java version "1.8.0_292"', r"is Java 1\.8\.0_292.*JAVA_HOME"),
+            ('openjdk version "25" 2025', "is Java 25.*JAVA_HOME"),
+            ("hello", "does not say its version"),
+        ],
     )
-    def test_versions_that_do_not(self, tmp_path, said, version):
+    def test_versions_that_do_not(self, tmp_path, said, refusal):
         program(tmp_path / "bin", "java", f"echo '{said}' >&2")
-        with pytest.raises(MeasurementError, match="JAVA_HOME") as e:
-            find_java({"PATH": str(tmp_path / "bin")})
-        assert f"is Java {version}" in str(e.value)
-
-    @pytest.mark.parametrize("where", [{"PATH": "/none"}, {"JAVA_HOME": "/none", "PATH": "/bin"}])
-    def test_none_at_all(self, where):
-        with pytest.raises(MeasurementError, match="apt install default-jdk-headless maven"):
-            find_java(where)
-
-    def test_a_program_that_is_no_java(self, tmp_path):
-        program(tmp_path / "bin", "java", "echo hello")
-        with pytest.raises(MeasurementError, match="does not say its version"):
+        with pytest.raises(MeasurementError, match=refusal):
             find_java({"PATH": str(tmp_path / "bin")})
 
-    def test_no_maven(self):
+    def test_none_at_all(self):
+        for where in ({"PATH": "/none"}, {"JAVA_HOME": "/none", "PATH": "/bin"}):
+            with pytest.raises(MeasurementError, match="apt install default-jdk-headless maven"):
+                find_java(where)
         with pytest.raises(MeasurementError, match="mvn is not on the path: apt install"):
             find_maven({"PATH": "/none"})
 
 
-MAVEN = """
-for argument; do case $argument in -DoutputDirectory=*) folder=${{argument#*=}} ;; esac; done
-cp pom.xml "{told}"
-mkdir -p "$folder"
-for name in {names}; do echo jar > "$folder/$name-1.jar"; done
-echo "[ERROR] {error}"
-exit {code}
-"""
-WANTED = "hadoop-minicluster hadoop-mapreduce-examples junit mockito-core"
-
-
 class TestJars:
-    @pytest.fixture
-    def maven(self, tmp_path):
-        """A Maven that brings what it is told, and an environment in which it is found."""
-
-        def make(names=WANTED, code=0, error=""):
-            text = MAVEN.format(told=tmp_path / "told.xml", names=names, code=code, error=error)
-            program(tmp_path / "bin", "mvn", text)
-            path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-            return {**os.environ, "PATH": path, "PPW_CACHE_DIR": str(tmp_path / "cache")}
-
-        return make
-
-    def test_brought_once_whole_or_not_at_all(self, maven, tmp_path):
-        environment = maven()
+    def test_brought_once_whole_or_not_at_all(self, tmp_path):
+        environment = maven(tmp_path)
         folder = jars.set_up(environment)
         assert folder == tmp_path / "cache" / "hadoop-3.4.2" == jars.find_jars(environment)
         assert len(list(folder.glob("*.jar"))) == 4
         assert [path.name for path in (tmp_path / "cache").iterdir()] == ["hadoop-3.4.2"]
-        program(tmp_path / "bin", "mvn", "exit 1")
-        assert jars.set_up(environment) == folder
-
-    def test_the_project_asks_for_what_the_cluster_needs(self, maven, tmp_path):
-        jars.set_up(maven())
         project = ElementTree.parse(tmp_path / "told.xml").getroot()
-        asked = [
-            (one.findtext("artifactId"), one.findtext("version"))
-            for one in project.iter("dependency")
-        ]
-        assert asked == [
-            ("hadoop-minicluster", "3.4.2"),
-            ("hadoop-mapreduce-examples", "3.4.2"),
-            ("junit", "4.13.2"),
-            ("mockito-core", "4.11.0"),
-        ]
-
-    def test_a_jar_that_is_gone_is_noticed_and_brought_again(self, maven):
-        environment = maven()
-        folder = jars.set_up(environment)
+        asked = {
+            d.findtext("artifactId"): d.findtext("version") for d in project.iter("dependency")
+        }
+        assert asked == dict(zip(JARS, ("3.4.2", "3.4.2", "4.13.2", "4.11.0"), strict=True))
+        # A jar that is gone is noticed and brought again; what is there is not.
         next(folder.glob("junit*")).unlink()
         with pytest.raises(MeasurementError, match="ppw run hadoop --setup"):
             jars.find_jars(environment)
         assert len(list(jars.set_up(environment).glob("*.jar"))) == 4
+        program(tmp_path / "bin", "mvn", "exit 1")
+        assert jars.set_up(environment) == folder
 
     @pytest.mark.parametrize(
-        ("names", "code", "error", "said"),
+        ("how", "said"),
         [
-            (WANTED, 1, "Could not resolve host: repo", "Could not resolve host: repo: is the net"),
-            ("junit mockito-core", 0, "", "it brought no hadoop-minicluster"),
-            (WANTED, 3, "", "it ended with exit code 3"),
+            ({"code": 1, "error": "Could not resolve x"}, "Could not resolve x: is the net"),
+            ({"names": JARS[2:]}, "it brought no hadoop-minicluster"),
+            ({"code": 3}, "it ended with exit code 3"),
         ],
     )
-    def test_what_maven_did_not_bring_is_said(self, maven, tmp_path, names, code, error, said):
+    def test_what_maven_did_not_bring_is_said(self, tmp_path, how, said):
         with pytest.raises(MeasurementError, match="mvn could not bring Hadoop") as caught:
-            jars.set_up(maven(names, code, error))
+            jars.set_up(maven(tmp_path, **how))
         assert said in str(caught.value)
         assert list((tmp_path / "cache").iterdir()) == []
 
@@ -457,10 +370,17 @@ class TestJars:
         assert jars.cache_folder(home) == Path("/x/ppw/hadoop-3.4.2")
         assert jars.cache_folder({**home, "PPW_CACHE_DIR": "/y"}) == Path("/y/hadoop-3.4.2")
 
-    def test_the_real_ones_are_all_there(self):
-        folder = peer.jars()
-        assert len(list(folder.glob("*.jar"))) > 150
-        assert 90e6 < sum(path.stat().st_size for path in folder.glob("*.jar")) < 120e6
+
+def node(host, power_w=None, source="ipmi:dcmi", **more):
+    """Row of a node of a job of 50 s."""
+    watts = {"power_w": power_w, "power_source": source}
+    measured = {} if power_w is None else {**watts, "energy_j": 50 * power_w}
+    return {"host": host, "time_s": 50.0, **measured, **more}
+
+
+def cluster(nodes, *, master=None, scopes=(), **more):
+    domains = {n["host"]: "host" for n in nodes} | dict(scopes)
+    return cluster_row(node("cluster:c", **more), nodes, master=master, domains=domains)
 
 
 class TestNodes:
@@ -495,77 +415,321 @@ class TestNodes:
             read_nodes(path)
         assert said in str(caught.value)
 
-    def node(self, host, **more):
-        return {"host": host, "time_s": 50.0, **more}
-
-    def watts(self, host, power_w, source="ipmi:dcmi", **more):
-        energy_j = 50 * power_w
-        measured = {"power_w": power_w, "energy_j": energy_j, "power_source": source}
-        return self.node(host, **measured, **more)
-
-    def cluster(self, nodes, *, master=None, domains=None, **more):
-        whole = {"host": "cluster:c", "time_s": 50.0, **more}
-        return cluster_row(
-            whole,
-            nodes,
-            master=master,
-            domains=domains or {node["host"]: "host" for node in nodes},
-        )
-
     def test_watts_cores_and_prices_add_up(self):
-        nodes = [
-            self.watts(f"n{n}", 100.0 + n, idle_power_w=60.0, family="Atom", price=300, cores=2)
-            for n in range(3)
-        ]
-        row = self.cluster(nodes, master="n0")
-        expected = {
-            "host": "cluster:c",
-            "time_s": 50.0,
-            "nodes": 3,
-            "master": "n0",
-            "power_w": 303.0,
-            "energy_j": 303.0 * 50,
-            "power_source": "ipmi:dcmi",
-            "power_label": "measured",
-            "idle_power_w": 180.0,
-            "family": "Atom",
-            "price": 900,
-            "cores": 6,
-        }
-        assert row == expected
+        more = {"idle_power_w": 60.0, "family": "Atom", "price": 300, "cores": 2}
+        row = cluster([node(f"n{n}", 100.0 + n, **more) for n in range(3)], master="n0")
+        expected = {"host": "cluster:c", "time_s": 50.0, "nodes": 3, "master": "n0"}
+        expected |= {"power_w": 303.0, "energy_j": 303.0 * 50, "power_source": "ipmi:dcmi"}
+        expected |= {"power_label": "measured", "idle_power_w": 180.0, "family": "Atom"}
+        assert row == expected | {"price": 900, "cores": 6}
 
     @given(st.lists(st.floats(0.1, 1e4), min_size=2, max_size=9))
     def test_the_cluster_draws_what_its_nodes_draw(self, watts):
-        nodes = [self.watts(f"n{n}", w) for n, w in enumerate(watts)]
-        row = self.cluster(nodes)
+        nodes = [node(f"n{n}", w) for n, w in enumerate(watts)]
+        row = cluster(nodes)
         assert row["power_w"] == pytest.approx(sum(watts))
-        assert row["energy_j"] == pytest.approx(sum(node["energy_j"] for node in nodes))
-        assert row == self.cluster(nodes[::-1])
+        assert row["energy_j"] == pytest.approx(50 * sum(watts))
+        assert row == cluster(nodes[::-1])
 
-    def test_different_families_are_a_caveat_and_no_family(self):
-        nodes = [self.node("n1", family="Atom"), self.node("n2", family="Westmere")]
-        row = self.cluster(nodes, family="x")
-        assert "family" not in row
-        assert "nodes of different families (Atom, Westmere)" in row["notes"]
-
-    def test_watts_that_one_node_lacks_are_not_those_of_the_cluster(self):
-        nodes = [self.watts("n1", 100.0), self.node("n2")]
-        row = self.cluster(nodes)
-        assert "power_w" not in row
-        assert "none are known of n2" in row["notes"]
-
-    def test_a_processors_watts_are_not_added_to_a_hosts(self):
-        nodes = [self.watts("n1", 100.0), self.watts("n2", 40.0, "rapl:package")]
-        row = self.cluster(nodes, domains={"n1": "host", "n2": "package"})
-        assert "power_w" not in row
-        assert "different scope (host and package)" in row["notes"]
+    @pytest.mark.parametrize(
+        ("nodes", "scopes", "gone", "said"),
+        [
+            (
+                [node("n1", family="Atom"), node("n2", family="Westmere")],
+                {},
+                "family",
+                "nodes of different families (Atom, Westmere)",
+            ),
+            ([node("n1", 100.0), node("n2")], {}, "power_w", "none are known of n2"),
+            (
+                [node("n1", 100.0), node("n2", 40.0, "rapl:package")],
+                {"n2": "package"},
+                "power_w",
+                "different scope (host and package)",
+            ),
+        ],
+    )
+    def test_what_differs_is_not_added(self, nodes, scopes, gone, said):
+        row = cluster(nodes, family="x", scopes=scopes)
+        assert gone not in row
+        assert said in row["notes"]
 
     def test_sources_of_one_scope_are_named_by_their_kinds(self):
-        nodes = [self.watts("n1", 100.0, "meter:a"), self.watts("n2", 40.0, "log:b")]
-        row = self.cluster(nodes, domains=dict.fromkeys(("n1", "n2"), "wall"))
+        nodes = [node("n1", 100.0, "meter:a"), node("n2", 40.0, "log:b")]
+        row = cluster(nodes, scopes=dict.fromkeys(("n1", "n2"), "wall"))
         assert (row["power_w"], row["power_source"]) == (140.0, "log+meter:wall")
+        assert "notes" not in cluster([node("n1"), node("n2")])
 
-    def test_no_watts_at_all_are_no_note(self):
-        nodes = [self.node("n1"), self.node("n2")]
-        row = self.cluster(nodes)
-        assert "notes" not in row
+
+@pytest.fixture(scope="module")
+def pi():
+    """Hadoop's own estimator of π, two maps and one reduce, on a one-machine cluster."""
+    return read_history(DATA / "pi.jhist")
+
+
+class TestRecordedHistory:
+    def test_job_and_phases(self, pi):
+        assert (pi.name, pi.user, pi.status) == ("QuasiMonteCarlo", "root", "SUCCEEDED")
+        assert (pi.job_id, pi.master) == ("job_1795250053716_0001", "localhost")
+        # Typed from the file: submitted 1795250059541, finished 1795250079353.
+        assert pi.elapsed_s == pytest.approx(19.812, abs=1e-6)
+        assert pi.launched_s - pi.submitted_s == pytest.approx(6.239, abs=1e-6)
+        (reduce,) = pi.done("REDUCE")
+        # Typed from the file: 1795250075983, 8880, 8915, 9279 in milliseconds.
+        phases = (reduce.shuffle_s, reduce.sort_s, reduce.reduce_s, reduce.elapsed_s)
+        assert phases == pytest.approx((2.897, 0.035, 0.363, 3.295))
+        assert reduce.locality == "OFF_SWITCH"
+
+    def test_tasks_add_up_to_what_hadoop_says_of_the_job(self, pi):
+        done = [*pi.done("MAP"), *pi.done("REDUCE")]
+        assert sum(a.cpu_s for a in done) == pytest.approx(1e-3 * pi.counters[CPU_MS])
+        assert sum(a.gc_s for a in done) == pytest.approx(1e-3 * pi.counters[GC_MS])
+        for kind, name in (("MAP", "MILLIS_MAPS"), ("REDUCE", "MILLIS_REDUCES")):
+            took = sum(a.elapsed_s for a in pi.done(kind))
+            assert took == pytest.approx(1e-3 * pi.counters[Counter("JobCounter", name)])
+
+    def test_columns_and_one_node_did_it_all(self, pi):
+        columns = job_columns(pi)
+        expected = {"job_s": 19.812, "map_task_s": 5.096, "shuffle_task_s": 2.897}
+        expected |= {"reduce_task_s": 0.363, "task_cpu_s": 1.77, "map_cpu_s": 1.05}
+        expected |= {"reduce_cpu_s": 0.72, "gc_s": 0.114, "input_bytes": 236, "output_bytes": 97}
+        expected |= {"shuffle_bytes": 56, "file_read_bytes": 50, "dfs_read_bytes": 528}
+        expected |= {"dfs_written_bytes": 215, "data_local_share": 1.0, "map_tasks": 2}
+        expected |= {"reduce_tasks": 1, "wasted_attempts": 0}
+        assert {name: columns[name] for name in expected} == pytest.approx(expected)
+        nodes = node_columns(pi)
+        assert list(nodes) == ["localhost"]
+        for column in ("job_s", "map_phase_s", "reduce_task_s", "task_cpu_s", "dfs_read_bytes"):
+            assert nodes["localhost"][column] == pytest.approx(columns[column]), column
+
+    def test_a_table_of_tasks(self, pi, tmp_path):
+        write_tasks(pi, tmp_path / "tasks.csv")
+        with (tmp_path / "tasks.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [row["kind"] for row in rows] == ["MAP", "MAP", "REDUCE"]
+        assert {row["status"] for row in rows} == {"SUCCEEDED"}
+        assert rows[2]["start_s"] == "16.442"
+        assert [row["shuffle_s"] for row in rows] == ["", "", "2.897"]
+
+
+def made_up(*attempts, more=(), **how):
+    """Job of a history with such attempts: each is a kind, a task, a number, and more."""
+    lines = [line for *words, rest in attempts for line in attempt(*words, **rest)]
+    return parse_history(history([*lines, *more], **how), "here")
+
+
+def at(node, start_s, end_s, **more):
+    return {"node": node, "start_s": start_s, "end_s": end_s, **more}
+
+
+class TestMadeUpHistory:
+    def test_an_attempt_that_failed_and_one_that_was_killed_do_not_count(self):
+        job = made_up(
+            ("MAP", 0, 0, at("a", 3, 5, status="FAILED", cpu_ms=900)),
+            ("MAP", 0, 1, at("b", 5, 9, cpu_ms=3000)),
+            ("MAP", 1, 0, at("a", 3, 7, cpu_ms=2000)),
+            ("MAP", 1, 1, at("b", 6, 7, status="KILLED", cpu_ms=500)),
+        )
+        columns, nodes = job_columns(job), node_columns(job)
+        assert (columns["map_tasks"], columns["wasted_attempts"]) == (2, 2)
+        assert columns["map_task_s"] == pytest.approx(4.0)
+        assert columns["map_phase_s"] == pytest.approx(6.0)
+        assert nodes["a"]["task_cpu_s"] == pytest.approx(2.0)
+        assert nodes["b"]["task_cpu_s"] == pytest.approx(3.0)
+        assert nodes["b"]["wasted_attempts"] == 1
+
+    def test_a_task_that_ran_again_counts_by_its_last_end(self):
+        # Its first attempt succeeded, and its output was lost with its node.
+        job = made_up(("MAP", 0, 0, at("a", 3, 5)), ("MAP", 0, 1, at("b", 8, 11)))
+        (done,) = job.done("MAP")
+        assert done.node == "b"
+        assert done.elapsed_s == pytest.approx(3.0)
+
+    def test_local_maps_by_counter_and_by_node(self):
+        job = made_up(
+            ("MAP", 0, at("a", 1, 2)),
+            ("MAP", 1, at("b", 1, 2, locality="RACK_LOCAL")),
+            ("MAP", 2, at("b", 1, 2)),
+            ("MAP", 3, at("b", 1, 2, locality="OFF_SWITCH")),
+            totals=counters(DATA_LOCAL_MAPS=2, RACK_LOCAL_MAPS=1, OTHER_LOCAL_MAPS=1),
+        )
+        assert job_columns(job)["data_local_share"] == pytest.approx(0.5)
+        shares = {name: part["data_local_share"] for name, part in node_columns(job).items()}
+        assert shares == pytest.approx({"a": 1.0, "b": 1 / 3})
+        assert "data_local_share" not in job_columns(made_up())
+
+    def test_a_job_that_failed_says_why_and_the_last_master_is_the_master(self):
+        end = event(
+            "JOB_FAILED",
+            "JobUnsuccessfulCompletion",
+            jobid=JOB,
+            finishTime=1_700_000_009_000,
+            jobStatus="FAILED",
+            diagnostics={"string": "Task failed task_1_m_0"},
+        )
+        again = event("AM_STARTED", "AMStarted", nodeManagerHost="node3")
+        lines = history([again]).splitlines()
+        job = parse_history("\n".join([*lines[:-1], end]), "here")
+        assert (job.status, job.reason) == ("FAILED", "Task failed task_1_m_0")
+        assert job.elapsed_s == pytest.approx(9.0)
+        assert job.master == "node3"
+
+    def test_what_is_not_known_is_not_zero(self):
+        whole = history(attempt("MAP", 0, **at("a", 1, 2)))
+        # One that breaks off has no end.
+        job = parse_history(whole[: whole.index('"JOB_FINISHED"') + 40], "here")
+        assert (job.status, job.elapsed_s, len(job.done("MAP"))) == (None, None, 1)
+        assert "job_s" not in job_columns(job)
+        lines = whole.replace('"finishTime": 1700000002000', '"finishTime": -1')
+        columns = job_columns(parse_history(lines, "here"))
+        assert "map_task_s" not in columns
+        assert columns["map_tasks"] == 1
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("Avro-Binary\n\x00\x01", "-Dmapreduce.jobhistory.jhist.format=json"),
+            ("Hello\nthere", "its first line is 'Hello'"),
+            ("", "its first line is ''"),
+            ("Avro-Json\n{}\n", "no event in it names a job"),
+            ("Avro-Json\n{}\nnonsense\n" + "\n".join(history([]).splitlines()[2:]), "line 3"),
+            (None, "cannot be read: No such file"),
+        ],
+    )
+    def test_what_is_no_history_is_refused(self, text, said, tmp_path):
+        path = tmp_path / "job.jhist"
+        if text is not None:
+            path.write_bytes(text.encode("latin-1"))
+        with pytest.raises(MeasurementError, match=str(path)) as caught:
+            read_history(path)
+        assert said in str(caught.value)
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["MAP", "REDUCE"]),
+                st.sampled_from(["a", "b", "c"]),
+                st.floats(0, 50),
+                st.floats(0.003, 9),
+                st.integers(0, 10_000),
+            ),
+            min_size=1,
+            max_size=12,
+        )
+    )
+    def test_nodes_add_up_to_the_job(self, tasks):
+        attempts = [
+            (kind, number, at(node, start_s, start_s + took_s, cpu_ms=cpu_ms))
+            for number, (kind, node, start_s, took_s, cpu_ms) in enumerate(tasks)
+        ]
+        total_ms = sum(cpu_ms for *_, cpu_ms in tasks)
+        job = made_up(*attempts, totals=counters(CPU_MILLISECONDS=total_ms))
+        whole, nodes = job_columns(job), node_columns(job)
+        for column in ("task_cpu_s", "map_tasks", "reduce_tasks"):
+            assert sum(n[column] for n in nodes.values()) == pytest.approx(whole[column])
+        for phase in ("map_phase_s", "reduce_phase_s"):
+            assert max(n.get(phase, 0.0) for n in nodes.values()) <= whole.get(phase, 0.0) + 1e-9
+        for reduce in job.done("REDUCE"):
+            parts = (reduce.shuffle_s, reduce.sort_s, reduce.reduce_s)
+            assert sum(parts) == pytest.approx(reduce.elapsed_s, abs=2e-3)
+
+
+class TestPrintedCounters:
+    @pytest.mark.parametrize("name", ["wordcount", "terasort"])
+    def test_as_many_as_the_client_says_are_read(self, name):
+        lines = (DATA / f"{name}.log").read_text().splitlines()
+        (said,) = [int(line.rpartition(" ")[2]) for line in lines if "Job: Counters: " in line]
+        found = printed_counters(lines)
+        assert len(found) == said == 55
+        if name == "terasort":
+            # Known ones have the names of a history.
+            assert found[Counter("JobCounter", "DATA_LOCAL_MAPS")] == 2
+            assert found[Counter("FileSystemCounter", "HDFS_BYTES_READ")] == 268435606
+            assert found[Counter("FileSystemCounter", "FILE_BYTES_WRITTEN")] == 838406039
+            assert found[Counter("FileInputFormatCounter", "BYTES_READ")] == 268435400
+            assert found[Counter("TaskCounter", "MAP_INPUT_RECORDS")] == 2684354
+
+    def test_counters_of_one_task_are_not_those_of_the_job(self):
+        of_task = ["INFO Task: Final Counters for attempt_1: Counters: 1", "\tMap-Reduce Framework"]
+        of_job = ["INFO Job: Counters: 1", "\tMap-Reduce Framework", "\t\tSpilled Records=12"]
+        rest = ["done", "\t\tSpilled Records=99"]
+        found = printed_counters([*of_task, "\t\tSpilled Records=7", *of_job, *rest])
+        assert found == {Counter("TaskCounter", "SPILLED_RECORDS"): 12}
+        assert printed_counters(["INFO Job: Running job: job_1"]) == {}
+
+
+LOCAL_LOG = """\
+2024-03-01 10:00:01,000 INFO [main] JobSubmitter: Submitting tokens for job: job_local12_0001
+2024-03-01 10:00:01,500 INFO [Thread-3] LocalJobRunner: Waiting for map tasks
+2024-03-01 10:00:02,000 INFO [Map #0] LocalJobRunner: Starting task: attempt_local12_0001_m_0_0
+2024-03-01 10:00:02,500 INFO [Map #1] LocalJobRunner: Starting task: attempt_local12_0001_m_1_0
+2024-03-01 10:00:05,000 INFO [Map #0] Merger: Merging 2 sorted segments
+2024-03-01 10:00:06,000 INFO [Map #0] LocalJobRunner: Finishing task: attempt_local12_0001_m_0_0
+2024-03-01 10:00:07,500 INFO [Map #1] LocalJobRunner: Finishing task: attempt_local12_0001_m_1_0
+2024-03-01 10:00:07,600 INFO [Thread-3] LocalJobRunner: map task executor complete.
+2024-03-01 10:00:08,000 INFO [pool-5] LocalJobRunner: Starting task: attempt_local12_0001_r_0_0
+2024-03-01 10:00:08,100 INFO [pool-6] LocalJobRunner: Starting task: attempt_local12_0001_r_1_0
+2024-03-01 10:00:08,700 INFO [pool-6] MergeManagerImpl: finalMerge called with 2 in-memory
+2024-03-01 10:00:09,000 INFO [pool-5] MergeManagerImpl: finalMerge called with 2 in-memory
+2024-03-01 10:00:09,200 INFO [pool-6] Merger: Down to the last merge-pass, with 1 segments left
+2024-03-01 10:00:10,000 INFO [pool-5] LocalJobRunner: Finishing task: attempt_local12_0001_r_0_0
+2024-03-01 10:00:11,000 INFO [pool-6] LocalJobRunner: Finishing task: attempt_local12_0001_r_1_0
+2024-03-01 10:00:11,100 INFO [Thread-3] LocalJobRunner: reduce task executor complete.
+2024-03-01 10:00:11,900 INFO [main] Job: Job job_local12_0001 completed successfully
+2024-03-01 10:00:11,950 INFO [main] Job: Counters: 4
+\tFile System Counters
+\t\tFILE: Number of bytes read=190377544
+\tMap-Reduce Framework
+\t\tSpilled Records=5
+\t\tGC time elapsed (ms)=70
+\tFile Input Format Counters
+\t\tBytes Read=70341070
+"""
+
+
+class TestLocalLog:
+    @pytest.fixture
+    def log(self, tmp_path):
+        path = tmp_path / "0000.txt"
+        path.write_text(LOCAL_LOG)
+        return path
+
+    def test_reduces_side_by_side_are_told_apart_by_their_threads(self, log):
+        job = read_local_log(log, slots=2)
+        phases = [(r.shuffle_s, r.sort_s, r.reduce_s) for r in job.done("REDUCE")]
+        assert phases == [pytest.approx((1.0, 0.0, 1.0)), pytest.approx((0.6, 0.5, 1.8))]
+        columns = job_columns(job)
+        # Its end is the runner's, not when the client happened to look.
+        expected = {"job_s": 10.1, "map_phase_s": 5.5, "map_task_s": 4.5, "map_task_max_s": 5.0}
+        expected |= {"reduce_phase_s": 3.0, "spilled_records": 5}
+        assert {name: columns[name] for name in expected} == pytest.approx(expected)
+        # What one process counts twice is left out.
+        assert not {"gc_s", "input_bytes", "file_read_bytes", "task_cpu_s"} & set(columns)
+
+    def test_with_one_slot_nothing_is_counted_twice_but_the_moved_bytes(self, log):
+        columns = job_columns(read_local_log(log, slots=1))
+        assert columns["gc_s"] == pytest.approx(0.07)
+        assert columns["input_bytes"] == 70341070
+        assert "file_read_bytes" not in columns
+
+    def test_a_log_without_a_job_is_refused(self, tmp_path):
+        path = tmp_path / "0000.txt"
+        path.write_text("Usage: wordcount <in> [<in>...] <out>\n")
+        with pytest.raises(MeasurementError, match="no job was submitted"):
+            read_local_log(path)
+        with pytest.raises(MeasurementError, match="cannot be read"):
+            read_local_log(tmp_path / "none.txt")
+
+    @pytest.mark.parametrize(
+        ("text", "complaint"),
+        [
+            ("WARN x\njava.io.IOException: no room\n\tat a.b\nCaused by: X\n", "no room"),
+            ("all is well\n", ""),
+            (None, ""),
+        ],
+    )
+    def test_the_first_complaint(self, tmp_path, text, complaint):
+        path = tmp_path / "0000.txt"
+        if text is not None:
+            path.write_text(text)
+        assert first_complaint(path) == (complaint and f"java.io.IOException: {complaint}")

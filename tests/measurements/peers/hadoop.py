@@ -1,95 +1,64 @@
-"""Hadoop for tests: its jars, a client of a made-up cluster, and job histories written by hand."""
+"""Hadoop for tests: its jars, a made-up Maven and cluster, and job histories written by hand."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
-import stat
 import sys
-from typing import TYPE_CHECKING
 
 from measurements.workloads.hadoop.counters import CPU_MS, GC_MS
-from measurements.workloads.hadoop.jars import set_up
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-HISTORY = "org.apache.hadoop.mapreduce.jobhistory."
+RECORD = "org.apache.hadoop.mapreduce.jobhistory."
 GROUP = "org.apache.hadoop.mapreduce."
 JOB = "job_1700000000000_0007"
 # A job's submission in the histories made here (ms since 1970).
 SUBMITTED_MS = 1_700_000_000_000
 
 
-def jars() -> Path:
-    """Folder of Hadoop's jars in the user's cache; they are brought where they are not there."""
-    return set_up()
+def event(kind, record, **body):
+    return json.dumps({"type": kind, "event": {RECORD + record: body}})
 
 
-def event(kind: str, record: str, **body: object) -> str:
-    return json.dumps({"type": kind, "event": {HISTORY + record: body}})
-
-
-def counters(**values: int) -> dict[str, object]:
+def counters(**values):
     """Counters of a task, as a history has them."""
-    groups: dict[str, list[dict[str, object]]] = {}
+    groups = {}
     for name, value in values.items():
         group = "FileSystemCounter" if name.startswith(("FILE_", "HDFS_")) else "TaskCounter"
         group = "JobCounter" if name.endswith("_MAPS") else group
         groups.setdefault(group, []).append({"name": name, "displayName": name, "value": value})
-    return {
-        "name": "COUNTERS",
-        "groups": [{"name": GROUP + g, "displayName": g, "counts": c} for g, c in groups.items()],
-    }
+    made = [{"name": GROUP + g, "displayName": g, "counts": c} for g, c in groups.items()]
+    return {"name": "COUNTERS", "groups": made}
 
 
 def attempt(
-    kind: str,
-    task: int,
-    number: int = 0,
+    kind,
+    task,
+    number=0,
     *,
-    node: str,
-    start_s: float,
-    end_s: float,
-    status: str = "SUCCEEDED",
-    cpu_ms: int = 0,
-    gc_ms: int = 0,
-    locality: str = "NODE_LOCAL",
-) -> list[str]:
+    node,
+    start_s,
+    end_s,
+    status="SUCCEEDED",
+    cpu_ms=0,
+    gc_ms=0,
+    locality="NODE_LOCAL",
+):
     """Lines of one attempt: its start, its end, and the task's if this attempt counts."""
-    letter = kind[0].lower()
-    name = f"{JOB.removeprefix('job_')}_{letter}_{task:06}"
+    name = f"{JOB.removeprefix('job_')}_{kind[0].lower()}_{task:06}"
     known = {"taskid": f"task_{name}", "attemptId": f"attempt_{name}_{number}", "taskType": kind}
     start_ms, end_ms = (SUBMITTED_MS + round(1000 * s) for s in (start_s, end_s))
     third = (end_ms - start_ms) // 3
-    started = event(
-        f"{kind}_ATTEMPT_STARTED",
-        "TaskAttemptStarted",
-        **known,
-        startTime=start_ms,
-        trackerName=node,
-        locality={"string": locality},
-    )
-    ended: dict[str, object] = {
-        **known,
-        "finishTime": end_ms,
-        "hostname": node,
-        "rackname": "/default-rack",
-        "counters": counters(**{CPU_MS.name: cpu_ms, GC_MS.name: gc_ms}),
-    }
+    began = {"startTime": start_ms, "trackerName": node, "locality": {"string": locality}}
+    started = event(f"{kind}_ATTEMPT_STARTED", "TaskAttemptStarted", **known, **began)
+    ended = known | {"finishTime": end_ms, "hostname": node, "rackname": "/default-rack"}
+    ended["counters"] = counters(**{CPU_MS.name: cpu_ms, GC_MS.name: gc_ms})
     if status != "SUCCEEDED":
-        outcome = "TaskAttemptUnsuccessfulCompletion"
-        return [
-            started,
-            event(f"{kind}_ATTEMPT_{status}", outcome, **ended, status=status, error="lost"),
-        ]
-    if kind == "MAP":
-        record, times = "MapAttemptFinished", {"mapFinishTime": end_ms}
-    else:
-        record = "ReduceAttemptFinished"
-        times = {"shuffleFinishTime": start_ms + third, "sortFinishTime": start_ms + 2 * third}
-    ended |= {"taskStatus": status, **times}
+        ended |= {"status": status, "error": "lost"}
+        record = "TaskAttemptUnsuccessfulCompletion"
+        return [started, event(f"{kind}_ATTEMPT_{status}", record, **ended)]
+    times = {"shuffleFinishTime": start_ms + third, "sortFinishTime": start_ms + 2 * third}
+    ended |= {"taskStatus": status} | ({"mapFinishTime": end_ms} if kind == "MAP" else times)
     task_end = event(
         "TASK_FINISHED",
         "TaskFinished",
@@ -99,12 +68,11 @@ def attempt(
         status=status,
         successfulAttemptId={"string": known["attemptId"]},
     )
+    record = f"{kind.capitalize()}AttemptFinished"
     return [started, event(f"{kind}_ATTEMPT_FINISHED", record, **ended), task_end]
 
 
-def history(
-    lines: list[str], *, end_s: float = 60.0, totals: dict[str, object] | None = None
-) -> str:
+def history(lines, *, end_s=60.0, totals=None):
     """Text of a history with these attempts, submitted at `SUBMITTED_MS`."""
     body = {"jobid": JOB, "jobName": "made up", "userName": "user"}
     begin = [
@@ -122,6 +90,35 @@ def history(
         reduceCounters=counters(),
     )
     return "\n".join(["Avro-Json", '{"type":"record"}', "", *begin, *lines, finish, ""])
+
+
+def program(folder, name, text):
+    """Make a program of the shell, or of what its first line says."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+JARS = ("hadoop-minicluster", "hadoop-mapreduce-examples", "junit", "mockito-core")
+_MAVEN = """
+for argument; do case $argument in -DoutputDirectory=*) folder=${{argument#*=}} ;; esac; done
+cp pom.xml "{folder}/told.xml"
+mkdir -p "$folder"
+for name in {names}; do echo jar > "$folder/$name-1.jar"; done
+echo "[ERROR] {error}"
+exit {code}
+"""
+
+
+def maven(folder, names=JARS, code=0, error=""):
+    """Make up a Java and a Maven that brings some jars; an environment with them and a cache."""
+    text = _MAVEN.format(folder=folder, names=" ".join(names), code=code, error=error)
+    program(folder / "bin", "mvn", text)
+    program(folder / "bin", "java", "echo 'openjdk version \"17.0.1\"' >&2")
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "JAVA_HOME": "", "PPW_CACHE_DIR": str(folder / "cache")}
 
 
 _CLIENT = """\
@@ -160,34 +157,28 @@ elif arguments[0] == "jar":
 class Client:
     """The program ``hadoop`` of a made-up cluster, whose file system is a folder.
 
-    A job sleeps. `history` is what the cluster keeps of every job; `calls` what was asked of it.
+    A job sleeps. `keeps` is what the cluster keeps of every job; `calls` what was asked of it.
     """
 
-    def __init__(self, folder: Path, *, seconds: float = 0.2) -> None:
-        self.folder, self.store = folder, folder / "store"
-        self.bin = folder / "bin"
-        self.bin.mkdir(parents=True)
-        program = self.bin / "hadoop"
-        text = _CLIENT.format(
-            python=sys.executable, store=str(self.store), job=JOB, seconds=seconds
-        )
-        program.write_text(text)
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    def __init__(self, folder, *, seconds=0.0):
+        self.folder, self.store, self.bin = folder, folder / "store", folder / "bin"
+        names = {"python": sys.executable, "store": str(self.store), "job": JOB}
+        program(self.bin, "hadoop", _CLIENT.format(**names, seconds=seconds))
         examples = folder / "share/hadoop/mapreduce"
         examples.mkdir(parents=True)
         (examples / "hadoop-mapreduce-examples-3.4.2.jar").touch()
 
     @property
-    def path(self) -> str:
+    def path(self):
         """A path on which this ``hadoop`` is found first."""
         return f"{self.bin}{os.pathsep}{os.environ['PATH']}"
 
-    def keeps(self, text: str, *, place: str = "/done_intermediate/") -> None:
+    def keeps(self, text, *, place="/done_intermediate/"):
         """Keep this history of every job, in a folder of such a name."""
         (self.folder / "job.jhist").write_text(text)
         (self.folder / "place.txt").write_text(place)
 
-    def calls(self) -> list[list[str]]:
+    def calls(self):
         file = self.folder / "calls.txt"
         lines = file.read_text().splitlines() if file.exists() else []
         return [shlex.split(line) for line in lines]
