@@ -1,28 +1,32 @@
-"""The guard puts back what it knows on every way out; the oracle is what the files hold then."""
+"""Two processes beside ppw: the guard puts settings back, the other cleans up, however ppw ends."""
 
-from __future__ import annotations
-
+import fcntl
 import json
 import os
 import pty
 import signal
 import subprocess
 import sys
-import time
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from peers.waiting import FakeClock, is_running, wait_for
 
 from measurements import guard as guard_module
 from measurements.companion import Companion
 from measurements.errors import MeasurementError
 from measurements.guard import Guard, restore_leftovers, state_folder
-from measurements.guard_journal import Process, boot_id
+from measurements.guard_journal import Journal, Owners, Process, boot_id, journals
+from measurements.guard_process import RefusalError, take
 from measurements.restoring import Setting, limits_in_order, restore
+from measurements.workloads import reaper_process
+from measurements.workloads.reaper import Reaper
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
+KILL = pytest.mark.peer("kill")
 # The guard of a kernel before Linux 5.3.
 WITHOUT_PROCESS_DESCRIPTORS = """
 from measurements import companion
@@ -30,8 +34,6 @@ companion._START = (
     "import os\\ndef none(pid): raise OSError\\nos.pidfd_open = none\\n" + companion._START
 )
 """
-# What "within a second or so" may take on a busy machine.
-SOON_S = 3.0
 
 # A process that changes two settings and then does what it is told.
 CHANGES = """
@@ -46,18 +48,10 @@ folder = Path(sys.argv[1])
 with Guard(lock=folder, state=folder / "state") as guard:
     guard.change(folder / "one", "changed", was="1")
     guard.change(folder / "two", "changed", was="2")
-    def ready():
-        print(guard.pid, flush=True)
+    def ready(*more):
+        print(guard.pid, *more, flush=True)
     {then}
 """
-
-
-def eventually(condition, within_s=DEADLINE_S):
-    """Wait until a condition holds, and fail when it does not."""
-    until = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < until, "it did not come to be in time"
-        time.sleep(0.005)
 
 
 class Host:
@@ -65,13 +59,14 @@ class Host:
 
     def __init__(self, folder):
         self.folder, self.state = folder, folder / "state"
+        self.one, self.two = folder / "one", folder / "two"
         self.state.mkdir(mode=0o700)
-        (folder / "one").write_text("1\n")
-        (folder / "two").write_text("2\n")
+        self.one.write_text("1\n")
+        self.two.write_text("2\n")
 
     @property
     def values(self):
-        return tuple((self.folder / name).read_text().strip() for name in ("one", "two"))
+        return self.one.read_text().strip(), self.two.read_text().strip()
 
     @property
     def journals(self):
@@ -83,22 +78,22 @@ class Host:
     def guard(self):
         return Guard(lock=self.folder, state=self.state)
 
+    def restore_leftovers(self):
+        return restore_leftovers(lock=self.folder, state=self.state)
+
     @contextmanager
-    def changed(self, then="ready(); time.sleep(60)", first="", **options):
-        """Run a process that has changed the settings; yields it and its guard's number."""
-        process = subprocess.Popen(
+    def changed(self, then="ready(); time.sleep(600)", first="", **options):
+        """Run a process that has changed the settings; yields it and the numbers that it tells."""
+        with subprocess.Popen(
             [sys.executable, "-c", CHANGES.format(then=then, first=first), str(self.folder)],
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
-            **options,
-        )
-        try:
-            guard = int(process.stdout.readline())
-            yield process, guard
-        finally:
-            process.kill()
-            process.stdout.close()
-            process.wait()
+            **{"start_new_session": True, **options},
+        ) as process:
+            try:
+                yield process, *map(int, process.stdout.readline().split())
+            finally:
+                process.kill()
 
 
 @pytest.fixture
@@ -106,154 +101,132 @@ def host(tmp_path):
     return Host(tmp_path)
 
 
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: Process.of(pid) is None)
+
+
 class TestEveryWayOut:
     @pytest.mark.parametrize(
         ("then", "code"),
         [
-            ("ready()", 0),
-            ("ready(); raise ValueError('wrong')", 1),
-            ("ready(); sys.exit(3)", 3),
-            ("ready(); os._exit(4)", 4),
-            ("ready(); os.abort()", -signal.SIGABRT),
-            ("ready(); os.kill(os.getpid(), signal.SIGINT); time.sleep(60)", -signal.SIGINT),
+            ("raise ValueError('wrong')", 1),
+            ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+            pytest.param("pass", 0, marks=KILL),
+            pytest.param("sys.exit(3)", 3, marks=KILL),
+            pytest.param("os._exit(4)", 4, marks=KILL),
+            pytest.param("os.abort()", -signal.SIGABRT, marks=KILL),
+            pytest.param("os.kill(os.getpid(), 2); time.sleep(60)", -signal.SIGINT, marks=KILL),
+            pytest.param("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, marks=KILL),
+            pytest.param("os.kill(os.getpid(), signal.SIGHUP)", -signal.SIGHUP, marks=KILL),
+            pytest.param("os.killpg(0, signal.SIGKILL)", -signal.SIGKILL, marks=KILL),
         ],
     )
-    def test_of_its_own(self, host, then, code):
-        with host.changed(then, stderr=subprocess.DEVNULL) as (process, _):
-            assert process.wait(DEADLINE_S) == code
-            eventually(host.restored)
-
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-    def test_by_a_signal(self, host, number):
-        with host.changed() as (process, _):
+    def test_restores(self, host, then, code):
+        then = f"ready(); sys.stdin.read(); {then}"
+        with host.changed(then, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as (process, _):
             assert host.values == ("changed", "changed")
-            process.send_signal(number)
-            assert process.wait(DEADLINE_S) == -number
-            eventually(host.restored, SOON_S)
+            process.stdin.close()
+            assert process.wait(DEADLINE_S) == code
+            wait_for(host.restored)
 
-    def test_by_a_signal_to_the_process_group(self, host):
-        with host.changed(start_new_session=True) as (process, _):
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(DEADLINE_S)
-            eventually(host.restored, SOON_S)
-
+    @KILL
     @pytest.mark.parametrize(
         "child",
         [
             # A workload that lives on, with every inheritable descriptor.
-            "subprocess.Popen(['sleep', '60'], close_fds=False)",
+            "subprocess.Popen(['sleep', '600'], close_fds=False).pid",
             # A copy of the process, which holds the connection too.
-            "os.fork() or time.sleep(60)",
+            "os.fork() or time.sleep(600)",
         ],
     )
     @pytest.mark.parametrize("first", ["", WITHOUT_PROCESS_DESCRIPTORS], ids=["new", "old"])
     def test_while_a_child_lives_on(self, host, child, first):
-        then = f"child = {child}\n    ready(); time.sleep(60)"
-        with host.changed(then, first, start_new_session=True) as (process, guard):
-            children = _children(process.pid) - {guard}
+        then = f"child = {child}\n    ready(child); time.sleep(600)"
+        with host.changed(then, first) as (process, _, child):
             process.kill()
             process.wait(DEADLINE_S)
             try:
-                eventually(host.restored, SOON_S)
-                assert len(children) == 1
-                assert all(Process.of(child) for child in children)
+                wait_for(host.restored)
+                assert is_running(child)
             finally:
                 os.killpg(process.pid, signal.SIGKILL)
 
     def test_the_keyboard_stops_ppw_and_not_the_guard(self, host):
-        with _terminal() as (master, terminal):
-            then = "signal.signal(signal.SIGINT, lambda *_: ready()); ready(); time.sleep(60)"
-            with host.changed(then, stdin=terminal, **_leading(terminal)) as (process, guard):
-                os.write(master, b"\x03")
-                # The interrupt came through, and the guard is where it was.
-                assert int(process.stdout.readline()) == guard
-                assert Process.of(guard)
-                assert host.values == ("changed", "changed")
-                process.kill()
-                process.wait(DEADLINE_S)
-                eventually(host.restored, SOON_S)
-
-    def test_the_terminal_is_closed(self, host):
-        with (
-            _terminal() as (master, terminal),
-            host.changed(stdin=terminal, **_leading(terminal)) as (process, _),
-        ):
+        master, terminal = pty.openpty()
+        # It leads the terminal's session, as a shell's jobs do.
+        leads = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+        then = "signal.signal(signal.SIGINT, lambda *_: ready()); ready(); time.sleep(600)"
+        with host.changed(then, leads, stdin=terminal) as (process, guard):
+            os.close(terminal)
+            os.write(master, b"\x03")
+            # The interrupt came through, and the guard is where it was.
+            assert int(process.stdout.readline()) == guard
+            assert is_running(guard)
+            assert host.values == ("changed", "changed")
             os.close(master)
+            # The terminal is closed.
             assert process.wait(DEADLINE_S) == -signal.SIGHUP
-            eventually(host.restored, SOON_S)
+            wait_for(host.restored)
 
     def test_a_forked_copy_that_leaves_the_block_restores_nothing(self, host):
-        with host.guard() as guard:
-            guard.change(host.folder / "one", "changed", was="1")
-            child = os.fork()
-            if not child:
-                os._exit(len(guard.release()))
-            assert os.waitpid(child, 0) == (child, 0)
-            assert host.values == ("changed", "2")
-            guard.check()
-        assert host.restored()
+        then = "child = os.fork() or os._exit(len(guard.release()))"
+        then += "; ready(os.waitpid(child, 0)[1]); sys.stdin.read()"
+        with host.changed(then, stdin=subprocess.PIPE) as (process, _, code):
+            assert (code, host.values) == (0, ("changed", "changed"))
+            process.stdin.close()
+            assert process.wait(DEADLINE_S) == 0
+            assert host.restored()
 
 
 class TestGuardItself:
-    def test_it_is_small_and_stands_apart(self, host):
+    def test_it_is_small_stands_apart_and_stays_on_duty(self, host):
         with host.changed() as (process, guard):
             proc = Path(f"/proc/{guard}")
-            assert os.getsid(guard) == guard
-            assert os.getsid(process.pid) != guard
+            assert os.getsid(guard) == guard != os.getsid(process.pid)
             # No pipe or terminal of ppw's is held open by it.
             assert {(proc / "fd" / str(n)).readlink() for n in range(3)} == {Path("/dev/null")}
             assert "numpy" not in (proc / "maps").read_text()
             resident = int((proc / "statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
             assert resident < 32 * 2**20
-            last = "-1000" if _may_outlive_others() else _oom_score(process.pid)
-            assert _oom_score(guard) == last
-
-    def test_signals_of_a_service_manager_leave_it_on_duty(self, host):
-        with host.changed() as (process, guard):
+            # As much as any process of this user may outlive others.
+            may = "echo -1000 >/proc/$$/oom_score_adj; cat /proc/$$/oom_score_adj"
+            told = subprocess.run(["sh", "-c", may], capture_output=True, text=True, check=True)
+            assert (proc / "oom_score_adj").read_text() == told.stdout
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
                 os.kill(guard, number)
             process.kill()
             process.wait(DEADLINE_S)
-            eventually(host.restored, SOON_S)
+            wait_for(host.restored)
 
     def test_what_it_guards_is_on_disk_before_it_is_changed(self, host):
         with host.guard() as guard:
-            guard.learn([(host.folder / "one", "1"), (host.folder / "one", "never")])
-            guard.learn([(host.folder / "one", "later")])
+            guard.learn([(host.one, "1"), (host.one, "never")])
+            guard.learn([(host.one, "later")])
             lines = [json.loads(line) for line in guard.journal.read_text().splitlines()]
             assert lines[0]["parent"] == list(Process.of(os.getpid()))
-            assert lines[1:] == [{"path": str(host.folder / "one"), "value": "1"}]
+            assert lines[1:] == [{"path": str(host.one), "value": "1"}]
             assert guard.journal.stat().st_mode & 0o777 == 0o600
-            assert guard.settings == (Setting(host.folder / "one", "1"),)
+            assert guard.settings == (Setting(host.one, "1"),)
+            with pytest.raises(MeasurementError, match="nobody to put it back"):
+                guard.change(host.two, "changed")
+        assert host.restored()
 
-    def test_what_it_does_not_know_is_not_changed(self, host):
-        with host.guard() as guard, pytest.raises(MeasurementError, match="nobody to put it back"):
-            guard.change(host.folder / "one", "changed")
-        assert host.values == ("1", "2")
-
-    def test_killed_everything_is_put_back_at_once_and_nothing_goes_on(self, host):
+    @pytest.mark.parametrize("then", ["checked", "spoken to", "left"])
+    def test_killed_everything_is_put_back_at_once_and_nothing_goes_on(self, host, then):
         with host.guard() as guard:
-            guard.change(host.folder / "one", "changed", was="1")
-            os.kill(guard.pid, signal.SIGKILL)
-            eventually(lambda: Process.of(guard.pid) is None)
-            with pytest.raises(MeasurementError, match="is lost"):
-                guard.check()
-            assert host.restored()
-            with pytest.raises(MeasurementError, match="put back already"):
-                guard.change(host.folder / "one", "changed", was="1")
-
-    def test_killed_as_it_is_spoken_to(self, host):
-        with host.guard() as guard:
-            guard.change(host.folder / "one", "changed", was="1")
-            os.kill(guard.pid, signal.SIGKILL)
-            with pytest.raises(MeasurementError, match=r"is lost.*all settings are put back"):
-                guard.learn([(host.folder / "two", "2")])
-            assert host.restored()
-
-    def test_killed_before_the_end(self, host):
-        with host.guard() as guard:
-            guard.change(host.folder / "one", "changed", was="1")
-            os.kill(guard.pid, signal.SIGKILL)
+            guard.change(host.one, "changed", was="1")
+            kill(guard.pid)
+            if then == "checked":
+                with pytest.raises(MeasurementError, match="is lost"):
+                    guard.check()
+            if then == "spoken to":
+                with pytest.raises(MeasurementError, match=r"is lost.*all settings are put back"):
+                    guard.learn([(host.two, "2")])
+            if then != "left":
+                assert host.restored()
+                with pytest.raises(MeasurementError, match="put back already"):
+                    guard.change(host.one, "changed", was="1")
         assert host.restored()
 
     @pytest.mark.parametrize("action", ["learn", "release"])
@@ -262,31 +235,31 @@ class TestGuardItself:
             raise KeyboardInterrupt
 
         with host.guard() as guard:
-            guard.change(host.folder / "one", "changed", was="1")
-            actions = {"learn": lambda: guard.learn([(host.folder / "two", "2")])}
+            guard.change(host.one, "changed", was="1")
+            arguments = {"learn": [[(host.two, "2")]], "release": []}[action]
             with monkeypatch.context() as patch:
                 patch.setattr(Companion, "answer", interrupted)
                 with pytest.raises(KeyboardInterrupt):
-                    actions.get(action, guard.release)()
+                    getattr(guard, action)(*arguments)
             # It does not wait for the end of the process.
-            eventually(host.restored)
+            wait_for(host.restored)
             with pytest.raises(MeasurementError, match=r"is lost|put back already"):
-                guard.learn([(host.folder / "two", "2")])
+                guard.learn([(host.two, "2")])
             guard._companion.process.wait(DEADLINE_S)
 
     def test_one_that_hangs_is_given_up(self, host, monkeypatch):
-        monkeypatch.setattr(guard_module, "_ANSWER_S", 0.3)
         with host.guard() as guard:
-            guard.change(host.folder / "one", "changed", was="1")
+            guard.change(host.one, "changed", was="1")
             os.kill(guard.pid, signal.SIGSTOP)
+            monkeypatch.setattr(guard_module, "_ANSWER_S", 0.05)
             with pytest.raises(MeasurementError, match="is lost"):
-                guard.learn([(host.folder / "two", "2")])
+                guard.learn([(host.two, "2")])
             assert host.restored()
 
     def test_what_cannot_be_put_back_is_told_with_the_remedy(self, host):
         guard = host.guard()
-        guard.learn([(Path("/proc/version"), "x"), (host.folder / "one", "1")])
-        guard.change(host.folder / "one", "changed")
+        guard.learn([(Path("/proc/version"), "x"), (host.one, "1")])
+        guard.change(host.one, "changed")
         with pytest.raises(MeasurementError, match=r"not put back: /proc/version should be 'x'"):
             guard.__exit__(None, None, None)
         # It is kept for the next start, which does not let it pass either.
@@ -297,118 +270,131 @@ class TestGuardItself:
         host.journals[0].unlink()
         host.guard().release()
 
+    @pytest.mark.peer("frequency")
     def test_a_full_disk_is_told_and_nothing_changed(self, host):
-        with _tiny_disk(host.state), host.guard() as guard:
-            (host.state / "filler").write_bytes(bytes(8192))
-            long = [(host.folder / f"{n:0200}", "1") for n in range(100)]
-            with pytest.raises(MeasurementError, match=r"nothing is changed.*No space left"):
-                guard.learn([*long, (host.folder / "one", "1")])
-            (host.state / "filler").unlink()
-            guard.change(host.folder / "one", "changed", was="1")
-            assert guard.settings == (Setting(host.folder / "one", "1"),)
-            # What was half written is gone again.
-            assert all(json.loads(line) for line in guard.journal.read_text().splitlines())
-        assert host.restored()
+        disk = ["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", host.state]
+        subprocess.run(disk, check=True)
+        try:
+            with host.guard() as guard:
+                (host.state / "filler").write_bytes(bytes(8192))
+                long = [(host.folder / f"{n:0200}", "1") for n in range(100)]
+                with pytest.raises(MeasurementError, match=r"nothing is changed.*No space left"):
+                    guard.learn([*long, (host.one, "1")])
+                (host.state / "filler").unlink()
+                guard.change(host.one, "changed", was="1")
+                assert guard.settings == (Setting(host.one, "1"),)
+                # What was half written is gone again.
+                assert all(json.loads(line) for line in guard.journal.read_text().splitlines())
+            assert host.restored()
+        finally:
+            subprocess.run(["umount", host.state], check=True)
 
 
 class TestOneAtATime:
-    def test_the_second_is_refused_with_the_number_of_the_first(self, host):
-        with host.changed() as (process, _):
-            with pytest.raises(MeasurementError, match=rf"\(process {process.pid}\): wait"):
-                host.guard()
+    def test_the_second_is_refused_with_the_number_of_the_first(self, host, tmp_path_factory):
+        with host.changed() as (process, guard):
+            with Guard(lock=tmp_path_factory.mktemp("other"), state=host.state):
+                pass
+            # Also when the first has lost its guard.
+            for end in (lambda pid: None, kill):
+                end(guard)
+                with pytest.raises(MeasurementError, match=rf"\(process {process.pid}\): wait"):
+                    host.guard()
             assert host.values == ("changed", "changed")
 
-    def test_also_when_the_first_has_lost_its_guard(self, host):
-        with host.changed() as (process, guard):
-            os.kill(guard, signal.SIGKILL)
-            eventually(lambda: Process.of(guard) is None)
-            with pytest.raises(MeasurementError, match=rf"\(process {process.pid}\)"):
-                host.guard()
-
+    @KILL
     def test_also_when_its_journal_is_elsewhere(self, host, tmp_path_factory):
         with host.changed(), pytest.raises(MeasurementError, match="another process"):
             Guard(lock=host.folder, state=tmp_path_factory.mktemp("elsewhere"))
 
+    @KILL
     def test_the_next_waits_for_what_the_killed_one_restores(self, host):
         with host.changed() as (process, guard):
             os.kill(guard, signal.SIGSTOP)
             process.kill()
             process.wait(DEADLINE_S)
-            waiting = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -CONT {guard}"])
+            threading.Timer(0.3, os.kill, (guard, signal.SIGCONT)).start()
             with host.guard() as own:
                 assert host.values == ("1", "2")
                 assert own.restored == ()
-            assert waiting.wait(DEADLINE_S) == 0
 
-    def test_other_folders_are_no_concern(self, host, tmp_path_factory):
-        with host.changed(), Guard(lock=tmp_path_factory.mktemp("other"), state=host.state):
-            pass
+    def test_it_waits_three_seconds_for_the_lock(self, host):
+        clock = FakeClock()
+        me = Process.of(os.getpid())
+        held = os.open(host.folder, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(RefusalError) as refused:
+            take(host.folder, host.state, me, clock=clock, wait=clock.wait)
+        assert refused.value.answer == {"busy": None}
+        assert clock.now_s == pytest.approx(1003, abs=0.03)
+
+        def release(seconds):
+            fcntl.flock(held, fcntl.LOCK_UN)
+
+        os.close(take(host.folder, host.state, me, clock=clock, wait=release))
+        os.close(held)
 
 
 class TestLeftovers:
     @pytest.fixture
     def left(self, host):
         """A host with settings that a killed ppw and its killed guard have left."""
+        with subprocess.Popen(["sleep", "60"]) as dead:
+            started = Process.of(dead.pid)
+            dead.kill()
+        journal = Journal(host.state, Owners(boot_id(), started, started, host.folder))
+        journal.add([Setting(host.one, "1"), Setting(host.two, "2")])
+        host.one.write_text("changed")
+        host.two.write_text("changed")
+        host.journal = journal.path
+        return host
+
+    @KILL
+    def test_real_ones_are_put_back(self, host):
         with host.changed() as (process, guard):
             os.kill(guard, signal.SIGSTOP)
             process.kill()
             process.wait(DEADLINE_S)
-            os.kill(guard, signal.SIGKILL)
-            eventually(lambda: Process.of(guard) is None)
+            kill(guard)
         assert host.values == ("changed", "changed")
-        (journal,) = host.journals
-        host.journal = journal
-        return host
+        assert len(host.restore_leftovers()) == 2
+        assert host.restored()
 
     def test_the_next_start_puts_them_back_and_says_so(self, left):
-        put_back = restore_leftovers(lock=left.folder, state=left.state)
-        assert put_back == (Setting(left.folder / "one", "1"), Setting(left.folder / "two", "2"))
-        assert left.restored()
-        assert restore_leftovers(lock=left.folder, state=left.state) == ()
-
-    def test_a_line_that_was_cut_was_never_acted_on(self, left):
         with left.journal.open("a") as file:
+            # A line that was cut was never acted on.
             file.write(f'{{"path": "{left.folder}/one", "value": "torn')
-        with left.guard():
-            assert left.values == ("1", "2")
+        assert left.restore_leftovers() == (Setting(left.one, "1"), Setting(left.two, "2"))
+        assert left.restored()
+        assert left.restore_leftovers() == ()
 
     def test_those_of_an_earlier_boot_are_gone_with_it(self, left):
         left.journal.write_text(left.journal.read_text().replace(boot_id(), "an-earlier-boot"))
-        assert restore_leftovers(lock=left.folder, state=left.state) == ()
+        assert left.restore_leftovers() == ()
         assert left.values == ("changed", "changed")
         assert not left.journals
 
-    def test_a_number_that_another_process_has_now_is_not_its_owner(self, left):
+    @pytest.mark.parametrize("begun", ["", '{"boot": "'])
+    def test_what_is_dead_gone_or_only_begun_does_not_keep_the_rest(self, left, begun):
         first, *rest = left.journal.read_text().splitlines()
         said = json.loads(first)
+        # A number that another process has now is not its owner.
         said["parent"][0] = os.getpid()
         left.journal.write_text("\n".join([json.dumps(said), *rest, ""]))
-        restore_leftovers(lock=left.folder, state=left.state)
-        assert left.restored()
-
-    def test_a_setting_whose_file_is_gone_is_passed_over(self, left):
-        (left.folder / "two").unlink()
-        put_back = restore_leftovers(lock=left.folder, state=left.state)
-        assert put_back == (Setting(left.folder / "one", "1"),)
-        assert not left.journals
-
-    @pytest.mark.parametrize("begun", ["", '{"boot": "'])
-    def test_a_journal_that_a_killed_guard_had_only_begun_is_deleted(self, left, begun):
-        first = left.state / "guard-1-1.jsonl"
-        first.write_text(begun)
-        restore_leftovers(lock=left.folder, state=left.state)
-        assert not first.exists()
-        assert left.restored()
-
-    def test_a_journal_that_a_living_guard_has_begun_stays(self, left):
+        left.two.unlink()
+        (left.state / "guard-1-1.jsonl").write_text(begun)
         pid, started = Process.of(os.getpid())
-        first = left.state / f"guard-{pid}-{started}.jsonl"
-        first.touch()
-        restore_leftovers(lock=left.folder, state=left.state)
-        assert first.exists()
+        mine = left.state / f"guard-{pid}-{started}.jsonl"
+        mine.touch()
+        assert left.restore_leftovers() == (Setting(left.one, "1"),)
+        # A journal that a living guard has begun stays.
+        assert left.journals == [mine]
 
     @pytest.mark.parametrize("harm", ["writable", "link", "garbage", "foreign"])
-    def test_a_journal_that_others_could_have_written_is_not_believed(self, left, harm):
+    def test_a_journal_that_others_could_have_written_is_not_believed(
+        self, left, harm, monkeypatch
+    ):
+        assert len(list(journals(left.state))) == 1
         if harm == "writable":
             left.journal.chmod(0o666)
         elif harm == "link":
@@ -416,19 +402,19 @@ class TestLeftovers:
         elif harm == "garbage":
             left.journal.write_text("[1, 2]\n")
         else:
-            os.chown(left.journal, 65534, 65534)
-        assert restore_leftovers(lock=left.folder, state=left.state) == ()
-        assert left.values == ("changed", "changed")
+            user = os.geteuid()
+            monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+        assert list(journals(left.state)) == []
+        assert left.journal.exists()
 
 
 class TestStateFolder:
-    @pytest.fixture
+    @pytest.fixture(autouse=True)
     def as_user(self, monkeypatch, tmp_path):
         """No root: only the variables decide."""
         monkeypatch.setattr(guard_module.tempfile, "gettempdir", lambda: str(tmp_path / "temp"))
-        real = os.geteuid()
         monkeypatch.setattr(guard_module.os, "access", lambda path, how: path != "/run")
-        return real
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
     def test_of_root_is_the_hosts(self, monkeypatch):
         monkeypatch.setattr(guard_module, "_own", lambda folder: folder)
@@ -436,20 +422,14 @@ class TestStateFolder:
         monkeypatch.setattr(guard_module.os, "access", lambda path, how: path == "/run")
         assert state_folder() == Path("/run/ppw")
 
-    def test_of_a_user_is_the_sessions(self, as_user, monkeypatch, tmp_path):
-        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    def test_of_a_user_is_the_sessions_or_among_the_temporary_files(self, monkeypatch, tmp_path):
         assert state_folder() == tmp_path / "ppw"
         assert (tmp_path / "ppw").stat().st_mode & 0o777 == 0o700
-
-    def test_without_a_session_it_is_among_the_temporary_files(
-        self, as_user, monkeypatch, tmp_path
-    ):
-        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-        assert state_folder() == tmp_path / "temp" / f"ppw-{as_user}"
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
+        assert state_folder() == tmp_path / "temp" / f"ppw-{os.geteuid()}"
 
     @pytest.mark.parametrize("harm", ["link", "open", "foreign", "file"])
-    def test_somebody_elses_is_refused(self, as_user, monkeypatch, tmp_path, harm):
-        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    def test_somebody_elses_is_refused(self, monkeypatch, tmp_path, harm):
         folder = tmp_path / "ppw"
         if harm == "link":
             folder.symlink_to(tmp_path)
@@ -457,12 +437,15 @@ class TestStateFolder:
             folder.touch()
         else:
             folder.mkdir()
-            folder.chmod(0o777) if harm == "open" else os.chown(folder, 65534, 65534)
+            folder.chmod(0o777 if harm == "open" else 0o700)
+        if harm == "foreign":
+            user = os.geteuid()
+            monkeypatch.setattr(os, "geteuid", lambda: user + 1)
         with pytest.raises(MeasurementError, match=str(folder)):
             state_folder()
 
 
-class TestOrder:
+class TestRestoring:
     @pytest.mark.parametrize(
         ("lower", "upper", "upper_now", "first"),
         [
@@ -478,92 +461,155 @@ class TestOrder:
         assert order[0].path.name == first
         assert {setting.value for setting in order} == {lower, upper}
 
-    def test_turbo_governor_limits_speed(self, tmp_path, monkeypatch):
-        names = [
-            "policy0/scaling_setspeed",
-            "policy0/scaling_min_freq",
-            "policy0/scaling_max_freq",
-            "policy0/scaling_governor",
-            "intel_pstate/min_perf_pct",
-            "policy0/boost",
+    @pytest.fixture
+    def written(self, monkeypatch):
+        """Files that are written, in order."""
+        written = []
+
+        def write(path, value):
+            written.append(path)
+            path.write_text(value)
+
+        monkeypatch.setattr("measurements.restoring.write_setting", write)
+        return written
+
+    def test_turbo_governor_limits_speed(self, tmp_path, written):
+        in_order = [
             "cpufreq/boost",
+            "policy0/boost",
+            "intel_pstate/min_perf_pct",
+            "policy0/scaling_governor",
+            "policy0/scaling_max_freq",
+            "policy0/scaling_min_freq",
+            "policy0/scaling_setspeed",
         ]
-        for name in names:
+        for name in in_order:
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text("7")
-        written = []
-        monkeypatch.setattr(
-            "measurements.restoring.write_setting",
-            lambda path, value: written.append(path) or path.write_text(value),
-        )
-        assert restore([Setting(tmp_path / name, "8") for name in names]) == []
-        assert [str(path.relative_to(tmp_path)) for path in written] == [
-            "cpufreq/boost",
-            "policy0/boost",
-            "intel_pstate/min_perf_pct",
-            "policy0/scaling_governor",
-            "policy0/scaling_max_freq",
-            "policy0/scaling_min_freq",
-            "policy0/scaling_setspeed",
-        ]
+        assert restore([Setting(tmp_path / name, "8") for name in reversed(in_order)]) == []
+        assert [str(path.relative_to(tmp_path)) for path in written] == in_order
+        # Only what differs is written, but limits and speed always.
+        written.clear()
+        assert restore([Setting(tmp_path / name, "8") for name in in_order]) == []
+        assert {path.name for path in written} == {Path(name).name for name in in_order[-3:]}
 
-    def test_only_what_differs_is_written_but_limits_always(self, tmp_path, monkeypatch):
-        names = ("no_turbo", "scaling_governor", "scaling_min_freq", "scaling_max_freq")
-        for name in names:
-            (tmp_path / name).write_text("7")
-        written = []
-        monkeypatch.setattr(
-            "measurements.restoring.write_setting", lambda path, value: written.append(path.name)
-        )
-        restore([Setting(tmp_path / name, "7") for name in names])
-        assert written == ["scaling_min_freq", "scaling_max_freq"]
+    def test_what_does_not_stay_is_tried_three_times(self, tmp_path, written, monkeypatch):
+        file = tmp_path / "no_turbo"
+        file.write_text("7")
+        clock = FakeClock()
+        monkeypatch.setattr("measurements.restoring.write_setting", lambda path, value: None)
+        (left,) = restore([Setting(file, "8")], wait=clock.wait)
+        assert str(left) == f"{file} should be '8': it is '7'"
+        assert len(clock.waits_s) == 2
+        assert restore([Setting(file, "9")], wait=lambda seconds: file.write_text("9")) == []
 
 
-def _children(pid):
-    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+# Starts two generations of processes and a folder, says which, and waits.
+OWNER = """
+import os, subprocess, sys
+from measurements.workloads.reaper import Reaper
+reaper = Reaper()
+folder = reaper.folder()
+(folder / "data").write_text("x")
+child = subprocess.Popen(
+    ["sh", "-c", "sleep 1000 & echo $!; exec sleep 1000"],
+    env=reaper.environment(), stdout=subprocess.PIPE, text=True, start_new_session=True,
+)
+print(child.pid, child.stdout.readline().strip(), folder, flush=True)
+sys.stdin.read()
+number = int(sys.argv[1])
+os.kill(os.getpid(), number) if number else sys.exit(3)
+"""
 
 
-def _oom_score(pid):
-    return Path(f"/proc/{pid}/oom_score_adj").read_text().strip()
+class TestCleanup:
+    @pytest.mark.parametrize(
+        "number",
+        [
+            0,
+            signal.SIGKILL,
+            *(pytest.param(n, marks=KILL) for n in (signal.SIGTERM, signal.SIGINT)),
+        ],
+    )
+    def test_whatever_ends_the_owner_its_processes_end_and_its_folders_go(self, number):
+        with subprocess.Popen(
+            [sys.executable, "-c", OWNER, str(int(number))],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        ) as owner:
+            *children, folder = owner.stdout.readline().split()
+            assert all(map(is_running, children))
+            assert (Path(folder) / "data").exists()
+            owner.stdin.close()
+            assert owner.wait(DEADLINE_S) == (-number or 3)
+        wait_for(lambda: not (any(map(is_running, children)) or Path(folder).exists()))
 
-
-def _may_outlive_others():
-    (held,) = [
-        line.split()[1]
-        for line in Path("/proc/self/status").read_text().splitlines()
-        if line.startswith("CapEff")
-    ]
-    return bool(int(held, 16) >> 24 & 1)  # CAP_SYS_RESOURCE
-
-
-@contextmanager
-def _terminal():
-    master, terminal = pty.openpty()
-    try:
-        yield master, terminal
-    finally:
-        for descriptor in (master, terminal):
+    def test_closed_it_has_ended_its_own_alone_and_does_nothing_twice(self, tmp_path):
+        with Reaper() as reaper, Reaper() as other:
+            folder = reaper.folder(tmp_path)
+            started = [
+                subprocess.Popen(["sleep", "1000"], env=environment)
+                for environment in (reaper.environment(), other.environment(), None)
+            ]
             try:
-                os.close(descriptor)
-            except OSError:
-                continue
+                with pytest.raises(MeasurementError, match="none: no folder can be made in it: No"):
+                    reaper.folder(tmp_path / "none")
+                reaper.close()
+                assert started[0].wait(DEADLINE_S) == -signal.SIGKILL
+                assert [process.poll() for process in started[1:]] == [None, None]
+                assert not folder.exists()
+                reaper.close()
+                other.close()
+                assert started[1].wait(DEADLINE_S) == -signal.SIGKILL
+            finally:
+                started[2].kill()
+                started[2].wait()
 
+    def test_killed_itself_what_it_would_have_done_is_done_by_its_owner(self, tmp_path):
+        reaper = Reaper()
+        folder = reaper.folder(tmp_path)
+        process = subprocess.Popen(["sleep", "1000"], env=reaper.environment())
+        reaper._companion.process.kill()
+        reaper._companion.process.wait()
+        with pytest.raises(MeasurementError, match="process that cleans up is lost"):
+            reaper.folder(tmp_path)
+        reaper.close()
+        assert process.wait(DEADLINE_S) == -signal.SIGKILL
+        assert not folder.exists()
 
-def _leading(terminal):
-    """Options of a process that leads the session of a terminal, as a shell's jobs do."""
-    import fcntl
-    import termios
+    @pytest.mark.parametrize(
+        ("seen", "left", "took_s"),
+        [
+            # Nothing is left for 0.2 s; the third look finds one that was just being started.
+            ([[], [], [7], []], [], 0.24),
+            ([[7]], [7], 10.0),
+        ],
+    )
+    def test_it_looks_until_all_is_quiet_but_not_for_ever(self, monkeypatch, seen, left, took_s):
+        clock, killed = FakeClock(), []
+        looks = iter(seen)
+        monkeypatch.setattr(reaper_process, "_marked", lambda mark: next(looks, seen[-1]))
+        monkeypatch.setattr(reaper_process, "_kill", killed.append)
+        assert reaper_process.reap(b"mark", [], clock=clock, wait=clock.wait) == left
+        assert clock.now_s - 1000 == pytest.approx(took_s, abs=0.03)
+        assert set(killed) == {7}
 
-    def lead():
-        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    def test_a_control_group_goes_when_its_last_process_is_off(self, tmp_path):
+        group = tmp_path / "group"
+        (group / "process").mkdir(parents=True)
+        made, clock = [("group", str(group))], FakeClock()
+        reaper_process.reap(b"mark=none", made, clock=clock, wait=clock.wait)
+        assert group.exists()
+        assert clock.now_s - 1000 == pytest.approx(10.2, abs=0.1)
 
-    return {"start_new_session": True, "preexec_fn": lead}
+        def wait(seconds):
+            clock.wait(seconds)
+            if (group / "process").exists():
+                (group / "process").rmdir()
 
-
-@contextmanager
-def _tiny_disk(folder):
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", folder], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", folder], check=True)
+        reaper_process.reap(b"mark=none", made, clock=clock, wait=wait)
+        assert not group.exists()
