@@ -1,15 +1,23 @@
-"""Small block traces, surveyed and counted, for tests of what is learnt from them."""
+"""Small block traces, surveyed and counted, and generators of requests learnt from them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+from hypothesis import strategies as st
+from requests_reference import Model, Reference
 
+from fitting.chain import ENTRIES, make_chain
+from fitting.interarrival import fit_gaps
+from fitting.places import Addresses
 from fitting.request_kinds import kind
+from fitting.reuse import ReuseCounter, reuse_law
+from fitting.runs import RunCounter
 from fitting.state_diagram import Diagram
 from fitting.trace_survey import Surveyor
 from fitting.transition_counter import TransitionCounter
+from fitting.walk import Learnt, Walk
 
 
 class Columns(NamedTuple):
@@ -24,46 +32,102 @@ class Columns(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """A trace, what was found when it was surveyed, and its transitions.
+    """A trace, what was found when it was surveyed, its transitions, and its runs and reuse.
 
-    ``rows`` are those of the touched states in ``seen``, in the order of the counts.
+    ``again`` has by request whether it starts a run where its device was touched before.
     """
 
     columns: Columns
     survey: object
     classes: object
     counts: object
-    seen: object
-    rows: object
+    again: np.ndarray
+    runs: object
+    reuse: np.ndarray
 
 
 def columns(lbn, *, time_s=None, stream=0, device=0, size_bytes=4096, op=0):
     """Columns of a trace; a number stands for all requests."""
     n = len(lbn)
-
-    def of(values, dtype):
-        return np.broadcast_to(np.asarray(values), n).astype(dtype)
-
+    given = np.arange(n) if time_s is None else time_s, stream, device, lbn, size_bytes, op
+    types = (np.float64, np.int32, np.int32, np.int64, np.int64, np.uint8)
     return Columns(
-        of(np.arange(n) if time_s is None else time_s, np.float64),
-        of(stream, np.int32),
-        of(device, np.int32),
-        of(lbn, np.int64),
-        of(size_bytes, np.int64),
-        of(op, np.uint8),
+        *(np.broadcast_to(v, n).astype(dtype) for v, dtype in zip(given, types, strict=True))
     )
 
 
-def counted(trace, levels=2, fan_out=4):
-    """Count the transitions of a trace."""
+def surveyed(*batches):
     surveyor = Surveyor()
-    surveyor.add(*trace[:5])
-    survey = surveyor.survey()
-    classes = survey.size_classes()
+    for batch in batches:
+        surveyor.add(*batch[:5])
+    return surveyor.survey()
+
+
+def counted(trace, levels=2, fan_out=4, parts=()):
+    """Count the transitions of a trace, in one batch or in parts that end at some requests."""
+    batches = [Columns(*of) for of in zip(*(np.split(c, parts) for c in trace), strict=True)]
+    survey = surveyed(*batches)
+    classes, device = survey.size_classes(), survey.device_of_stream
     diagram = Diagram.over(survey.low_lbn, survey.high_lbn, levels, fan_out)
     counter = TransitionCounter(diagram, survey, classes)
-    seen = counter.add(*trace)
-    return Counted(trace, survey, classes, counter.counts(), seen, counter.rows())
+    ages, runs = ReuseCounter(device, survey.piece), RunCounter(len(survey.streams))
+    again = []
+    for batch in batches:
+        seen = counter.add(*batch)
+        again.append(ages.add(seen, batch.lbn, batch.size_bytes))
+        runs.add(seen, batch.lbn, again[-1])
+    counts, rows = counter.counts(), counter.rows()
+    requests = np.bincount(device, survey.stream_counts)
+    law = reuse_law(ages.by_state(rows), requests[device[counts.stream_of_state]])
+    again = np.concatenate(again)
+    return Counted(trace, survey, classes, counts, again, runs.by_state(rows), law)
+
+
+def kinds_of(trace):
+    """Kind of the request of every transition, as chains and generators take them."""
+    found = [
+        kind(int(op), int(trace.classes.sizes[size][0]), trace.survey.piece)
+        for op, size in zip(trace.counts.op, trace.counts.size_class, strict=True)
+    ]
+    return np.array(found)
+
+
+def learnt_from(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constant", met=0.0):
+    survey, counts, kinds = trace.survey, trace.counts, kinds_of(trace)
+    device = survey.device_of_stream
+    return Learnt(
+        *(counts, kinds, make_chain(counts, kinds, entry), trace.runs),
+        fit_gaps(counts.sums, counts.histogram, survey.tick_s, laws),
+        trace.classes,
+        Addresses(
+            *(survey.alignment, survey.alignment_offset, survey.high_lbn),
+            *(trace.reuse if reuse else None, survey.piece, device),
+            np.full(int(device.max()) + 1, met),
+        ),
+        np.ones(len(survey.streams)) if pace is None else pace,
+    )
+
+
+def walk_of(trace, *, expected=1.0, stratified=True, seed=0, **how):
+    rng = np.random.default_rng(seed)
+    return Walk(learnt_from(trace, **how), expected=expected, rng=rng, stratified=stratified)
+
+
+def walk_and_reference(trace, *, expected=1.0, stratified=True, seed=0, largest=4096, **how):
+    """Generator and reference, which draw from the same random numbers."""
+    learnt, diagram = learnt_from(trace, **how), trace.counts.diagram
+    model = Model(trace.columns, diagram.levels, diagram.fan_out, trace.again)
+    rng, again = np.random.default_rng(seed), np.random.default_rng(seed)
+    return (
+        Walk(learnt, expected=expected, rng=rng, stratified=stratified),
+        Reference(
+            *(learnt, model, how.get("entry", ENTRIES[0])),
+            expected=expected,
+            rng=again,
+            stratified=stratified,
+            largest=largest,
+        ),
+    )
 
 
 def two_streams(n=600, seed=1):
@@ -80,10 +144,45 @@ def two_streams(n=600, seed=1):
     )
 
 
-def kinds_of(trace):
-    """Kind of the request of every transition, as chains and walks take them."""
-    found = [
-        kind(int(op), int(trace.classes.sizes[size][0]), trace.survey.piece)
-        for op, size in zip(trace.counts.op, trace.counts.size_class, strict=True)
-    ]
-    return np.array(found)
+def mixed(n, seed, *, streams=2, devices=1, sizes=3, first=0, space=4000, alignment=8, large=0):
+    """Requests that go on, go on where an earlier run stopped, come back, or are elsewhere.
+
+    So many of them at once are ``large`` blocks long. Every stream has a device; addresses are
+    ``first`` blocks on, and multiples of the alignment beyond, which a few do not keep.
+    """
+    rng = np.random.default_rng(seed)
+    end, earlier, rows = {}, ([first] * 5, [first] * 5), []
+    of_size = 512 * rng.choice(np.r_[1:40, 64, 100], size=sizes)
+    share = rng.dirichlet(np.ones(4))
+    for k in range(n):
+        s, way = int(rng.integers(streams)), rng.choice(4, p=share)
+        lbn = first + alignment * int(rng.integers(space // alignment)) + int(rng.random() < 0.05)
+        if way == 0:
+            lbn = end.get(s, lbn)
+        elif way < 3:
+            lbn = earlier[way - 1][int(rng.integers(-5, 0))]
+        lbn = lbn if lbn < first + space else first
+        size = 512 * large if large and k % 40 == 7 else int(rng.choice(of_size))
+        if lbn != end.get(s):
+            earlier[0].append(lbn)
+            earlier[1].append(end.get(s, lbn))
+        end[s] = lbn + size // 512
+        rows.append((s, s % devices * 5, lbn, size, int(rng.choice([0, 0, 1, 2, 7]))))
+    stream, device, lbn, size, op = zip(*rows, strict=True)
+    gaps = rng.choice([0.0, 0.5, 1.0, 3.0], size=n) if seed % 2 else rng.exponential(size=n) + 1e-6
+    time_s = 100 + np.cumsum(gaps) + np.arange(n) * 0.25 * (seed % 4 != 3)
+    return columns(lbn, time_s=time_s, stream=stream, device=device, size_bytes=size, op=op)
+
+
+TRACES = st.builds(
+    mixed,
+    st.integers(20, 90),
+    st.integers(0, 2**32),
+    streams=st.integers(1, 4),
+    devices=st.integers(1, 3),
+    sizes=st.sampled_from([1, 3, 40]),
+    first=st.sampled_from([0, 5, 10**9]),
+    space=st.sampled_from([40, 600, 4000, 10**6]),
+    alignment=st.sampled_from([1, 8, 24]),
+    large=st.sampled_from([0, 0, 3000]),
+)

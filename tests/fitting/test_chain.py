@@ -1,4 +1,4 @@
-"""Tables of a chain against the transitions that they were made from."""
+"""Tables of a chain against plain ones, and against the transitions that they were made from."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import itertools
 
 import numpy as np
 import pytest
-from counted_traces import columns, counted, kinds_of, two_streams
+from counted_traces import TRACES, counted, kinds_of, two_streams
 from hypothesis import given
 from hypothesis import strategies as st
+from requests_reference import Chain, Model
 
-from fitting.chain import _alias, _pooled_departures, make_chain
-from fitting.request_kinds import KINDS
+from fitting.chain import ENTRIES, _alias, make_chain
+from fitting.errors import FittingError
 
 weights = st.lists(st.integers(1, 1000), min_size=1, max_size=12)
 
@@ -30,106 +31,44 @@ def test_an_alias_table_holds_the_shares_of_its_node(nodes):
         assert share == pytest.approx(weight[a:b] / weight[a:b].sum(), abs=1e-12)
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
-def trace(request):
-    return counted(two_streams(), levels=request.param)
-
-
-@pytest.fixture(scope="module")
-def chain(trace):
-    return make_chain(trace.counts, kinds_of(trace))
-
-
-def transitions(chain, node):
-    return chain.order[chain.first[node] : chain.first[node + 1]].tolist()
-
-
-def test_each_node_has_the_random_transitions_of_its_state(trace, chain):
-    counts, elsewhere = trace.counts, trace.counts.sequential == 0
-    pairs, k, levels = counts.diagram.pairs(counts.pair), counts.diagram.fan_out, chain.levels
-    for row, (origin, state) in enumerate(zip(counts.state_origin, counts.state, strict=True)):
-        for level in range(1, levels + 1):
-            coarse = state // k ** (levels - level)
-            mine = (counts.origin == origin) & (pairs.level == level) & (pairs.source == coarse)
-            expected, node = np.flatnonzero(mine & elsewhere), chain.node[row, level - 1]
-            if not len(expected):
-                assert node == -1
-            else:
-                assert transitions(chain, node) == expected.tolist()
-
-
-def test_a_run_goes_on_as_it_did_in_its_finest_state(trace, chain):
-    counts = trace.counts
-    pairs, goes_on = counts.diagram.pairs(counts.pair), counts.sequential == 1
-    for row, (origin, state) in enumerate(zip(counts.state_origin, counts.state, strict=True)):
-        mine = goes_on & (counts.origin == origin)
-        finest = mine & (pairs.level == chain.levels) & (pairs.source == state)
-        if finest.any():
-            assert transitions(chain, chain.follows[row]) == np.flatnonzero(finest).tolist()
-        elif not mine.any():
-            assert chain.follows[row] == -1
-
-
-def test_a_trace_of_one_run_goes_on_from_every_state():
-    trace = counted(columns(8 * np.arange(64)), levels=1)
-    chain = make_chain(trace.counts, kinds_of(trace))
-    source = trace.counts.diagram.pairs(trace.counts.pair).source
-    assert (chain.node == -1).all()
-    for row, state in enumerate(trace.counts.state):
-        assert transitions(chain, chain.follows[row]) == np.flatnonzero(source == state).tolist()
-
-
-def test_a_transition_leads_to_the_touched_states_within_its_target(trace, chain):
+@given(TRACES, st.integers(1, 3), st.integers(2, 4), st.sampled_from(ENTRIES))
+def test_tables_are_those_of_the_reference(columns, levels, fan_out, entry):
+    trace = counted(columns, levels, fan_out)
     counts, kinds = trace.counts, kinds_of(trace)
-    diagram, pairs = counts.diagram, trace.counts.diagram.pairs(counts.pair)
-    for t in range(len(counts.pair)):
-        size = diagram.fan_out ** (diagram.levels - pairs.level[t])
-        inside = (counts.state_origin == counts.stream[t] * KINDS + kinds[t]) & (
-            counts.state // size == pairs.target[t]
-        )
-        assert np.arange(chain.low[t], chain.high[t]).tolist() == np.flatnonzero(inside).tolist()
-        same = chain.target == chain.target[t]
-        assert (chain.low[same] == chain.low[t]).all()
-        assert (pairs.level[same] == pairs.level[t]).all()
-
-
-def test_coarse_states_are_left_as_often_as_counted(trace, chain):
-    counts, k = trace.counts, trace.counts.diagram.fan_out
-    pairs = counts.diagram.pairs(counts.pair)
-    left = np.diff(chain.leave, prepend=0, axis=1) * chain.departures[:, None]
-    for level in range(1, chain.levels + 1):
-        state = counts.state // k ** (chain.levels - level)
-        for origin, source in set(zip(counts.state_origin, state, strict=True)):
-            inside = (counts.state_origin == origin) & (state == source)
-            mine = (counts.origin == origin) & (pairs.level == level) & (pairs.source == source)
-            expected = counts.count[mine & (counts.sequential == 0)].sum()
-            assert left[inside, level - 1].sum() == pytest.approx(expected)
-    assert (chain.leave[chain.departures > 0, -1] == 1).all()
-
-
-def test_ranges_are_entered_as_often_as_counted(trace, chain):
-    counts, elsewhere = trace.counts, trace.counts.sequential == 0
-    arrivals = np.diff(chain.entered, axis=1)
-    for target in np.unique(chain.target):
-        here = chain.target == target
+    found = make_chain(counts, kinds, entry)
+    expected = Chain(Model(columns, levels, fan_out), kinds.tolist(), entry)
+    nodes = [found.order[a:b].tolist() for a, b in itertools.pairwise(found.first)]
+    assert nodes == [expected.nodes[key] for key in sorted(expected.nodes)]
+    number = {None: -1} | {key: k for k, key in enumerate(sorted(expected.nodes))}
+    assert found.node.tolist() == [[number[key] for key in keys] for keys in expected.node]
+    assert found.follows.tolist() == [number[key] for key in expected.follows]
+    assert found.departures.tolist() == expected.departures
+    assert found.leave == pytest.approx(np.array(expected.leave), rel=1e-12)
+    assert found.entered.tolist() == expected.entered
+    ranges = [list(range(*of)) for of in zip(found.low, found.high, strict=True)]
+    assert ranges == expected.leads_to
+    assert np.array_equal(found.level, counts.diagram.pairs(counts.pair).level)
+    targets = sorted(set(zip(found.low, found.level, strict=True)))
+    assert [targets[k] for k in found.target] == list(zip(found.low, found.level, strict=True))
+    if entry == "occupancy":
+        return
+    # Coarse states are left, and ranges entered, as often as counted.
+    left = np.diff(found.leave, prepend=0, axis=1) * found.departures[:, None]
+    for (origin, level, source, sequential), transitions in expected.nodes.items():
+        size = fan_out ** (levels - level)
+        inside = (counts.state_origin == origin) & (counts.state // size == source)
+        if not sequential:
+            number = counts.count[transitions].sum()
+            assert left[inside, level - 1].sum() == pytest.approx(number)
+    arrivals = np.diff(found.entered, axis=1)
+    for target in np.unique(found.target):
+        here = found.target == target
         t = np.flatnonzero(here)[0]
-        found = arrivals[chain.level[t] - 1, chain.low[t] : chain.high[t]].sum()
-        assert found == counts.count[here & elsewhere].sum()
+        entered = arrivals[found.level[t] - 1, found.low[t] : found.high[t]].sum()
+        assert entered == counts.count[here & (counts.sequential == 0)].sum()
 
 
-def test_by_occupancy_a_coarse_state_is_left_from_anywhere_in_it_alike(trace):
-    counts, k, levels = trace.counts, trace.counts.diagram.fan_out, trace.counts.diagram.levels
-    share, stays = _pooled_departures(counts, counts.departures), np.ones(len(counts.state))
-    for level in range(levels):
-        coarse = counts.state_origin * 4**levels + counts.state // k ** (levels - 1 - level)
-        for state in np.unique(coarse):
-            here = coarse == state
-            left = counts.departures[here, level:]
-            expected = left[:, 0].sum() / left.sum() if left.any() else 0.0
-            assert share[here, level] == pytest.approx(stays[here] * expected)
-        stays = stays - share[:, level]
-
-
-def test_by_occupancy_states_are_entered_as_often_as_they_were_touched(trace):
-    chain = make_chain(trace.counts, kinds_of(trace), "occupancy")
-    assert (np.diff(chain.entered, axis=1) == trace.counts.occupancy).all()
+def test_an_unknown_way_of_entry_is_refused():
+    trace = counted(two_streams(20))
+    with pytest.raises(FittingError, match="'anyhow': give arrivals or occupancy"):
+        make_chain(trace.counts, kinds_of(trace), "anyhow")

@@ -1,13 +1,22 @@
-"""Laws of random numbers against those of scipy, by the test of Kolmogorov and Smirnov."""
+"""Random numbers one by one against the published methods, and their laws against scipy's."""
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 import numpy as np
 import pytest
-from scipy import stats
+from hypothesis import given
+from hypothesis import strategies as st
+from requests_reference import FIBONACCI, GAPS, WHOLE, Batch, drawn_gap, permuted
+from scipy import special, stats
 
+from fitting import random_numbers as module
 from fitting.compiled import uncounted
+from fitting.interarrival import EMPIRICAL, KNOTS, NORMAL, GapLaws
 from fitting.random_numbers import (
+    _ziggurat,
     random_bits,
     randomness,
     standard_exponential,
@@ -15,86 +24,272 @@ from fitting.random_numbers import (
     standard_normal,
     uniform,
 )
+from fitting.walk_draws import Features, _permuted, between, draw, draw_gap, new_batches, poisson
 
-NUMBER = 20_000
-
-
-@uncounted
-def uniforms(r, out):
-    for i in range(len(out)):
-        out[i] = uniform(r)
-
-
-@uncounted
-def exponentials(r, out):
-    for i in range(len(out)):
-        out[i] = standard_exponential(r)
-
-
-@uncounted
-def normals(r, out):
-    for i in range(len(out)):
-        out[i] = standard_normal(r)
-
-
-@uncounted
-def gammas(r, shape, out):
-    for i in range(len(out)):
-        out[i] = standard_gamma(r, shape)
-
-
-@uncounted
-def bits(r, out):
-    for i in range(len(out)):
-        out[i] = random_bits(r)
+FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def begun(seed=0):
-    return randomness(np.random.default_rng(seed))
+    return np.array([seed * 0x123456789ABCDEF % WHOLE], dtype=np.uint64)
 
 
-def drawn(draw, *how, seed=0):
-    out = np.empty(NUMBER)
-    draw(begun(seed), *how, out)
-    return out
+def bits_ahead(r):
+    """Bits that a sequence gives next, by SplitMix64 in whole numbers."""
+    z = (int(r[0]) + FIBONACCI) % WHOLE
+    z = (z ^ z >> 30) * FIRST % WHOLE
+    z = (z ^ z >> 27) * SECOND % WHOLE
+    return z ^ z >> 31
+
+
+def giving_bits(bits):
+    """Sequence whose next bits are given: SplitMix64 backwards."""
+
+    def unmixed(z, shift):
+        found = z
+        for _ in range(64 // shift):
+            found = z ^ found >> shift
+        return found
+
+    z = unmixed(bits, 31) * pow(SECOND, -1, WHOLE) % WHOLE
+    z = unmixed(z, 27) * pow(FIRST, -1, WHOLE) % WHOLE
+    return np.array([(unmixed(z, 30) - FIBONACCI) % WHOLE], dtype=np.uint64)
+
+
+def giving(u):
+    """Sequence whose next draw from [0, 1) is given, but for what 2^-53 does not tell."""
+    return giving_bits(int(u * 2**53) << 11)
+
+
+def crafted():
+    """Sequences that begin in some layers: at 0, inside, in the wedge, and at the end of it.
+
+    Then some that begin in the tail, and some anywhere.
+    """
+    for layer in (0, 1, 2, 100, 254, 255):
+        for part in (0, 2**52, 2**53 - 2**44, 2**53 - 2**48, 2**53 - 1):
+            for sign in (0, 1):
+                yield giving_bits(part << 11 | sign << 8 | layer)
+    for k in range(400):
+        yield giving_bits(int((0.95 + k / 8000) * 2**53) << 11)
+    yield from map(begun, range(300))
 
 
 def test_bits_are_those_of_the_published_sequence():
     """The first numbers from the state 1234567, as the reference code of SplitMix64 prints them."""
-    out = np.empty(3, dtype=np.uint64)
-    bits(np.array([1234567], dtype=np.uint64), out)
-    assert out.tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    r = np.array([1234567], dtype=np.uint64)
+    published = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert [int(random_bits(r)) for _ in published] == published
+    for r in crafted():
+        bits = bits_ahead(r)
+        assert random_bits(r.copy()) == bits
+        assert uniform(r) == (bits >> 11) / 2**53
+    assert uniform(giving(0.75)) == 0.75
+    assert uniform(giving_bits(2**64 - 1)) == 1 - 2.0**-53
+
+
+def test_a_sequence_begins_by_a_draw_of_64_bits():
+    begins = [int(randomness(np.random.default_rng(seed))[0]) for seed in range(40)]
+    assert len(set(begins)) == 40
+    assert 2**63 < max(begins) < 2**64
+    assert int(randomness(np.random.default_rng(0))[0]) == begins[0]
+
+
+# Tables, the edge and the area of a layer as Marsaglia and Tsang give them, density, back, tail.
+LAWS = {
+    "exponential": (
+        (module._EXPONENTIAL_X, module._EXPONENTIAL_Y),
+        (7.69711747013104972, 0.0039496598225815571993),
+        (lambda x: math.exp(-x), lambda y: -math.log(y), lambda x: math.exp(-x)),
+    ),
+    "normal": (
+        (module._NORMAL_X, module._NORMAL_Y),
+        (3.6541528853610088, 0.00492867323399),
+        (
+            lambda x: math.exp(-x * x / 2),
+            lambda y: math.sqrt(-2 * math.log(y)),
+            lambda x: math.sqrt(math.pi / 2) * special.erfc(x / math.sqrt(2)),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_layers_have_the_published_area(law):
+    tables, (edge, area), (density, back, tail) = LAWS[law]
+    for x, y in (tables, _ziggurat(edge, area, density, back)):
+        assert len(x) == len(y) == 257
+        assert np.diff(y)[1:] * x[1:-1] == pytest.approx(np.full(255, area), rel=1e-7)
+        assert y[1:] == pytest.approx([density(width) for width in x[1:]], rel=1e-12)
+        assert (y[0], x[1], x[-1], y[-1]) == (0, edge, 0, 1)
+        assert x[0] * density(edge) == pytest.approx(area, rel=1e-9)
+    assert edge * density(edge) + tail(edge) == pytest.approx(area, rel=1e-9)
+
+
+def ziggurat(law, r):
+    """Draw by the ziggurat: the exponential tail is the law again, the normal one Marsaglia's."""
+    (x, y), _, (density, _, _) = LAWS[law]
+    beyond = 0.0
+    while True:
+        bits = int(random_bits(r))
+        layer, at = bits % 256, (bits >> 11) / 2**53 * x[bits % 256]
+        sign = -1 if law == "normal" and bits >> 8 & 1 else 1
+        if at < x[layer + 1]:
+            return sign * (beyond + at)
+        if layer:
+            if y[layer] + uniform(r) * (y[layer + 1] - y[layer]) < density(at):
+                return sign * (beyond + at)
+        elif law == "exponential":
+            beyond += x[1]
+        else:
+            further, other = (ziggurat("exponential", r) for _ in range(2))
+            if 2 * other > (further / x[1]) ** 2:
+                return sign * (x[1] + further / x[1])
+
+
+def gamma(shape, r):
+    """Gamma law of Marsaglia and Tsang, by the acceptance that their squeeze only abbreviates."""
+    d = (shape if shape >= 1 else shape + 1) - 1 / 3
+    while True:
+        x = ziggurat("normal", r)
+        v = (1 + x / math.sqrt(9 * d)) ** 3
+        if v > 0 and math.log(uniform(r)) < x * x / 2 + d - d * v + d * math.log(v):
+            small = 1 if shape >= 1 else math.exp(-ziggurat("exponential", r) / shape)
+            return d * v * small
+
+
+def poisson_count(mean, r):
+    """Exponential gaps up to the mean; beyond 100 a rounded normal draw."""
+    if mean > 100:
+        return math.floor(mean + mean**0.5 * standard_normal(r) + 0.5)
+    count, reached = 0, standard_exponential(r)
+    while reached < mean:
+        reached += standard_exponential(r)
+        count += 1
+    return count
 
 
 @pytest.mark.parametrize(
-    ("draw", "law"),
-    [(uniforms, stats.uniform), (exponentials, stats.expon), (normals, stats.norm)],
-)
-def test_laws_without_a_shape(draw, law):
-    assert stats.kstest(drawn(draw), law.cdf).pvalue > 1e-3
-
-
-@pytest.mark.parametrize("shape", [0.05, 0.4, 1.0, 1.7, 60.0])
-def test_gamma_law(shape):
-    assert stats.kstest(drawn(gammas, shape, seed=1), stats.gamma(shape).cdf).pvalue > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("draw", "law", "edge"),
+    ("draw_one", "reference", "number"),
     [
-        (exponentials, stats.expon, 5.0),
-        (normals, stats.norm, 2.2),
+        (standard_exponential, partial(ziggurat, "exponential"), 760),
+        (standard_normal, partial(ziggurat, "normal"), 760),
+        *(
+            (partial(lambda s, r: standard_gamma(r, s), s), partial(gamma, s), number)
+            for s, number in ((0.05, 1000), (0.4, 200), (1.0, 200), (1.7, 200), (60.0, 200))
+        ),
+        *((partial(poisson, m), partial(poisson_count, m), 21) for m in (0.0, 0.3, 5, 100, 100.5)),
     ],
 )
-def test_tails(draw, law, edge):
-    """Beyond an edge the law is the tail's own, through the layers and beyond the lowest."""
-    out = np.concatenate([drawn(draw, seed=k) for k in range(2, 12)])
+def test_draws_are_those_of_their_authors(draw_one, reference, number):
+    some = [giving_bits(255), *map(begun, range(number - 1))]
+    for r in crafted() if number == 760 else some:
+        copy = r.copy()
+        assert draw_one(r) == pytest.approx(reference(copy), rel=1e-9)
+        assert r == copy
+
+
+@uncounted
+def fill(r, which, shape, out):
+    for i in range(len(out)):
+        if which == 0:
+            out[i] = uniform(r)
+        elif which == 1:
+            out[i] = standard_exponential(r)
+        elif which == 2:
+            out[i] = standard_normal(r)
+        else:
+            out[i] = standard_gamma(r, shape)
+
+
+@pytest.mark.parametrize(
+    ("which", "shape", "law"),
+    [
+        *((0, 0.0, stats.uniform()), (1, 0.0, stats.expon()), (2, 0.0, stats.norm())),
+        *((3, shape, stats.gamma(shape)) for shape in (0.4, 60.0)),
+    ],
+)
+def test_draws_follow_their_laws_and_tails(which, shape, law):
+    out = np.empty(20_000)
+    fill(randomness(np.random.default_rng(which)), which, shape, out)
+    assert stats.kstest(out, law.cdf).pvalue > 1e-3
+    edge = law.isf(0.02)
     tail = out[out > edge]
-    chance = law.sf(edge)
-    assert abs(len(tail) - len(out) * chance) < 4 * np.sqrt(len(out) * chance)
-    assert stats.kstest(1 - law.sf(tail) / chance, "uniform").pvalue > 1e-3
+    assert abs(len(tail) - 400) < 4 * 20
+    assert stats.kstest(1 - law.sf(tail) / 0.02, "uniform").pvalue > 1e-3
 
 
-def test_the_same_seed_gives_the_same_numbers():
-    assert np.array_equal(drawn(uniforms), drawn(uniforms))
-    assert (drawn(uniforms) != drawn(uniforms, seed=1)).all()
+QUANTILES = np.sort(np.random.default_rng(0).exponential(size=(3, len(KNOTS))))
+
+
+def laws_of(law, shape):
+    """The second of two laws, whose mean is 0.02 s."""
+    law = np.array([0, law], dtype=np.int8)
+    return GapLaws(law, np.array([9.0, 0.02]), np.array([9.0, shape]), QUANTILES)
+
+
+def gap(law, shape, r):
+    of, nothing, whole = laws_of(law, shape), np.zeros(0), np.zeros(0, dtype=np.int64)
+    by_law = of.law, of.mean_s, of.shape, of.quantiles
+    return draw_gap(Features(whole, whole, nothing, *by_law, KNOTS, nothing), 1, r)
+
+
+@pytest.mark.parametrize("law", GAPS)
+@pytest.mark.parametrize("shape", [1.0, 1.7])
+def test_a_gap_is_a_draw_of_its_law(law, shape):
+    for seed in range(30):
+        r, copy = begun(seed), begun(seed)
+        expected = drawn_gap(laws_of(law, shape), 1, copy)
+        assert gap(law, shape, r) == pytest.approx(expected, rel=1e-12)
+        assert r == copy
+
+
+def test_gaps_at_the_ends_of_their_laws():
+    for u, expected in zip(KNOTS[:-1], QUANTILES[1], strict=False):
+        assert gap(EMPIRICAL, 1.0, giving(u + 1e-15)) == pytest.approx(0.02 * expected)
+    found = [gap(NORMAL, 5.0, begun(seed)) for seed in range(50)]
+    assert min(found) == 0
+    assert 10 < found.count(0.0) < 35
+
+
+class TestBatches:
+    """One draw from each of n equal parts, in an order that a key chooses."""
+
+    def test_are_of_whole_draws_and_one_at_least(self):
+        rng = np.random.default_rng(0)
+        found = new_batches(np.array([0.0, 0.4, 1.4, 2.0, 2.6, 4.0, 5.0, 8.0, 1000.0]), rng)
+        assert found.length.tolist() == [1, 1, 1, 2, 3, 4, 5, 8, 1000]
+        assert found.bits.tolist() == [0, 0, 0, 1, 2, 2, 3, 3, 10]
+        assert found.made.tolist() == [0] * 9
+        keys = new_batches(np.ones(200), rng).key
+        assert len(set(keys.tolist())) == 200
+        assert 2**61 < keys.max() < 2**62
+        assert keys.min() >= 0
+
+    @given(st.integers(0, 20), st.integers(0, 2**62 - 1), st.data())
+    def test_are_in_the_order_of_their_key(self, bits, key, data):
+        k = data.draw(st.integers(0, 2**bits - 1))
+        assert _permuted(k, np.int64(bits), np.int64(key)) == permuted(k, bits, key)
+        few = bits % 8
+        found = [int(_permuted(k, np.int64(few), np.int64(key))) for k in range(2**few)]
+        assert sorted(found) == list(range(2**few))
+
+    @given(st.integers(1, 100), st.integers(0, 99))
+    def test_deal_out_every_part_once_and_then_in_another_order(self, length, seed):
+        batches = new_batches(np.array([3.0, float(length)]), np.random.default_rng(seed))
+        reference, r = Batch(length, batches.key[1]), begun(seed)
+        copy, dealt = r.copy(), []
+        for _ in range(3):
+            found = [draw(batches, 1, r) for _ in range(length)]
+            assert found == [reference.draw(copy) for _ in range(length)]
+            dealt.append([int(u * length) for u in found])
+            assert length == 1 or sorted(dealt[-1]) == list(range(length))
+        assert length < 20 or dealt[0] != dealt[1] != dealt[2]
+        assert batches.made[0] == 0
+
+
+def test_a_share_falls_on_whole_steps():
+    cumulated = np.array([7.0, 8.0, 8.0, 10.0, 12.0, 99.0])
+    found = [int(between(cumulated, 1, 4, u)) for u in (0.0, 0.25, 0.49, 0.5, 0.75, 0.99)]
+    assert found == [2, 2, 2, 3, 3, 3]
+    assert between(cumulated, 2, 3, 0.99) == 2
+    assert [int(between(cumulated, 0, 2, u)) for u in (0.0, 0.99)] == [0, 0]

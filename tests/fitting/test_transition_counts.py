@@ -1,16 +1,25 @@
-"""Counts of transitions against a plain count, request by request; and one level less."""
+"""Both passes over a trace against plain ones, and how well the counts of one foretell another."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from math import log
+import itertools
+import re
+from collections import Counter
+from dataclasses import fields
+from math import log, log2
 
 import numpy as np
 import pytest
-from counted_traces import columns, counted, kinds_of, two_streams
+from counted_traces import TRACES, columns, counted, mixed, surveyed, two_streams
+from hypothesis import given
+from hypothesis import strategies as st
+from requests_reference import Model, Survey
 
-from fitting.request_kinds import KINDS, kind
+from fitting.errors import FittingError
+from fitting.held_out import log_likelihood
+from fitting.request_kinds import KINDS, kind, piece_blocks
 from fitting.state_diagram import Diagram
+from fitting.trace_survey import Surveyor, alignment_of
 from fitting.transition_counter import TransitionCounter
 from fitting.transition_counts import (
     G_LOGS,
@@ -25,45 +34,186 @@ from fitting.transition_counts import (
     gap_classes,
 )
 
-
-@pytest.fixture(scope="module", params=[1, 2, 3])
-def trace(request):
-    return counted(two_streams(400), levels=request.param)
+LEVELS, FAN_OUT = st.integers(1, 3), st.integers(2, 5)
+MANY = mixed(3000, 4, streams=300, devices=3, sizes=40)
 
 
-def requests(trace):
-    """Origin, state, block, end, operation, size and time of every request."""
-    columns, diagram = trace.columns, trace.counts.diagram
-    states = diagram.state(columns.lbn)
-    for i, size in enumerate(columns.size_bytes.tolist()):
-        stream, op = int(columns.stream[i]), int(columns.op[i])
-        origin = stream * KINDS + kind(op, size, trace.survey.piece)
-        lbn = int(columns.lbn[i])
-        end = lbn + size // 512
-        yield origin, int(states[i]), lbn, end, op, size, float(columns.time_s[i])
+class TestSurvey:
+    @given(TRACES, st.integers(0, 20))
+    def test_is_that_of_the_reference(self, trace, part):
+        self.same(trace, surveyed(*(type(trace)(*(c[s] for c in trace))
+                                    for s in (slice(part), slice(part, None)))))  # fmt: skip
 
+    def test_has_room_for_as_many_streams_and_sizes_as_there_are(self):
+        sizes = 512 * np.random.default_rng(1).permutation(3000)
+        self.same(MANY, surveyed(MANY))
+        many = MANY._replace(size_bytes=sizes)
+        self.same(many, surveyed(many))
 
-def test_every_transition_and_its_gaps(trace):
-    counts, last, gaps = trace.counts, {}, defaultdict(list)
-    class_of = {int(s): c for c, sizes in enumerate(trace.classes.sizes) for s in sizes}
-    for request in requests(trace):
-        origin, state, lbn, _, op, size, time = request
-        before = last.get(origin // KINDS)
-        if before is not None:
-            pair = int(counts.diagram.pair_code(before[1], state))
-            key = (before[0], pair, op, int(lbn == before[3]), class_of[size])
-            gaps[key].append(time - before[6])
-        last[origin // KINDS] = request
-    keys = zip(
-        *(counts.origin, counts.pair, counts.op, counts.sequential, counts.size_class), strict=True
+    def same(self, trace, found):
+        expected = Survey(trace)
+        assert (found.requests, found.tick_s) == (len(trace.lbn), expected.tick)
+        assert (found.first_s, found.last_s) == (trace.time_s[0], trace.time_s[-1])
+        assert (found.low_lbn, found.high_lbn) == (expected.low, expected.high)
+        streams = zip(found.streams.tolist(), found.devices.tolist(), strict=True)
+        assert list(streams) == expected.streams
+        assert found.stream_counts.tolist() == [expected.stream_counts[s] for s in expected.streams]
+        assert found.device_of_stream.tolist() == expected.devices
+        assert found.sizes.tolist() == expected.sizes
+        assert found.size_counts.tolist() == [expected.size_counts[s] for s in expected.sizes]
+        assert (found.alignment, found.alignment_offset) == (expected.alignment, expected.offset)
+        assert found.piece == expected.piece
+        # One gap more than there are.
+        mean = (trace.time_s[-1] - trace.time_s[0]) / (len(trace.lbn) - 1)
+        assert found.duration_s == pytest.approx(mean * len(trace.lbn))
+        for alone in (2, 12):
+            classes = found.size_classes(alone)
+            assert [sizes.tolist() for sizes in classes.sizes] == expected.classes(alone)
+            for sizes, counts in zip(classes.sizes, classes.counts, strict=True):
+                assert counts.tolist() == [expected.size_counts[s] for s in sizes.tolist()]
+        assert len(classes) == len(expected.classes())
+
+    def test_of_five_requests_by_hand(self):
+        found = surveyed(
+            columns(
+                [107, 115, 8003, 43, 51],
+                time_s=[2.0, 2.5, 2.5, 4.0, 4.25],
+                stream=[1, 1, 0, 1, 1],
+                device=[7, 7, 5, 7, 5],
+                size_bytes=[4096, 512, 4096, 0, 1024],
+            )
+        )
+        assert (found.low_lbn, found.high_lbn, found.tick_s) == (43, 8011, 0.25)
+        assert (found.streams.tolist(), found.devices.tolist()) == ([0, 1, 1], [5, 5, 7])
+        # All of them are 3 modulo 8; there are four gaps of five requests.
+        assert (found.alignment, found.alignment_offset) == (8, 3)
+        assert found.duration_s == 2.25 * 5 / 4
+
+    def test_of_a_flush_at_the_first_block_is_of_one_block(self):
+        found = surveyed(columns([0, 8], size_bytes=[0, 512]))
+        assert (found.requests, found.low_lbn, found.high_lbn) == (2, 0, 9)
+
+    @pytest.mark.parametrize(
+        ("times", "said"),
+        [
+            ([], "0 requests within 0 s"),
+            ([3.0], "1 request within 0 s"),
+            ([3.0, 3.0], "2 requests within 0 s"),
+        ],
     )
-    rows = {tuple(map(int, key)): row for row, key in enumerate(keys)}
-    assert set(rows) == set(gaps)
-    for key, of in gaps.items():
-        gap, sums = np.array(of), counts.sums[rows[key]]
-        logs = np.log(gap)
-        assert (sums[GAPS], counts.count[rows[key]]) == (len(gap), len(gap))
+    def test_of_one_instant_is_refused(self, times, said):
+        with pytest.raises(FittingError, match=f"^{said} make no model: give"):
+            surveyed(columns(np.arange(len(times)), time_s=times))
+
+    @pytest.mark.parametrize("row", [0, 1, 3])
+    @pytest.mark.parametrize(
+        ("column", "value"),
+        [
+            *(("time_s", 9.0), ("time_s", np.nan), ("time_s", np.inf)),
+            *(("stream", -1), ("device", -1), ("lbn", -1), ("size_bytes", -1)),
+        ],
+    )
+    def test_of_requests_that_cannot_be_names_them(self, row, column, value):
+        surveyor, trace = Surveyor(), columns([8, 16, 24, 32], time_s=[10.0, 11.0, 12.0, 13.0])
+        surveyor.add(*trace[:5])
+        later = trace._replace(time_s=trace.time_s + 10)
+        getattr(later, column)[row] = value
+        said = f"request {4 + row}: it cannot be (time_s {later.time_s[row]!r} before"
+        with pytest.raises(FittingError, match=re.escape(said)):
+            surveyor.add(*later[:5])
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    # One in ten may lie elsewhere; one in four may not.
+    [
+        ([0, 0, 64, 128], (64, 0)),
+        ([5, 13, 21], (8, 5)),
+        ([0] * 9 + [1], (256, 0)),
+        ([0, 0, 0, 1], (1, 0)),
+    ],
+)
+def test_alignments_by_hand(places, expected):
+    assert alignment_of(np.bincount(places, minlength=256)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pieces", "size"), [(0.5, 0), (1, 0), (1.9, 0), (2, 1), (7.9, 1), (8, 2), (100, 2)]
+)
+def test_kinds_are_three_sizes_of_reads_and_of_all_others(pieces, size):
+    assert kind(0, int(pieces * 4096), 8) == size
+    for op in (1, 2, 3):
+        assert kind(op, int(pieces * 4096), 8) == 3 + size < KINDS
+
+
+@pytest.mark.parametrize(
+    ("mean_kib", "blocks"), [(4, 8), (64, 8), (64.1, 16), (128, 16), (129, 32), (1024, 128)]
+)
+def test_a_mean_request_has_sixteen_pieces_at_most(mean_kib, blocks):
+    assert piece_blocks(mean_kib * 1024) == blocks
+
+
+class TestDiagram:
+    @pytest.mark.parametrize(
+        ("levels", "published"), [(1, 16), (2, 76), (3, 316), (4, 1276), (5, 5116), (10, 5_242_876)]
+    )
+    def test_has_the_published_number_of_transitions(self, levels, published):
+        assert Diagram(levels).transitions == published
+
+    @pytest.mark.parametrize(("levels", "fan_out"), [(1, 4), (2, 4), (3, 4), (3, 2), (2, 3)])
+    def test_gives_every_pair_one_code_in_order(self, levels, fan_out):
+        diagram = Diagram(levels, fan_out)
+        pairs = np.array(list(itertools.product(range(diagram.states), repeat=2)))
+        codes = diagram.pair_code(pairs[:, 0], pairs[:, 1])
+        assert len(np.unique(codes)) == diagram.transitions
+        assert codes.max() == diagram.pair_codes - 1
+        order = np.argsort(codes)
+        found = list(zip(*(part[order].tolist() for part in diagram.pairs(codes)), strict=True))
+        assert found == sorted(found)
+
+    @given(st.integers(1, 6), FAN_OUT, st.data())
+    def test_parts_a_pair_at_the_coarsest_level_at_which_it_differs(self, levels, fan_out, data):
+        diagram = Diagram(levels, fan_out)
+        a, b = (data.draw(st.integers(0, diagram.states - 1)) for _ in range(2))
+        apart = (i for i in range(levels) if a // fan_out**i == b // fan_out**i)
+        within = min(apart, default=levels)
+        size = fan_out ** max(within - 1, 0)
+        found = diagram.pairs(diagram.pair_code(a, b))
+        assert found == (levels - max(within - 1, 0), a // size, b // size)
+        if levels > 1:
+            code = diagram.coarser_codes(np.array([diagram.pair_code(a, b)]))[0]
+            assert code == diagram.coarser().pair_code(a // fan_out, b // fan_out)
+
+    def test_divides_the_space_evenly(self):
+        diagram = Diagram.over(100, 100 + 1000, levels=2)
+        assert (diagram.state_blocks, diagram.first_lbn, diagram.blocks) == (63, 100, 1008)
+        assert diagram.state([0, 100, 162, 163, 1099, 9999]).tolist() == [0, 0, 0, 1, 15, 15]
+        assert Diagram.over(7, 7, 1).blocks == 4
+        assert Diagram(2, 4, 0, 17).state_blocks == 2
+
+    @pytest.mark.parametrize(
+        ("levels", "fan_out", "blocks"), [(0, 4, 1), (2, 1, 1), (1, 4, 0), (13, 4, 1)]
+    )
+    def test_is_refused_where_it_is_none(self, levels, fan_out, blocks):
+        with pytest.raises(FittingError, match="give"):
+            Diagram(levels, fan_out, 0, blocks)
+        assert Diagram(12).states == 4**12
+        assert Diagram(1, 2).states == 2
+
+
+def assert_counts(counts, trace, levels, fan_out, tick_s):
+    """Every transition and touched state is that of a plain count."""
+    model = Model(trace, levels, fan_out)
+    pairs = counts.diagram.pairs(counts.pair)
+    keys = (counts.origin, *pairs, counts.op, counts.sequential, counts.size_class)
+    assert list(zip(*(k.tolist() for k in keys), strict=True)) == model.transitions
+    assert counts.count.tolist() == [len(gaps) for gaps in model.gaps]
+    for gaps, sums, histogram in zip(model.gaps, counts.sums, counts.histogram, strict=True):
+        gap = np.array(gaps)
+        # A gap of nought counts as half a tick where its logarithm is wanted.
+        logs = np.log(np.maximum(gap, tick_s / 2))
         expected = {
+            GAPS: len(gap),
             SUM: gap.sum(),
             SQUARES: gap @ gap,
             LOGS: logs.sum(),
@@ -72,60 +222,53 @@ def test_every_transition_and_its_gaps(trace):
             SMALLEST: gap.min(),
             LARGEST: gap.max(),
         }
-        for column, value in expected.items():
-            assert sums[column] == pytest.approx(value, rel=1e-9, abs=1e-12)
-
-
-def test_touched_states(trace):
-    counts, touched = trace.counts, defaultdict(list)
-    for origin, state, lbn, *_ in requests(trace):
-        touched[origin, state].append(lbn)
-    found = list(zip(counts.state_origin.tolist(), counts.state.tolist(), strict=True))
-    assert found == sorted(touched)
-    for row, key in enumerate(found):
-        assert counts.occupancy[row] == len(touched[key])
-        assert (counts.lowest[row], counts.highest[row]) == (min(touched[key]), max(touched[key]))
-    assert np.array_equal(counts.stream_of_state, [origin // KINDS for origin, _ in found])
+        found = {column: sums[column] for column in expected}
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        # Classes begin with the 32nd gap of a transition.
+        classes = Counter(int((log2(g) + 30) * 4) for g in np.exp(logs[31:]).tolist())
+        assert {k: histogram[k] for k in np.flatnonzero(histogram)} == classes
+    assert list(zip(counts.state_origin, counts.state, strict=True)) == model.states
+    assert counts.occupancy.tolist() == [len(lbns) for lbns in model.lbns]
+    assert counts.lowest.tolist() == [min(lbns) for lbns in model.lbns]
+    assert counts.highest.tolist() == [max(lbns) for lbns in model.lbns]
+    assert (counts.departures.tolist(), counts.arrivals.tolist()) == (model.out, model.into)
     assert np.array_equal(counts.stream, counts.origin // KINDS)
+    assert np.array_equal(counts.stream_of_state, counts.state_origin // KINDS)
 
 
-def test_partings_of_touched_states(trace):
-    counts, last, out, into = trace.counts, {}, Counter(), Counter()
-    for origin, state, *_ in requests(trace):
-        if (before := last.get(origin // KINDS)) is not None:
-            level = int(counts.diagram.pairs(counts.diagram.pair_code(before[1], state)).level)
-            out[(*before, level)] += 1
-            into[origin, state, level] += 1
-        last[origin // KINDS] = (origin, state)
-    for row, key in enumerate(zip(counts.state_origin, counts.state, strict=True)):
-        levels = range(1, counts.diagram.levels + 1)
-        assert counts.departures[row].tolist() == [out[(*key, level)] for level in levels]
-        assert counts.arrivals[row].tolist() == [into[(*key, level)] for level in levels]
+class TestCounts:
+    @given(TRACES, LEVELS, FAN_OUT, st.lists(st.integers(0, 20), max_size=3).map(sorted))
+    def test_are_those_of_the_reference(self, trace, levels, fan_out, parts):
+        found = counted(trace, levels, fan_out, parts)
+        assert_counts(found.counts, trace, levels, fan_out, found.survey.tick_s)
 
+    @pytest.mark.parametrize(("levels", "sector"), [(1, 512), (10, 512), (1, 500)])
+    def test_of_many_transitions_have_histograms(self, levels, sector):
+        """Of ten levels the codes of states and transitions are too many for an array."""
+        trace = two_streams(2000)
+        trace = trace._replace(size_bytes=trace.size_bytes // 512 * sector)
+        found = counted(trace, levels)
+        assert_counts(found.counts, trace, levels, 4, found.survey.tick_s)
+        assert found.counts.histogram.any()
 
-@pytest.mark.parametrize("fan_out", [2, 3, 4])
-def test_one_level_less_is_what_the_coarser_diagram_counts(fan_out):
-    trace = counted(two_streams(400), 3, fan_out)
-    fine = trace.counts.diagram
-    coarse = Diagram(2, fan_out, fine.first_lbn, fine.blocks)
-    counter = TransitionCounter(coarse, trace.survey, trace.classes)
-    counter.add(*trace.columns)
-    found, expected = trace.counts.coarser(), counter.counts()
-    for name in TransitionCounts.__dataclass_fields__:
-        if name == "diagram":
-            assert found.diagram == expected.diagram
-        elif name == "sums":
-            assert found.sums == pytest.approx(expected.sums, rel=1e-9, abs=1e-12)
-        elif name != "histogram":
+    @given(TRACES, st.integers(2, 3), FAN_OUT)
+    def test_of_one_level_less_are_those_of_the_coarser_diagram(self, columns, levels, fan_out):
+        trace = counted(columns, levels, fan_out)
+        fine = trace.counts.diagram
+        coarse = Diagram(levels - 1, fan_out, fine.first_lbn, fine.blocks)
+        counter = TransitionCounter(coarse, trace.survey, trace.classes)
+        counter.add(*trace.columns)
+        found, expected = trace.counts.coarser(), counter.counts()
+        assert found.diagram == coarse
+        assert found.sums == pytest.approx(expected.sums, rel=1e-9, abs=1e-9)
+        for name in {f.name for f in fields(TransitionCounts)} - {"diagram", "sums", "histogram"}:
             assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
-
-def test_where_on_its_device_a_trace_begins_makes_no_difference():
-    columns = two_streams(400)
-    here, there = counted(columns), counted(columns._replace(lbn=columns.lbn + 10**6))
-    for name in ("origin", "pair", "count", "state_origin", "state"):
-        np.testing.assert_array_equal(getattr(here.counts, name), getattr(there.counts, name))
-    np.testing.assert_array_equal(here.counts.lowest + 10**6, there.counts.lowest)
+    def test_of_one_level_less_add_their_histograms(self):
+        fine = counted(two_streams(2000)).counts
+        coarse = fine.coarser()
+        assert np.array_equal(coarse.histogram.sum(axis=0), fine.histogram.sum(axis=0))
+        assert (coarse.histogram.sum(axis=1) <= coarse.count).all()
 
 
 @pytest.mark.parametrize(("gap_s", "class_"), [(2.0**-32, 0), (1.0, 120), (2.0**21, -1)])
@@ -134,19 +277,49 @@ def test_gaps_outside_the_histogram_are_in_its_outermost_classes(gap_s, class_):
     trace = columns(np.zeros(100), time_s=gap_s * np.arange(100))
     histogram = counted(trace).counts.histogram.sum(axis=0)
     assert np.flatnonzero(histogram).tolist() == [range(len(histogram))[class_]]
+    classes = np.log2(gap_classes())
+    assert np.diff(classes) == pytest.approx(np.full(len(histogram), 0.25))
+    assert classes[0] == pytest.approx(-30)
 
 
-def test_operations_beyond_a_flush_count_as_one():
-    found = counted(columns(8 * np.arange(5), op=[0, 3, 2, 4, 200])).counts
-    assert sorted(np.repeat(found.op, found.count)) == [2, 3, 3, 3]
+def foretold(fitted, seen):
+    """Mean log-likelihood of the transitions of a trace by another's, request by request."""
+    k, deepest = fitted.k, fitted.levels
+    made, left, touched = Counter(), Counter(), Counter()
+    for (origin, *pair, _, _, _), gaps in zip(fitted.transitions, fitted.gaps, strict=True):
+        made[origin // KINDS, *pair] += len(gaps)
+    for (origin, state), out, lbns in zip(fitted.states, fitted.out, fitted.lbns, strict=True):
+        for level in range(1, deepest + 1):
+            coarse = origin // KINDS, level, state // k ** (deepest - level)
+            left[coarse] += sum(out)
+            touched[coarse] += len(lbns)
+    found, number = 0.0, 0
+    for (origin, *pair, _, _, _), gaps in zip(seen.transitions, seen.gaps, strict=True):
+        stream, (level, source, _) = origin // KINDS, pair
+        ways = (k - 1) * deepest + 1
+        share = (made[stream, *pair] + 0.5) / (left[stream, level, source] + 0.5 * ways)
+        found += len(gaps) * log(share / fitted.width)
+        number += len(gaps)
+    for (origin, state), into in zip(seen.states, seen.into, strict=True):
+        for level in range(1, deepest):
+            whole = touched[origin // KINDS, level, state // k ** (deepest - level)]
+            inside = touched[origin // KINDS, deepest, state] + 0.5
+            found += into[level - 1] * log(inside / (whole + 0.5 * k ** (deepest - level)))
+    return found / number
 
 
-def test_classes_of_gaps_are_a_quarter_of_an_octave():
-    classes = gap_classes()
-    assert np.diff(np.log2(classes)) == pytest.approx(np.full(len(classes) - 1, 0.25))
-    assert log(classes[0], 2) == pytest.approx(-30)
-
-
-def test_kinds_of_transitions_are_those_of_their_requests(trace):
-    kinds = kinds_of(trace)
-    assert ((kinds >= 3) == (trace.counts.op > 0)).all()
+@pytest.mark.parametrize(("levels", "fan_out"), [(1, 4), (2, 4), (3, 4), (2, 3), (3, 2)])
+def test_the_likelihood_of_one_half_by_the_other_is_a_mean_over_requests(levels, fan_out):
+    trace, halves = two_streams(300), []
+    ends = [trace.lbn.argmin(), trace.lbn.argmax()]
+    for part in (np.arange(150), np.arange(150, 300)):
+        # Both streams begin with the ends of the space, so that both halves have one diagram.
+        rows = np.concatenate([ends, part])
+        lbn, size, op = (getattr(trace, name)[rows] for name in ("lbn", "size_bytes", "op"))
+        stream = np.concatenate([[0, 1], trace.stream[part]])
+        halves.append(columns(lbn, stream=stream, size_bytes=size, op=op))
+    counts = [counted(half, levels, fan_out).counts for half in halves]
+    models = [Model(half, levels, fan_out) for half in halves]
+    found = log_likelihood(*counts)
+    assert found == pytest.approx(foretold(*models), rel=1e-12)
+    assert log_likelihood(counts[0], counts[0]) > found

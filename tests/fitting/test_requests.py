@@ -1,0 +1,232 @@
+"""Generated requests against a plain reference, exactly, and against the traces learnt from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from counted_traces import (
+    TRACES,
+    columns,
+    counted,
+    mixed,
+    two_streams,
+    walk_and_reference,
+    walk_of,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fitting import decks, marks
+from fitting.chain import ENTRIES
+from fitting.marks import MOST_CLOCK, new_marks
+from fitting.walk import _sift
+
+HOW = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 99),
+        "reuse": st.sampled_from([True, True, False]),
+        "entry": st.sampled_from(ENTRIES),
+        "laws": st.sampled_from(["constant", "likelihood"]),
+        "met": st.sampled_from([0.0, 0.5]),
+        "pace": st.sampled_from([None, np.array([1.0, 0.5, 3.0, 2.0])]),
+    }
+)
+
+
+def assert_same(found, expected):
+    for name, values, others in zip(found._fields, found, expected, strict=True):
+        if name == "due_s":
+            np.testing.assert_allclose(values, others, rtol=1e-9, atol=1e-12)
+        else:
+            np.testing.assert_array_equal(values, others, name)
+
+
+@pytest.mark.parametrize(
+    ("expected", "stratified"), [(0.4, True), (1.0, True), (2.5, True), (2.5, False)]
+)
+@given(TRACES, st.integers(1, 3), st.integers(2, 4), HOW)
+def test_are_those_of_the_reference(expected, stratified, trace, levels, fan_out, how):
+    walk, reference = walk_and_reference(
+        counted(trace, levels, fan_out), expected=expected, stratified=stratified, **how
+    )
+    assert_same(walk.take(60), reference.take(60))
+    assert_same(walk.take(90), reference.take(90))
+
+
+@given(st.integers(0, 99), st.integers(9, 14), st.booleans())
+def test_of_many_streams_are_those_of_the_reference(seed, streams, stratified):
+    """Of so many there is a heap of times; some have one request, and so make none."""
+    trace = counted(mixed(60, 2 * seed, streams=streams, devices=2))
+    assert_same(*(of.take(120) for of in walk_and_reference(trace, stratified=stratified)))
+
+
+@pytest.mark.parametrize("share", [0.5, 2.0])
+def test_of_large_nodes_are_drawn_by_their_alias_tables(monkeypatch, share):
+    monkeypatch.setattr(decks, "LARGEST", 6)
+    for seed in range(4):
+        trace = counted(mixed(150, seed, sizes=1), 1)
+        both = walk_and_reference(trace, expected=share, seed=seed, largest=6)
+        assert_same(*(of.take(200) for of in both))
+
+
+class TestMemory:
+    @pytest.mark.parametrize("most", [2**23, 32])
+    def test_that_is_full_grows_or_forgets_what_is_oldest(self, monkeypatch, most):
+        monkeypatch.setattr(marks, "_MOST_ROWS", most)
+        for seed in range(6):
+            trace = counted(mixed(90, seed, streams=3, devices=2, space=10**5))
+            walk, reference = walk_and_reference(trace, seed=seed)
+            memory = walk._course.m
+            few = new_marks(1 << memory.marks.bits, memory.marks.devices, 16)
+            walk._course = walk._course._replace(m=memory._replace(marks=few))
+            reference.memory.capacity, reference.memory.most = 16, most
+            assert_same(walk.take(200), reference.take(200))
+            assert len(walk._course.m.marks.key) == reference.memory.capacity > 16
+
+    def test_begins_anew_where_its_clocks_end(self):
+        for seed in range(4):
+            trace = counted(mixed(90, seed, devices=2))
+            walk, reference = walk_and_reference(trace, expected=2.0, seed=seed)
+            assert_same(walk.take(50), reference.take(50))
+            walk._course.m.clock[1] = reference.memory.clock[1] = MOST_CLOCK - 9
+            assert_same(walk.take(90), reference.take(90))
+            assert walk._course.m.clock.tolist() == reference.memory.clock
+            assert max(reference.memory.clock) < 90
+
+    def test_knows_what_was_long_ago(self):
+        """A run goes on where it stopped if nothing was ahead of it in the last 2048 requests."""
+        for seed in range(8):
+            trace = counted(mixed(90, seed, space=600), 1)
+            walk, reference = walk_and_reference(trace, expected=9.0, seed=seed)
+            for later in (0, 2040, 9):
+                walk._course.m.clock[:] += later
+                reference.memory.clock = walk._course.m.clock.tolist()
+                assert_same(walk.take(60), reference.take(60))
+
+    def test_keeps_the_latest_places_where_there_are_many(self):
+        trace = counted(mixed(40, 3, space=10**5), 1)
+        for expected in (1.0, 3.0):
+            walk, reference = walk_and_reference(trace, expected=expected)
+            assert_same(walk.take(1500), reference.take(1500))
+            assert any(p.limit > 64 for p in reference.begins.values())
+
+
+def test_of_two_streams_due_at_once_the_one_on_the_left_moves_up():
+    heap = np.array([2, 0, 1, 3])
+    _sift(heap, np.array([1.0, 1.0, 5.0, 9.0]))
+    assert heap.tolist() == [0, 2, 1, 3]
+    # It stays where its children are due at once with it.
+    heap = np.array([2, 0, 1])
+    _sift(heap, np.array([5.0, 5.0, 5.0]))
+    assert heap.tolist() == [2, 0, 1]
+
+
+@pytest.fixture(scope="module")
+def busy():
+    return counted(two_streams())
+
+
+def off(trace, requests):
+    """Share of the requests whose transitions would have to be others to be as many as counted."""
+    made = np.bincount(requests.transition, minlength=len(trace.counts.pair))
+    return np.abs(made - trace.counts.count).sum() / 2 / len(requests.transition)
+
+
+class TestAsLongAsTheirTrace:
+    @given(TRACES, st.integers(1, 3), st.integers(0, 99))
+    def test_are_as_many_of_each_stream_and_random_as_counted(self, columns, levels, seed):
+        trace = counted(columns, levels)
+        counts, survey = trace.counts, trace.survey
+        alone = np.bincount(counts.stream, counts.count, len(survey.streams)) == 0
+        wanted = np.where(alone, 0, survey.stream_counts)
+        walk = walk_of(trace, seed=seed)
+        found = walk.take(int(wanted.sum()))
+        assert np.bincount(found.stream, minlength=len(wanted)).tolist() == wanted.tolist()
+        elsewhere, random = (
+            np.bincount(counts.stream[t], (counts.sequential[t] == 0) * n, len(wanted))
+            for t, n in ((found.transition, 1), (np.arange(len(counts.pair)), counts.count))
+        )
+        # The first request goes before the first transition.
+        assert (np.abs(elsewhere - random)[~alone] <= 2).all()
+        again = walk_of(trace, seed=seed).take(len(found.due_s))
+        assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
+
+    @pytest.mark.parametrize("levels", [1, 2, 3])
+    def test_make_every_transition_about_as_often(self, levels):
+        trace = counted(two_streams(), levels)
+        n, rounds = trace.survey.requests, walk_of(trace, expected=2.0)
+        first, second = rounds.take(n), rounds.take(n)
+        for found in (*(walk_of(trace, seed=s).take(n) for s in range(3)), first, second):
+            assert off(trace, found) < 0.07
+        assert second.due_s[0] > 0
+        assert (first.transition != second.transition).any()
+
+    def test_are_nearer_to_it_than_chance(self, busy):
+        n = busy.survey.requests
+        dealt, drawn = (
+            np.mean([off(busy, walk_of(busy, stratified=s, seed=k).take(n)) for k in range(4)])
+            for s in (True, False)
+        )
+        assert dealt < 0.6 * drawn
+
+    def test_come_back_as_often_as_it(self, busy):
+        found = walk_of(busy).take(busy.survey.requests)
+        again = [1 - len(np.unique(lbn)) / len(lbn) for lbn in (busy.columns.lbn, found.lbn)]
+        assert again[1] == pytest.approx(again[0], abs=0.08)
+        once = counted(columns(8 * np.random.default_rng(4).permutation(400)))
+        new, free = (len(np.unique(walk_of(once, reuse=r).take(400).lbn)) for r in (True, False))
+        assert new > 1.2 * free
+
+    def test_are_as_fast(self, busy):
+        found = walk_of(busy).take(busy.survey.requests)
+        assert found.due_s[-1] == pytest.approx(busy.survey.duration_s, rel=0.1)
+        slow = walk_of(busy, pace=np.array([3.0, 1.0])).take(busy.survey.requests)
+        for s, times in ((0, 3), (1, 1)):
+            gaps, slower = (np.diff(of.due_s[of.stream == s]).sum() for of in (found, slow))
+            assert slower == pytest.approx(times * gaps, rel=1e-9)
+        regular = walk_of(counted(columns(8 * np.arange(64), time_s=np.arange(64) / 4))).take(64)
+        assert np.diff(regular.due_s) == pytest.approx(np.full(63, 0.25), rel=1e-9)
+        assert 0 <= regular.due_s[0] < 0.25
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_every_request_is_what_its_transition_says(busy, reuse):
+    counts, diagram, survey = busy.counts, busy.counts.diagram, busy.survey
+    found = walk_of(busy, reuse=reuse).take(survey.requests)
+    t, end = found.transition, found.lbn + found.size_bytes // 512
+    assert (np.diff(found.due_s) >= 0).all()
+    assert np.array_equal(found.op, counts.op[t])
+    assert np.array_equal(found.stream, counts.stream[t])
+    for size, class_ in zip(found.size_bytes, counts.size_class[t], strict=True):
+        assert size in busy.classes.sizes[class_]
+    assert survey.low_lbn <= found.lbn.min() <= found.lbn.max() < survey.high_lbn
+    assert not (found.lbn % 8).any()
+    pairs, goes_on = diagram.pairs(counts.pair[t]), counts.sequential[t] == 1
+    state = diagram.state(found.lbn) // diagram.fan_out ** (diagram.levels - pairs.level)
+    # Where a state is full of what was touched, what is new lies behind it.
+    led_to = (state == pairs.target)[~goes_on].mean()
+    assert led_to > 0.8 if reuse else led_to == 1
+    for s in (0, 1):
+        of = np.flatnonzero(found.stream == s)
+        same, on = found.lbn[of[1:]] == end[of[:-1]], goes_on[of[1:]]
+        assert same[on & (end[of[:-1]] < survey.high_lbn)].all()
+        # Where it goes elsewhere, chance hardly ever brings it to the same block.
+        assert same[~on].sum() < 0.05 * len(same)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("stratified", [True, False])
+def test_of_longer_walks_are_in_states_by_their_shares(busy, stratified, entry):
+    found = walk_of(busy, reuse=False, expected=5.0, stratified=stratified, entry=entry).take(3000)
+    state = busy.counts.diagram.state(found.lbn)
+    share = np.bincount(busy.counts.state, busy.counts.occupancy, 16) / busy.survey.requests
+    assert np.bincount(state, minlength=16) / 3000 == pytest.approx(share, abs=0.05)
+
+
+def test_first_requests_are_due_within_their_gaps():
+    trace = counted(mixed(40, 2))
+    due = [walk_of(trace, seed=seed)._course.p for seed in range(6)]
+    share = np.array([p.due / p.gap for p in due])
+    assert share.min() >= 0
+    assert share.max() < 1
+    assert len(np.unique(share)) == share.size
