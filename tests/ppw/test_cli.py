@@ -1,81 +1,78 @@
-"""The command line as users meet it: standard output, standard error and exit code of a process.
+"""The command line as users meet it: standard output, standard error and exit code.
 
 The golden texts are in ``golden/``. After a change of the output that is meant, write them anew
 and read the difference:
 
-    PPW_WRITE_GOLDEN=1 python -m pytest tests/ppw/test_cli.py -k golden
+    PPW_WRITE_GOLDEN=1 python -m pytest tests/ppw -k golden
 """
 
 from __future__ import annotations
 
 import csv
+import functools
+import gzip
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
-from typing import NamedTuple
 
+import click
 import pandas as pd
+import processes
 import pytest
+from click.testing import CliRunner
+from golden_runs import golden
+from made_traces import busy
 from made_up import answered, sweep
+from processes import ROOT, ppw_inside, ppw_process
+from walked_commands import COMMANDS, GROUPS, examples
 
 import ppw
 import ppw.cli
-from ppw.cli.commands import COMMANDS
-from ppw.cli.output import report_error
+from measurements.traces import write_trace
+from ppw.cli import main
+from ppw.cli.options import output_options, output_options_of
+from ppw.cli.output import refuse_an_input, report_error
 
-ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = Path(__file__).with_name("golden")
-
-
-class Done(NamedTuple):
-    out: str
-    err: str
-    code: int
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """Run a command inside this process, in an empty folder; much quicker than `process`."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PPW_HOSTS_DIR", raising=False)
+def run(tmp_path):
+    """Run a command inside this process, in an empty folder: its output, messages and code."""
 
-    def run(*arguments, stdin=b""):
-        files = [io.TextIOWrapper(io.BytesIO(b), encoding="utf-8") for b in (stdin, b"", b"")]
-        monkeypatch.setattr(sys, "argv", ["ppw", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", files[0])
-        with redirect_stdout(files[1]), redirect_stderr(files[2]), pytest.raises(SystemExit) as end:
-            ppw.cli.console()
-        out, err = (f.detach().getvalue().decode() for f in files[1:])
-        return Done(out, err, end.value.code)
+    def run(*words, **more):
+        done = ppw_inside(*words, cwd=tmp_path, **more)
+        return done.stdout, done.stderr, done.returncode
 
     return run
 
 
 @pytest.fixture
-def process(tmp_path):
-    """Run a command as users do, in an empty folder, with any warning an error."""
+def printed(run):
+    """Run a command that has nothing to say but its answer."""
 
-    def process(*arguments, env=None):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "ppw", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            cwd=tmp_path,
-            env=_environment(env or {}),
-            check=False,
-        )
-        return Done(done.stdout.decode(), done.stderr.decode(), done.returncode)
+    def printed(*words):
+        out, err, code = run(*words)
+        assert (err, code) == ("", 0)
+        return out
 
-    return process
+    return printed
 
 
-def _environment(more):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PPW_", "PYTHONIO"))}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "COLUMNS": "100", **more}
+@pytest.fixture
+def refused(tmp_path):
+    """Run a command that fails for its data: one line of ours, and no result."""
+
+    def refused(words, *said):
+        done = ppw_inside(*words, cwd=tmp_path)
+        processes.refused(done, *said)
+        assert done.stderr.count("\n") == 1
+        return done.stderr
+
+    return refused
 
 
 @pytest.fixture
@@ -85,7 +82,6 @@ def table(tmp_path):
     def write(content=None, name="runs.csv"):
         path = tmp_path / name
         if content is None:
-            # Four digits, so that the golden texts do not depend on the last bit.
             content = sweep(noise=0.02).round({"time_s": 4, "power_w": 2, "cycles": -6})
         if isinstance(content, pd.DataFrame):
             content = content.to_csv(index=False)
@@ -95,20 +91,7 @@ def table(tmp_path):
     return write
 
 
-def refused(done, *said):
-    """Check that a command failed for its data: one line of ours, and no result."""
-    assert done.code == 1
-    assert done.out == ""
-    assert done.err.startswith("ppw: error: ")
-    assert done.err.count("\n") == 1
-    assert "Traceback" not in done.err
-    for text in said:
-        assert text in done.err
-
-
 GOLDEN_RUNS = {
-    "best": ["best", "runs.csv", "--objective", "edp", "--steps", "1.2GHz:3.0GHz:0.3GHz"],
-    "compare": ["compare", "runs.csv", "--a", "workload=grep", "--b", "workload=sort"],
     "demo": ["demo", "--report", "-"],
     "fit": ["fit", "runs.csv", "--metric", "time,power"],
     "hosts": ["hosts"],
@@ -119,83 +102,164 @@ GOLDEN_RUNS = {
 
 
 @pytest.mark.parametrize("name", GOLDEN_RUNS)
-def test_golden(name, process, table):
+def test_golden(name, table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("PPW_HOSTS_DIR", raising=False)
     table()
-    done = process(*GOLDEN_RUNS[name])
-    text = f"$ ppw {' '.join(GOLDEN_RUNS[name])}\n{done.out}"
-    golden = GOLDEN / f"{name}.txt"
-    if "PPW_WRITE_GOLDEN" in os.environ:
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8")
-    assert (done.err, done.code) == ("", 0)
+    golden(f"{name}.txt", f"$ ppw {' '.join(GOLDEN_RUNS[name])}\n", main, GOLDEN_RUNS[name])
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """Folder with the files that examples name."""
+    folder = tmp_path_factory.mktemp("shop")
+    steps = (1.2, 1.8, 2.4)
+    runs = pd.concat([sweep(host=h, seed=i, steps=steps) for i, h in enumerate(("atom", "xeon"))])
+    runs.to_csv(folder / "runs.csv", index=False)
+    copies = {
+        "study.csv": "fio_study.csv",
+        "counts.csv": "instruction_counts.csv",
+        "scenario.toml": "procurement.toml",
+        "simulated_runs.csv": "simulated_runs.csv",
+        "c1.csv": "recordings/cache.csv",
+    }
+    for name, copy in copies.items():
+        shutil.copy(EXAMPLES / copy, folder / name)
+    batch = (EXAMPLES / "recordings" / "batch.csv").read_bytes()
+    for name in ("b3.tab.gz", "db7.tab.gz"):
+        (folder / name).write_bytes(gzip.compress(batch))
+    trace = gzip.decompress((EXAMPLES / "disk_trace.csv.gz").read_bytes())
+    (folder / "disk.csv").write_bytes(trace)
+    return folder
+
+
+# Commands whose examples run as they are; others take hardware, a network, an engine, or minutes.
+RUN = (
+    *("best", "characterise", "check", "colocate", "compare", "cpio project", "fit", "hosts"),
+    *("pathlength", "plan", "project", "rightsize", "sensors", "size", "validate"),
+)
+GROUPS_RUN = (("ppw",), ("ppw", "cpio"), ("ppw", "trace"))
+FURTHER = [w for name in RUN for w in examples(COMMANDS["ppw", *name.split()])[1:]]
+FURTHER += [w for words in GROUPS_RUN for w in examples(COMMANDS[words])]
+
+
+@pytest.mark.parametrize("words", [w for w in COMMANDS if w not in GROUPS], ids=" ".join)
+def test_every_command_runs_as_a_process(words, shop, tmp_path):
+    runs = " ".join(words[1:]) in RUN
+    asked = examples(COMMANDS[words])[0] if runs else [*words[1:], "-h"]
+    done = ppw_process(*asked, cwd=shutil.copytree(shop, tmp_path / "shop"))
+    assert done.returncode in ((0, 3) if {"--strict", "--max-error"} & set(asked) else (0,))
+    assert [x for x in done.stderr.splitlines() if not x.startswith("ppw: ")] == []
+    assert ("Example: ppw" in done.stdout) != runs
+
+
+@pytest.mark.parametrize("words", FURTHER, ids=" ".join)
+def test_further_examples_of_help_run(words, shop, tmp_path):
+    done = ppw_inside(*words, cwd=shutil.copytree(shop, tmp_path / "shop"))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("words", "code"),
     [
         (["fit", "nowhere.csv"], 1),
         (["fit", "runs.csv", "--metric", "tiem"], 2),
         (["validate", "runs.csv", "--max-error", "0.001"], 3),
-        (["project", "runs.csv", "--freq", "3GHz", "--format", "json"], 0),
     ],
 )
-def test_a_process_does_what_the_tests_below_see_from_inside(arguments, code, run, process, table):
+def test_a_process_does_what_the_tests_below_see_from_inside(words, code, run, table, tmp_path):
     table()
-    assert process(*arguments) == run(*arguments)
-    assert run(*arguments).code == code
+    done = ppw_process(*words, cwd=tmp_path)
+    assert (done.stdout, done.stderr, done.returncode) == run(*words)
+    assert done.returncode == code
+
+
+def test_help_and_version(printed):
+    text = printed("--help")
+    assert [name for name in ppw.cli.commands.COMMANDS if f"  {name} " not in text] == []
+    assert printed("--version").startswith("ppw, version ")
+    for command in ("project", "validate"):
+        text = printed(command, "--help")
+        assert "[bayes|conformal|t|none]" in " ".join(text.split())
+        for option in ("--pool / --no-pool", "--keep-all", "--vf FILE"):
+            assert option in text
 
 
 class TestFormats:
-    COMMANDS = (
-        ("project", "--freq", "3.0GHz"),
-        ("validate",),
-        ("fit",),
-    )
+    ANSWERS = {  # noqa: RUF012
+        "project": (functools.partial(ppw.project_runs, freq=3e9), ("--freq", "3.0GHz")),
+        "validate": (ppw.validate, ()),
+        "fit": (ppw.fit_runs, ()),
+    }
 
-    @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c[0])
-    def test_json_is_the_results_own(self, command, run, table):
-        path = table()
-        done = run(command[0], path, *command[1:], "--format", "json")
-        assert (done.err, done.code) == ("", 0)
-        runs = ppw.read_runs(path)
-        result = {
-            "project": lambda: answered(ppw.project_runs, runs, freq=3e9),
-            "validate": lambda: answered(ppw.validate, runs),
-            "fit": lambda: answered(ppw.fit_runs, runs),
-        }[command[0]]()
-        assert done.out == result.to_json() + "\n"
-
-    @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c[0])
-    def test_csv_has_a_row_a_group_and_caveats_beside_it(self, command, run, table):
+    @pytest.mark.parametrize("command", ANSWERS)
+    def test_json_is_the_results_own_csv_has_its_caveats_beside_it_html_is_a_page(
+        self, command, run, printed, table
+    ):
+        function, options = self.ANSWERS[command]
         path = table(sweep(repeats=1).drop(columns="power_source"))
-        done = run(command[0], path, *command[1:], "--format", "csv")
-        assert done.code == 0
-        rows = list(csv.DictReader(io.StringIO(done.out)))
-        assert {row["workload"] for row in rows} == {"grep", "sort", "wc"}
-        assert all(line.startswith("ppw: caveat: ") for line in done.err.splitlines())
-        assert "watts of unknown source" in done.err
-
-    @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c[0])
-    def test_html_is_a_page(self, command, run, table):
-        done = run(command[0], table(), *command[1:], "--format", "html", "--metric", "time")
-        assert (done.err, done.code) == ("", 0)
-        assert done.out.startswith("<!DOCTYPE html>")
-        assert done.out.rstrip().endswith("</html>")
+        result = answered(function, ppw.read_runs(path))
+        assert printed(command, path, *options, "--format", "json") == result.to_json() + "\n"
+        out, err, code = run(command, path, *options, "--format", "csv")
+        assert {row["workload"] for row in csv.DictReader(io.StringIO(out))} == {
+            "grep",
+            "sort",
+            "wc",
+        }
+        assert err.splitlines() == [f"ppw: caveat: {caveat}" for caveat in result.caveats]
+        assert "watts of unknown source" in err
+        assert code == 0
+        page = printed(command, path, *options, "--format", "html", "--metric", "time")
+        assert page.startswith("<!DOCTYPE html>")
+        assert page.rstrip().endswith("</html>")
 
     def test_demo_writes_its_report(self, run, tmp_path):
-        done = run("demo", "--format", "json")
-        assert done.err == "ppw: report written to ppw-demo.html\n"
-        assert json.loads(done.out)["kind"] == "demo"
+        out, err, _ = run("demo", "--format", "json")
+        assert err == "ppw: report written to ppw-demo.html\n"
+        assert json.loads(out)["kind"] == "demo"
         assert "<!DOCTYPE html>" in (tmp_path / "ppw-demo.html").read_text(encoding="utf-8")
 
     @pytest.mark.parametrize("format_", ["json", "csv", "text"])
-    def test_hosts(self, format_, run):
-        listing = run("hosts", "--format", format_)
-        assert (listing.err, listing.code) == ("", 0)
-        assert "Xeon L5640" in listing.out
-        one = run("hosts", "Xeon L5640", "--format", format_)
-        assert (one.err, one.code) == ("", 0)
-        assert "Xeon L5640" in one.out
+    def test_hosts(self, format_, printed):
+        for words in ((), ("Xeon L5640",)):
+            assert "Xeon L5640" in printed("hosts", *words, "--format", format_)
+
+    @staticmethod
+    def chosen(add, *words):
+        """Format and file that a command with these options is called with."""
+        found = []
+        command = click.command()(add(lambda format_, output: found.append((format_, output))))
+        done = CliRunner().invoke(command, words, standalone_mode=False)
+        if done.exception:
+            raise done.exception
+        return found[0]
+
+    @pytest.mark.parametrize(
+        ("words", "form"),
+        [
+            ((), "text"),
+            (("-o", "-"), "text"),
+            (("-o", "x.json"), "json"),
+            (("--output", "there/x.model.json"), "json"),
+            (("-o", "x.CSV"), "csv"),
+            (("-o", "x.html"), "html"),
+            (("-o", "x.txt"), "text"),
+            (("-o", "x.csv.gz"), "text"),
+            (("-o", "json"), "text"),
+            (("-o", "x.html", "--format", "json"), "json"),
+            (("--format", "text", "-o", "x.html"), "text"),
+        ],
+    )
+    def test_the_ending_of_a_file_says_the_format_unless_one_is_given(self, words, form):
+        assert self.chosen(output_options, *words)[0] == form
+
+    def test_a_command_keeps_to_the_formats_it_has(self):
+        few = output_options_of("text", "json")
+        with pytest.raises(click.BadParameter, match=r"x.html: .html is not written: end it in"):
+            self.chosen(few, "-o", "x.html")
+        assert self.chosen(few, "-o", "x.html", "--format", "text") == ("text", "x.html")
+        assert self.chosen(few, "-o", "x.json") == ("json", "x.json")
 
 
 class TestInputs:
@@ -204,168 +268,142 @@ class TestInputs:
         piped = run("project", "-", "--freq", "3.0GHz", stdin=path.read_bytes())
         assert piped == run("project", path, "--freq", "3.0GHz")
 
-    def test_several_files(self, run, table):
+    def test_several_files(self, printed, table):
         paths = [table(sweep(host=h, seed=i), f"{h}.csv") for i, h in enumerate(("a", "b"))]
-        done = run("project", *paths, "--freq", "3.0GHz", "--metric", "time")
-        assert done.code == 0
-        assert [line.split()[0] for line in done.out.splitlines()[2:]] == ["a"] * 3 + ["b"] * 3
+        out = printed("project", *paths, "--freq", "3.0GHz", "--metric", "time")
+        assert [line.split()[0] for line in out.splitlines()[2:]] == ["a"] * 3 + ["b"] * 3
 
-    def test_foreign_headers(self, run, table):
+    def test_foreign_headers(self, printed, table):
         foreign = sweep().rename(columns={"freq_ghz": "Clock", "time_s": "Real (ms)"})
         foreign["Clock"] *= 1e6
         foreign["Real (ms)"] *= 1e3
         columns = ["host", "family", "workload", "cores", "Clock", "Real (ms)"]
         path = table(foreign[columns], "foreign.csv")
-        mapped = run(
-            *("project", path, "--freq", "3GHz", "--metric", "time"),
-            *("--map", "freq_khz=Clock", "--map", "time_s=Real (ms)"),
+        names = "--map", "freq_khz=Clock", "--map", "time_s=Real (ms)"
+        options = "--freq", "3GHz", "--metric", "time"
+        assert printed("project", path, *options, *names) == printed(
+            "project", table(sweep()), *options
         )
-        plain = run("project", table(sweep()), "--freq", "3GHz", "--metric", "time")
-        assert mapped == plain
-        assert mapped.code == 0
 
-    def test_options_reach_the_fit(self, run, table):
-        path = table(sweep(noise=0, workloads=("sort",)))
-        options = "--metric", "perf_per_watt", "--via", "ratio", "--level", "0.8", "--by", "host"
-        done = run("project", path, "--freq", "3.0GHz", *options, "--format", "json")
-        document = json.loads(done.out)
-        assert (document["via"], document["level"], document["by"]) == ("ratio", 0.8, ["host"])
-        done = run(
-            *("project", path, "--freq", "3.0GHz,2.8GHz", "--metric", "power", "--power-form"),
-            *("cmos", "--exponent", "2", "--form", "unbounded", "--format", "json"),
-        )
-        document = json.loads(done.out)
-        assert (document["power_form"], document["form"]) == ("cmos", "unbounded")
-        assert [g["freq_hz"] for g in document["groups"]] == [3.0e9, 2.8e9]
-
-
-class TestConfounded:
-    def test_two_atoms_of_one_clock_each(self, run, table):
+    def test_two_atoms_of_one_clock_each(self, printed, refused, table):
         atoms = "host,family,workload,cores,freq_ghz,cpi\n"
         atoms += "D510,Bonnell,memcached,2,1.66,6.519\nD525,Bonnell,memcached,2,1.80,6.057\n"
-        path = table(atoms)
-        straight = "--by", "family,workload,cores", "--interval", "t"
-        done = run("project", path, "--freq", "3.0GHz", *straight)
-        assert (done.err, done.code) == ("", 0)
-        assert "6.288" in done.out
-        assert "caveat: host and frequency are confounded" in done.out
-        refused(run("project", path, "--freq", "3.0GHz"), "only one distinct frequency", "--by")
+        asked = "project", table(atoms), "--freq", "3.0GHz"
+        out = printed(*asked, "--by", "family,workload,cores", "--interval", "t")
+        assert "6.288" in out
+        assert "caveat: host and frequency are confounded" in out
+        refused(asked, "only one distinct frequency", "--by")
 
 
-class TestChecks:
-    def test_max_error(self, run, table):
+class TestOptions:
+    """Options reach the library, which is tested elsewhere."""
+
+    @pytest.fixture
+    def document(self, printed):
+        def document(path, *options, command="project"):
+            freq = ("--freq", "2.4GHz") * (command == "project" and "--freq" not in options)
+            return json.loads(printed(command, path, *freq, *options, "--format", "json"))
+
+        return document
+
+    def test_of_the_fit(self, document, table):
+        path = table(sweep(noise=0, workloads=("sort",)))
+        options = "--metric", "perf_per_watt", "--via", "ratio", "--level", "0.8", "--by", "host"
+        found = document(path, *options)
+        assert (found["via"], found["level"], found["by"]) == ("ratio", 0.8, ["host"])
+        found = document(
+            *(path, "--freq", "3.0GHz,2.8GHz", "--metric", "power", "--power-form", "cmos"),
+            *("--exponent", "2", "--form", "unbounded"),
+        )
+        assert (found["power_form"], found["form"]) == ("cmos", "unbounded")
+        assert [g["freq_hz"] for g in found["groups"]] == [3.0e9, 2.8e9]
+
+    def test_of_a_check(self, run, table):
         path = table()
-        loose = run("validate", path, "--max-error", "50")
-        tight = run("validate", path, "--max-error", "0.001")
-        assert (loose.err, loose.code) == ("", 0)
-        assert tight.code == 3
-        assert tight.out == loose.out
-        assert tight.err.startswith("ppw: check failed: largest error ")
-        assert tight.err.endswith(" %, asked for at most 0.001 %\n")
+        out, err, code = run("validate", path, "--max-error", "50")
+        assert (err, code) == ("", 0)
+        again, err, code = run("validate", path, "--max-error", "0.001")
+        assert (again, code) == (out, 3)
+        assert err.startswith("ppw: check failed: largest error ")
+        assert err.endswith(" %, asked for at most 0.001 %\n")
 
-    def test_hosts_and_schemes(self, run, table):
+    def test_of_hosts_and_schemes(self, printed, table):
         path = table(pd.concat([sweep(host=h, seed=i) for i, h in enumerate("ab")]))
-        done = run("validate", path, "--train-host", "a", "--test-host", "b", "--metric", "time")
-        assert done.out.startswith("Projected against measured, learnt on a, tested on b")
-        done = run("validate", path, "--scheme", "frequency", "--metric", "time")
-        assert "each frequency left out in turn" in done.out
-
-
-class TestIntervals:
-    """--interval, --no-pool, --keep-all and --vf reach the library, which is tested elsewhere."""
-
-    @staticmethod
-    def asked(run, path, *options, command="project"):
-        freq = ("--freq", "2.4GHz") if command == "project" else ()
-        done = run(command, path, *freq, *options, "--format", "json")
-        assert (done.err, done.code) == ("", 0)
-        return json.loads(done.out)
+        hosts = "--train-host", "a", "--test-host", "b"
+        out = printed("validate", path, *hosts, "--metric", "time")
+        assert out.startswith("Projected against measured, learnt on a, tested on b")
+        out = printed("validate", path, "--scheme", "frequency", "--metric", "time")
+        assert "each frequency left out in turn" in out
 
     @pytest.mark.parametrize("command", ["project", "validate"])
     @pytest.mark.parametrize("interval", ["bayes", "conformal", "t", "none"])
-    def test_every_interval(self, command, interval, run, table):
+    def test_every_interval(self, command, interval, document, table):
         hosts = [sweep(host=f"node{i}", seed=i, noise=0.02) for i in range(4)]
         options = "--interval", interval, "--metric", "time"
-        document = self.asked(run, table(pd.concat(hosts)), *options, command=command)
-        assert document["interval"] == interval
-        lower = [g["lower"] for g in document["groups"]]
-        assert [x is None for x in lower] == [interval == "none"] * 12
+        found = document(table(pd.concat(hosts)), *options, command=command)
+        assert found["interval"] == interval
+        assert [g["lower"] is None for g in found["groups"]] == [interval == "none"] * 12
 
     @pytest.mark.parametrize("command", ["project", "validate"])
-    def test_bayes_and_pooling_are_the_default(self, command, run, table):
-        document = self.asked(run, table(), command=command)
-        assert (document["interval"], document["pool"]) == ("bayes", True)
-        named = self.asked(run, table(), "--interval", "bayes", "--pool", command=command)
-        assert named == document
-
-    @pytest.mark.parametrize("command", ["project", "validate"])
-    def test_no_pool(self, command, run, table):
-        document = self.asked(run, table(), "--no-pool", command=command)
-        assert document["pool"] is False
+    def test_bayes_and_pooling_are_the_default(self, command, document, table):
+        path = table()
+        found = document(path, command=command)
+        assert (found["interval"], found["pool"]) == ("bayes", True)
+        assert document(path, "--interval", "bayes", "--pool", command=command) == found
+        alone = document(path, "--no-pool", command=command)
+        assert alone["pool"] is False
         if command == "project":
-            pulled = [g["pulled_pct"] for g in document["groups"]]
-            assert max(map(abs, pulled)) < 1e-6
+            assert max(abs(g["pulled_pct"]) for g in alone["groups"]) < 1e-6
 
-    def test_keep_all(self, run, table):
+    def test_keep_all(self, document, run, printed, refused, table):
         # 1.6 GHz is a copy of 1.2 GHz, and what was learnt from there is left out.
         runs = sweep(repeats=1).drop(columns=["cycles", "instructions"])
         runs.loc[1, ["time_s", "power_w"]] = runs.loc[0, ["time_s", "power_w"]]
-        path = table(runs)
-        cut = self.asked(run, path, "--metric", "time")
+        path, time = table(runs), ("--metric", "time")
+        cut = document(path, *time)
         assert [r["position"] for r in cut["left_out"]] == [0, 1]
         assert "2 rows left out (frequency not applied)" in " ".join(cut["caveats"])
         assert [g["points"] for g in cut["groups"]] == [2, 4, 4]
-        kept = self.asked(run, path, "--metric", "time", "--keep-all")
+        kept = document(path, *time, "--keep-all")
         assert kept["left_out"] == []
         assert [g["points"] for g in kept["groups"]] == [4, 4, 4]
-        told = run("project", path, "--freq", "2.4GHz", "--format", "csv")
-        assert "ppw: caveat: 2 rows left out" in told.err
-        validated = run("validate", path, "--metric", "time")
-        assert "caveat: 2 of 12 rows left out" in validated.out
-        assert "rows left out" not in run("validate", path, "--metric", "time", "--keep-all").out
-
-    def test_watts_below_nothing_take_keep_all_to_be_refused(self, run, table):
-        runs = sweep()
+        _, said, _ = run("project", path, "--freq", "2.4GHz", "--format", "csv")
+        assert "ppw: caveat: 2 rows left out" in said
+        assert "caveat: 2 of 12 rows left out" in printed("validate", path, *time)
+        assert "rows left out" not in printed("validate", path, *time, "--keep-all")
         runs.loc[3, "power_w"] = -0.5
         path = table(runs)
-        assert run("project", path, "--freq", "3GHz").code == 0
-        done = run("project", path, "--freq", "3GHz", "--keep-all")
-        refused(done, "row 4, column power_w: -0.5 must be greater than 0")
+        assert run("project", path, "--freq", "3GHz")[2] == 0
+        said = "row 4, column power_w: -0.5 must be greater than 0"
+        refused(["project", path, "--freq", "3GHz", "--keep-all"], said)
 
     @pytest.mark.parametrize("command", ["project", "validate"])
-    def test_a_voltage_table(self, command, run, table):
+    def test_a_voltage_table(self, command, document, table):
         runs = sweep(noise=0.005).assign(
             voltage_v=lambda r: 0.6 + 0.2 * r["freq_ghz"],
             power_w=lambda r: 10 + 20 * r["freq_ghz"] * (r["freq_ghz"] / 2) ** 3,
         )
         path, flat = table(runs), table("freq_ghz,voltage_v\n1.0,1\n4.0,1\n", "vf.csv")
-        metric = "--metric", "power"
-        own, given, none = (
-            [g["projected"] for g in self.asked(run, path, *metric, *o, command=command)["groups"]]
-            for o in ((), ("--vf", flat), ("--vf", "none"))
+        bare = table(runs.drop(columns="voltage_v"), "bare.csv")
+        own, given, none, without = (
+            [g["projected"] for g in document(*o, "--metric", "power", command=command)["groups"]]
+            for o in ((path,), (path, "--vf", flat), (path, "--vf", "none"), (bare,))
         )
         assert min(given) < min(own)
         assert own != none
-        bare = table(runs.drop(columns="voltage_v"), "bare.csv")
-        without = self.asked(run, bare, *metric, command=command)
-        assert [g["projected"] for g in without["groups"]] == pytest.approx(none, rel=1e-9)
+        assert without == pytest.approx(none, rel=1e-9)
 
-    def test_a_voltage_table_by_host(self, run, table):
+    def test_a_voltage_table_by_host_and_of_a_fit(self, document, printed, table):
         path = table(pd.concat([sweep(host=h, seed=i) for i, h in enumerate("ab")]))
         rows = "a,1.0,0.8\na,4.0,1.4\nb,1.0,1.0\nb,4.0,1.0\n"
         by_host = table("host,freq_ghz,voltage_v\n" + rows, "vf.csv")
-        options = "--metric", "power", "--no-pool"
-        own, none = (
-            self.asked(run, path, *options, "--vf", vf)["groups"] for vf in (by_host, "none")
-        )
-        assert {g["host"] for g in own} == {"a", "b"}
-        assert all(a["projected"] != b["projected"] for a, b in zip(own, none, strict=True))
-
-    def test_a_fit_takes_it_too(self, run, table):
-        vf = table("freq_ghz,voltage_v\n1.0,0.8\n4.0,1.4\n", "vf.csv")
-        done = run("fit", table(), "--metric", "power", "--vf", vf)
-        assert (done.err, done.code) == ("", 0)
-        assert "P(f) = P0 + c·(f/GHz)·V(f)²" in done.out
+        options = "--metric", "power", "--vf"
+        own, none = (document(path, *options, vf, "--no-pool") for vf in (by_host, "none"))
+        assert {g["host"] for g in own["groups"]} == {"a", "b"}
+        for a, b in zip(own["groups"], none["groups"], strict=True):
+            assert a["projected"] != b["projected"]
+        one = table("freq_ghz,voltage_v\n1.0,0.8\n4.0,1.4\n", "one.csv")
+        assert "P(f) = P0 + c·(f/GHz)·V(f)²" in printed("fit", path, *options, one)
 
     @pytest.mark.parametrize(
         ("content", "said"),
@@ -377,26 +415,15 @@ class TestIntervals:
             ("", "vf.csv: is empty"),
         ],
     )
-    def test_what_is_no_voltage_table(self, content, said, run, table):
+    def test_what_is_no_voltage_table(self, content, said, refused, table):
         path, vf = table(), table(content, "vf.csv")
-        refused(run("project", path, "--freq", "3GHz", "--vf", vf), said)
-        refused(run("validate", path, "--vf", vf), said)
-
-    def test_no_such_voltage_table(self, run, table):
-        done = run("project", table(), "--freq", "3GHz", "--vf", "nowhere.csv")
-        refused(done, "nowhere.csv: cannot be read: No such file")
+        refused(["project", path, "--freq", "3GHz", "--vf", vf], said)
+        refused(["validate", path, "--vf", vf], said)
 
     @pytest.mark.parametrize("freq", ["2.4GHz", "3.0GHz"])
-    def test_too_few_groups_to_calibrate_by(self, freq, run, table):
-        done = run("project", table(), "--freq", freq, "--interval", "conformal")
-        refused(done, "takes 9 groups of other workloads measured at the target frequency")
-
-    def test_help_names_them(self, run):
-        for command in ("project", "validate"):
-            text = run(command, "--help").out
-            assert "[bayes|conformal|t|none]" in " ".join(text.split())
-            for option in ("--pool / --no-pool", "--keep-all", "--vf FILE"):
-                assert option in text
+    def test_too_few_groups_to_calibrate_by(self, freq, refused, table):
+        said = "takes 9 groups of other workloads measured at the target frequency"
+        refused(["project", table(), "--freq", freq, "--interval", "conformal"], said)
 
 
 USAGE = {
@@ -443,10 +470,10 @@ USAGE = {
 
 @pytest.mark.parametrize(("arguments", "said"), USAGE.values(), ids=USAGE)
 def test_wrong_usage_is_told_apart_from_bad_data(arguments, said, run):
-    done = run(*arguments)
-    assert (done.out, done.code) == ("", 2)
-    assert done.err.startswith("Usage: ppw")
-    assert said in " ".join(done.err.split())
+    out, err, code = run(*arguments)
+    assert (out, code) == ("", 2)
+    assert err.startswith("Usage: ppw")
+    assert said in " ".join(err.split())
 
 
 HEADER = "workload,freq_ghz,time_s\n"
@@ -474,94 +501,88 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize(("content", "said"), BAD.values(), ids=BAD)
+def test_bad_data_are_refused_and_nothing_is_written(content, said, refused, table, tmp_path):
+    path = table(content, "bad.csv")
+    refused(["project", path, "--freq", "3GHz", "--output", "out.txt"], said)
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.csv"]
+
+
 class TestBadData:
-    @pytest.mark.parametrize(("content", "said"), BAD.values(), ids=BAD)
-    def test_one_line_and_nothing_written(self, content, said, run, table, tmp_path):
-        path = table(content, "bad.csv")
-        refused(run("project", path, "--freq", "3GHz", "--output", "out.txt"), said)
-        assert [p.name for p in tmp_path.iterdir()] == ["bad.csv"]
-
     @pytest.mark.parametrize("command", ["fit", "validate"])
-    def test_other_commands_too(self, command, run, table):
-        refused(run(command, table(BAD["negative"][0])), BAD["negative"][1])
+    def test_other_commands_too(self, command, refused, table):
+        refused([command, table(BAD["negative"][0])], BAD["negative"][1])
 
-    def test_every_bad_value_at_once(self, run, table):
+    def test_every_bad_value_at_once(self, refused, table):
         path = table(HEADER + "sort,1.2,-5\nsort,1.6,x\nsort,-2,4\n")
-        done = run("project", path, "--freq", "3GHz")
-        refused(done, "row 1, column time_s", "row 2, column time_s", "row 3, column freq_ghz")
-        assert "(3 bad values; " in done.err
+        rows = "row 1, column time_s", "row 2, column time_s", "row 3, column freq_ghz"
+        refused(["project", path, "--freq", "3GHz"], *rows, "(3 bad values; ")
 
-    def test_no_such_file_and_a_folder(self, run, tmp_path):
-        refused(run("fit", "nowhere.csv"), "nowhere.csv: cannot be read: No such file")
-        refused(run("fit", tmp_path), "cannot be read: Is a directory")
-        refused(run("fit", "-"), "standard input: is empty")
-
-    def test_a_frequency_that_was_not_measured(self, run, table):
-        refused(run("validate", table(), "--test", "3GHz"), "no run at 3 GHz; the nearest is at")
-
-    def test_a_column_that_is_not_there(self, run, table):
-        refused(run("fit", table(), "--by", "hots"), "'hots' (did you mean 'host'?)")
-        refused(run("fit", table(), "--metric", "throughput"), "no column throughput_ops_s")
-        refused(run("fit", table(), "--map", "cpi=CPI"), "--map names column 'CPI'")
-
-    def test_no_such_host(self, run):
-        refused(run("hosts", "Xeon L5641"), "Xeon L5640")
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["fit", "nowhere.csv"], "nowhere.csv: cannot be read: No such file"),
+            (["fit", "."], "cannot be read: Is a directory"),
+            (["fit", "-"], "standard input: is empty"),
+            (["project", "runs.csv", "--freq", "3GHz", "--vf", "no.csv"], "no.csv: cannot be read"),
+            (["validate", "runs.csv", "--test", "3GHz"], "no run at 3 GHz; the nearest is at"),
+            (["fit", "runs.csv", "--by", "hots"], "'hots' (did you mean 'host'?)"),
+            (["fit", "runs.csv", "--metric", "throughput"], "no column throughput_ops_s"),
+            (["fit", "runs.csv", "--map", "cpi=CPI"], "--map names column 'CPI'"),
+            (["hosts", "Xeon L5641"], "Xeon L5640"),
+            (["fit", "runs.csv", "-o", "folder"], "folder: cannot be written: Is a directory"),
+            (["fit", "runs.csv", "-o", "no/where"], "no/where: cannot be written: No such"),
+            (["fit", "runs.csv", "-o", "runs.csv/out"], "runs.csv/out: cannot be written"),
+        ],
+    )
+    def test_what_is_not_there_or_cannot_be_written_to(self, words, said, refused, table, tmp_path):
+        table()
+        (tmp_path / "folder").mkdir()
+        refused(words, said)
+        assert list((tmp_path / "folder").iterdir()) == []
 
 
 class TestOutput:
-    def test_file_has_what_would_have_been_printed(self, run, table, tmp_path):
-        path = table()
-        printed = run("project", path, "--freq", "3GHz")
-        done = run("project", path, "--freq", "3GHz", "--output", "out.txt")
-        assert done == Done("", "", 0)
-        assert (tmp_path / "out.txt").read_text(encoding="utf-8") == printed.out
+    def test_file_has_what_would_have_been_printed(self, printed, table, tmp_path):
+        asked = "project", table(), "--freq", "3GHz"
+        assert printed(*asked, "--output", "out.txt") == ""
+        assert (tmp_path / "out.txt").read_text(encoding="utf-8") == printed(*asked)
         assert {p.name for p in tmp_path.iterdir()} == {"runs.csv", "out.txt"}
-
-    def test_an_old_file_stays_until_the_new_one_is_whole(self, run, table, tmp_path):
-        (tmp_path / "out.txt").write_text("before")
-        refused(run("fit", table(BAD["zero"][0]), "--output", "out.txt"))
-        assert (tmp_path / "out.txt").read_text() == "before"
-        assert run("fit", table(), "--output", "out.txt").code == 0
-        assert "t_fixed_s" in (tmp_path / "out.txt").read_text(encoding="utf-8")
-
-    def test_permissions_are_the_users_own(self, run, table, tmp_path):
-        run("fit", table(), "--output", "out.txt")
         mask = os.umask(0)
         os.umask(mask)
         assert (tmp_path / "out.txt").stat().st_mode & 0o777 == 0o666 & ~mask
 
-    def test_what_cannot_be_written_to(self, run, table, tmp_path):
-        (tmp_path / "folder").mkdir()
-        path = table()
-        refused(run("fit", path, "--output", "folder"), "folder: cannot be written: Is a directory")
-        refused(run("fit", path, "--output", "no/where"), "no/where: cannot be written: No such")
-        refused(run("fit", path, "--output", "runs.csv/out"), "runs.csv/out: cannot be written")
-        assert list((tmp_path / "folder").iterdir()) == []
+    def test_an_old_file_stays_until_the_new_one_is_whole(self, refused, printed, table, tmp_path):
+        (tmp_path / "out.txt").write_text("before")
+        refused(["fit", table(BAD["zero"][0]), "--output", "out.txt"])
+        assert (tmp_path / "out.txt").read_text() == "before"
+        printed("fit", table(), "--output", "out.txt")
+        assert "t_fixed_s" in (tmp_path / "out.txt").read_text(encoding="utf-8")
 
-    def test_a_link_stays_a_link(self, run, table, tmp_path):
+    def test_a_link_stays_a_link(self, printed, table, tmp_path):
         (tmp_path / "link").symlink_to("target")
-        assert run("fit", table(), "--output", "link").code == 0
+        printed("fit", table(), "--output", "link")
         assert (tmp_path / "link").is_symlink()
         assert "t_fixed_s" in (tmp_path / "target").read_text(encoding="utf-8")
 
-    def test_a_pipe_stays_a_pipe(self, run, table, tmp_path):
+    def test_a_pipe_stays_a_pipe(self, printed, table, tmp_path):
         os.mkfifo(tmp_path / "pipe")
         reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
         try:
-            done = run("fit", table(), "--metric", "time", "--output", "pipe")
-            assert done == Done("", "", 0)
+            assert printed("fit", table(), "--metric", "time", "--output", "pipe") == ""
             assert "t_fixed_s" in os.read(reader, 1 << 16).decode()
         finally:
             os.close(reader)
         assert (tmp_path / "pipe").is_fifo()
 
     def test_a_reader_that_has_gone_is_no_error(self, table, tmp_path):
+        # More than a pipe holds.
         path = table(pd.concat([sweep(host=f"node{i}", seed=i) for i in range(60)]))
         process = subprocess.Popen(
             [sys.executable, "-m", "ppw", "fit", str(path), "--format", "json"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_environment({}),
+            env=processes.environment(),
             cwd=tmp_path,
         )
         process.stdout.close()
@@ -569,25 +590,57 @@ class TestOutput:
         process.stderr.close()
         assert process.wait() == 1
 
-    def test_a_terminal_without_dashes_gets_them_spelt_out(self, process, table):
-        done = process(
-            *("project", table(), "--freq", "3GHz"),
-            env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
-        )
-        assert (done.err, done.code) == ("", 0)
-        assert "\\u2026" in done.out
+    def test_a_terminal_without_dashes_gets_them_spelt_out(self, table, tmp_path):
+        ascii_ = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+        done = ppw_process("project", table(), "--freq", "3GHz", cwd=tmp_path, **ascii_)
+        assert (done.stderr, done.returncode) == ("", 0)
+        assert "\\u2026" in done.stdout
 
 
-def test_help_and_version(run, process):
-    done = run("--help")
-    assert (done.err, done.code) == ("", 0)
-    for command in COMMANDS:
-        assert f"  {command} " in done.out
-        # A command that was run by itself in this process knows no -h: click keeps its options.
-        one = process(command, "-h")
-        assert (one.err, one.code) == ("", 0)
-        assert "Example: ppw" in one.out
-    assert run("--version").out.startswith("ppw, version ")
+class TestOutputIsInput:
+    """A command does not replace what it reads: every way in which an input may be named."""
+
+    @pytest.fixture
+    def folder(self, tmp_path, table):
+        table()
+        (tmp_path / "link.csv").symlink_to("runs.csv")
+        write_trace(busy(200), tmp_path / "trace.csv")
+        return tmp_path
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("project", "runs.csv", "--freq", "3GHz", "-o", "runs.csv"),
+            ("project", "runs.csv", "--freq", "3GHz", "-o", "./runs.csv", "--format", "json"),
+            ("project", "link.csv", "--freq", "3GHz", "-o", "runs.csv"),
+            ("project", "runs.csv", "--freq", "3GHz", "-o", "link.csv"),
+            ("check", "runs.csv", "-o", "runs.csv"),
+            ("trace", "fit", "trace.csv", "-o", "trace.csv"),
+            ("trace", "convert", "trace.csv", "-o", "trace.csv"),
+            ("trace", "validate", "trace.csv", "trace.csv", "-o", "trace.csv"),
+        ],
+        ids=" ".join,
+    )
+    def test_it_is_refused_and_left_as_it_is(self, words, folder, run):
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        out, err, code = run(*words)
+        assert (out, code) == ("", 2)
+        assert "is an input, and would be replaced: write to another file" in " ".join(err.split())
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+    def test_logs_behind_a_label_are_inputs(self, folder, monkeypatch):
+        monkeypatch.chdir(folder)
+        with click.Context(main) as context:
+            context.params = {"output": "runs.csv", "logs": (("db=other.csv,runs.csv",),)}
+            with pytest.raises(click.UsageError, match=r"runs\.csv is an input"):
+                refuse_an_input("runs.csv")
+            context.params = {"output": "runs.csv", "logs": ("db=other.csv",), "level": 0.9}
+            refuse_an_input("runs.csv")
+
+    def test_another_file_that_is_there_is_replaced(self, folder, printed):
+        (folder / "old.json").write_text("old")
+        printed("project", "runs.csv", "--freq", "3GHz", "-o", "old.json")
+        assert (folder / "old.json").read_text().startswith("{")
 
 
 @pytest.mark.thirdparty
@@ -602,47 +655,36 @@ class TestMeasuredElsewhere:
     # Its power had the idle power taken off, and the noise of the rest is below zero.
     NEGATIVE = "exynos7904/main"
 
-    def test_every_table_through_its_own_headers(self, run, data_dir):
+    def test_every_table_through_its_own_headers(self, printed, data_dir):
         tables = sorted((data_dir / "freqbench" / "raw").glob("*/*/results.csv"))
         assert len(tables) == 30
         whole = [t for t in tables if self.NEGATIVE not in str(t)]
         assert len(whole) == 29
-        done = run("project", *whole, *self.HEADERS, "--freq", "3.0GHz", "--format", "json")
-        assert (done.err, done.code) == ("", 0)
-        document = json.loads(done.out)
+        asked = *whole, *self.HEADERS, "--format", "json"
+        document = json.loads(printed("project", *asked, "--freq", "3.0GHz"))
         assert document["by"] == ["source_file", "workload"]
         assert {g["source_file"] for g in document["groups"]} == set(map(str, whole))
         metrics = {"time", "throughput", "power", "energy", "perf_per_watt"}
         assert {g["metric"] for g in document["groups"]} == metrics
-        straight = "--interval", "t", "--keep-all", "--format", "json"
-        validated = run("validate", *whole, *self.HEADERS, *straight)
-        summary = json.loads(validated.out)["summary"]
+        straight = "--interval", "t", "--keep-all"
+        summary = json.loads(printed("validate", *asked, *straight))["summary"]
         # The core alone makes CoreMark's speed.
         assert summary["time"]["median_ape"] < 1
         assert summary["throughput"]["median_ape"] < 1
 
-    def test_one_whose_power_is_negative(self, run, data_dir):
+    def test_one_whose_power_is_negative(self, printed, refused, data_dir):
         path = data_dir / "freqbench" / "raw" / self.NEGATIVE / "results.csv"
-        refused(
-            run("project", path, *self.HEADERS, "--freq", "3.0GHz", "--keep-all"),
-            *("row 1, column Power (mW)", "row 1, column Energy (J)", "must be greater than 0"),
-        )
-        left_out = run("project", path, *self.HEADERS, "--freq", "3.0GHz")
-        assert (left_out.err, left_out.code) == ("", 0)
-        assert "left out (power at or below idle), such as row 1: power of " in left_out.out
-        speed = run(
-            *("project", path, *self.HEADERS, "--freq", "3.0GHz"),
-            *("--metric", "time,throughput"),
-        )
-        assert (speed.err, speed.code) == ("", 0)
+        asked = "project", path, *self.HEADERS, "--freq", "3.0GHz"
+        cells = "row 1, column Power (mW)", "row 1, column Energy (J)", "must be greater than 0"
+        refused([*asked, "--keep-all"], *cells)
+        assert "left out (power at or below idle), such as row 1: power of " in printed(*asked)
+        printed(*asked, "--metric", "time,throughput")
 
-    def test_the_page_of_a_whole_server_table(self, run, data_dir, tmp_path):
+    def test_the_page_of_a_whole_server_table(self, printed, data_dir):
         table = data_dir / "nornir-repara" / "tidy.csv"
         split = "--train", "1.2GHz,1.8GHz", "--test", "2.4GHz", "--metric", "time,power"
         straight = "--interval", "t", "--keep-all"
-        done = run("validate", table, *split, *straight, "--format", "html", "-o", "page.html")
-        assert done == Done("", "", 0)
-        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        page = printed("validate", table, *split, *straight, "--format", "html")
         assert "half of 178 projections" in page
 
 

@@ -1,0 +1,164 @@
+"""The words of the API and the command line: docstrings, help, options and messages."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from walked_commands import COMMANDS, examples, options, spellings
+
+import ppw
+from measurements.schema import COLUMNS
+from ppw.cli import main
+from ppw.metrics import METRICS
+
+ROOT = Path(__file__).resolve().parents[2]
+FUNCTIONS = {n: f for n in ppw.__all__ if inspect.isfunction(f := getattr(ppw, n))}
+CLASSES = {n: c for n in ppw.__all__ if inspect.isclass(c := getattr(ppw, n))}
+
+
+def sections(thing):
+    """Texts of a docstring by their heading; what stands before them under no name."""
+    parts = re.split(r"^([A-Z][A-Za-z ]+)\n-{3,}$", inspect.getdoc(thing) or "", flags=re.M)
+    return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+
+
+def entries(text):
+    """Names at the left margin of a section, several with commas between them."""
+    lines = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    return [name.strip(" *`") for line in lines for name in line.split(" : ")[0].split(",")]
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_docstrings_name_parameters_result_and_errors(name):
+    function, said = FUNCTIONS[name], sections(FUNCTIONS[name])
+    signature = inspect.signature(function)
+    assert sorted(entries(said.get("Parameters", ""))) == sorted(signature.parameters)
+    assert ("Returns" in said) == (str(signature.return_annotation) != "None")
+    assert entries(said["Raises"])
+
+
+@pytest.mark.parametrize("name", sorted({**FUNCTIONS, **CLASSES}))
+def test_the_first_line_is_a_sentence_that_fits(name):
+    first = (inspect.getdoc(getattr(ppw, name)) or "").splitlines()[0]
+    assert first[0].isupper()
+    assert len(first) <= 100
+
+
+# Words of the field with two meanings: runs are a table, and how often a trace is replayed; a level
+# is a share, levels are of a state diagram; an engine reads tables, and issues I/O.
+APART = {"runs", "draws", "levels", "engine", "host"}
+
+
+def test_the_same_parameter_is_of_the_same_kind_everywhere():
+    kinds = {}
+    for name, function in FUNCTIONS.items():
+        for parameter in inspect.signature(function).parameters.values():
+            said = re.sub(r"(Iterable|Sequence)\[", "| ", str(parameter.annotation))
+            types = {part.strip(" ]") for part in said.split("|")} - {"", "None"}
+            kinds.setdefault(parameter.name, {})[name] = types
+    odd = {}
+    for name, by_function in kinds.items():
+        widest = max(by_function.values(), key=len)
+        if not all(types <= widest for types in by_function.values()) and name not in APART:
+            odd[name] = by_function
+    assert odd == {}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_has_an_example_of_the_command_and_explains_every_option(words):
+    command = COMMANDS[words]
+    done = CliRunner().invoke(main, [*words[1:], "--help"], prog_name="ppw")
+    assert (done.stderr, done.exit_code) == ("", 0)
+    assert "Example: ppw " in done.stdout
+    path = list(words[1:])
+    assert any(example[: len(path)] == path for example in examples(command))
+    assert not [o.name for o in options(command) if not o.help and o.name != "help"]
+
+
+def listed(option):
+    """Longest spelling that is listed; a former one is not."""
+    return max((o for o in option.opts if o != getattr(option, "_former", None)), key=len)
+
+
+# A word of the field that asks for a name here and an amount there, and choices of one kind.
+SEVERAL_KINDS = {
+    "--cores": {"N", "NUMBER"},
+    "--price": {"PRICE", "HOST=PRICE"},
+    "--levels": {"SHARE", "N"},
+    "--reference": {"LABEL", "HOST"},
+    "--engine": {"[duckdb|spark]", "[memory|duckdb|spark]"},
+    "--format": {"[text|json|csv|html]", "[text|json|csv]", "[text|json]"},
+    "--method": {"[perf|callgrind|qemu|cpu-time]", "[auto|blktrace|blk tracer]"},
+    "--mode": {"[local|yarn|cluster]", "[walk|round_robin]"},
+}
+
+
+def test_an_option_has_one_kind_of_value_in_all_commands():
+    kinds = {}
+    for words, command in COMMANDS.items():
+        context = click.Context(command, info_name=words[-1])
+        assert ("-o" in spellings(command)) == ("--output" in spellings(command)), words
+        for option in options(command):
+            kind = "flag" if option.is_flag else option.make_metavar(context).removesuffix("[,…]")
+            # No value is called by its type in Python.
+            assert not re.search("TEXT|INTEGER|FLOAT|RANGE|PATH|DIR", kind), words
+            kinds.setdefault(listed(option), set()).add(kind)
+    mixed = {name: kind for name, kind in kinds.items() if len(kind) > 1}
+    assert {k: v for k, v in mixed.items() if v != SEVERAL_KINDS.get(k)} == {}
+
+
+# Words that are a name of their own in Python: columns of a file, a V-f table, what is written.
+OTHER_NAMES = {
+    "--map": "mapping",
+    "--vf": "voltages",
+    "--cpus": "cores",
+    "--clock": "freq",
+    "--idle-log": "idle",
+    "--jar": "examples",
+    "--jobs": "by",
+    "--apply": "target",
+}
+
+
+def test_parameters_are_called_as_their_options():
+    """Options reach the functions by their names: the words, with a unit or in the plural."""
+    units = "bytes|bytes_s|hours|minutes|s|w|j|kg_per_kwh"
+    apart = {}
+    for option in (o for command in COMMANDS.values() for o in options(command)):
+        spelt = [o[2:].replace("-", "_") for o in option.opts if o.startswith("--")]
+        names = [re.fullmatch(f"{s}(_|s|_({units}))?|{s[:-1]}ies", option.name) for s in spelt]
+        if spelt and not any(names):
+            apart[listed(option)] = option.name
+    assert apart == OTHER_NAMES
+
+
+def texts_of(path):
+    """Sentences in a module that are no docstrings: what a user may read."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    docstrings = {ast.get_docstring(n, clean=False) for n in nodes if isinstance(n, documented)}
+    for node in nodes:
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and " " in text and text not in docstrings:
+            yield node.lineno, text
+
+
+def test_messages_speak_of_options_and_not_of_parameters():
+    names = {str(o.name) for command in COMMANDS.values() for o in options(command)}
+    names = {n for n in names if "_" in n} - {*COLUMNS, *METRICS}
+    told = re.compile(rf"(?<![-\w.])({'|'.join(sorted(names))})(?![\w.])")
+    # A scenario's keys are the words of those who write one.
+    modules = [m for m in (ROOT / "ppw").rglob("*.py") if m.parent.name != "procurement"]
+    found = [
+        (module.name, line, text)
+        for module in modules
+        for line, text in texts_of(module)
+        if told.search(text)
+    ]
+    assert found == []
