@@ -1,7 +1,5 @@
 """`ppw run hadoop` as a user runs it: jobs in one process for real, and on a made-up cluster."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -9,29 +7,22 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from peers import hadoop as peer
-from processes import environment, ppw_process
+from peers.waiting import processes, wait_for
+from processes import environment, ppw_inside, ppw_process, refused
 
 import ppw
+from measurements.workloads.hadoop.jars import set_up
 from ppw.data_size import project_data_size
 
-QUICK = ("--warm-ups", 0, "--repeats", 1, "--power", "none")
+ONCE = ("--warm-ups", 0, "--repeats", 1)
+QUICK = (*ONCE, "--power", "none")
+CLUSTER = ("--mode", "cluster", "--data", "1MB", *ONCE, "-o", "runs.csv")
 MB = 1_000_000
-# Of a busy host; what is waited for is there at once on an idle one.
-PATIENCE_S = 240.0
-
-
-def jars(**more):
-    """Where jars are kept already, with what else the environment has."""
-    return {"PPW_CACHE_DIR": str(peer.jars().parent), **more}
-
-
-def command(*arguments):
-    return [sys.executable, "-W", "error", "-m", "ppw", "run", "hadoop", *map(str, arguments)]
+with_hadoop = pytest.mark.peer("hadoop")
 
 
 @pytest.fixture
@@ -45,59 +36,59 @@ def scratch(tmp_path):
 
 
 @pytest.fixture
+def inside(tmp_path, scratch):
+    """Run it in this process, with made-up programs for Java, Maven and the cluster's client."""
+    made = peer.maven(tmp_path)
+
+    def inside(*given, **more):
+        known = {name: made[name] for name in ("PATH", "JAVA_HOME", "PPW_CACHE_DIR")} | more
+        return ppw_inside("run", "hadoop", "--scratch", scratch, *given, cwd=tmp_path, **known)
+
+    return inside
+
+
+@pytest.fixture
 def run(tmp_path, scratch):
-    def run(*arguments, timeout=1800, **more):
-        asked = ("run", "hadoop", "--scratch", scratch, *arguments)
-        return ppw_process(*asked, cwd=tmp_path, timeout=timeout, **jars(**more))
+    """Run it as a process with real jars; its answer and its table."""
+
+    def run(*given, table="runs.csv"):
+        asked = ("run", "hadoop", "--scratch", scratch, *given, "-o", table)
+        cache = {"PPW_CACHE_DIR": str(set_up().parent)}
+        done = ppw_process(*asked, cwd=tmp_path, timeout=1800, **cache)
+        assert done.returncode == 0, done.stderr
+        return done, ppw.read_runs(tmp_path / table)
 
     return run
 
 
-def processes(word: str) -> list[str]:
-    """Command lines of other processes that have a word in them."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and int(entry.name) != os.getpid():
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found += [line] if word in line else []
-        except (OSError, UnicodeDecodeError):
-            continue
-    return found
+@contextmanager
+def killed(*given, cwd, **more):
+    """Run it as a process, and kill that."""
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    command = [sys.executable, "-W", "error", "-m", "ppw", "run", "hadoop", *map(str, given)]
+    process = subprocess.Popen(command, cwd=cwd, env=environment(**more), **quiet)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
 
 
-def until(true):
-    end = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.05)
-
-
-def refused(done, *said, code=1):
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("ppw: error: " if code == 1 else "Error: ")
-    assert "Traceback" not in done.stderr
-    for text in said:
-        assert text in last
-
-
+@with_hadoop
 class TestLocal:
     def test_a_sweep_makes_a_runs_table(self, run, tmp_path):
-        done = run(
-            *("--workload", "wordcount,terasort", "--data", "2MB,8MB", *QUICK),
-            *("--map-slots", 1, "--reduce-slots", 1, "--host", "h", "-o", "runs.csv"),
-        )
-        assert done.returncode == 0, done.stderr
-        runs = ppw.read_runs(tmp_path / "runs.csv")
+        what = ("--workload", "wordcount,terasort", "--data", "2MB,8MB", *QUICK)
+        done, runs = run(*what, "--map-slots", 1, "--reduce-slots", 1, "--host", "h")
         assert len(runs) == 4
-        assert set(runs["workload"]) == {"wordcount", "terasort"}
-        assert set(runs["data_bytes"]) == {2 * MB, 8 * MB}
-        assert set(runs["host"]) == {"h"}
-        assert set(runs["mode"]) == {"local"}
-        assert set(runs["map_slots"]) == {1}
-        assert set(runs["map_tasks"]) == {1}
+        for column, values in {
+            "workload": {"wordcount", "terasort"},
+            "data_bytes": {2 * MB, 8 * MB},
+            "host": {"h"},
+            "mode": {"local"},
+            "map_slots": {1},
+            "map_tasks": {1},
+        }.items():
+            assert set(runs[column]) == values
         for column in ("start_up_s", "job_s", "map_phase_s", "reduce_phase_s", "shuffle_task_s"):
             assert (runs[column] >= 0).all(), column
         assert (runs["start_up_s"] + runs["job_s"] < runs["time_s"]).all()
@@ -117,48 +108,25 @@ class TestLocal:
         assert list(pd.read_csv(tasks[0])["kind"]) == ["MAP", "REDUCE"]
 
     def test_killed_it_leaves_nothing_and_goes_on_later(self, run, scratch, tmp_path):
-        asked = (
-            *("--workload", "wordcount", "--data", "4MB,16MB", "--warm-ups", 0, "--repeats", 1),
-            *("--power", "none", "-o", tmp_path / "runs.csv"),
-        )
-        process = subprocess.Popen(
-            command("--scratch", scratch, *asked),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment(**jars()),
-        )
-        output = tmp_path / "runs.samples" / "output"
-        try:
+        asked = ("--workload", "wordcount", "--data", "4MB,16MB", *QUICK)
+        cache = {"PPW_CACHE_DIR": str(set_up().parent)}
+        with killed("--scratch", scratch, *asked, "-o", "runs.csv", cwd=tmp_path, **cache):
             # In the middle of the second job, when the first is in the table.
-            second = output / "0001.txt"
-            until(lambda: second.exists() and "Starting task" in second.read_text())
+            second = tmp_path / "runs.samples" / "output" / "0001.txt"
+            wait_for(lambda: second.exists() and "Starting task" in second.read_text(), 240)
             assert processes(str(scratch)) != []
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        until(lambda: list(scratch.iterdir()) == [])
+        wait_for(lambda: list(scratch.iterdir()) == [])
         assert processes(str(scratch)) == []
         before = (tmp_path / "runs.csv").read_text().splitlines()
         assert len(before) == 2
-        done = run(*asked, "--resume")
-        assert done.returncode == 0, done.stderr
+        run(*asked, "--resume")
         after = (tmp_path / "runs.csv").read_text().splitlines()
         assert after[1].split(",")[:9] == before[1].split(",")[:9]
         assert len(after) == 3
 
-    def test_a_job_that_fails_ends_the_sweep_in_one_line(self, run):
-        bad = ("-D", "mapreduce.task.io.sort.mb=99999")
-        done = run("--data", "1MB", *QUICK, *bad, "-o", "runs.csv")
-        refused(done, "wordcount, 1 MB", "exit code 1", "99999", "0000.txt")
-
-    def test_a_sweep_of_settings_has_their_columns(self, run, tmp_path):
-        done = run(
-            *("--data", "1MB", "--map-slots", "1,2", "--compression", "none,zlib", *QUICK),
-            *("--memory", "768MiB", "--reduces", 2, "-o", "runs.jsonl"),
-        )
-        assert done.returncode == 0, done.stderr
-        runs = ppw.read_runs(tmp_path / "runs.jsonl")
+    def test_a_sweep_of_settings_has_their_columns(self, run):
+        what = ("--data", "1MB", "--map-slots", "1,2", "--compression", "none,zlib", *QUICK)
+        _, runs = run(*what, "--memory", "768MiB", "--reduces", 2, table="runs.jsonl")
         pairs = sorted(zip(runs["map_slots"], runs["compression"], strict=True))
         assert pairs == [(1, "none"), (1, "zlib"), (2, "none"), (2, "zlib")]
         assert set(runs["task_memory_bytes"]) == {768 * 2**20}
@@ -166,69 +134,59 @@ class TestLocal:
         by = runs.groupby("compression")["shuffle_bytes"].max()
         assert by["zlib"] < 0.7 * by["none"]
 
+    def test_a_job_that_fails_ends_the_sweep_in_one_line(self, inside):
+        bad = ("-D", "mapreduce.task.io.sort.mb=99999", "-o", "runs.csv")
+        real = {"PPW_CACHE_DIR": str(set_up().parent), "PATH": os.environ["PATH"]}
+        done = inside("--data", "1MB", *QUICK, *bad, **real)
+        refused(done, "wordcount, 1 MB", "exit code 1", "99999", "0000.txt")
+
 
 class TestRefusals:
-    @pytest.mark.parametrize("missing", ["java", "mvn"])
-    def test_what_to_install(self, run, tmp_path, missing):
-        programs = tmp_path / "bin"
-        programs.mkdir()
-        if missing == "mvn":
-            java = programs / "java"
-            java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
-            java.chmod(0o755)
-        alone = {"PATH": str(programs), "JAVA_HOME": "", "PPW_CACHE_DIR": str(tmp_path / "cache")}
+    def test_setting_up(self, inside, tmp_path):
+        for _ in range(2):
+            done = inside("--setup")
+            assert (done.returncode, done.stdout) == (0, "")
+            assert done.stderr.endswith(f"ppw: Hadoop is in {tmp_path}/cache/hadoop-3.4.2\n")
+            # Jars that are there are not brought again.
+            (tmp_path / "bin" / "mvn").unlink(missing_ok=True)
+
+    @pytest.mark.parametrize("gone", ["java", "mvn"])
+    def test_what_to_install(self, inside, tmp_path, gone):
+        (tmp_path / "bin" / gone).unlink()
         install = "apt install default-jdk-headless maven"
-        refused(run("--setup", **alone), missing, install)
+        refused(inside("--setup", PATH=str(tmp_path / "bin")), gone, install)
 
-    def test_no_java_to_run_jobs_with(self, run, tmp_path):
-        done = run(*QUICK, "-o", "runs.csv", PATH=str(tmp_path), JAVA_HOME="")
-        refused(done, "java is not on the path: apt install default-jdk-headless maven")
-
-    def test_jars_that_were_not_brought(self, run, tmp_path):
-        done = run(*QUICK, "-o", "runs.csv", PPW_CACHE_DIR=str(tmp_path / "cache"))
-        refused(done, "ppw run hadoop --setup", "104 MB")
-
-    def test_jars_that_are_there_are_not_brought_again(self, run):
-        done = run("--setup")
-        assert (done.returncode, done.stdout) == (0, "")
-        assert done.stderr == f"ppw: Hadoop is in {peer.jars()}\n"
+    def test_what_is_not_there_yet(self, inside, tmp_path):
+        refused(inside(*QUICK, "-o", "runs.csv"), "ppw run hadoop --setup", "104 MB")
+        install = "java is not on the path: apt install default-jdk-headless maven"
+        refused(inside(*QUICK, "-o", "runs.csv", PATH=str(tmp_path)), install)
+        refused(inside(*CLUSTER, PATH=str(tmp_path)), "hadoop is not on the path")
+        inside("--setup")
+        refused(inside("--data", "900000GB", *QUICK, "-o", "x.csv"), "--scratch")
 
     @pytest.mark.parametrize(
-        ("arguments", "said"),
+        ("given", "said"),
         [
-            (["--workload", "wordcont", "-o", "x.csv"], "did you mean 'wordcount'"),
-            ([], "no -o FILE"),
-            (["-o", "x.csv", "--", "jar", "x.jar"], "arguments after --: for --mode cluster"),
-            (["-o", "x.csv", "--nodes", "/dev/null"], "--nodes: for --mode cluster"),
-            (["-o", "x.csv", "--mode", "cluster", "--freq", "1GHz"], "cannot be set from here"),
-            (["-o", "x.csv", "--mode", "cluster", "--power", "rapl"], "name them by --nodes"),
-            (["-o", "x.csv", "-D", "nonsense"], "'nonsense' is not NAME=VALUE"),
-            (["-o", "x.csv", "--data", "0"], "a size of nothing"),
-            (["-o", "x.csv", "--window", "3"], "--window"),
-            (
-                [*("-o", "x.csv", "--mode", "cluster", "--workload", "a,b"), "--", "jar", "x.jar"],
-                "one job of your own has one name",
-            ),
-            (
-                ["-o", "x.csv", "--mode", "cluster", "--memory", "1GiB", "--", "jar", "x.jar"],
-                "{options}",
-            ),
+            ("--workload wordcont", "did you mean 'wordcount'"),
+            ("-- jar x.jar", "arguments after --: for --mode cluster"),
+            ("--nodes /dev/null", "--nodes: for --mode cluster"),
+            ("--mode cluster --freq 1GHz", "cannot be set from here"),
+            ("--mode cluster --power rapl", "name them by --nodes"),
+            ("-D nonsense", "'nonsense' is not NAME=VALUE"),
+            ("--data 0", "a size of nothing"),
+            ("--window 3", "--window"),
+            ("--mode cluster --workload a,b -- jar x.jar", "one job of your own has one name"),
+            ("--mode cluster --memory 1GiB -- jar x.jar", "{options}"),
         ],
     )
-    def test_wrong_usage(self, run, arguments, said):
-        done = run(*arguments)
+    def test_wrong_usage(self, inside, given, said):
+        done = inside("-o", "x.csv", *given.split())
         refused(done, code=2)
         assert said in " ".join(done.stderr.split())
 
-    def test_a_codec_that_hadoops_jars_have_not(self, run):
-        refused(run("-o", "x.csv", "--compression", "zstd"), "zstd", "none, zlib, snappy")
-
-    def test_no_cluster(self, run, tmp_path):
-        done = run("--mode", "cluster", *QUICK[:-2], "-o", "x.csv", PATH=str(tmp_path))
-        refused(done, "hadoop is not on the path")
-
-    def test_a_disk_that_is_too_small(self, run):
-        refused(run("--data", "900000GB", *QUICK, "-o", "x.csv"), "--scratch")
+    def test_nowhere_to_write_and_a_codec_that_hadoops_jars_have_not(self, inside):
+        refused(inside(), "no -o FILE", code=2)
+        refused(inside("-o", "x.csv", "--compression", "zstd"), "zstd", "none, zlib, snappy")
 
 
 def spread_history():
@@ -245,33 +203,36 @@ def spread_history():
 class TestCluster:
     @pytest.fixture
     def client(self, tmp_path):
-        return peer.Client(tmp_path / "hadoop")
-
-    def test_a_row_a_node_and_one_of_the_cluster(self, run, client, tmp_path):
+        client = peer.Client(tmp_path / "hadoop")
         client.keeps(spread_history())
-        done = run(
-            *(
-                "--mode",
-                "cluster",
-                "--cluster",
-                "rack7",
-                "--workload",
-                "wordcount",
-                "--data",
-                "1MB",
-            ),
-            *(*QUICK[:-2], "-o", "runs.csv"),
-            PATH=client.path,
-        )
-        assert done.returncode == 0, done.stderr
-        runs = ppw.read_runs(tmp_path / "runs.csv").set_index("host")
+        return client
+
+    @pytest.fixture
+    def asked(self, inside, client, tmp_path):
+        """Ask the made-up cluster; the answer and its table."""
+
+        def asked(*given, by=client):
+            done = inside(*CLUSTER, *given, PATH=by.path)
+            assert done.returncode == 0, done.stderr
+            return done, ppw.read_runs(tmp_path / "runs.csv")
+
+        return asked
+
+    # Where histories are, and where they are moved to.
+    @pytest.mark.parametrize("place", ["/done_intermediate/", "/done/"])
+    def test_a_row_a_node_and_one_of_the_cluster(self, asked, client, place):
+        client.keeps(spread_history(), place=place)
+        runs = asked("--cluster", "rack7")[1].set_index("host")
         assert list(runs.index) == ["n1", "n2", "n3", "cluster:rack7"]
-        assert list(runs["map_tasks"]) == [2, 1, 1, 4]
-        assert list(runs["reduce_tasks"]) == [0, 1, 0, 1]
-        assert list(runs["task_cpu_s"]) == [16, 13, 8, 37]
-        assert list(runs["wasted_attempts"]) == [0, 1, 0, 1]
-        assert list(runs["map_task_max_s"]) == [11, 10, 25, 25]
-        assert set(runs["job_s"]) == {52.0}
+        for column, values in {
+            "map_tasks": [2, 1, 1, 4],
+            "reduce_tasks": [0, 1, 0, 1],
+            "task_cpu_s": [16, 13, 8, 37],
+            "wasted_attempts": [0, 1, 0, 1],
+            "map_task_max_s": [11, 10, 25, 25],
+            "job_s": [52.0] * 4,
+        }.items():
+            assert list(runs[column]) == values, column
         assert len(set(runs["time_s"])) == 1
         whole = runs.loc["cluster:rack7"]
         assert (whole["nodes"], whole["master"], whole["data_local_share"]) == (3, "node0", 1.0)
@@ -279,14 +240,8 @@ class TestCluster:
         # Nothing of the host on which the client ran is taken for a node's.
         assert not {"user_s", "cpu_model", "cores", "freq_hz"} & set(runs.columns)
 
-    def test_the_client_is_told_what_to_do_and_tidies_up(self, run, client, tmp_path):
-        client.keeps(spread_history())
-        done = run(
-            *("--mode", "cluster", "--workload", "terasort,wordcount", "--data", "1MB"),
-            *("--map-slots", 4, "--memory", "2GiB", *QUICK[:-2], "-o", "runs.csv"),
-            PATH=client.path,
-        )
-        assert done.returncode == 0, done.stderr
+    def test_the_client_is_told_what_to_do_and_tidies_up(self, asked, client):
+        asked("--workload", "terasort,wordcount", "--map-slots", 4, "--memory", "2GiB")
         calls = client.calls()
         made = [call for call in calls if call[:1] == ["jar"]]
         assert all(call[1].endswith("hadoop-mapreduce-examples-3.4.2.jar") for call in made)
@@ -298,45 +253,28 @@ class TestCluster:
         assert calls[-1] == ["fs", "-rm", "-r", "-f", "-skipTrash", folder]
         assert list(client.store.iterdir()) == []
 
-    def test_any_job_with_its_own_arguments(self, run, client, tmp_path):
-        client.keeps(spread_history())
+    def test_any_job_with_its_own_arguments(self, asked, client):
         job = ["jar", "nutch.job", "Index", "{options}", "{input}", "{data}", "{output}"]
-        done = run(
-            *("--mode", "cluster", "--workload", "crawl", "--data", "3MB", "-D", "my.own=1"),
-            *("--reduces", 7, *QUICK[:-2], "-o", "runs.csv", "--", *job),
-            PATH=client.path,
-        )
-        assert done.returncode == 0, done.stderr
+        what = ("--workload", "crawl", "-D", "my.own=1", "--reduces", 7)
+        _, runs = asked(*what, "--", *job)
         (call,) = [call for call in client.calls() if call[:1] == ["jar"]]
         assert call[:3] == ["jar", "nutch.job", "Index"]
         assert {"-Dmapreduce.job.reduces=7", "-Dmy.own=1"} <= set(call)
         source, size, target = call[-3:]
-        assert (source.endswith("text-3000000"), size) == (True, "3000000")
+        assert (source.endswith("text-1000000"), size) == (True, "1000000")
         assert target.endswith("/output-1")
-        assert set(ppw.read_runs(tmp_path / "runs.csv")["workload"]) == {"crawl"}
+        assert set(runs["workload"]) == {"crawl"}
 
-    def test_without_a_history_the_counters_remain_and_it_is_said(self, run, client, tmp_path):
-        done = run(
-            *("--mode", "cluster", "--data", "1MB", *QUICK[:-2], "-o", "runs.csv"),
-            PATH=client.path,
-        )
-        assert done.returncode == 0, done.stderr
+    def test_without_a_history_the_counters_remain_and_it_is_said(self, asked, tmp_path):
+        done, runs = asked(by=peer.Client(tmp_path / "forgetful"))
         assert "no job history" in done.stderr
         assert "not measured here: power: this host's watts are not those" in done.stderr
         assert "No such file or directory" in done.stderr
-        (row,) = ppw.read_runs(tmp_path / "runs.csv").to_dict(orient="records")
+        (row,) = runs.to_dict(orient="records")
         assert (row["host"], row["task_cpu_s"]) == ("cluster:hadoop", 4.2)
 
-    def test_a_history_that_was_moved_is_found(self, run, client, tmp_path):
-        client.keeps(spread_history(), place="/done/")
-        done = run(
-            *("--mode", "cluster", "--data", "1MB", *QUICK[:-2], "-o", "runs.csv"),
-            PATH=client.path,
-        )
-        assert done.returncode == 0, done.stderr
-        assert len(ppw.read_runs(tmp_path / "runs.csv")) == 4
-
-    def test_nodes_with_sensors_and_families(self, run, tmp_path):
+    @pytest.mark.peer("measure")
+    def test_nodes_with_sensors_and_families(self, asked, tmp_path):
         # Long enough for several figures of each log.
         client = peer.Client(tmp_path / "slow", seconds=2)
         client.keeps(spread_history())
@@ -346,13 +284,8 @@ class TestCluster:
         nodes = tmp_path / "nodes.csv"
         nodes.write_text("\n".join(["host,power,family,price,cores", *lines, ""]))
         with power_logs({tmp_path / f"{name}.csv": value for name, value in watts.items()}):
-            done = run(
-                *("--mode", "cluster", "--data", "1MB", "--nodes", nodes, "--idle", "1s"),
-                *(*QUICK[:-2], "-o", "runs.csv"),
-                PATH=client.path,
-            )
-        assert done.returncode == 0, done.stderr
-        runs = ppw.read_runs(tmp_path / "runs.csv").set_index("host")
+            done, runs = asked("--nodes", nodes, "--idle", "1s", by=client)
+        runs = runs.set_index("host")
         assert dict(runs["power_w"]) == pytest.approx({**watts, "cluster:hadoop": 180.5})
         whole = runs.loc["cluster:hadoop"]
         assert whole["energy_j"] == pytest.approx(180.5 * whole["time_s"])
@@ -362,33 +295,22 @@ class TestCluster:
         assert "different families" in done.stderr
         assert "not measured here: power" not in done.stderr
 
+    @pytest.mark.peer("kill")
     @pytest.mark.parametrize(
         ("workload", "log"),
         [("wordcount", "runs.samples/output/0000.txt"), ("terasort", "scratch/ppw-*/client.log")],
         ids=["in a run", "in making the input"],
     )
     def test_killed_it_ends_the_job_and_tidies_up(self, scratch, tmp_path, workload, log):
-        client = peer.Client(tmp_path / "hadoop", seconds=60)
-        process = subprocess.Popen(
-            command(
-                *("--scratch", scratch, "--mode", "cluster", "--data", "1MB", *QUICK[:-2]),
-                *("--workload", workload, "-o", tmp_path / "runs.csv"),
-            ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment(**jars(PATH=client.path)),
-        )
-        try:
-            until(lambda: any("Running job" in path.read_text() for path in tmp_path.glob(log)))
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        until(lambda: len(client.calls()) > 1 and client.calls()[-1][:2] == ["fs", "-rm"])
+        client = peer.Client(tmp_path / "hadoop", seconds=600)
+        asked = ("--scratch", scratch, *CLUSTER, "--workload", workload)
+        with killed(*asked, cwd=tmp_path, PATH=client.path):
+            wait_for(lambda: any("Running job" in path.read_text() for path in tmp_path.glob(log)))
+        wait_for(lambda: len(client.calls()) > 1 and client.calls()[-1][:2] == ["fs", "-rm"])
         assert client.calls()[-2] == ["job", "-kill", peer.JOB]
-        until(lambda: list(client.store.iterdir()) == [])
-        until(lambda: list(scratch.iterdir()) == [])
-        until(lambda: processes(str(client.bin)) == [])
+        for folder in (client.store, scratch):
+            wait_for(lambda folder=folder: list(folder.iterdir()) == [])
+        wait_for(lambda: processes(str(client.bin)) == [])
 
 
 @contextmanager
@@ -415,17 +337,14 @@ def power_logs(watts):
         thread.join()
 
 
+@with_hadoop
 @pytest.mark.slow
 class TestSlow:
     # Where other programs disturb one of the runs, the times lie on no line, which is said.
     @pytest.mark.filterwarnings("ignore::ppw.CaveatWarning")
-    def test_four_sizes_and_the_largest_projected_from_the_others(self, run, tmp_path):
-        done = run(
-            *("--workload", "wordcount,terasort", "--data", "64MB,128MB,256MB,512MB"),
-            *("--map-slots", 1, "--reduce-slots", 1, *QUICK, "-o", "runs.csv"),
-        )
-        assert done.returncode == 0, done.stderr
-        runs = ppw.read_runs(tmp_path / "runs.csv")
+    def test_four_sizes_and_the_largest_projected_from_the_others(self, run):
+        what = ("--workload", "wordcount,terasort", "--data", "64MB,128MB,256MB,512MB")
+        _, runs = run(*what, "--map-slots", 1, "--reduce-slots", 1, *QUICK)
         assert len(runs) == 8
         found = project_data_size(runs, data_bytes=512 * MB)
         assert list(found.table["workload"]) == ["terasort", "wordcount"]
@@ -439,23 +358,18 @@ class TestSlow:
         assert wordcount["rate_bytes_s"] < 100 * MB
 
     def test_a_cluster_of_this_machine(self, run, tmp_path):
+        what = ("--mode", "yarn", "--workload", "terasort", "--data", "16MB", *ONCE)
+        slots = ("--map-slots", 2, "--reduce-slots", 1, "--cluster", "desk", "--host", "h")
         log = tmp_path / "watts.csv"
+        watts = ("--power", f"log@{log}", "--idle", "1s", "--family", "Atom", "--price", 300)
         with power_logs({log: 42.0}):
-            done = run(
-                *("--mode", "yarn", "--workload", "terasort", "--data", "16MB"),
-                *("--map-slots", 2, "--reduce-slots", 1, "--cluster", "desk", "--host", "h"),
-                *(*QUICK[:-2], "--power", f"log@{log}", "--idle", "1s"),
-                *("--family", "Atom", "--price", 300, "-o", "runs.csv"),
-            )
-        assert done.returncode == 0, done.stderr
-        runs = ppw.read_runs(tmp_path / "runs.csv")
+            _, runs = run(*what, *slots, *watts)
         assert list(runs["host"]) == ["h", "cluster:desk"]
         node, whole = (runs[runs["host"] == name] for name in ("h", "cluster:desk"))
         for column in ("workload", "time_s", "task_cpu_s", "family", "price", "power_w"):
             assert list(node[column]) == list(whole[column]), column
         assert list(whole["power_w"]) == pytest.approx([42.0])
-        assert set(whole["master"]) == {"h"}
-        assert set(whole["nodes"]) == {1}
+        assert list(whole[["master", "nodes"]].iloc[0]) == ["h", 1]
         assert set(runs["mode"]) == {"yarn"}
         assert (runs["data_local_share"] == 1.0).all()
         assert (runs["task_cpu_s"] > 1).all()
@@ -463,22 +377,11 @@ class TestSlow:
         assert "command_user_s" not in runs
 
     def test_killed_the_cluster_ends_too(self, scratch, tmp_path):
-        process = subprocess.Popen(
-            command(
-                *("--scratch", scratch, "--mode", "yarn", "--data", "16MB", *QUICK),
-                *("-o", tmp_path / "runs.csv"),
-            ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment(**jars()),
-        )
-        try:
+        asked = ("--scratch", scratch, "--mode", "yarn", "--data", "16MB", *QUICK)
+        cache = {"PPW_CACHE_DIR": str(set_up().parent)}
+        with killed(*asked, "-o", "runs.csv", cwd=tmp_path, **cache):
             output = tmp_path / "runs.samples" / "output" / "0000.txt"
-            until(lambda: output.exists() and "map 0%" in output.read_text())
+            wait_for(lambda: output.exists() and "map 0%" in output.read_text(), 240)
             assert len(processes(str(scratch))) > 2
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        until(lambda: list(scratch.iterdir()) == [])
+        wait_for(lambda: list(scratch.iterdir()) == [])
         assert processes(str(scratch)) == []
