@@ -1,28 +1,30 @@
-"""The memory probe against mbw, perf bench and numpy, and on hosts that lack what it needs."""
-
-from __future__ import annotations
+"""Memory of a host: its probe against mbw, perf bench and numpy, its limits, its traffic."""
 
 import ctypes
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from peers.waiting import FakeClock, is_running, wait_for
 
-from measurements import MeasurementError
+from measurements import MeasurementError, memory_traffic
 from measurements.memory_counters import llc_misses_per_byte, memory_events
 from measurements.memory_kernels import WORDS
-from measurements.memory_probe import MemoryProbe, probe_memory
+from measurements.memory_probe import probe_memory
 from measurements.memory_sizes import available_memory, cpu_quota, last_level_cache
+from measurements.memory_traffic import MemoryTraffic
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB, GIB = 2**20, 2**30
-QUICK = {"budget_s": 0.2, "array_bytes": 64 * MIB, "chase_bytes": 64 * MIB}
+QUICK = {"budget_s": 0.01, "array_bytes": MIB, "chase_bytes": MIB}
 
 
 def tree(root, files):
@@ -31,7 +33,6 @@ def tree(root, files):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{content}\n")
-    return root
 
 
 def cache(cpu, index, level, size, sharers, kind="Unified"):
@@ -40,68 +41,65 @@ def cache(cpu, index, level, size, sharers, kind="Unified"):
     return {f"{folder}/{k}": v for k, v in {**values, "coherency_line_size": 64}.items()}
 
 
+@pytest.fixture
+def host(tmp_path):
+    """Trees of a host with 32 MiB of last-level cache and so much memory."""
+
+    def make(megabytes, groups=(), group="0::/"):
+        meminfo = f"MemTotal: 1 kB\nMemAvailable: {megabytes << 10} kB"
+        tree(tmp_path / "proc", {"meminfo": meminfo, "self/cgroup": group})
+        tree(tmp_path / "sys", {**cache(0, 3, 3, "32768K", "0-255"), **dict(groups)})
+        return {"procfs": tmp_path / "proc", "sysfs": tmp_path / "sys"}
+
+    return make
+
+
 @pytest.fixture(scope="module")
-def probe() -> MemoryProbe:
+def probe():
     return probe_memory()
 
 
-class TestFigures:
-    def test_bandwidth_is_that_of_some_memory(self, probe):
+@pytest.mark.peer("memory")
+class TestCompiledProbe:
+    def test_figures_are_those_of_some_memory(self, probe):
         assert list(probe.bandwidth) == list(WORDS)
         for rate in probe.bandwidth.values():
             assert 0.3e9 < rate.median_bytes_s <= rate.best_bytes_s < 5e12
             assert rate.repeats >= 2
         best = [rate.best_bytes_s for rate in probe.bandwidth.values()]
         assert max(best) < 5 * min(best)
-
-    def test_latency_is_that_of_some_memory(self, probe):
         assert 20e-9 < probe.latency.best_s <= probe.latency.median_s < 2e-6
         assert probe.latency.repeats == 5
         assert probe.latency.huge_page_share < 0.01
 
-    def test_buffers_are_larger_than_the_caches(self, probe):
+    def test_it_is_past_the_caches_on_every_allowed_cpu_and_says_so(self, probe):
         cache = probe.last_level_cache
         assert 3 * probe.array_bytes >= 4 * cache.total_bytes
         assert probe.chase_bytes >= 2 * cache.largest_bytes
-
-    def test_every_allowed_cpu_has_a_thread(self, probe):
         assert probe.cpus == tuple(sorted(os.sched_getaffinity(0)))
         assert probe.threads == len(probe.cpus)
         assert probe.method.startswith("C, ")
-
-    def test_columns(self, probe):
         columns = probe.to_columns()
         assert columns["memory_bandwidth_bytes_s"] == probe.bandwidth["triad"].best_bytes_s
         assert columns["memory_latency_s"] == probe.latency.best_s
         assert list(columns)[2:] == ["memory_latency_huge_pages_s"]
-
-    def test_the_summary_says_how(self, probe):
         text = probe.summary()
         assert re.search(r"copy [\d.]+ \(median [\d.]+\), scale", text)
         assert re.search(r"memory latency: [\d.]+ ns .* 4 KiB pages, page-table walks", text)
 
-    def test_it_takes_a_few_seconds_at_most_and_leaves_nothing(self, tmp_path, monkeypatch):
+    def test_latency_grows_with_the_buffer_from_cache_to_memory(self, probe, tmp_path, monkeypatch):
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-        start = time.monotonic()
-        probe_memory()
-        # About two where nothing else runs; a loaded machine takes longer.
-        assert time.monotonic() - start < 20
-        assert list(tmp_path.iterdir()) == []
-
-
-def chased(size):
-    return probe_memory(**{**QUICK, "chase_bytes": size}).latency.best_s
-
-
-class TestLatency:
-    def test_it_grows_with_the_buffer_from_cache_to_memory(self, probe):
-        first, second = chased(16 * 1024), chased(256 * 1024)
+        options = {"budget_s": 0.2, "array_bytes": 64 * MIB}
+        first, second = (
+            probe_memory(**options, chase_bytes=size).latency.best_s for size in (2**14, 2**18)
+        )
         assert 0.2e-9 < first < 10e-9
         assert first < second < 40e-9
         assert probe.latency.best_s > 3 * second
+        assert list(tmp_path.iterdir()) == []
 
     def test_the_chase_goes_through_every_line_once(self, tmp_path):
-        source = tmp_path / "cycle.c"
+        source, program = tmp_path / "cycle.c", tmp_path / "cycle"
         source.write_text(
             "#define main probe_main\n"
             f'#include "{ROOT / "measurements" / "memory_probe.c"}"\n'
@@ -120,7 +118,6 @@ class TestLatency:
             '    printf("%d %d\\n", seen, ahead);\n'
             "}\n"
         )
-        program = tmp_path / "cycle"
         flags = "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"
         subprocess.run(["cc", *flags, source, "-o", program], check=True)
         done = subprocess.run([program], check=True, capture_output=True, text=True)
@@ -133,7 +130,7 @@ class TestLatency:
         # The kernel's switch for one process and its children (PR_SET_THP_DISABLE).
         assert ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) == 0
         try:
-            bare = probe_memory(**QUICK)
+            bare = probe_memory(budget_s=0.2, array_bytes=64 * MIB, chase_bytes=64 * MIB)
         finally:
             assert ctypes.CDLL(None).prctl(41, 0, 0, 0, 0) == 0
         assert bare.latency_huge_pages is None
@@ -142,6 +139,38 @@ class TestLatency:
         (note,) = [n for n in bare.notes if "huge pages" in n]
         assert "they backed 0% of the buffer" in note
         assert "transparent_hugepage is" in note
+
+    def test_one_compiler_without_the_native_flag_does(self, compiler):
+        old = compiler('case "$*" in *march=native*) exit 1;; esac; exec cc "$@"')
+        probe = probe_memory(**QUICK, compilers=old)
+        assert probe.method == "C, mycc -O3"
+        assert probe.latency_s > 0
+
+    def test_a_folder_that_takes_no_programs(self, tmp_path):
+        script = "from measurements.memory_probe import probe_memory\n"
+        script += f"p = probe_memory(**{QUICK})\nprint(p.method, *p.notes)"
+        mount = 'mount -t tmpfs -o noexec none "$1" && exec "$2" -c "$3"'
+        command = ["unshare", "-m", "sh", "-c", mount, "sh", tmp_path, sys.executable, script]
+        env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+        assert done.stdout.startswith("numpy memory latency is missing")
+        assert "takes no programs (mounted noexec?): set TMPDIR" in done.stdout
+
+    def test_arrays_that_no_address_space_holds(self):
+        with pytest.raises(MeasurementError, match="memory ran out"):
+            probe_memory(array_bytes=2**60, chase_bytes=MIB)
+
+    def test_caches_are_those_of_lscpu(self):
+        command = ["lscpu", "-B", "-C=NAME,ALL-SIZE,ONE-SIZE"]
+        listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found = last_level_cache(Path("/sys"), sorted(os.sched_getaffinity(0)))
+        if found.total_bytes:
+            assert found.largest_bytes == int(listed.split("\n")[-2].split()[2])
+
+    def test_numpys_kernels_are_the_compiled_ones_within_a_factor(self, probe):
+        by_numpy = probe_memory(compilers=())
+        for name, rate in by_numpy.bandwidth.items():
+            assert 0.2 < rate.best_bytes_s / probe.bandwidth[name].best_bytes_s < 5
 
 
 def mbw_copy():
@@ -171,30 +200,30 @@ def numpy_copy():
     return 2 * a.nbytes / min(seconds)
 
 
-class TestOtherPrograms:
-    @pytest.mark.parametrize("other", [mbw_copy, perf_copy, numpy_copy])
-    def test_copy_on_one_cpu_is_theirs_within_a_factor(self, other):
-        first = min(os.sched_getaffinity(0))
-        ours = probe_memory(cpus=[first], budget_s=0.5).bandwidth["copy"].best_bytes_s
-        # Other instructions, page sizes and buffers, on a machine that may be busy.
-        assert 0.2 < ours / other() < 5
-
-    def test_numpys_kernels_are_the_compiled_ones_within_a_factor(self, probe):
-        by_numpy = probe_memory(compilers=())
-        for name, rate in by_numpy.bandwidth.items():
-            assert 0.2 < rate.best_bytes_s / probe.bandwidth[name].best_bytes_s < 5
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(mbw_copy, marks=pytest.mark.peer("memory")),
+        pytest.param(perf_copy, marks=pytest.mark.peer("perf")),
+        pytest.param(numpy_copy, marks=pytest.mark.peer("memory")),
+    ],
+)
+def test_copy_on_one_cpu_is_that_of_others_within_a_factor(other):
+    first = min(os.sched_getaffinity(0))
+    ours = probe_memory(cpus=[first], budget_s=0.5).bandwidth["copy"].best_bytes_s
+    # Other instructions, page sizes and buffers, on a machine that may be busy.
+    assert 0.2 < ours / other() < 5
 
 
 class TestCpus:
     def test_those_allowed_are_used(self):
         allowed = os.sched_getaffinity(0)
-        last = max(allowed)
-        os.sched_setaffinity(0, {last})
+        os.sched_setaffinity(0, {max(allowed)})
         try:
-            assert probe_memory(**QUICK).cpus == (last,)
-            assert probe_memory(**QUICK, compilers=()).cpus == (last,)
+            assert probe_memory(**QUICK, compilers=()).cpus == (max(allowed),)
         finally:
             os.sched_setaffinity(0, allowed)
+        assert probe_memory(**QUICK, compilers=()).cpus == tuple(sorted(allowed))
         assert os.sched_getaffinity(0) == allowed
 
     def test_others_are_refused(self):
@@ -204,25 +233,22 @@ class TestCpus:
         with pytest.raises(MeasurementError, match="CPUs none asked for"):
             probe_memory(cpus=[])
 
-    def test_a_quota_of_the_control_group_is_kept(self, tmp_path):
-        tree(tmp_path / "proc", {"meminfo": f"MemAvailable: {GIB // 1024} kB"})
-        tree(tmp_path / "proc", {"self/cgroup": "0::/box"})
-        tree(tmp_path / "sys", {"fs/cgroup/box/cpu.max": "150000 100000"})
-        trees = {"procfs": tmp_path / "proc", "sysfs": tmp_path / "sys"}
+    def test_a_quota_of_the_control_group_is_kept(self, host, monkeypatch):
+        trees = host(1024, {"fs/cgroup/box/cpu.max": "150000 100000"}, "0::/box")
         assert cpu_quota(**trees) == 1.5
-        probe = probe_memory(**QUICK, **trees)
-        if len(os.sched_getaffinity(0)) > 1:
-            assert probe.threads == 1
-            assert "quota is 1.5 CPUs: measured with 1 of them" in "\n".join(probe.notes)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+        monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: None)
+        probe = probe_memory(**QUICK, **trees, compilers=())
+        assert (probe.threads, probe.cpus) == (1, (0,))
+        assert "quota is 1.5 CPUs: measured with 1 of them" in "\n".join(probe.notes)
 
 
 @pytest.fixture
-def compiler(tmp_path, monkeypatch):
+def compiler(tmp_path):
     """Make a compiler of a shell script: it sees its arguments, and ``$out`` is the program."""
 
     def make(script):
-        path = tmp_path / "bin" / "mycc"
-        path.parent.mkdir()
+        path = tmp_path / "mycc"
         out = 'for word in "$@"; do [ "$last" = -o ] && out=$word; last=$word; done'
         path.write_text(f"#!/bin/sh\n{out}\n{script}\n")
         path.chmod(0o755)
@@ -242,9 +268,8 @@ class TestWithoutCompiler:
         probe = probe_memory(**QUICK)
         assert probe.method == "numpy"
         assert probe.latency is None
-        assert probe.bandwidth_bytes_s > 0.3e9
-        columns = probe.to_columns()
-        assert math.isnan(columns["memory_latency_s"])
+        assert probe.bandwidth_bytes_s > 0
+        assert math.isnan(probe.to_columns()["memory_latency_s"])
         (note,) = [n for n in probe.notes if "latency is missing" in n]
         assert "no C compiler on this host (apt install gcc libc6-dev" in note
         assert "memory latency:" not in probe.summary()
@@ -255,30 +280,9 @@ class TestWithoutCompiler:
         assert probe.method == "numpy"
         assert "fatal error: pthread.h: No such file (apt install" in "\n".join(probe.notes)
 
-    def test_one_without_the_native_flag_does(self, compiler):
-        old = compiler('case "$*" in *march=native*) exit 1;; esac; exec cc "$@"')
-        probe = probe_memory(**QUICK, compilers=old)
-        assert probe.method == "C, mycc -O3"
-        assert probe.latency_s > 0
-
-    def test_a_folder_that_takes_no_programs(self, tmp_path):
-        folder = tmp_path / "noexec"
-        folder.mkdir()
-        script = (
-            "from measurements.memory_probe import probe_memory\n"
-            f"p = probe_memory(budget_s=0.1, array_bytes={64 * MIB}, chase_bytes={MIB})\n"
-            "print(p.method, *p.notes)"
-        )
-        mount = 'mount -t tmpfs -o noexec none "$1" && exec "$2" -c "$3"'
-        done = subprocess.run(
-            ["unshare", "-m", "sh", "-c", mount, "sh", str(folder), sys.executable, script],
-            env={**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        assert done.stdout.startswith("numpy memory latency is missing")
-        assert "takes no programs (mounted noexec?): set TMPDIR" in done.stdout
+    def test_arrays_that_no_address_space_holds(self):
+        with pytest.raises(MeasurementError, match="memory ran out"):
+            probe_memory(array_bytes=2**60, chase_bytes=MIB, compilers=())
 
 
 class TestPrograms:
@@ -292,8 +296,7 @@ class TestPrograms:
         assert probe.bandwidth["copy"] == (2 * 8 * MIB / 0.25, 2 * 8 * MIB / 0.5, 3)
         assert probe.bandwidth["triad"] == (3 * 8 * MIB / 0.5, 3 * 8 * MIB / 0.5, 3)
         assert probe.latency[:3] == (1e-7, 1e-7, 3)
-        assert probe.huge_page_share == 0.25
-        assert probe.latency_huge_pages is None
+        assert (probe.huge_page_share, probe.latency_huge_pages) == (0.25, None)
         assert "the median repeat is up to 50% worse than the best" in probe.summary()
         assert "it does not say how many" in probe.summary()
 
@@ -304,33 +307,24 @@ class TestPrograms:
             ("exit 3", "memory ran out while it was measured"),
             ("echo 'memory_probe: the results are wrong' >&2; exit 4", "ended with 4 (memory_pr"),
             ("kill -4 $$", "ended with -4 (no reason): measure without --probe-memory"),
+            ("exec sleep 60", "took more than 0.5 s"),
         ],
     )
-    def test_one_that_ends_early_is_an_error(self, compiler, end, said):
+    def test_one_that_ends_early_or_never_is_an_error(self, compiler, end, said, monkeypatch):
+        if "sleep" in end:
+            monkeypatch.setattr("measurements.memory_kernels._TIMEOUT_S", 0.5)
         with pytest.raises(MeasurementError, match=re.escape(said)):
             probe_memory(**QUICK, compilers=compiler(program(end)))
 
-    def test_one_that_hangs_is_ended(self, compiler, monkeypatch):
-        monkeypatch.setattr("measurements.memory_kernels._TIMEOUT_S", 0.5)
-        with pytest.raises(MeasurementError, match=r"took more than 0\.5 s"):
-            probe_memory(**QUICK, compilers=compiler(program("exec sleep 60")))
 
-    @pytest.mark.parametrize("compilers", [("cc",), ()], ids=["C", "numpy"])
-    def test_arrays_that_no_address_space_holds(self, compilers):
-        with pytest.raises(MeasurementError, match="memory ran out"):
-            probe_memory(array_bytes=2**47, chase_bytes=MIB, compilers=compilers)
-
-
-class TestCaches:
-    def test_shared_ones_count_once_and_instructions_never(self, tmp_path):
-        files = {}
+class TestSizes:
+    def test_shared_caches_count_once_and_those_of_instructions_never(self, tmp_path):
         for cpu in range(4):
-            pair = "0-1" if cpu < 2 else "2-3"
-            files |= cache(cpu, 0, 1, "32K", cpu, "Data")
-            files |= cache(cpu, 1, 1, "64K", cpu, "Instruction")
-            files |= cache(cpu, 2, 2, "1024K", cpu)
-            files |= cache(cpu, 3, 3, "16384K" if cpu < 2 else "8M", pair)
-        tree(tmp_path, files)
+            tree(tmp_path, cache(cpu, 0, 1, "32K", cpu, "Data"))
+            tree(tmp_path, cache(cpu, 1, 1, "64K", cpu, "Instruction"))
+            tree(tmp_path, cache(cpu, 2, 2, "1024K", cpu))
+            pair = ("16384K", "0-1") if cpu < 2 else ("8M", "2-3")
+            tree(tmp_path, cache(cpu, 3, 3, *pair))
         assert last_level_cache(tmp_path, range(4)) == (24 * MIB, 16 * MIB, 64)
         assert last_level_cache(tmp_path, [3]) == (8 * MIB, 8 * MIB, 64)
 
@@ -338,42 +332,35 @@ class TestCaches:
         tree(tmp_path, cache(0, 0, 1, "24K", 0, "Data") | cache(0, 2, 2, "512K", 0))
         assert last_level_cache(tmp_path, [0, 1]).total_bytes == 512 * 1024
 
-    def test_where_the_kernel_says_nothing_a_size_is_assumed(self, tmp_path):
+    def test_arrays_are_four_times_the_caches_or_shrink_with_free_memory(
+        self, host, tmp_path, monkeypatch
+    ):
+        sizes = []
+        monkeypatch.setattr(
+            "measurements.memory_probe.bandwidth_by_numpy", lambda size, *_: sizes.append(size)
+        )
+        # Where the kernel says nothing a size is assumed.
         assert last_level_cache(tmp_path, [0]) == (0, 0, 64)
-        probe = probe_memory(budget_s=0.1, sysfs=tmp_path, compilers=())
-        assert probe.array_bytes == 4 * 32 * MIB
+        for megabytes, more in ((10_000, {"sysfs": tmp_path}), (10_000, {}), (300, {})):
+            trees = {**host(megabytes), **more}
+            with pytest.raises(AttributeError):
+                probe_memory(**trees, cpus=[min(os.sched_getaffinity(0))], compilers=())
+        assert sizes == [4 * 32 * MIB, 4 * 32 * MIB, 300 * MIB // 2 // 3]
+
+    def test_a_size_that_is_assumed_is_said(self, tmp_path):
+        probe = probe_memory(**QUICK, sysfs=tmp_path, compilers=())
         assert "does not say how large the caches are: 32 MiB assumed" in probe.summary()
 
-    def test_the_kernels_own_figures(self):
-        listed = subprocess.run(
-            ["lscpu", "-B", "-C=NAME,ALL-SIZE,ONE-SIZE"], check=True, capture_output=True, text=True
-        )
-        last = listed.stdout.split("\n")[-2].split()
-        found = last_level_cache(Path("/sys"), sorted(os.sched_getaffinity(0)))
-        if found.total_bytes:
-            assert found.largest_bytes == int(last[2])
+    def test_too_little_is_refused(self, host):
+        with pytest.raises(MeasurementError) as caught:
+            probe_memory(**host(100), cpus=[min(os.sched_getaffinity(0))])
+        said = str(caught.value)
+        assert "100 MiB of memory are free, half of which may be used" in said
+        assert "three arrays past the caches take 128 MiB" in said
+        assert "--probe-memory" in said
 
-
-class TestMemory:
-    @pytest.fixture
-    def host(self, tmp_path):
-        """Trees of a host with 32 MiB of last-level cache and so much memory."""
-
-        def make(megabytes, groups=(), group="0::/"):
-            tree(
-                tmp_path / "proc",
-                {"meminfo": f"MemTotal: 1 kB\nMemAvailable: {megabytes << 10} kB"},
-            )
-            tree(tmp_path / "proc", {"self/cgroup": group})
-            tree(tmp_path / "sys", {**cache(0, 3, 3, "32768K", "0-255"), **dict(groups)})
-            return {"procfs": tmp_path / "proc", "sysfs": tmp_path / "sys"}
-
-        return make
-
-    def test_what_the_kernel_has(self, host):
+    def test_free_memory_is_the_kernels_or_what_the_control_groups_leave(self, host, tmp_path):
         assert available_memory(**host(512)) == 512 * MIB
-
-    def test_or_what_the_control_groups_leave(self, host):
         groups = {
             "fs/cgroup/a/memory.max": 400 * MIB,
             "fs/cgroup/a/memory.current": 300 * MIB,
@@ -382,8 +369,10 @@ class TestMemory:
             "fs/cgroup/a/b/memory.current": 10 * MIB,
         }
         assert available_memory(**host(512, groups, "0::/a/b")) == 150 * MIB
+        with pytest.raises(MeasurementError, match=r"meminfo: no line MemAvailable: is procfs"):
+            probe_memory(procfs=tmp_path)
 
-    def test_or_those_of_version_1(self, host):
+    def test_control_groups_of_version_1(self, host):
         groups = {
             "fs/cgroup/memory/d/memory.limit_in_bytes": 200 * MIB,
             "fs/cgroup/memory/d/memory.usage_in_bytes": 80 * MIB,
@@ -391,28 +380,11 @@ class TestMemory:
             "fs/cgroup/cpu/d/cpu.cfs_period_us": 100000,
         }
         trees = host(512, groups, "5:memory:/d\n4:cpu,cpuacct:/d\n0::/")
-        assert available_memory(**trees) == 120 * MIB
-        assert cpu_quota(**trees) == 0.5
+        assert (available_memory(**trees), cpu_quota(**trees)) == (120 * MIB, 0.5)
 
     def test_no_limit_is_no_limit(self, host):
         groups = {"fs/cgroup/cpu.max": "max 100000", "fs/cgroup/cpu/cpu.cfs_quota_us": -1}
         assert cpu_quota(**host(512, groups, "0::/\n4:cpu:/")) == math.inf
-
-    def test_arrays_shrink_with_it(self, host):
-        probe = probe_memory(**host(300), budget_s=0.1, compilers=())
-        assert probe.array_bytes == 300 * MIB // 2 // 3
-
-    def test_too_little_is_refused(self, host):
-        with pytest.raises(MeasurementError) as caught:
-            probe_memory(**host(100))
-        said = str(caught.value)
-        assert "100 MiB of memory are free, half of which may be used" in said
-        assert "three arrays past the caches take 128 MiB" in said
-        assert "--probe-memory" in said
-
-    def test_without_procfs(self, tmp_path):
-        with pytest.raises(MeasurementError, match=r"meminfo: no line MemAvailable: is procfs"):
-            probe_memory(procfs=tmp_path)
 
 
 def controller(name, events, scale="6.103515625e-5", unit="MiB"):
@@ -425,11 +397,12 @@ def controller(name, events, scale="6.103515625e-5", unit="MiB"):
     return files
 
 
-class TestMemoryEvents:
+class TestEvents:
     def test_a_virtual_machine_has_none(self, tmp_path):
         assert memory_events(tmp_path) is None
         tree(tmp_path, {"bus/event_source/devices/msr/type": "9"})
         assert memory_events(tmp_path) is None
+        assert MemoryTraffic.find(tmp_path, Path("/proc")) is None
 
     def test_a_server_has_strobes_of_every_channel(self, tmp_path):
         for channel in (0, 1, 10, 2):
@@ -437,32 +410,28 @@ class TestMemoryEvents:
             tree(tmp_path, controller(f"uncore_imc_{channel}", events))
         tree(tmp_path, controller("uncore_imc_free_running_0", ("read", "write", "dclk")))
         events = memory_events(tmp_path)
-        assert [e.name for e in events[::2]] == [
-            f"uncore_imc_{n}/cas_count_read/" for n in (0, 1, 2, 10)
-        ]
+        names = [f"uncore_imc_{n}/cas_count_read/" for n in (0, 1, 2, 10)]
+        assert [e.name for e in events[::2]] == names
         assert {e.direction for e in events[1::2]} == {"write"}
         # A strobe moves a line of 64 bytes: 6.103515625e-5 MiB.
         assert {e.bytes_per_count for e in events} == {64.0}
 
-    def test_two_sub_channels(self, tmp_path):
-        names = [f"cas_count_{way}_sch{n}" for way in ("read", "write") for n in (0, 1)]
-        tree(tmp_path, controller("uncore_imc_0", names))
-        assert [e.direction for e in memory_events(tmp_path)] == ["read", "read", "write", "write"]
-
     @pytest.mark.parametrize(
         ("device", "names", "wanted"),
         [
-            ("uncore_imc", ["data_reads", "data_writes", "gt_requests", "ia_requests"], 2),
-            ("uncore_imc_free_running_0", ["data_read", "data_write", "data_total"], 2),
-            ("uncore_imc_free_running_0", ["read", "write", "ddrt_read", "ddrt_write"], 2),
-            ("uncore_imc_0", ["clockticks"], 0),
+            ("0", [f"cas_count_{way}_sch{n}" for way in ("read", "write") for n in (0, 1)], 2),
+            ("free_running_0", ["data_read", "data_write", "data_total"], 1),
+            ("free_running_0", ["read", "write", "ddrt_read", "ddrt_write"], 1),
+            ("0", ["data_reads", "data_writes", "gt_requests", "ia_requests"], 1),
+            ("0", ["clockticks"], 0),
         ],
     )
-    def test_others_have_free_running_counters(self, tmp_path, device, names, wanted):
-        tree(tmp_path, controller(device, names))
-        events = memory_events(tmp_path) or ()
-        assert len(events) == wanted
-        assert sorted(e.direction for e in events) == ["read", "write"][:wanted]
+    def test_others_have_sub_channels_or_free_running_counters(
+        self, tmp_path, device, names, wanted
+    ):
+        tree(tmp_path, controller(f"uncore_imc_{device}", names))
+        directions = [event.direction for event in memory_events(tmp_path) or ()]
+        assert directions == ["read"] * wanted + ["write"] * wanted
 
     def test_what_perf_prints_becomes_bytes(self, tmp_path):
         tree(tmp_path, controller("uncore_imc_0", ["cas_count_read"]))
@@ -477,20 +446,86 @@ class TestMemoryEvents:
         tree(tmp_path, controller("uncore_imc_1", ["data_read"], scale=None))
         (event,) = memory_events(tmp_path)
         assert (event.name, event.bytes_per_count) == ("uncore_imc_0/cas_count_read/", 64)
-
-    def test_a_scale_that_is_none(self, tmp_path):
         tree(tmp_path, controller("uncore_imc_0", ["cas_count_read"], scale="many"))
-        with pytest.raises(
-            MeasurementError, match=r"cas_count_read\.scale: 'many' is not a number"
-        ):
+        with pytest.raises(MeasurementError, match=r"read\.scale: 'many' is not a number"):
             memory_events(tmp_path)
 
 
 def test_misses_per_byte():
     assert llc_misses_per_byte(3e6, 1.2e8) == 0.025
-    assert math.isnan(llc_misses_per_byte(math.nan, 1e6))
-    assert math.isnan(llc_misses_per_byte(1e6, math.nan))
-    assert math.isnan(llc_misses_per_byte(1e6, 0))
     assert llc_misses_per_byte(0, 1e6) == 0
+    for unknown in ((math.nan, 1e6), (1e6, math.nan), (1e6, 0)):
+        assert math.isnan(llc_misses_per_byte(*unknown))
     with pytest.raises(MeasurementError, match="neither can be negative"):
         llc_misses_per_byte(-1, 1e6)
+
+
+# Counts 300 MiB read and 100 MiB written by each controller, but not what it is to lose.
+PERF = """#!/bin/sh
+[ "$2" = -h ] && { echo "Usage: perf stat -j, --json-output"; exit 129; }
+while [ "$1" != -o ]; do shift; done
+into=$2 events=$4
+cat >/dev/null
+IFS=,
+for event in $events; do
+    case $event in (*LOST*) mib="<not counted>";; (*read*) mib=300;; (*) mib=100;; esac
+    printf '{"counter-value": "%s", "unit": "MiB", "event": "%s", ' "$mib" "$event"
+    echo '"event-runtime": 1000000000, "pcnt-running": 100.0}'
+done >"$into"
+"""
+
+
+class TestTraffic:
+    @pytest.fixture
+    def traffic(self, tmp_path, monkeypatch):
+        """Counters of two made-up controllers, by a program that stands in for perf."""
+
+        def make(lost="none"):
+            program = tmp_path / "perf"
+            program.write_text(PERF.replace("LOST", lost))
+            program.chmod(0o755)
+            monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+            for number in range(2):
+                events = ["cas_count_read", "cas_count_write"]
+                tree(tmp_path, controller(f"uncore_imc_{number}", events))
+            return MemoryTraffic.find(tmp_path, Path("/proc"))
+
+        return make
+
+    def test_bytes_a_second_of_all_controllers(self, traffic, tmp_path, monkeypatch):
+        traffic, clock = traffic(), FakeClock()
+        monkeypatch.setattr(memory_traffic, "time", SimpleNamespace(monotonic=clock))
+        assert len(traffic.events) == 4
+        for run in range(2):
+            traffic.start(tmp_path / f"{run}.txt")
+            clock.wait(2.0)
+            moved = {"read": 2 * 300 * MIB, "write": 2 * 100 * MIB}
+            rates = {f"memory_{way}_bytes_s": size / 2.0 for way, size in moved.items()}
+            assert traffic.stop() == rates
+        assert traffic.stop() == {}
+
+    def test_a_direction_that_one_controller_did_not_count_is_missing(self, traffic, tmp_path):
+        traffic = traffic(lost="imc_1/cas_count_write")
+        traffic.start(tmp_path / "counts.txt")
+        assert set(traffic.stop()) == {"memory_read_bytes_s"}
+
+    def test_it_ends_with_whoever_started_it(self, traffic, tmp_path):
+        traffic()
+        script = (
+            "import sys; from pathlib import Path\n"
+            "from measurements.memory_traffic import MemoryTraffic\n"
+            f"traffic = MemoryTraffic.find(Path({str(tmp_path)!r}), Path('/proc'))\n"
+            f"traffic.start(Path({str(tmp_path / 'counts.txt')!r}))\n"
+            "print(traffic._process.pid, flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ) as parent:
+            pid = int(parent.stdout.readline())
+            assert is_running(pid)
+            os.kill(parent.pid, signal.SIGKILL)
+        wait_for(lambda: not is_running(pid))
