@@ -1,122 +1,220 @@
-"""IPMI power against ipmi_sim, which ipmitool and FreeIPMI read at the same time."""
+"""IPMI power: a BMC in memory behind played tools, and ipmi_sim behind pyghmi and ipmitool.
 
-from __future__ import annotations
+Sensor data records are decoded as pyghmi decodes them.
+"""
 
 import contextlib
 import gc
 import json
 import math
 import os
+import queue
 import re
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from peers.ipmi_bmc import IpmiBmc, Sensor, free_port, silent_port
+from hypothesis import given
+from hypothesis import strategies as st
+from peers.ipmi_bmc import IpmiBmc, PlayedBmc, Sensor, free_port, sensor_record, silent_port
+from peers.waiting import is_running, processes, wait_for
 
-from measurements.power import ipmi_bmc, ipmi_tool
+from measurements.power import ipmi, ipmi_bmc, ipmi_power, ipmi_session, ipmi_tool
 from measurements.power.ipmi_bmc import parse_address
 from measurements.power.ipmi_dcmi import BmcClock, PowerReading
+from measurements.power.ipmi_power import sensor_channels
+from measurements.power.ipmi_sdr import PowerSensor, power_sensors, split_records
 from measurements.power.protocol import Login, SensorError, SourceSettings
-from measurements.power.registry import KINDS, open_source, parse_spec
+from measurements.power.registry import open_source, parse_spec
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from measurements.power.ipmi_power import IpmiPower
-
-TOOLS = ("ipmi", "ipmi:ipmitool")
 # Time that a request may take where something else than time is tested.
-AMPLE_S = 30.0
+AMPLE_S = 60.0
 PSU, CPU = Sensor("PSU1 Pwr In"), Sensor("CPU Power", number=2, entity=3, step=1)
 ROOT = Path(__file__).parents[2]
 PEERS = Path(__file__).with_name("peers")
+READABLE = 0x40
 
-both_tools = pytest.mark.parametrize("tool", TOOLS)
-
-
-@pytest.fixture
-def bmc(tmp_path: Path) -> Iterator[IpmiBmc]:
-    with IpmiBmc(tmp_path) as running:
-        yield running
+both_tools = pytest.mark.parametrize("tool", ["ipmi", "ipmi:ipmitool"])
+simulated = pytest.mark.peer("ipmi")
 
 
-@pytest.fixture
-def local_bmc(tmp_path: Path) -> dict[str, str]:
-    """Environment of processes that find a /dev/ipmi0 of 177 W."""
-    library, figure = tmp_path / "device.so", tmp_path / "watts"
-    source = str(PEERS / "ipmi_device.c")
-    gcc = ("gcc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(library))
-    subprocess.run([*gcc, source, "-ldl"], check=True)
-    figure.write_text("177\n")
-    return {
-        **os.environ,
-        "LD_PRELOAD": str(library),
-        "IPMI_DEVICE_WATTS": str(figure),
-        "IPMI_DEVICE_SILENT": str(tmp_path / "silent"),
+# Tools that talk to a BMC in memory.
+
+
+class PlayedCommand:
+    """What pyghmi offers of a session."""
+
+    def __init__(self, bmc, userid=None, password=None, privlevel=4, **_):
+        self.bmc, self.level = bmc, ("user", "operator", "administrator")[privlevel - 2]
+        if bmc.is_silent:
+            raise IpmiException("timeout")
+        if userid and (said := bmc.says or _complaint(bmc, userid, password, self.level)):
+            raise IpmiException(said)
+        self.opened, self.broken, self.incommand, self.ipmi_session = (
+            bmc.sessions,
+            False,
+            True,
+            self,
+        )
+
+    def raw_command(self, netfn, command, data, rslun, callback=None):
+        self.broken = self.opened != self.bmc.sessions
+        code, data = self.bmc.answer(netfn, command, data, self.level)
+        said = {"code": code, "data": data}
+        self.late = lambda: callback(said)
+        return said
+
+    def wait_for_rsp(self, timeout):
+        self.late()
+
+    def logout(self):
+        self.bmc.logouts = getattr(self.bmc, "logouts", 0) + 1
+
+
+class IpmiException(Exception):  # noqa: N818
+    """pyghmi's."""
+
+
+def _complaint(bmc, user, password, level):
+    if user != bmc.login.user:
+        return "Unauthorized name"
+    if password != bmc.login.password:
+        return "Incorrect password provided"
+    if bmc.privilege == "user" and level != "user":
+        return "Requested privilege level exceeds limit"
+    return ""
+
+
+class SessionThread(threading.Thread):
+    """pyghmi's process as a thread; what is killed hears nothing more."""
+
+    def __init__(self, theirs):
+        super().__init__(daemon=True, target=ipmi_session.main)
+        self.asker = theirs.dup()
+        self.start()
+
+    def kill(self):
+        with contextlib.suppress(OSError):
+            self.asker.shutdown(socket.SHUT_RDWR)
+
+    def wait(self, timeout=AMPLE_S):
+        self.join(timeout)
+        self.asker.close()
+
+
+def played_ipmitool(bmc, words, env, timeout):
+    """What ipmitool says of a request."""
+    words = list(words)
+    said = {
+        name: words[words.index(name) + 1] for name in ("-I", "-U", "-L", "-C") if name in words
     }
+    error, text, level = bmc.says, "", said.get("-L", "ADMINISTRATOR").lower()
+    if bmc.is_silent == "hangs":
+        raise subprocess.TimeoutExpired(words, timeout)
+    if bmc.is_silent:
+        error = "Error: Unable to establish IPMI v2 / RMCP+ session"
+    elif "-U" in said and not error:
+        error = _complaint(bmc, said["-U"], env["IPMI_PASSWORD"], level)
+        if error == "Incorrect password provided":
+            error = "> RAKP 2 HMAC is invalid"
+        if said.get("-C", "3") == "17":
+            error = "RAKP 1 message indicates an error : invalid cipher suite"
+    if not error and "dump" in words:
+        Path(words[-1]).write_bytes(b"".join(bmc.records_held))
+    elif not error:
+        netfn, command, *data = (int(word, 16) for word in words[words.index("raw") + 1 :])
+        code, data = bmc.answer(netfn, command, bytes(data), level)
+        text = re.sub("((?: ..){16})", r"\1\n", "".join(f" {byte:02x}" for byte in data)) + "\n"
+        error = f"Unable to send RAW command (rsp=0x{code:02x}): Invalid" if code else ""
+    return subprocess.CompletedProcess(words, bool(error), text, error)
+
+
+@pytest.fixture
+def play(monkeypatch):
+    """Start a BMC in memory, which both tools then talk to."""
+    waits = []
+    clock = types.SimpleNamespace(monotonic=time.monotonic, sleep=waits.append)
+
+    def start(**known):
+        bmc = PlayedBmc(**known)
+        bmc.waits = waits
+        command = types.SimpleNamespace(Command=lambda bmc=None, **who: PlayedCommand(made, **who))
+        made = bmc
+        monkeypatch.setitem(sys.modules, "pyghmi.ipmi.command", command)
+        monkeypatch.setattr(ipmi, "_start", SessionThread)
+        asker = types.SimpleNamespace(socket=lambda **_: threading.current_thread().asker)
+        monkeypatch.setattr(ipmi_session, "socket", asker)
+        monkeypatch.setattr(ipmi_session, "os", types.SimpleNamespace(_exit=lambda _: None))
+        monkeypatch.setattr(ipmi_power, "time", clock)
+
+        def run(words, env, timeout, **_):
+            return played_ipmitool(bmc, words, env, timeout)
+
+        program = types.SimpleNamespace(**{**vars(subprocess), "run": run})
+        monkeypatch.setattr(ipmi_tool, "subprocess", program)
+        return bmc
+
+    return start
+
+
+@pytest.fixture(params=["played", pytest.param("simulated", marks=simulated)])
+def start(request, tmp_path, play):
+    """Start a BMC: in memory, or ipmi_sim."""
+    if request.param == "played":
+        yield play
+        return
+    with contextlib.ExitStack() as stack:
+        yield lambda **known: stack.enter_context(IpmiBmc(tmp_path, **known))
+
+
+@pytest.fixture
+def bmc(start):
+    return start()
 
 
 @contextlib.contextmanager
-def opened(
-    tool: str,
-    bmc: IpmiBmc,
-    *,
-    then_s: float = AMPLE_S,
-    options: str = "",
-) -> Iterator[IpmiPower]:
+def opened(tool, bmc, *, then_s=AMPLE_S, options=""):
     """Open a BMC with ample time, and then give its readings another limit."""
     settings = SourceSettings(login=lambda *_: bmc.login, timeout_s=AMPLE_S)
     source = open_source(parse_spec(f"{tool}@{bmc.where}{options}"), settings)
     source._timeout_s = then_s
-    try:
+    with contextlib.closing(source):
         yield source
-    finally:
-        source.close()
 
 
-def refused(tool: str, where: str | None, login: Login | None = None, **settings: object) -> str:
+def refused(tool, where=None, login=None, timeout_s=AMPLE_S):
     """One line of the error that opening ends with."""
-    known = SourceSettings(login=lambda *_: login or Login("ppw", "some-password"), **settings)
+    login = login or Login("ppw", "some-password")
     spec = parse_spec(tool if where is None else f"{tool}@{where}")
     with pytest.raises(SensorError) as caught:
-        open_source(spec, known)
+        open_source(spec, SourceSettings(login=lambda *_: login, timeout_s=timeout_s))
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith(tool)
     return message
 
 
-def watts(source: IpmiPower) -> list[float]:
+def watts(source):
     return [reading.value for reading in source.read()]
 
 
-def reads(source: IpmiPower) -> bool:
-    """Whether the BMC answers again, with the watts that it begins with."""
-    try:
-        return watts(source) == [100.0]
-    except SensorError:
-        return False
+def eventually(source, wanted):
+    """Read until the figures are as wanted: ipmi_sim polls its files, and takes time to start."""
+
+    def is_wanted():
+        with contextlib.suppress(SensorError):
+            return wanted(watts(source))
+
+    wait_for(is_wanted)
 
 
-def eventually(source: IpmiPower, wanted: Callable[[list[float]], bool]) -> list[float]:
-    """Read until the figures are as wanted: the peer polls its files."""
-    found: list[float] = []
-
-    def is_wanted() -> bool:
-        found[:] = watts(source)
-        return wanted(found)
-
-    within(is_wanted)
-    return found
-
-
-def ipmitool(bmc: IpmiBmc, *words: str) -> str:
+def ipmitool(bmc, *words):
     """What ipmitool's own decoder says."""
     to = ("-I", "lanplus", "-C", "3", "-H", bmc.host, "-p", str(bmc.port), "-U", bmc.login.user)
     return subprocess.run(
@@ -128,27 +226,23 @@ def ipmitool(bmc: IpmiBmc, *words: str) -> str:
     ).stdout
 
 
-def freeipmi(program: str, bmc: IpmiBmc, *words: str) -> str:
+def freeipmi(program, bmc, *words):
     """What FreeIPMI's own decoder says."""
     to = ("-D", "LAN_2_0", "-W", "opensesspriv", "-h", bmc.where, "-u", bmc.login.user)
-    return subprocess.run(
-        [program, *to, "-p", bmc.login.password, "-l", "ADMIN", *words],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+    command = [program, *to, "-p", bmc.login.password, "-l", "ADMIN", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def numbers(text: str) -> list[int]:
+def numbers(text):
     """Watts of a text, in its order."""
     return [int(found) for found in re.findall(r":\s+(\d+) [Ww]atts", text)]
 
 
-# What it reads.
+# The power reading.
 
 
 @both_tools
-def test_the_whole_reply_is_that_of_independent_clients(bmc: IpmiBmc, tool: str) -> None:
+def test_the_whole_reply_is_that_of_independent_clients_and_follows_the_watts(bmc, tool):
     bmc.set(current=137, minimum=91, maximum=305, average=142, period_ms=5000, stamp=1.7e9)
     with opened(tool, bmc) as source:
         (channel,) = source.channels
@@ -156,91 +250,98 @@ def test_the_whole_reply_is_that_of_independent_clients(bmc: IpmiBmc, tool: str)
         (reading,) = source.read()
         assert start_s < reading.at_s < time.monotonic()
         reply = source.describe()
-    assert (channel.label, channel.quantity, channel.domain) == ("ipmi:dcmi", "power", "host")
-    assert (channel.resolution, channel.window_s, source.period_s) == (1.0, 5.0, 5.0)
-    assert (reading.label, reading.value, reading.source_at_s) == ("ipmi:dcmi", 137.0, 1.7e9)
-    assert reply == {
-        "current_w": 137,
-        "minimum_w": 91,
-        "maximum_w": 305,
-        "average_w": 142,
-        "stamp_s": 1_700_000_000,
-        "period_s": 5.0,
-        "active": True,
-        "problem": "",
-    }
-    assert numbers(ipmitool(bmc, "dcmi", "power", "reading")) == [137, 91, 305, 142]
-    free = freeipmi("ipmi-dcmi", bmc, "--get-system-power-statistics")
-    assert numbers(free) == [137, 91, 305, 142]
-    assert "11/14/2023 - 22:13:20" in free
-    assert re.search(r"time period\s+: 5000 milliseconds", free)
-
-
-@both_tools
-def test_readings_follow_the_watts(bmc: IpmiBmc, tool: str) -> None:
-    with opened(tool, bmc) as source:
+        assert (channel.label, channel.quantity, channel.domain) == ("ipmi:dcmi", "power", "host")
+        assert (channel.resolution, channel.window_s, source.period_s) == (1.0, 5.0, 5.0)
+        assert reading == ("ipmi:dcmi", reading.at_s, 137.0, 1.7e9)
+        figures = {"current_w": 137, "minimum_w": 91, "maximum_w": 305, "average_w": 142}
+        rest = {"stamp_s": 1_700_000_000, "period_s": 5.0, "active": True, "problem": ""}
+        assert reply == figures | rest
+        if isinstance(bmc, IpmiBmc):
+            assert numbers(ipmitool(bmc, "dcmi", "power", "reading")) == [137, 91, 305, 142]
+            free = freeipmi("ipmi-dcmi", bmc, "--get-system-power-statistics")
+            assert numbers(free) == [137, 91, 305, 142]
+            assert "11/14/2023 - 22:13:20" in free
+            assert re.search(r"time period\s+: 5000 milliseconds", free)
         for expected in (80.0, 250.0, 65534.0, 1.0):
             bmc.set_watts(expected)
             assert watts(source) == [expected]
-            assert numbers(ipmitool(bmc, "dcmi", "power", "reading"))[0] == expected
+            if isinstance(bmc, IpmiBmc):
+                assert numbers(ipmitool(bmc, "dcmi", "power", "reading"))[0] == expected
+        # A frozen BMC repeats its reading; one without a clock has no stamp.
+        for stamp, own in ((5000, 5000.0), (5000, 5000.0), (5001, 5001.0)):
+            bmc.set(stamp=stamp)
+            assert source.read()[0].source_at_s == own
+        for stamp in (0, 0xFFFFFFFF):
+            bmc.set(stamp=stamp)
+            assert source.read()[0].source_at_s is None
 
 
 @both_tools
-@pytest.mark.parametrize(
-    ("figures", "problem"),
-    [
-        ({"current": 0}, "it answers 0 W"),
-        ({"current": 0xFFFF}, "it answers 0xFFFF W"),
-        ({"state": 0}, "its power measurement is not activated"),
-        ({"code": 0xC1}, "it does not know the command"),
-        ({"code": 0xC0}, "it is busy"),
-        ({"code": 0x9B}, "it answers completion code 0x9b"),
-        ({"short": 1}, "it gives no power reading"),
-    ],
-)
-def test_what_is_no_figure_is_nan_and_says_why(
-    bmc: IpmiBmc, tool: str, figures: dict[str, float], problem: str
-) -> None:
+def test_what_is_no_figure_is_nan_and_says_why(bmc, tool):
     with opened(tool, bmc) as source:
-        bmc.set(**figures)
-        (reading,) = source.read()
-        assert math.isnan(reading.value)
-        assert reading.source_at_s is None
-        assert source.describe()["problem"] == problem
-        bmc.set(state=0x40, code=0, short=0)
-        bmc.set_watts(88)
-        assert watts(source) == [88.0]
-        assert source.describe()["problem"] == ""
+        for figures, problem in (
+            ({"current": 0}, "it answers 0 W"),
+            ({"current": 0xFFFF}, "it answers 0xFFFF W"),
+            ({"state": 0}, "its power measurement is not activated"),
+            ({"code": 0xC1}, "it does not know the command"),
+            ({"code": 0xC0}, "it is busy"),
+            ({"code": 0x9B}, "it answers completion code 0x9b"),
+            ({"short": 1}, "it gives no power reading"),
+        ):
+            bmc.set(**figures)
+            (reading,) = source.read()
+            assert math.isnan(reading.value)
+            assert reading.source_at_s is None
+            assert source.describe()["problem"] == problem
+            bmc.set(state=0x40, code=0, short=0)
+            bmc.set_watts(88)
+            assert watts(source) == [88.0]
+            assert source.describe()["problem"] == ""
 
 
 @both_tools
-def test_a_bmc_that_is_busy_for_a_moment_is_asked_again(bmc: IpmiBmc, tool: str) -> None:
+def test_a_bmc_that_is_busy_for_a_moment_is_asked_again(play, tool):
+    bmc = play()
     with opened(tool, bmc) as source:
-        bmc.set(code=0xC0, delay_ms=100)
-        threading.Timer(0.15, bmc.set, kwargs={"code": 0, "delay_ms": 0}).start()
-        assert watts(source) == [100.0]
+        for busy, found in ((2, [100.0]), (3, [math.nan])):
+            bmc.busy = busy
+            assert watts(source) == pytest.approx(found, nan_ok=True)
+        assert bmc.waits == [0.2] * 5
+        bmc.busy, source._timeout_s = 1, 0.3
+        assert math.isnan(watts(source)[0])
 
 
 @both_tools
-@pytest.mark.parametrize(
-    ("period_ms", "window_s", "period_s", "has_note"),
-    [
-        (1000, 1.0, 1.0, False),
-        (60_000, 60.0, 60.0, False),
-        (250, 0.25, 1.0, False),
-        (0, 0.0, 1.0, False),
+def test_only_a_short_period_is_the_window_of_a_reading(bmc, tool):
+    for period_ms, window_s, period_s in (
+        (1000, 1.0, 1.0),
+        (60_000, 60.0, 60.0),
+        (250, 0.25, 1.0),
+        (0, 0.0, 1.0),
         # Counted since the BMC's start, as many do.
-        (1_131_466_000, 0.0, 1.0, True),
-    ],
-)
-def test_only_a_short_period_is_the_window_of_a_reading(
-    bmc: IpmiBmc, tool: str, period_ms: int, window_s: float, period_s: float, has_note: bool
-) -> None:
-    bmc.set(period_ms=period_ms)
-    with opened(tool, bmc) as source:
-        (channel,) = source.channels
-        assert (channel.window_s, source.period_s) == (window_s, period_s)
-        assert ("period of 1131466 s" in channel.note) == has_note
+        (1_131_466_000, 0.0, 1.0),
+    ):
+        bmc.set(period_ms=period_ms)
+        with opened(tool, bmc) as source:
+            (channel,) = source.channels
+            assert (channel.window_s, source.period_s) == (window_s, period_s)
+            assert ("period of 1131466 s" in channel.note) == (period_ms > 60_000)
+
+
+def stamped(current_w, stamp_s):
+    return PowerReading(current_w, 1, 500, 100, stamp_s, 1.0, active=True)
+
+
+def test_a_stamp_that_stands_still_while_watts_change_is_left_out():
+    clock = BmcClock()
+    # Several changes within a second of the stamp are what a working clock shows.
+    assert [clock.stamp(stamped(100 + i, 7), 0.5 * i) for i in range(4)] == [7.0] * 4
+    assert clock.stamp(stamped(103, 7), 60.0) == 7.0
+    assert clock.stamp(stamped(104, 7), 61.0) is None
+    assert clock.stamp(stamped(104, 8), 62.0) is None
+    clock = BmcClock()
+    # One that jumps back is another reading.
+    assert [clock.stamp(stamped(100, s), i) for i, s in enumerate((9, 10, 3))] == [9.0, 10.0, 3.0]
 
 
 # Sensors, where the power reading says nothing.
@@ -248,37 +349,28 @@ def test_only_a_short_period_is_the_window_of_a_reading(
 
 @both_tools
 @pytest.mark.parametrize("fault", [None, {"current": 0}, {"state": 0}, {"code": 0xC1}])
-def test_power_sensors_stand_in(tmp_path: Path, tool: str, fault: dict[str, float] | None) -> None:
-    others = (
-        Sensor("CPU Temp", number=3, base_unit=1),
-        # Of another controller, which the BMC does not answer for.
-        Sensor("Node Power", number=4, owner=0x2C),
-    )
-    with IpmiBmc(tmp_path, dcmi=fault is not None, sensors=(PSU, CPU, *others), watts=96) as bmc:
-        bmc.set(**(fault or {}))
-        with opened(tool, bmc) as source:
-            assert [c.label for c in source.channels] == ["ipmi:PSU1 Pwr In", "ipmi:CPU Power"]
-            assert [c.domain for c in source.channels] == ["wall", "package"]
-            assert [c.resolution for c in source.channels] == [2.0, 1.0]
-            assert {c.window_s for c in source.channels} == {0.0}
-            assert eventually(source, lambda found: found == [96.0, 96.0])
-            assert {r.source_at_s for r in source.read()} == {None}
-            assert source.describe() == {"problems": {}}
+def test_power_sensors_stand_in(start, tmp_path, tool, fault):
+    # A temperature, and a sensor of another controller, which the BMC does not answer for.
+    others = (Sensor("Temp", number=3, base_unit=1), Sensor("Node Power", number=4, owner=0x2C))
+    bmc = start(dcmi=fault is not None, sensors=(PSU, CPU, *others), watts=96)
+    bmc.set(**(fault or {}))
+    with opened(tool, bmc) as source:
+        assert [(c.label, c.domain, c.resolution, c.window_s) for c in source.channels] == [
+            ("ipmi:PSU1 Pwr In", "wall", 2.0, 0.0),
+            ("ipmi:CPU Power", "package", 1.0, 0.0),
+        ]
+        eventually(source, lambda found: found == [96.0, 96.0])
+        assert {r.source_at_s for r in source.read()} == {None}
+        assert source.describe() == {"problems": {}}
+        if isinstance(bmc, IpmiBmc):
             said = ipmitool(bmc, "-c", "sensor", "reading", PSU.name, CPU.name)
             assert said.splitlines() == ["PSU1 Pwr In,96", "CPU Power,96"]
             free = freeipmi("ipmi-sensors", bmc, "--sdr-cache-directory", str(tmp_path))
             assert len(re.findall(r"\| 96\.00 +\| W ", free)) == 2
-
-
-@both_tools
-def test_a_sensor_without_a_figure_is_nan(tmp_path: Path, tool: str) -> None:
-    with (
-        IpmiBmc(tmp_path, dcmi=False, sensors=(PSU, CPU), watts=96) as bmc,
-        opened(tool, bmc) as source,
-    ):
+        if fault:
+            return
         bmc.set_present(PSU, present=False)
-        found = eventually(source, lambda found: math.isnan(found[0]))
-        assert found[1] == 96.0
+        eventually(source, lambda found: math.isnan(found[0]) and found[1] == 96.0)
         assert source.describe() == {"problems": {"ipmi:PSU1 Pwr In": "it is unavailable"}}
         bmc.set_present(PSU)
         eventually(source, lambda found: found == [96.0, 96.0])
@@ -289,129 +381,105 @@ def test_a_sensor_without_a_figure_is_nan(tmp_path: Path, tool: str) -> None:
 
 
 @both_tools
-def test_a_reading_of_zero_is_waited_out_where_there_is_no_sensor(
-    tmp_path: Path, tool: str
-) -> None:
-    with IpmiBmc(tmp_path, watts=0) as bmc, opened(tool, bmc) as source:
+def test_a_bmc_without_watts_is_refused_but_where_they_may_come(start, tool):
+    bmc = start(sensors=(Sensor("CPU Temp", base_unit=1),), watts=0)
+    with opened(tool, bmc) as source:
         assert math.isnan(watts(source)[0])
         bmc.set_watts(77)
         assert watts(source) == [77.0]
-
-
-@both_tools
-@pytest.mark.parametrize(
-    ("dcmi", "state", "reason"),
-    [
-        (False, 0x40, "by DCMI it does not know the command"),
-        (True, 0, "by DCMI its power measurement is not activated"),
-    ],
-)
-def test_a_bmc_without_watts_is_refused(
-    tmp_path: Path, tool: str, dcmi: bool, state: int, reason: str
-) -> None:
-    with IpmiBmc(tmp_path, dcmi=dcmi, sensors=(Sensor("CPU Temp", base_unit=1),)) as bmc:
-        bmc.set(state=state)
-        message = refused(tool, bmc.where, bmc.login)
-    assert f"{reason}, and it has no power sensor: measure with redfish@HOST" in message
-
-
-# The sensor's own clock.
-
-
-@both_tools
-def test_a_frozen_bmc_repeats_its_reading(bmc: IpmiBmc, tool: str) -> None:
-    bmc.set(stamp=5000)
-    with opened(tool, bmc) as source:
-        assert {source.read()[0].source_at_s for _ in range(3)} == {5000.0}
-        bmc.set(stamp=5001)
-        assert source.read()[0].source_at_s == 5001.0
-
-
-@both_tools
-@pytest.mark.parametrize("stamp", [0, 0xFFFFFFFF])
-def test_a_bmc_without_a_clock_has_no_stamp(bmc: IpmiBmc, tool: str, stamp: int) -> None:
-    bmc.set(stamp=stamp)
-    with opened(tool, bmc) as source:
-        (reading,) = source.read()
-        assert (reading.value, reading.source_at_s) == (100.0, None)
-
-
-def stamped(current_w: int, stamp_s: int | None) -> PowerReading:
-    return PowerReading(current_w, 1, 500, 100, stamp_s, 1.0, active=True)
-
-
-def test_a_stamp_that_stands_still_while_watts_change_is_left_out() -> None:
-    clock = BmcClock()
-    # Several changes within a second of the stamp are what a working clock shows.
-    assert [clock.stamp(stamped(100 + i, 7), 0.5 * i) for i in range(4)] == [7.0] * 4
-    assert clock.stamp(stamped(103, 7), 60.0) == 7.0
-    assert clock.stamp(stamped(104, 7), 61.0) is None
-    assert clock.stamp(stamped(104, 8), 62.0) is None
-
-
-def test_a_stamp_that_jumps_back_is_another_reading() -> None:
-    clock = BmcClock()
-    assert [clock.stamp(stamped(100, s), i) for i, s in enumerate((9, 10, 3))] == [9.0, 10.0, 3.0]
+    for figures, reason in (
+        ({"state": 0}, "its power measurement is not activated"),
+        ({"code": 0xC1}, "it does not know the command"),
+    ):
+        bmc.set(**figures)
+        said = f"by DCMI {reason}, and it has no power sensor: measure with redfish@HOST"
+        assert said in refused(tool, bmc.where, bmc.login)
 
 
 # Logins.
 
 
 @both_tools
-@pytest.mark.parametrize(
-    ("login", "reason"),
-    [
-        (Login("ppw", "wrong"), "rejects the password of user 'ppw': correct PPW_IPMI_PASSWORD"),
-        (Login("nobody", "wrong"), "does not let user 'nobody' in: correct PPW_IPMI_USER"),
-        (Login("ppw", "x" * 21), "the password has 21 bytes and IPMI takes 1 to 20"),
-        (Login("u" * 17, "x"), "the user has 17 bytes and IPMI takes 1 to 16"),
-        (Login("ppw", ""), "the password has 0 bytes and IPMI takes 1 to 20"),
-    ],
-)
-def test_a_login_that_is_wrong_is_named(bmc: IpmiBmc, tool: str, login: Login, reason: str) -> None:
-    assert reason in refused(tool, bmc.where, login, timeout_s=AMPLE_S)
+def test_a_login_that_is_wrong_is_named(bmc, tool):
+    for user, password, reason in (
+        ("ppw", "wrong", "rejects the password of user 'ppw': correct PPW_IPMI_PASSWORD"),
+        ("nobody", "wrong", "does not let user 'nobody' in: correct PPW_IPMI_USER"),
+        ("ppw", "x" * 21, "the password has 21 bytes and IPMI takes 1 to 20"),
+        ("u" * 17, "x", "the user has 17 bytes and IPMI takes 1 to 16"),
+        ("ppw", "", "the password has 0 bytes and IPMI takes 1 to 20"),
+    ):
+        assert reason in refused(tool, bmc.where, Login(user, password))
+    # A password that is changed meanwhile is tried once.
+    with opened(tool, bmc) as source:
+        login, bmc.login = bmc.login, Login("ppw", "another-one")
+        if isinstance(bmc, IpmiBmc):
+            configuration = bmc.folder / "lan.conf"
+            text = configuration.read_text()
+            configuration.write_text(text.replace(login.password, "another-one"))
+        bmc.restart()
+        source._timeout_s = 12.0
+        with pytest.raises(SensorError, match="rejects the password"):
+            source.read()
+        if isinstance(bmc, IpmiBmc):
+            configuration.write_text(text)
+        bmc.login = login
+        bmc.restart()
+        assert watts(source) == [100.0]
 
 
 @both_tools
-def test_a_password_that_is_changed_meanwhile_is_tried_once(tmp_path: Path, tool: str) -> None:
-    with IpmiBmc(tmp_path) as bmc, opened(tool, bmc, then_s=6.0) as source:
-        configuration = tmp_path / "lan.conf"
-        text = configuration.read_text()
-        configuration.write_text(text.replace(bmc.login.password, "another-one"))
-        bmc.restart()
-        with pytest.raises(SensorError, match="rejects the password"):
-            source.read()
-        configuration.write_text(text)
-        bmc.restart()
-        assert watts(source) == [100.0]
+@pytest.mark.parametrize(
+    ("says", "reason"),
+    [
+        ("Invalid role", "gives user 'ppw' too little privilege: let it have USER for IPMI over L"),
+        (
+            "Activate Session command failed",
+            "does not open a session for user 'ppw': correct PPW_I",
+        ),
+        ("no matching cipher suite", "refuses cipher suite"),
+        ("Insufficient resources for session", "the BMC has no free session: close others or wait"),
+        ("Address lookup for bmc failed", "this host name has no address: correct it, or give"),
+    ],
+)
+def test_what_a_tool_complains_of_is_explained(play, tool, says, reason):
+    bmc = play()
+    bmc.says = says
+    assert reason in refused(tool, bmc.where, bmc.login)
 
 
-def test_ipmi_1_5_is_spoken_by_ipmitool(bmc: IpmiBmc) -> None:
+def test_what_nobody_knows_is_repeated_without_the_password(play):
+    bmc = play()
+    bmc.says = f"not with {bmc.login.password}"
+    said = refused("ipmi", bmc.where, bmc.login)
+    assert "pyghmi cannot log in (IpmiException: not with …): try ipmi:ipmitool@HOST, and" in said
+
+
+@both_tools
+@pytest.mark.parametrize("sensors", [(PSU,), ()])
+def test_a_user_with_too_little_privilege_gets_what_there_is(start, tool, sensors):
+    bmc = start(privilege="user", sensors=sensors)
+    # Of both versions ipmi_sim enforces a user's privilege only in IPMI 1.5.
+    if isinstance(bmc, IpmiBmc):
+        tool = "ipmi:ipmitool"
+    options = ",interface=lan" if tool == "ipmi:ipmitool" else ""
+    if sensors:
+        with opened(tool, bmc, options=options) as source:
+            assert [c.label for c in source.channels] == ["ipmi:PSU1 Pwr In"]
+            eventually(source, lambda found: found == [100.0])
+    else:
+        message = refused(tool, f"{bmc.where}{options}", bmc.login)
+        assert "takes a higher privilege" in message
+        assert message.endswith("give the user OPERATOR or ADMINISTRATOR for IPMI over LAN")
+
+
+def test_versions_and_cipher_suites_of_ipmitool(bmc, monkeypatch):
+    for variable in ("IPMI_PASSWORD", "IPMITOOL_PASSWORD"):
+        monkeypatch.setenv(variable, "of-another-bmc")
     with opened("ipmi:ipmitool", bmc, options=",interface=lan") as source:
         assert watts(source) == [100.0]
-    wrong = "ipmi:ipmitool", f"{bmc.where},interface=lan", Login("ppw", "wrong")
-    assert "does not open a session for user 'ppw'" in refused(*wrong)
-
-
-@pytest.mark.parametrize("sensors", [(PSU,), ()])
-def test_a_user_with_too_little_privilege_gets_what_there_is(
-    tmp_path: Path, sensors: Sequence[Sensor]
-) -> None:
-    # Of both versions ipmi_sim enforces a user's privilege only in IPMI 1.5.
-    with IpmiBmc(tmp_path, privilege="user", sensors=sensors) as bmc:
-        if sensors:
-            with opened("ipmi:ipmitool", bmc, options=",interface=lan") as source:
-                assert [c.label for c in source.channels] == ["ipmi:PSU1 Pwr In"]
-                assert eventually(source, lambda found: found == [100.0])
-        else:
-            message = refused("ipmi:ipmitool", f"{bmc.where},interface=lan", bmc.login)
-            assert "takes a higher privilege" in message
-            assert message.endswith("give the user OPERATOR or ADMINISTRATOR for IPMI over LAN")
-
-
-def test_another_cipher_suite_is_tried_where_one_is_refused(
-    bmc: IpmiBmc, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    if isinstance(bmc, IpmiBmc):
+        wrong = "ipmi:ipmitool", f"{bmc.where},interface=lan", Login("ppw", "wrong")
+        assert "does not open a session for user 'ppw'" in refused(*wrong)
     message = refused("ipmi:ipmitool", f"{bmc.where},cipher=17", bmc.login)
     assert "the BMC refuses cipher suite 17: enable it there, or name another one" in message
     # The peer knows suite 3 alone.
@@ -421,10 +489,10 @@ def test_another_cipher_suite_is_tried_where_one_is_refused(
 
 
 @contextlib.contextmanager
-def bmc_of_ipmi_1_5() -> Iterator[int]:
+def bmc_of_ipmi_1_5():
     """Port of a BMC that says it speaks IPMI 1.5 only, and says no more."""
 
-    def answer(bmc: socket.socket) -> None:
+    def answer(bmc):
         while True:
             packet, sender = bmc.recvfrom(1024)
             if not packet:
@@ -447,94 +515,89 @@ def bmc_of_ipmi_1_5() -> Iterator[int]:
             thread.join()
 
 
-def test_pyghmi_hands_ipmi_1_5_over_to_ipmitool() -> None:
+def test_the_real_pyghmi_hands_ipmi_1_5_over_to_ipmitool_and_gives_a_silent_bmc_up():
     with bmc_of_ipmi_1_5() as port:
         message = refused("ipmi", f"127.0.0.1:{port}")
     assert "try ipmi:ipmitool@HOST, and interface=lan with it" in message
+    with silent_port() as port:
+        message = refused("ipmi", f"127.0.0.1:{port}", timeout_s=0.1)
+    assert "check the address, that the BMC is up with IPMI over LAN enabled" in message
 
 
 # BMCs that are silent.
 
 
 @both_tools
-def test_a_silent_bmc_is_given_up_within_ten_seconds(tool: str) -> None:
+@simulated
+def test_an_address_where_no_bmc_is(tool):
     with silent_port() as port:
-        start_s = time.monotonic()
-        message = refused(tool, f"127.0.0.1:{port}")
-        assert time.monotonic() - start_s < 12.0
-    assert "check the address, that the BMC is up with IPMI over LAN enabled" in message
+        for where in (f"127.0.0.1:{port}", f"127.0.0.1:{free_port()}"):
+            assert re.search(r"no answer within [1-9]\.\d s", refused(tool, where, timeout_s=1.5))
+    assert "this host name has no address" in refused(tool, "bmc.invalid")
 
 
 @both_tools
-def test_a_port_where_nobody_listens_is_a_silent_bmc(tool: str) -> None:
-    message = refused(tool, f"127.0.0.1:{free_port()}", timeout_s=1.5)
-    assert re.search(r"no answer within [12]\.\d s", message)
-
-
-@both_tools
-def test_a_host_name_without_an_address_is_named(tool: str) -> None:
-    assert "this host name has no address" in refused(tool, "bmc.invalid", timeout_s=AMPLE_S)
-
-
-@both_tools
-def test_a_dropped_session_is_opened_again(bmc: IpmiBmc, tool: str) -> None:
-    with opened(tool, bmc, then_s=8.0) as source:
+def test_a_dropped_session_is_opened_again_and_a_bmc_that_goes_is_an_error(bmc, tool):
+    with opened(tool, bmc) as source:
         bmc.restart()
         bmc.set_watts(90)
-        assert watts(source) == [90.0]
-        assert watts(source) == [90.0]
-
-
-@both_tools
-def test_a_bmc_that_goes_is_an_error_until_it_returns(bmc: IpmiBmc, tool: str) -> None:
-    with opened(tool, bmc, then_s=2.0) as source:
+        assert watts(source) == watts(source) == [90.0]
+        source._timeout_s = 2.0
         bmc.kill()
         for _ in range(2):
-            with pytest.raises(SensorError, match=r"no answer within [23]\.\d s: check") as caught:
+            with pytest.raises(SensorError, match=r"no answer within \d\.\d s: check") as caught:
                 source.read()
             assert "\n" not in str(caught.value)
         bmc.start()
-        within(lambda: reads(source))
+        source._timeout_s = AMPLE_S
+        eventually(source, lambda found: found == [90.0])
+        bmc.kill()
+    assert "no answer within" in refused(tool, bmc.where, bmc.login, timeout_s=1.0)
 
 
 @both_tools
-def test_a_late_answer_is_of_the_time_between(bmc: IpmiBmc, tool: str) -> None:
+@simulated
+def test_a_bmc_that_is_late_or_hangs(bmc, tool):
     with opened(tool, bmc) as source:
         bmc.set(delay_ms=1500)
         start_s = time.monotonic()
         (reading,) = source.read()
         took_s = time.monotonic() - start_s
-    # Less than it would take to be asked again and be late again.
-    assert 1.5 <= took_s < 3.0
-    assert reading.value == 100.0
-    assert abs(reading.at_s - start_s - took_s / 2) < 0.2 * took_s
-
-
-@both_tools
-def test_a_bmc_that_hangs_for_a_moment_is_waited_for(bmc: IpmiBmc, tool: str) -> None:
-    with opened(tool, bmc) as source:
+        # Less than it would take to be asked again and be late again.
+        assert 1.5 <= took_s < 3.0
+        assert reading.value == 100.0
+        assert abs(reading.at_s - start_s - took_s / 2) < 0.2 * took_s
+        bmc.set(delay_ms=0)
         bmc.pause()
         threading.Timer(1.0, bmc.resume).start()
-        assert watts(source) == [100.0]
-        assert watts(source) == [100.0]
-
-
-@both_tools
-def test_a_bmc_that_hangs_is_given_up_in_time(bmc: IpmiBmc, tool: str) -> None:
-    with opened(tool, bmc, then_s=2.0) as source:
+        assert watts(source) == watts(source) == [100.0]
         bmc.pause()
-        start_s = time.monotonic()
+        source._timeout_s = 2.0
         with pytest.raises(SensorError, match="no answer within"):
             source.read()
-        assert time.monotonic() - start_s < 4.0
         bmc.resume()
-        within(lambda: reads(source))
+        source._timeout_s = AMPLE_S
+        eventually(source, lambda found: found == [100.0])
+
+
+def test_a_tool_that_hangs_is_given_up_in_time(play, monkeypatch):
+    bmc = play()
+    let_go = threading.Event()
+    with opened("ipmi", bmc) as source:
+        monkeypatch.setattr(PlayedCommand, "wait_for_rsp", lambda *_, **__: let_go.wait())
+        monkeypatch.setattr(ipmi_session, "_LOGOUT_S", 0.0)
+        source._timeout_s = 0.1
+        with pytest.raises(SensorError, match=r"no answer within \d+\.\d s: check"):
+            source.read()
+        let_go.set()
+    bmc.is_silent = "hangs"
+    assert "no answer within" in refused("ipmi:ipmitool", bmc.where, bmc.login)
 
 
 # What it leaves behind.
 
 
-def children(parent: int) -> set[int]:
+def children(parent):
     """Processes that it started; the kernel's own list may leave some out."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -544,40 +607,59 @@ def children(parent: int) -> set[int]:
     return found
 
 
-def is_running(pid: int) -> bool:
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    return False
-
-
-def left_open() -> tuple[set[int], int, set[str]]:
+def left_open():
     """Child processes, threads and files of this process."""
     files = {file.name for file in Path("/proc/self/fd").iterdir()}
     return children(os.getpid()), threading.active_count(), files
 
 
 @both_tools
-def test_closing_leaves_nothing_behind(bmc: IpmiBmc, tool: str) -> None:
-    before = left_open()
-    with opened(tool, bmc) as source:
-        watts(source)
-    source.close()
-    with pytest.raises(SensorError, match="read after it was closed"):
-        source.read()
-    refused(tool, bmc.where, Login("ppw", "wrong"), timeout_s=AMPLE_S)
-    bmc.set(delay_ms=60_000)
-    refused(tool, bmc.where, bmc.login, timeout_s=3.0)
-    del source
-    gc.collect()  # an unclosed socket or process would warn, which is an error
-    assert left_open() == before
-
-
-@both_tools
-def test_sessions_are_given_back(bmc: IpmiBmc, tool: str) -> None:
+def test_closing_leaves_nothing_behind_and_gives_the_session_back(bmc, tool):
     # A user of the peer has ten sessions, and opening takes up to three.
+    before = left_open()
     for _ in range(5):
         with opened(tool, bmc) as source:
             assert watts(source) == [100.0]
+    source.close()
+    with pytest.raises(SensorError, match="read after it was closed"):
+        source.read()
+    refused(tool, bmc.where, Login("ppw", "wrong"))
+    if isinstance(bmc, IpmiBmc):
+        bmc.set(delay_ms=60_000)
+        refused(tool, bmc.where, bmc.login, timeout_s=3.0)
+    elif tool == "ipmi":
+        assert bmc.logouts >= 10
+    del source
+    gc.collect()  # an unclosed socket or process would warn, which is an error
+    wait_for(lambda: left_open() == before)
+
+
+class Idle(types.SimpleNamespace):
+    """A session that counts how often it is kept alive."""
+
+    def keep_alive(self):
+        self.kept += 1
+        if self.kept == 3:
+            self.requests.put(None)
+
+    def log_out(self):
+        self.kept += 100
+
+
+def test_an_idle_session_is_kept_and_then_given_back(monkeypatch, play):
+    idle = Idle(kept=0, requests=queue.Queue())
+    session = ipmi_session.Session()
+    monkeypatch.setattr(ipmi_session, "Session", lambda: idle)
+    monkeypatch.setattr(ipmi_session, "_KEEPALIVE_S", 0.001)
+    ipmi_session.serve(idle.requests, asker=None)
+    assert idle.kept == 103
+    bmc = play()
+    session.keep_alive()
+    assert bmc.asked == 0
+    assert session.answer({"raw": [6, 1, 0, ""]})["error"].startswith("AttributeError: ")
+    session.answer({"connect": {"userid": "ppw", "password": bmc.login.password}})
+    session.keep_alive()
+    assert bmc.asked > 0
 
 
 OPENING = """
@@ -588,102 +670,73 @@ user, password, where = sys.stdin.readline().split()
 settings = SourceSettings(login=lambda *_: Login(user, password))
 kept = open_source(None if where == "-" else where, settings)
 print("open", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
-def test_the_session_ends_with_the_process_that_asks(bmc: IpmiBmc) -> None:
-    with opening(bmc.login, bmc.where, dict(os.environ)) as asking:
-        assert asking.stdout.readline() == "open\n"
+@simulated
+@pytest.mark.parametrize("local", [False, True])
+def test_the_session_ends_with_the_process_that_asks(tmp_path, local_bmc, local):
+    with contextlib.ExitStack() as stack:
+        who, environ = "- - -", dict(os.environ)
+        if local:
+            environ = local_bmc
+            Path(local_bmc["IPMI_DEVICE_WATTS"]).write_text("")
+        else:
+            bmc = stack.enter_context(IpmiBmc(tmp_path))
+            who = f"{bmc.login.user} {bmc.login.password} {bmc.where}"
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        command = [sys.executable, "-c", OPENING]
+        asking = stack.enter_context(subprocess.Popen(command, cwd=ROOT, env=environ, **pipes))
+        asking.stdin.write(f"{who}\n")
+        asking.stdin.flush()
+        if local:
+            wait_for(Path(local_bmc["IPMI_DEVICE_SILENT"]).exists)
+        else:
+            assert asking.stdout.readline() == "open\n"
         (session,) = children(asking.pid)
         asking.kill()
-    within(lambda: not is_running(session))
+        wait_for(lambda: not is_running(session))
 
 
-def test_a_session_that_waits_ends_with_the_process_that_asks(local_bmc: dict[str, str]) -> None:
-    Path(local_bmc["IPMI_DEVICE_WATTS"]).write_text("")
-    with opening(Login("-", "-"), "-", local_bmc) as asking:
-        within(Path(local_bmc["IPMI_DEVICE_SILENT"]).exists)
-        (session,) = children(asking.pid)
-        asking.kill()
-    within(lambda: not is_running(session))
-
-
-def opening(login: Login, where: str, environ: dict[str, str]) -> subprocess.Popen[str]:
-    """Start a process that opens a BMC and keeps it."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    command = [sys.executable, "-c", OPENING]
-    process = subprocess.Popen(command, cwd=ROOT, env=environ, **pipes)
-    process.stdin.write(f"{login.user} {login.password} {where}\n")
-    process.stdin.flush()
-    return process
-
-
-def within(condition: Callable[[], object]) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + AMPLE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-# Its programs and devices.
-
-
-def test_a_missing_pyghmi_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyghmi", None)
-    assert "pip install 'perf-per-watt[measure]'" in refused("ipmi", "bmc")
-
-
-def test_a_missing_ipmitool_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert refused("ipmi:ipmitool", "bmc").endswith("is missing: apt install ipmitool")
-
-
-def test_opening_imports_no_table_library_and_no_pyghmi() -> None:
-    program = """
-import sys
-import measurements.power.ipmi, measurements.power.ipmi_tool
-heavy = {"numpy", "pandas", "scipy", "matplotlib", "pyghmi", "cryptography"} & set(sys.modules)
-sys.exit(", ".join(heavy) or None)
-"""
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+# This host's own BMC, its programs and devices.
 
 
 @both_tools
-def test_a_host_without_a_device_is_told_what_to_load(
-    tool: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(ipmi_bmc, "DEVICE", str(tmp_path / "ipmi0"))
-    message = refused(tool, None)
+def test_the_own_bmc_is_read_through_its_device(tool, play, monkeypatch, tmp_path):
+    bmc = play(watts=177)
+    device = tmp_path / "ipmi0"
+    monkeypatch.setattr(ipmi_bmc, "DEVICE", str(device))
+    message = refused(tool)
     assert "ipmi0 is not there" in message
     assert "`modprobe -a ipmi_devintf ipmi_si` as root" in message
     assert message.endswith(f"over the network: {tool}@HOST")
-
-
-@both_tools
-def test_a_device_of_others_is_told_how_to_be_read(
-    tool: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    device = tmp_path / "ipmi0"
-    device.touch(mode=0o000)
-    monkeypatch.setattr(ipmi_bmc, "DEVICE", str(device))
-    nobody = 65534
+    device.mkdir()
+    assert "no BMC answers behind" in refused(tool)
+    device.rmdir()
+    device.touch(mode=0o600)
+    with contextlib.closing(open_source(parse_spec(tool), SourceSettings())) as source:
+        assert watts(source) == [177.0]
+    bmc.is_silent, bmc.says = tool == "ipmi", "Could not open device"
+    assert "no BMC answers" in refused(tool)
+    device.chmod(0o000)
     us = os.geteuid()
-    os.seteuid(us or nobody)
+    os.seteuid(us or 65534)
     try:
-        message = refused(tool, None)
+        assert "may not be opened by this user: run as root" in refused(tool)
     finally:
         os.seteuid(us)
-    assert "may not be opened by this user: run as root" in message
 
 
-@both_tools
-def test_a_device_that_is_no_bmc_is_refused(
-    tool: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(ipmi_bmc, "DEVICE", str(tmp_path))
-    assert "no BMC answers behind" in refused(tool, None)
+@pytest.fixture
+def local_bmc(tmp_path):
+    """Environment of processes that find a /dev/ipmi0 of 177 W."""
+    library, figure = tmp_path / "device.so", tmp_path / "watts"
+    gcc = ("gcc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(library))
+    subprocess.run([*gcc, str(PEERS / "ipmi_device.c"), "-ldl"], check=True)
+    figure.write_text("177\n")
+    device = {"IPMI_DEVICE_WATTS": str(figure), "IPMI_DEVICE_SILENT": str(tmp_path / "silent")}
+    return {**os.environ, "LD_PRELOAD": str(library), **device}
 
 
 LOCAL = """
@@ -700,34 +753,21 @@ print(json.dumps([source.channels[0].label, reading.value, reading.source_at_s])
 """
 
 
+@simulated
 @both_tools
-def test_the_own_bmc_is_read_through_its_device(local_bmc: dict[str, str], tool: str) -> None:
-    ask = {"env": local_bmc, "check": True, "capture_output": True, "text": True}
-    said = subprocess.run([sys.executable, "-c", LOCAL, tool, "30"], cwd=ROOT, **ask)
+def test_a_device_of_the_kernel_is_read_and_a_silent_one_given_up(local_bmc, tool):
+    ask = {"env": local_bmc, "capture_output": True, "text": True, "check": False, "cwd": ROOT}
+    said = subprocess.run([sys.executable, "-c", LOCAL, tool, "60"], **ask)
     label, value, stamp = json.loads(said.stdout)
     assert (label, value) == ("ipmi:dcmi", 177.0)
-    assert abs(stamp - time.time()) < 60
+    assert abs(stamp - time.time()) < 600
     own = subprocess.run(["ipmitool", "-I", "open", "dcmi", "power", "reading"], **ask)
     assert numbers(own.stdout) == [177] * 4
-
-
-@both_tools
-def test_an_own_bmc_that_is_silent_is_given_up(local_bmc: dict[str, str], tool: str) -> None:
     Path(local_bmc["IPMI_DEVICE_WATTS"]).write_text("")
-    said = subprocess.run(
-        [sys.executable, "-c", LOCAL, tool, "1.5"],
-        cwd=ROOT,
-        env=local_bmc,
-        capture_output=True,
-        text=True,
-        timeout=AMPLE_S,
-        check=False,
-    )
+    said = subprocess.run([sys.executable, "-c", LOCAL, tool, "1.5"], **ask)
     assert said.returncode == 1
-    assert re.fullmatch(
-        rf"{tool}: no answer within [12]\.\d s: the BMC behind /dev/ipmi0 may be restarting: .*\n",
-        said.stderr,
-    )
+    reason = r"no answer within \d\.\d s: the BMC behind /dev/ipmi0 may be restarting: .*\n"
+    assert re.fullmatch(f"{tool}: {reason}", said.stderr)
 
 
 # Passwords.
@@ -738,11 +778,11 @@ from measurements.power.protocol import Login, SensorError, SourceSettings
 from measurements.power.registry import open_source, parse_spec
 
 logging.basicConfig(level=logging.DEBUG)
-tool, where, password, timeout_s = sys.argv[1], sys.argv[2], sys.stdin.readline().strip(), 30.0
+tool, where, password = sys.argv[1], sys.argv[2], sys.stdin.readline().strip()
 for said in (password, password[:-1], password * 2):
     login = Login("ppw", said)
     print(repr(login), login, f"{login}")
-    settings = SourceSettings(login=lambda *_: login, timeout_s=timeout_s)
+    settings = SourceSettings(login=lambda *_: login, timeout_s=60.0)
     print(repr(settings))
     try:
         source = open_source(parse_spec(f"{tool}@{where}"), settings)
@@ -754,97 +794,56 @@ for said in (password, password[:-1], password * 2):
 """
 
 
+@simulated
 @both_tools
-def test_a_password_is_seen_nowhere(tmp_path: Path, tool: str) -> None:
-    secret = "s3cr3t-Zebra"
-    part = secret[:-1]
-    home = tmp_path / "home"
+def test_a_password_is_seen_nowhere(tmp_path, tool):
+    secret, home, seen = "s3cr3t-Zebra", tmp_path / "home", set()
     home.mkdir()
-    places = {"PYTHONPATH": str(ROOT), "HOME": str(home), "TMPDIR": str(home)}
-    seen: set[str] = set()
+    program = {"ipmi": "ipmi_session.py", "ipmi:ipmitool": "ipmitool"}[tool]
     with IpmiBmc(tmp_path, password=secret) as bmc:
         # Late answers keep its programs in the list of processes for a while.
         bmc.set(delay_ms=200)
         with subprocess.Popen(
             [sys.executable, "-X", "dev", "-B", "-c", SECRETIVE, tool, bmc.where],
             cwd=home,
-            env={**os.environ, **places},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(home), "TMPDIR": str(home)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         ) as asking:
-            assert asking.stdin is not None
-            assert asking.stdout is not None
             asking.stdin.write(f"{secret}\n")
             asking.stdin.flush()
             while asking.poll() is None:
-                seen |= command_lines()
+                seen |= {*processes(program), *processes(secret[:-1])}
                 time.sleep(0.01)
             said = asking.stdout.read()
-    program = {"ipmi": "ipmi_session.py", "ipmi:ipmitool": "ipmitool -v"}[tool]
     assert any(program in line for line in seen)
-    assert not [line for line in seen if part in line]
+    assert not [line for line in seen if secret[:-1] in line]
     assert "rejects the password of user 'ppw'" in said
     assert "the password has 24 bytes" in said
     assert "value=100.0" in said
-    assert part not in said
+    assert secret[:-1] not in said
     assert not list(home.rglob("*"))
-
-
-def command_lines() -> set[str]:
-    found = set()
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.add(file.read_text(errors="replace").replace("\0", " "))
-    return found
-
-
-def test_another_password_of_the_environment_is_not_taken(
-    bmc: IpmiBmc, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable in ("IPMI_PASSWORD", "IPMITOOL_PASSWORD"):
-        monkeypatch.setenv(variable, "of-another-bmc")
-    with opened("ipmi:ipmitool", bmc) as source:
-        assert watts(source) == [100.0]
 
 
 # What is asked for.
 
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        ("bmc-7", ("bmc-7", 623)),
-        ("bmc-7:6230", ("bmc-7", 6230)),
-        ("10.0.0.7:1", ("10.0.0.7", 1)),
-        ("fe80::7", ("fe80::7", 623)),
-        ("[fe80::7]", ("fe80::7", 623)),
-        ("[fe80::7]:65535", ("fe80::7", 65535)),
-    ],
-)
-def test_addresses(where: str, expected: tuple[str, int]) -> None:
-    assert parse_address("ipmi", where) == expected
-
-
-@pytest.mark.parametrize(
-    "where", [":623", "bmc:", "bmc:0", "bmc:65536", "bmc:x", "https://bmc", "[fe80::7", "[]:1"]
-)
-def test_what_is_no_address_is_refused(where: str) -> None:
-    with pytest.raises(SensorError, match=r"is no address: write ipmi@HOST\[:PORT\]"):
-        parse_address("ipmi", where)
-
-
-@both_tools
-def test_a_password_in_the_address_is_not_repeated(
-    tool: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyghmi", None)
-    for options in ("", ",interface=usb"):
-        with pytest.raises(SensorError) as caught:
-            open_source(parse_spec(f"{tool}@ppw:s3cr3t@bmc{options}"), SourceSettings())
-        assert "no user or password belongs in the address" in str(caught.value)
-        assert "s3cr3t" not in str(caught.value)
+def test_addresses():
+    for where, expected in {
+        "bmc-7": ("bmc-7", 623),
+        "bmc-7:6230": ("bmc-7", 6230),
+        "10.0.0.7:1": ("10.0.0.7", 1),
+        "fe80::7": ("fe80::7", 623),
+        "[fe80::7]": ("fe80::7", 623),
+        "[fe80::7]:65535": ("fe80::7", 65535),
+    }.items():
+        assert parse_address("ipmi", where) == expected
+    no_address = (":623", "bmc:", "bmc:0", "bmc:65536", "bmc:x", "https://bmc", "[fe80::7", "[]:1")
+    for where in no_address:
+        with pytest.raises(SensorError, match=r"is no address: write ipmi@HOST\[:PORT\]"):
+            parse_address("ipmi", where)
 
 
 @pytest.mark.parametrize(
@@ -852,19 +851,234 @@ def test_a_password_in_the_address_is_not_repeated(
     [
         ("ipmi@bmc,cipher=3", "ipmi has no option 'cipher': it takes none"),
         ("ipmi,interface=lan", "ipmi has no option 'interface': it takes none"),
-        (
-            "ipmi:ipmitool@bmc,cypher=3",
-            "ipmi:ipmitool has no option 'cypher': it takes cipher, interface",
-        ),
+        ("ipmi:ipmitool@bmc,cypher=3", "has no option 'cypher': it takes cipher, interface"),
         ("ipmi:ipmitool,cipher=3", "ipmi:ipmitool has no option 'cipher': it takes none"),
         ("ipmi:ipmitool@bmc,interface=usb", "interface is lanplus or lan"),
         ("ipmi:ipmitool@bmc,cipher=x", "cipher the number of a suite"),
+        ("ipmi@ppw:s3cr3t@bmc", "no user or password belongs in the address"),
+        ("ipmi:ipmitool@ppw:s3cr3t@bmc,interface=usb", "no user or password belongs in the addr"),
+        ("ipmi@bmc", "pip install 'perf-per-watt[measure]'"),
+        ("ipmi:ipmitool@bmc", "ipmitool is missing: apt install ipmitool"),
     ],
 )
-def test_options_that_are_not_known_are_refused(spec: str, reason: str) -> None:
-    with pytest.raises(SensorError, match=re.escape(reason)):
-        open_source(parse_spec(spec), SourceSettings())
+def test_what_cannot_be_asked_for_is_refused(spec, reason, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyghmi", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SensorError, match=re.escape(reason)) as caught:
+        open_source(parse_spec(spec), SourceSettings(login=lambda *_: Login("ppw", "x")))
+    assert "s3cr3t" not in str(caught.value)
 
 
-def test_both_are_in_the_registry() -> None:
-    assert {KINDS[tool].module for tool in TOOLS} == {"ipmi", "ipmi_tool"}
+# Sensor data records.
+
+
+def pyghmi_entry(record):
+    """The same record as pyghmi reads it."""
+    from pyghmi.ipmi.private import constants
+    from pyghmi.ipmi.sdr import SDREntry
+
+    return SDREntry(bytearray(record), constants)
+
+
+def changed(*places, record=None):
+    """Record of a sensor of watts with other bytes at some places."""
+    record = bytearray(record or sensor_record(1, Sensor("Power")))
+    for at, value in places:
+        record[at] = value
+    return bytes(record)
+
+
+def ten_bits(at, value):
+    low, high = struct.pack("<H", value & 0x3FF)
+    return (at, low), (at + 1, high << 6)
+
+
+tens, exponents = st.integers(-512, 511), st.integers(-8, 7)
+
+
+@given(tens, tens, exponents, exponents, st.integers(0, 2), st.integers(0, 11), st.integers(0, 255))
+def test_figures_are_those_of_pyghmi(m, b, scale, offset_scale, form, function, byte):
+    powers = (29, (scale & 0xF) << 4 | offset_scale & 0xF)
+    record = changed((20, form << 6), (23, function), *ten_bits(24, m), *ten_bits(26, b), powers)
+    (sensor,) = power_sensors([record])
+    negative = {0: byte, 1: byte - 255, 2: byte - 256}[form]
+    try:
+        expected = pyghmi_entry(record).decode_value(None, negative if byte > 127 else byte)
+    except (ValueError, ArithmeticError):
+        expected = math.nan
+    if isinstance(expected, complex):  # of a negative number's root
+        expected = math.nan
+    found = sensor.watts(bytes([byte, READABLE, 0]))
+    if function == 11 and math.isnan(expected):
+        assert found <= 0  # which has a real root all the same
+    else:
+        assert found == pytest.approx(expected, rel=1e-9, nan_ok=True)
+
+
+def named(kind, data):
+    """Record of a sensor whose name is encoded in another way."""
+    record = sensor_record(1, Sensor("")) + data
+    return changed((47, kind << 6 | len(data)), (4, len(record) - 5), record=record)
+
+
+printable = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=16)
+packed = st.tuples(st.just(1), st.binary(max_size=16))
+
+
+@given(packed | st.tuples(st.just(3), printable.map(str.encode)))
+def test_names_are_those_of_pyghmi(name):
+    (sensor,) = power_sensors([named(*name)])
+    assert sensor.name == pyghmi_entry(named(*name)).name.strip("\0 ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "name"),
+    [
+        # The specification's own example of packed letters, which pyghmi reads without end.
+        (2, b"\x29\xdc\xa6", "IPMI"),
+        (2, b"\x29\xdc\xa6\x29\xdc\xa6", "IPMIIPMI"),
+        (3, "Läufer".encode("latin-1"), "Läufer"),
+        (3, b"padded \0\0", "padded"),
+        (0, "µW".encode(), "µW"),
+        (0, b"\xff", "\ufffd"),
+        (3, b"", ""),
+    ],
+)
+def test_names_in_other_codes(kind, data, name):
+    (sensor,) = power_sensors([named(kind, data)])
+    assert sensor.name == name
+
+
+def test_a_reading_that_is_unavailable_is_nan_and_a_step_is_of_linear_sensors_only():
+    sensor = PowerSensor("Power", 1, 0, 7, 0, 2.0, 0.0)
+    for reply, figure in {
+        bytes([50, READABLE, 0]): 100.0,
+        bytes([50, READABLE | 0x80, 0xC0, 0x80]): 100.0,
+        bytes([50, READABLE]): 100.0,
+        bytes([50, READABLE | 0x20, 0]): math.nan,
+        bytes([50, 0x80, 0]): math.nan,
+        bytes([50]): math.nan,
+        b"": math.nan,
+    }.items():
+        assert sensor.watts(reply) == pytest.approx(figure, nan_ok=True)
+    assert sensor._replace(factor=-0.5).resolution_w == 0.5
+    assert math.isnan(sensor._replace(linearization=4).resolution_w)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        changed((3, 0x02)),  # a compact record
+        changed((5, 0x2C)),  # another controller's
+        changed((13, 0x6F)),  # discrete
+        changed((20, 0xC0)),  # no analog figure
+        changed((20, 0x01)),  # percent
+        changed((20, 0x08)),  # a rate
+        changed((20, 0x02)),  # watts by something
+        changed((21, 1)),  # degrees
+        changed((23, 0x70)),  # its factors depend on the figure
+        sensor_record(1, Sensor("Power"))[:40],
+        b"",
+    ],
+)
+def test_what_does_not_tell_watts_is_left_out(record):
+    found = power_sensors([record, sensor_record(2, Sensor("Watts"))])
+    assert [s.name for s in found] == ["Watts"]
+
+
+def test_a_dump_is_cut_into_its_records():
+    records = [sensor_record(i, Sensor("x" * i)) for i in range(1, 6)]
+    assert list(split_records(b"".join(records))) == records
+    assert list(split_records(b"")) == []
+    assert power_sensors(split_records(b"".join(records)[:-3]))[:4] == power_sensors(records[:4])
+
+
+@pytest.mark.parametrize(
+    ("domain", "sensors"),
+    [
+        ("package", [("CPU1 Power", 7), ("VCORE", 3)]),
+        ("dram", [("Mem Power", 7)]),
+        ("gpu", [("GPU0", 11)]),
+        ("wall", [("PS1 Input Power", 7), ("PSU2_PIN", 7), ("Status", 10)]),
+        ("other", [("PS1 Output", 10), ("PSU1_POUT", 10), ("FAN PWR", 7), ("Watts", 99)]),
+        ("host", [("Pwr Consumption", 7), ("Power Meter", 0), ("Total_Power", 0), ("Watts", 7)]),
+    ],
+)
+def test_a_sensor_covers_what_its_name_or_entity_says(domain, sensors):
+    for name, entity in sensors:
+        (channel,) = sensor_channels([PowerSensor(name, 1, 0, entity, 0, 1.0, 0.0)])
+        assert (channel.label, channel.domain) == (f"ipmi:{name}", domain)
+        assert channel.inside is None
+
+
+def test_parts_and_second_figures_are_inside_the_first_of_the_host():
+    names = ("PSU1 In", "CPU Power", "Sys Power", "Total Power", "CPU Power", "")
+    sensors = [PowerSensor(name, i, 0, 0, 0, 1.0, 0.0) for i, name in enumerate(names, 0x0A)]
+    channels = sensor_channels(sensors)
+    assert [(c.label, c.domain, c.inside) for c in channels] == [
+        ("ipmi:PSU1 In", "wall", None),
+        ("ipmi:CPU Power#0b", "package", "ipmi:Sys Power"),
+        ("ipmi:Sys Power", "host", None),
+        ("ipmi:Total Power", "host", "ipmi:Sys Power"),
+        ("ipmi:CPU Power#0e", "package", "ipmi:Sys Power"),
+        ("ipmi:#0f", "other", "ipmi:Sys Power"),
+    ]
+    assert channels[3].note == "another figure of what ipmi:Sys Power covers"
+
+
+RECORDS = [
+    sensor_record(0, Sensor("CPU Temp", base_unit=1)),
+    sensor_record(1, Sensor("Sixteen letters.")),
+    bytes([2, 0, 0x51, 0x12, 11]) + bytes(11),
+    sensor_record(3, Sensor("Power", number=9)),
+]
+NAMES = ["Sixteen letters.", "Power"]
+
+
+def names_of(records, **limits):
+    """Names of the power sensors that a BMC with such limits gives, and how often it was asked."""
+    bmc = PlayedBmc(records=records)
+    vars(bmc).update(limits)
+    return [s.name for s in power_sensors(bmc.records(time.monotonic() + 60.0))], bmc.asked
+
+
+@pytest.mark.parametrize("most", [255, 31, 16, 8])
+def test_records_are_fetched_in_pieces_and_again(most):
+    for keeps_repository in (True, False):
+        for loses_every in (0, 7):
+            limits = {"keeps_repository": keeps_repository, "loses_every": loses_every}
+            assert names_of(RECORDS, most=most, **limits)[0] == NAMES
+
+
+def test_records_without_watts_are_not_fetched_whole():
+    # Twice more is asked for the device and a reservation.
+    assert names_of([RECORDS[1]] * 50) == (["Sixteen letters."] * 50, 2 + 4 * 50)
+    assert names_of([RECORDS[0]] * 50) == ([], 2 + 2 * 50)
+
+
+@pytest.mark.parametrize(
+    ("fault", "names"),
+    [
+        ({"ends": 0}, NAMES),  # goes round
+        ({"ends": 3}, NAMES),
+        ({"most": 4}, []),  # carries nothing
+        ({"loses_every": 1}, []),  # keeps no reservation
+    ],
+)
+def test_a_repository_that_has_no_end_is_left(fault, names):
+    found, asked = names_of(RECORDS, **fault)
+    assert found == names
+    assert asked < 50
+
+
+@simulated
+@both_tools
+def test_a_full_repository_is_searched(tmp_path, tool):
+    sensors = [Sensor(f"Sensor {i}", i, base_unit=1 if i % 40 else 6) for i in range(1, 121)]
+    with (
+        IpmiBmc(tmp_path, dcmi=False, sensors=sensors, watts=96) as bmc,
+        opened(tool, bmc) as source,
+    ):
+        labels = [channel.label for channel in source.channels]
+        assert labels == ["ipmi:Sensor 40", "ipmi:Sensor 80", "ipmi:Sensor 120"]
+        assert len(source.read()) == 3
