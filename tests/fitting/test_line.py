@@ -1,6 +1,4 @@
-"""Straight lines against statsmodels, mpmath at 50 digits, scipy's bounded solvers and by hand."""
-
-from __future__ import annotations
+"""Straight lines of many groups against statsmodels, mpmath at 50 digits, and scipy's nnls."""
 
 import itertools
 
@@ -10,7 +8,7 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import lsq_linear, nnls
+from scipy.optimize import nnls
 from scipy.stats import t as student
 from strategies import sweeps
 
@@ -19,7 +17,6 @@ from fitting.line import (
     FREE,
     INTERCEPT_AT_ZERO,
     SLOPE_AT_ZERO,
-    LineFit,
     Moments,
     Repeats,
     fit_groups,
@@ -50,15 +47,15 @@ SCALES = {
 }
 
 
-def one(x, y, *, nonnegative=False) -> LineFit:
+def one(x, y, *, nonnegative=False):
     return fit_groups(np.zeros(len(x), dtype=int), x, y, 1, nonnegative=nonnegative)
 
 
-def learned(fit: LineFit) -> np.ndarray:
+def learned(fit):
     return np.array([fit.intercept, fit.slope, fit.bound, fit.degrees_of_freedom, fit.variance])
 
 
-def random_groups(groups: int, points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def random_groups(groups, points, seed):
     """Positive groups around flat, proportional and mixed lines, so that every bound is met."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(0.2, 1.0, (groups, points)) * 1e-9
@@ -134,22 +131,8 @@ def test_nearly_equal_abscissas_lose_only_the_digits_that_rounding_them_cost(apa
 def test_units_of_the_metric_carry_through_at_any_size(scale):
     x, y = SCALES["time over 1/f"]
     fit, scaled = one(x, y), one(x, y * scale)
-    np.testing.assert_allclose(scaled.intercept, fit.intercept * scale, rtol=1e-12)
-    np.testing.assert_allclose(scaled.variance, fit.variance * scale**2, rtol=1e-10)
-    np.testing.assert_allclose(
-        np.divide(scaled.interval(2e-10), scale), fit.interval(2e-10), rtol=1e-12
-    )
-
-
-def test_line_worked_by_hand():
-    # Means 2.5 and 5; Sxx = 5, Sxy = 9; slope 1.8, intercept 0.5; residuals -0.3, 0.9, -0.9, 0.3.
-    fit = one(np.array([1, 2, 3, 4]), np.array([2, 5, 5, 8]))
-    np.testing.assert_allclose([fit.intercept[0], fit.slope[0]], [0.5, 1.8], rtol=1e-14)
-    np.testing.assert_allclose(fit.variance, 1.8 / 2, rtol=1e-14)
-    np.testing.assert_allclose(fit.leverage(6.0), 1 / 4 + 3.5**2 / 5, rtol=1e-14)
-    # t(0.95; 2) = 2.919986: 11.3 ± 2.919986·sqrt(0.9·(1 + 0.25 + 2.45)).
-    lower, upper = fit.interval(6.0)
-    np.testing.assert_allclose([lower[0], upper[0]], [5.9715263, 16.6284737], rtol=1e-7)
+    for found, expected in zip(scaled.interval(2e-10), fit.interval(2e-10), strict=True):
+        np.testing.assert_allclose(found, expected * scale, rtol=1e-12)
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
@@ -196,21 +179,20 @@ def test_a_prediction_is_of_one_new_point_unless_said():
 # The bounded line.
 
 
-def test_bounded_lines_are_those_of_scipy():
-    x, y = random_groups(400, 4, seed=5)
+@pytest.mark.parametrize("points", [2, 3, 4])
+def test_bounded_lines_are_those_of_scipy(points):
+    x, y = random_groups(200, points, seed=5)
     fit = fit_points(x, y, nonnegative=True)
     assert set(fit.bound) == {FREE, INTERCEPT_AT_ZERO, SLOPE_AT_ZERO}
     for row in range(len(x)):
-        design = np.column_stack([np.ones(4), x[row] * 1e9])
+        design = np.column_stack([np.ones(points), x[row] * 1e9])
         expected, distance = nnls(design, y[row])
         got = np.array([fit.intercept[row], fit.slope[row] / 1e9])
         np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-13)
         np.testing.assert_array_equal(got == 0, expected == 0)
-        free = np.count_nonzero(expected)
-        np.testing.assert_allclose(fit.variance[row], distance**2 / (4 - free), rtol=1e-10)
-        if row < 40:
-            bounded = lsq_linear(design, y[row], (0, np.inf), method="bvls", tol=1e-14)
-            np.testing.assert_allclose(got, bounded.x, rtol=1e-8, atol=1e-10)
+        left = points - np.count_nonzero(expected)
+        variance = distance**2 / left if left else np.nan
+        np.testing.assert_allclose(fit.variance[row], variance, rtol=1e-10)
 
 
 def test_a_line_that_is_at_zero_by_itself_is_not_held_there():
@@ -219,21 +201,6 @@ def test_a_line_that_is_at_zero_by_itself_is_not_held_there():
     assert (fit.intercept.tolist(), fit.slope.tolist()) == ([0.0, 5.0], [2.0, 0.0])
     assert list(fit.bound) == [FREE, FREE]
     assert list(fit.degrees_of_freedom) == [1, 1]
-
-
-@given(sweeps())
-def test_bounded_line_meets_the_karush_kuhn_tucker_conditions(sweep):
-    f, y = sweep
-    x = 1e9 / f
-    fit = one(x, y, nonnegative=True)
-    residual = y - fit.value(x)
-    gradient = -np.array([residual.sum(), (residual * x).sum()]) / y.sum()
-    coefficients = np.array([fit.intercept[0], fit.slope[0]])
-    assert (coefficients >= 0).all()
-    np.testing.assert_allclose(gradient[coefficients > 0], 0, atol=1e-10)
-    assert (gradient[coefficients == 0] >= -1e-10).all()
-    assert fit.bound[0] == FREE or coefficients[fit.bound[0] - 1] == 0
-    assert fit.bound[0] != FREE or (gradient <= 1e-10).all()
 
 
 @pytest.mark.parametrize("held", [INTERCEPT_AT_ZERO, SLOPE_AT_ZERO])
@@ -287,56 +254,25 @@ def test_row_order_and_duplication_leave_the_line_alone(sweep, nonnegative, rand
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_one_group_fits_as_it_does_in_a_batch_of_many(nonnegative):
-    x, y = random_groups(2_000, 4, seed=6)
-    codes = np.repeat(np.arange(2_000), 4)
-    shuffle = np.random.default_rng(7).permutation(codes.size)
-    batch = fit_groups(
-        codes[shuffle], x.ravel()[shuffle], y.ravel()[shuffle], 2_000, nonnegative=nonnegative
-    )
-    for group in range(0, 2_000, 41):
-        np.testing.assert_allclose(
-            learned(batch)[:, group],
-            learned(one(x[group], y[group], nonnegative=nonnegative))[:, 0],
-            rtol=1e-9,
-        )
-
-
-@pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("groups", [1, 16_384, 16_385, 40_000])
 def test_points_rows_and_moments_give_the_same_lines(groups, nonnegative):
     x, y = random_groups(groups, 4, seed=groups)
-    codes = np.repeat(np.arange(groups), 4)
+    order = np.random.default_rng(7).permutation(x.size)
+    rows = np.repeat(np.arange(groups), 4)[order], x.ravel()[order], y.ravel()[order], groups
     points = fit_points(x, y, nonnegative=nonnegative)
-    rows = fit_groups(codes, x.ravel(), y.ravel(), groups, nonnegative=nonnegative)
-    moments = fit_moments(
-        group_moments(codes, x.ravel(), y.ravel(), groups), nonnegative=nonnegative
-    )
-    for other in (rows, moments):
+    for other in (
+        fit_groups(*rows, nonnegative=nonnegative),
+        fit_moments(group_moments(*rows), nonnegative=nonnegative),
+    ):
         np.testing.assert_array_equal(other.bound, points.bound)
         np.testing.assert_array_equal(other.degrees_of_freedom, points.degrees_of_freedom)
         np.testing.assert_allclose(other.intercept, points.intercept, rtol=1e-9, atol=1e-13)
         np.testing.assert_allclose(other.slope, points.slope, rtol=1e-9, atol=1e-4)
         np.testing.assert_allclose(other.variance, points.variance, rtol=1e-7, atol=1e-15)
-
-
-def test_one_row_of_abscissas_serves_all_groups():
-    x, y = random_groups(20_000, 3, seed=1)
-    shared = fit_points(x[0], y, nonnegative=True)
-    repeated = fit_points(np.tile(x[0], (20_000, 1)), y, nonnegative=True)
+    # One row of abscissas serves all groups.
+    shared = fit_points(x[0], y, nonnegative=nonnegative)
+    repeated = fit_points(np.tile(x[0], (groups, 1)), y, nonnegative=nonnegative)
     np.testing.assert_array_equal(learned(shared), learned(repeated))
-
-
-def test_a_million_groups_are_as_exact_as_one():
-    x = np.array([1 / 1.2e9, 1 / 1.8e9, 1 / 2.4e9])
-    work = np.linspace(1e9, 5e12, 1_000_000)
-    y = 3 + work[:, None] * x
-    codes = np.tile(np.arange(1_000_000), 3)
-    rows = fit_groups(codes, np.repeat(x, 1_000_000), y.T.ravel(), 1_000_000, nonnegative=True)
-    points = fit_points(x, y, nonnegative=True)
-    for fit in (rows, points):
-        np.testing.assert_allclose(fit.slope, work, rtol=1e-11, atol=1e-3)
-        np.testing.assert_allclose(fit.intercept, 3, rtol=1e-10)
 
 
 def test_a_large_group_with_one_abscissa_is_not_a_line():
@@ -354,53 +290,7 @@ def test_take_selects_groups_in_order_and_repeatedly():
     np.testing.assert_array_equal(taken.interval(2e-10), np.array(fit.interval(2e-10))[:, chosen])
 
 
-@given(sweeps(), st.floats(-5, 5), st.floats(-5, 5))
-def test_points_without_noise_give_their_line_back(sweep, intercept, slope):
-    x = sweep[0] / 1e9
-    fit = one(x, intercept + slope * x)
-    np.testing.assert_allclose(fit.intercept, intercept, rtol=1e-10, atol=1e-11)
-    np.testing.assert_allclose(fit.slope, slope, rtol=1e-10, atol=1e-11)
-
-
 # Intervals.
-
-
-def test_two_points_have_no_interval_and_three_have_one():
-    x = np.array([1.0, 2.0, 3.0])
-    y = np.array([2.0, 3.5, 4.0])
-    assert np.isnan(one(x[:2], y[:2]).interval(2.5)).all()
-    assert np.isnan(one(x[:2], y[:2]).standard_errors()).all()
-    assert np.isfinite(one(x, y).interval(2.5)).all()
-
-
-@given(sweeps(least=3), st.floats(0, 3), st.floats(1.01, 3))
-def test_interval_widens_with_distance_and_with_level_and_narrows_with_repeats(sweep, far, more):
-    f, y = sweep
-    x = 1e9 / f
-    fit = one(x, y)
-    middle, reach = x.mean(), np.ptp(x)
-
-    def width(at, **options):
-        lower, upper = fit.interval(at, **options)
-        return float(upper[0] - lower[0])
-
-    at = middle + far * reach
-    slack = 1 + 1e-12
-    assert width(at) <= width(middle + (far * more + 0.1) * reach) * slack
-    assert width(at, level=0.5) <= width(at, level=0.95) * slack
-    assert width(at, repeats=np.inf) <= width(at, repeats=4) * slack <= width(at) * slack**2
-
-
-@pytest.mark.parametrize(("level", "repeats"), [(0.9, 1), (0.9, 3), (0.5, 1)])
-def test_prediction_interval_covers_its_share_of_new_measurements(level, repeats):
-    rng = np.random.default_rng(20_240)
-    groups, x = 20_000, 1 / (np.array([1.2, 1.6, 2.0, 2.4]) * 1e9)
-    y = 10 + 6e10 * x + rng.normal(0, 0.5, (groups, 4))
-    fit = fit_points(x, y)
-    at = 1 / 3.4e9
-    new = 10 + 6e10 * at + rng.normal(0, 0.5, (groups, repeats)).mean(axis=1)
-    lower, upper = fit.interval(at, level=level, repeats=repeats)
-    assert abs(np.mean((lower <= new) & (new <= upper)) - level) <= 0.015
 
 
 def test_quantiles_are_those_of_scipy_and_missing_without_freedom():

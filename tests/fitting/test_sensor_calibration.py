@@ -1,12 +1,8 @@
-"""Calibration lines: York's published table, scipy's ODR, direct minimisation, coverage."""
-
-from __future__ import annotations
-
-import warnings
+"""Calibration lines: York's published table, direct minimisation, statsmodels, coverage."""
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import linregress
@@ -31,24 +27,9 @@ class TestYork:
         line = york_line(*PEARSON)
         assert line.intercept == pytest.approx(5.47991022403, abs=1e-10)
         assert line.slope == pytest.approx(-0.48053340745, abs=1e-10)
-
-    def test_its_published_standard_errors_and_misfit(self):
-        line = york_line(*PEARSON)
         assert line.intercept_error == pytest.approx(0.294970735, abs=1e-9)
         assert line.slope_error == pytest.approx(0.0579850090, abs=1e-9)
         assert line.chi_square / 8 == pytest.approx(1.483294149, abs=1e-9)
-
-    def test_scipys_orthogonal_distance_regression_agrees(self):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            from scipy import odr
-
-            data = odr.Data(PEARSON_X, PEARSON_Y, wd=WEIGHT_X, we=WEIGHT_Y)
-            model = odr.Model(lambda beta, x: beta[0] + beta[1] * x)
-            made = odr.ODR(data, model, beta0=[5.0, -0.5], sstol=1e-15, partol=1e-15).run()
-        line = york_line(*PEARSON)
-        assert [line.intercept, line.slope] == pytest.approx(made.beta, rel=1e-6)
-        assert line.chi_square == pytest.approx(made.sum_square, rel=1e-9)
 
     def test_correlated_errors_have_the_least_misfit_of_all_lines(self):
         rng = np.random.default_rng(3)
@@ -80,7 +61,7 @@ class TestYork:
         # forth, and on one in twenty-five it ends in another minimum.
         slopes = np.tan(np.linspace(-1.57, 1.57, 20001))[:, None]
         answered = 0
-        for seed in range(100):
+        for seed in range(60):
             rng = np.random.default_rng(seed)
             x, y = rng.normal(size=(2, 6))
             var_x, var_y = 10 ** rng.uniform(-3, 1, size=(2, 6))
@@ -95,7 +76,7 @@ class TestYork:
             least = (weight * off**2).sum(axis=1).min()
             assert line.chi_square <= 1.0001 * least
             answered += 1
-        assert answered > 90
+        assert answered > 54
 
     @pytest.mark.parametrize("lean", [1e-6, 0.0, -1e-6])
     def test_corners_of_an_upright_rectangle_show_no_slope(self, lean):
@@ -111,7 +92,7 @@ class TestYork:
         assert line.chi_square == pytest.approx(0.0, abs=1e-9)
 
     @pytest.mark.parametrize(
-        ("points", "said"),
+        ("points", "message"),
         [
             (([1.0], [2.0], 1, 1), "two points"),
             (([1.0, 1.0], [2.0, 3.0], 1, 1), "different x"),
@@ -123,8 +104,8 @@ class TestYork:
             (([0, 1, 2], [1, 3, 5], 1, 4, 2), "whatever its slope"),
         ],
     )
-    def test_refusals(self, points, said):
-        with pytest.raises(FittingError, match=said):
+    def test_refusals(self, points, message):
+        with pytest.raises(FittingError, match=message):
             york_line(*points)
 
 
@@ -146,26 +127,13 @@ def clear_lines(draw):
     return x + s_x * np.array(draw(noise)), y, s_x**2, s_y**2, r * s_x * s_y
 
 
-class TestYorkProperties:
-    @given(clear_lines())
-    def test_the_axes_may_be_swapped(self, points):
-        x, y, var_x, var_y, cov = points
-        line, other = york_line(x, y, var_x, var_y, cov), york_line(y, x, var_y, var_x, cov)
-        assert other.slope == pytest.approx(1 / line.slope, rel=1e-8)
-        assert other.intercept == pytest.approx(-line.intercept / line.slope, rel=1e-7, abs=1e-9)
-        assert other.chi_square == pytest.approx(line.chi_square, rel=1e-6, abs=1e-9)
-
-    @given(clear_lines(), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.floats(-5, 5))
-    def test_units_and_origin_do_not_matter(self, points, a, b, shift):
-        x, y, var_x, var_y, cov = points
-        line = york_line(x, y, var_x, var_y, cov)
-        scaled = york_line(a * (x + shift), b * y, a * a * var_x, b * b * var_y, a * b * cov)
-        assert scaled.slope == pytest.approx(line.slope * b / a, rel=1e-8)
-        assert scaled.intercept == pytest.approx(
-            b * (line.intercept - line.slope * shift), rel=1e-7, abs=1e-7 * b
-        )
-        assert scaled.slope_error == pytest.approx(line.slope_error * b / a, rel=1e-6)
-        assert scaled.chi_square == pytest.approx(line.chi_square, rel=1e-6, abs=1e-9)
+@given(clear_lines())
+def test_the_axes_may_be_swapped(points):
+    x, y, var_x, var_y, cov = points
+    line, other = york_line(x, y, var_x, var_y, cov), york_line(y, x, var_y, var_x, cov)
+    assert other.slope == pytest.approx(1 / line.slope, rel=1e-8)
+    assert other.intercept == pytest.approx(-line.intercept / line.slope, rel=1e-7, abs=1e-9)
+    assert other.chi_square == pytest.approx(line.chi_square, rel=1e-6, abs=1e-9)
 
 
 OFFSET, SLOPE = 35.0, 1.15
@@ -182,44 +150,39 @@ def measured(rng, *, levels=6, repeats=4, sensor=1.0, meter=1.0, scatter=2.0, dr
     return codes, x, y
 
 
-def coverage(**setting):
-    """Shares of 90 % intervals that hold: of the offset, the slope, and a new run's reference."""
-    rng = np.random.default_rng(3)
-    held = np.zeros(3)
-    trials = 400
-    for _ in range(trials):
-        line = calibrate_sensor(*measured(rng, **setting)).line
-        _, x, y = measured(rng, **{**setting, "levels": 1 + rng.integers(8), "repeats": 1})
-        new = line.predict(x[-1])
-        held += [
-            line.offset_interval()[0] < OFFSET < line.offset_interval()[1],
-            line.slope_interval()[0] < SLOPE < line.slope_interval()[1],
-            new.lower < y[-1] < new.upper,
-        ]
-    return held / trials
+FEW = settings(max_examples=max(4, settings.default.max_examples // 4))
 
 
 class TestCoverage:
     @pytest.mark.parametrize(
-        "setting",
+        ("setting", "least", "most"),
         [
-            {},
-            {"levels": 10, "repeats": 2, "sensor": 2.0, "scatter": 3.0},
-            {"levels": 8, "repeats": 1},
-            {"drift": 3.0},
-            {"levels": 4, "repeats": 3, "sensor": 0.3, "scatter": 1.0},
+            ({"levels": 10, "repeats": 2, "sensor": 2.0, "scatter": 3.0}, 0.85, 0.99),
+            ({"levels": 8, "repeats": 1}, 0.85, 0.99),
+            ({"drift": 3.0}, 0.85, 0.99),
+            ({"levels": 4, "repeats": 3, "sensor": 0.3, "scatter": 1.0}, 0.85, 0.99),
+            ({"scatter": 0.0}, 0.88, 1.01),
         ],
-        ids=["plain", "noisy sensor", "no repeats", "power drifts between repeats", "few levels"],
+        ids=["noisy sensor", "no repeats", "drift between repeats", "few levels", "no scatter"],
     )
-    def test_ninety_percent_intervals_hold_ninety_percent_or_little_more(self, setting):
-        shares = coverage(**setting)
-        # Three standard errors of 400 trials are 4.5 %.
-        assert (shares > 0.85).all(), shares
-        assert (shares < 0.99).all(), shares
-
-    def test_without_scatter_between_levels_they_hold_more(self):
-        shares = coverage(scatter=0.0)
-        assert (shares > 0.88).all(), shares
+    def test_ninety_percent_intervals_hold_ninety_percent_or_little_more(
+        self, setting, least, most
+    ):
+        """Shares of intervals that hold the offset, the slope, and a new run's reference."""
+        rng, trials = np.random.default_rng(3), 250
+        held = np.zeros(3)
+        for _ in range(trials):
+            line = calibrate_sensor(*measured(rng, **setting)).line
+            _, x, y = measured(rng, **{**setting, "levels": 1 + rng.integers(8), "repeats": 1})
+            new = line.predict(x[-1])
+            held += [
+                line.offset_interval()[0] < OFFSET < line.offset_interval()[1],
+                line.slope_interval()[0] < SLOPE < line.slope_interval()[1],
+                new.lower < y[-1] < new.upper,
+            ]
+        # Three standard errors of 250 trials are 5.7 %.
+        assert (held / trials > least).all(), held
+        assert (held / trials < most).all(), held
 
     def test_repeats_are_no_points_of_their_own(self):
         # Taken for points, 60 runs of 3 levels would make an interval of the slope that is
@@ -251,6 +214,7 @@ class TestLine:
         assert found.line.offset == pytest.approx(OFFSET, rel=1e-9)
         assert found.line.slope == pytest.approx(SLOPE, rel=1e-9)
         assert np.ptp(found.line.slope_interval()) < 1e-6
+        assert found.line.run_error < 1e-6
         assert not found.outlier.any()
 
     def test_single_runs_without_resolutions_are_ordinary_least_squares(self):
@@ -266,21 +230,18 @@ class TestLine:
         assert new.lower == pytest.approx(frame["obs_ci_lower"].to_numpy(), rel=1e-5)
         assert new.upper == pytest.approx(frame["obs_ci_upper"].to_numpy(), rel=1e-5)
 
-    def test_a_coarse_reference_widens_the_prediction_by_its_step(self):
-        codes, x, _ = measured(np.random.default_rng(1), sensor=0.0)
-        fine = calibrate_sensor(codes, x, OFFSET + SLOPE * x)
-        whole = np.round(OFFSET + SLOPE * x)
-        coarse = calibrate_sensor(codes, x, whole, reference_resolution=1.0)
-        assert coarse.line.run_error == pytest.approx(1 / np.sqrt(12), rel=1e-6)
-        assert fine.line.run_error < 1e-6
-
-    def test_means_are_no_better_known_than_a_step_tells(self):
+    def test_a_mean_is_no_better_known_than_a_step_tells(self):
         # Evenly anywhere within a step: a variance of its square by twelve.
         x = np.array([50.0, 100.0, 150.0])
         options = {"sensor_resolution": 3.0, "reference_resolution": 6.0}
         levels = calibrate_sensor(np.arange(3), x, 2 * x, **options).levels
         assert levels.var_sensor == pytest.approx(np.full(3, 0.75), rel=1e-6)
         assert levels.var_reference == pytest.approx(np.full(3, 3.0), rel=1e-6)
+        # And a coarse reference widens the prediction.
+        codes, x, _ = measured(np.random.default_rng(1), sensor=0.0)
+        whole = np.round(OFFSET + SLOPE * x)
+        coarse = calibrate_sensor(codes, x, whole, reference_resolution=1.0)
+        assert coarse.line.run_error == pytest.approx(1 / np.sqrt(12), rel=1e-6)
 
     def test_scatter_between_levels_is_found(self):
         rng = np.random.default_rng(4)
@@ -290,6 +251,7 @@ class TestLine:
         ]
         assert np.sqrt(np.mean(np.square(found))) == pytest.approx(5.0, rel=0.08)
 
+    @FEW
     @given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
     def test_units_do_not_matter(self, a, b):
         codes, x, y = measured(np.random.default_rng(6))
@@ -304,6 +266,7 @@ class TestLine:
         assert scaled.scatter == pytest.approx(b * plain.scatter, rel=1e-5)
         assert scaled.lowest == pytest.approx(a * plain.lowest, rel=1e-12)
 
+    @FEW
     @given(st.permutations(range(24)))
     def test_the_order_of_the_runs_does_not_matter(self, order):
         runs = measured(np.random.default_rng(6))
@@ -315,54 +278,36 @@ class TestLine:
 
 class TestRange:
     RUNS = measured(np.random.default_rng(7))
+    LINE = calibrate_sensor(*RUNS).line
 
-    @pytest.fixture
-    def line(self):
-        return calibrate_sensor(*self.RUNS).line
-
-    def test_it_reaches_a_twentieth_of_itself_beyond_the_readings(self, line):
-        x = self.RUNS[1]
+    def test_readings_a_twentieth_outside_are_flagged_or_refused_and_their_intervals_wider(self):
+        line, x = self.LINE, self.RUNS[1]
         assert line.lowest == pytest.approx(x.min() - 0.05 * np.ptp(x))
         assert line.highest == pytest.approx(x.max() + 0.05 * np.ptp(x))
-
-    def test_readings_outside_are_flagged_and_their_intervals_wider(self, line):
-        at = np.array([80.0, line.highest, line.highest + 0.1, 300.0, np.nan])
-        made = line.predict(at)
+        made = line.predict(np.array([80.0, line.highest, line.highest + 0.1, 300.0, np.nan]))
         assert made.extrapolated.tolist() == [False, False, True, True, False]
         width = made.upper - made.lower
         assert width[3] > 1.5 * width[0]
         assert np.isnan(made.value[4])
-
-    def test_or_refused(self, line):
         with pytest.raises(OutOfRangeError, match=r"the sensor read 300, and was calibrated from"):
             line.predict([80.0, 300.0], extrapolate=False)
-        assert line.predict(80.0, extrapolate=False).value == pytest.approx(
-            line.offset + 80 * line.slope
-        )
+        inside = line.predict(80.0, extrapolate=False)
+        assert inside.value == pytest.approx(line.offset + 80 * line.slope)
 
-    def test_a_level_of_confidence_is_a_share(self, line):
+    def test_a_level_of_confidence_is_a_share(self):
         with pytest.raises(FittingError, match="not a share"):
-            line.predict(80.0, level=90)
-        narrow, wide = (line.predict(80.0, level=p) for p in (0.5, 0.99))
+            self.LINE.predict(80.0, level=90)
+        narrow, wide = (self.LINE.predict(80.0, level=p) for p in (0.5, 0.99))
         assert wide.upper - wide.lower > 3 * (narrow.upper - narrow.lower)
 
-    def test_the_line_is_plain_numbers(self, line):
-        assert CalibrationLine(**{f: getattr(line, f) for f in line.__slots__}) == line
-        types = {type(getattr(line, f)) for f in line.__slots__}
-        assert types == {float, int}
+    def test_the_line_is_plain_numbers(self):
+        fields = {f: getattr(self.LINE, f) for f in self.LINE.__slots__}
+        assert CalibrationLine(**fields) == self.LINE
+        assert {type(value) for value in fields.values()} == {float, int}
 
 
 class TestChecks:
-    def test_a_bend_is_found_with_its_direction(self):
-        rng = np.random.default_rng(9)
-        codes, x, y = measured(rng, levels=8, scatter=0.3)
-        bent = calibrate_sensor(codes, x, y + 0.004 * (x - 80) ** 2)
-        assert bent.curvature_p < 1e-3
-        assert bent.curvature == pytest.approx(0.004, rel=0.3)
-        flat = calibrate_sensor(codes, x, y - 0.004 * (x - 80) ** 2)
-        assert flat.curvature < 0
-
-    def test_its_p_value_is_that_of_statsmodels(self):
+    def test_a_bend_is_that_of_statsmodels(self):
         codes, x, y = measured(np.random.default_rng(10), repeats=1, levels=9)
         made = calibrate_sensor(codes, x, y)
         fitted = OLS(y, np.column_stack([np.ones(9), x, x**2])).fit()
@@ -371,7 +316,7 @@ class TestChecks:
 
     def test_straight_lines_are_seldom_called_bent_or_said_to_have_outliers(self):
         rng = np.random.default_rng(11)
-        made = [calibrate_sensor(*measured(rng, levels=8)) for _ in range(200)]
+        made = [calibrate_sensor(*measured(rng, levels=8)) for _ in range(150)]
         assert np.mean([m.curvature_p < 0.05 for m in made]) < 0.1
         assert np.mean([m.outlier.any() for m in made]) < 0.1
 
@@ -390,7 +335,7 @@ class TestChecks:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("watts", "said"),
+        ("watts", "message"),
         [
             ([50.0, 50.0, 100.0, 100.0], "2 levels that the sensor tells apart"),
             ([50.0, 50.0, 50.0, 50.0], "1 level that the sensor tells apart"),
@@ -398,12 +343,12 @@ class TestRefusals:
             ([50.0, 50.4, 100.0, 100.4], r"2 levels .* \(it read 50 to 100.4\)"),
         ],
     )
-    def test_levels_closer_than_a_step_of_the_sensor_are_one(self, watts, said):
+    def test_levels_closer_than_a_step_of_the_sensor_are_one(self, watts, message):
         codes, reference = np.arange(4), 10 + 2 * np.array(watts)
-        if said is None:
+        if message is None:
             calibrate_sensor(codes, watts, reference, sensor_resolution=1.0)
             return
-        with pytest.raises(FittingError, match=said):
+        with pytest.raises(FittingError, match=message):
             calibrate_sensor(codes, watts, reference, sensor_resolution=1.0)
 
     def test_levels_within_the_noise_are_one(self):
@@ -414,7 +359,7 @@ class TestRefusals:
             calibrate_sensor(codes, x, 2 * x + rng.normal(0, 1, 15))
 
     @pytest.mark.parametrize(
-        ("runs", "options", "said"),
+        ("runs", "options", "message"),
         [
             (([], [], []), {}, "no runs"),
             (([0, 1], [1.0, 2.0], [1.0]), {}, "three lists"),
@@ -427,6 +372,6 @@ class TestRefusals:
             ),
         ],
     )
-    def test_what_is_no_calibration(self, runs, options, said):
-        with pytest.raises(FittingError, match=said):
+    def test_what_is_no_calibration(self, runs, options, message):
+        with pytest.raises(FittingError, match=message):
             calibrate_sensor(*runs, **options)

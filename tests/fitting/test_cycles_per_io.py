@@ -1,7 +1,5 @@
 """Cycles per I/O: arithmetic by hand, lines against statsmodels, coverage by simulation, laws."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -22,10 +20,10 @@ from fitting.cpio import (
 from fitting.cpio_laws import AMDAHL, GUNTHER, LINEAR_CPIO, IoRuns, fit_laws, score_laws
 from fitting.cpio_scaling import fit_scaling, student_draws
 from fitting.errors import FittingError
+from fitting.scaling import AmdahlScaling
 
 CORES = np.repeat([1.0, 2.0, 4.0, 8.0], 2)
 shares = st.floats(0.01, 1.0)
-positive = st.floats(1e-3, 1e9)
 
 
 class TestArithmetic:
@@ -38,14 +36,16 @@ class TestArithmetic:
         assert servers_to_sweep(1e6, 10, 100) == pytest.approx(1.953125)
         assert mean_watts(400, 0.5, 0.6) == pytest.approx(320)
         assert grown(100, 0.1, 2) == pytest.approx(121)
+        # From 100 on 4 cores to 160 with 8 threads, where 8 cores do 200: 60 of 100.
+        assert thread_worth(100, 160, 200) == pytest.approx(0.6)
+        assert thread_worth(100, 90, 200) == pytest.approx(-0.1)
 
-    def test_no_io_is_no_number_and_never_divides(self):
+    def test_nothing_is_no_number_and_never_divides(self):
         made = cycles_per_io([1e9, 1e9, 0.0], [0.0, 1e3, 0.0])
         np.testing.assert_array_equal(made, [np.nan, 1e6, np.nan])
-
-    @pytest.mark.parametrize("cpio", [0.0, -5.0])
-    def test_work_that_costs_nothing_has_no_bound(self, cpio):
-        assert io_rate(1, 1, 1e9, cpio) == np.inf
+        # Work that costs nothing has no bound; cores that add nothing say nothing of threads.
+        assert io_rate(1, 1, 1e9, 0.0) == io_rate(1, 1, 1e9, -5.0) == np.inf
+        assert np.isnan(thread_worth(100, 110, [100, 90])).all()
 
     @given(shares, st.floats(1, 1e4), st.floats(1e8, 1e10), st.floats(10, 1e8))
     def test_rate_and_cycles_invert_each_other(self, busy, cores, clock, cpio):
@@ -63,16 +63,6 @@ class TestArithmetic:
         energy = servers * watts * 3600.0
         implied = cpio_of_energy(energy, data, full_watts=watts, cores=16, frequency=2e9)
         assert implied == pytest.approx(cpio)
-
-
-class TestThreads:
-    def test_by_hand(self):
-        # From 100 on 4 cores to 160 with 8 threads, where 8 cores do 200: 60 of 100.
-        assert thread_worth(100, 160, 200) == pytest.approx(0.6)
-        assert thread_worth(100, 90, 200) == pytest.approx(-0.1)
-
-    def test_where_cores_add_nothing_there_is_no_worth(self):
-        assert np.isnan(thread_worth(100, 110, [100, 90])).all()
 
 
 class TestBandwidth:
@@ -150,31 +140,12 @@ class TestLines:
         a = cpio / (fit.cpio.intercept[0] + fit.cpio.slope[0] * n) - 1
         b = busy - fit.utilisation.intercept[0] - fit.utilisation.slope[0] * n
         assert fit.correlation[0] == pytest.approx(a @ b / np.sqrt(a @ a * (b @ b)))
+        # Those of a level law do not.
+        cpio = 1000 * (1 + 0.01 * np.array([1.0, -1.0, -1.0, 1.0]))
+        level = fit_scaling(np.zeros(4, int), n[::2], cpio, np.full(4, 0.5), 1)
+        assert level.correlation[0] == 0.0
 
-    def test_residuals_that_go_apart_do_so_and_those_of_a_level_law_do_not(self):
-        cores, apart = np.array([1.0, 2.0, 4.0, 8.0]), np.array([1.0, -1.0, -1.0, 1.0])
-        codes, cpio = np.zeros(4, int), 1000 * (1 + 0.01 * apart)
-        assert fit_scaling(codes, cores, cpio, 0.5 - 0.01 * apart, 1).correlation[0] < -0.8
-        assert fit_scaling(codes, cores, cpio, np.full(4, 0.5), 1).correlation[0] == 0.0
-
-    def test_measured_ends_are_the_means_of_their_runs(self):
-        codes, n, cpio, busy = made(np.random.default_rng(2), 3)
-        fit = fit_scaling(codes, n, cpio, busy, 3)
-        for group in range(3):
-            rows = codes == group
-            assert fit.cpio_fewest[group] == pytest.approx(cpio[rows & (n == 1)].mean())
-            assert fit.cpio_most[group] == pytest.approx(cpio[rows & (n == 8)].mean())
-            assert fit.utilisation_most[group] == pytest.approx(busy[rows & (n == 8)].mean())
-        assert (fit.fewest == 1).all()
-        assert (fit.most == 8).all()
-
-    def test_a_line_that_falls_is_held_level(self):
-        n = np.array([1.0, 2.0, 4.0])
-        fit = fit_scaling(np.zeros(3, int), n, np.array([900.0, 800.0, 400.0]), n / 5, 1)
-        assert fit.falls[0]
-        assert fit.cpio_centres(4096.0)["projected"].value[0] == pytest.approx(700.0)
-
-    def test_groups_do_not_depend_on_each_other_or_on_order(self):
+    def test_groups_stand_alone_in_any_order_and_ends_are_the_means_of_their_runs(self):
         codes, n, cpio, busy = made(np.random.default_rng(3), 5)
         whole = fit_scaling(codes, n, cpio, busy, 5)
         order = np.random.default_rng(4).permutation(len(n))
@@ -183,9 +154,19 @@ class TestLines:
         rows = codes == 3
         alone = fit_scaling(np.zeros(rows.sum(), int), n[rows], cpio[rows], busy[rows], 1)
         assert alone.cpio.slope[0] == pytest.approx(whole.cpio.slope[3])
+        assert whole.cpio_fewest[3] == pytest.approx(cpio[rows & (n == 1)].mean())
+        assert whole.cpio_most[3] == pytest.approx(cpio[rows & (n == 8)].mean())
+        assert whole.utilisation_most[3] == pytest.approx(busy[rows & (n == 8)].mean())
+        assert ((whole.fewest == 1) & (whole.most == 8)).all()
+
+    def test_a_line_that_falls_is_held_level(self):
+        n = np.array([1.0, 2.0, 4.0])
+        fit = fit_scaling(np.zeros(3, int), n, np.array([900.0, 800.0, 400.0]), n / 5, 1)
+        assert fit.falls[0]
+        assert fit.cpio_centres(4096.0)["projected"].value[0] == pytest.approx(700.0)
 
     @pytest.mark.parametrize(
-        ("cpio", "busy", "said"),
+        ("cpio", "busy", "message"),
         [
             ([1.0, 0.0], [0.5, 0.5], "cycles per I/O of run 1 is 0"),
             ([1.0, np.nan], [0.5, 0.5], "cycles per I/O of run 1 is nan"),
@@ -193,30 +174,26 @@ class TestLines:
             ([0.0, -3.0], [0.5, 0.5], r"cycles per I/O of run 0 is 0 \(2 of 2 are bad\)"),
         ],
     )
-    def test_what_cannot_be(self, cpio, busy, said):
-        with pytest.raises(FittingError, match=said):
+    def test_impossible_runs_are_refused(self, cpio, busy, message):
+        with pytest.raises(FittingError, match=message):
             fit_scaling(np.zeros(2, int), np.ones(2), np.array(cpio), np.array(busy), 1)
 
 
-class TestHowSure:
-    def drawn_rates(self, rng, groups, cores=32.0, **options):
-        fit = fit_scaling(*made(rng, groups, **options), groups)
+class TestIntervals:
+    def test_intervals_of_a_projected_rate_cover_as_often_as_they_say(self):
+        """Runs with errors in proportion; a new run at four times the cores measured."""
+        rng, groups, cores = np.random.default_rng(11), 1500, 32.0
+        fit = fit_scaling(*made(rng, groups), groups)
         first, second = fit.normals(1000, 7)
         cost = student_draws(fit.cpio_centres(cores)["projected"], first)
         busy = student_draws(fit.utilisation_centres(cores)["projected"], second)
-        return io_rate(np.clip(busy, 0.01, 1.0), cores, 2e9, cost)
-
-    @pytest.mark.parametrize("level", [0.5, 0.9])
-    def test_intervals_of_a_projected_rate_cover_as_often_as_they_say(self, level):
-        """Runs with errors in proportion; a new run at four times the cores measured."""
-        rng, groups = np.random.default_rng(11), 1500
-        draws = self.drawn_rates(rng, groups)
-        _, _, cost, busy = made(rng, groups, cores=np.array([32.0]))
-        truth = io_rate(busy, 32.0, 2e9, cost)
-        ends = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=1)
-        inside = (ends[0] <= truth) & (truth <= ends[1])
-        # Three standard errors of 1500 groups, and what errors in proportion cost.
-        assert inside.mean() == pytest.approx(level, abs=0.05)
+        draws = io_rate(np.clip(busy, 0.01, 1.0), cores, 2e9, cost)
+        _, _, cost, busy = made(rng, groups, cores=np.array([cores]))
+        truth = io_rate(busy, cores, 2e9, cost)
+        for level in (0.5, 0.9):
+            lower, upper = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=1)
+            # Three standard errors of 1500 groups, and what errors in proportion cost.
+            assert np.mean((lower <= truth) & (truth <= upper)) == pytest.approx(level, abs=0.05)
 
     def test_draws_go_together_as_the_residuals_do(self):
         fit = fit_scaling(*made(np.random.default_rng(5), 1, noise=0.1), 1)
@@ -230,93 +207,84 @@ class TestHowSure:
         assert np.isnan(draws).all()
 
 
-def runs(rate, *, cpio=None, busy=None, cores=CORES, clock=2e9):
-    """Runs of a rate; cpio and utilisation as given, or all cores busy."""
-    busy = np.ones_like(cores) if busy is None else busy
-    cpio = busy * cores * clock / rate if cpio is None else cpio
-    return IoRuns(cores, rate, cpio, busy, np.full_like(cores, clock))
+def runs(rate, cores=CORES):
+    """Runs of a rate at 2 GHz, all cores busy."""
+    busy, clock = np.ones_like(cores), np.full_like(cores, 2e9)
+    return IoRuns(cores, rate, busy * cores * clock / rate, busy, clock)
+
+
+def laws_of(given, frequency=2e9):
+    return fit_laws(given, floor=0.01, frequency=frequency)
+
+
+def scored(given):
+    return score_laws(given, laws_of(given), floor=0.01)
 
 
 class TestLaws:
     NOISE = 1 + 0.01 * np.array([1.0, -1.0, 0.5, -0.3, 0.8, -0.7, 0.4, -0.2])
+    AMDAHLS = 1e5 * CORES / (1 + 0.08 * (CORES - 1)) * NOISE
+    GUNTHERS = 1e5 * CORES / (1 + 0.05 * (CORES - 1) + 0.02 * CORES * (CORES - 1))
 
     def test_constant_utilisation_and_a_line_of_cpio_are_amdahls_law(self):
         given = runs(2e9 * CORES / (5000 + 500 * CORES))
-        laws = fit_laws(given, floor=0.01, frequency=2e9)
         at = np.array([16.0, 64.0, 4096.0])
+        slow, fast = laws_of(given), laws_of(given, 3e9)
         expected = 2e9 * at / (5000 + 500 * at)
-        np.testing.assert_allclose(laws[LINEAR_CPIO].rate(at), expected, rtol=1e-9)
-        np.testing.assert_allclose(laws[AMDAHL].rate(at), expected, rtol=1e-9)
+        np.testing.assert_allclose(slow[LINEAR_CPIO].rate(at), expected, rtol=1e-9)
+        np.testing.assert_allclose(slow[AMDAHL].rate(at), expected, rtol=1e-9)
+        # Rates go with the clock.
+        for name in (LINEAR_CPIO, AMDAHL, GUNTHER):
+            assert fast[name].rate(at) == pytest.approx(1.5 * slow[name].rate(at))
 
-    def test_the_law_that_made_the_runs_has_the_most_weight(self):
-        amdahl = 1e5 * CORES / (1 + 0.08 * (CORES - 1)) * self.NOISE
-        gunther = 1e5 * CORES / (1 + 0.05 * (CORES - 1) + 0.02 * CORES * (CORES - 1)) * self.NOISE
-        for rate, wanted in ((amdahl, AMDAHL), (gunther, GUNTHER)):
-            given = runs(rate)
-            scores = score_laws(given, fit_laws(given, floor=0.01, frequency=2e9), floor=0.01)
-            # Without a term of the square, Gunther's law is Amdahl's.
-            assert scores[GUNTHER].parameters == (2 if wanted == AMDAHL else 3)
-            assert scores[wanted].weight > (0.4 if wanted == AMDAHL else 0.9)
-            assert sum(s.weight for s in scores.values()) == pytest.approx(1.0)
+    @pytest.mark.parametrize(
+        ("rate", "law", "parameters", "least"),
+        # Without a term of the square, Gunther's law is Amdahl's.
+        [(AMDAHLS, AMDAHL, 2, 0.4), (GUNTHERS * NOISE, GUNTHER, 3, 0.9)],
+    )
+    def test_the_law_that_made_the_runs_has_the_most_weight(self, rate, law, parameters, least):
+        scores = scored(runs(rate))
+        assert scores[GUNTHER].parameters == parameters
+        assert scores[law].weight > least
+        assert sum(s.weight for s in scores.values()) == pytest.approx(1.0)
 
     def test_the_criterion_is_akaikes_with_the_correction_for_few_runs(self):
-        given = runs(1e5 * CORES / (1 + 0.08 * (CORES - 1)) * self.NOISE)
-        laws = fit_laws(given, floor=0.01, frequency=2e9)
+        given = runs(self.AMDAHLS)
         n, k = len(CORES), 3
-        residual = np.log(given.rate / laws[AMDAHL].rate(CORES))
+        residual = np.log(given.rate / laws_of(given)[AMDAHL].rate(CORES))
         # Two parameters and the variance of a normal law of ln rate.
         expected = n * np.log(np.mean(residual**2)) + 2 * k * n / (n - k - 1)
-        score = score_laws(given, laws, floor=0.01)[AMDAHL]
+        score = scored(given)[AMDAHL]
         assert score.parameters == 2
         assert score.aicc == pytest.approx(expected, rel=1e-12)
 
     def test_an_interval_of_rates_is_that_of_times_upside_down(self):
-        from fitting.scaling import AmdahlScaling
-
-        given = runs(1e5 * CORES / (1 + 0.08 * (CORES - 1)) * self.NOISE)
-        laws = fit_laws(given, floor=0.01, frequency=2e9)
-        time = AmdahlScaling().fit(CORES, 1 / given.rate).predict_interval([16.0], level=0.9)
-        found = laws[AMDAHL].interval(16.0, 0.9)
+        law = laws_of(runs(self.AMDAHLS))[AMDAHL]
+        time = AmdahlScaling().fit(CORES, 1 / self.AMDAHLS).predict_interval([16.0], level=0.9)
+        found = law.interval(16.0, 0.9)
         assert found == pytest.approx((1 / time[1][0], 1 / time[0][0]), rel=1e-9)
-        assert found[0] < laws[AMDAHL].rate(np.array([16.0]))[0] < found[1]
+        assert found[0] < law.rate(np.array([16.0]))[0] < found[1]
 
     def test_the_held_out_error_is_that_at_the_most_cores(self):
-        rate = 1e5 * CORES / (1 + 0.05 * (CORES - 1) + 0.02 * CORES * (CORES - 1))
-        given = runs(rate)
-        scores = score_laws(given, fit_laws(given, floor=0.01, frequency=2e9), floor=0.01)
+        scores = scored(runs(self.GUNTHERS))
         assert scores[GUNTHER].held_out == pytest.approx(0, abs=1e-6)
-        from fitting.scaling import AmdahlScaling
-
         fewer = CORES < 8
-        model = AmdahlScaling().fit(CORES[fewer], 1 / rate[fewer])
-        wanted = 1 / model.predict([8.0])[0] / rate[-1] - 1
+        model = AmdahlScaling().fit(CORES[fewer], 1 / self.GUNTHERS[fewer])
+        wanted = 1 / model.predict([8.0])[0] / self.GUNTHERS[-1] - 1
         assert scores[AMDAHL].held_out == pytest.approx(abs(wanted))
 
-    def test_rates_go_with_the_clock(self):
-        given = runs(2e9 * CORES / (5000 + 500 * CORES))
-        at = np.array([16.0])
-        slow, fast = (fit_laws(given, floor=0.01, frequency=f) for f in (2e9, 3e9))
-        for name in (LINEAR_CPIO, AMDAHL, GUNTHER):
-            assert fast[name].rate(at) == pytest.approx(1.5 * slow[name].rate(at))
-
-    def test_too_few_core_counts_leave_laws_out(self):
-        two = np.array([1.0, 1.0, 2.0])
-        laws = fit_laws(runs(1e5 * two, cores=two), floor=0.01, frequency=2e9)
-        assert set(laws) == {LINEAR_CPIO, AMDAHL}
-        one = np.ones(3)
-        assert fit_laws(runs(1e5 * one, cores=one), floor=0.01, frequency=2e9) == {}
-
-    def test_few_runs_have_no_criterion(self):
+    def test_too_few_core_counts_and_runs(self):
+        two, one = np.array([1.0, 1.0, 2.0]), np.ones(3)
+        assert set(laws_of(runs(1e5 * two, cores=two))) == {LINEAR_CPIO, AMDAHL}
+        assert laws_of(runs(1e5 * one, cores=one)) == {}
         few = np.array([1.0, 2.0, 4.0])
-        given = runs(1e5 * few / (1 + 0.1 * few), cores=few)
-        scores = score_laws(given, fit_laws(given, floor=0.01, frequency=2e9), floor=0.01)
+        scores = scored(runs(1e5 * few / (1 + 0.1 * few), cores=few))
         assert all(np.isnan(s.aicc) for s in scores.values())
         assert np.isfinite(scores[AMDAHL].held_out)
 
     def test_a_time_that_may_be_nothing_leaves_the_rate_unbounded(self):
         cores = np.array([1.0, 2.0, 4.0, 8.0])
         rate = 1e5 * cores * np.array([1.0, 1.3, 0.7, 1.25])
-        laws = fit_laws(runs(rate, cores=cores), floor=0.01, frequency=2e9)
-        lower, upper = laws[AMDAHL].interval(4096.0, 0.90)
+        lower, upper = laws_of(runs(rate, cores=cores))[AMDAHL].interval(4096.0, 0.90)
         assert lower > 0
         assert upper == np.inf
