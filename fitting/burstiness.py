@@ -180,7 +180,7 @@ class Cascade:
             return self.draw_gaps(len(gaps_s), rng)
         # Equal gaps are in no order.
         order = rng.permutation(len(gaps_s))
-        order = order[np.argsort(gaps_s[order])]
+        order = order[np.argsort(gaps_s[order], kind="stable")]
         at = np.empty(len(order))
         at[order] = (np.arange(len(order)) + rng.random(len(order))) / len(order)
         return self._of_law(at)
@@ -272,6 +272,8 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
         clock = Clock(tick_s)
         count = clock.spread_counts(count, windows.duration_s)
         gaps = clock.spread_gaps(gaps, windows.duration_s)
+    # Arrivals at one instant tell no gaps: all are alike.
+    gaps = gaps if gaps.any() else np.ones(1)
     small, large, busy, fine = [], [], [], count
     for _ in range(windows.depth - windows.kept):
         fine = count if len(count) > _MOST_FINE else fine
@@ -290,7 +292,7 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
         np.array(large[::-1]),
         windows.depth,
         placement=0,
-        gaps=_gap_quantiles(gaps),
+        gaps=np.quantile(gaps, GAP_KNOTS) / gaps.mean(),
         chain=chain_of(gaps),
         lateness=lateness_of(gaps, windows.duration_s, int(count.sum()))
         if _keeps_pace(count)
@@ -298,12 +300,6 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
         tick_s=tick_s,
     )
     return _nearest(full, gaps)
-
-
-def _gap_quantiles(gaps_s: FloatArray) -> FloatArray:
-    if not len(gaps_s) or gaps_s.mean() <= 0:
-        return np.ones(len(GAP_KNOTS))
-    return np.asarray(np.quantile(gaps_s, GAP_KNOTS) / gaps_s.mean())
 
 
 def _nearest(full: Cascade, gaps_s: FloatArray) -> Cascade:

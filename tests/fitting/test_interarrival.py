@@ -1,27 +1,39 @@
-"""Laws of inter-arrival times: chosen by likelihood, means kept."""
+"""Laws of inter-arrival times against plain sums over gaps and scipy's distributions."""
 
-from __future__ import annotations
+import math
 
+import arrivals_reference as reference
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
+from fitting.compiled import uncounted
 from fitting.errors import FittingError
-from fitting.interarrival import LAWS, fit_gaps
-from fitting.transition_counts import HISTOGRAM_CLASSES, gap_classes
+from fitting.interarrival import LAWS, PUBLISHED, GapLaws, fit_gaps
+from fitting.random_numbers import randomness
+from fitting.transition_counts import gap_classes
+from fitting.walk_draws import Features, between, draw_gap
 
+CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)
 TICK = 1e-6
-N = 5000
-RNG = np.random.default_rng(11)
-GAPS = {
-    "constant": np.full(N, 0.01),
-    "exponential": RNG.exponential(0.01, N),
-    "poisson": RNG.poisson(400, N) * TICK,
-    "normal": RNG.normal(0.01, 0.0015, N),
-    "gamma": RNG.gamma(3.0, 0.01, N),
-    "lognormal": RNG.lognormal(-5, 0.7, N),
-    "empirical": np.where(RNG.random(N) < 0.5, RNG.normal(1e-4, 1e-6, N), RNG.normal(1, 0.01, N)),
-}
+
+
+def gaps_of(law, n, rng):
+    """Gaps (s) that a law is the likeliest of, where there are enough."""
+    return {
+        "constant": lambda: np.full(n, 0.01) + rng.choice([0, 1.4 * TICK], n),
+        "exponential": lambda: rng.exponential(0.01, n),
+        "poisson": lambda: rng.poisson(400, n) * TICK,
+        "normal": lambda: np.abs(rng.normal(0.01, 0.0015, n)),
+        "gamma": lambda: rng.gamma(3.0, 0.01, n),
+        "lognormal": lambda: rng.lognormal(-5, 0.7, n),
+        "empirical": lambda: rng.choice([1e-4, 1.0], n) * np.abs(rng.normal(1, 0.01, n)),
+    }[law]()
+
+
+GAPS = {law: gaps_of(law, 5000, np.random.default_rng(11)) for law in LAWS}
 
 
 def sums_of(*samples):
@@ -34,20 +46,58 @@ def sums_of(*samples):
     return np.array(rows), np.array(histograms, dtype=np.uint32)
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_the_law_that_gaps_were_drawn_from_is_chosen(law):
-    laws = fit_gaps(*sums_of(GAPS[law]), TICK)
-    assert LAWS[laws.law[0]] == law
+@st.composite
+def samples(draw):
+    """Gaps of some transitions: a few to some hundred, of any law and length."""
+    rng, found = np.random.default_rng(draw(st.integers(0, 999))), []
+    for _ in range(draw(st.integers(1, 6))):
+        n = draw(st.integers(1, 8) | st.integers(62, 66) | st.integers(100, 300))
+        made = gaps_of(draw(st.sampled_from(LAWS)), n, rng) * draw(st.sampled_from([1, 1e-3]))
+        made[: draw(st.sampled_from([0, 0, 1, n]))] = draw(st.sampled_from([0.0, 0.02]))
+        found.append(np.rint(made / TICK) * TICK if draw(st.booleans()) else made)
+    return found
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("forced", ["likelihood", "published", *LAWS])
-def test_the_mean_of_what_is_drawn_is_that_of_the_gaps(law, forced):
-    laws = fit_gaps(*sums_of(GAPS[law]), TICK, forced)
-    drawn = laws.draw(np.zeros(200_000, dtype=int), np.random.default_rng(5))
-    error = 5 * laws.variation()[0] / np.sqrt(len(drawn)) + 1e-3
-    assert drawn.mean() == pytest.approx(GAPS[law].mean(), rel=error)
-    assert drawn.min() >= 0
+@given(samples(), st.sampled_from(["likelihood", "published", *LAWS]))
+def test_laws_are_those_of_sums_over_gaps(given_gaps, asked):
+    sums, histogram = sums_of(*given_gaps)
+    laws = fit_gaps(sums, histogram, TICK, asked)
+    for k, gaps in enumerate(given_gaps):
+        counts, law = histogram[k].tolist(), LAWS[laws.law[k]]
+        shapes = reference.gap_shapes(gaps, counts, TICK)
+        assert laws.mean_s[k] == pytest.approx(gaps.mean())
+        if not gaps.any():
+            assert law == "constant"
+        elif asked in LAWS:
+            assert law == (asked if asked in shapes else "exponential")
+        elif len(gaps) < 5:
+            assert law == "exponential"
+        else:
+            scores = reference.gap_scores(gaps, counts, TICK)
+            allowed = LAWS if asked == "likelihood" else PUBLISHED
+            best = max(score for name, score in scores.items() if name in allowed)
+            assert scores[law] == pytest.approx(best, rel=1e-6, abs=1e-6)
+        if law == "empirical":
+            assert laws.quantiles[int(laws.shape[k])] == pytest.approx(shapes[law])
+        else:
+            assert laws.shape[k] == pytest.approx(shapes[law], rel=1e-5, nan_ok=True)
+    assert len(laws.quantiles) == (laws.law == EMPIRICAL).sum()
+
+
+@pytest.mark.parametrize("asked", ["likelihood", *LAWS])
+def test_the_mean_and_variation_of_what_is_drawn_are_those_of_the_law(asked):
+    laws = fit_gaps(*sums_of(*GAPS.values()), TICK, asked)
+    if asked == "likelihood":
+        assert [LAWS[law] for law in laws.law] == list(GAPS)
+    for k, gaps in enumerate(GAPS.values()):
+        drawn = laws.draw(np.full(20_000, k), np.random.default_rng(5))
+        variation = laws.variation()[k]
+        error = 5 * variation / math.sqrt(len(drawn)) + 1e-3
+        assert drawn.mean() == pytest.approx(gaps.mean(), rel=error)
+        # Some hundred thousand gaps would not tell the variation of a wider law.
+        if variation < 2:
+            assert drawn.std() / drawn.mean() == pytest.approx(variation, rel=0.15, abs=1e-9)
+        assert drawn.min() >= 0
 
 
 def test_gamma_shape_is_scipys_maximum_likelihood():
@@ -57,23 +107,91 @@ def test_gamma_shape_is_scipys_maximum_likelihood():
     assert laws.mean_s[0] / laws.shape[0] == pytest.approx(scale, rel=1e-4)
 
 
-def test_too_few_gaps_tell_a_mean():
-    laws = fit_gaps(*sums_of(np.array([0.1, 0.3])), TICK)
-    assert (LAWS[laws.law[0]], laws.mean_s[0]) == ("exponential", pytest.approx(0.2))
-
-
-def test_requests_at_one_instant_follow_without_a_gap():
-    laws = fit_gaps(*sums_of(np.zeros(50), GAPS["gamma"]), TICK)
-    assert (LAWS[laws.law[0]], laws.mean_s[0]) == ("constant", 0)
-    assert not laws.draw(np.zeros(20, dtype=int), np.random.default_rng(1)).any()
-
-
-def test_classes_of_gaps_double_every_fourth():
-    bounds = gap_classes()
-    assert len(bounds) == HISTOGRAM_CLASSES + 1
-    assert bounds[4:] == pytest.approx(2 * bounds[:-4])
+def test_a_histogram_of_fewer_gaps_than_there_were_has_no_quantiles():
+    sums, histogram = sums_of(GAPS["exponential"][:100])
+    for kept, law in ((63, "exponential"), (64, "empirical")):
+        fewer = np.zeros_like(histogram)
+        fewer[0, 100] = kept
+        assert LAWS[fit_gaps(sums, fewer, TICK, "empirical").law[0]] == law
 
 
 def test_an_unknown_law_is_refused():
     with pytest.raises(FittingError, match="weibull"):
         fit_gaps(*sums_of(GAPS["gamma"]), TICK, "weibull")
+
+
+MEAN, QUANTILES = 0.02, np.array([[9.0] * 15, np.linspace(0, 1, 15) ** 2 * 3])
+LEVELS = np.array(reference.TAIL)
+DISTRIBUTIONS = [
+    (EXPONENTIAL, np.nan, stats.expon(scale=MEAN).cdf),
+    (NORMAL, 0.2, stats.norm(MEAN, 0.2 * MEAN).cdf),
+    (GAMMA, 0.4, stats.gamma(0.4, scale=MEAN / 0.4).cdf),
+    (GAMMA, 2.5, stats.gamma(2.5, scale=MEAN / 2.5).cdf),
+    (LOGNORMAL, 1.1, stats.lognorm(1.1, scale=MEAN * np.exp(-(1.1**2) / 2)).cdf),
+    (EMPIRICAL, 1.0, lambda x: np.interp(x / MEAN, QUANTILES[1], LEVELS)),
+]
+
+
+def laws_of(law, shape):
+    """Of two transitions; the second has the law that is looked at."""
+    return np.array([CONSTANT, law], dtype=np.int8), np.array([9.0, MEAN]), np.array([9.0, shape])
+
+
+@uncounted
+def draw_all(features, out, rng):
+    for i in range(len(out)):
+        out[i] = draw_gap(features, 1, rng)
+
+
+def by_walk(law, shape, number):
+    """Gaps as a walk draws them."""
+    none, out = np.zeros(0), np.empty(number)
+    sizes = none.astype(np.int64), none.astype(np.int64), none
+    features = Features(*sizes, *laws_of(law, shape), QUANTILES, LEVELS, none)
+    draw_all(features, out, randomness(np.random.default_rng(5)))
+    return out
+
+
+def by_laws(law, shape, number):
+    """Gaps as they are drawn for requests in their recorded order."""
+    laws = GapLaws(*laws_of(law, shape), QUANTILES)
+    return laws.draw(np.ones(number, int), np.random.default_rng(5))
+
+
+@pytest.mark.parametrize("drawn", [by_walk, by_laws])
+class TestDrawn:
+    @pytest.mark.parametrize(("law", "shape", "expected"), DISTRIBUTIONS)
+    def test_gaps_are_of_their_distribution(self, drawn, law, shape, expected):
+        assert stats.kstest(drawn(law, shape, 4000), expected).pvalue > 0.001
+
+    def test_a_constant_gap(self, drawn):
+        assert (drawn(CONSTANT, np.nan, 10) == MEAN).all()
+
+    def test_no_gap_of_a_wide_normal_law_is_negative(self, drawn):
+        found = drawn(NORMAL, 1.0, 4000)
+        assert found.min() == 0.0
+        assert np.mean(found == 0) == pytest.approx(stats.norm.cdf(-1), abs=0.02)
+
+    @pytest.mark.parametrize("mean", [3.0, 400.0])
+    def test_gaps_of_a_coarse_clock_are_poisson_in_ticks(self, drawn, mean):
+        ticks = drawn(POISSON, MEAN / mean, 4000) * mean / MEAN
+        assert ticks == pytest.approx(np.round(ticks), abs=1e-9)
+        counts = np.bincount(np.round(ticks).astype(int), minlength=int(2 * mean) + 2)
+        expected = len(ticks) * stats.poisson(mean).pmf(np.arange(len(counts)))
+        often = expected > 10
+        squares = ((counts - expected)[often] ** 2 / expected[often]).sum()
+        assert stats.chi2.sf(squares, often.sum() - 1) > 0.001
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=30).filter(any),
+    st.integers(0, 10),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_a_share_falls_on_what_it_was_cumulated_from(weights, low, u):
+    # Before and behind are others, of which nothing is drawn.
+    others = [3] * low
+    cumulated = np.cumsum([0, *others, *weights, *others]).astype(float)
+    found = between(cumulated, low, low + len(weights), u)
+    wanted = u * sum(weights)
+    assert cumulated[found] - cumulated[low] <= wanted < cumulated[found + 1] - cumulated[low]
