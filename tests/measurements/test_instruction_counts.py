@@ -1,7 +1,5 @@
 """Instructions of programs whose count is known by hand, by every way to count them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -17,6 +15,7 @@ from measurements.instruction_counts import (
     read_qemu,
 )
 
+PEER = pytest.mark.peer("instructions")
 ROUNDS = 1_000_000
 # mov; then dec and jnz in each round; then mov, xor and the system call that ends it.
 BY_HAND = 1 + 2 * ROUNDS + 3
@@ -48,70 +47,84 @@ A_FEW_HUNDRED = 500
 
 
 @pytest.fixture(scope="module")
-def loop(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("loop")
-    (folder / "loop.S").write_text(LOOP)
-    program = folder / "loop"
-    subprocess.run(["gcc", "-nostdlib", "-static", "-o", program, folder / "loop.S"], check=True)
-    return str(program)
+def built(tmp_path_factory):
+    """The loop and the program that forks."""
+    folder = tmp_path_factory.mktemp("programs")
+    for name, text in (("loop.S", LOOP), ("forking.c", FORKING)):
+        (folder / name).write_text(text)
+    for command in ("gcc -nostdlib -static -o loop loop.S", "gcc -O1 -o forking forking.c"):
+        subprocess.run(command.split(), check=True, cwd=folder)
+    return {name: str(folder / name) for name in ("loop", "forking")}
 
 
-@pytest.fixture(scope="module")
-def forking(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("forking")
-    (folder / "forking.c").write_text(FORKING)
-    program = folder / "forking"
-    subprocess.run(["gcc", "-O1", "-o", program, folder / "forking.c"], check=True)
-    return str(program)
+@pytest.fixture
+def loop(built):
+    return built["loop"]
 
 
-@pytest.mark.parametrize("method", ["callgrind", "qemu"])
-def test_a_loop_counted_by_hand(loop, method):
-    found = count_instructions([loop], method=method)
-    assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED
-    assert (found.method, found.label, found.modes) == (method, "emulated", "user")
-    assert found.time_s > 0
-    assert found.caveats == ()
-    again = count_instructions([loop], method=method)
-    assert again.instructions == found.instructions
+@PEER
+class TestEmulators:
+    @pytest.mark.parametrize("method", ["callgrind", "qemu"])
+    def test_a_loop_counted_by_hand(self, loop, method):
+        found, again = (count_instructions([loop], method=method) for _ in range(2))
+        assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED
+        assert (found.method, found.label, found.modes) == (method, "emulated", "user")
+        assert found.time_s > 0
+        assert found.caveats == ()
+        assert again.instructions == found.instructions
 
+    def test_both_agree_on_a_program_of_the_c_library(self):
+        command = [sys.executable, "-I", "-S", "-c", "sum(range(100000))"]
+        one, other = (
+            count_instructions(command, method=method).instructions
+            for method in ("callgrind", "qemu")
+        )
+        # They emulate different processors, whose string functions differ.
+        assert one == pytest.approx(other, rel=0.02)
 
-def test_valgrind_and_qemu_agree_on_a_program_of_the_c_library():
-    command = [sys.executable, "-I", "-S", "-c", "sum(range(100000))"]
-    counts = {
-        method: count_instructions(command, method=method).instructions
-        for method in ("callgrind", "qemu")
-    }
-    # They emulate different processors, whose string functions differ.
-    assert counts["callgrind"] == pytest.approx(counts["qemu"], rel=0.02)
+    def test_a_forked_child_counts_for_itself_or_is_told(self, built):
+        found = count_instructions([built["forking"]], method="qemu")
+        assert found.instructions == pytest.approx(3_000_000 * 6, rel=0.02)
+        # Callgrind's child has its parent's counts.
+        found = count_instructions([built["forking"]], method="callgrind")
+        assert found.instructions == pytest.approx(4_000_000 * 6, rel=0.02)
+        assert "2 processes ran" in found.caveats[0]
 
+    def test_callgrind_follows_into_programs_and_qemu_refuses(self, loop):
+        command = ["sh", "-c", f"{loop}; {loop}; true"]
+        found = count_instructions(command, method="callgrind")
+        alone = count_instructions(["sh", "-c", "true"], method="callgrind")
+        assert found.instructions - alone.instructions == pytest.approx(2 * BY_HAND, rel=0.02)
+        with pytest.raises(MeasurementError, match="starts other programs, into which QEMU"):
+            count_instructions(command, method="qemu")
 
-def test_qemu_counts_what_a_forked_child_does_itself(forking):
-    found = count_instructions([forking], method="qemu")
-    assert found.instructions == pytest.approx(3_000_000 * 6, rel=0.02)
+    def test_without_counters_an_emulator_is_taken_and_the_label_says_so(self, loop):
+        found = count_instructions([loop])
+        assert found.label in ("counted", "emulated")
+        row = found.columns()
+        assert row["instructions_label"] == found.label
+        assert row["instructions"] == found.instructions
 
+    def test_qemu_without_a_compiler_says_so(self, monkeypatch, tmp_path, loop):
+        for name in ("qemu-x86_64", "true"):
+            (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(MeasurementError, match=r"qemu: no C compiler on this host: apt in"):
+            count_instructions([loop], method="qemu")
 
-def test_callgrind_says_that_a_forked_child_has_its_parents_counts(forking):
-    found = count_instructions([forking], method="callgrind")
-    assert found.instructions == pytest.approx(4_000_000 * 6, rel=0.02)
-    assert "2 processes ran" in found.caveats[0]
+    def test_a_qemu_with_another_interface_is_asked_for_its_own(self, monkeypatch, loop):
+        monkeypatch.setattr(instruction_counts, "_FIRST_API", 9)
+        found = count_instructions([loop], method="qemu")
+        assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED
 
-
-def test_callgrind_follows_into_programs_and_qemu_refuses(loop):
-    command = ["sh", "-c", f"{loop}; {loop}; true"]
-    found = count_instructions(command, method="callgrind")
-    alone = count_instructions(["sh", "-c", "true"], method="callgrind")
-    assert found.instructions - alone.instructions == pytest.approx(2 * BY_HAND, rel=0.02)
-    with pytest.raises(MeasurementError, match="starts other programs, into which QEMU"):
-        count_instructions(command, method="qemu")
-
-
-def test_without_counters_an_emulator_is_taken_and_the_label_says_so(loop):
-    found = count_instructions([loop])
-    assert found.label in ("counted", "emulated")
-    row = found.columns()
-    assert row["instructions_label"] == found.label
-    assert row["instructions"] == found.instructions
+    def test_a_source_that_does_not_compile_says_the_compilers_words(self, tmp_path, monkeypatch):
+        (tmp_path / "bad_package").mkdir()
+        (tmp_path / "bad_package/__init__.py").touch()
+        (tmp_path / "bad_package/bad.c").write_text("int main(void) { return x; }\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(MeasurementError, match=r"cannot make bad\.c: .*error.*x"):
+            compile_c("bad_package", "bad.c", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
 
 
 def test_cpu_time_by_hand():
@@ -124,16 +137,20 @@ def test_cpu_time_by_hand():
     assert "1.5 GHz / 1.2" in found.caveats[0]
 
 
+CPU_TIME = {"method": "cpu-time", "clock_hz": 1e9, "cpi": 1.0}
+
+
 @pytest.mark.parametrize(
     ("command", "options", "said"),
     [
         ([], {}, "no command"),
         (["true"], {"method": "oracle"}, "no method 'oracle' of counting: there are perf"),
         (["true"], {"method": "cpu-time"}, "needs the clock and the CPI"),
-        (["true"], {"method": "cpu-time", "clock_hz": 1e9, "cpi": 0.0}, "both are above 0"),
-        (["false"], {"method": "callgrind"}, "false ended with exit code 1"),
-        (["sh", "-c", "kill -9 $$"], {"method": "callgrind"}, "sh ended with signal 9"),
-        (["no-such-program"], {"method": "qemu"}, "no-such-program: cannot be started"),
+        (["true"], {**CPU_TIME, "cpi": 0.0}, "both are above 0"),
+        (["false"], CPU_TIME, "false ended with exit code 1: it printed nothing"),
+        (["sh", "-c", "kill -9 $$"], CPU_TIME, "sh ended with signal 9"),
+        pytest.param(["false"], {"method": "callgrind"}, "ended with exit code 1", marks=PEER),
+        pytest.param(["no-such"], {"method": "qemu"}, "no-such: cannot be started", marks=PEER),
     ],
 )
 def test_what_cannot_be_counted(command, options, said):
@@ -149,22 +166,6 @@ def test_what_is_missing_is_named_with_what_to_install(monkeypatch, tmp_path):
     assert "\n" not in message
     for said in ("perf: ", "apt install valgrind", "apt install qemu-user", "needs the clock"):
         assert said in message
-
-
-def test_qemu_without_a_compiler_says_so(monkeypatch, tmp_path, loop):
-    for name in ("qemu-x86_64", "true"):
-        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        MeasurementError, match=r"qemu: no C compiler on this host: apt install gcc"
-    ):
-        count_instructions([loop], method="qemu")
-
-
-def test_a_qemu_with_another_interface_is_asked_for_its_own(monkeypatch, loop):
-    monkeypatch.setattr(instruction_counts, "_FIRST_API", 9)
-    found = count_instructions([loop], method="qemu")
-    assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED
 
 
 def test_files_of_callgrind(tmp_path):
@@ -188,14 +189,3 @@ def test_files_of_the_plugin(tmp_path):
     file.write_text("7 100\n")
     with pytest.raises(MeasurementError, match="'7 100' is no count"):
         read_qemu(file)
-
-
-def test_a_source_that_does_not_compile_says_the_compilers_words(tmp_path, monkeypatch):
-    package = tmp_path / "bad_package"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "bad.c").write_text("int main(void) { return x; }\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(MeasurementError, match=r"cannot make bad\.c: .*error.*x"):
-        compile_c("bad_package", "bad.c", tmp_path / "out")
-    assert not (tmp_path / "out").exists()

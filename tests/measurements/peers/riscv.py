@@ -9,8 +9,7 @@ import measurements.simulated
 
 KERNELS = Path(measurements.simulated.__path__[0], "kernels")
 FLAGS = (
-    *("-O2", "-march=rv64gc", "-mabi=lp64d", "-mcmodel=medany"),
-    *("-ffreestanding", "-fno-builtin", "-nostdlib", "-static"),
+    "-O2 -march=rv64gc -mabi=lp64d -mcmodel=medany -ffreestanding -fno-builtin -nostdlib -static"
 )
 
 # Enough stores to memory that a run depends on the clock.
@@ -21,13 +20,12 @@ def build(path, body, *, data=4096):
     """Compile a program whose main is ``body`` to an ELF file."""
     source = path.with_suffix(".c")
     source.write_text(
-        '#include "bare_metal.h"\n'
-        f"static volatile uint64_t data[{data}];\n"
+        f'#include "bare_metal.h"\nstatic volatile uint64_t data[{data}];\n'
         f"int main(void) {{ {body} }}\n"
     )
     files = ["-I", KERNELS, "-T", KERNELS / "layout.ld", "-o", path, KERNELS / "start.c", source]
-    command = ["riscv64-unknown-elf-gcc", *FLAGS, *files]
-    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    command = ["riscv64-unknown-elf-gcc", *FLAGS.split(), *map(str, files)]
+    subprocess.run(command, check=True, capture_output=True)
     return path
 
 
