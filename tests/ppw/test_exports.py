@@ -1,60 +1,51 @@
-"""What the package shows: names, lazy imports, and what every result can do."""
+"""What the package shows: names, lazy imports, and what every result and its page can do."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 import subprocess
 import sys
-import tempfile
-import warnings
-from pathlib import Path
 
-import pandas as pd
 import pytest
-from cpio_studies import study
-from made_traces import busy
-from made_up import ATOM, answered, sweep
-from pressure_series import host
-from procurement_scenarios import documented
-from recordings import recording
+from conftest import HOSTILE, PLAIN
+from hypothesis import HealthCheck, assume, given, settings
+from made_results import PAGES
+from matplotlib.figure import Figure
+from parsed_pages import Parsed
+from processes import ROOT
+from test_hostile_names import SIGNS, acting, hostile_texts
 
 import fitting
 import measurements
 import ppw
+from measurements.spreadsheets import csv_text, guarded, unguarded
 from ppw import fleet
 
-ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (
     *("pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "jinja2", "click"),
     *("numba", "pyarrow"),
 )
+KINDS = [name for name in ppw.__all__ if hasattr(getattr(ppw, name), "from_json")]
 
 
 @pytest.mark.parametrize("package", [ppw, measurements, fitting], ids=lambda p: p.__name__)
-class TestEveryPackage:
-    def test_all_is_sorted(self, package):
-        assert package.__all__ == sorted(package.__all__)
-        assert len(set(package.__all__)) == len(package.__all__)
-
-    def test_every_name_is_there(self, package):
-        for name in package.__all__:
-            assert getattr(package, name).__name__ == name
-
-    def test_any_other_is_an_attribute_error(self, package):
-        with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-            package.nothing  # noqa: B018
+def test_every_name_of_a_package_is_there_and_sorted(package):
+    assert package.__all__ == sorted(set(package.__all__))
+    for name in package.__all__:
+        assert getattr(package, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        package.nothing  # noqa: B018
 
 
 def loaded_by(code):
     script = f"import sys\n{code}\nprint(*(m for m in {HEAVY!r} if m in sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
-    return done.stdout.split()
+    words = [sys.executable, "-W", "error", "-c", script]
+    return subprocess.run(
+        words, capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.split()
 
 
 def test_importing_the_package_imports_nothing_heavy():
@@ -71,139 +62,111 @@ def test_a_name_brings_only_what_it_needs():
     assert "sklearn" not in loaded_by("import ppw; ppw.project, ppw.project_runs")
 
 
-def replayed():
-    with tempfile.TemporaryDirectory() as folder:
-        return ppw.replay_trace(busy(100, rate=1000.0), folder + "/scratch", size_bytes=2**22)
+def test_every_result_but_of_points_has_a_page():
+    assert len(KINDS) > 30
+    assert sorted([*PAGES, "Projection"]) == KINDS
 
 
-def over_fleet(runs):
-    with warnings.catch_warnings():
-        # ibis calls DuckDB by names that it will drop.
-        warnings.simplefilter("ignore")
-        return fleet.project(runs, freq=3e9)
-
-
-BY_CORES = {
-    "cores": [1, 2, 4, 8],
-    "instructions": [7.1e9, 4.9e9, 2.7e9, 0.5e9],
-    "time_s": [100.0, 55.0, 32.0, 21.0],
-}
-
-
-def made(kind):
-    runs = sweep(noise=0.02)
-    two = pd.concat([runs, sweep(noise=0.02, seed=8, host="rack2")])
-    copied = runs.drop(columns=["cycles", "instructions"])
-    copied.loc[2, ["time_s", "power_w"]] = copied.loc[0, ["time_s", "power_w"]]
-    by_cores = pd.DataFrame(BY_CORES).assign(workload="wordcount", data_bytes=1e6)
-    sizes = pd.DataFrame({"data_bytes": [64e6, 128e6, 256e6], "time_s": [14.0, 26.0, 46.0]})
-    sweep_once = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
-    pair = {"cache": recording(cores=3.0), "batch": recording(cores=2.0, read=1e8)}
-    rates = [1e5, 2e5, 4e5, 4.1e5, 4.2e5]
-    by_threads = pd.DataFrame({"threads": [1, 2, 4, 8, 16], "throughput_ops_s": rates})
-    asked = {"over": "threads", "of": "throughput"}
-    curve = ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120])
-    points = {"freq": 3e9, "power_pts": [(1e9, 9.0), (2e9, 12.0)], "power_source": "meter"}
-    calls = {
-        ppw.Projection: lambda: answered(ppw.project, ATOM, **points),
-        ppw.RunsProjection: lambda: answered(ppw.project_runs, runs, freq=3e9),
-        ppw.Validation: lambda: answered(ppw.validate, runs),
-        ppw.FittedParameters: lambda: answered(ppw.fit_runs, runs),
-        ppw.Quality: lambda: answered(ppw.check_quality, copied),
-        ppw.BestFrequency: lambda: answered(ppw.best_frequency, runs, draws=200),
-        ppw.Calibration: lambda: answered(
-            ppw.calibrate,
-            runs.assign(meter_power_w=30 + 1.1 * runs["power_w"]),
-            sensor="rapl:package",
-            reference="meter",
-        ),
-        ppw.Characterisation: lambda: answered(ppw.characterise, two),
-        ppw.CoLocation: lambda: answered(ppw.co_locate, pair),
-        ppw.Comparison: lambda: answered(
-            ppw.compare, two, {"host": "rack1"}, {"host": "rack2"}, draws=200
-        ),
-        ppw.CpioProjection: lambda: answered(ppw.project_cpio, study(noise=0.02), cores=16),
-        ppw.CyclesPerIO: lambda: answered(ppw.cycles_per_io, study(noise=0.02)),
-        ppw.DeviceComparison: lambda: answered(ppw.compare_devices, study(noise=0.02)),
-        ppw.ServerSizing: lambda: answered(ppw.size_servers, study(noise=0.02), **sweep_once),
-        ppw.CoreCountProjection: lambda: answered(ppw.project_core_count, by_cores, cores=16),
-        ppw.DataSizeProjection: lambda: answered(ppw.project_data_size, sizes, data_bytes=512e6),
-        ppw.Pairing: lambda: answered(ppw.pair_workloads, pair),
-        ppw.RightSizing: lambda: answered(ppw.right_size, recording(cores=6.0)),
-        ppw.SweepKnees: lambda: answered(ppw.find_knees, by_threads, **asked),
-        ppw.PathLengths: lambda: answered(ppw.path_lengths, by_cores),
-        fleet.FleetAnswer: lambda: over_fleet(runs),
-        ppw.Plan: lambda: answered(ppw.plan, runs, metric="time", steps="1.2GHz,1.8GHz"),
-        ppw.PowerLoads: lambda: answered(ppw.power_loads, [curve]),
-        ppw.PressureMatrix: lambda: answered(ppw.pressure_matrix, {"app": host()}),
-        ppw.Procurement: lambda: answered(ppw.procure, documented(), draws=200),
-        ppw.HalfDrift: lambda: answered(ppw.half_drift, busy(1500), levels=2),
-        ppw.LevelChoice: lambda: answered(ppw.choose_level, busy(1500), levels=2),
-        ppw.TimeScales: lambda: answered(
-            ppw.time_scales, answered(ppw.fit_trace, busy(1500), levels=2), scales=[1, 2]
-        ),
-        ppw.TraceFidelity: lambda: answered(ppw.validate_trace, busy(1500), busy(1500, seed=2)),
-        ppw.TraceModel: lambda: answered(ppw.fit_trace, busy(1500), levels=2),
-        ppw.TraceReplay: lambda: answered(replayed),
-        ppw.TraceWhatIf: lambda: answered(
-            ppw.trace_what_if, busy(1500), cache_bytes=2**20, repeats=2
-        ),
-    }
-    return calls[kind]()
-
-
-RESULTS = (
-    *("BestFrequency", "Calibration", "Characterisation", "CoLocation", "Comparison"),
-    *("CoreCountProjection", "CpioProjection", "CyclesPerIO", "DataSizeProjection"),
-    *("DeviceComparison", "FittedParameters", "HalfDrift", "LevelChoice", "Pairing"),
-    *("PathLengths", "Plan"),
-    *("PowerLoads", "PressureMatrix", "Procurement", "Projection", "Quality", "RightSizing"),
-    *("RunsProjection", "ServerSizing", "SweepKnees", "TimeScales", "TraceFidelity"),
-    *("TraceModel", "TraceReplay", "TraceWhatIf", "Validation"),
-)
-
-
-@pytest.fixture(scope="module", params=[*RESULTS, "FleetAnswer"])
-def kind_and_result(request):
-    kind = getattr(fleet if request.param == "FleetAnswer" else ppw, request.param)
-    return kind, made(kind)
-
-
+@pytest.mark.parametrize("kind", [*KINDS, "FleetAnswer"])
 class TestEveryResult:
-    def test_is_of_its_class_and_frozen(self, kind_and_result):
-        kind, result = kind_and_result
-        assert type(result) is kind
+    """About names that would act where they are shown, beside the same about plain ones."""
+
+    def test_is_frozen_and_comes_back_from_json(self, kind, results):
+        result, one = results(kind, HOSTILE), getattr(fleet if kind == "FleetAnswer" else ppw, kind)
+        assert type(result) is one
         with pytest.raises(AttributeError):
             result.caveats = ()
-
-    def test_comes_back_from_json(self, kind_and_result):
-        kind, result = kind_and_result
         document = json.loads(result.to_json())
-        assert document["schema_version"] == (3 if kind is ppw.TraceModel else 1)
+        assert document["schema_version"] == (3 if kind == "TraceModel" else 1)
         assert document["ppw_version"]
         assert document["input_digest"].startswith("sha256:")
-        again = kind.from_json(result.to_json())
+        again = one.from_json(result.to_json())
         assert again.to_json() == result.to_json()
         assert again.summary() == result.summary()
         assert list(again.to_frame().columns) == list(result.to_frame().columns)
 
-    def test_shows_itself(self, kind_and_result):
-        _, result = kind_and_result
-        assert len(result.summary().splitlines()) > 3
-        assert len(result.to_frame()) > 0
-
-    def test_draws_on_axes_of_its_own_or_given(self, kind_and_result):
-        from matplotlib.figure import Figure
-
-        _, result = kind_and_result
-        own = result.plot()
+    def test_draws_on_axes_of_its_own_or_given(self, kind, results):
+        own = results(kind).plot()
         axes = Figure().add_subplot()
-        assert result.plot(axes) is axes
+        assert results(kind).plot(axes) is axes
         assert axes is not own
         for drawn in (own, axes):
             assert drawn.has_data()
             assert drawn.get_ylabel()
 
+    def test_says_nothing_that_acts(self, kind, results):
+        plain, hostile = results(kind), results(kind, HOSTILE)
+        assert acting(hostile.summary()) == set()
+        # A line end in a name makes no line.
+        assert len(hostile.summary().splitlines()) == len(plain.summary().splitlines()) > 3
+        assert acting(hostile.to_json()) == set()
 
-def test_every_public_result_is_looped_over():
-    assert [n for n in ppw.__all__ if hasattr(getattr(ppw, n), "from_json")] == list(RESULTS)
+    def test_keeps_the_names_in_json_and_csv(self, kind, results):
+        hostile, plain = results(kind, HOSTILE), results(kind)
+        document = json.dumps(json.loads(hostile.to_json()))
+        for name, other in zip(HOSTILE, PLAIN, strict=True):
+            if f'"{other}"' in plain.to_json():
+                assert json.dumps(name) in document
+        frame = hostile.to_frame().reset_index(drop=True)
+        rows = list(csv.DictReader(io.StringIO(csv_text(frame), newline="")))
+        assert len(rows) == len(frame) > 0
+        for column in (c for c in frame if frame[c].dtype.kind not in "iufb"):
+            written = [row[guarded(column)] for row in rows]
+            cells = frame[column].fillna("").astype(str).tolist()
+            assert [unguarded(cell) for cell in written] == cells
+            for cell in written:
+                assert cell[:1] not in SIGNS or not cell or float(cell) is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(
+    max_examples=max(4, settings.default.max_examples // 5),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(one=hostile_texts, two=hostile_texts)
+def test_documents_of_others_say_nothing_that_acts(kind, results, one, two):
+    assume(one != two)
+    text = results(kind).to_json()
+    for old, new in zip(PLAIN, (one, two), strict=True):
+        text = text.replace(old, json.dumps(new)[1:-1])
+    again = getattr(ppw, kind).from_json(text)
+    assert acting(again.summary()) == set()
+    assert acting(again.to_json()) == set()
+
+
+def elements(parsed):
+    """The kinds of elements of a page, each with the names of its attributes."""
+    return {(tag, name) for tag, attributes in parsed.tags for name in (None, *attributes)}
+
+
+@pytest.mark.parametrize("kind", PAGES)
+class TestEveryPage:
+    def test_no_name_breaks_out_and_no_request_leaves_it(self, kind, pages):
+        _, text = pages(kind, HOSTILE)
+        parsed = Parsed(text)
+        assert elements(parsed) <= elements(Parsed(pages(kind)[1]))
+        assert acting(text) == set()
+        # A browser leaves a script whose text opens "<!--<script" only at a second end.
+        assert not [name for name, said in parsed.scripts.items() if name and "<" in said]
+        for tag, attributes in parsed.tags:
+            assert tag not in ("link", "iframe", "img", "object", "embed", "base", "form")
+            assert not {"src", "srcset", "action", "data", "poster"} & set(attributes)
+            for name in ("href", "xlink:href"):
+                assert attributes.get(name, "#").startswith(("#", "data:image/png;base64,"))
+            assert not [name for name in attributes if name.startswith("on")]
+        assert "@import" not in "".join(parsed.styles)
+        assert re.findall(r"url\(\s*['\"]?(?!#)[^)]*\)", text) == []
+
+    def test_it_holds_the_json_and_its_verdict_stands_before_the_evidence(self, kind, pages):
+        page, text = pages(kind)
+        parsed = Parsed(text)
+        first, *_ = [attributes for tag, attributes in parsed.tags if tag == "script"]
+        assert first == {"type": "application/json", "id": "ppw-result"}
+        assert json.loads(parsed.scripts["ppw-result"]) == json.loads(page.document)
+        assert text.index('class="verdict"') < text.index("<table>")
+        words = " ".join(parsed.words)
+        assert [said for said in (*page.verdict, *page.caveats) if said not in words] == []
+        assert page.title
+        assert page.subtitle
+        for table in page.tables:
+            assert {len(row) for row in table.rows} <= {len(table.header)}

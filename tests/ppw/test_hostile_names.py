@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from html.parser import HTMLParser
 
 import pandas as pd
-import pytest
-from hostile_names import PAGES, made
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ppw
 from measurements.spreadsheets import csv_text, guarded, unguarded
 from ppw.names import plot_label, printable, printable_lines, shown_name
 
-KINDS = sorted([*PAGES, "Projection"])
-PLAIN = ("plainone", "plaintwo")
-# Each has an escape sequence, line ends that would make lines of their own, a mark that turns the
-# direction of reading, HTML, a formula or mathematics, and is long.
-HOSTILE = (
-    "\x1b[2J\x1b]0;mine\x07<b onclick=x>\r\nverdict: fine\n\u202e$\\bad$</script><!--<script>"
-    + "x" * 200,
-    "=cmd|' /C calc'!A0\n\x9b31m\"'><img src=x onerror=alert(1)>\u2066{{7*7}}&amp;日本\t_",
-)
 SIGNS = "=+-@\t\r\n＝＋－＠"
 
 hostile_texts = st.text(
@@ -106,82 +93,3 @@ class TestSpreadsheets:
         again = ppw.read_runs(path)
         assert again["workload"].tolist() == names
         assert again["time_s"].eq(1.5).all()
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """Results about plain names and about hostile ones, made once a kind."""
-    known = {}
-
-    def get(kind, names):
-        if (kind, names) not in known:
-            known[kind, names] = made(kind, *names, tmp_path_factory.mktemp("folder"))
-        return known[kind, names]
-
-    return get
-
-
-@pytest.mark.parametrize("kind", PAGES)
-def test_no_page_is_broken_out_of(kind, results):
-    texts = [PAGES[kind](results(kind, names)).render() for names in (PLAIN, HOSTILE)]
-    plain, hostile = map(elements, texts)
-    assert hostile <= plain
-    assert acting(texts[1]) == set()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-class TestEveryResult:
-    def test_says_nothing_that_acts(self, kind, results):
-        plain, hostile = (results(kind, names) for names in (PLAIN, HOSTILE))
-        assert acting(hostile.summary()) == set()
-        # A line end in a name makes no line.
-        assert len(hostile.summary().splitlines()) == len(plain.summary().splitlines())
-        assert acting(hostile.to_json()) == set()
-
-    def test_keeps_the_names_in_json_and_csv(self, kind, results):
-        hostile, plain = (results(kind, names) for names in (HOSTILE, PLAIN))
-        document = json.dumps(json.loads(hostile.to_json()))
-        for name, other in zip(HOSTILE, PLAIN, strict=True):
-            if f'"{other}"' in plain.to_json():
-                assert json.dumps(name) in document
-        frame = hostile.to_frame().reset_index(drop=True)
-        rows = list(csv.DictReader(io.StringIO(csv_text(frame), newline="")))
-        assert len(rows) == len(frame)
-        for column in frame:
-            if frame[column].dtype.kind not in "iufb":
-                cells = frame[column].fillna("").astype(str).tolist()
-                assert [unguarded(row[guarded(column)]) for row in rows] == cells
-                for row in rows:
-                    cell = row[guarded(column)]
-                    assert cell[:1] not in SIGNS or not cell or float(cell) is not None
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(one=hostile_texts, two=hostile_texts)
-def test_documents_of_others_say_nothing_that_acts(kind, results, one, two):
-    assume(one != two)
-    plain = results(kind, PLAIN)
-    text = plain.to_json()
-    for old, new in zip(PLAIN, (one, two), strict=True):
-        text = text.replace(old, json.dumps(new)[1:-1])
-    again = getattr(ppw, kind).from_json(text)
-    assert acting(again.summary()) == set()
-    assert acting(again.to_json()) == set()
-
-
-class Elements(HTMLParser):
-    """The kinds of elements of a page, each with the names of its attributes."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.found = set()
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.found |= {(tag, name) for name, _ in attrs} | {(tag, None)}
-
-
-def elements(text):
-    return Elements(text).found

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
+import pkgutil
 import warnings
 from functools import partial
+from importlib import import_module
 
 import pandas as pd
 from cpio_studies import APPLICATIONS, study
@@ -16,66 +19,31 @@ from procurement_scenarios import documented
 from recordings import recording
 
 import ppw
+import ppw.report
+from ppw import fleet
 from ppw.names import printable
-from ppw.report.best_page import best_page
-from ppw.report.calibration_page import calibration_page
-from ppw.report.characterisation_page import characterisation_page
-from ppw.report.co_location_page import co_location_page
-from ppw.report.comparison_page import comparison_page
-from ppw.report.cpio_page import cpio_page, cpio_projection_page, devices_page, sizing_page
-from ppw.report.pages import parameters_page, quality_page, validation_page
-from ppw.report.pairing_page import pairing_page
-from ppw.report.path_length_page import path_length_page
-from ppw.report.plan_page import plan_page
-from ppw.report.power_load_page import power_load_page
-from ppw.report.pressure_page import pressure_page
-from ppw.report.procurement_page import procurement_page
-from ppw.report.projection_page import projection_page
-from ppw.report.right_sizing_page import right_sizing_page
-from ppw.report.sweep_page import sweep_page
-from ppw.report.time_projection_page import time_projection_page
-from ppw.report.trace_fidelity_page import trace_fidelity_page
-from ppw.report.trace_page import drift_page, levels_page, scales_page, trace_page
-from ppw.report.trace_replay_page import trace_replay_page
-from ppw.report.trace_whatif_page import trace_whatif_page
 
-PAGES = {
-    "BestFrequency": best_page,
-    "Calibration": calibration_page,
-    "Characterisation": characterisation_page,
-    "CoLocation": co_location_page,
-    "Comparison": comparison_page,
-    "CoreCountProjection": time_projection_page,
-    "CpioProjection": cpio_projection_page,
-    "CyclesPerIO": cpio_page,
-    "DataSizeProjection": time_projection_page,
-    "DeviceComparison": devices_page,
-    "FittedParameters": parameters_page,
-    "HalfDrift": drift_page,
-    "LevelChoice": levels_page,
-    "Pairing": pairing_page,
-    "PathLengths": path_length_page,
-    "Plan": plan_page,
-    "PowerLoads": power_load_page,
-    "PressureMatrix": pressure_page,
-    "Procurement": procurement_page,
-    "Quality": quality_page,
-    "RightSizing": right_sizing_page,
-    "RunsProjection": projection_page,
-    "ServerSizing": sizing_page,
-    "SweepKnees": sweep_page,
-    "TimeScales": scales_page,
-    "TraceFidelity": trace_fidelity_page,
-    "TraceModel": trace_page,
-    "TraceReplay": trace_replay_page,
-    "TraceWhatIf": trace_whatif_page,
-    "Validation": validation_page,
-}
+
+def _pages():
+    """Functions that make a page, each by the class of the result that it takes."""
+    for module in pkgutil.iter_modules(ppw.report.__path__):
+        for name, make in vars(import_module(f"ppw.report.{module.name}")).items():
+            if name.endswith("_page") and name[0] != "_" and inspect.isfunction(make):
+                yield next(iter(inspect.signature(make).parameters.values())).annotation, make
+
+
+PAGES = dict(_pages())
+PAGES |= dict.fromkeys(("CoreCountProjection", "DataSizeProjection"), PAGES.pop("TimeProjection"))
 
 
 def made(kind, one, two, folder):
     """Make a result of a kind about hosts, workloads and the like of these two names."""
     runs = _runs(one, two)
+    if kind == "FleetAnswer":
+        with warnings.catch_warnings():
+            # ibis calls DuckDB by names that it will drop; caveats are no warnings here.
+            warnings.simplefilter("ignore")
+            return fleet.project(runs, freq=3e9)
     both = pd.concat([runs, runs.assign(host=two, time_s=2 * runs["time_s"])])
     io = study(noise=0.02, applications=dict(zip((one, two), APPLICATIONS.values(), strict=True)))
     io = io.assign(host=one, device=two)
@@ -111,7 +79,7 @@ def made(kind, one, two, folder):
         "Projection": partial(ppw.project, ATOM, freq=3e9),
         "Quality": partial(ppw.check_quality, _copied(runs)),
         "RightSizing": partial(ppw.right_size, recording(cores=6.0, name=one)),
-        "RunsProjection": partial(ppw.project_runs, runs, freq=3e9),
+        "RunsProjection": partial(ppw.project_runs, runs, freq=3e9, metric=["time", "power"]),
         "ServerSizing": partial(
             ppw.size_servers, io, data_bytes=1e15, time_s=86400.0, cores=16, server_power_w=300.0
         ),
