@@ -106,7 +106,7 @@ class Target:
     read: Callable
     seeds: Callable
     where: str = ""
-    often: int = 20_000
+    often: int = 10_000
     longest: int = 2000
     more_words: Callable = list
 
