@@ -9,7 +9,6 @@ import json
 import math
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -166,50 +165,6 @@ def test_every_recording_survives_a_cut_at_any_place():
             assert counts == whole[: len(counts)], (path.name, end)
 
 
-# Hybrid processors
-
-
-def test_the_documented_hybrid_example_is_the_work_of_the_small_core():
-    # A loop bound to a small core, of perf's page on hybrid processors: the large core's share is
-    # 0.43 %, its scaled figure a third of the total.
-    scaled = {"cpu_core": (233066666, 0.43), "cpu_atom": (604097080, 99.57)}
-    lines = (
-        line(f"{pmu}/cycles/", v, **{"event-runtime": int(share * 1e7), "pcnt-running": share})
-        for pmu, (v, share) in scaled.items()
-    )
-    assert counted(*lines).cycles == pytest.approx(0.0043 * 233066666 + 0.9957 * 604097080)
-
-
-def test_hybrid_cores_that_share_counters_are_weighted_by_time_and_not_by_luck():
-    # Half of the time on each kind. On the small cores instructions had a counter for a fifth of
-    # it; that must not take weight from them.
-    times = {"cpu_core": (500, 500), "cpu_atom": (500, 100)}
-    lines = (
-        line(f"{pmu}/{event}/", 8e9, **{"event-runtime": t * 10**6, "pcnt-running": t / 10})
-        for pmu, runtimes in times.items()
-        for event, t in zip(("cycles", "instructions"), runtimes, strict=True)
-    )
-    figures = counted(*lines)
-    assert figures.by_core_type["cpu_atom"]["instructions"] == pytest.approx(4e9)
-    assert figures.running == pytest.approx(0.6)
-
-
-def test_an_event_that_one_kind_of_core_lacks_has_no_total():
-    lines = [line(f"{pmu}/cycles/", 1e9) for pmu in ("cpu_core", "cpu_atom")]
-    lines += [line("cpu_core/instructions/", 1e9), line("cpu_atom/instructions/", "<not counted>")]
-    figures = counted(*lines)
-    assert (figures.instructions, figures.cpi) == (None, None)
-    assert figures.cycles == pytest.approx(1e9)
-    assert any("instructions: not counted on cpu_atom" in c for c in figures.caveats)
-
-
-def test_a_program_that_never_was_on_the_small_cores_lacks_nothing():
-    lines = [line(f"cpu_core/{event}/", 2e9) for event in ("instructions", "cycles")]
-    lines += [line(f"cpu_atom/{event}/", "<not counted>") for event in ("instructions", "cycles")]
-    figures = counted(*lines)
-    assert (figures.instructions, figures.cycles, figures.cpi) == (2e9, 2e9, 1.0)
-
-
 # Names and units
 
 
@@ -236,33 +191,88 @@ def test_names_of_events_are_taken_apart(name, expected):
     assert parse_event(name) == expected
 
 
-def test_cycles_go_by_several_names_and_are_counted_once():
-    for event in ("cpu-cycles", "cpu_clk_unhalted.thread", "cpu/cycles/"):
-        assert counted(line(event, 5e9)).cycles == 5e9
-    assert counted(*(line(e, 5e9) for e in ("cycles", "cycles", "cpu/cycles/"))).cycles == 5e9
+# Figures by hand
+
+LOST, UNSUPPORTED = "<not counted>", "<not supported>"
 
 
-@pytest.mark.parametrize(
-    ("unit", "seconds"),
-    [("msec", 2.0), ("ns", 2e-6), ("nsec", 2e-6), ("usec", 2e-3), ("sec", 2e3), ("", None)],
-)
-def test_the_task_clock_is_read_in_its_unit_or_not_at_all(unit, seconds):
-    found = counted(line("task-clock", 2000, unit=unit)).task_clock_s
-    assert found is None if seconds is None else found == pytest.approx(seconds)
+def both(value, *units):
+    """Lines of instructions and cycles, of each unit or mode."""
+    return [line(unit.format(e), value) for e in ("instructions", "cycles") for unit in units]
 
 
-@pytest.mark.parametrize("cpus", [["0"], ["0", "1"]])
-def test_the_elapsed_time_is_one_however_many_cpus_show_it(cpus):
-    lines = [line("duration_time", 5e8, unit="ns", cpu=cpu) for cpu in cpus]
-    # A core without it, as of perf stat --per-core.
-    lines += [line("duration_time", "<not counted>", unit="ns", cpu="7")]
-    assert counted(*lines, line("cycles", 1e9, cpu="7")).elapsed_s == pytest.approx(0.5)
+def on(unit, event, value, share, of_ms=1000):
+    """Line of an event that had a counter for a share (%) of the time."""
+    runtimes = {"event-runtime": int(share * of_ms * 1e4), "pcnt-running": share}
+    return line(f"{unit}/{event}/", value, **runtimes)
 
 
-# Figures that are not there
+def clocked(cycles, **more):
+    others = (line(event, value) for event, value in more.items())
+    return [line("cycles", cycles), line("task-clock", 2000.0, unit="msec"), *others]
 
 
-@pytest.mark.parametrize("value", ["<not counted>", "<not supported>", ""])
+REGISTERS = {"msr/tsc/": 4e9, "msr/aperf/": 3e9, "msr/mperf/": 2e9}
+BY_HAND = {
+    # A loop bound to a small core, of perf's page on hybrid processors: the large core's share is
+    # 0.43 %, its scaled figure a third of the total.
+    "the documented hybrid example": (
+        [on("cpu_core", "cycles", 233066666, 0.43), on("cpu_atom", "cycles", 604097080, 99.57)],
+        {"cycles": 0.0043 * 233066666 + 0.9957 * 604097080}),
+    # Half of the time on each kind. On the small cores instructions had a counter for a fifth of
+    # it; that must not take weight from them.
+    "hybrid cores that share counters": (
+        [on(unit, event, 8e9, 10 if unit + event == "cpu_atominstructions" else 50)
+         for unit in ("cpu_core", "cpu_atom") for event in ("cycles", "instructions")],
+        {"running": 0.6, "by_core_type": dict.fromkeys(
+            ("cpu_core", "cpu_atom"), pytest.approx({"instructions": 4e9, "cycles": 4e9}))}),
+    "an event that one kind of core lacks has no total": (
+        [line("cpu_core/cycles/", 1e9), line("cpu_atom/cycles/", 1e9),
+         line("cpu_core/instructions/", 1e9), line("cpu_atom/instructions/", LOST)],
+        {"instructions": None, "cpi": None, "cycles": 1e9,
+         "caveats": ("instructions: not counted on cpu_atom",)}),
+    "a program that never was on the small cores lacks nothing": (
+        [*both(2e9, "cpu_core/{}/"), *both(LOST, "cpu_atom/{}/")],
+        {"instructions": 2e9, "cycles": 2e9, "cpi": 1.0}),
+    **{f"cycles as {name}": ([line(name, 5e9)], {"cycles": 5e9})
+       for name in ("cpu-cycles", "cpu_clk_unhalted.thread", "cpu/cycles/")},
+    "an event that is asked for twice": (
+        [line("cycles", 5e9), line("cycles", 5e9), line("cpu/cycles/", 5e9)], {"cycles": 5e9}),
+    **{f"a task clock in {unit!r}": ([line("task-clock", 2000, unit=unit)], {"task_clock_s": s})
+       for unit, s in zip(("msec", "ns", "nsec", "usec", "sec", ""),
+                          (2.0, 2e-6, 2e-6, 2e-3, 2e3, None), strict=True)},
+    # A core may be without it, as of perf stat --per-core.
+    **{f"elapsed time that {cpus} show": (
+        [*(line("duration_time", 5e8, unit="ns", cpu=cpu) for cpu in cpus),
+         line("duration_time", LOST, unit="ns", cpu="7"), line("cycles", 1e9, cpu="7")],
+        {"elapsed_s": 0.5}) for cpus in ("0", "01")},
+    "no misses are a figure": (
+        [line("instructions", 1e9), line("LLC-load-misses", "0.000000")], {"llc_mpki": 0.0}),
+    "a program that never entered the kernel has both modes": (
+        [*both(2e9, "{}:u"), *both(0.0, "{}:k")],
+        {"instructions": 2e9, "modes": "user+kernel", "cycles_kernel": 0.0, "caveats": ()}),
+    "cpi is of one mode": (
+        [line("instructions:u", 1e9), line("cycles", 9e9), line("cycles:u", 2e9)],
+        {"cpi": 2.0, "modes": "user"}),
+    **{f"a clock that no core has: {cycles}": (
+        clocked(cycles), {"freq_achieved_hz": None, "cycles": cycles}) for cycles in (2e6, 2e12)},
+    "a clock by the registers": (
+        clocked(UNSUPPORTED, **REGISTERS), {"freq_achieved_hz": 3e9}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "expected"), BY_HAND.values(), ids=BY_HAND)
+def test_figures_worked_by_hand(lines, expected):
+    figures = counted(*lines)
+    for attribute, value in expected.items():
+        found = getattr(figures, attribute)
+        if attribute == "caveats" and value:
+            assert any(value[0] in caveat for caveat in found)
+        else:
+            assert found == (pytest.approx(value) if isinstance(value, float) else value)
+
+
+@pytest.mark.parametrize("value", [LOST, UNSUPPORTED, ""])
 @pytest.mark.parametrize("event", ["instructions", "cycles", "LLC-load-misses", "task-clock"])
 def test_what_was_not_counted_is_missing(event, value):
     figures = counted(line(event, value), line("page-faults", 3))
@@ -278,36 +288,6 @@ def test_counters_that_stand_still_count_nothing(event):
     figures = counted(line(event, "0.000000"))
     assert (figures.instructions, figures.cycles, figures.cycles_user) == (None, None, None)
     assert figures.caveats == (f"counted 0, so not counted: {event} (counters that stand still)",)
-
-
-def test_no_misses_are_a_figure():
-    assert counted(line("instructions", 1e9), line("LLC-load-misses", "0.000000")).llc_mpki == 0.0
-
-
-def test_a_program_that_never_entered_the_kernel_has_both_modes():
-    modes = {"u": 2e9, "k": 0.0}
-    lines = [line(f"{e}:{m}", v) for e in ("instructions", "cycles") for m, v in modes.items()]
-    figures = counted(*lines)
-    assert (figures.instructions, figures.modes, figures.cycles_kernel) == (2e9, "user+kernel", 0.0)
-    assert figures.caveats == ()
-
-
-def test_cpi_is_of_one_mode():
-    figures = counted(line("instructions:u", 1e9), line("cycles", 9e9), line("cycles:u", 2e9))
-    assert (figures.cpi, figures.modes) == (2.0, "user")
-
-
-@pytest.mark.parametrize("cycles", [1e6, 1e12])
-def test_a_clock_that_no_core_has_is_no_clock(cycles):
-    figures = counted(line("cycles", cycles), line("task-clock", 1000.0, unit="msec"))
-    assert (figures.freq_achieved_hz, figures.cycles) == (None, cycles)
-
-
-def test_a_program_without_cycles_has_its_clock_by_its_registers():
-    figures = {"msr/tsc/": 4e9, "msr/aperf/": 3e9, "msr/mperf/": 2e9, "cycles": "<not supported>"}
-    lines = [line(event, value) for event, value in figures.items()]
-    clocked = counted(*lines, line("task-clock", 2000.0, unit="msec"))
-    assert clocked.freq_achieved_hz == pytest.approx(3e9)
 
 
 # Lines that are not as they should be
@@ -653,21 +633,6 @@ class TestRealPerf:
         assert nothing.counters is None
         assert "perf knows none of no-such-event" in nothing.reasons[0]
 
-    def test_an_old_perf_is_asked_for_separated_fields(self, tmp_path, into):
-        real = shutil.which("perf")
-        # As before 5.19: no -j in the usage, and an error when it is given.
-        program = stand_in(
-            tmp_path,
-            'for a in "$@"; do [ "$a" = -j ] && exit 129; done\n'
-            f'[ "$2" = -h ] && {{ {real} "$@" 2>&1 | grep -v -- --json-output; exit 129; }}\n'
-            f'exec {real} "$@"',
-        )
-        counters = check_perf(PerfCounters(SOFTWARE, program=program)).counters
-        assert counters.json is False
-        assert run(counters, ["true"], into) == 0
-        assert ";msec;task-clock;" in into.read_text()
-        assert counters.read(into).task_clock_s > 0
-
     @pytest.mark.parametrize(
         ("prefix", "call"),
         [
@@ -752,40 +717,39 @@ def test_events_that_a_stand_in_does_not_know_are_left_out_and_old_ones_have_no_
     assert "perf knows none of no-such-event: event syntax error" in nothing.reasons[0]
 
 
-def test_a_hybrid_processor_counts_under_other_names(tmp_path):
-    program = printing(tmp_path, (DATA / "hybrid-6.12-process.json").read_text())
-    wanted = PerfCounters(("instructions", "cycles", "LLC-load-misses"), program=program)
-    support = check_perf(wanted)
-    assert support.counters == replace(wanted, program=program)
-    assert (support.hardware, support.reasons) == (True, ())
+def of(name):
+    return (DATA / f"{name}.json").read_text()
 
 
-def test_single_events_that_a_processor_lacks_are_left_out(tmp_path):
-    program = printing(tmp_path, (DATA / "amd-6.1-modes.json").read_text())
-    support = check_perf(PerfCounters(EVENTS_BY_MODE, program=program))
-    assert "LLC-load-misses" not in support.counters.events
-    assert support.hardware
-    assert support.reasons == (
-        "the processor does not count LLC-load-misses: the rest is measured",
-    )
+def cycles_and_time(**printed):
+    return "\n".join([*(line(*c) for c in printed.items()), line("task-clock", 5, unit="msec")])
+
+
+CORE, ATOM = "cpu_core/cycles/", "cpu_atom/cycles/"
 
 
 @pytest.mark.parametrize(
-    ("printed", "taken"),
+    ("text", "wanted", "lacking"),
     [
-        ({"cpu_core/cycles/": 5, "cpu_atom/cycles/": "<not supported>"}, True),
-        ({"cpu_core/cycles/": "<not supported>", "cpu_atom/cycles/": "<not supported>"}, False),
-        ({"cycles:u": "<not supported>"}, False),
-        # Too short a trial says nothing against an event.
-        ({"cycles:u": "<not counted>"}, True),
+        # Counted under other names.
+        (of("hybrid-6.12-process"), ("instructions", "cycles", "LLC-load-misses"), ()),
+        (of("amd-6.1-modes"), EVENTS_BY_MODE, ("LLC-load-misses",)),
+        # Taken where any kind of core counts it; too short a trial says nothing against it.
+        (cycles_and_time(**{CORE: 5, ATOM: UNSUPPORTED}), ("cycles", "task-clock"), ()),
+        (cycles_and_time(**{"cycles:u": LOST}), ("cycles:u", "task-clock"), ()),
+        (cycles_and_time(**{CORE: UNSUPPORTED, ATOM: UNSUPPORTED}), ("cycles", "task-clock"), None),
+        (cycles_and_time(**{"cycles:u": UNSUPPORTED}), ("cycles", "task-clock"), None),
     ],
 )
-def test_an_event_is_taken_where_any_kind_of_core_counts_it(tmp_path, printed, taken):
-    lines = [line(event, value) for event, value in printed.items()]
-    program = printing(tmp_path, "\n".join([*lines, line("task-clock", 5, unit="msec")]))
-    support = check_perf(PerfCounters(("cycles", "task-clock"), program=program))
-    assert ("cycles" in support.counters.events) is taken
-    assert support.hardware is taken
+def test_events_that_the_processor_lacks_are_left_out(tmp_path, text, wanted, lacking):
+    program = printing(tmp_path, text)
+    support = check_perf(PerfCounters(wanted, program=program))
+    left = tuple(e for e in wanted if e not in (("cycles",) if lacking is None else lacking))
+    assert support.counters == PerfCounters(left, program=program)
+    assert support.hardware is (lacking is not None)
+    if lacking is not None:
+        said = ("the processor does not count LLC-load-misses: the rest is measured",)
+        assert support.reasons == said * len(lacking)
 
 
 def test_user_mode_alone_is_told_with_its_remedy(tmp_path):

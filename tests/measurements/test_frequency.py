@@ -30,6 +30,7 @@ from peers.cpufreq import (
     westmere,
     zen,
 )
+from peers.waiting import wait_for
 
 from measurements import guard, restoring
 from measurements.clock_refusals import refused_write
@@ -37,7 +38,7 @@ from measurements.cpufreq import current_hz, read_policies
 from measurements.errors import MeasurementError
 from measurements.frequency import FrequencyControl
 from measurements.guard import restore_leftovers
-from measurements.guard_journal import Process
+from measurements.guard_journal import Journal, Owners, Process, boot_id
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parents[1]
@@ -97,14 +98,6 @@ def limits(host, policy=0):
     folder = host.cpu / f"cpufreq/policy{policy}"
     names = ("scaling_min_freq", "scaling_max_freq")
     return tuple(int((folder / name).read_text()) for name in names)
-
-
-def eventually(condition):
-    """Wait until a condition holds, and fail when it does not."""
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until, "it did not come to be in time"
-        time.sleep(0.002)
 
 
 # What there is
@@ -226,28 +219,18 @@ def test_shares_of_intel_pstate_that_would_hold_the_clock(tree, opened, share, v
     opened(dry_run=True).fix(asked * GHZ)
 
 
-LEAVES = """
-import os, sys
-sys.path[:0] = sys.argv[1:2]
-from pathlib import Path
-from measurements.frequency import FrequencyControl
-control = FrequencyControl.open(sysfs=Path(sys.argv[2]), state=Path(sys.argv[3]))
-control.fix(1.5e9)
-os.kill(control._guard.pid, 9)
-os.kill(os.getpid(), 9)
-"""
-
-
-def test_heat_that_lowers_the_limits_keeps_nothing_but_the_start(tree, opened, tmp_path):
+def test_heat_that_lowers_the_limits_keeps_no_leftover_but_the_start(tree, opened, tmp_path):
     host = tree(skylake())
+    with subprocess.Popen(["sleep", "60"]) as dead:
+        killed = Process.of(dead.pid)
+        dead.kill()
     device = host.root / "class/thermal/cooling_device0"
     device.mkdir(parents=True)
     (device / "type").write_text("Processor\n")
     state, upper = device / "cur_state", host.cpu / "cpufreq/policy0/scaling_max_freq"
-    state.write_text("0\n")
-    arguments = [str(ROOT), str(host.root), str(tmp_path / "state")]
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", LEAVES, *arguments], check=False)
-    assert (done.returncode, upper.read_text()) == (-signal.SIGKILL, "1500000\n")
+    left = Journal(tmp_path / "state", Owners(boot_id(), killed, killed, host.cpu))
+    left.add([restoring.Setting(upper, "3700000")])
+    upper.write_text("1500000\n")
     state.write_text("3\n")
     # What a killed one left is put back all the same, and then no limit is lowered.
     with opened() as control:
@@ -553,40 +536,31 @@ def test_killed_after_any_write_all_is_always_put_back(tmp_path, kills):
             due = host.log.stat().st_size + chance.randrange(3000)
             ppw = subprocess.Popen(list(map(str, command)), start_new_session=True)
             try:
-                eventually(lambda due=due: host.log.stat().st_size >= due)
+                wait_for(lambda due=due: host.log.stat().st_size >= due)
                 time.sleep(chance.uniform(0, 0.02))
                 caught += host.state() != before
-                how = _kill(ppw, state, chance)
+                how = chance.choice(["ppw", "group", "both"])
+                for guard_too in _guards(state) if how == "both" else ():
+                    os.kill(guard_too, signal.SIGKILL)
+                (os.killpg if how == "group" else os.kill)(ppw.pid, signal.SIGKILL)
             finally:
                 ppw.kill()
                 ppw.wait(60)
-            eventually(lambda: not any(map(_has_guard, state.iterdir())))
+            wait_for(lambda: not _guards(state))
             if how == "both":
                 restore_leftovers(lock=host.cpu, state=state)
             # A guard that was only starting may write its journal after its ppw is gone.
-            eventually(lambda: host.state() == before and not list(state.iterdir()))
+            wait_for(lambda: host.state() == before and not list(state.iterdir()))
         writes = host.writes()
     assert kills / 2 <= caught <= kills
     assert not any(write.error for write in writes)
     assert all(lower <= upper for write in writes for lower, upper in write.limits)
 
 
-def _kill(ppw, state, chance):
-    """Kill ppw, its whole group, or ppw and its guard together; returns which."""
-    how = chance.choice(["ppw", "group", "both"])
-    if how == "both":
-        for journal in filter(_has_guard, state.iterdir()):
-            os.kill(_guard_of(journal), signal.SIGKILL)
-    (os.killpg if how == "group" else os.kill)(ppw.pid, signal.SIGKILL)
-    return how
-
-
-def _guard_of(journal):
-    return int(journal.name.split("-")[1])
-
-
-def _has_guard(journal):
-    return Process.of(_guard_of(journal)) is not None
+def _guards(state):
+    """Numbers of the guards that live."""
+    numbers = [int(journal.name.split("-")[1]) for journal in state.iterdir()]
+    return [number for number in numbers if Process.of(number)]
 
 
 IN_NAMESPACE = """
@@ -680,36 +654,24 @@ class TestWhereTheFilesReallyAre:
         assert "was set to 2000000 and is 2500000, by something else" in said["error"]
         assert said["after"]["cpufreq/policy0/scaling_max_freq"] == "3700000"
 
-    def test_read_only_as_in_a_container(self, in_namespace):
+    def test_read_only_as_in_a_container_and_without_the_right(self, in_namespace):
         said = in_namespace(
             "zen",
             """
             cpu = "/sys/devices/system/cpu"
             subprocess.run(["mount", "--bind", cpu, cpu], check=True)
             subprocess.run(["mount", "-o", "remount,ro,bind", cpu], check=True)
-            said["error"] = refusal()
+            said["read only"] = refusal()
             with FrequencyControl.open(dry_run=True) as control:
                 control.fix(1.8e9)
                 said["writes"] = len(control.writes)
             subprocess.run(["umount", cpu], check=True)
+            os.setresuid(65534, 65534, 0)
+            said["no right"] = refusal()
+            os.setresuid(0, 0, 0)
             """,
         )
-        assert "is mounted read-only, as in a container: run ppw on the host" in said["error"]
+        assert "is mounted read-only, as in a container: run ppw on the host" in said["read only"]
         assert said["writes"] == 4
-
-    def test_without_the_right_to_it(self, in_namespace):
-        said = in_namespace(
-            "zen",
-            """
-            back, way = os.pipe()
-            child = os.fork()
-            if not child:
-                os.setresuid(65534, 65534, 65534)
-                os.write(way, refusal().encode())
-                os._exit(0)
-            os.waitpid(child, 0)
-            said["error"] = os.read(back, 4096).decode()
-            """,
-        )
-        assert "no right to set clocks" in said["error"]
-        assert "run as root (sudo)" in said["error"]
+        assert "no right to set clocks" in said["no right"]
+        assert "run as root (sudo)" in said["no right"]

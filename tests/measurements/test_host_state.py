@@ -44,60 +44,29 @@ def state_of(host):
 def test_a_server_tells_all_that_bends_its_line(server):
     state = state_of(server)
     assert state == {
-        "cpu_vendor": "GenuineIntel",
-        "cpu_model": "Intel(R) Xeon(R) Gold 6334 CPU @ 3.60GHz",
-        "cpu_family": "6",
-        "cpu_model_number": "106",
-        "cpu_stepping": "6",
-        "microcode": "0xd0003d1",
-        "cpus_online": 16,
-        "cores_online": 8,
-        "sockets_online": 2,
-        "smt": True,
-        "scaling_driver": "intel_pstate",
-        "scaling_governor": "powersave",
-        "energy_performance_preference": "balance_performance",
-        "energy_performance_bias": "6",
-        "scaling_min_freq_hz": 0.8e9,
-        "scaling_max_freq_hz": 3.5e9,
-        "turbo": True,
-        "pstate_mode": "active",
-        "pstate_min_share": pytest.approx(0.22),
-        "pstate_max_share": 1.0,
+        "cpu_vendor": "GenuineIntel", "cpu_model": "Intel(R) Xeon(R) Gold 6334 CPU @ 3.60GHz",
+        "cpu_family": "6", "cpu_model_number": "106", "cpu_stepping": "6", "microcode": "0xd0003d1",
+        "cpus_online": 16, "cores_online": 8, "sockets_online": 2, "smt": True,
+        "scaling_driver": "intel_pstate", "scaling_governor": "powersave",
+        "scaling_min_freq_hz": 0.8e9, "scaling_max_freq_hz": 3.5e9, "turbo": True,
+        "energy_performance_preference": "balance_performance", "energy_performance_bias": "6",
+        "pstate_mode": "active", "pstate_min_share": pytest.approx(0.22), "pstate_max_share": 1.0,
         "hwp_dynamic_boost": False,
-        "uncore_freq_hz": 2.2e9,
-        "uncore_min_freq_hz": 0.8e9,
-        "uncore_max_freq_hz": 2.4e9,
-        "idle_driver": "intel_idle",
-        "idle_governor": "menu",
-        "idle_states_on": "POLL, C1, C1E",
-        "idle_states_off": "C6",
+        "uncore_freq_hz": 2.2e9, "uncore_min_freq_hz": 0.8e9, "uncore_max_freq_hz": 2.4e9,
+        "idle_driver": "intel_idle", "idle_governor": "menu",
+        "idle_states_on": "POLL, C1, C1E", "idle_states_off": "C6",
         "idle_exit_latency_s": pytest.approx(10e-6),
-        "power_cap_long_w": 165.0,
-        "power_cap_short_w": 222.0,
-        "temperature_c": 61.0,
+        "power_cap_long_w": 165.0, "power_cap_short_w": 222.0, "temperature_c": 61.0,
         # Eight cores of two threads that count alike, two packages.
-        "core_throttles": 16.0,
-        "core_throttled_s": pytest.approx(0.24),
-        "package_throttles": 10.0,
-        "package_throttled_s": pytest.approx(0.14),
-        "cpus_allowed": "0-3,8-11",
-        "mems_allowed": "0",
-        "cores_allowed": 4,
-        "numa_nodes": 2,
-        "numa_nodes_of_cpus": "0",
-        "numa_balancing": True,
-        "kernel": "6.1.0-35-amd64",
-        "virtual_machine": False,
-        "container": "none",
-        "transparent_hugepages": "always",
-        "clocksource": "tsc",
-        "nmi_watchdog": True,
-        "memory_bytes": 263856140 * 1024.0,
-        "load_average_1min": 0.52,
-        "mitigated": "spectre_v1, spectre_v2",
-        "vulnerable": "mds",
-    }
+        "core_throttles": 16.0, "core_throttled_s": pytest.approx(0.24),
+        "package_throttles": 10.0, "package_throttled_s": pytest.approx(0.14),
+        "cpus_allowed": "0-3,8-11", "mems_allowed": "0", "cores_allowed": 4,
+        "numa_nodes": 2, "numa_nodes_of_cpus": "0", "numa_balancing": True,
+        "kernel": "6.1.0-35-amd64", "virtual_machine": False, "container": "none",
+        "transparent_hugepages": "always", "clocksource": "tsc", "nmi_watchdog": True,
+        "memory_bytes": 263856140 * 1024.0, "load_average_1min": 0.52,
+        "mitigated": "spectre_v1, spectre_v2", "vulnerable": "mds",
+    }  # fmt: skip
     # Reading the runs table changes nothing of it.
     assert tidy_runs(pd.DataFrame([state])).iloc[0].to_dict() == state
 
@@ -208,12 +177,10 @@ def test_throttling_during_a_run_is_the_growth_of_its_counts(server):
     server.throttling(dict.fromkeys((1, 9), (3, 45, 6, 90)))
     server.throttling(dict.fromkeys((0, 2, 3, 8, 10, 11), (2, 30, 6, 90)))
     assert throttled_between(before, state_of(server)) == {
-        "core_throttles": 1.0,
-        "core_throttled_s": pytest.approx(0.015),
-        "package_throttles": 1.0,
-        "package_throttled_s": pytest.approx(0.02),
+        "core_throttles": 1.0, "core_throttled_s": pytest.approx(0.015),
+        "package_throttles": 1.0, "package_throttled_s": pytest.approx(0.02),
         "throttled": True,
-    }
+    }  # fmt: skip
 
 
 def test_counts_that_fell_or_were_never_kept_say_nothing(server):
@@ -469,13 +436,10 @@ def test_cpu_time_of_a_run_agrees_between_its_readers():
 def test_columns_of_a_tree_are_those_of_its_rusage():
     usage = resource.struct_rusage((1.5, 0.25, 2048, 0, 0, 0, 7, 3, 0, 0, 0, 0, 0, 0, 11, 13))
     assert tree_columns(usage) == {
-        "tree_user_s": 1.5,
-        "tree_system_s": 0.25,
-        "tree_peak_rss_bytes": 2048 * 1024,
-        "tree_major_faults": 3.0,
-        "tree_voluntary_switches": 11.0,
+        "tree_user_s": 1.5, "tree_system_s": 0.25, "tree_peak_rss_bytes": 2048 * 1024,
+        "tree_major_faults": 3.0, "tree_voluntary_switches": 11.0,
         "tree_involuntary_switches": 13.0,
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,12 @@ import math
 import sys
 import threading
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from peers.ipmi_bmc import IpmiBmc
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
 _PERF = """#!{python} -IS
 import json, math, os, subprocess, sys, time
@@ -101,7 +100,7 @@ class OldHost:
         self.bmc = IpmiBmc(root / "bmc", watts=laws.idle_w)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._drive, daemon=True)
-        # How many cores the command uses is for the test to say: a run at a time uses one number.
+        # Cores that the command of a run uses, for the test to say.
         self.cores = cores
 
     def workload(self) -> list[str]:
@@ -124,12 +123,7 @@ class OldHost:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._stop.set()
         self._thread.join()
-        self.bmc.__exit__(kind, error, traceback)
+        self.bmc.__exit__(*error)

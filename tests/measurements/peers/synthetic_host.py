@@ -12,13 +12,10 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from peers.cpufreq import EmulatedKernel, HostSpec, zen
 from peers.powercap import CounterWriter, PowercapTree
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 # Sleeps as the law says; says that it runs by a file of its own, as many may at once. A shell,
 # because it starts in a few milliseconds, which are no part of the law.
@@ -52,9 +49,7 @@ class Laws:
 class SyntheticHost:
     """See the module; used as a context manager."""
 
-    def __init__(
-        self, root: Path, *, laws: Laws | None = None, spec: HostSpec | None = None
-    ) -> None:
+    def __init__(self, root: Path, *, laws: Laws | None = None, spec: HostSpec | None = None):
         self.root, self.laws = root, laws or Laws()
         self.sysfs = root / "sys"
         (root / "busy").mkdir(parents=True)
@@ -62,8 +57,8 @@ class SyntheticHost:
         self.done.touch()
         self.kernel = EmulatedKernel(self.sysfs, spec or zen(), log=root / "writes.jsonl")
         self.tree = PowercapTree(self.sysfs)
-        package = self.tree.package()
-        self._writer = CounterWriter({package: lambda _: self.watts()}, period_s=0.02)
+        follow = {self.tree.package(): lambda _: self.watts()}
+        self._writer = CounterWriter(follow, period_s=0.02)
         # A kernel does not wait for its turn.
         with suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, self.kernel.process.pid, -20)
@@ -95,11 +90,6 @@ class SyntheticHost:
         self._writer.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._writer.__exit__(kind, error, traceback)
-        self.kernel.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._writer.__exit__(*error)
+        self.kernel.__exit__(*error)
