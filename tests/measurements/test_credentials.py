@@ -1,15 +1,13 @@
 """Logins from the environment, a netrc file or a terminal; passwords that no message shows."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re
 import subprocess
 import sys
-import time
 import traceback
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -18,20 +16,26 @@ from measurements.power.protocol import Login, SensorError
 
 ROOT = Path(__file__).parents[2]
 SECRET = "s3cr3t-Zebra"
-NOBODY: dict[str, str] = {"HOME": "/nonexistent"}
+NOBODY = {"HOME": "/nonexistent"}
 
 
-def netrc(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
-    file = tmp_path / "netrc"
-    file.write_text(text)
-    file.chmod(mode)
-    return file
+@pytest.fixture
+def netrc(tmp_path):
+    """Write a netrc file."""
+
+    def write(text, mode=0o600):
+        file = tmp_path / "netrc"
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        file.chmod(mode)
+        return file
+
+    return write
 
 
-def refused(*arguments: object, **options: object) -> str:
+def refused(host="bmc", kind="ipmi", environ=NOBODY, **options):
     """Message of the error, which shows no password however it is looked at."""
     with pytest.raises(SensorError) as caught:
-        find_login(*arguments, **options)
+        find_login(kind, host, environ=environ, **options)
     error = caught.value
     assert SECRET.lower() not in "".join(traceback.format_exception(error)).lower()
     assert error.__context__ is None
@@ -42,20 +46,11 @@ def refused(*arguments: object, **options: object) -> str:
 # The environment.
 
 
-@pytest.mark.parametrize("kind", ["ipmi", "redfish"])
-def test_the_environment_comes_first(tmp_path: Path, kind: str) -> None:
-    file = netrc(tmp_path, "machine bmc login other password else")
-    environ = {f"PPW_{kind.upper()}_USER": "ppw", f"PPW_{kind.upper()}_PASSWORD": SECRET}
-    asked = []
-    login = find_login(kind, "bmc", environ=environ, netrc=file, prompt=lambda *a: asked.append(a))
-    assert login == Login("ppw", SECRET)
-    assert not asked
-
-
-def test_the_environment_of_another_kind_is_not_taken(tmp_path: Path) -> None:
-    file = netrc(tmp_path, "machine bmc login other password else")
+def test_the_environment_comes_first_but_not_that_of_another_kind(netrc):
+    file = netrc("machine bmc login other password else")
     environ = {"PPW_REDFISH_USER": "ppw", "PPW_REDFISH_PASSWORD": SECRET}
-    assert find_login("ipmi", "bmc", environ=environ, netrc=file) == Login("other", "else")
+    for kind, login in (("redfish", Login("ppw", SECRET)), ("ipmi", Login("other", "else"))):
+        assert find_login(kind, "bmc", environ=environ, netrc=file, prompt=pytest.fail) == login
 
 
 @pytest.mark.parametrize(
@@ -63,14 +58,13 @@ def test_the_environment_of_another_kind_is_not_taken(tmp_path: Path) -> None:
     [
         ({"PPW_IPMI_USER": "ppw"}, "PPW_IPMI_USER is set and PPW_IPMI_PASSWORD is not"),
         ({"PPW_IPMI_PASSWORD": SECRET}, "PPW_IPMI_PASSWORD is set and PPW_IPMI_USER is not"),
-        (
-            {"PPW_IPMI_USER": "ppw", "PPW_IPMI_PASSWORD": ""},
-            "PPW_IPMI_USER is set and PPW_IPMI_PASSWORD is not",
-        ),
+        ({"PPW_IPMI_USER": "ppw", "PPW_IPMI_PASSWORD": ""}, "PPW_IPMI_USER is set and PPW_IPMI_PA"),
     ],
 )
-def test_half_a_login_in_the_environment_is_an_error(environ: dict[str, str], message: str) -> None:
-    assert refused("ipmi", "bmc", environ=environ) == f"{message}: set both or neither"
+def test_half_a_login_in_the_environment_is_an_error(environ, message):
+    said = refused(environ=environ)
+    assert said.startswith(message)
+    assert said.endswith(" is not: set both or neither")
 
 
 # The netrc file.
@@ -87,62 +81,47 @@ machine fe80::7 login v6 password of-v6
 
 
 @pytest.mark.parametrize(
-    ("host", "login"),
+    ("login", "hosts"),
     [
-        ("bmc-7", ("seven", "of-seven")),
-        ("BMC-7", ("seven", "of-seven")),
-        ("bmc-7:623", ("seven", "of-seven")),
-        ("https://bmc-7:8443", ("seven", "of-seven")),
-        ("bmc-8", ("eight", "of eight")),
-        ("10.0.0.9:6230", ("nine", "of-nine")),
-        ("fe80::7", ("v6", "of-v6")),
-        ("[fe80::7]:623", ("v6", "of-v6")),
+        (("seven", "of-seven"), ["bmc-7", "BMC-7", "bmc-7:623", "https://bmc-7:8443"]),
+        (("eight", "of eight"), ["bmc-8"]),
+        (("nine", "of-nine"), ["10.0.0.9:6230"]),
+        (("v6", "of-v6"), ["fe80::7", "[fe80::7]:623"]),
+        (None, ["bmc", "bmc-70", "10.0.0.9", "10.0.0.9:623", "seven", "["]),
     ],
 )
-def test_the_entry_of_the_host_is_taken(tmp_path: Path, host: str, login: tuple[str, str]) -> None:
-    file = netrc(tmp_path, ENTRIES)
-    assert find_login("ipmi", host, environ=NOBODY, netrc=file) == login
+def test_the_entry_of_the_host_is_taken_or_the_default_one(netrc, login, hosts):
+    for host in hosts:
+        file = netrc(ENTRIES)
+        if login is None:
+            assert "needs a user and a password" in refused(host, netrc=file)
+        else:
+            assert find_login("ipmi", host, environ=NOBODY, netrc=file) == login
+        file = netrc(f"{ENTRIES}default login any password of-any\n")
+        found = find_login("ipmi", host, environ=NOBODY, netrc=file)
+        assert found == (login or ("any", "of-any"))
 
 
-@pytest.mark.parametrize("host", ["bmc", "bmc-70", "10.0.0.9", "10.0.0.9:623", "seven", "["])
-def test_entries_of_other_hosts_are_not_taken(tmp_path: Path, host: str) -> None:
-    file = netrc(tmp_path, ENTRIES)
-    assert "needs a user and a password" in refused("ipmi", host, environ=NOBODY, netrc=file)
-
-
-def test_the_default_entry_is_for_all_other_hosts(tmp_path: Path) -> None:
-    file = netrc(tmp_path, ENTRIES + "default login any password of-any\n")
-    found = [find_login("ipmi", h, environ=NOBODY, netrc=file) for h in ("bmc-7", "bmc-1")]
-    assert found == [("seven", "of-seven"), ("any", "of-any")]
-
-
-def test_the_file_is_the_named_one_or_that_of_the_home(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / ".netrc").write_text("machine bmc login usual password x\n")
-    (home / ".netrc").chmod(0o600)
-    named = netrc(tmp_path, "machine bmc login named password x\n")
-    environ = {"HOME": str(home)}
+def test_the_file_is_the_named_one_or_that_of_the_home(netrc, tmp_path):
+    netrc("machine bmc login usual password x\n").rename(tmp_path / ".netrc")
+    environ = {"HOME": str(tmp_path)}
     assert find_login("ipmi", "bmc", environ=environ).user == "usual"
-    environ["PPW_NETRC"] = str(named)
+    environ["PPW_NETRC"] = str(netrc("machine bmc login named password x\n"))
     assert find_login("ipmi", "bmc", environ=environ).user == "named"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o620, 0o604, 0o602, 0o644, 0o601])
-def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
-    file = netrc(tmp_path, f"machine bmc login ppw password {SECRET}\n", mode)
-    message = refused("ipmi", "bmc", environ=NOBODY, netrc=file)
-    assert message == f"netrc file {file}: others may read it: `chmod 600 {file}`"
+def test_a_file_that_others_may_use_is_refused(netrc, mode):
+    file = netrc(f"machine bmc login ppw password {SECRET}\n", mode)
+    assert refused(netrc=file) == f"netrc file {file}: others may read it: `chmod 600 {file}`"
 
 
-def test_a_file_of_somebody_else_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = netrc(tmp_path, f"machine bmc login ppw password {SECRET}\n")
+def test_a_file_of_somebody_else_is_refused(netrc, monkeypatch):
+    file = netrc(f"machine bmc login ppw password {SECRET}\n")
     us = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: us + 1)
-    message = refused("ipmi", "bmc", environ=NOBODY, netrc=file)
-    assert f"belongs to user id {us} and not to you: `chown {us + 1} {file}`" in message
+    said = f"belongs to user id {us} and not to you: `chown {us + 1} {file}`"
+    assert said in refused(netrc=file)
 
 
 @pytest.mark.parametrize(
@@ -155,86 +134,72 @@ def test_a_file_of_somebody_else_is_refused(
         (f"macdef init\nsend {SECRET}", 3),
     ],
 )
-def test_a_file_with_a_mistake_is_named_by_its_line(tmp_path: Path, text: str, line: int) -> None:
-    message = refused("ipmi", "bmc", environ=NOBODY, netrc=netrc(tmp_path, text))
+def test_a_file_with_a_mistake_is_named_by_its_line(netrc, text, line):
+    message = refused(netrc=netrc(text))
     found = re.search(r"line (\d+) is not in the format `machine HOST login", message)
     assert found is not None
     assert abs(int(found[1]) - line) <= 1
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    file = netrc(tmp_path, "")
-    file.write_bytes(f"machine bmc login ppw password {SECRET}".encode() + b"\xff\xfe\n")
-    message = refused("ipmi", "bmc", environ=NOBODY, netrc=file)
-    assert message == f"netrc file {file}: is not UTF-8 text"
+def test_a_file_that_is_no_text_or_has_half_an_entry_is_refused(netrc):
+    for text, said in (
+        (f"machine bmc login ppw password {SECRET}".encode() + b"\xff\xfe\n", "is not UTF-8 text"),
+        ("machine bmc login ppw\n", "the entry of bmc has no login or no password"),
+        (f"machine bmc password {SECRET}\n", "the entry of bmc has no login or no password"),
+    ):
+        file = netrc(text)
+        assert refused("bmc:623", netrc=file).startswith(f"netrc file {file}: {said}")
 
 
-@pytest.mark.parametrize("entry", ["machine bmc login ppw", f"machine bmc password {SECRET}"])
-def test_half_an_entry_is_an_error(tmp_path: Path, entry: str) -> None:
-    message = refused("ipmi", "bmc:623", environ=NOBODY, netrc=netrc(tmp_path, f"{entry}\n"))
-    assert "the entry of bmc has no login or no password" in message
-
-
-def test_a_named_file_must_be_there(tmp_path: Path) -> None:
+def test_a_named_file_must_be_there(netrc, tmp_path):
     missing = tmp_path / "missing"
-    environ = {**NOBODY, "PPW_NETRC": str(missing)}
-    message = refused("ipmi", "bmc", environ=environ)
-    assert message == f"netrc file {missing}: is not there: correct PPW_NETRC or unset it"
-    environ["PPW_NETRC"] = str(tmp_path)
-    assert "is no file: correct PPW_NETRC" in refused("ipmi", "bmc", environ=environ)
-    environ["PPW_NETRC"] = f"{netrc(tmp_path, '')}/within"
-    assert "cannot be read" in refused("ipmi", "bmc", environ=environ)
+    for named, said in (
+        (missing, f"netrc file {missing}: is not there: correct PPW_NETRC or unset it"),
+        (tmp_path, "is no file: correct PPW_NETRC"),
+        (f"{netrc('')}/within", "cannot be read"),
+    ):
+        assert said in refused(environ={**NOBODY, "PPW_NETRC": str(named)})
 
 
 # Nobody knows.
 
 
-@pytest.mark.parametrize("environ", [NOBODY, {}, {"HOME": ""}])
-def test_all_three_ways_are_named_where_there_is_no_login(environ: dict[str, str]) -> None:
-    message = refused("ipmi", "bmc-7:6230", environ=environ)
-    assert message.startswith("ipmi at bmc-7 needs a user and a password: ")
-    assert "set PPW_IPMI_USER and PPW_IPMI_PASSWORD, " in message
-    assert "`machine bmc-7 login USER password PASSWORD` to " in message
-    assert ".netrc (chmod 600)" in message
-    assert message.endswith("or run from a terminal to be asked")
-
-
-def test_a_password_in_the_address_is_not_repeated() -> None:
+def test_all_three_ways_are_named_where_there_is_no_login():
+    for environ in (NOBODY, {}, {"HOME": ""}):
+        message = refused("bmc-7:6230", environ=environ)
+        assert message.startswith("ipmi at bmc-7 needs a user and a password: ")
+        assert "set PPW_IPMI_USER and PPW_IPMI_PASSWORD, " in message
+        assert "`machine bmc-7 login USER password PASSWORD` to " in message
+        assert ".netrc (chmod 600)" in message
+        assert message.endswith("or run from a terminal to be asked")
+    # A password in the address is not repeated.
     for host in (f"https://ppw:{SECRET}@bmc", f"ppw:{SECRET}@bmc:623", f"ppw:[{SECRET}@bmc"):
-        assert "at bmc needs" in refused("redfish", host, environ=NOBODY)
-
-
-def test_the_prompt_is_asked_last() -> None:
+        assert "at bmc needs" in refused(host, "redfish")
     login = find_login("ipmi", "bmc:623", environ=NOBODY, prompt=lambda *asked: Login(*asked))
     assert login == ("ipmi", "bmc:623")
 
 
 # The terminal.
 
-
-def test_there_is_nobody_to_ask_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Path(os.devnull).open() as nowhere:
-        monkeypatch.setattr(sys, "stdin", nowhere)
-        assert terminal_prompt() is None
-
-
 ASKING = """
+import sys
 from measurements.power.credentials import find_login, terminal_prompt
 from measurements.power.protocol import SensorError
-try:
-    login = find_login("ipmi", "bmc:623", environ={}, prompt=terminal_prompt())
-except SensorError as error:
-    print("refused:", error)
-else:
-    print(repr(login), len(login.password))
+for _ in range(int(sys.argv[1])):
+    try:
+        login = find_login("ipmi", "bmc:623", environ={}, prompt=terminal_prompt())
+    except SensorError as error:
+        print("refused:", error)
+    else:
+        print(repr(login), len(login.password))
 """
 
 
-def at_terminal(*typed: str) -> str:
+def at_terminal(times, *typed):
     """What a terminal shows when each text is typed at the question that ends with a colon."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", ASKING],
+        [sys.executable, "-c", ASKING, str(times)],
         cwd=ROOT,
         stdin=theirs,
         stdout=theirs,
@@ -243,30 +208,45 @@ def at_terminal(*typed: str) -> str:
     ) as asking:
         os.close(theirs)
         shown, answers = "", list(typed)
-        deadline = time.monotonic() + 30.0
-        while time.monotonic() < deadline:
+        while True:
             try:
                 shown += os.read(ours, 1024).decode()
             except OSError:  # the other end is closed
                 break
             if shown.endswith(": ") and answers:
                 os.write(ours, answers.pop(0).encode())
-        else:
-            asking.kill()
     os.close(ours)
     assert asking.returncode == 0, shown
     return shown
 
 
-def test_a_password_is_typed_unseen() -> None:
-    shown = at_terminal("ppw\n", f"{SECRET}\n")
+def test_a_password_is_typed_unseen_and_an_empty_answer_gives_up():
+    given_up = ["\n", "ppw\n", "\n", "\x04", "ppw\n", "\x04"]
+    shown = at_terminal(5, "ppw\n", f"{SECRET}\n", *given_up)
     assert shown.startswith("User of ipmi at bmc: ppw")
     assert "Password: " in shown
     assert f"Login(user='ppw', password=…) {len(SECRET)}" in shown
     assert SECRET not in shown
+    assert shown.count("refused: ipmi at bmc: no user and password were given") == 4
 
 
-@pytest.mark.parametrize("typed", [("\n",), ("ppw\n", "\n"), ("\x04",), ("ppw\n", "\x04")])
-def test_an_empty_answer_gives_up(typed: tuple[str, ...]) -> None:
-    shown = at_terminal(*typed)
-    assert "refused: ipmi at bmc: no user and password were given" in shown
+def test_there_is_nobody_to_ask_without_a_terminal(monkeypatch):
+    with Path(os.devnull).open() as nowhere:
+        monkeypatch.setattr(sys, "stdin", nowhere)
+        assert terminal_prompt() is None
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "login"),
+    [("ppw\n", SECRET, ("ppw", SECRET)), ("\n", SECRET, None), ("ppw\n", EOFError, None)],
+)
+def test_what_is_typed_is_the_login(monkeypatch, user, password, login):
+    terminal = mock.Mock(**{"isatty.return_value": True, "readline.return_value": user})
+    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("getpass.getpass", mock.Mock(side_effect=[password]))
+    prompt = terminal_prompt()
+    if login:
+        assert find_login("ipmi", "bmc", environ={}, prompt=prompt) == login
+    else:
+        assert "no user and password were given" in refused(environ={}, prompt=prompt)
