@@ -1,42 +1,64 @@
-"""`ppw measure` on hosts whose laws are known, on this machine, and when things go wrong."""
+"""`ppw measure` on hosts whose laws are known, on simulated cores, and when things go wrong."""
 
-from __future__ import annotations
-
+import contextlib
+import io
 import json
+import logging
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 from made_up import answered
 from peers.cpufreq import zen
+from peers.riscv import WORK, build, marked
 from peers.synthetic_host import Laws, SyntheticHost
-from processes import environment, ppw_process, refused
+from peers.waiting import FakeClock, is_running, wait_for
+from processes import environment, ppw_inside, ppw_process, refused
 
 import ppw
+from measurements.sweep import SweepOptions, order_of
+from ppw.cli.fleet_options import progress_bar
+from ppw.cli.measure_progress import Progress
+from ppw.cli.output import say_why_it_waits
+from ppw.cli.run_options import show_progress
+from ppw.measuring import HostOptions, set_up
+from ppw.samples import simulated_sweep
 
-BRIEF = ["--warm-ups", "0", "--idle", "0"]
-AT_ONCE = [*BRIEF, "--settle", "0", "--metric", "time"]
-QUICK = [*BRIEF, "--settle", "0.05s", "--metric", "time"]
+BRIEF = ("--warm-ups", "0", "--idle", "0")
+AT_ONCE = (*BRIEF, "--settle", "0", "--metric", "time")
+QUICK = (*BRIEF, "--settle", "0.05s", "--metric", "time")
+for_measuring = pytest.mark.peer("measure")
 
 
 @pytest.fixture
 def measure(tmp_path):
-    """Run `ppw measure` in an empty folder."""
+    """Run `ppw measure` as a process in an empty folder, before whatever else the machine does."""
 
-    def run(*arguments, **more):
-        # Before whatever else the machine does: times are held against laws.
-        first = ("nice", "-n", "-15")
-        return ppw_process("measure", *arguments, cwd=tmp_path, before=first, **more)
+    def measure(*given, **more):
+        before = ("nice", "-n", "-15")
+        return ppw_process("measure", *given, cwd=tmp_path, before=before, **more)
 
-    return run
+    return measure
+
+
+@pytest.fixture
+def inside(tmp_path):
+    """Run `ppw measure` inside this process; with a table that is made, read it."""
+
+    def inside(*given, **more):
+        return ppw_inside("measure", *given, cwd=tmp_path, **more)
+
+    return inside
 
 
 @pytest.fixture
@@ -46,17 +68,15 @@ def host(tmp_path):
 
 
 class TestSyntheticHost:
+    @for_measuring
     def test_measured_and_projected_the_true_laws_come_back(self, measure, tmp_path):
         # Long enough for the start of a shell on a busy machine to be a small part of it.
         laws = Laws(t_fixed=0.5, work=1.5e9)
         with SyntheticHost(tmp_path / "host", laws=laws) as host:
             before = host.kernel.state()
-            done = measure(
-                *("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz", "--repeats", 3),
-                *("--metric", "time,power", "--settle", "0.1s", "--idle", "1s"),
-                *("--host", "synthetic", "--workload", "law", "-o", "runs.parquet", "--"),
-                *host.workload(),
-            )
+            what = ("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz", "--repeats", 3)
+            how = ("--metric", "time,power", "--settle", "0.1s", "--idle", "1s")
+            done = measure(*what, *how, "-o", "runs.parquet", "--", *host.workload())
             assert done.returncode == 0, done.stderr
             assert host.kernel.state() == before
         runs = ppw.read_runs(tmp_path / "runs.parquet")
@@ -73,43 +93,51 @@ class TestSyntheticHost:
         for metric, truth in (("time", laws.time_s(2.2e9)), ("power", laws.power_w(2.2e9))):
             assert projected.loc[metric, "lower"] < truth < projected.loc[metric, "upper"]
 
-    def test_runs_are_in_the_order_of_the_seed(self, measure, host, tmp_path):
-        orders = []
-        for seed in (1, 1, 2):
-            output = tmp_path / f"runs-{len(orders)}.csv"
-            done = measure(
-                *("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz,2.2GHz", "--repeats", 2),
-                *("--seed", seed, "-o", output, *QUICK, "--", "true"),
-            )
-            assert done.returncode == 0, done.stderr
-            runs = pd.read_csv(output)
-            orders.append(list(zip(runs["freq_hz"], runs["repeat"], strict=True)))
-        assert orders[0] == orders[1]
-        assert orders[0] != orders[2]
-        assert (
-            sorted(orders[0])
-            == sorted(orders[2])
-            == [(f, r) for f in (1.5e9, 1.8e9, 2.2e9) for r in (0, 1)]
+    def test_runs_are_shuffled_by_the_seed_and_waited_for_as_asked(self, host, tmp_path):
+        options = SweepOptions(
+            command=("true",),
+            workload="true",
+            host="h",
+            frequencies=(1.5e9, 1.8e9, 2.2e9),
+            repeats=2,
+            idle_s=3.0,
+            at_least_s=1e-9,
+            counters=False,
         )
+        sensed = HostOptions(sysfs=str(host.sysfs), power="rapl", metrics=("time", "power"))
+        before, clock, told = host.kernel.state(), FakeClock(), []
+        with set_up(options, sensed, tmp_path / "runs.csv", tell=told.append) as measuring:
+            measuring.sweep.clock, measuring.sweep.wait = clock, clock.wait
+            rows = list(measuring.rows())
+        assert host.kernel.state() == before
+        order = order_of(options)
+        assert [(row["freq_hz"], row["repeat"]) for row in rows] == [
+            (step.freq_hz, step.repeat) for step in order
+        ]
+        assert len(set(order)) == 6
+        replace = SweepOptions(**{**vars(options), "seed": 1})
+        assert order != order_of(replace)
+        assert sorted(order) == sorted(order_of(replace))
+        # Settled before idling; then at the clock that is quickest, and after each change.
+        clocks = [2.2e9, *(step.freq_hz for step in order)]
+        changes = sum(a != b for a, b in pairwise(clocks))
+        assert clock.waits_s == [2.0, 3.0, 2.0, *[2.0] * changes]
+        assert any("times a run, and its mean is reported" in text for text in told)
 
-    def test_turbo_is_set_and_put_back(self, measure, host):
+    def test_turbo_is_set_and_put_back(self, inside, host):
         boost = host.kernel.cpu / "cpufreq" / "boost"
         assert boost.read_text().strip() == "1"
+        what = ("--sysfs", host.sysfs, "--freq", "1.8GHz", "--turbo", "off", "--repeats", 1)
         seen = f"cat {boost} > {host.root}/seen"
-        done = measure(
-            *("--sysfs", host.sysfs, "--freq", "1.8GHz", "--turbo", "off", "--repeats", 1),
-            *("-o", "runs.csv", *QUICK, "--", "sh", "-c", seen),
-        )
+        done = inside(*what, "-o", "runs.csv", *AT_ONCE, "--", "sh", "-c", seen)
         assert done.returncode == 0, done.stderr
         assert (host.root / "seen").read_text().strip() == "0"
         assert boost.read_text().strip() == "1"
 
-    def test_a_dry_run_says_what_it_would_write_and_writes_nothing(self, measure, host, tmp_path):
+    def test_a_dry_run_says_what_it_would_write_and_writes_nothing(self, inside, host, tmp_path):
         before = host.kernel.state()
-        done = measure(
-            *("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz", "--repeats", 1, "--dry-run"),
-            *("--", "false"),
-        )
+        what = ("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz", "--repeats", 1, "--dry-run")
+        done = inside(*what, "--", "false")
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
         assert [line for line in lines if line.startswith("run ")]
@@ -118,109 +146,60 @@ class TestSyntheticHost:
         assert host.kernel.writes() == []
         assert not list(tmp_path.glob("*.samples"))
 
-    def test_a_clock_that_cannot_be_fixed_is_refused_before_any_run(self, measure, host):
-        done = measure(
-            *("--sysfs", host.sysfs, "--freq", "1.5GHz,1.7GHz", "-o", "runs.csv", *QUICK),
-            *("--", *host.workload()),
-        )
-        refused(done, "1.7 GHz")
+    def test_a_clock_that_cannot_be_fixed_is_refused_before_any_run(self, inside, host):
+        what = ("--sysfs", host.sysfs, "--freq", "1.5GHz,1.7GHz", "-o", "runs.csv", *AT_ONCE)
+        refused(inside(*what, "--", *host.workload()), "1.7 GHz")
         assert host.finished() == 0
 
-    def test_replayed_from_raw_readings_the_table_is_the_same(self, measure, host, tmp_path):
-        done = measure(
-            *("--sysfs", host.sysfs, "--freq", "1.5GHz,2.2GHz", "--repeats", 2, *QUICK[:-2]),
-            *("--metric", "time,power", "-o", "runs.csv", "--", *host.workload()),
-        )
+    def test_a_sweep_that_is_done_is_replayed_and_gone_on_with(self, inside, host, tmp_path):
+        what = ("--sysfs", host.sysfs, "--freq", "1.8GHz,2.2GHz", "--repeats", 2, *AT_ONCE[:-2])
+        asked = (*what, "--metric", "time,power", "-o", "runs.csv")
+        done = inside(*asked, "--", "true")
         assert done.returncode == 0, done.stderr
-        again = measure("--replay", "runs.samples", "-o", "again.csv")
-        assert again.returncode == 0, again.stderr
-        assert again.stdout == done.stdout
-        first, second = ((tmp_path / name).read_text() for name in ("runs.csv", "again.csv"))
-        assert first == second
+        first = (tmp_path / "runs.csv").read_text()
+        # From raw readings the table is the same.
+        again = inside("--replay", "runs.samples", "-o", "again.csv")
+        assert (again.returncode, again.stdout) == (0, done.stdout)
+        assert (tmp_path / "again.csv").read_text() == first
         # Without a file it is summed up; as text it can be passed on.
-        assert measure("--replay", "runs.samples").stdout == done.stdout
-        assert measure("--replay", "runs.samples", "-o", "-").stdout == first
+        assert inside("--replay", "runs.samples").stdout == done.stdout
+        assert inside("--replay", "runs.samples", "-o", "-").stdout == first
+        refused(inside(*asked, "--", "true"), "is there already", "--resume")
+        other = inside(*asked, "--resume", "--", "echo", "1")
+        refused(other, "command was true and is echo 1 now")
+        # Nothing but its raw readings is needed.
+        (tmp_path / "runs.csv").unlink()
+        assert inside("--resume", "-o", "runs.csv").returncode == 0
+        assert (tmp_path / "runs.csv").read_text() == first
+        plan = tmp_path / "runs.samples" / "plan.json"
+        plan.write_text(json.dumps(json.loads(plan.read_text()) | {"channels": []}))
+        refused(inside("--resume", "-o", "runs.csv"), "measured with other power sources")
 
     def test_a_command_that_fails_ends_the_sweep_and_can_be_gone_on_with(
-        self, measure, host, tmp_path
+        self, inside, host, tmp_path
     ):
         flag = tmp_path / "fixed"
-        command = ["sh", "-c", f"echo trouble; test -e {flag} || exit 7"]
-        asked = ["--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 2, "-o", "runs.csv"]
-        failed = measure(*asked, *QUICK, "--", *command)
-        refused(failed, "sh ended with exit code 7", "--resume")
+        command = ["--", "sh", "-c", f"echo trouble; test -e {flag} || exit 7"]
+        asked = ("--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 2, "-o", "runs.csv")
+        refused(inside(*asked, *AT_ONCE, *command), "sh ended with exit code 7", "--resume")
         output = next((tmp_path / "runs.samples" / "output").iterdir())
         assert output.read_text() == "trouble\n"
-        refused(measure("--replay", "runs.samples"), "no run that went well is in there")
+        refused(inside("--replay", "runs.samples"), "no run that went well is in there")
         flag.touch()
-        done = measure(*asked, *QUICK, "--resume", "--", *command)
+        done = inside(*asked, *AT_ONCE, "--resume", *command)
         assert done.returncode == 0, done.stderr
         assert len(pd.read_csv(tmp_path / "runs.csv")) == 2
 
-    def test_another_sweep_is_not_gone_on_with(self, measure, host):
-        asked = ["--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 1, *QUICK]
-        assert measure(*asked, "-o", "runs.csv", "--", "true").returncode == 0
-        refused(measure(*asked, "-o", "runs.csv", "--", "true"), "is there already", "--resume")
-        other = measure(*asked, "-o", "runs.csv", "--resume", "--", "echo", "1")
-        refused(other, "command was true and is echo 1 now")
-
-    def test_nor_with_other_power_sources_than_it_began_with(self, measure, host, tmp_path):
-        asked = ["--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 1, *QUICK]
-        assert measure(*asked, "-o", "runs.csv", "--", "true").returncode == 0
-        plan = tmp_path / "runs.samples" / "plan.json"
-        plan.write_text(json.dumps(json.loads(plan.read_text()) | {"channels": []}))
-        refused(measure("--resume", "-o", "runs.csv"), "measured with other power sources")
-
-    def test_a_resumed_sweep_needs_nothing_but_its_table(self, measure, host, tmp_path):
-        asked = ["--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 3, *QUICK]
-        assert measure(*asked, "-o", "runs.csv", "--", "true").returncode == 0
-        (tmp_path / "runs.csv").unlink()
-        done = measure("--resume", "-o", "runs.csv")
-        assert done.returncode == 0, done.stderr
-        assert len(pd.read_csv(tmp_path / "runs.csv")) == 3
-
-    def test_cores_are_swept_by_affinity(self, measure, tmp_path):
-        seen = tmp_path / "seen"
-        done = measure(
-            *("--as-found", "--power", "none", "--cores", "1,2", "--repeats", 1, *QUICK),
-            *("-o", "runs.csv", "--", "sh", "-c", f"nproc >> {seen}"),
-        )
-        assert done.returncode == 0, done.stderr
-        assert sorted(seen.read_text().split()) == ["1", "2"]
-        assert sorted(pd.read_csv(tmp_path / "runs.csv")["cores"]) == [1, 2]
-        refused(
-            measure("--as-found", "--cores", "4096", *QUICK, "-o", "b.csv", "--", "true"), "4096"
-        )
-
-    def test_sigint_keeps_what_was_measured_and_puts_all_back(self, host, tmp_path):
-        before = host.kernel.state()
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "ppw", "measure", "--sysfs", str(host.sysfs)),
-                *("--freq", "1.5GHz,1.8GHz", "--repeats", "50", "-o", "runs.csv", *QUICK),
-                *("--", *host.workload()),
-            ],
-            cwd=tmp_path,
-            env=environment(),
-            stderr=subprocess.PIPE,
-        )
-        with process:
-            wait_for(lambda: host.finished() >= 3)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 130
-            assert b"Traceback" not in process.stderr.read()
-        assert host.kernel.state() == before
-        assert len(pd.read_csv(tmp_path / "runs.csv")) >= 2
-
-    @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-    def test_ended_from_outside_it_ends_the_command_and_puts_all_back(self, how, host, tmp_path):
+    @for_measuring
+    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+    def test_ended_from_outside_it_keeps_its_runs_and_puts_all_back(self, how, host, tmp_path):
         before, pid = host.kernel.state(), tmp_path / "pid"
+        # The third run goes on, and so does what it started.
+        third = f"[ $(wc -c < {pid}.n) -ge 2 ] || {{ printf x >> {pid}.n; exit; }}"
+        command = f"touch {pid}.n; {third}; (setsid sleep 600 & echo $! > {pid}); sleep 600"
+        what = ("--sysfs", str(host.sysfs), "--freq", "1.5GHz,1.8GHz", "-o", "runs.csv", *QUICK)
         process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "ppw", "measure", "--sysfs", str(host.sysfs)),
-                *("--freq", "1.5GHz,1.8GHz", "-o", "runs.csv", *QUICK),
-                *("--", "sh", "-c", f"(setsid sleep 300 & echo $! > {pid}); sleep 300"),
-            ],
+            [sys.executable, "-m", "ppw", "measure", *what, "--", "sh", "-c", command],
             cwd=tmp_path,
             env=environment(),
             stderr=subprocess.PIPE,
@@ -228,26 +207,11 @@ class TestSyntheticHost:
         with process:
             wait_for(lambda: pid.exists() and pid.read_text().strip())
             process.send_signal(how)
-            assert process.wait(30) == -how
+            assert process.wait(60) == (130 if how is signal.SIGINT else -how)
             assert b"Traceback" not in process.stderr.read()
-        left = int(pid.read_text())
-        wait_for(lambda: not runs(left))
+        wait_for(lambda: not is_running(pid.read_text().strip()))
         wait_for(lambda: host.kernel.state() == before)
-
-
-def runs(pid):
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def wait_for(condition, seconds=30.0):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not come to pass"
-        time.sleep(0.01)
+        assert len(pd.read_csv(tmp_path / "runs.csv")) == 2
 
 
 # Imports once and forks at each line of its input, so that a kill costs no start of Python.
@@ -268,106 +232,100 @@ for line in sys.stdin:
 """
 
 
-class TestKilled:
-    @pytest.mark.parametrize("kills", [25, pytest.param(100, marks=pytest.mark.slow)])
-    def test_at_any_moment_no_run_is_lost_and_the_host_is_as_it_was(self, tmp_path, kills):
-        """Kill with SIGKILL at random moments of a sweep that goes on each time."""
-        rng = random.Random(20120101)
-        laws = Laws(t_fixed=0.01, work=0.02e9)
-        with SyntheticHost(tmp_path / "host", laws=laws, spec=zen()) as host:
-            before = host.kernel.state()
-            output = tmp_path / "runs.parquet"
-            arguments = ["measure", "--sysfs", str(host.sysfs), "--freq", "1.5GHz,1.8GHz,2.2GHz"]
-            arguments += ["--repeats", "2000", "-o", str(output), *AT_ONCE]
-            command = ["--", *host.workload()]
-            zygote = subprocess.Popen(
-                [sys.executable, "-c", ZYGOTE],
-                cwd=tmp_path,
-                env=environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            with zygote:
-                rows = 0
-                for kill in range(kills):
-                    resume = ["--resume"] if (tmp_path / "runs.samples/plan.json").exists() else []
-                    zygote.stdin.write(repr([*arguments, *resume, *command]) + "\n")
-                    zygote.stdin.flush()
-                    pid = int(zygote.stdout.readline())
-                    time.sleep(rng.uniform(0.0, 1.2))
-                    os.kill(pid, signal.SIGKILL)
-                    assert zygote.stdout.readline() == "ended\n"
-                    wait_for(lambda: host.kernel.state() == before, 10)
-                    # The command in hand is ended: nobody measures it.
-                    wait_for(lambda: not host.busy(), 10)
-                    if output.exists():
-                        table = pd.read_parquet(output)
-                        assert len(table) >= rows, f"kill {kill}"
-                        rows = len(table)
-                        keys = table[["freq_hz", "repeat"]]
-                        assert not keys.duplicated().any()
-                    # Each kill costs the run in hand at most.
-                    assert rows >= host.finished() - (kill + 1)
-                zygote.stdin.close()
-            # On a busy machine few runs fit between two kills.
-            assert rows > kills / 10, (tmp_path / "log.txt").read_text()
-            last = pd.read_parquet(output)
-            assert last["time_s"].gt(0).all()
+@pytest.mark.peer("kill")
+@pytest.mark.parametrize("kills", [15, pytest.param(100, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_no_run_is_lost_and_the_host_is_as_it_was(tmp_path, kills):
+    """Kill with SIGKILL at random moments of a sweep that goes on each time."""
+    rng = random.Random(20120101)
+    laws = Laws(t_fixed=0.01, work=0.02e9)
+    with SyntheticHost(tmp_path / "host", laws=laws, spec=zen()) as host:
+        before = host.kernel.state()
+        output = tmp_path / "runs.parquet"
+        what = ("measure", "--sysfs", str(host.sysfs), "--freq", "1.5GHz,1.8GHz,2.2GHz")
+        asked = (*what, "--repeats", "2000", "-o", str(output), *AT_ONCE)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        zygote = subprocess.Popen(
+            [sys.executable, "-c", ZYGOTE], cwd=tmp_path, env=environment(), text=True, **pipes
+        )
+        with zygote:
+            rows = 0
+            for kill in range(kills):
+                resume = ["--resume"] if (tmp_path / "runs.samples/plan.json").exists() else []
+                zygote.stdin.write(repr([*asked, *resume, "--", *host.workload()]) + "\n")
+                zygote.stdin.flush()
+                pid = int(zygote.stdout.readline())
+                time.sleep(rng.uniform(0.0, 1.2))
+                os.kill(pid, signal.SIGKILL)
+                assert zygote.stdout.readline() == "ended\n"
+                # The command in hand is ended: nobody measures it.
+                wait_for(lambda: host.kernel.state() == before and not host.busy())
+                if output.exists():
+                    table = pd.read_parquet(output)
+                    assert len(table) >= rows, f"kill {kill}"
+                    rows = len(table)
+                    assert not table[["freq_hz", "repeat"]].duplicated().any()
+                # Each kill costs the run in hand at most.
+                assert rows >= host.finished() - (kill + 1)
+            zygote.stdin.close()
         log = (tmp_path / "log.txt").read_text()
-        assert "Traceback" not in log
-        assert "error" not in log
+        # On a busy machine few runs fit between two kills.
+        assert rows > kills / 10, log
+        assert pd.read_parquet(output)["time_s"].gt(0).all()
+    assert "Traceback" not in log
+    assert "error" not in log
 
 
-class TestHere:
-    """A machine like this one has no RAPL, no counters and no cpufreq."""
+class TestBareHost:
+    """A host without RAPL, counters and cpufreq."""
 
-    def test_time_alone_as_found(self, measure, tmp_path):
-        done = measure("--as-found", "--repeats", 2, *QUICK, "-o", "runs.csv", "--", "sleep", "0.1")
+    @pytest.fixture
+    def bare(self, inside, tmp_path):
+        """Run it where few programs are, and nothing is in sysfs."""
+        programs = tmp_path / "bin"
+        programs.mkdir()
+        for name in ("true", "sleep", "touch", "sh"):
+            (programs / name).symlink_to(shutil.which(name))
+        cpus = tmp_path / "sys/devices/system/cpu"
+        cpus.mkdir(parents=True)
+        (cpus / "online").write_text(",".join(map(str, sorted(os.sched_getaffinity(0)))))
+
+        def bare(*given, **more):
+            return inside("--sysfs", tmp_path / "sys", *given, PATH=str(programs), **more)
+
+        return bare
+
+    def test_time_alone_as_found(self, bare, tmp_path):
+        what = ("--as-found", "--repeats", 2, *AT_ONCE, "-o", "runs.csv", "--clock", "1.66GHz")
+        done = bare(*what, "--family", "Atom D", "--", "sleep", "0.1")
         assert done.returncode == 0, done.stderr
         runs = ppw.read_runs(tmp_path / "runs.csv")
         assert len(runs) == 2
         assert runs["time_s"].min() >= 0.1
-        assert "power_w" not in runs
-        assert "instructions" not in runs
+        assert not {"power_w", "instructions"} & set(runs)
+        assert set(zip(runs["freq_hz"], runs["freq_source"], runs["family"], strict=True)) == {
+            (1.66e9, "stated", "Atom D")
+        }
         assert "not measured here: cpi: " in done.stderr
         assert "not measured here: power: " in done.stderr
         assert "sleep" in done.stdout
 
-    def test_what_cannot_be_measured_is_refused_unless_left_out(self, measure):
-        done = measure("--as-found", "-o", "runs.csv", "--", "true")
-        refused(done, "cpi cannot be measured here", "--metric time,power")
-
-    def test_clocks_cannot_be_set_here(self, measure):
-        done = measure("--freq", "1.2GHz", *QUICK, "-o", "runs.csv", "--", "true")
-        refused(done, "--as-found")
-
-    def test_a_clock_may_be_stated(self, measure, tmp_path):
-        done = measure(
-            *("--as-found", "--clock", "1.66GHz", "--family", "Atom D", "--repeats", 1, *QUICK),
-            *("-o", "runs.jsonl", "--", "true"),
-        )
-        assert done.returncode == 0, done.stderr
-        row = json.loads((tmp_path / "runs.jsonl").read_text())
-        assert (row["freq_hz"], row["freq_source"], row["family"]) == (1.66e9, "stated", "Atom D")
-
-    def test_memory_is_probed_first_and_what_it_lacks_is_said(self, measure, tmp_path):
-        bare = tmp_path / "bin"
-        bare.mkdir()
-        for program in ("nice", "true"):
-            (bare / program).symlink_to(shutil.which(program))
-        done = measure(
-            *("--as-found", "--probe-memory", "--repeats", 2, *QUICK, "-o", "runs.csv"),
-            *("--", "true"),
-            PATH=str(bare),
-        )
-        assert done.returncode == 0, done.stderr
-        assert "memory latency is missing, bandwidth is numpy's: " in done.stderr
-        runs = ppw.read_runs(tmp_path / "runs.csv")
-        # One probe, for all runs.
-        assert len(set(runs["memory_bandwidth_bytes_s"])) == 1
-        assert runs["memory_bandwidth_bytes_s"].min() > 1e8
-        assert runs["memory_latency_s"].isna().all()
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            (["--as-found"], ["cpi cannot be measured here", "--metric time,power"]),
+            (["--freq", "1.2GHz", *AT_ONCE], ["--as-found"]),
+            (["--as-found", "--cores", "4096", *AT_ONCE], ["4096"]),
+            (["--as-found", "--power", "raple", *AT_ONCE], ["no power source is called 'raple'"]),
+            (["--as-found", "--power", "rapl", "--metric", "time,power"], ["powercap"]),
+            (
+                ["--as-found", "--power", "none", "--metric", "time,power"],
+                ["leave it out of --metric"],
+            ),
+        ],
+    )
+    def test_what_cannot_be_measured_or_set_is_refused(self, bare, tmp_path, given, said):
+        refused(bare(*given, "-o", "runs.csv", "--", "touch", "ran"), *said)
+        assert not (tmp_path / "ran").exists()
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
@@ -380,34 +338,181 @@ class TestHere:
             (["--freq", "1GHz", "--clock", "2GHz", "--", "true"], "with --freq it is set"),
         ],
     )
-    def test_wrong_usage(self, measure, arguments, said):
-        refused(measure(*arguments), said, code=2)
+    def test_wrong_usage(self, bare, arguments, said):
+        refused(bare(*arguments), said, code=2)
 
-    @pytest.mark.parametrize(
-        ("arguments", "said"),
-        [
-            (["--power", "raple", "--metric", "time"], "no power source is called 'raple'"),
-            (["--power", "rapl", "--metric", "time,power"], "powercap"),
-            (["--power", "none", "--metric", "time,power"], "leave it out of --metric"),
-        ],
-    )
-    def test_sources_that_cannot_be_had(self, measure, arguments, said):
-        done = measure("--as-found", *BRIEF, *arguments, "-o", "runs.csv", "--", "true")
-        refused(done, said)
+    def test_commands_and_outputs_that_cannot_be(self, bare, tmp_path):
+        asked = ("--as-found", *AT_ONCE, "--power", "none", "-o")
+        done = bare(*asked, "/proc/runs.csv", "--", "touch", "ran")
+        refused(done, "/proc/runs.csv: cannot be written")
+        assert not (tmp_path / "ran").exists()
+        done = bare(*asked, "runs.csv", "--", "no-such-command")
+        refused(done, "no-such-command: cannot be started", "after --")
 
-    def test_outputs_that_cannot_be_written(self, measure, tmp_path):
-        ran = tmp_path / "ran"
-        command = ["--as-found", *QUICK, "--", "touch", ran]
-        refused(measure("-o", "/proc/runs.csv", *command), "/proc/runs.csv: cannot be written")
-        full = tmp_path / "full"
+    @for_measuring
+    def test_a_disk_that_is_full(self, inside, tmp_path):
+        full, ran = tmp_path / "full", tmp_path / "ran"
         full.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", full], check=True)
         try:
-            refused(measure("-o", full / "runs.csv", *command), str(full))
+            asked = ("-o", full / "runs.csv", "--as-found", *QUICK)
+            refused(inside(*asked, "--", "touch", ran), str(full))
         finally:
             subprocess.run(["umount", full], check=True)
         assert not ran.exists()
 
-    def test_a_command_that_is_not_there(self, measure):
-        done = measure("--as-found", *QUICK, "-o", "runs.csv", "--", "no-such-command")
-        refused(done, "no-such-command: cannot be started", "after --")
+    @for_measuring
+    def test_memory_is_probed_first_and_what_it_lacks_is_said(self, bare, tmp_path):
+        asked = ("--as-found", "--probe-memory", "--repeats", 2, *QUICK, "-o", "runs.csv")
+        done = bare(*asked, "--", "true")
+        assert done.returncode == 0, done.stderr
+        assert "memory latency is missing, bandwidth is numpy's: " in done.stderr
+        runs = ppw.read_runs(tmp_path / "runs.csv")
+        # One probe, for all runs.
+        assert len(set(runs["memory_bandwidth_bytes_s"])) == 1
+        assert runs["memory_bandwidth_bytes_s"].min() > 1e8
+        assert runs["memory_latency_s"].isna().all()
+
+    @for_measuring
+    def test_cores_are_swept_by_affinity(self, inside, tmp_path):
+        seen = tmp_path / "seen"
+        asked = ("--as-found", "--power", "none", "--cores", "1,2", "--repeats", 1, *QUICK)
+        done = inside(*asked, "-o", "runs.csv", "--", "sh", "-c", f"nproc >> {seen}")
+        assert done.returncode == 0, done.stderr
+        assert sorted(seen.read_text().split()) == ["1", "2"]
+        assert sorted(pd.read_csv(tmp_path / "runs.csv")["cores"]) == [1, 2]
+
+
+class TestSimulated:
+    def asked(self, *words):
+        return ("--simulate", *words, "-o", "runs.csv")
+
+    @pytest.mark.peer("simulated")
+    def test_programs_of_a_user(self, measure, tmp_path):
+        build(tmp_path / "mine.elf", marked())
+        build(tmp_path / "plain.elf", f"{WORK} return 0;")
+        asked = self.asked("inorder,o3", "--freq", "1GHz,2GHz", "--data", "32KiB")
+        done = measure(*asked, "mine.elf", "plain.elf")
+        assert done.returncode == 0, done.stderr
+        table = pd.read_csv(tmp_path / "runs.csv")
+        assert len(table) == 8
+        assert set(table["power_source"]) == {"simulated"}
+        assert set(table["data_bytes"]) == {32768}
+        regions = set(zip(table["workload"], table["region"], strict=True))
+        assert regions == {("mine", "marked"), ("plain", "whole program")}
+        assert "ppw: 8 of 8: plain on o3, 2 GHz" in done.stderr
+        assert "ppw: caveat: simulated, not hardware" in done.stderr
+        assert "ppw: caveat: plain: without marks" in done.stderr
+        assert len(done.stdout.splitlines()) == 10
+
+    @pytest.mark.peer("simulated")
+    def test_a_cell_of_the_shipped_sweep_made_anew_is_the_same_to_the_last_cycle(
+        self, measure, tmp_path
+    ):
+        done = measure(*self.asked("inorder", "--freq", "1.2GHz,2.4GHz"), "pointer_chase")
+        assert done.returncode == 0, done.stderr
+        assert "pointer_chase" in done.stdout
+        sweep = simulated_sweep()
+        same = (sweep["workload"] == "pointer_chase") & (sweep["host"] == "simulated-inorder")
+        shipped = sweep[same & sweep["freq_hz"].isin([1.2e9, 2.4e9])]
+        anew = ppw.read_runs(tmp_path / "runs.csv")
+        assert len(anew) == 2
+        assert anew.to_dict("records") == shipped.to_dict("records")
+
+    @pytest.mark.parametrize(
+        ("words", "code", "said"),
+        [
+            ("o4 --freq 1GHz -o r.csv kmeans", 2, "'o4' is not one of inorder, o3"),
+            ("o3 --freq 1GHz -o r.csv", 2, "which program? One of word_count, sort,"),
+            ("o3 -o r.csv kmeans", 2, "say which clocks"),
+            ("o3 --freq 1GHz kmeans", 2, "no -o FILE"),
+            ("o3 --repeats 3 -o r.csv kmeans", 2, "--repeats says nothing to a sim"),
+        ],
+    )
+    def test_wrong_usage(self, inside, words, code, said):
+        refused(inside("--simulate", *words.split()), said, code=code)
+
+    @pytest.mark.peer("simulated")
+    @pytest.mark.parametrize(
+        ("words", "more", "said"),
+        [
+            ("--freq 1GHz kmens", {}, "mean 'kmeans'?"),
+            ("--freq 20GHz sort", {}, "from 100 MHz to 10"),
+            ("--freq 1GHz kmeans", {"PATH": "/"}, "apt install gcc-riscv64-unknown-elf"),
+        ],
+    )
+    def test_what_cannot_be_simulated(self, inside, tmp_path, words, more, said):
+        refused(inside(*self.asked("o3", *words.split()), **more), said)
+        assert not (tmp_path / "runs.csv").exists()
+
+    def test_without_rvsim_one_line_says_what_to_install(self, inside, monkeypatch):
+        monkeypatch.setitem(sys.modules, "rvsim", None)
+        done = inside(*self.asked("o3", "--freq", "1GHz"), "kmeans")
+        refused(done, "pip install 'perf-per-watt[simulate]'")
+
+    def test_a_newcomer_compares_the_two_simulated_hosts(self, tmp_path):
+        done = ppw_inside("demo", "--runs", "runs.csv", cwd=tmp_path)
+        assert (done.stdout, done.returncode) == ("", 0)
+        assert done.stderr.startswith("ppw: caveat: simulated, not hardware")
+        sides = ("--a", "host=simulated-o3", "--b", "host=simulated-inorder", "--freq", "3.2GHz")
+        page = ("--format", "html", "-o", "report.html")
+        done = ppw_inside("compare", "runs.csv", *sides, *page, cwd=tmp_path)
+        assert (done.stderr, done.returncode) == ("", 0)
+        written = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert "all runs are simulated, not hardware" in written
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@contextlib.contextmanager
+def stderr(stream):
+    """Text that standard error is given, without its colours."""
+    with mock.patch("sys.stderr", made := stream()):
+        yield lambda: re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", made.getvalue())
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO], ids=["terminal", "elsewhere"])
+class TestProgress:
+    """On a terminal what is done and what is left; elsewhere lines alone."""
+
+    def test_of_a_sweep(self, stream, monkeypatch):
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "100")
+        row = {"freq_hz": 1.5e9, "cores": 2, "repeat": 1, "time_s": 12.5, "power_w": 40.0}
+        with stderr(stream) as shown, Progress() as progress:
+            progress.expect(3)
+            progress.tell("the clock\nis  set")
+            progress.show(row)
+            progress.show(row | {"repeat": 2, "time_s": 13.5})
+        if stream is Terminal:
+            parts = ("ppw: the clock is set", "2 of 3 runs", "1.5 GHz", "12.5", "13.5", "40")
+            assert [part for part in parts if part not in shown()] == []
+        else:
+            assert shown() == "ppw: the clock is set\n"
+
+    def test_of_a_fleet(self, stream):
+        with stderr(stream) as shown, progress_bar() as report:
+            assert (report is None) == (stream is io.StringIO)
+            if report is not None:
+                report(0.25)
+                report(1.0)
+        assert ("reading runs" in shown()) == ("100%" in shown()) == (stream is Terminal)
+
+    def test_of_a_service(self, stream):
+        with stderr(stream) as shown:
+            show_progress(1, 2, "evil\x1b[2Jname")
+            show_progress(2, 2, "law")
+        lines = ["1 of 2 runs: evil\\x1b[2Jname", "2 of 2 runs: law\n"]
+        assert shown().split("\r")[1:] == (lines if stream is Terminal else [])
+
+    def test_of_compiling(self, stream):
+        compiling = logging.Logger("fitting.compiled")
+        with stderr(stream) as shown:
+            with mock.patch.object(logging, "getLogger", return_value=compiling):
+                say_why_it_waits()
+                say_why_it_waits()
+            compiling.info("compiling loops")
+        assert shown() == "ppw: compiling loops\n" * (stream is Terminal)

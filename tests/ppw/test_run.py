@@ -96,14 +96,16 @@ def killed(tmp_path):
             started = processes(f"TMPDIR={scratch}\0", "environ")
             return any(Path(line.split(" ")[0]).name == name for line in started)
 
-        with process:
-            wait_for(lambda: all(map(runs, programs)) or process.poll() is not None)
+        try:
+            wait_for(lambda: (all(map(runs, programs)) and ready()) or process.poll() is not None)
             assert process.poll() is None, process.communicate()
-            assert ready()
             process.send_signal(how)
             assert process.wait(60) == {signal.SIGINT: 130}.get(how, -how)
             wait_for(lambda: not processes(f"TMPDIR={scratch}\0", "environ"))
             assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+            process.communicate()
         wait_for(lambda: list(scratch.iterdir()) == [])
 
     return killed
@@ -194,8 +196,9 @@ class TestMemcached:
     def test_watts_are_of_the_window(self, ask, tmp_path):
         with SyntheticHost(tmp_path / "host") as host:
             watts = ("--sysfs", host.sysfs, "--power", "rapl", "--metric", "power", "--idle", "1s")
+            watts += ("--settle", "0.1s")
             clocks = ("--freq", "1.5GHz,2.2GHz", "--price", "400", "--family", "Zen 4")
-            _, runs = ask("run", *PACED, *QUICK, *watts, *clocks, table="runs.csv")
+            _, runs = ask("run", *PACED, *QUICK[:4], *watts, *clocks, table="runs.csv")
         assert set(runs["power_source"]) == {"rapl:package"}
         assert set(runs["freq_hz"]) == {1.5e9, 2.2e9}
         # Its counter knows nothing of this load: the host idles by its law.
@@ -300,7 +303,8 @@ class TestFio:
         killed(how, "fio", *asked, programs=("fio",), ready=lambda: [*disk.glob("*/data")])
 
 
-STUDY = ("--power", "none", "--idle", "0", "--repeats", "1", "-o", "runs.csv")
+NO_REPEATS = ("--power", "none", "--idle", "0", "-o", "runs.csv")
+STUDY = (*NO_REPEATS, "--repeats", "1")
 WORKQUEUE = Path("/sys/devices/virtual/workqueue/cpumask")
 
 
@@ -323,7 +327,7 @@ class TestStudies:
             ),
             pytest.param(
                 ("randread 4 KiB", "randwrite 4 KiB", "read 128 KiB", "write 128 KiB"),
-                ("--size", "256MiB", *STUDY, "--repeats", "2"),
+                ("--size", "256MiB", *NO_REPEATS, "--repeats", "2"),
                 marks=[pytest.mark.slow, pytest.mark.timeout(7200)],
             ),
         ],
@@ -424,7 +428,7 @@ class TestStudies:
 
     def test_memory_bandwidth_is_taken(self, ask, tmp_path, disk):
         where = ("--folder", disk, "--size", "16MiB", "--cores", "1", "--pattern", "randread")
-        taken = ("--take-bandwidth", "50%", "--window", "0.5s", *STUDY, "--repeats", "2")
+        taken = ("--take-bandwidth", "50%", "--window", "0.5s", *NO_REPEATS, "--repeats", "2")
         _, runs = ask("run", "cpio", *where, *taken, table="runs.csv")
         assert list(runs["bandwidth_taken"]) == [0.5, 0.5]
         first, second = runs["bandwidth_per_core_bytes_s"]

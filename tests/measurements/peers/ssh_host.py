@@ -8,8 +8,10 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from peers.hadoop import program
+from peers.waiting import wait_for
 
 _SERVER = """
 Port {port}
@@ -34,72 +36,45 @@ Host elsewhere
 """
 
 
-def _has_ppw(folder: str) -> bool:
-    return shutil.which("ppw", path=folder) is not None
-
-
 class SshHost:
     """Host "elsewhere" for every ssh that finds `path` first; it has the ppw of this checkout."""
 
-    def __init__(self, folder: Path, modules: Path) -> None:
-        folder.mkdir(parents=True)
-        self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
+    def __init__(self, folder, modules):
+        self.folder, self.there = folder, folder / "there"
+        # Where the other side keeps sweeps.
+        self.cache = folder / "cache" / "ppw"
+        with socket.create_server(("127.0.0.1", 0)) as probe:
             self._port = probe.getsockname()[1]
+        program(folder / "bin", "ssh", f'exec {shutil.which("ssh")} -F {folder}/client "$@"')
+        self.path = f"{folder / 'bin'}:{os.environ['PATH']}"
         for name in ("host_key", "user_key"):
-            subprocess.run(
-                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True
-            )
-        self.bin = folder / "bin"
-        self._script("ssh", f'exec {shutil.which("ssh")} -F {folder}/client "$@"')
-        there = folder / "there"
+            key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name]
+            subprocess.run(key, check=True)
         # The server gives its sessions no more than it is told to.
         coverage = [f"{k}={shlex.quote(v)}" for k, v in os.environ.items() if "COVERAGE" in k]
-        self._script("ppw", f'{" ".join(coverage)} exec {sys.executable} -m ppw "$@"', there)
-        text = _SERVER.format(
-            port=self._port,
-            folder=folder,
-            # Without a ppw that is installed here.
-            path=":".join([str(there), *(f for f in os.get_exec_path() if not _has_ppw(f))]),
-            modules=modules,
-        )
-        (folder / "server").write_text(text)
-        (folder / "client").write_text(_CLIENT.format(port=self._port, folder=folder))
-        self.there = there
+        ppw = f'{" ".join(coverage)} exec {sys.executable} -m ppw "$@"'
+        self.ppw = program(self.there, "ppw", ppw)
+        # Without a ppw that is installed here.
+        paths = [f for f in os.get_exec_path() if shutil.which("ppw", path=f) is None]
+        names = {"port": self._port, "folder": folder, "modules": modules}
+        path = ":".join([str(self.there), *paths])
+        (folder / "server").write_text(_SERVER.format(**names, path=path))
+        (folder / "client").write_text(_CLIENT.format(**names))
 
-    @property
-    def path(self) -> str:
-        """PATH with which ssh reaches the host."""
-        return f"{self.bin}:{os.environ['PATH']}"
+    def _listens(self):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
-    @property
-    def cache(self) -> Path:
-        """Where the other side keeps sweeps."""
-        return self.folder / "cache" / "ppw"
-
-    def _script(self, name: str, text: str, folder: Path | None = None) -> None:
-        file = (folder or self.bin) / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f"#!/bin/sh\n{text}\n")
-        file.chmod(0o755)
-
-    def __enter__(self) -> SshHost:
+    def __enter__(self):
         # It wants a folder to drop its privileges in, which systemd makes elsewhere.
         Path("/run/sshd").mkdir(exist_ok=True)
         server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
         self._process = subprocess.Popen(
-            [str(server), "-D", "-e", "-f", self.folder / "server"], stderr=subprocess.DEVNULL
+            [server, "-D", "-e", "-f", self.folder / "server"], stderr=subprocess.DEVNULL
         )
-        until = time.monotonic() + 10
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self._port), 1).close()
-                return self
-            except ConnectionRefusedError:
-                assert time.monotonic() < until, "sshd does not listen"
-                time.sleep(0.05)
+        wait_for(self._listens)
+        return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(60)
