@@ -1,7 +1,5 @@
 """Joules and watts of a run from raw readings: hand-worked examples and properties."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -15,17 +13,12 @@ from measurements.power.protocol import Channel, Reading
 RANGE_J = 100.0
 
 
-def counter(label="rapl:package-0", **known):
-    return Channel(
-        label,
-        "energy",
-        known.pop("domain", "package"),
-        **{"range_j": RANGE_J, "most_w": 45.0, **known},
-    )
+def counter(label="rapl:package-0", domain="package", **known):
+    return Channel(label, "energy", domain, **{"range_j": RANGE_J, "most_w": 45.0, **known})
 
 
-def watts(label="ipmi:dcmi", window_s=0.0, **known):
-    return Channel(label, "power", "host", window_s=window_s, **known)
+def watts(label="ipmi:dcmi", window_s=0.0):
+    return Channel(label, "power", "host", window_s=window_s)
 
 
 def stream(at, value, own=None):
@@ -40,177 +33,162 @@ def sampled(power_w, start, end, period, *, begin=0.0):
     return stream(at, (begin + power_w * (at - start)) % RANGE_J)
 
 
-class TestCounter:
-    def test_worked_by_hand(self):
-        # 10 J/s from 50 J: 50 at 0 s, 70 at 2 s; from 0.5 s to 1.5 s are 10 J.
-        drawn = drawn_between(counter(), stream([0, 1, 2], [50, 60, 70]), 0.5, 1.5)
-        assert drawn.energy_j == pytest.approx(10)
-        assert drawn.power_w == pytest.approx(10)
-        assert drawn.readings == 3
-        assert drawn.reason == ""
+# Counters.
 
-    @pytest.mark.parametrize("wraps", [0, 1, 5])
-    def test_wraps_are_counted(self, wraps):
-        energy = wraps * RANGE_J + 30
-        part = sampled(energy / 10, 0, 10, 0.1, begin=80.0)
-        drawn = drawn_between(counter(most_w=500.0), part, 0.0, 10.0)
-        assert drawn.energy_j == pytest.approx(energy)
 
-    @given(
-        power_w=st.floats(0.1, 300),
-        begin=st.floats(0, 99.9),
-        start=st.floats(0, 3),
-        length=st.floats(0.5, 5),
-    )
-    def test_a_constant_power_comes_back_whatever_the_counter_shows(
-        self, power_w, begin, start, length
-    ):
-        part = sampled(power_w, 0, 9, 0.1, begin=begin)
-        drawn = drawn_between(counter(most_w=400.0), part, start, start + length)
-        assert drawn.power_w == pytest.approx(power_w, rel=1e-6)
-        assert drawn.energy_j == pytest.approx(power_w * length, rel=1e-6)
+def test_a_counter_worked_by_hand():
+    # 10 J/s from 50 J: 50 at 0 s, 70 at 2 s; from 0.5 s to 1.5 s are 10 J.
+    drawn = drawn_between(counter(), stream([0, 1, 2], [50, 60, 70]), 0.5, 1.5)
+    assert drawn == (pytest.approx(10), pytest.approx(10), 3, "")
 
-    def test_a_wrap_that_may_be_lost_is_no_figure(self):
+
+@given(
+    power_w=st.floats(0.1, 300),
+    begin=st.floats(0, 99.9),
+    start=st.floats(0, 3),
+    length=st.floats(0.5, 5),
+)
+def test_a_constant_power_comes_back_whatever_the_counter_shows(power_w, begin, start, length):
+    part = sampled(power_w, 0, 9, 0.1, begin=begin)
+    drawn = drawn_between(counter(most_w=400.0), part, start, start + length)
+    assert drawn.power_w == pytest.approx(power_w, rel=1e-6)
+    assert drawn.energy_j == pytest.approx(power_w * length, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("channel", "part", "end", "reason"),
+    [
         # At up to 500 W the counter goes round in 0.2 s, and it was read every second.
-        drawn = drawn_between(counter(most_w=500.0), sampled(20, 0, 4, 1.0), 0.0, 4.0)
-        assert math.isnan(drawn.energy_j)
-        assert "wrapped unseen" in drawn.reason
-
-    def test_a_counter_set_back_is_no_wrap(self):
-        part = stream([0, 0.1, 0.2, 0.3], [50, 51, 0, 1])
-        drawn = drawn_between(counter(range_j=65536.0, most_w=200.0), part, 0.0, 0.3)
-        assert math.isnan(drawn.power_w)
-        assert "set back" in drawn.reason
-
-    def test_without_a_range_it_may_not_go_back(self):
-        up, down = (stream([0, 1, 2], v) for v in ([1, 2, 4], [1, 2, 1]))
-        assert drawn_between(counter(range_j=None), up, 0, 2).energy_j == pytest.approx(3)
-        assert "went back" in drawn_between(counter(range_j=None), down, 0, 2).reason
-
-    @pytest.mark.parametrize(("first", "last"), [(0.5, 3.0), (0.0, 2.0)])
-    def test_ends_that_were_not_read(self, first, last):
-        part = sampled(10, first, last, 0.1)
-        drawn = drawn_between(counter(), part, 0.0, 3.0)
-        assert math.isnan(drawn.energy_j)
-        assert "not read at both ends" in drawn.reason
-
-    def test_an_end_read_a_little_late_is_carried_to_the_end(self):
-        drawn = drawn_between(counter(), sampled(10, 0.1, 2.9, 0.1), 0.0, 3.0)
-        assert drawn.energy_j == pytest.approx(30)
-
-    def test_a_counter_that_stands_still_is_no_zero(self):
-        drawn = drawn_between(counter(), stream([0, 0.001, 0.002], [5, 5, 5]), 0.0, 0.002)
-        assert math.isnan(drawn.power_w)
-        assert "did not move in 0.002 s" in drawn.reason
-
-    def test_a_gap_in_the_readings_is_bridged_where_no_wrap_can_hide(self):
-        part = stream([0, 1, 8, 9], [0, 2, 16, 18])
-        assert drawn_between(counter(most_w=5.0), part, 0, 9).energy_j == pytest.approx(18)
+        (counter(most_w=500.0), sampled(20, 0, 4, 1.0), 4.0, "wrapped unseen"),
+        (
+            counter(range_j=65536.0, most_w=200.0),
+            stream([0, 0.1, 0.2, 0.3], [50, 51, 0, 1]),
+            0.3,
+            "set back",
+        ),
+        (counter(range_j=None), stream([0, 1, 2], [1, 2, 1]), 2.0, "went back"),
+        (counter(), sampled(10, 0.5, 3.0, 0.1), 3.0, "not read at both ends"),
+        (counter(), sampled(10, 0.0, 2.0, 0.1), 3.0, "not read at both ends"),
+        (counter(), stream([0, 0.001, 0.002], [5, 5, 5]), 0.002, "did not move in 0.002 s"),
+        (counter(), None, 1.0, "no reading"),
+    ],
+)
+def test_a_counter_that_tells_nothing_is_no_zero(channel, part, end, reason):
+    drawn = drawn_between(channel, part, 0.0, end)
+    assert math.isnan(drawn.energy_j)
+    assert math.isnan(drawn.power_w)
+    assert reason in drawn.reason
 
 
-class TestWindows:
-    def test_a_reading_counts_where_its_window_lies_in_the_run(self):
-        # Means of 2 s: the one at 1 s is mostly of what came before, that at 9 s of what follows.
-        part = stream([1, 3, 5, 7, 9], [100, 20, 30, 40, 500])
-        drawn = drawn_between(watts(window_s=2.0), part, 1.0, 7.2)
-        assert drawn.power_w == pytest.approx(30)
-        assert drawn.readings == 3
-        assert drawn.energy_j == pytest.approx(30 * 6.2)
-
-    def test_a_run_shorter_than_the_window_is_refused(self):
-        drawn = drawn_between(watts(window_s=5.0), stream([0, 5, 10], [90, 95, 99]), 4.0, 7.0)
-        assert math.isnan(drawn.power_w)
-        assert "mean of 5 s and the run took 3 s" in drawn.reason
-        assert "--at-least" in drawn.reason
-
-    def test_what_is_read_twice_counts_once(self):
-        # The sensor's clock moved at 2 and 4 s only: two readings, not eight.
-        at = np.arange(1, 5, 0.5)
-        own = [1, 1, 2, 2, 2, 2, 4, 4]
-        part = stream(at, [10, 10, 20, 20, 20, 20, 60, 60], own)
-        drawn = drawn_between(watts(window_s=1.0), part, 0.0, 5.0)
-        assert drawn.readings == 3
-        assert drawn.power_w == pytest.approx(30)
-
-    def test_without_a_clock_a_repeat_within_the_window_is_no_reading(self):
-        part = stream([1.0, 1.2, 1.4, 2.0, 2.2], [10, 10, 10, 40, 40])
-        drawn = drawn_between(watts(window_s=1.0), part, 0.0, 3.0)
-        assert drawn.readings == 2
-        assert drawn.power_w == pytest.approx(25)
-
-    def test_few_readings_of_a_long_run_are_said(self):
-        drawn = drawn_between(watts(window_s=1.0), stream([2, 3], [50, 52]), 0.0, 60.0)
-        assert drawn.power_w == pytest.approx(51)
-        assert "cover 3% of the run" in drawn.reason
+def test_a_counter_without_a_range_one_read_a_little_late_and_one_with_a_gap():
+    up = stream([0, 1, 2], [1, 2, 4])
+    assert drawn_between(counter(range_j=None), up, 0, 2).energy_j == pytest.approx(3)
+    # An end that was read a little late is carried to the end.
+    late = sampled(10, 0.1, 2.9, 0.1)
+    assert drawn_between(counter(), late, 0.0, 3.0).energy_j == pytest.approx(30)
+    # A gap is bridged where no wrap can hide.
+    part = stream([0, 1, 8, 9], [0, 2, 16, 18])
+    assert drawn_between(counter(most_w=5.0), part, 0, 9).energy_j == pytest.approx(18)
 
 
-class TestMoments:
-    def test_trapezoids_with_the_outer_readings_held_to_the_ends(self):
-        # 10 W for half a second, from 10 to 30 W along a line in 2 s, 30 W for half a second.
-        part = stream([-1, 0.5, 1.5, 2.5, 4], [500, 10, 20, 30, 500])
-        drawn = drawn_between(watts(), part, 0.0, 3.0)
-        assert drawn.energy_j == pytest.approx(5 + 40 + 15)
-        assert drawn.power_w == pytest.approx(20)
-        assert drawn.readings == 3
-
-    def test_one_reading_is_not_enough(self):
-        drawn = drawn_between(watts(), stream([-0.5, 0.5, 1.5], [5, 10, 5]), 0.0, 1.0)
-        assert math.isnan(drawn.power_w)
-        assert "read 1 times during a run of 1 s" in drawn.reason
-
-    @pytest.mark.parametrize("part", [None, stream([], [])], ids=["never read", "no figure"])
-    def test_nothing(self, part):
-        assert "no reading" in drawn_between(watts(), part, 0.0, 1.0).reason
+# Means over a window.
 
 
-class TestStreams:
-    def test_figures_that_are_missing_are_left_out_not_zero(self):
-        found = streams(
-            [
-                Reading("a", 2.0, 5.0),
-                Reading("a", 1.0, math.nan),
-                Reading("a", 0.0, 3.0, 7.0),
-                Reading("b", 0.0, math.nan),
-            ]
-        )
-        np.testing.assert_array_equal(found["a"].at_s, [0, 2])
-        np.testing.assert_array_equal(found["a"].value, [3, 5])
-        np.testing.assert_array_equal(found["a"].source_at_s, [7, math.nan])
-        assert not len(found["b"].at_s)
+def test_a_reading_counts_where_its_window_lies_in_the_run():
+    # Means of 2 s: the one at 1 s is mostly of what came before, that at 9 s of what follows.
+    part = stream([1, 3, 5, 7, 9], [100, 20, 30, 40, 500])
+    drawn = drawn_between(watts(window_s=2.0), part, 1.0, 7.2)
+    assert drawn.power_w == pytest.approx(30)
+    assert drawn.readings == 3
+    assert drawn.energy_j == pytest.approx(30 * 6.2)
 
 
-class TestTotals:
-    def channels(self):
-        return [
-            counter("rapl:psys", domain="psys"),
-            counter("rapl:package-0"),
-            counter("rapl:package-0/core", domain="core", inside="rapl:package-0"),
-            counter("rapl:package-0/dram", domain="dram"),
-            counter("rapl:package-1"),
-            counter("rapl:package-1/core", domain="core", inside="rapl:package-1"),
-            counter("rapl-mmio:package-0", inside="rapl:package-0"),
-            watts("ipmi:dcmi"),
-        ]
+def test_a_run_shorter_than_the_window_is_refused():
+    drawn = drawn_between(watts(window_s=5.0), stream([0, 5, 10], [90, 95, 99]), 4.0, 7.0)
+    assert math.isnan(drawn.power_w)
+    assert "mean of 5 s and the run took 3 s" in drawn.reason
+    assert "--at-least" in drawn.reason
 
-    def test_sockets_add_up_and_domains_do_not(self):
-        found = totals(self.channels())
-        assert found["rapl:package"] == ("rapl:package-0", "rapl:package-1")
-        assert found["rapl:psys"] == ("rapl:psys",)
-        assert found["rapl:core"] == ("rapl:package-0/core", "rapl:package-1/core")
-        assert found["rapl:dram"] == ("rapl:package-0/dram",)
-        assert found["ipmi:dcmi"] == ("ipmi:dcmi",)
-        assert not any("mmio" in label for label in found)
 
-    def test_rails_of_a_board_are_not_added(self):
-        rails = [counter(f"hwmon:rail{n}", domain="other") for n in (1, 2)]
-        assert totals(rails) == {c.label: (c.label,) for c in rails}
+def test_what_is_read_twice_counts_once():
+    # The sensor's clock moved at 2 and 4 s only: three readings, not eight.
+    own = [1, 1, 2, 2, 2, 2, 4, 4]
+    part = stream(np.arange(1, 5, 0.5), [10, 10, 20, 20, 20, 20, 60, 60], own)
+    drawn = drawn_between(watts(window_s=1.0), part, 0.0, 5.0)
+    assert (drawn.readings, drawn.power_w) == (3, pytest.approx(30))
+    # Without a clock a repeat within the window is no reading.
+    part = stream([1.0, 1.2, 1.4, 2.0, 2.2], [10, 10, 10, 40, 40])
+    drawn = drawn_between(watts(window_s=1.0), part, 0.0, 3.0)
+    assert (drawn.readings, drawn.power_w) == (2, pytest.approx(25))
 
-    def test_one_socket_is_named_as_several_are(self):
-        assert totals([counter("rapl:package-0")]) == {"rapl:package": ("rapl:package-0",)}
 
-    def test_a_part_that_is_not_known_makes_the_sum_unknown(self):
-        channels = {c.label: c for c in self.channels()}
-        found = {"rapl:package-0": sampled(10, 0, 3, 0.1)}
-        drawn = summed(("rapl:package-0", "rapl:package-1"), channels, found, 0.0, 3.0)
-        assert math.isnan(drawn.power_w)
-        assert "rapl:package-1: no reading" in drawn.reason
+def test_few_readings_of_a_long_run_are_said():
+    drawn = drawn_between(watts(window_s=1.0), stream([2, 3], [50, 52]), 0.0, 60.0)
+    assert drawn.power_w == pytest.approx(51)
+    assert "cover 3% of the run" in drawn.reason
+
+
+# Moments.
+
+
+def test_trapezoids_with_the_outer_readings_held_to_the_ends():
+    # 10 W for half a second, from 10 to 30 W along a line in 2 s, 30 W for half a second.
+    part = stream([-1, 0.5, 1.5, 2.5, 4], [500, 10, 20, 30, 500])
+    drawn = drawn_between(watts(), part, 0.0, 3.0)
+    assert drawn.energy_j == pytest.approx(5 + 40 + 15)
+    assert drawn.power_w == pytest.approx(20)
+    assert drawn.readings == 3
+
+
+def test_one_reading_is_not_enough():
+    drawn = drawn_between(watts(), stream([-0.5, 0.5, 1.5], [5, 10, 5]), 0.0, 1.0)
+    assert math.isnan(drawn.power_w)
+    assert "read 1 times during a run of 1 s" in drawn.reason
+    for nothing in (None, stream([], [])):
+        assert "no reading" in drawn_between(watts(), nothing, 0.0, 1.0).reason
+
+
+def test_figures_that_are_missing_are_left_out_not_zero():
+    last, first = Reading("a", 2.0, 5.0), Reading("a", 0.0, 3.0, 7.0)
+    found = streams([last, Reading("a", 1.0, math.nan), first, Reading("b", 0.0, math.nan)])
+    np.testing.assert_array_equal(found["a"], [[0, 2], [3, 5], [7, math.nan]])
+    assert not len(found["b"].at_s)
+
+
+# Totals.
+
+CHANNELS = [
+    counter("rapl:psys", "psys"),
+    counter("rapl:package-0"),
+    counter("rapl:package-0/core", "core", inside="rapl:package-0"),
+    counter("rapl:package-0/dram", "dram"),
+    counter("rapl:package-1"),
+    counter("rapl:package-1/core", "core", inside="rapl:package-1"),
+    counter("rapl-mmio:package-0", inside="rapl:package-0"),
+    watts(),
+]
+
+
+def test_sockets_add_up_and_domains_do_not():
+    assert totals(CHANNELS) == {
+        "rapl:package": ("rapl:package-0", "rapl:package-1"),
+        "rapl:psys": ("rapl:psys",),
+        "rapl:core": ("rapl:package-0/core", "rapl:package-1/core"),
+        "rapl:dram": ("rapl:package-0/dram",),
+        "ipmi:dcmi": ("ipmi:dcmi",),
+    }
+    # Rails of a board are not added; one socket is named as several are.
+    rails = [counter(f"hwmon:rail{n}", "other") for n in (1, 2)]
+    assert totals(rails) == {c.label: (c.label,) for c in rails}
+    assert totals([counter("rapl:package-0")]) == {"rapl:package": ("rapl:package-0",)}
+
+
+def test_a_part_that_is_not_known_makes_the_sum_unknown():
+    channels = {c.label: c for c in CHANNELS}
+    both = ("rapl:package-0", "rapl:package-1")
+    found = {"rapl:package-0": sampled(10, 0, 3, 0.1)}
+    drawn = summed(both, channels, found, 0.0, 3.0)
+    assert math.isnan(drawn.power_w)
+    assert "rapl:package-1: no reading" in drawn.reason
+    found["rapl:package-1"] = sampled(20, 0, 3, 0.1)
+    assert summed(both, channels, found, 0.0, 3.0).power_w == pytest.approx(30)
