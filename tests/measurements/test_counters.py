@@ -705,7 +705,7 @@ def test_events_that_a_stand_in_does_not_know_are_left_out_and_old_ones_have_no_
     program = stand_in(
         tmp_path,
         '[ "$2" = -h ] && { echo "Usage: perf stat"; exit 129; }\n'
-        'case "$*" in *-j*|*no-such*) echo "event syntax error" >&2; exit 129;; esac\n'
+        'case "$*" in *" -j "*|*no-such-event*) echo "event syntax error" >&2; exit 129;; esac\n'
         'while [ "$1" != -o ]; do shift; done\n'
         'echo "0.38;msec;task-clock;383699;100.00;;" >"$2"',
     )
