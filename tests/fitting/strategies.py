@@ -1,7 +1,13 @@
-"""What the property tests of the fits draw: clock sweeps, positive coefficients."""
+"""Random sweeps for property tests, priors that tuning does not move, and a law of one cell."""
+
+from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
+
+from fitting.dynamic_share import DynamicSharePrior
+from fitting.posterior import Grid
+from fitting.stalled_share import StalledSharePrior
 
 GHZ = 1e9
 
@@ -24,3 +30,49 @@ def sweeps(draw, least=2, most=8):
     scale = draw(sizes(1e-6, 1e9))
     factors = st.lists(st.floats(0.1, 10), min_size=len(f), max_size=len(f))
     return f, scale * np.array(draw(factors))
+
+
+TIME_PRIOR = StalledSharePrior(
+    core_bound=0.3,
+    share_alpha=0.7,
+    share_beta=1.1,
+    uniform=0.2,
+    overlap=(1.0, 4.0),
+    overlap_weight=(0.6, 0.4),
+    noise=0.02,
+    noise_spread=1.0,
+    drift_of_noise=1.5,
+    drift_floor=0.01,
+    drift_of_stalls=0.4,
+    beyond=0.6,
+)
+POWER_PRIOR = DynamicSharePrior(
+    share_alpha=1.2,
+    share_beta=0.8,
+    slope_alpha=1.1,
+    slope_beta=1.3,
+    noise=0.03,
+    noise_spread=1.0,
+    drift=0.1,
+    drift_floor=0.02,
+    wander=(1.0, 4.0),
+    wander_weight=(0.7, 0.3),
+    beyond=0.5,
+)
+
+
+class OneCell(NamedTuple):
+    """A law with one cell, whose posterior is Gaussian: ln y = level + exponent·ln f."""
+
+    noise: float = 0.03
+    drift: float = 0.0
+    exponent: float = -1.0
+    beyond: float = 0.0
+
+    @property
+    def grid(self):
+        one = np.ones((1, 1))
+        return Grid(one, np.array([self.noise]), np.ones(1), self.drift * one, self.beyond)
+
+    def log_shape(self, frequency, groups):
+        return self.exponent * np.log(frequency)[:, :, None]

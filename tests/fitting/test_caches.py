@@ -216,15 +216,6 @@ def test_all_blocks_count_where_there_is_room():
     assert shares[-1] == pytest.approx(len(np.unique(accessed)) / len(accessed))
 
 
-def test_a_sample_comes_near():
-    accessed = load()
-    curve, whole = sampled(accessed, most=30_000), hit_ratio_curve(accessed)
-    assert curve.halvings >= 3
-    sizes = np.array([200, 1000, 4000, 10_000])
-    np.testing.assert_allclose(curve.hit_ratio(sizes), whole.hit_ratio(sizes), atol=0.03)
-    assert curve.footprint == pytest.approx(whole.footprint, rel=0.05)
-
-
 def test_an_eighth_of_the_blocks_by_hand():
     # Of 4 sampled blocks 10 accesses, at distances 0, 1, 1, 2, 2, 2: of all, 0, 8 and 16.
     curve = SampledCurve(HitRatioCurve(10, 4, np.array([1, 2, 3])), 3)

@@ -163,14 +163,6 @@ def test_a_device_first_seen_later_has_no_more_units():
     assert queue.latency_s(two, blocks(1, 1), np.ones(2)).tolist() == [1.0, 2.0]
 
 
-def test_latency_of_an_m_m_1_queue_is_the_textbooks():
-    rng = np.random.default_rng(5)
-    n, load = 200_000, 0.5
-    arrivals = np.cumsum(rng.exponential(1.0, n))
-    found = Queue().latency_s(arrivals, np.zeros(n, int), rng.exponential(load, n))
-    assert found.mean() == pytest.approx(load / (1 - load), rel=0.03)
-
-
 @pytest.mark.parametrize(
     "make",
     [

@@ -1,18 +1,16 @@
 """Curves drawn from the posterior: against its quantiles, and against a Gaussian solved by hand."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
-from strategies import GHZ
+from strategies import GHZ, OneCell
 
 from fitting.draws import CurvePosterior, _systematic, curve_posteriors, draw_curve
 from fitting.errors import FittingError
 from fitting.pooled_curves import Neighbours, PowerCurve, TimeCurve
-from fitting.posterior import Grid, Sweep, Target, integrated_wiener, noise_share
+from fitting.posterior import Sweep, Target, integrated_wiener, noise_share
 from fitting.projected import project_curve
 from fitting.steps import Steps
 
@@ -67,22 +65,6 @@ def test_noise_is_that_of_so_many_new_runs():
     assert four == pytest.approx(one * np.sqrt(noise_share(np.array(4.0))), abs=1e-12)
 
 
-class Flat(NamedTuple):
-    """Law of one shape, 1/f, and one cell: its posterior is one Gaussian."""
-
-    noise: float = 0.03
-    drift: float = 0.4
-    beyond: float = 0.0
-
-    def log_shape(self, frequency, groups):
-        return -np.log(frequency)[:, :, None]
-
-    @property
-    def grid(self):
-        one = np.ones((1, 1))
-        return Grid(one, np.array([self.noise]), np.ones(1), self.drift * one, self.beyond)
-
-
 class TestOneCellByHand:
     """Level with a flat prior, model error and noise: the textbook formula, densely."""
 
@@ -111,7 +93,8 @@ class TestOneCellByHand:
         return CurvePosterior(law, 0, sweep, np.ones((1, 1)))
 
     @pytest.mark.parametrize(
-        "law", [Flat(), Flat(drift=0.0), Flat(noise=0.001, drift=2.0), Flat(beyond=0.7)], ids=str
+        "law",
+        [OneCell(0.03, 0.4), OneCell(0.03), OneCell(0.001, 2.0), OneCell(0.03, 0.4, beyond=0.7)],
     )
     def test_mean_and_covariance(self, law):
         mean, covariance = self.exact(law)

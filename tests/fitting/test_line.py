@@ -6,18 +6,14 @@ import mpmath
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.optimize import nnls
 from scipy.stats import t as student
-from strategies import sweeps
 
 from fitting.errors import FittingError
 from fitting.line import (
     FREE,
     INTERCEPT_AT_ZERO,
     SLOPE_AT_ZERO,
-    Moments,
     Repeats,
     fit_groups,
     fit_moments,
@@ -231,28 +227,6 @@ def test_inference_on_a_bound_is_that_of_the_regression_without_the_coefficient(
 # Invariances.
 
 
-@given(sweeps(least=3), st.booleans(), st.randoms(use_true_random=False))
-def test_row_order_and_duplication_leave_the_line_alone(sweep, nonnegative, random):
-    f, y = sweep
-    x = 1e9 / f
-    fit = one(x, y, nonnegative=nonnegative)
-    order = random.sample(range(len(x)), len(x))
-    size = np.abs(y).max()
-    for again in (
-        one(x[order], y[order], nonnegative=nonnegative),
-        one(np.tile(x, 3), np.tile(y, 3), nonnegative=nonnegative),
-    ):
-        np.testing.assert_allclose(again.intercept, fit.intercept, rtol=1e-9, atol=1e-9 * size)
-        np.testing.assert_allclose(again.slope, fit.slope, rtol=1e-9, atol=1e-9 * size)
-    doubled = one(np.tile(x, 2), np.tile(y, 2), nonnegative=nonnegative)
-    left, twice = fit.degrees_of_freedom[0], doubled.degrees_of_freedom[0]
-    if left and fit.bound[0] == doubled.bound[0]:
-        assert twice == left + len(x)
-        np.testing.assert_allclose(
-            doubled.variance * twice, 2 * fit.variance * left, rtol=1e-6, atol=1e-18 * size**2
-        )
-
-
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("groups", [1, 16_384, 16_385, 40_000])
 def test_points_rows_and_moments_give_the_same_lines(groups, nonnegative):
@@ -371,14 +345,6 @@ def test_shapes_that_do_not_match_are_named(x, y):
         fit_points(np.ones(x), np.ones(y))
     assert str(x) in str(caught.value)
     assert str(y) in str(caught.value)
-
-
-def test_moments_are_the_centred_sums():
-    x, y = np.array([1.0, 2.0, 6.0]), np.array([1.0, 5.0, 3.0])
-    moments = group_moments(np.zeros(3, dtype=int), x, y, 1)
-    expected = Moments(*map(np.array, ([3], [3.0], [3.0], [14.0], [2.0], [8.0])))
-    for got, value in zip(moments, expected, strict=True):
-        np.testing.assert_allclose(got, value, rtol=1e-15)
 
 
 def test_moments_alone_keep_a_perfect_line_free_of_negative_variance():

@@ -1,11 +1,9 @@
 """Next best measurement: hand-worked Gaussian cases, and what must hold of any posterior."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from strategies import GHZ
+from strategies import GHZ, OneCell
 
 from fitting.errors import FittingError
 from fitting.hypothetical import Candidate, Chances, step_of
@@ -21,27 +19,11 @@ from fitting.planning import (
     shares,
 )
 from fitting.pooled_curves import Neighbours, PowerCurve, TimeCurve
-from fitting.posterior import Grid, Sweep, Target, evidence, integrated_wiener
+from fitting.posterior import Sweep, Target, evidence, integrated_wiener
 from fitting.projected import project_curve
 from fitting.steps import Steps
 
 Z = ndtri(0.95)
-
-
-class OneCell(NamedTuple):
-    """A law with one cell: ln y = level + exponent·ln f, noise and drift known."""
-
-    noise: float
-    drift: float = 0.0
-    exponent: float = -1.0
-
-    @property
-    def grid(self):
-        one = np.ones((1, 1))
-        return Grid(one, np.array([self.noise]), np.ones(1), self.drift * one)
-
-    def log_shape(self, frequency, groups):
-        return self.exponent * np.log(frequency)[:, :, None]
 
 
 def one_cell(law, value=(0.5, -0.2)):

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import binomtest, chisquare, kstest
-from strategies import GHZ
+from strategies import GHZ, POWER_PRIOR, TIME_PRIOR
 
 from fitting import pooled_curves, pooling
-from fitting.dynamic_share import DynamicShare, DynamicSharePrior
+from fitting.dynamic_share import DynamicShare
 from fitting.errors import FittingError
 from fitting.pooled_curves import (
     NO_POOLING,
@@ -38,41 +38,10 @@ ENDS = (0.05, 0.5, 0.95)
 STEPS = np.array([1.5, 2.2, 3.0]) * GHZ
 FEW = settings(max_examples=max(4, settings.default.max_examples // 2))
 
-# Priors and weights are given here, so that tuning what is shipped moves no test.
+# Weights are given here, so that tuning what is shipped moves no test.
 STRONG = Pooling(reach=1.5, shipped=0.3, other=0.1, others=3.0, cluster_evidence=6.0, rounds=2)
-TIME = TimeCurve(
-    prior=StalledSharePrior(
-        core_bound=0.3,
-        share_alpha=0.7,
-        share_beta=1.1,
-        uniform=0.2,
-        overlap=(1.0, 4.0),
-        overlap_weight=(0.6, 0.4),
-        noise=0.02,
-        noise_spread=1.0,
-        drift_of_noise=1.5,
-        drift_floor=0.01,
-        drift_of_stalls=0.4,
-        beyond=0.6,
-    ),
-    pooling=STRONG,
-)
-POWER = PowerCurve(
-    prior=DynamicSharePrior(
-        share_alpha=1.2,
-        share_beta=0.8,
-        slope_alpha=1.1,
-        slope_beta=1.3,
-        noise=0.03,
-        noise_spread=1.0,
-        drift=0.1,
-        drift_floor=0.02,
-        wander=(1.0, 4.0),
-        wander_weight=(0.7, 0.3),
-        beyond=0.5,
-    ),
-    pooling=STRONG,
-)
+TIME = TimeCurve(prior=TIME_PRIOR, pooling=STRONG)
+POWER = PowerCurve(prior=POWER_PRIOR, pooling=STRONG)
 CURVES = {"time": TIME, "power": POWER}
 curves = pytest.mark.parametrize("kind", CURVES)
 
@@ -193,8 +162,8 @@ DESIGNS = (
 def law_of(kind, reference):
     """Law of one group."""
     if kind == "time":
-        return StalledShare(reference, TIME.prior)
-    return DynamicShare(reference, np.ones(1), POWER.prior)
+        return StalledShare(reference, TIME_PRIOR)
+    return DynamicShare(reference, np.ones(1), POWER_PRIOR)
 
 
 def log_shapes(law, cell, clock):
@@ -341,7 +310,7 @@ def test_pooled_times_of_equal_programs_are_nearer_to_the_truth(share, size):
     truth = log_time(share, 3.6e9)
     # Without what hides the share: little model error, and no overlap of the core with memory.
     plain = {"overlap": (1.0,), "overlap_weight": (1.0,), "drift_of_noise": 0.0, "beyond": 0.0}
-    prior = replace(TIME.prior, drift_of_stalls=0.1, **plain)
+    prior = replace(TIME_PRIOR, drift_of_stalls=0.1, **plain)
     kinds = [TimeCurve(prior=prior, pooling=weights) for weights in (STRONG, NO_POOLING)]
     made = [projected(curve, table).quantiles for curve in kinds]
     error = [np.sqrt(np.mean((quantiles[1] - truth) ** 2)) for quantiles in made]
@@ -376,18 +345,6 @@ def test_a_group_is_pulled_to_where_its_neighbours_are(size):
     assert pulled[1] > 1e-3
 
 
-def test_a_near_core_count_counts_for_more_than_a_far_one():
-    # Two neighbours, core-bound and memory-bound; the group in question says nothing much.
-    frequency = np.array([2.0, 2.1]) * GHZ
-    means = []
-    for near in (0.02, 0.9):
-        value = np.array([log_time(s, frequency) for s in (near, 0.3, 0.92 - near)])
-        near_and_far = Neighbours(np.zeros(3, dtype=int), np.log([4.0, 8.0, 256.0]))
-        table = swept(value, 4e9, 3, frequency)._replace(neighbours=near_and_far)
-        means.append(projected(TIME, table).mixture.moments()[0][1])
-    assert means[0] < means[1] - 1e-3
-
-
 def test_core_counts_that_share_static_watts_show_the_voltage_slope():
     # P = S + n·D·g(f): one core count cannot tell static watts from a low exponent, eight can.
     rng, cores = np.random.default_rng(61), 2.0 ** np.arange(8)
@@ -396,7 +353,7 @@ def test_core_counts_that_share_static_watts_show_the_voltage_slope():
     for _ in range(12):
         static, slope = rng.uniform(20, 60), rng.uniform(0.2, 1.6)
         clock = measured / 2.4e9
-        voltage = np.maximum(POWER.prior.lowest_voltage, 1 + slope * (clock - 1))
+        voltage = np.maximum(POWER_PRIOR.lowest_voltage, 1 + slope * (clock - 1))
         log_watts = np.log(static + 2.0 * cores[:, None] * clock * voltage**2)
         noisy = log_watts[:, :3] + 0.02 * rng.standard_normal((8, 3))
         table = swept(noisy, 3.4e9, 8, measured[:3])
@@ -450,15 +407,6 @@ def test_static_watts_of_a_cluster_are_at_most_the_least_power_of_any_of_it():
         assert law.most_static == pytest.approx(most)
 
 
-def test_clusters_stay_whole_but_for_one_that_is_larger_than_a_chunk(monkeypatch):
-    monkeypatch.setattr(pooling, "_CHUNK", 3)
-    groups = np.arange(10, 17)
-    cluster = np.zeros(17, dtype=np.int64)
-    cluster[groups] = [0, 0, 1, 1, 1, 1, 2]
-    found = [chunk.tolist() for chunk in pooling._chunks(groups, cluster)]
-    assert found == [[10, 11, 12, 13, 14], [15], [16]]
-
-
 # Invariances.
 
 
@@ -496,7 +444,7 @@ def test_order_of_groups_is_of_no_account(kind, groups, size):
 @given(st.floats(1.0, 3.0), st.floats(0.1, 0.9))
 def test_a_known_exponent_is_followed(exponent, share):
     table = swept(np.tile(log_power(share, STEPS, exponent), (4, 1)), 4e9)
-    prior = replace(POWER.prior, noise=0.005)
+    prior = replace(POWER_PRIOR, noise=0.005)
     made = projected(PowerCurve(prior=prior, pooling=NO_POOLING, exponent=exponent), table)
     np.testing.assert_allclose(made.quantiles[1], log_power(share, 4e9, exponent), atol=0.05)
 

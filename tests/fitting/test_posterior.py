@@ -1,5 +1,6 @@
 """The grid posterior against the runs' own joint normal distribution; priors against scipy."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import beta, lognorm
-from strategies import GHZ, frequencies
+from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, frequencies
 
 from fitting.dynamic_share import DynamicShare, DynamicSharePrior
 from fitting.posterior import (
@@ -20,7 +21,7 @@ from fitting.posterior import (
     integrated_wiener,
     noise_share,
 )
-from fitting.stalled_share import StalledShare, StalledSharePrior, noise_grid
+from fitting.stalled_share import StalledShare, noise_grid
 from fitting.steps import Steps
 
 
@@ -250,36 +251,22 @@ def test_integrated_wiener_is_the_double_integral_of_its_walks_covariance(a, b):
 
 # The prior of times.
 
-TIME = StalledSharePrior(
-    core_bound=0.4,
-    share_alpha=0.7,
-    share_beta=1.5,
-    uniform=0.2,
-    overlap=(1.0, 2.0),
-    overlap_weight=(0.75, 0.25),
-    noise=0.03,
-    noise_spread=0.8,
-    drift_of_noise=2.0,
-    drift_floor=0.01,
-    drift_of_stalls=0.5,
-    shares=5,
-    scales=3,
-)
+TIME = replace(TIME_PRIOR, shares=5, scales=3)
 
 
 def test_shares_of_times_weigh_as_the_beta_law_between_their_middles():
     law = StalledShare(np.array([2 * GHZ]), TIME)
     # Denser near none, for each overlap.
     assert law.share == pytest.approx(np.tile([0.0, 1 / 16, 1 / 4, 9 / 16, 1.0], 2))
-    assert law.overlap.tolist() == [1.0] * 5 + [2.0] * 5
+    assert law.overlap.tolist() == [1.0] * 5 + [4.0] * 5
     edges = [0.0, 1 / 32, 5 / 32, 13 / 32, 25 / 32, 1.0]
-    rest = 0.8 * np.diff(beta.cdf(edges, 0.7, 1.5)) + 0.2 * np.diff(edges)
-    weight = 0.6 * rest + np.array([0.4, 0, 0, 0, 0])
+    rest = 0.8 * np.diff(beta.cdf(edges, 0.7, 1.1)) + 0.2 * np.diff(edges)
+    weight = 0.7 * rest + np.array([0.3, 0, 0, 0, 0])
     found = law.grid.shape_weight[0]
-    assert found == pytest.approx(np.concatenate([0.75 * weight, 0.25 * weight]))
-    # Half the clock doubles what is no stall; with an overlap of 2 the squares add up.
+    assert found == pytest.approx(np.concatenate([0.6 * weight, 0.4 * weight]))
+    # Half the clock doubles what is no stall; with an overlap of 4 the fourth powers add up.
     times = np.exp(law.log_shape(np.array([[1.0, 2.0]]) * GHZ, np.array([0])))
-    assert times[0, 0, [2, 7]] == pytest.approx([0.75 * 2 + 0.25, np.sqrt(0.75 * 4 + 0.25)])
+    assert times[0, 0, [2, 7]] == pytest.approx([0.75 * 2 + 0.25, (0.75 * 16 + 0.25) ** 0.25])
     assert times[0, 1] == pytest.approx(np.ones(10))
 
 
@@ -293,27 +280,15 @@ def test_noise_is_log_normal_and_drifts_with_stalls():
     assert grid.noise == pytest.approx([0.0005, 0.01, 0.2])
     # Stalls of a sixteenth and a quarter: roots of 15/256 and of 3/16.
     stalls = np.sqrt([0, 15 / 256, 3 / 16, 63 / 256, 0])
-    # Of the noise: a thousandth, two hundredths, and no more than five.
-    expected = 0.01 + np.array([0.001, 0.02, 0.05]) + 0.5 * np.tile(stalls, 2)[:, None]
+    # One and a half times the noise, and no more than five hundredths.
+    expected = 0.01 + np.array([0.00075, 0.015, 0.05]) + 0.4 * np.tile(stalls, 2)[:, None]
     assert grid.drift == pytest.approx(expected)
     assert grid.beyond == TIME.beyond
 
 
 # The prior of power.
 
-POWER = DynamicSharePrior(
-    slope_alpha=2.0,
-    slope_beta=1.5,
-    share_alpha=3.0,
-    share_beta=2.0,
-    steepest=1.2,
-    drift=0.1,
-    drift_floor=0.02,
-    known_voltage=0.25,
-    shares=2,
-    slopes=3,
-    scales=2,
-)
+POWER = replace(POWER_PRIOR, steepest=1.2, known_voltage=0.25, shares=2, slopes=3, scales=2)
 # Middles of halves and of thirds; slopes run slowest.
 STATIC = np.array([0.25, 0.75] * 3)
 SLOPES = np.repeat([0.2, 0.6, 1.0], 2)
@@ -333,7 +308,7 @@ def test_power_of_unknown_voltage():
     assert law.slope == pytest.approx(SLOPES)
     assert law.share == pytest.approx(1 - np.outer([1.0, 0.5], STATIC))
     for group, most in enumerate([1.0, 0.5]):
-        density = beta.pdf(1 - most * STATIC, 3, 2) * beta.pdf(SLOPES / 1.2, 2, 1.5)
+        density = beta.pdf(1 - most * STATIC, 1.2, 0.8) * beta.pdf(SLOPES / 1.2, 1.1, 1.3)
         assert law.grid.shape_weight[group] == pytest.approx(density / density.sum())
     # The model error goes with the exponent, and wanders.
     scale = 0.02 + 0.1 * (1 + 2 * SLOPES)
@@ -350,7 +325,7 @@ def test_power_of_known_voltage():
     # One slope and less model error.
     scale = 0.25 * (0.02 + 0.1 * 3)
     assert law.grid.drift == pytest.approx(np.tile(scale * np.repeat(POWER.wander, 2), (2, 1)))
-    density = beta.pdf(1 - STATIC[:2], 3, 2)
+    density = beta.pdf(1 - STATIC[:2], 1.2, 0.8)
     assert law.grid.shape_weight[0] == pytest.approx(density / density.sum())
     any_share = power_law(cube, DynamicSharePrior()).grid.shape_weight
     assert any_share[0] == pytest.approx(np.full(11, 1 / 11))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fitting import FittingError
@@ -78,15 +78,6 @@ class TestForecast:
         at = np.array([[0.5, 1.0]])
         bend = covariance(at, at, SHAPE._replace(quadratic=0, bend=1, rough=0, asleep=0))[0]
         np.testing.assert_allclose(bend, drawn, rtol=0.05)
-
-    @given(servers(), st.permutations(range(11)), st.floats(0.01, 100))
-    def test_order_and_unit_say_nothing(self, server, order, unit):
-        load, watts = server
-        order = [place for place in order if place < len(load)]
-        found = of_one(load, watts, TENTHS)
-        other = of_one(load[order], unit * watts[order], TENTHS)
-        for one, two in zip(found[:2], other[:2], strict=True):
-            np.testing.assert_allclose(unit * one, two, rtol=1e-5, atol=1e-4 * unit)
 
     def test_servers_together_are_as_servers_alone(self):
         rng = np.random.default_rng(3)
@@ -176,20 +167,6 @@ class TestEnergyProportionality:
         # Work per joule as a share of full load's: 0.5·120/80 = 0.75 at half load.
         assert peak_efficiency(load, watts) == (1.0, 1.0)
         assert peak_efficiency(load, np.array([60.0, 50, 120])) == (0.5, pytest.approx(1.2))
-
-    @given(st.floats(1, 100), st.floats(1, 100))
-    def test_of_a_straight_line_it_is_the_dynamic_range(self, idle, more):
-        watts = idle + more * TENTHS
-        found = energy_proportionality(TENTHS, watts)
-        assert found == pytest.approx(dynamic_range(watts), abs=1e-9)
-        assert linear_deviation(TENTHS, watts)[0] == pytest.approx(0, abs=1e-9)
-
-    @given(st.lists(st.floats(1, 500), min_size=11, max_size=11), st.floats(0.1, 10))
-    def test_it_has_no_unit(self, watts, unit):
-        watts = np.array(watts)
-        assume(np.ptp(watts) > 1)
-        one = energy_proportionality(TENTHS, watts)
-        assert energy_proportionality(TENTHS, unit * watts) == pytest.approx(one)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Core-count scaling against independent solutions, published predictions and real sweeps."""
 
-import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -130,34 +129,7 @@ def test_unbounded_amdahl_has_no_serial_fraction_of_no_time():
     assert np.isnan(AmdahlScaling(bounded=False).fit([2, 4], [1.0, 1.5]).serial_fraction_)
 
 
-# Gunther's law against a root of the normal equations at 40 digits, and curve_fit.
-
-
-def usl_in_high_precision(cores, throughput, start):
-    """Root of the gradient of the sum of squares in (λ, σ, κ)."""
-
-    def gradient(one, sigma, kappa):
-        total = [mpmath.mpf(0)] * 3
-        for n, x in zip(cores, throughput, strict=True):
-            q = 1 + sigma * (n - 1) + kappa * n * (n - 1)
-            miss = one * n / q - x
-            slope = -one * n * (n - 1) / q**2
-            parts = (n / q, slope, slope * n)
-            total = [a + miss * part for a, part in zip(total, parts, strict=True)]
-        return total
-
-    with mpmath.workdps(40):
-        return [float(v) for v in mpmath.findroot(gradient, list(map(mpmath.mpf, start)))]
-
-
-@pytest.mark.parametrize("noise", [0.001, 0.02, 0.1])
-def test_usl_matches_a_forty_digit_solution(noise):
-    rng = np.random.default_rng(4)
-    throughput = usl(CORES, 900.0, 0.04, 0.005) * rng.uniform(1 - noise, 1 + noise, 8)
-    model = UniversalScalability().fit(CORES, throughput)
-    oracle = usl_in_high_precision(CORES.tolist(), throughput.tolist(), model.theta_.tolist())
-    assert model.bound_ is None
-    np.testing.assert_allclose(model.theta_, oracle, rtol=1e-10)
+# Gunther's law against curve_fit.
 
 
 def test_usl_matches_curve_fit_and_its_covariance():
@@ -327,13 +299,6 @@ def test_a_real_sweep_projects_monotone_and_bounded(app, data_dir):
 
 
 # Invariances and degrees of freedom.
-
-
-@kinds
-def test_whole_duplication_changes_nothing(kind):
-    X, y = RUNS[kind]
-    one, twice = kind().fit(X, y), kind().fit(np.vstack([X, X]), np.tile(y, 2))
-    np.testing.assert_allclose(twice.theta_, one.theta_, rtol=1e-9)
 
 
 @kinds
