@@ -16,8 +16,6 @@ from scipy.optimize import brentq
 from scipy.special import digamma
 
 ANYWHERE, EVEN, GAPS, PACED, CHAINED = range(5)
-LAWS = ("constant", "exponential", "poisson", "normal", "gamma", "lognormal", "empirical")
-PARAMETERS = dict(zip(LAWS, (1, 1, 1, 2, 2, 2, 14), strict=True))
 TAIL = [0, 0.01, 0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99, 1]
 GAP_LEVELS = [0, 0.01, *(k / 20 for k in range(1, 20)), 0.98, 0.99, 0.995, 0.998, 0.999, 1]
 BOUNDS = [2 ** (k / 4 - 30) for k in range(201)]
@@ -103,7 +101,8 @@ def gap_scores(gaps, counts, tick_s):
             found = -math.inf if apart else -len(gaps) * math.log(tick_s)
         else:
             found = sum(log_density(law, shape, *pair) for pair in zip(gaps, logs, strict=True))
-        scores[law] = found - PARAMETERS[law] * math.log(len(gaps)) / 2
+        free = 14 if law == "empirical" else 1 + (law in ("normal", "gamma", "lognormal"))
+        scores[law] = found - free * math.log(len(gaps)) / 2
     return scores
 
 
@@ -129,7 +128,6 @@ def _parts(ticks):
 
 def spread_counts(finest, tick_s, duration_s):
     width, spread = duration_s / len(finest), [0] * len(finest)
-    # A window holds one tick at most, which begins in it or with it.
     ticks = [math.ceil(k * width / tick_s - 1e-3) for k, n in enumerate(finest) for _ in range(n)]
     length = tick_s / width / (1 + tick_s / duration_s)
     for tick, part in zip(ticks, _parts(ticks), strict=True):
@@ -280,9 +278,8 @@ def lateness_of(gaps, duration_s, arrivals):
     """Cycle, quantiles of the lateness left, its correlation, and drift."""
     if len(gaps) < 5:
         return ON_TIME
-    times = accumulate(gaps, initial=0.0)
-    late = [time * arrivals / duration_s - k for k, time in enumerate(times)]
-    drift = 0.0
+    pace, drift = duration_s / arrivals, 0.0
+    late = [time / pace - k for k, time in enumerate(accumulate(gaps, initial=0.0))]
     if len(late) == arrivals:
         drift = linear_regression(range(1, arrivals), late[1:]).slope
         late = [value - drift * k for k, value in enumerate(late)]
@@ -374,8 +371,7 @@ def _placed(cascade, windows, gaps, rng):
     edges, times = rng.random(sum(held)).tolist() if by_gaps else [], [0.0] * sum(held)
     starts = [0, *accumulate(held)]
     # Place and number of a window, its arrivals, and the first of them.
-    level = [(k, windows[k], n, starts[k]) for k, n in enumerate(held) if n]
-    depth = 0
+    level, depth = [(k, windows[k], n, starts[k]) for k, n in enumerate(held) if n], 0
     while level:
         at_level, below = {at: n for at, _, n, _ in level}, []
         small, large = (law[min(depth, len(law) - 1)] for law in (cascade.small, cascade.large))

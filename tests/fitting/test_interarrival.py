@@ -154,8 +154,7 @@ def by_walk(law, shape, number):
 
 def by_laws(law, shape, number):
     """Gaps as they are drawn for requests in their recorded order."""
-    laws = GapLaws(*laws_of(law, shape), QUANTILES)
-    return laws.draw(np.ones(number, int), np.random.default_rng(5))
+    return GapLaws(*laws_of(law, shape), QUANTILES).draw([1] * number, np.random.default_rng(5))
 
 
 @pytest.mark.parametrize("drawn", [by_walk, by_laws])
@@ -190,8 +189,7 @@ class TestDrawn:
 )
 def test_a_share_falls_on_what_it_was_cumulated_from(weights, low, u):
     # Before and behind are others, of which nothing is drawn.
-    others = [3] * low
-    cumulated = np.cumsum([0, *others, *weights, *others]).astype(float)
+    cumulated = np.cumsum([0, *[3] * low, *weights, *[3] * low]).astype(float)
     found = between(cumulated, low, low + len(weights), u)
     wanted = u * sum(weights)
     assert cumulated[found] - cumulated[low] <= wanted < cumulated[found + 1] - cumulated[low]
