@@ -1,16 +1,17 @@
 """The command line where the world is unkind: other locales, no rights, full disks, closed ends."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import ppw_inside
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "größe 日本"
+TRACE = ("trace", "fit", ROOT / "examples" / "disk_trace.csv.gz", "--levels", "2")
+CLOCK = ("--freq", "3.5GHz")
 # Reads what it may, as a user who owns nothing: a checkout in root's home can still be run.
 AS_NOBODY = (
     *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
@@ -24,10 +25,9 @@ READ_ONLY = (
     'touch "$folder/it" 2>/dev/null && exit 99; done; cd "$2"; shift 2; exec "$@"',
     *("sh", ROOT),
 )
-
-
 # Where nothing may be written, nor can what coverage saw.
 UNWATCHED = dict.fromkeys(name for name in os.environ if name.startswith("COVERAGE_"))
+for_measuring = pytest.mark.peer("measure")
 
 
 @pytest.fixture
@@ -39,33 +39,26 @@ def process(tmp_path):
         command = [*wrapped, sys.executable, "-W", "error", "-m", "ppw", *map(str, arguments)]
         given = {"stdin": subprocess.DEVNULL, "stdout": -1, "stderr": -1, **streams}
         known = {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(env or {})}
-        return subprocess.run(
-            command,
-            cwd=tmp_path,
-            env={name: value for name, value in known.items() if value is not None},
-            check=False,
-            **given,
-        )
+        known = {name: value for name, value in known.items() if value is not None}
+        return subprocess.run(command, cwd=tmp_path, env=known, check=False, **given)
 
     return process
 
 
 @pytest.fixture
-def runs(tmp_path):
+def project(tmp_path):
+    """Words of a projection of runs with a name that few encodings have."""
     rows = "".join(f"{NAME},{ghz},{1 + 1 / ghz}\n" for ghz in (1, 2, 3))
-    path = tmp_path / "läufe.csv"
-    path.write_text(f"workload,freq_ghz,time_s\n{rows}", encoding="utf-8")
-    return path
+    (tmp_path / "läufe.csv").write_text(f"workload,freq_ghz,time_s\n{rows}", encoding="utf-8")
+    return ("project", tmp_path / "läufe.csv", *CLOCK)
 
 
 @pytest.fixture(scope="session")
 def locales(tmp_path_factory):
     """Environments by the encoding that they ask for."""
-    folder = tmp_path_factory.mktemp("locales")
-    german = "de_DE.ISO-8859-1"
-    subprocess.run(
-        ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", str(folder / german)], check=True
-    )
+    folder, german = tmp_path_factory.mktemp("locales"), "de_DE.ISO-8859-1"
+    made = ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", str(folder / german)]
+    subprocess.run(made, check=True)
     strict = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     return {
         "ascii": {**strict, "LC_ALL": "C"},
@@ -73,243 +66,213 @@ def locales(tmp_path_factory):
     }
 
 
+@for_measuring
 @pytest.mark.parametrize("encoding", ["ascii", "iso8859-1"])
-class TestLocales:
-    def test_what_the_encoding_lacks_is_spelt_out(self, encoding, locales, runs, process):
-        done = process("project", runs, "--freq", "3.5GHz", env=locales[encoding])
-        assert (done.stderr, done.returncode) == (b"", 0)
-        assert "\\u65e5\\u672c" in done.stdout.decode(encoding)
-        assert ("größe" in done.stdout.decode(encoding)) == (encoding == "iso8859-1")
-
-    @pytest.mark.parametrize("form", ["json", "csv", "html"])
-    def test_files_are_utf_8(self, encoding, form, locales, runs, process, tmp_path):
+def test_other_locales(encoding, locales, project, process, tmp_path):
+    env = locales[encoding]
+    # What the encoding lacks is spelt out.
+    done = process(*project, env=env)
+    assert (done.stderr, done.returncode) == (b"", 0)
+    assert "\\u65e5\\u672c" in done.stdout.decode(encoding)
+    assert ("größe" in done.stdout.decode(encoding)) == (encoding == "iso8859-1")
+    for form in ("json", "csv", "html"):
         into = tmp_path / f"antwort für.{form}"
-        options = ("--format", form, "--output", into)
-        done = process("project", runs, "--freq", "3.5GHz", *options, env=locales[encoding])
+        done = process(*project, "--format", form, "--output", into, env=env)
         assert (done.stdout, done.returncode) == (b"", 0)
         assert NAME in into.read_text(encoding="utf-8")
-
-    def test_errors_are_one_line(self, encoding, locales, process):
-        done = process("project", "größe.csv", "--freq", "3.5GHz", env=locales[encoding])
-        assert done.returncode == 1
-        assert done.stderr.startswith(b"ppw: error: gr")
-        assert done.stderr.endswith(b"cannot be read: No such file or directory\n")
-        assert done.stderr.count(b"\n") == 1
-
-    def test_traces_and_catalogue(self, encoding, locales, process, tmp_path):
-        trace = ROOT / "examples" / "disk_trace.csv.gz"
-        done = process("trace", "fit", trace, "--levels", "2", env=locales[encoding])
+    done = process("project", "größe.csv", *CLOCK, env=env)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"ppw: error: gr")
+    assert done.stderr.endswith(b"cannot be read: No such file or directory\n")
+    assert done.stderr.count(b"\n") == 1
+    for asked in (TRACE, ("hosts",)):
+        done = process(*asked, env=env)
         assert done.returncode == 0, done.stderr
-        assert process("hosts", env=locales[encoding]).returncode == 0
 
 
+@for_measuring
 class TestRights:
-    def test_a_user_who_owns_nothing(self, runs, process, tmp_path):
+    def test_a_user_who_owns_nothing(self, project, process, tmp_path):
         tmp_path.chmod(0o755)
-        env = {"HOME": "/nonexistent", **UNWATCHED}
-        for command in (
-            ("project", runs, "--freq", "3.5GHz", "--format", "html"),
-            ("hosts",),
-        ):
-            done = process(*command, wrapped=AS_NOBODY, env=env)
+        owned = {"wrapped": AS_NOBODY, "env": {"HOME": "/nonexistent", **UNWATCHED}}
+        for command in ((*project, "--format", "html"), ("hosts",)):
+            done = process(*command, **owned)
             assert (done.stderr.count(b"\n") <= 1, done.returncode) == (True, 0), done.stderr
-        done = process("project", runs, "--freq", "3GHz", "-o", "it", wrapped=AS_NOBODY, env=env)
+        done = process(*project, "-o", "it", **owned)
         assert done.returncode == 1
         assert done.stderr == b"ppw: error: it: cannot be written: Permission denied\n"
 
-    def test_a_machine_that_cannot_be_written_to(self, runs, process, tmp_path):
+    def test_a_machine_that_cannot_be_written_to(self, project, process, tmp_path):
         folders = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(tmp_path))
         there = {"wrapped": (*READ_ONLY, tmp_path), "env": {**folders, **UNWATCHED}}
-        trace = ROOT / "examples" / "disk_trace.csv.gz"
-        done = process("trace", "fit", trace, "--levels", "2", **there)
+        done = process(*TRACE, **there)
         assert done.returncode == 0, done.stderr
         assert b" requests in " in done.stdout
-        done = process("project", runs, "--freq", "3.5GHz", "-o", "it", **there)
+        done = process(*project, "-o", "it", **there)
         assert done.returncode == 1
         assert done.stderr == b"ppw: error: it: cannot be written: Read-only file system\n"
+
+
+COMPILED = """
+import pathlib, numba
+before = numba.config.CACHE_DIR
+import fitting.compiled as c, fitting.walk, numpy as np
+@c.compiled
+def twice(x):
+    return 2 * x
+files = lambda: [*pathlib.Path(c._folder()).rglob("*.nbi")] if c._folder() else []
+print(twice(np.float64(21)), len(files()), numba.config.CACHE_DIR == before)
+"""
 
 
 class TestCompiledCode:
     """Machine code on disk: numba keeps it, and ppw does not depend on it."""
 
-    SCRIPT = (
-        "import fitting.compiled as c, numpy as np\n"
-        "@c.compiled\n"
-        "def twice(x):\n"
-        "    return 2 * x\n"
-        "print(twice(np.float64(21)), numba_files())\n"
-    )
-
-    def run(self, tmp_path, lines="", **env):
+    def run(self, tmp_path, cache):
         script = tmp_path / "it.py"
-        counted = "import pathlib\ndef numba_files():\n    return len(c._folder() or '') and len(\n"
-        counted += "        [*pathlib.Path(c._folder()).rglob('*.nbi')])\n"
-        script.write_text(lines + counted + self.SCRIPT)
+        script.write_text(COMPILED)
         kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")}
-        done = subprocess.run(
-            [sys.executable, "-W", "error", script],
-            env={**kept, "PYTHONPATH": str(ROOT), **env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+        env = {**kept, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(cache)}
+        command = [sys.executable, "-W", "error", script]
+        return subprocess.check_output(command, env=env, text=True).split()
 
-    def test_is_kept_where_it_may_be(self, tmp_path):
+    def test_is_kept_where_it_may_be_and_others_keep_theirs_where_they_did(self, tmp_path):
         cache = tmp_path / "cache"
-        assert self.run(tmp_path, NUMBA_CACHE_DIR=str(cache)) == ["42.0", "1"]
+        assert self.run(tmp_path, cache) == ["42.0", "1", "True"]
         assert [p.name[:4] for p in cache.iterdir()] == ["ppw-"]
 
     def test_is_not_needed_where_nothing_can_be_kept(self, tmp_path):
-        (tmp_path / "file").write_text("")
-        nowhere = str(tmp_path / "file" / "folder")
-        assert self.run(tmp_path, NUMBA_CACHE_DIR=nowhere) == ["42.0", "0"]
+        (tmp_path / "file").touch()
+        assert self.run(tmp_path, tmp_path / "file" / "folder") == ["42.0", "0", "True"]
 
+    @for_measuring
     def test_a_disk_that_is_full_only_costs_time(self, tmp_path, full_disk):
-        (full_disk / "filler").write_bytes(bytes(full_disk_room(full_disk)))
-        assert self.run(tmp_path, NUMBA_CACHE_DIR=str(full_disk))[0] == "42.0"
-
-    def test_other_packages_keep_theirs_where_they_did(self, tmp_path):
-        lines = "import numba\nbefore = numba.config.CACHE_DIR\nimport fitting.walk\n"
-        lines += "assert numba.config.CACHE_DIR == before\n"
-        self.run(tmp_path, lines)
-
-
-def full_disk_room(folder):
-    room = os.statvfs(folder)
-    return room.f_bavail * room.f_frsize
+        assert self.run(tmp_path, full_disk)[0] == "42.0"
 
 
 @pytest.fixture
 def full_disk(tmp_path):
-    """A disk of 32 kB."""
+    """A disk of 32 kB, all of it taken."""
     folder = tmp_path / "disk"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", folder], check=True)
+    room = os.statvfs(folder)
+    (folder / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize))
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 class TestFullDisks:
-    @pytest.mark.parametrize("form", ["text", "json", "csv", "html"])
-    def test_standard_output(self, form, runs, process):
+    @pytest.mark.parametrize("form", ["text", "html", "runs"])
+    def test_standard_output(self, form, project, process):
+        asked = ("demo", "--runs", "-") if form == "runs" else (*project, "--format", form)
         with Path("/dev/full").open("wb") as full:
-            options = ("--freq", "3.5GHz", "--format", form)
-            done = process("project", runs, *options, stdout=full)
+            done = process(*asked, stdout=full)
         assert done.returncode == 1
-        assert done.stderr.splitlines()[-1] == (
-            b"ppw: error: standard output: No space left on device"
-        )
+        last = done.stderr.splitlines()[-1]
+        assert last == b"ppw: error: standard output: No space left on device"
         assert b"Traceback" not in done.stderr
 
+    @for_measuring
     @pytest.mark.parametrize(
         "command",
         [
             ("demo", "--runs", "out.csv"),
             ("demo", "--runs", "out.parquet"),
-            ("trace", "fit", "TRACE", "--levels", "3", "--format", "json", "-o", "out.json"),
+            (*TRACE, "--format", "json", "-o", "out.json"),
             ("hosts", "--format", "json", "-o", "out.json"),
         ],
     )
-    def test_files_appear_whole_or_not_at_all(self, command, process, full_disk):
-        (full_disk / "filler").write_bytes(bytes(full_disk_room(full_disk)))
-        trace = ROOT / "examples" / "disk_trace.csv.gz"
-        asked = [trace if word == "TRACE" else word for word in command]
-        into = full_disk / asked.pop()
-        done = process(*asked, into)
+    def test_files_appear_whole_or_not_at_all(self, command, full_disk):
+        into = full_disk / command[-1]
+        done = ppw_inside(*command[:-1], into, cwd=full_disk)
         assert done.returncode == 1
-        said = done.stderr.decode().splitlines()[-1]
+        said = done.stderr.splitlines()[-1]
         assert said.startswith(f"ppw: error: {into}: cannot be written: ")
         assert "No space left on device" in said
         assert [p.name for p in full_disk.iterdir()] == ["filler"]
-
-    def test_a_table_on_standard_output(self, process):
-        with Path("/dev/full").open("wb") as full:
-            done = process("demo", "--runs", "-", stdout=full)
-        assert done.returncode == 1
-        assert b"ppw: error: standard output: No space left on device" in done.stderr
 
 
 class TestClosedEnds:
     """Shells close what they are told to: >&-."""
 
-    def closed(self, process, end, *arguments):
-        return process(*arguments, wrapped=("sh", "-c", f'exec "$@" {end}', "sh"))
+    @pytest.fixture
+    def closed(self, process):
+        return lambda end, *given: process(*given, wrapped=("sh", "-c", f'exec "$@" {end}', "sh"))
 
-    def test_output_that_is_closed(self, runs, process):
-        for arguments in (("project", runs, "--freq", "3.5GHz"), ("demo", "--runs", "-")):
-            done = self.closed(process, ">&-", *arguments)
+    def test_output_that_is_closed(self, closed):
+        for arguments in (("hosts",), ("demo", "--runs", "-")):
+            done = closed(">&-", *arguments)
             assert done.returncode == 1
             assert b"ppw: error: standard output: Bad file descriptor\n" in done.stderr
             assert b"Traceback" not in done.stderr
 
-    def test_files_are_written_all_the_same(self, runs, process, tmp_path):
-        done = self.closed(process, ">&- <&-", "project", runs, "--freq", "3GHz", "-o", "it.txt")
+    def test_files_are_written_all_the_same(self, closed, project, tmp_path):
+        done = closed(">&- <&-", *project, "-o", "it.txt")
         assert (done.stderr, done.returncode) == (b"", 0)
         assert NAME in (tmp_path / "it.txt").read_text(encoding="utf-8")
 
-    def test_input_that_is_closed(self, process):
-        done = self.closed(process, "<&-", "project", "-", "--freq", "3.5GHz")
+    def test_input_that_is_closed(self, closed):
+        done = closed("<&-", "project", "-", *CLOCK)
         assert done.returncode == 1
         assert done.stderr == b"ppw: error: standard input: is empty\n"
 
-    def test_errors_that_nobody_reads(self, process, runs):
-        done = self.closed(process, "2>&-", "project", "nothing.csv", "--freq", "3.5GHz")
+    def test_errors_that_nobody_reads(self, closed):
+        done = closed("2>&-", "project", "nothing.csv", *CLOCK)
         assert (done.stdout, done.returncode) == (b"", 1)
-        done = self.closed(process, "2>&-", "project", runs, "--freq", "3.5GHz")
+        done = closed("2>&-", "hosts")
         assert done.returncode == 0
-        assert NAME.encode() in done.stdout
+        assert b"Xeon" in done.stdout
 
     def test_a_reader_that_has_gone(self, process):
         done = process("hosts", wrapped=("sh", "-c", '"$@" | true', "sh"))
         assert done.stderr == b""
 
 
+# Presses tab: what is offered, by the function that was loaded.
+PRESS = """
+eval "$(ppw --completion bash)"; compopt() { COMPREPLY=("$*"); }; COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1)); COMPREPLY=()
+$(complete -p ppw | sed 's/.*-F //; s/ .*//') ppw; printf "%s\\n" "${COMPREPLY[@]}"
+"""
+
+
 class TestCompletion:
-    @pytest.fixture
-    def complete(self, tmp_path):
-        """Press tab in bash: what is offered, by the function that was loaded."""
+    def test_in_bash(self, tmp_path):
         program = tmp_path / "bin" / "ppw"
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ppw "$@"\n')
         program.chmod(0o755)
-        env = {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-        script = (
-            'eval "$(ppw --completion bash)"; compopt() { COMPREPLY=("$*"); }; COMP_WORDS=("$@"); '
-            "COMP_CWORD=$(($# - 1)); COMPREPLY=(); "
-            "$(complete -p ppw | sed 's/.*-F //; s/ .*//') ppw; "
-            'printf "%s\\n" "${COMPREPLY[@]}"'
-        )
-
-        def complete(*words):
+        path = f"{program.parent}:{os.environ['PATH']}"
+        for words, offered in (
+            (("pr",), ["pressure", "project"]),
+            (("project", "ru"), ["-o", "default"]),
+        ):
             done = subprocess.run(
-                ["bash", "--norc", "-c", script, "bash", *words],
+                ["bash", "--norc", "-c", PRESS, "bash", "ppw", *words],
                 capture_output=True,
                 text=True,
                 check=True,
                 cwd=tmp_path,
-                env={**os.environ, **env},
+                env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
             )
-            assert done.stderr == ""
-            return done.stdout.split("\n")[:-1]
+            assert (done.stdout.split("\n")[:-1], done.stderr) == (offered, "")
 
-        return complete
-
-    def test_commands(self, complete):
-        assert complete("ppw", "pr") == ["pressure", "project"]
-        assert "fit" in complete("ppw", "trace", "")
-
-    def test_options_and_their_choices(self, complete):
-        assert complete("ppw", "project", "--fo") == ["--form", "--format"]
-        assert complete("ppw", "project", "--format", "") == ["text", "json", "csv", "html"]
-
-    def test_files_elsewhere(self, complete):
-        assert complete("ppw", "project", "ru") == ["-o", "default"]
-        assert complete("ppw", "project", "runs.csv", "--output", "") == ["-o", "default"]
+    @pytest.mark.parametrize(
+        ("words", "offered"),
+        [
+            (("project", "--fo"), ["--form", "--format"]),
+            (("project", "--format", ""), ["text", "json", "csv", "html"]),
+            (("project", "runs.csv", "--output", ""), [""]),
+        ],
+    )
+    def test_of_options_choices_and_files(self, tmp_path, words, offered):
+        asked = {"_PPW_COMPLETE": "bash_complete", "COMP_CWORD": str(len(words))}
+        done = ppw_inside(cwd=tmp_path, **asked, COMP_WORDS=" ".join(["ppw", *words]))
+        assert [line.partition(",")[2] for line in done.stdout.splitlines()] == offered
 
     @pytest.mark.parametrize("shell", ["zsh", "fish"])
-    def test_scripts_for_other_shells(self, shell, process):
-        done = process("--completion", shell)
-        assert (done.stderr, done.returncode) == (b"", 0)
-        assert f"_PPW_COMPLETE={shell}_complete".encode() in done.stdout
+    def test_scripts_for_other_shells(self, shell, tmp_path):
+        done = ppw_inside("--completion", shell, cwd=tmp_path)
+        assert (done.stderr, done.returncode) == ("", 0)
+        assert f"_PPW_COMPLETE={shell}_complete" in done.stdout
