@@ -327,10 +327,9 @@ class TestSizes:
             tree(tmp_path, cache(cpu, 3, 3, *pair))
         assert last_level_cache(tmp_path, range(4)) == (24 * MIB, 16 * MIB, 64)
         assert last_level_cache(tmp_path, [3]) == (8 * MIB, 8 * MIB, 64)
-
-    def test_an_atom_has_two_levels(self, tmp_path):
-        tree(tmp_path, cache(0, 0, 1, "24K", 0, "Data") | cache(0, 2, 2, "512K", 0))
-        assert last_level_cache(tmp_path, [0, 1]).total_bytes == 512 * 1024
+        # An Atom has two levels, and no files of the other CPUs.
+        tree(tmp_path / "atom", cache(0, 0, 1, "24K", 0, "Data") | cache(0, 2, 2, "512K", 0))
+        assert last_level_cache(tmp_path / "atom", [0, 1]).total_bytes == 512 * 1024
 
     def test_arrays_are_four_times_the_caches_or_shrink_with_free_memory(
         self, host, tmp_path, monkeypatch
@@ -346,8 +345,7 @@ class TestSizes:
             with pytest.raises(AttributeError):
                 probe_memory(**trees, cpus=[min(os.sched_getaffinity(0))], compilers=())
         assert sizes == [4 * 32 * MIB, 4 * 32 * MIB, 300 * MIB // 2 // 3]
-
-    def test_a_size_that_is_assumed_is_said(self, tmp_path):
+        monkeypatch.undo()
         probe = probe_memory(**QUICK, sysfs=tmp_path, compilers=())
         assert "does not say how large the caches are: 32 MiB assumed" in probe.summary()
 
@@ -381,10 +379,8 @@ class TestSizes:
         }
         trees = host(512, groups, "5:memory:/d\n4:cpu,cpuacct:/d\n0::/")
         assert (available_memory(**trees), cpu_quota(**trees)) == (120 * MIB, 0.5)
-
-    def test_no_limit_is_no_limit(self, host):
-        groups = {"fs/cgroup/cpu.max": "max 100000", "fs/cgroup/cpu/cpu.cfs_quota_us": -1}
-        assert cpu_quota(**host(512, groups, "0::/\n4:cpu:/")) == math.inf
+        no_limit = {"fs/cgroup/cpu.max": "max 100000", "fs/cgroup/cpu/cpu.cfs_quota_us": -1}
+        assert cpu_quota(**host(512, no_limit, "0::/\n4:cpu:/")) == math.inf
 
 
 def controller(name, events, scale="6.103515625e-5", unit="MiB"):
@@ -440,8 +436,7 @@ class TestEvents:
         assert event.bytes_of(1000, "") == 64_000
         with pytest.raises(MeasurementError, match="its unit 'Joules' is not one of bytes"):
             event.bytes_of(1, "Joules")
-
-    def test_an_old_kernel_gives_no_scale(self, tmp_path):
+        # An old kernel gives no scale.
         tree(tmp_path, controller("uncore_imc_0", ["cas_count_read"], scale=None))
         tree(tmp_path, controller("uncore_imc_1", ["data_read"], scale=None))
         (event,) = memory_events(tmp_path)

@@ -91,9 +91,10 @@ def zen(**changes: Any) -> HostSpec:
     return HostSpec(policies, **{"turbo": "boost", **changes})
 
 
-def refuse(number: int) -> OSError:
-    """An error as the kernel gives it."""
-    return OSError(number, os.strerror(number))
+def refuse_unless(accepted: bool, number: int = errno.EINVAL) -> None:
+    """Refuse as the kernel does."""
+    if not accepted:
+        raise OSError(number, os.strerror(number))
 
 
 class Policy:
@@ -138,7 +139,6 @@ class Policy:
             "related_cpus": cpus,
             "scaling_driver": spec.driver,
             "cpuinfo_min_freq": spec.lowest,
-            "cpuinfo_transition_latency": 10000,
             "scaling_available_governors": " ".join(spec.governors),
             "scaling_available_frequencies": " ".join(map(str, reversed(spec.steps))),
             "bios_limit": spec.bios_limit,
@@ -160,39 +160,33 @@ class Policy:
 
     def _online(self, file: File) -> File:
         def store(text: str) -> None:
-            if self.offline:
-                raise refuse(errno.EBUSY)
+            refuse_unless(not self.offline, errno.EBUSY)
             assert file.store
             file.store(text.strip())
 
         return File(lambda: f"{file.show()}\n", store if file.store else None)
 
     def set_governor(self, text: str) -> None:
-        if text not in self.spec.governors:
-            raise refuse(errno.EINVAL)
+        refuse_unless(text in self.spec.governors)
         self.governor, self.speed = text, self.current
 
     def set_lower(self, text: str) -> None:
-        if not text.isdecimal() or (self.host.spec.old and int(text) > self.upper):
-            raise refuse(errno.EINVAL)
+        refuse_unless(text.isdecimal() and not (self.host.spec.old and int(text) > self.upper))
         self.lower = int(text)
 
     def set_upper(self, text: str) -> None:
-        if not text.isdecimal() or (self.host.spec.old and int(text) < self.lower):
-            raise refuse(errno.EINVAL)
+        refuse_unless(text.isdecimal() and not (self.host.spec.old and int(text) < self.lower))
         self.upper = int(text)
 
     def show_speed(self) -> str:
         return str(self.current) if self.governor == "userspace" else "<unsupported>"
 
     def set_speed(self, text: str) -> None:
-        if self.governor != "userspace" or not text.isdecimal():
-            raise refuse(errno.EINVAL)
+        refuse_unless(self.governor == "userspace" and text.isdecimal())
         self.speed = int(text)
 
     def set_boost(self, text: str) -> None:
-        if text not in ("0", "1"):
-            raise refuse(errno.EINVAL)
+        refuse_unless(text in ("0", "1"))
         self.boost = text == "1"
         if self.host.spec.old:
             self.upper = self.highest
@@ -216,7 +210,6 @@ class Host:
             found |= {f"{folder}/{name}": file for name, file in policy.files().items()}
         for cpu in cpus:
             found[f"cpu{cpu}/topology/core_id"] = File(lambda cpu=cpu: f"{cpu}\n")
-            found[f"cpu{cpu}/topology/physical_package_id"] = File(lambda: "0\n")
         if self.spec.turbo == "boost":
             found["cpufreq/boost"] = File(lambda: f"{int(self.turbo)}\n", self.set_turbo)
         if self.spec.turbo == "no_turbo":
@@ -248,8 +241,7 @@ class Host:
             self.shares["min_perf_pct"] = min(self.shares["min_perf_pct"], 30)
 
     def set_turbo(self, text: str) -> None:
-        if self.spec.turbo_locked:
-            raise refuse(errno.EPERM)
+        refuse_unless(not self.spec.turbo_locked, errno.EPERM)
         for policy in self.policies:
             policy.set_boost(text.strip())
         self.turbo = text.strip() == "1"
@@ -353,10 +345,8 @@ class EmulatedKernel(CpufreqTree):
         return [Write(**json.loads(line)) for line in self.log.read_text().splitlines()]
 
     def _say(self, what: dict[str, Any], answer: str) -> None:
-        assert self.process.stdin
+        print(json.dumps(what), file=self.process.stdin, flush=True)
         assert self.process.stdout
-        self.process.stdin.write(json.dumps(what) + "\n")
-        self.process.stdin.flush()
         assert self.process.stdout.readline().strip() == answer, "the emulated kernel is gone"
 
     def __enter__(self) -> EmulatedKernel:

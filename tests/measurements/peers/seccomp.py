@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 
 PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
@@ -12,31 +13,17 @@ LOAD_WORD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 REFUSE, ALLOW = 0x00050000 | 1, 0x7FFF0000  # EPERM
 
 
-class Instruction(ctypes.Structure):
-    _fields_ = (
-        ("code", ctypes.c_ushort),
-        ("if_true", ctypes.c_ubyte),
-        ("if_false", ctypes.c_ubyte),
-        ("operand", ctypes.c_uint),
-    )
-
-
-class Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("first", ctypes.POINTER(Instruction)))
-
-
 def refuse_perf() -> None:
     """Filter this process and all that it starts, for good."""
     number = PERF_EVENT_OPEN[os.uname().machine]
-    instructions = (Instruction * 4)(
-        Instruction(LOAD_WORD, 0, 0, 0),
-        Instruction(JUMP_IF_EQUAL, 0, 1, number),
-        Instruction(RETURN, 0, 0, REFUSE),
-        Instruction(RETURN, 0, 0, ALLOW),
-    )
+    # Code, instructions to skip if true and if false, operand.
+    instructions = [(LOAD_WORD, 0, 0, 0), (JUMP_IF_EQUAL, 0, 1, number)]
+    instructions += [(RETURN, 0, 0, REFUSE), (RETURN, 0, 0, ALLOW)]
+    packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *i) for i in instructions))
+    program = struct.pack("HP", len(instructions), ctypes.addressof(packed))
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Program(4, instructions))):
+    if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program):
         raise OSError(ctypes.get_errno(), "no system call filter")
 
 
