@@ -3,9 +3,9 @@
 import json
 import math
 import os
-from pathlib import Path
 
 import pytest
+from processes import ROOT
 
 from ppw.errors import PpwError, UnknownHostError
 from ppw.hosts import Figure, Host, find_host, host_steps, load_hosts
@@ -32,141 +32,87 @@ FIGURES = [
 ]
 MHZ = 1e6
 BCLK_HZ = 400e6 / 3
-DOCUMENT = Path(__file__).parents[2] / "docs" / "catalogue.md"
-
-
-@pytest.fixture(autouse=True)
-def _no_user_hosts(monkeypatch):
-    monkeypatch.delenv("PPW_HOSTS_DIR", raising=False)
 
 
 @pytest.fixture
 def own(tmp_path):
     """Write one host file into a folder and return the folder."""
 
-    def write(text: str | bytes = OWN_HOST, name: str = "own.toml") -> Path:
-        raw = text if isinstance(text, bytes) else text.encode()
-        (tmp_path / name).write_bytes(raw)
+    def write(text=OWN_HOST, name="own.toml"):
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
         return tmp_path
 
     return write
 
 
-def every_host():
-    return [pytest.param(host, id=name) for name, host in load_hosts().items()]
+every_host = pytest.mark.parametrize("host", load_hosts().values(), ids=lambda host: host.name)
 
 
 def of_family(*families):
     return [host for host in load_hosts().values() if host.family in families]
 
 
-# The whole registry
+class TestRegistry:
+    def test_the_machines_of_the_published_studies_are_there(self):
+        names = ["D510", "D525", "X5570", "L5640", "X5660", "X5670", "E5620", "E5405", "E5-2690"]
+        assert [find_host(name).name.split()[-1] for name in names] == names
+        assert len(load_hosts()) >= len(names) + 5
 
+    @every_host
+    def test_every_figure_has_a_source_and_holds_beside_the_others(self, host):
+        assert {figure.source for figure in host.figures.values()} == set(host.sources)
+        assert all("https://" in citation for citation in host.sources.values())
+        for figure in host.figures.values():
+            if isinstance(figure.value, int | float) and not isinstance(figure.value, bool):
+                assert 0 < figure.value < math.inf
+        assert host.cores <= host.threads
+        assert (host.min_hz or 0) <= host.base_hz <= (host.turbo_hz or math.inf)
+        assert 1e9 <= host.base_hz <= 4e9
+        steps = host_steps(host)
+        assert steps == tuple(sorted(set(steps)))
+        # The base frequency is printed to 10 MHz.
+        assert not steps or steps[-1] == pytest.approx(host.base_hz, rel=2e-3)
+        if host.step_hz:
+            ratio = host.base_hz / host.step_hz
+            assert ratio == pytest.approx(round(ratio), abs=0.06)
 
-def test_the_machines_of_the_published_studies_are_there():
-    names = ["D510", "D525", "X5570", "L5640", "X5660", "X5670", "E5620", "E5405", "E5-2690"]
-    assert [find_host(name).name.split()[-1] for name in names] == names
-    assert len(load_hosts()) >= len(names) + 5
+    @every_host
+    def test_figures_are_attributes_rows_and_lines_and_come_back_from_json(self, host):
+        for key in FIGURES:
+            known = host.figures.get(key)
+            assert getattr(host, key) == (None if known is None else known.value)
+        again = Host.from_json(host.to_json())
+        assert again == host
+        assert again.to_json() == host.to_json()
+        frame = host.to_frame()
+        assert list(frame["figure"]) == list(host.figures)
+        assert frame["source"].str.contains("https://").all()
+        assert list(frame["value"]) == [figure.value for figure in host.figures.values()]
+        text = host.summary()
+        assert all(key in text for key in (*host.figures, *host.sources.values()))
 
+    def test_rapl_began_with_sandy_bridge(self):
+        without = of_family("Bonnell", "Harpertown", "Nehalem", "Westmere", "Neoverse N1")
+        having = of_family("Sandy Bridge-EP", "Sapphire Rapids", "Emerald Rapids", "Zen 3", "Zen 4")
+        assert [host.rapl for host in without] == [False] * 9
+        assert [host.rapl for host in having] == [True] * 5
 
-@pytest.mark.parametrize("host", every_host())
-def test_every_figure_has_a_source_with_an_address(host):
-    used = {figure.source for figure in host.figures.values()}
-    assert used == set(host.sources)
-    assert all("https://" in citation for citation in host.sources.values())
+    def test_steps_of_single_hosts(self):
+        for host in of_family("Bonnell"):
+            assert (host.dvfs, host.turbo_hz, host.step_hz) == (False, None, None)
+            assert host_steps(host) == (host.base_hz,)
+        # Ratios 12 to 22 of the bus clock.
+        expected = [ratio * BCLK_HZ for ratio in range(12, 23)]
+        assert host_steps(find_host("X5670")) == pytest.approx(expected, abs=1)
+        assert host_steps(find_host("E5-2690")) == tuple(100 * MHZ * r for r in range(12, 30))
+        # The lowest is not known.
+        assert host_steps(find_host("EPYC 9654")) == ()
 
-
-@pytest.mark.parametrize("host", every_host())
-def test_every_number_is_positive_and_finite(host):
-    for figure in host.figures.values():
-        if isinstance(figure.value, int | float) and not isinstance(figure.value, bool):
-            assert figure.value > 0
-            assert math.isfinite(figure.value)
-
-
-@pytest.mark.parametrize("host", every_host())
-def test_threads_and_frequencies_are_in_order(host):
-    assert host.cores <= host.threads
-    assert (host.min_hz or 0) <= host.base_hz <= (host.turbo_hz or math.inf)
-    assert 1e9 <= host.base_hz <= 4e9
-
-
-@pytest.mark.parametrize("host", every_host())
-def test_steps_end_at_the_base_frequency(host):
-    steps = host_steps(host)
-    assert steps == tuple(sorted(set(steps)))
-    if steps:
-        assert steps[-1] == pytest.approx(host.base_hz, rel=2e-3)  # base is printed to 10 MHz
-
-
-@pytest.mark.parametrize("host", every_host())
-def test_a_known_step_divides_the_base_frequency(host):
-    if host.step_hz:
-        ratio = host.base_hz / host.step_hz
-        assert ratio == pytest.approx(round(ratio), abs=0.06)
-
-
-@pytest.mark.parametrize("host", every_host())
-def test_attributes_are_plain_values_and_none_where_unknown(host):
-    for key in FIGURES:
-        known = host.figures.get(key)
-        assert getattr(host, key) == (None if known is None else known.value)
-
-
-@pytest.mark.parametrize("host", every_host())
-def test_json_round_trip(host):
-    again = Host.from_json(host.to_json())
-    assert again == host
-    assert again.to_json() == host.to_json()
-
-
-@pytest.mark.parametrize("host", every_host())
-def test_frame_has_one_row_a_figure_with_the_full_citation(host):
-    frame = host.to_frame()
-    assert list(frame["figure"]) == list(host.figures)
-    assert frame["source"].str.contains("https://").all()
-    assert list(frame["value"]) == [figure.value for figure in host.figures.values()]
-
-
-@pytest.mark.parametrize("host", every_host())
-def test_summary_names_every_figure_and_source(host):
-    text = host.summary()
-    assert all(key in text for key in (*host.figures, *host.sources.values()))
-
-
-def test_rapl_began_with_sandy_bridge():
-    without = of_family("Bonnell", "Harpertown", "Nehalem", "Westmere", "Neoverse N1")
-    having = of_family("Sandy Bridge-EP", "Sapphire Rapids", "Emerald Rapids", "Zen 3", "Zen 4")
-    assert len(without) == 9
-    assert [host.rapl for host in without] == [False] * len(without)
-    assert [host.rapl for host in having] == [True] * 5
-
-
-def test_atoms_of_the_studies_have_one_frequency():
-    for host in of_family("Bonnell"):
-        assert (host.dvfs, host.turbo_hz, host.step_hz) == (False, None, None)
-        assert host_steps(host) == (host.base_hz,)
-
-
-def test_steps_of_the_westmere_are_bus_clock_ratios_12_to_22():
-    expected = [ratio * BCLK_HZ for ratio in range(12, 23)]
-    assert host_steps(find_host("X5670")) == pytest.approx(expected, abs=1)
-
-
-def test_steps_of_the_sandy_bridge_are_100_mhz_apart():
-    steps = host_steps(find_host("E5-2690"))
-    assert steps == tuple(100 * MHZ * ratio for ratio in range(12, 30))
-
-
-def test_steps_are_empty_where_the_lowest_is_not_known():
-    assert host_steps(find_host("EPYC 9654")) == ()
-
-
-def test_summary_of_one_host():
-    citation = dict(find_host("Atom D525").sources)
-    assert (
-        find_host("Atom D525").summary()
-        == f"""\
+    def test_summary_of_one_host(self):
+        citation = dict(find_host("Atom D525").sources)
+        assert (
+            find_host("Atom D525").summary()
+            == f"""\
 Atom D525 (Intel, Bonnell, processor)
   cores                    2 [intel]
   threads                  4 [intel]
@@ -184,65 +130,63 @@ Sources
   [intel] {citation["intel"]}
   [linux-rapl] {citation["linux-rapl"]}
   [cpuid-atom] {citation["cpuid-atom"]}"""
+        )
+
+
+class TestFinding:
+    @pytest.mark.parametrize("name", ["Xeon X5670", "xeon-x5670", "INTEL XEON X 5670", "x5670"])
+    def test_spelling_does_not_matter(self, name):
+        assert find_host(name).name == "Xeon X5670"
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("Xeon X5671", r"'Xeon X5671'.*nearest: .*Xeon X5670"),
+            ("####", r"Altra Max M128-30.*Xeon X5670.*PPW_HOSTS_DIR"),
+            # The last word of two hosts.
+            ("node", "Rack node"),
+        ],
     )
+    def test_an_unknown_host_suggests_others(self, name, said, own):
+        own(OWN_HOST.replace("Rack node", "Other node"), "other.toml")
+        with pytest.raises(UnknownHostError, match=said):
+            find_host(name, own())
 
 
-# Finding
+class TestUserFiles:
+    def test_a_folder_adds_a_host(self, own):
+        host = find_host("rack-node", own())
+        assert (host.cores, host.base_hz, host.l2_bytes, host.tdp_w) == (8, 3.0e9, 2**20, None)
+        assert host.figures["base_hz"] == Figure(3.0e9, "me", "Hz", "read with lscpu")
+        assert host.figures["l2_bytes"].scope == "core"
 
+    def test_a_folder_overrides_whatever_the_spelling(self, own):
+        hosts = load_hosts(own(OWN_HOST.replace("Rack node", "xeon x-5670")))
+        assert len(hosts) == len(load_hosts())
+        assert "Xeon X5670" not in hosts
+        assert hosts["xeon x-5670"].cores == 8
 
-@pytest.mark.parametrize("name", ["Xeon X5670", "xeon-x5670", "INTEL XEON X 5670", "x5670"])
-def test_spelling_does_not_matter(name):
-    assert find_host(name).name == "Xeon X5670"
+    def test_the_environment_names_folders_and_arguments_override_it(self, own, monkeypatch):
+        later = own() / "later"
+        later.mkdir()
+        (later / "own.toml").write_text(OWN_HOST.replace("value = 8,", "value = 4,"))
+        monkeypatch.setenv("PPW_HOSTS_DIR", os.pathsep.join([str(own()), ""]))
+        assert find_host("Rack node").cores == 8
+        assert find_host("Rack node", later).cores == 4
 
+    def test_listed_steps_come_before_derived_ones(self, own):
+        listed = "steps_hz = { value = [1.5e9, 2_000_000_000], source = 'me' }\ncores ="
+        host = find_host("Rack node", own(OWN_HOST.replace("cores =", listed, 1)))
+        assert host_steps(host) == host.steps_hz == (1.5e9, 2.0e9)
+        assert Host.from_json(host.to_json()) == host
+        assert "1.5 GHz, 2 GHz" in host.summary()
 
-def test_an_unknown_host_suggests_the_nearest():
-    with pytest.raises(UnknownHostError, match=r"'Xeon X5671'.*nearest: .*Xeon X5670"):
-        find_host("Xeon X5671")
-
-
-def test_a_host_like_no_other_lists_them_all():
-    with pytest.raises(UnknownHostError, match=r"Altra Max M128-30.*Xeon X5670.*PPW_HOSTS_DIR"):
-        find_host("####")
-
-
-def test_a_last_word_of_two_hosts_is_not_guessed(own):
-    own(OWN_HOST.replace("Rack node", "Other node"), "other.toml")
-    with pytest.raises(UnknownHostError, match="Rack node"):
-        find_host("node", own())
-
-
-# User files
-
-
-def test_a_user_folder_adds_a_host(own):
-    host = find_host("rack-node", own())
-    assert (host.cores, host.base_hz, host.l2_bytes, host.tdp_w) == (8, 3.0e9, 2**20, None)
-    assert host.figures["base_hz"] == Figure(3.0e9, "me", "Hz", "read with lscpu")
-    assert host.figures["l2_bytes"].scope == "core"
-
-
-def test_a_user_folder_overrides_whatever_the_spelling(own):
-    hosts = load_hosts(own(OWN_HOST.replace("Rack node", "xeon x-5670")))
-    assert len(hosts) == len(load_hosts())
-    assert "Xeon X5670" not in hosts
-    assert hosts["xeon x-5670"].cores == 8
-
-
-def test_the_environment_names_folders_and_arguments_override_it(own, tmp_path, monkeypatch):
-    later = tmp_path / "later"
-    later.mkdir()
-    (later / "own.toml").write_text(OWN_HOST.replace("value = 8,", "value = 4,"))
-    monkeypatch.setenv("PPW_HOSTS_DIR", os.pathsep.join([str(own()), ""]))
-    assert find_host("Rack node").cores == 8
-    assert find_host("Rack node", later).cores == 4
-
-
-def test_listed_steps_come_before_derived_ones(own):
-    listed = "steps_hz = { value = [1.5e9, 2_000_000_000], source = 'me' }\ncores ="
-    host = find_host("Rack node", own(OWN_HOST.replace("cores =", listed, 1)))
-    assert host_steps(host) == host.steps_hz == (1.5e9, 2.0e9)
-    assert Host.from_json(host.to_json()) == host
-    assert "1.5 GHz, 2 GHz" in host.summary()
+    def test_the_documented_example_is_complete_and_loads(self, own):
+        document = ROOT / "docs" / "catalogue.md"
+        example = document.read_text(encoding="utf-8").split("```toml\n")[1].split("```")[0]
+        host = load_hosts(own(example))["Rack A node"]
+        assert host.summary().count("not known") == 0
+        assert host_steps(host) == (1.5e9, 2.0e9, 2.4e9)
 
 
 def bad(old, new, message):
@@ -297,30 +241,20 @@ def test_a_bad_file_is_refused_in_one_line(own, old, new, message):
 
 
 def test_steps_without_scaling_are_refused(own):
-    text = OWN_HOST.replace("= true", "= false").replace(
-        "base_hz = { value = 3.0e9", "steps_hz = { value = [1e9, 2e9]"
-    )
+    listed = "steps_hz = { value = [1e9, 2e9]"
+    text = OWN_HOST.replace("= true", "= false").replace("base_hz = { value = 3.0e9", listed)
     with pytest.raises(PpwError, match="several steps, yet dvfs is false"):
         load_hosts(own(text))
 
 
-def test_a_binary_file_is_refused(own):
+def test_what_is_no_file_of_hosts_is_refused(own, tmp_path):
     with pytest.raises(PpwError, match=r"own.toml: not UTF-8 text; write the host as a TOML file"):
         load_hosts(own(b"\xff\xfe\x00\x80"))
-
-
-def test_a_folder_instead_of_a_file_is_refused(tmp_path):
-    (tmp_path / "x.toml").mkdir()
+    (tmp_path / "x" / "x.toml").mkdir(parents=True)
     with pytest.raises(PpwError, match=r"x.toml: .*; give a file that can be read"):
-        load_hosts(tmp_path)
-
-
-def test_a_missing_folder_is_refused(tmp_path):
+        load_hosts(tmp_path / "x")
     with pytest.raises(PpwError, match="no such folder of host files"):
         load_hosts(tmp_path / "none")
-
-
-# JSON
 
 
 def test_json_carries_schema_and_package_version():
@@ -343,13 +277,3 @@ def test_json_carries_schema_and_package_version():
 def test_bad_json_is_refused(text, message):
     with pytest.raises(PpwError, match=message):
         Host.from_json(text)
-
-
-# The documentation
-
-
-def test_the_documented_example_is_complete_and_loads(own):
-    example = DOCUMENT.read_text(encoding="utf-8").split("```toml\n")[1].split("```")[0]
-    host = load_hosts(own(example))["Rack A node"]
-    assert host.summary().count("not known") == 0
-    assert host_steps(host) == (1.5e9, 2.0e9, 2.4e9)

@@ -1,109 +1,47 @@
-"""Reports: one page that asks for nothing, holds its own JSON, and cannot be broken into."""
+"""Report pages: what they say, what their sliders hold, and what a browser may do with them."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up import answered, sweep
-from matplotlib.image import imread
 from parsed_pages import Parsed
+from procurement_scenarios import ROOT, asked, scenario, server
+from slider_pages import page_of, projected, rich
 
 import ppw
 from ppw.demo import demo, demo_page
+from ppw.procurement.procure import procure
+from ppw.procurement.result import Procurement
+from ppw.report import procurement_sliders
 from ppw.report.pages import parameters_page, validation_page
-from ppw.report.projection_page import projection_page
+from ppw.report.projection_sliders import MOST_GROUPS
+from ppw.report.stops import stops
+from ppw.runs_projection import RunsProjection
 
 RUNS = sweep(noise=0.02)
-HOSTILE = ["</script><b>", "<!--<script>", '"><img src=x onerror=alert(1)>', "a&amp;b", "$\\bad$"]
-
-
-def pages(runs=RUNS, metric=None):
-    both = {"freq": ["2.8GHz", "3.0GHz"], "metric": metric}
-    return {
-        "project": projection_page(answered(ppw.project_runs, runs, **both)),
-        "validate": validation_page(
-            answered(ppw.validate, runs, scheme="frequency", metric=metric)
-        ),
-        "fit": parameters_page(answered(ppw.fit_runs, runs, metric=metric)),
-        "demo": demo_page(demo()),
-    }
-
-
-@pytest.fixture(scope="module")
-def made():
-    return pages()
-
-
-@pytest.fixture(params=["project", "validate", "fit", "demo"])
-def page(request, made):
-    return made[request.param]
-
-
-class TestEveryPage:
-    def test_no_request_leaves_it(self, page):
-        parsed = Parsed(page.render())
-        for tag, attributes in parsed.tags:
-            assert tag not in ("link", "iframe", "img", "object", "embed", "base", "form")
-            assert not {"src", "srcset", "action", "data", "poster"} & set(attributes)
-            for name in ("href", "xlink:href"):
-                assert attributes.get(name, "#").startswith("#")
-            assert not [name for name in attributes if name.startswith("on")]
-        assert "@import" not in "".join(parsed.styles)
-        outside = re.findall(r"url\(\s*['\"]?(?!#)[^)]*\)", page.render())
-        assert outside == []
-
-    def test_its_json_is_the_results(self, page):
-        parsed = Parsed(page.render())
-        first, *_ = [attributes for tag, attributes in parsed.tags if tag == "script"]
-        assert first == {"type": "application/json", "id": "ppw-result"}
-        assert json.loads(parsed.scripts["ppw-result"]) == json.loads(page.document)
-
-    def test_verdict_stands_before_the_evidence(self, page):
-        text = page.render()
-        first = [text.index(mark) for mark in ('class="verdict"', "<table>")]
-        assert first == sorted(first)
-        words = " ".join(Parsed(text).words)
-        assert all(sentence in words for sentence in page.verdict)
-        assert all(caveat in words for caveat in page.caveats)
-
-    def test_titles_and_tables_are_full(self, page):
-        assert page.title
-        assert page.subtitle
-        for table in page.tables:
-            assert {len(row) for row in table.rows} == {len(table.header)}
-
-
-def test_the_same_input_gives_the_same_bytes(made):
-    for name, page in pages().items():
-        assert page.render() == made[name].render()
-
-
-def test_no_workload_name_breaks_out():
-    hostile = pd.concat([RUNS[RUNS["workload"] == "sort"].assign(workload=n) for n in HOSTILE])
-    for kind, page in pages(hostile, metric="time").items():
-        parsed = Parsed(page.render())
-        assert {tag for tag, _ in parsed.tags}.isdisjoint({"b", "img"})
-        own = {"ppw-result", "ppw-sliders", ""} if kind == "project" else {"ppw-result"}
-        assert set(parsed.scripts) == own
-        # A browser leaves a script whose text opens "<!--<script" only at a second end.
-        assert not [name for name in own - {""} if "<" in parsed.scripts[name]]
-        if kind != "demo":
-            rows = json.loads(parsed.scripts["ppw-result"])[
-                "parameters" if kind == "fit" else "groups"
-            ]
-            assert {row["workload"] for row in rows} == set(HOSTILE)
-            assert set(HOSTILE) <= {word.strip() for word in parsed.words}
 
 
 def straight_page(runs, **options):
     """Page of a projection by the least-squares curves."""
-    return projection_page(answered(ppw.project_runs, runs, interval="t", **options))
+    return page_of(projected(runs, interval="t", **options))
+
+
+def test_the_demos_page_is_one_of_its_own():
+    page = demo_page(demo())
+    parsed = Parsed(page.render())
+    assert json.loads(parsed.scripts["ppw-result"]) == json.loads(page.document)
+    assert not [tag for tag, a in parsed.tags if {"src", "onclick"} & set(a) or tag == "link"]
+    assert page.render() == demo_page(demo()).render()
 
 
 class TestProjectionVerdict:
@@ -117,14 +55,8 @@ class TestProjectionVerdict:
         ]
 
     def test_the_one_group_that_could_be_projected_is_held_against_its_own(self):
-        runs = pd.DataFrame(
-            {
-                "workload": ["a", "b", "b"],
-                "freq_ghz": [1.0, 1.0, 2.0],
-                "time_s": [99.0, 30.0, 20.0],
-            }
-        )
-        page = projection_page(answered(ppw.project_runs, runs, freq=4e9))
+        columns = {"workload": ["a", "b", "b"], "freq_ghz": [1.0, 1.0, 2.0]}
+        page = page_of(projected(pd.DataFrame(columns).assign(time_s=[99.0, 30.0, 20.0]), 4e9))
         assert "against 20 s measured at 2 GHz" in page.verdict[1]
 
     def test_many_groups_are_summed_up(self):
@@ -141,7 +73,7 @@ class TestProjectionVerdict:
         assert "Performance per watt of all runs is best at 1.412 GHz." in page.verdict
 
     def test_a_target_below_all_that_was_measured(self):
-        page = projection_page(answered(ppw.project_runs, RUNS, freq=0.8e9))
+        page = page_of(projected(RUNS, 0.8e9, metric="time"))
         assert "to 0.8 GHz" in page.verdict[0] or "to 800 MHz" in page.verdict[0]
 
     def test_no_answer(self):
@@ -151,8 +83,7 @@ class TestProjectionVerdict:
         assert page.render()
 
     def test_the_other_form_is_shown(self):
-        fast = RUNS.assign(time_s=RUNS["freq_ghz"] ** -1.5)
-        page = projection_page(answered(ppw.project_runs, fast, freq=3e9, metric="time"))
+        page = page_of(projected(RUNS.assign(time_s=RUNS["freq_ghz"] ** -1.5), 3e9, metric="time"))
         assert page.tables[0].header[-1] == "other form"
 
 
@@ -166,8 +97,9 @@ class TestValidationPage:
         assert f"cover {summary['coverage']:.0%} of 3 measurements" in sentence
 
     def test_largest_error_first(self):
-        page = validation_page(answered(ppw.validate, RUNS, scheme="frequency"))
-        errors = [abs(float(row[-3])) for row in page.tables[1].rows]
+        result = answered(ppw.validate, RUNS, scheme="frequency", metric=["time", "power"])
+        errors = [abs(float(row[-3])) for row in validation_page(result).tables[1].rows]
+        assert len(errors) == 24
         assert errors == sorted(errors, reverse=True)
 
     def test_no_answer(self):
@@ -185,26 +117,93 @@ def test_long_tables_say_what_they_cut():
     assert page.tables[0].note == "40 more rows are in the JSON of this page."
 
 
-def test_a_browser_draws_it(made, tmp_path):
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no chromium on this machine to draw the page with")
-    source, picture = tmp_path / "page.html", tmp_path / "page.png"
-    source.write_text(made["project"].render(), encoding="utf-8")
-    quiet = "background-networking", "component-update", "sync"
-    subprocess.run(
-        [
-            *(chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-            *(f"--disable-{what}" for what in quiet),
-            *(f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1000,1400"),
-            *(f"--screenshot={picture}", source.as_uri()),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=60,
+class TestStops:
+    @given(
+        st.floats(0, 1e10),
+        st.floats(1e-6, 1e10),
+        st.lists(st.floats(0, 2e10), max_size=5),
+        st.integers(5, 300),
     )
-    drawn = imread(picture)
-    assert drawn.shape[:2] == (1400, 1000)
-    # Ink on paper, in more shades than a page of one colour or an error message has.
-    assert 0.01 < (drawn[..., :3].mean(axis=2) < 0.9).mean() < 0.5
-    assert len(np.unique(drawn.reshape(-1, drawn.shape[2]), axis=0)) > 100
+    def test_they_rise_and_hold_what_must_be_met(self, low, span, exact, most):
+        high = low + span
+        made = stops(low, high, exact, most=most)
+        inside = [x for x in exact if low <= x <= high]
+        assert made == sorted(set(made))
+        assert (made[0], made[-1]) == (low, high)
+        assert set(inside) <= set(made)
+        assert len(made) <= most + 3 + len(inside)
+
+    def test_they_are_the_numbers_that_people_mean(self):
+        assert stops(0.0, 1.0, most=10) == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+        wanted = [1.2e9, 1.4e9, 1.6e9, 1.8e9, 2e9, 2.2e9, 2.33e9, 2.4e9, 2.6e9, 2.8e9]
+        assert stops(1.2e9, 2.8e9, [2.33e9], most=8) == wanted
+        assert stops(5.0, 5.0, [5.0]) == [5.0]
+
+
+class TestSliders:
+    """What the page holds for its script; a browser moves them in test_interactive_page."""
+
+    @pytest.mark.parametrize(
+        "make",
+        [lambda: projected(RUNS, 3e9, metric=["time", "power"]), lambda: asked(rich())],
+        ids=["projection", "procurement"],
+    )
+    def test_only_the_one_script_of_the_page_may_run(self, make):
+        result = make()
+        text = page_of(result).render()
+        (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+        (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        said = dict(part.split(maxsplit=1) for part in html.unescape(policy).split("; "))
+        assert said["default-src"] == "'none'"
+        assert said["script-src"] == f"'sha256-{digest}'"
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert word not in script
+        # The same input gives the same bytes.
+        assert page_of(make()).render() == text
+        # One that was read back is without them.
+        kind = type(result)
+        assert kind in (RunsProjection, Procurement)
+        page = page_of(kind.from_json(result.to_json()))
+        assert page.sliders is None
+        assert 'id="sliders"' not in page.render()
+
+    def test_groups_are_capped_and_it_is_said(self):
+        hosts = [sweep(host=f"node{i}", seed=i, repeats=1) for i in range(6)]
+        page = page_of(projected(pd.concat(hosts), 3e9, metric="time"))
+        assert page.sliders.note.startswith(f"{MOST_GROUPS} of 18 groups are here, ")
+        assert len(json.loads(page.sliders.data)["groups"]) == MOST_GROUPS
+
+    def test_positions_change_servers_fits_and_the_answer(self):
+        model, inputs = asked(rich()).basis
+        plain = model.outcomes(inputs.central())
+        full = model.outcomes(inputs.central().replaced({"demand.max_utilisation": 0.3}))
+        more = model.outcomes(inputs.central().replaced({"demand.scale": 2.5}))
+        assert [a.servers[0] < b.servers[0] for a, b in zip(plain, full, strict=True)] == [1, 1]
+        assert [one.racks.fits[0] for one in plain] != [one.racks.fits[0] for one in more]
+
+    def test_fewer_draws_are_carried_where_there_are_many_and_it_is_said(self, monkeypatch):
+        monkeypatch.setattr(procurement_sliders, "_MOST_NUMBERS", 1200)
+        result = asked(rich(), draws=400)
+        page = page_of(result)
+        data = json.loads(page.sliders.data)
+        assert data["draws"] == 240
+        assert "of the first 240 draws of 400" in page.sliders.note
+        packed = {key: drawn for key, _, drawn in data["figures"] if drawn}
+        assert len(packed) == 5
+        values = np.frombuffer(base64.b64decode(packed["site.pue"]), "<f8")
+        wanted = result.basis.inputs["site.pue"].drawn(400, 0)
+        assert values.tolist() == wanted[:240].tolist()
+
+    def test_many_candidates_have_no_slider_each_and_it_is_said(self):
+        page = page_of(asked(scenario(*(server(f"s{i}") for i in range(8)))))
+        prices = [s for s in json.loads(page.sliders.data)["sliders"] if "price" in s["key"]]
+        assert len(prices) == 6
+        assert "The prices of the first 6 of 8 candidates have sliders." in page.sliders.note
+
+    @pytest.mark.filterwarnings("ignore::ppw.CaveatWarning")
+    def test_the_example_is_a_page_of_reasonable_size(self):
+        result = procure(ROOT / "examples" / "procurement.toml")
+        page = page_of(result)
+        assert json.loads(page.sliders.data)["draws"] == result.draws
+        assert len(page.render()) < 600_000
