@@ -1,8 +1,6 @@
 """Small block traces, surveyed and counted, and generators of requests learnt from them."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 from hypothesis import strategies as st
@@ -19,41 +17,19 @@ from fitting.trace_survey import Surveyor
 from fitting.transition_counter import TransitionCounter
 from fitting.walk import Learnt, Walk
 
-
-class Columns(NamedTuple):
-    """Requests of a trace in the order of arrival."""
-
-    time_s: np.ndarray
-    stream: np.ndarray
-    device: np.ndarray
-    lbn: np.ndarray
-    size_bytes: np.ndarray
-    op: np.ndarray
-
-
-class Counted(NamedTuple):
-    """A trace, what was found when it was surveyed, its transitions, and its runs and reuse.
-
-    ``again`` has by request whether it starts a run where its device was touched before.
-    """
-
-    columns: Columns
-    survey: object
-    classes: object
-    counts: object
-    again: np.ndarray
-    runs: object
-    reuse: np.ndarray
+# Requests of a trace in the order of arrival.
+Columns = namedtuple("Columns", "time_s stream device lbn size_bytes op")
+# A trace and what is learnt from it: ``again`` has by request whether it starts a run where its
+# device was touched before.
+Counted = namedtuple("Counted", "columns survey classes counts again runs reuse")
 
 
 def columns(lbn, *, time_s=None, stream=0, device=0, size_bytes=4096, op=0):
     """Columns of a trace; a number stands for all requests."""
-    n = len(lbn)
-    given = np.arange(n) if time_s is None else time_s, stream, device, lbn, size_bytes, op
-    types = (np.float64, np.int32, np.int32, np.int64, np.int64, np.uint8)
-    return Columns(
-        *(np.broadcast_to(v, n).astype(dtype) for v, dtype in zip(given, types, strict=True))
-    )
+    given = np.arange(len(lbn)) if time_s is None else time_s, stream, device, lbn, size_bytes, op
+    types = np.float64, np.int32, np.int32, np.int64, np.int64, np.uint8
+    all_ = zip(np.broadcast_arrays(lbn, *given)[1:], types, strict=True)
+    return Columns(*(values.astype(dtype) for values, dtype in all_))
 
 
 def surveyed(*batches):
@@ -85,11 +61,9 @@ def counted(trace, levels=2, fan_out=4, parts=()):
 
 def kinds_of(trace):
     """Kind of the request of every transition, as chains and generators take them."""
-    found = [
-        kind(int(op), int(trace.classes.sizes[size][0]), trace.survey.piece)
-        for op, size in zip(trace.counts.op, trace.counts.size_class, strict=True)
-    ]
-    return np.array(found)
+    sizes = [int(trace.classes.sizes[class_][0]) for class_ in trace.counts.size_class]
+    ops = trace.counts.op.tolist()
+    return np.array([kind(*of, trace.survey.piece) for of in zip(ops, sizes, strict=True)])
 
 
 def learnt_from(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constant", met=0.0):
@@ -104,7 +78,7 @@ def learnt_from(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constan
             *(trace.reuse if reuse else None, survey.piece, device),
             np.full(int(device.max()) + 1, met),
         ),
-        np.ones(len(survey.streams)) if pace is None else pace,
+        np.ones(len(survey.streams)) if pace is None else pace[: len(survey.streams)],
     )
 
 
@@ -117,17 +91,11 @@ def walk_and_reference(trace, *, expected=1.0, stratified=True, seed=0, largest=
     """Generator and reference, which draw from the same random numbers."""
     learnt, diagram = learnt_from(trace, **how), trace.counts.diagram
     model = Model(trace.columns, diagram.levels, diagram.fan_out, trace.again)
+    rules = {"expected": expected, "stratified": stratified}
     rng, again = np.random.default_rng(seed), np.random.default_rng(seed)
-    return (
-        Walk(learnt, expected=expected, rng=rng, stratified=stratified),
-        Reference(
-            *(learnt, model, how.get("entry", ENTRIES[0])),
-            expected=expected,
-            rng=again,
-            stratified=stratified,
-            largest=largest,
-        ),
-    )
+    entry = how.get("entry", ENTRIES[0])
+    reference = Reference(learnt, model, entry, rng=again, largest=largest, **rules)
+    return Walk(learnt, rng=rng, **rules), reference
 
 
 def two_streams(n=600, seed=1):
@@ -153,9 +121,9 @@ def mixed(n, seed, *, streams=2, devices=1, sizes=3, first=0, space=4000, alignm
     rng = np.random.default_rng(seed)
     end, earlier, rows = {}, ([first] * 5, [first] * 5), []
     of_size = 512 * rng.choice(np.r_[1:40, 64, 100], size=sizes)
-    share = rng.dirichlet(np.ones(4))
+    share, of_stream = rng.dirichlet(np.ones(4)), rng.dirichlet(np.full(streams, 0.7))
     for k in range(n):
-        s, way = int(rng.integers(streams)), rng.choice(4, p=share)
+        s, way = int(rng.choice(streams, p=of_stream)), rng.choice(4, p=share)
         lbn = first + alignment * int(rng.integers(space // alignment)) + int(rng.random() < 0.05)
         if way == 0:
             lbn = end.get(s, lbn)

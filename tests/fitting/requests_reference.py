@@ -4,12 +4,12 @@ Dicts and lists, one request at a time, by what the docstrings of `fitting` say.
 from the same sequence; `fitting.random_numbers` and the inter-arrival laws have tests of their own.
 """
 
-from __future__ import annotations
-
 import itertools
 from bisect import bisect_right
 from collections import Counter, defaultdict
+from functools import partial
 from math import exp, inf
+from operator import mul
 from statistics import median
 
 import numpy as np
@@ -27,11 +27,9 @@ WHOLE, FIBONACCI = 2**64, 0x9E3779B97F4A7C15
 def alignment_of(places):
     """Largest power of two, to 256, that nine places in ten keep, and their offset."""
     for alignment in (256, 128, 64, 32, 16, 8, 4, 2):
-        offset, number = min(
-            Counter(p % alignment for p in places).items(), key=lambda pair: (-pair[1], pair[0])
-        )
-        if number >= 0.9 * len(places):
-            return alignment, offset
+        of = Counter(p % alignment for p in places)
+        if max(of.values()) >= 0.9 * len(places):
+            return alignment, min(of, key=lambda offset: (-of[offset], offset))
     return 1, 0
 
 
@@ -64,7 +62,7 @@ class Survey:
 class Model:
     """Second pass: touched states, transitions with their gaps, runs."""
 
-    def __init__(self, trace, levels, fan_out, begins_again=None):
+    def __init__(self, trace, levels, fan_out, again):
         self.survey = survey = Survey(trace)
         self.levels, self.k, self.piece = levels, fan_out, survey.piece
         self.width = -(-max(1, survey.high - survey.low) // fan_out**levels)
@@ -86,11 +84,9 @@ class Model:
                 gaps[key].append(time - before[2])
                 out[before[0], level] += 1
                 into[here, level] += 1
+            run = before[3] if goes_on else [0, bool(again[row]), lbn]
             if not goes_on:
-                run = [0, begins_again is not None and bool(begins_again[row]), lbn]
                 runs[here].append(run)
-            else:
-                run = before[3]
             run[0] += 1
             last[s] = (here, lbn + size // 512, time, run)
         self.last_state = {s: here for s, (here, *_) in last.items()}
@@ -115,10 +111,8 @@ class Model:
 
     def within(self, origin, level, state):
         """Indices of the touched states of an origin in a state of some level."""
-        size = self.k ** (self.levels - level)
-        return [
-            v for v, (of, fine) in enumerate(self.states) if of == origin and fine // size == state
-        ]
+        size, there = self.k ** (self.levels - level), enumerate(self.states)
+        return [v for v, (of, fine) in there if of == origin and fine // size == state]
 
 
 class Chain:
@@ -141,20 +135,16 @@ class Chain:
             [(origin, i, state // model.k ** (model.levels - i)) for i in levels]
             for origin, state in model.states
         ]
-        self.node = [[(*key, False) if (*key, False) in self.nodes else None for key in keys]
-                     for keys in coarse]  # fmt: skip
-        self.follows = [
-            next(((*k, True) for k in keys[::-1] if (*k, True) in self.nodes), None)
-            for keys in coarse
+        self.node = [
+            [(*k, False) if (*k, False) in self.nodes else None for k in keys] for keys in coarse
         ]
+        on = [[(*k, True) for k in keys[::-1] if (*k, True) in self.nodes] for keys in coarse]
+        self.follows = [next(iter(keys), None) for keys in on]
         if entry == "occupancy":
             out = _left_alike(out, coarse)
             into = [[len(of)] * model.levels for of in model.lbns]
-        self.leave = []
-        for row in out:
-            total = sum(row)
-            shares = [part / (total or 1) for part in itertools.accumulate(row)]
-            self.leave.append([*shares[:-1], 1.0] if total else shares)
+        shares = [[part / (sum(row) or 1) for part in itertools.accumulate(row)] for row in out]
+        self.leave = [[*of[:-1], 1.0] if of[-1] else of for of in shares]
         self.entered = [[0, *itertools.accumulate(of)] for of in zip(*into, strict=True)]
 
 
@@ -172,15 +162,9 @@ def _left_alike(out, coarse):
         for i, key in enumerate(keys):
             here[key] += row[i]
             deeper[key] += sum(row[i:])
-    found = []
-    for keys in coarse:
-        stays, shares = 1.0, []
-        for key in keys:
-            share = here[key] / deeper[key] if deeper[key] else 0.0
-            shares.append(stays * share)
-            stays *= 1 - share
-        found.append(shares)
-    return found
+    found = [[here[key] / (deeper[key] or 1) for key in keys] for keys in coarse]
+    stays = [[1.0, *itertools.accumulate((1 - s for s in of), mul)] for of in found]
+    return [[a * b for a, b in zip(*of, strict=False)] for of in zip(stays, found, strict=True)]
 
 
 def hashed(key):
@@ -203,23 +187,19 @@ def permuted(k, bits, key):
 
 # Gaps by law, over their mean: of random numbers, shape, mean and rows of quantiles.
 GAPS = {
-    laws.CONSTANT: lambda r, shape, mean, rows: 1,
-    laws.EXPONENTIAL: lambda r, shape, mean, rows: numbers.standard_exponential(r),
-    laws.NORMAL: lambda r, shape, mean, rows: max(0, 1 + shape * numbers.standard_normal(r)),
-    laws.GAMMA: lambda r, shape, mean, rows: numbers.standard_gamma(r, shape) / shape,
-    laws.LOGNORMAL: lambda r, shape, mean, rows: exp(
-        shape * numbers.standard_normal(r) - shape**2 / 2
-    ),
-    laws.EMPIRICAL: lambda r, shape, mean, rows: np.interp(
-        uniform(r), laws.KNOTS, rows[int(shape)]
-    ),
-    laws.POISSON: lambda r, shape, mean, rows: shape / mean * poisson(mean / shape, r),
+    laws.CONSTANT: lambda r, k, m, rows: 1,
+    laws.EXPONENTIAL: lambda r, k, m, rows: numbers.standard_exponential(r),
+    laws.NORMAL: lambda r, k, m, rows: max(0, 1 + k * numbers.standard_normal(r)),
+    laws.GAMMA: lambda r, k, m, rows: numbers.standard_gamma(r, k) / k,
+    laws.LOGNORMAL: lambda r, k, m, rows: exp(k * numbers.standard_normal(r) - k**2 / 2),
+    laws.EMPIRICAL: lambda r, k, m, rows: np.interp(uniform(r), laws.KNOTS, rows[int(k)]),
+    laws.POISSON: lambda r, k, m, rows: k / m * poisson(m / k, r),
 }
 
 
 def drawn_gap(of, t, r):
-    mean, shape = float(of.mean_s[t]), float(of.shape[t])
-    return mean * GAPS[int(of.law[t])](r, shape, mean, of.quantiles)
+    mean = float(of.mean_s[t])
+    return mean * GAPS[int(of.law[t])](r, float(of.shape[t]), mean, of.quantiles)
 
 
 class Batch:
@@ -305,9 +285,8 @@ class Places:
         after = bisect_right([when for when, _ in entries], clock)
         before = after - 1
         while before >= 0 or after < len(entries):
-            later = before < 0 or (
-                after < len(entries) and entries[after][0] - clock < clock - entries[before][0]
-            )
+            ahead = entries[after][0] - clock if after < len(entries) else inf
+            later = ahead < (clock - entries[before][0] if before >= 0 else inf)
             at = after if later else before
             if self.holds(*entries[at]):
                 first = at
@@ -334,41 +313,35 @@ class Memory:
         self.rows, self.clock = {}, [0] * self.devices
         self.passed, self.met = [0] * self.devices, [0] * self.devices
 
+    def seen(self, g, lbn):
+        """Clock of the last touch of a piece, 0 for none, and where in it a request began."""
+        piece = lbn // self.piece
+        return self.rows.get((g, piece // 8), {}).get(piece, (0, None))
+
     def touched(self, g, lbn):
-        piece = lbn // self.piece
-        return self.rows.get((g, piece // 8), {}).get(piece, (0, None))[0]
+        return self.seen(g, lbn)[0]
 
-    def begun(self, g, lbn):
-        piece = lbn // self.piece
-        return self.rows.get((g, piece // 8), {}).get(piece, (0, None))[1]
-
-    def has_room(self, size):
+    def has_room(self, g, size):
         blocks = min(size // 512, 2**20 * self.piece)
-        return len(self.rows) + blocks // (8 * self.piece) + 2 <= self.capacity // 2
+        rows = len(self.rows) + blocks // (8 * self.piece) + 2
+        return self.clock[g] < 2**32 - 1 and rows <= self.capacity // 2
 
     def make_room(self):
+        """Have more rows, or forget the half of them that were touched longest ago."""
         if self.capacity < self.most:
             self.capacity *= 2
             return
-        ages = {key: self.clock[key[0]] - max(c for c, _ in row.values())
-                for key, row in self.rows.items()}  # fmt: skip
-        middle = median(ages.values())
-        self.rows = {key: row for key, row in self.rows.items() if ages[key] < middle}
+        last = {key: max(c for c, _ in row.values()) for key, row in self.rows.items()}
+        ages = {key: self.clock[key[0]] - clock for key, clock in last.items()}
+        self.rows = {k: of for k, of in self.rows.items() if ages[k] < median(ages.values())}
 
-    def began_there(self, g):
-        return lambda when, lbn: (
-            lbn is not None and self.touched(g, lbn) == when and self.begun(g, lbn) == lbn
-        )
+    def began_there(self, g, when, lbn):
+        return lbn is not None and self.seen(g, lbn) == (when, lbn)
 
-    def stopped_there(self, g):
-        def holds(when, lbn):
-            if lbn is None:
-                return False
-            if lbn % self.piece:
-                return self.touched(g, lbn) == when
-            return self.touched(g, max(lbn, 1) - 1) == when and self.touched(g, lbn) == 0
-
-        return holds
+    def stopped_there(self, g, when, lbn):
+        if lbn is None or lbn % self.piece:
+            return lbn is not None and self.touched(g, lbn) == when
+        return self.touched(g, max(lbn, 1) - 1) == when and self.touched(g, lbn) == 0
 
 
 class Stream:
@@ -390,28 +363,20 @@ class Reference:
         self.streams = [Stream(s) for s in range(len(learnt.pace))]
         share = expected if stratified else 0.0
         self.r, self.closed = randomness(rng), share >= 1
-        self.origin = defaultdict(list)
+        self.of_stream, self.origin = defaultdict(list), defaultdict(list)
         for v, (origin, _) in enumerate(model.states):
+            self.of_stream[origin // KINDS].append(v)
             self.origin[origin].append(v)
-        self.of_stream = [[v for v, (o, _) in enumerate(model.states) if o // KINDS == s]
-                          for s in range(len(self.streams))]  # fmt: skip
         self._lay_out_runs()
         self._lay_out_draws(share, rng, largest)
         remembers = self.remembers = addresses.reuse is not None
         self.law = addresses.reuse.tolist() if remembers else []
         self.memory = Memory(addresses.piece, int(addresses.devices.max()) + 1)
-        requests, least = (max(1.0, expected), 256) if remembers else (0, 0)
-        self.begins, self.ends = (
-            self._new_places(by_kind, requests, least, holds)
-            for by_kind, holds in (
-                (False, self.memory.began_there),
-                (True, self.memory.stopped_there),
-            )
-        )
+        self.begins = self._new_places(False, expected, self.memory.began_there)
+        self.ends = self._new_places(True, expected, self.memory.stopped_there)
         random, all_ = chain.departures, [sum(row) for row in model.out]
-        sequential = [
-            a - b if f else 0 for a, b, f in zip(all_, random, chain.follows, strict=True)
-        ]
+        both = zip(all_, random, chain.follows, strict=True)
+        sequential = [a - b if follows else 0 for a, b, follows in both]
         self.all, self.left = (random, sequential), (random[:], sequential[:])
         self._start(share, rng)
 
@@ -428,18 +393,15 @@ class Reference:
             for sort in (0, 1):
                 pooled = [n for w in self.origin[origin] for n in lengths[w][sort]]
                 self.length_law.append(length_law(lengths[v][sort] or pooled or whole))
-        self.runs = [n for both in self.started for n in both]
-        self.runs_left = self.runs[:]
+        self.runs, self.runs_left = ([n for both in self.started for n in both] for _ in (0, 1))
         groups, at = defaultdict(list), self.addresses
         for v, (origin, _) in enumerate(model.states):
             groups[at.devices[origin // KINDS], origin % KINDS].append(v)
         self.aligned = {}
         for members in groups.values():
-            starts = []
-            for v in members:
-                places = {lbn for *_, lbn in model.runs[v]}
-                starts += {min(places), max(places)} if places else []
-            found = (at.alignment, at.offset)
+            places = [[lbn for *_, lbn in model.runs[v]] for v in members if model.runs[v]]
+            starts = [lbn for of in places for lbn in {min(of), max(of)}]
+            found = at.alignment, at.offset
             if len(starts) >= 16:
                 alignment, offset = alignment_of(starts)
                 alignment = min(alignment, max(at.piece, at.alignment))
@@ -449,13 +411,9 @@ class Reference:
     def _lay_out_draws(self, share, rng, largest):
         """Batches of draws, as long as what was counted or a share of it, and decks."""
         model, chain = self.model, self.chain
-        elsewhere = [
-            0 if key[5] else n for key, n in zip(model.transitions, chain.count, strict=True)
-        ]
-        keys = sorted(chain.nodes)
-        target = Counter()
-        for t in range(len(elsewhere)):
-            target[self._range(t)] += elsewhere[t]
+        keys, target = sorted(chain.nodes), Counter()
+        for t, key in enumerate(model.transitions):
+            target[self._range(t)] += 0 if key[5] else chain.count[t]
         nodes = [sum(chain.count[t] for t in chain.nodes[key]) for key in keys]
         wanted = (chain.departures, self.runs, nodes, [target[k] for k in sorted(target)])
         self.leave, self.lengths, by_node, by_target = (
@@ -481,13 +439,12 @@ class Reference:
         origin, state = self.model.states[v]
         return self.addresses.devices[origin // KINDS], by_kind and origin % KINDS, state
 
-    def _new_places(self, by_kind, requests, least, holds):
-        occupied = Counter()
+    def _new_places(self, by_kind, expected, holds):
+        """Room for twice the requests to come, and a few."""
+        wanted = Counter()
         for v, lbns in enumerate(self.model.lbns):
-            occupied[self._place(v, by_kind)] += len(lbns) * requests
-        wanted = {place: least + 2 * number for place, number in occupied.items()}
-        share = min(1.0, 2**23 / max(1.0, sum(wanted.values())))
-        return {place: Places(int(n * share) + 16, holds(place[0])) for place, n in wanted.items()}
+            wanted[self._place(v, by_kind)] += 2 * len(lbns) * max(1.0, expected)
+        return {at: Places(int(272 + n), partial(holds, at[0])) for at, n in wanted.items()}
 
     def _start(self, share, rng):
         """Streams begin where they began, or by occupancy; one of a single request makes none."""
@@ -499,15 +456,15 @@ class Reference:
             p.starts = p.randoms = sum(self.chain.departures[v] for v in mine)
             on = [v for v in mine if follows[v]]
             if not on and not p.starts:
-                p.due, p.begins = inf, False
+                p.due = inf
                 continue
             first, last = model.first_state[p.number], model.last_state[p.number]
-            v = model.states.index(first) if first != last else None
-            p.begins = v is not None and bool(follows[v] or self.chain.departures[v])
-            p.first = v if v is not None and follows[v] else next(iter(on), None)
-            weights = np.array([len(model.lbns[v]) for v in mine])
-            chosen = None if p.begins else mine[rng.choice(len(mine), p=weights / weights.sum())]
-            p.state = v if p.begins else chosen
+            p.state = model.states.index(first) if first != last else None
+            p.first = p.state if p.state is not None and follows[p.state] else next(iter(on), None)
+            p.begins = p.state is not None and (follows[p.state] or self.chain.departures[p.state])
+            if not p.begins:
+                weights = np.array([len(model.lbns[v]) for v in mine])
+                p.state = mine[rng.choice(len(mine), p=weights / weights.sum())]
         for p in self.streams:
             if p.due < inf:
                 self._draw_next(p, p.begins)
@@ -522,9 +479,7 @@ class Reference:
                     each.left, each.due = each.share, each.resumes
                 continue
             g = self.addresses.devices[p.number]
-            while self.remembers and not (
-                self.memory.clock[g] < 2**32 - 1 and self.memory.has_room(p.size)
-            ):
+            while self.remembers and not self.memory.has_room(g, p.size):
                 self._make_room()
             t = p.transition
             lbn = self._choose_address(p, g, int(self.learnt.kinds[t]))
@@ -546,8 +501,6 @@ class Reference:
             places.entries = []
         for p in self.streams:
             p.made = -1
-
-    # What comes after what.
 
     def _draw_next(self, p, first=False):
         if self.closed and not first:
@@ -652,9 +605,9 @@ class Reference:
             return 0.0
         total = number = 0
         for t in self.chain.nodes[self.chain.follows[v]]:
-            sizes = {s: self.model.survey.size_counts[s]
-                     for s in self.model.classes[self.model.transitions[t][6]]}  # fmt: skip
-            mean = sum(s * n for s, n in sizes.items()) / sum(sizes.values()) / 512
+            sizes = self.model.classes[self.model.transitions[t][6]]
+            counts = [self.model.survey.size_counts[size] for size in sizes]
+            mean = np.dot(sizes, counts) / sum(counts) / 512
             total += mean * self.chain.count[t]
             number += self.chain.count[t]
         return total / number
@@ -666,16 +619,12 @@ class Reference:
             p.reuse = next(k for k in range(CLASSES) if law[k] > u)
         row = 2 * v + (AGAIN <= p.reuse < FRESH)
         if self.closed:
-            left, both = self.runs_left, (row, row ^ 1)
-            if not left[row] and not left[row ^ 1]:
-                for each in both:
-                    left[each] = self.runs[each]
-            if not left[row] and left[row ^ 1]:
-                row ^= 1
+            left, other = self.runs_left, row ^ 1
+            if not left[row] and not left[other]:
+                left[row], left[other] = self.runs[row], self.runs[other]
+            row = row if left[row] or not left[other] else other
             left[row] = max(0, left[row] - 1)
         p.run = drawn_length(self.length_law[row], self.lengths[row].draw(self.r))
-
-    # Where it starts.
 
     def _choose_address(self, p, g, kind_):
         memory, end = self.memory, self.addresses.end_lbn
@@ -718,15 +667,14 @@ class Reference:
         wanted = self.memory.clock[g] - ago
         if wanted < 1:
             return None
-        places = (self.begins if p.reuse >= AGAIN else self.ends)[
-            self._place(p.state, p.reuse < AGAIN)
-        ]
-        for _ in range(1 if p.reuse >= AGAIN else 4):
+        again = p.reuse >= AGAIN
+        places = (self.begins if again else self.ends)[self._place(p.state, not again)]
+        for _ in range(4):
             at = places.nearest(wanted)
             if at is None:
                 return None
             lbn = places.entries[at][1]
-            if p.reuse >= AGAIN or self._can_go_on(g, lbn, p.blocks):
+            if again or self._can_go_on(g, lbn, p.blocks):
                 return lbn
             places.drop(at)
         return None
@@ -764,7 +712,7 @@ class Reference:
         lbn = self.model.survey.low + self.model.states[v][1] * self.model.width
         lbn += (offset - lbn) % alignment
         for _ in range(512):
-            if lbn + wanted > end or most == wanted:
+            if most == wanted or lbn + wanted > end:
                 break
             room = self._ahead(g, lbn, wanted)
             if room > most:

@@ -1,32 +1,34 @@
 """Tables for compiled loops against Python's own dict, whole numbers and arrays."""
 
-from __future__ import annotations
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from requests_reference import FIBONACCI, WHOLE, hashed
+from requests_reference import FIBONACCI, WHOLE, Memory, Places, hashed
 
 from fitting import hash_table
-from fitting.compiled import compiled
 from fitting.hash_table import EMPTY, doubled, find, mixed, new_keys, places, remove, roomy
 from fitting.lookups import Numbers, longer, looked_up, lookup_of, numbered
+from fitting.marks import MOST_CLOCK, begun_at, new_marks, note_begin, row_of, touched_row
 from fitting.octaves import octave_part
+from fitting.places import Addresses
+from fitting.recency import LBN, nearest, new_recency, put
 from fitting.side_by_side import lines, side_by_side
 
 KEYS = st.one_of(st.integers(0, 40), st.integers(0, 2**62))
 
 
-@given(st.lists(st.tuples(KEYS, st.booleans()), max_size=120))
+@given(st.lists(st.tuples(KEYS, st.integers(0, 2)), max_size=60))
 def test_a_table_holds_what_a_dict_holds(steps):
-    keys = new_keys(256)
+    keys = new_keys(64)
     values = np.zeros(len(keys), dtype=np.int64)
     wanted = {}
-    for number, (key, put) in enumerate(steps):
+    for number, (key, held) in enumerate(steps):
         place = find(keys, key)
         assert (keys[place] != EMPTY) == (key in wanted)
-        if put:
+        if held:
             keys[place], values[place], wanted[key] = key, number, number
         elif key in wanted:
             remove(keys, values, place)
@@ -58,36 +60,21 @@ def test_consecutive_keys_are_neighbours():
     keys = new_keys(1 << 12)
     at = [find(keys, key) for key in range(64, 72)]
     assert at == list(range(at[0], at[0] + 8))
-
-
-@compiled
-def look_up(table, keys, found):
-    for i in range(len(keys)):
-        found[i] = looked_up(table, keys[i])
-
-
-@compiled
-def number_all(table, keys, found):
-    for i in range(len(keys)):
-        found[i] = numbered(table, keys[i])
-
-
-def found(work, table, keys):
-    out = np.empty(len(keys), dtype=np.int64)
-    work(table, np.array(keys, dtype=np.int64), out)
-    return out.tolist()
+    assert len({find(keys, key) // 8 for key in range(0, 2**16, 8)}) == 512
 
 
 @given(st.dictionaries(KEYS, st.integers(0, 2**31 - 1), min_size=1, max_size=60))
 def test_a_lookup_has_what_a_dict_has(held):
     lookup = lookup_of(*(np.array(list(of)) for of in (held.keys(), held.values())))
     assert (len(lookup.keys) == 0) == (max(held) < 2**16)
-    assert found(look_up, lookup, list(held)) == list(held.values())
+    assert [looked_up(lookup, key) for key in held] == list(held.values())
 
 
 def test_a_key_that_a_lookup_has_not_stays_inside_it():
     lookup = lookup_of(np.array([3, 5]), np.array([1, 2]))
-    assert found(look_up, lookup, [2**40, -(2**40), 6]) == [2, 0, 2]
+    assert [looked_up(lookup, key) for key in (2**40, -(2**40), 6)] == [2, 0, 2]
+    many = lookup_of(np.arange(0, 2**40, 2**33), np.arange(128))
+    assert [looked_up(many, k * 2**33) for k in range(128)] == list(range(128))
     for largest, direct in ((2**16 - 1, True), (2**16, False)):
         assert (len(lookup_of(np.array([largest]), np.array([1])).keys) == 0) == direct
 
@@ -99,7 +86,7 @@ def test_numbers_follow_the_order_in_which_keys_appear(parts):
     for part in parts:
         numbers.make_room(len(part))
         expected = [wanted.setdefault(key, len(wanted)) for key in part]
-        assert found(number_all, numbers.numbering, part) == expected
+        assert [numbered(numbers.numbering, key) for key in part] == expected
         assert len(numbers) == len(wanted)
     keys, of = numbers.in_order()
     assert list(zip(keys.tolist(), of.tolist(), strict=True)) == sorted(wanted.items())
@@ -110,7 +97,8 @@ def test_a_table_of_numbers_grows():
     for start in range(0, 6000, 1500):
         numbers.make_room(1500)
         assert len(numbers.numbering.keys) >= 2 * (start + 1500)
-        found(number_all, numbers.numbering, keys[start : start + 1500])
+        for key in keys[start : start + 1500].tolist():
+            numbered(numbers.numbering, key)
     assert numbers.in_order()[1].tolist() == np.argsort(keys).tolist()
 
 
@@ -157,15 +145,6 @@ class TestSideBySide:
         assert first % 64 == 0
         assert max(one.ctypes.data + one[0].nbytes for one in arrays) <= first + width
 
-    def test_columns_are_in_the_order_of_their_widths(self):
-        """Eight bytes, four, and twice two."""
-        short, wide, middle, last = side_by_side(
-            *(np.zeros((3, 2), dtype=np.int16), np.zeros(3), np.zeros(3, dtype=np.int32)),
-            np.zeros(3, "b"),
-        )
-        at = [a.ctypes.data - wide.ctypes.data for a in (wide, middle, short, last)]
-        assert at == [0, 8, 12, 16]
-
     def test_lines_begin_where_lines_of_a_cache_do(self):
         # Memory is given in steps of 16 bytes: of so many pieces some begin everywhere.
         shapes = [(rows, width) for rows in range(1, 9) for width in (1, 32, 48, 64, 65)]
@@ -173,3 +152,81 @@ class TestSideBySide:
         assert [a.shape for a in held] == shapes
         assert not any(a.any() for a in held)
         assert {a.ctypes.data % 64 for a in held} == {0}
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_rows_are_where_the_hash_of_their_pair_says(devices):
+    """Eight pieces have a row, and two rows that follow one another two lines of a cache."""
+    for device, piece in [(0, 0), (0, 7), (devices - 1, 8), (0, 12_345), (devices - 1, 2**40)]:
+        marks, number = new_marks(8, devices, 256), piece // 8 * devices + device + 1
+        pair = number // 2 * FIBONACCI % WHOLE // 2**30
+        expected = (2 * pair + number % 2) % 256
+        assert row_of(marks, device, piece) == touched_row(marks, device, piece) == expected
+        assert (marks.key[expected], np.count_nonzero(marks.key)) == (number, 1)
+        assert marks.held.tolist() == [1, 128]
+        assert marks.key.ctypes.data % 64 == 0
+        assert marks.key.strides == marks.clock.strides[:1] == marks.begin.strides[:1] == (64,)
+
+
+def test_fields_of_a_row_do_not_overlap():
+    marks = new_marks(8, 1)
+    assert marks.clock.shape == marks.begin.shape == (4096, 8)
+    assert (marks.bits, marks.devices, marks.held.tolist()) == (3, 1, [0, 2048])
+    fields = marks.key, marks.clock, marks.begin
+    for value, of in enumerate(fields, 1):
+        of[...] = value
+    assert [np.unique(of).tolist() for of in fields] == [[1], [2], [3]]
+    assert np.iinfo(marks.clock.dtype).max == MOST_CLOCK
+
+
+def test_where_rows_are_taken_the_next_one_is_until_all_are_in_use():
+    marks = new_marks(8, 1, 16)
+    rows = [touched_row(marks, 0, 8 * k) for k in range(16)]
+    assert sorted(rows) == list(range(16))
+    assert [row_of(marks, 0, 8 * k) for k in range(16)] == rows
+    for k, row in enumerate(rows):
+        at = row_of(new_marks(8, 1, 16), 0, 8 * k)
+        assert row == next(r % 16 for r in range(at, at + 16) if r % 16 not in rows[:k])
+
+
+def test_places_in_a_piece_are_told_apart_as_far_as_their_field_goes():
+    marks, first = new_marks(2**17, 1), 5 * 2**17
+    row, found = touched_row(marks, 0, 5), []
+    for inside in (0, 1, 65533, 65534, 65535, 2**17 - 1):
+        note_begin(marks, row, first + inside)
+        found.append(begun_at(marks, row, 5) - first)
+    assert found == [0, 1, 65533, 65534, 65534, 65534]
+    assert begun_at(marks, row, 4) == -1
+
+
+def test_lists_share_what_room_there_is():
+    assert new_recency(np.full(2, 2.0**23), stops=False).room.tolist() == [2**22 + 16] * 2
+    found = new_recency(np.array([3.7, 0.0, 100.0]), stops=True)
+    assert found.stops
+    assert (found.room.tolist(), found.start.tolist()) == ([19, 16, 116], [0, 19, 35])
+    assert (found.limit.tolist(), len(found.entry)) == ([19, 16, 64], 151)
+    alone = Addresses(8, 0, 100, None)
+    assert (alone.piece, alone.devices.tolist(), alone.met.tolist()) == (8, [0], [0.0])
+
+
+@given(st.integers(0, 99), st.booleans(), st.sampled_from([0, 60, 400]), st.sampled_from([1, 8]))
+def test_lists_are_those_of_the_reference(seed, stops, wanted, piece):
+    """Of two states of the second device, places are used and asked for by their clocks."""
+    rng = np.random.default_rng(seed)
+    marks, memory, space = new_marks(piece, 2), Memory(piece, 2), int(rng.choice([50, 500, 9000]))
+    lists = new_recency(np.full(2, float(wanted)), stops=stops)
+    holds = partial(memory.stopped_there if stops else memory.began_there, 1)
+    plain = [Places(wanted + 16, holds) for _ in range(2)]
+    for clock in range(1, 250):
+        lbn, v, asked = int(rng.integers(space)), clock % 2, int(rng.integers(260))
+        row = touched_row(marks, 1, lbn // piece)
+        marks.clock[row, lbn // piece % 8] = clock
+        note_begin(marks, row, lbn)
+        memory.rows.setdefault((1, lbn // piece // 8), {})[lbn // piece] = clock, lbn
+        for at in {lbn, lbn + piece - lbn % piece} if stops else {lbn}:
+            put(lists, marks, 1, v, at, clock)
+            plain[v].put(clock, at)
+        if clock % 3 == 0:
+            found, expected = nearest(lists, marks, 1, v, asked), plain[v].nearest(asked)
+            assert found - lists.start[v] == expected if expected is not None else found == -1
+            assert found < 0 or lists.entry[found, LBN] == plain[v].entries[expected][1]

@@ -1,7 +1,5 @@
 """Both passes over a trace against plain ones, and how well the counts of one foretell another."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter
@@ -13,26 +11,17 @@ import pytest
 from counted_traces import TRACES, columns, counted, mixed, surveyed, two_streams
 from hypothesis import given
 from hypothesis import strategies as st
-from requests_reference import Model, Survey
+from requests_reference import Model, Survey, drawn_length, length_class, length_law
 
+from fitting import runs as module
 from fitting.errors import FittingError
 from fitting.held_out import log_likelihood
 from fitting.request_kinds import KINDS, kind, piece_blocks
+from fitting.runs import CLASSES, COLUMNS, RunCounter, Runs, run_lengths, start_alignments
 from fitting.state_diagram import Diagram
 from fitting.trace_survey import Surveyor, alignment_of
-from fitting.transition_counter import TransitionCounter
-from fitting.transition_counts import (
-    G_LOGS,
-    GAPS,
-    LARGEST,
-    LOG_SQUARES,
-    LOGS,
-    SMALLEST,
-    SQUARES,
-    SUM,
-    TransitionCounts,
-    gap_classes,
-)
+from fitting.transition_counter import Seen, TransitionCounter
+from fitting.transition_counts import TransitionCounts, gap_classes
 
 LEVELS, FAN_OUT = st.integers(1, 3), st.integers(2, 5)
 MANY = mixed(3000, 4, streams=300, devices=3, sizes=40)
@@ -41,14 +30,13 @@ MANY = mixed(3000, 4, streams=300, devices=3, sizes=40)
 class TestSurvey:
     @given(TRACES, st.integers(0, 20))
     def test_is_that_of_the_reference(self, trace, part):
-        self.same(trace, surveyed(*(type(trace)(*(c[s] for c in trace))
-                                    for s in (slice(part), slice(part, None)))))  # fmt: skip
+        parts = zip(*(np.split(column, [part]) for column in trace), strict=True)
+        self.same(trace, surveyed(*parts))
 
     def test_has_room_for_as_many_streams_and_sizes_as_there_are(self):
         sizes = 512 * np.random.default_rng(1).permutation(3000)
         self.same(MANY, surveyed(MANY))
-        many = MANY._replace(size_bytes=sizes)
-        self.same(many, surveyed(many))
+        self.same(MANY._replace(size_bytes=sizes), surveyed(MANY._replace(size_bytes=sizes)))
 
     def same(self, trace, found):
         expected = Survey(trace)
@@ -73,37 +61,18 @@ class TestSurvey:
                 assert counts.tolist() == [expected.size_counts[s] for s in sizes.tolist()]
         assert len(classes) == len(expected.classes())
 
-    def test_of_five_requests_by_hand(self):
-        found = surveyed(
-            columns(
-                [107, 115, 8003, 43, 51],
-                time_s=[2.0, 2.5, 2.5, 4.0, 4.25],
-                stream=[1, 1, 0, 1, 1],
-                device=[7, 7, 5, 7, 5],
-                size_bytes=[4096, 512, 4096, 0, 1024],
-            )
-        )
-        assert (found.low_lbn, found.high_lbn, found.tick_s) == (43, 8011, 0.25)
-        assert (found.streams.tolist(), found.devices.tolist()) == ([0, 1, 1], [5, 5, 7])
-        # All of them are 3 modulo 8; there are four gaps of five requests.
-        assert (found.alignment, found.alignment_offset) == (8, 3)
-        assert found.duration_s == 2.25 * 5 / 4
-
     def test_of_a_flush_at_the_first_block_is_of_one_block(self):
         found = surveyed(columns([0, 8], size_bytes=[0, 512]))
         assert (found.requests, found.low_lbn, found.high_lbn) == (2, 0, 9)
 
-    @pytest.mark.parametrize(
-        ("times", "said"),
-        [
-            ([], "0 requests within 0 s"),
-            ([3.0], "1 request within 0 s"),
-            ([3.0, 3.0], "2 requests within 0 s"),
-        ],
-    )
-    def test_of_one_instant_is_refused(self, times, said):
-        with pytest.raises(FittingError, match=f"^{said} make no model: give"):
-            surveyed(columns(np.arange(len(times)), time_s=times))
+    def test_of_one_instant_is_refused(self):
+        for times, said in {
+            (): "0 requests",
+            (3.0,): "1 request",
+            (3.0, 3.0): "2 requests",
+        }.items():
+            with pytest.raises(FittingError, match=f"^{said} within 0 s make no model: give"):
+                surveyed(columns(np.arange(len(times)), time_s=np.array(times)))
 
     @pytest.mark.parametrize("row", [0, 1, 3])
     @pytest.mark.parametrize(
@@ -123,42 +92,28 @@ class TestSurvey:
             surveyor.add(*later[:5])
 
 
-@pytest.mark.parametrize(
-    ("places", "expected"),
+def test_alignments_by_hand():
     # One in ten may lie elsewhere; one in four may not.
-    [
-        ([0, 0, 64, 128], (64, 0)),
-        ([5, 13, 21], (8, 5)),
-        ([0] * 9 + [1], (256, 0)),
-        ([0, 0, 0, 1], (1, 0)),
-    ],
-)
-def test_alignments_by_hand(places, expected):
-    assert alignment_of(np.bincount(places, minlength=256)) == expected
+    by_hand = [([5, 13, 21], (8, 5)), ([0] * 9 + [1], (256, 0)), ([0, 0, 0, 1], (1, 0))]
+    for places, expected in by_hand:
+        assert alignment_of(np.bincount(places, minlength=256)) == expected
 
 
-@pytest.mark.parametrize(
-    ("pieces", "size"), [(0.5, 0), (1, 0), (1.9, 0), (2, 1), (7.9, 1), (8, 2), (100, 2)]
-)
-def test_kinds_are_three_sizes_of_reads_and_of_all_others(pieces, size):
-    assert kind(0, int(pieces * 4096), 8) == size
-    for op in (1, 2, 3):
-        assert kind(op, int(pieces * 4096), 8) == 3 + size < KINDS
+def test_kinds_are_three_sizes_of_reads_and_of_all_others():
+    sizes = {0.5: 0, 1: 0, 1.9: 0, 2: 1, 7.9: 1, 8: 2, 100: 2}
+    for (pieces, size), op in itertools.product(sizes.items(), range(4)):
+        assert kind(op, int(pieces * 4096), 8) == size + (3 if op else 0) < KINDS
 
 
-@pytest.mark.parametrize(
-    ("mean_kib", "blocks"), [(4, 8), (64, 8), (64.1, 16), (128, 16), (129, 32), (1024, 128)]
-)
-def test_a_mean_request_has_sixteen_pieces_at_most(mean_kib, blocks):
-    assert piece_blocks(mean_kib * 1024) == blocks
+def test_a_mean_request_has_sixteen_pieces_at_most():
+    blocks = {4: 8, 64: 8, 64.1: 16, 128: 16, 129: 32, 1024: 128}
+    assert {mean_kib: piece_blocks(mean_kib * 1024) for mean_kib in blocks} == blocks
 
 
 class TestDiagram:
-    @pytest.mark.parametrize(
-        ("levels", "published"), [(1, 16), (2, 76), (3, 316), (4, 1276), (5, 5116), (10, 5_242_876)]
-    )
-    def test_has_the_published_number_of_transitions(self, levels, published):
-        assert Diagram(levels).transitions == published
+    def test_has_the_published_number_of_transitions(self):
+        published = {1: 16, 2: 76, 3: 316, 4: 1276, 5: 5116, 10: 5_242_876}
+        assert {levels: Diagram(levels).transitions for levels in published} == published
 
     @pytest.mark.parametrize(("levels", "fan_out"), [(1, 4), (2, 4), (3, 4), (3, 2), (2, 3)])
     def test_gives_every_pair_one_code_in_order(self, levels, fan_out):
@@ -203,7 +158,7 @@ class TestDiagram:
 
 def assert_counts(counts, trace, levels, fan_out, tick_s):
     """Every transition and touched state is that of a plain count."""
-    model = Model(trace, levels, fan_out)
+    model = Model(trace, levels, fan_out, trace.lbn)
     pairs = counts.diagram.pairs(counts.pair)
     keys = (counts.origin, *pairs, counts.op, counts.sequential, counts.size_class)
     assert list(zip(*(k.tolist() for k in keys), strict=True)) == model.transitions
@@ -212,18 +167,10 @@ def assert_counts(counts, trace, levels, fan_out, tick_s):
         gap = np.array(gaps)
         # A gap of nought counts as half a tick where its logarithm is wanted.
         logs = np.log(np.maximum(gap, tick_s / 2))
-        expected = {
-            GAPS: len(gap),
-            SUM: gap.sum(),
-            SQUARES: gap @ gap,
-            LOGS: logs.sum(),
-            LOG_SQUARES: logs @ logs,
-            G_LOGS: gap @ logs,
-            SMALLEST: gap.min(),
-            LARGEST: gap.max(),
-        }
-        found = {column: sums[column] for column in expected}
-        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        by_gap = len(gap), gap.sum(), gap @ gap
+        by_log = logs.sum(), logs @ logs, gap @ logs
+        expected = *by_gap, *by_log, gap.min(), gap.max()
+        assert sums.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-9)
         # Classes begin with the 32nd gap of a transition.
         classes = Counter(int((log2(g) + 30) * 4) for g in np.exp(logs[31:]).tolist())
         assert {k: histogram[k] for k in np.flatnonzero(histogram)} == classes
@@ -249,7 +196,10 @@ class TestCounts:
         trace = trace._replace(size_bytes=trace.size_bytes // 512 * sector)
         found = counted(trace, levels)
         assert_counts(found.counts, trace, levels, 4, found.survey.tick_s)
-        assert found.counts.histogram.any()
+        total = found.counts.histogram.sum(axis=0)
+        assert total.any()
+        if levels > 1:
+            assert np.array_equal(found.counts.coarser().histogram.sum(axis=0), total)
 
     @given(TRACES, st.integers(2, 3), FAN_OUT)
     def test_of_one_level_less_are_those_of_the_coarser_diagram(self, columns, levels, fan_out):
@@ -263,12 +213,6 @@ class TestCounts:
         assert found.sums == pytest.approx(expected.sums, rel=1e-9, abs=1e-9)
         for name in {f.name for f in fields(TransitionCounts)} - {"diagram", "sums", "histogram"}:
             assert np.array_equal(getattr(found, name), getattr(expected, name)), name
-
-    def test_of_one_level_less_add_their_histograms(self):
-        fine = counted(two_streams(2000)).counts
-        coarse = fine.coarser()
-        assert np.array_equal(coarse.histogram.sum(axis=0), fine.histogram.sum(axis=0))
-        assert (coarse.histogram.sum(axis=1) <= coarse.count).all()
 
 
 @pytest.mark.parametrize(("gap_s", "class_"), [(2.0**-32, 0), (1.0, 120), (2.0**21, -1)])
@@ -319,7 +263,76 @@ def test_the_likelihood_of_one_half_by_the_other_is_a_mean_over_requests(levels,
         stream = np.concatenate([[0, 1], trace.stream[part]])
         halves.append(columns(lbn, stream=stream, size_bytes=size, op=op))
     counts = [counted(half, levels, fan_out).counts for half in halves]
-    models = [Model(half, levels, fan_out) for half in halves]
+    models = [Model(half, levels, fan_out, half.lbn) for half in halves]
     found = log_likelihood(*counts)
     assert found == pytest.approx(foretold(*models), rel=1e-12)
     assert log_likelihood(counts[0], counts[0]) > found
+
+
+@given(TRACES, st.integers(1, 3), st.lists(st.integers(0, 20), max_size=3).map(sorted))
+def test_runs_are_those_of_the_reference(columns, levels, parts):
+    trace = counted(columns, levels, parts=parts)
+    model, runs, group = Model(columns, levels, 4, trace.again), trace.runs, trace.counts.state % 5
+    group = np.unique(group, return_inverse=True)[1]
+    assert [sum(row) for row in runs.started().tolist()] == [len(of) for of in model.runs]
+    merged = runs.merged(group)
+    for found, members in (
+        (runs, [[v] for v in range(len(group))]),
+        (merged, [np.flatnonzero(group == k) for k in range(group.max() + 1)]),
+    ):
+        law = run_lengths(found, np.arange(len(members)))
+        for v, of in enumerate(members):
+            places = [lbn for w in of for *_, lbn in model.runs[w]]
+            assert found.lowest[v] == min(places, default=-1)
+            assert found.highest[v] == max(places, default=-1)
+            for sort in (0, 1):
+                lengths = [n for w in of for n, again, _ in model.runs[w] if again == sort]
+                assert found.started()[v, sort] == len(lengths)
+                a, b = law.start[2 * v + sort : 2 * v + sort + 2]
+                if lengths:
+                    drawn = np.column_stack([law.share[a:b], law.mean[a:b]])
+                    assert drawn == pytest.approx(np.array(length_law(lengths)))
+
+
+def counted_lengths(lengths):
+    """Runs of a stream in a state, one after another, and their law."""
+    counter, on = RunCounter(1), np.concatenate([np.arange(n) > 0 for n in lengths])
+    nothing = np.zeros(len(on), dtype=np.int64)
+    counter.add(Seen(nothing.astype(np.int32), nothing, on), nothing, on & False)
+    law = run_lengths(counter.by_state(np.array([0])), np.array([0]))
+    assert law.start.tolist()[0] == 0
+    return law
+
+
+@given(st.lists(st.one_of(st.integers(1, 40), st.integers(1, 5000)), min_size=1, max_size=12))
+def test_lengths_are_drawn_by_their_classes(lengths):
+    law, plain = counted_lengths(lengths), length_law(lengths)
+    found = [module.drawn_length(law, 0, k / 997) for k in range(997)]
+    assert found == [drawn_length(plain, k / 997) for k in range(997)]
+    assert np.mean(found) == pytest.approx(np.mean(lengths), rel=0.03)
+    # Those below eight, and any that is alone in its class, are dealt out as counted.
+    if max(lengths) < 8 or len(set(lengths)) == 1:
+        assert {*found} == {*lengths}
+
+
+def test_states_without_runs_have_those_of_their_origin_or_of_all():
+    counts = np.zeros((4, COLUMNS), dtype=np.int64)
+    counts[0, length_class(3)], counts[2, 2 * CLASSES + length_class(5)] = 2, 1
+    law = run_lengths(Runs(counts, *np.full((2, 4), -1)), np.array([0, 0, 1, 2]))
+    means = [law.mean[a:b].tolist() for a, b in zip(law.start[:-1], law.start[1:], strict=True)]
+    # One comes back, in the second origin; where none of its sort is, there are all.
+    assert means == [[3], [3, 5], [3], [3, 5], [3, 5], [5], [3, 5], [3, 5]]
+
+
+def test_alignments_are_of_sixteen_places_of_a_group_up_to_a_piece():
+    """Runs start at multiples of 16, at 7 modulo 8, and at fifteen places or nowhere, too few."""
+    starts = [1000 * np.arange(40) // 16 * 16, 8 * np.arange(40) ** 2 + 7, np.arange(15), [-1] * 20]
+    group = np.repeat(np.arange(4), [len(of) for of in starts])
+    runs = Runs(np.zeros((len(group), COLUMNS), np.int64), *[np.concatenate(starts)] * 2)
+    for piece, others, expected in (
+        (8, (1, 0), [(8, 0), (8, 7), (1, 0), (1, 0)]),
+        (16, (4, 3), [(16, 0), (8, 7), (4, 3), (4, 3)]),
+        (8, (16, 3), [(16, 0), (8, 7), (16, 3), (16, 3)]),
+    ):
+        found = zip(*start_alignments(runs, group, others, piece), strict=True)
+        assert list(dict(zip(group, found, strict=True)).values()) == expected
