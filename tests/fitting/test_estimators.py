@@ -240,21 +240,14 @@ def test_impossible_predictors_are_named(name, bad):
         model.predict_interval(X)
 
 
-@pytest.mark.parametrize("name", SCALINGS)
-@pytest.mark.parametrize("bad", [0.5, -np.inf])
-def test_core_counts_below_one_are_refused(name, bad):
-    estimator, X, y = case(name)
-    X[2, 0] = bad
-    with pytest.raises(FittingError, match=r"Negative values|row 2 \(1 of 6 rows .*1 or more"):
-        estimator.fit(X, y)
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
-def test_impossible_data_sizes_are_refused(bad):
-    estimator, X, y = case("ernest")
-    X[3, 1] = bad
-    with pytest.raises(FittingError, match=r"Negative values|data size D\).* row 3 .*above 0"):
-        estimator.fit(X, y)
+@pytest.mark.parametrize("bad", [0.5, -np.inf, 0.0, -1.0, np.nan, np.inf])
+def test_impossible_core_counts_and_data_sizes_are_refused(bad):
+    for name, column in [*((name, 0) for name in SCALINGS), *[("ernest", 1)] * (bad != 0.5)]:
+        estimator, X, y = case(name)
+        X[3, column] = bad
+        rule = r"data size D\).* row 3 .*above 0" if column else r"row 3 \(1 of 6 rows .*1 or more"
+        with pytest.raises(FittingError, match=rf"Negative values|{rule}"):
+            estimator.fit(X, y)
 
 
 @cases

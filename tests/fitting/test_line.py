@@ -83,9 +83,11 @@ def test_line_errors_and_intervals_are_those_of_statsmodels(name):
         [expected.mean_ci_lower, expected.mean_ci_upper],
         rtol=1e-10,
     )
-    np.testing.assert_allclose(
-        np.sqrt(fit.variance * fit.leverage(at)), expected.mean_se, rtol=1e-10
-    )
+    error = np.sqrt(fit.variance * fit.leverage(at))
+    np.testing.assert_allclose(error, expected.mean_se, rtol=1e-10)
+    # A prediction is of one new point unless said.
+    np.testing.assert_array_equal(fit.interval(at), fit.interval(at, repeats=1))
+    np.testing.assert_array_equal(fit.prediction_error(at), fit.prediction_error(at, 1))
 
 
 def exact_line(x, y):
@@ -123,14 +125,6 @@ def test_nearly_equal_abscissas_lose_only_the_digits_that_rounding_them_cost(apa
     np.testing.assert_allclose(np.ravel(got), exact_line(x, y), rtol=digits)
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_units_of_the_metric_carry_through_at_any_size(scale):
-    x, y = SCALES["time over 1/f"]
-    fit, scaled = one(x, y), one(x, y * scale)
-    for found, expected in zip(scaled.interval(2e-10), fit.interval(2e-10), strict=True):
-        np.testing.assert_allclose(found, expected * scale, rtol=1e-12)
-
-
 @pytest.mark.parametrize("nonnegative", [False, True])
 def test_runs_condensed_by_abscissa_have_the_line_of_all_runs(nonnegative):
     rng = np.random.default_rng(8)
@@ -164,12 +158,6 @@ def test_lines_taken_away_are_those_of_a_single_abscissa():
     y[1], x = y[1], np.broadcast_to(x, y.shape).copy()
     x[1] = x[1, 0]
     assert learned(found) == pytest.approx(learned(fit_points(x, y)), nan_ok=True)
-
-
-def test_a_prediction_is_of_one_new_point_unless_said():
-    fit = one(*SCALES["cpi over f"])
-    assert fit.prediction_error(3e9) == fit.prediction_error(3e9, 1)
-    assert fit.interval(3e9) == fit.interval(3e9, repeats=1)
 
 
 # The bounded line.

@@ -9,7 +9,6 @@ from fitting.errors import FittingError
 from fitting.hypothetical import Candidate, Chances, step_of
 from fitting.known import Known, known_groups
 from fitting.planning import (
-    _answers,
     attainable,
     choose,
     half_width,
@@ -174,7 +173,10 @@ class TestRealLaws:
         made, _ = known(*sweep(seed))
         now = present([made], 0.90)[0]
         candidates = [Candidate(f * GHZ, 1) for f in (1.2, 1.4, 1.8, 2.0, 2.4, 2.8)]
-        expected = outlook([made], candidates, 0.90, chances(256)).expected
+        together = outlook([made], candidates, 0.90, chances(256))
+        alone = [outlook([made], [c], 0.90, chances(256)).half_width[0] for c in candidates]
+        np.testing.assert_allclose(together.half_width, alone, rtol=1e-4)
+        expected = together.expected
         assert (expected < 1.03 * now).all()
         assert expected[-1] < expected[-2] < 0.9 * now
 
@@ -245,19 +247,3 @@ def test_refusals():
         Chances.of(0, 1)
     with pytest.raises(FittingError, match=r"level 1\.5 is not inside"):
         half_width([one_cell(OneCell(0.1)).answer()], 1.5)
-
-
-def test_answers_are_in_the_order_of_their_candidates_whatever_their_steps():
-    known, rng = one_cell(OneCell(0.03, drift=0.2)), np.random.default_rng(6)
-
-    def sweeps(*ghz):
-        shape = 3, len(ghz)
-        values = rng.normal(0, 0.3, shape)
-        return Sweep(
-            np.tile(np.array(ghz) * GHZ, (3, 1)), values, np.ones(shape), *np.zeros((2, 3))
-        )
-
-    points = [sweeps(1.0, 2.0), sweeps(1.0, 2.0, 2.5), sweeps(1.0, 1.8), sweeps(1.2, 2.0, 2.8)]
-    found = _answers(known, points, 96).moments()
-    expected = [known.answer(of).moments() for of in points]
-    np.testing.assert_allclose(found, np.concatenate(expected, axis=1), rtol=1e-6)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import linregress
@@ -107,33 +107,6 @@ class TestYork:
     def test_refusals(self, points, message):
         with pytest.raises(FittingError, match=message):
             york_line(*points)
-
-
-coordinates = st.lists(st.floats(-3, 3), min_size=4, max_size=10, unique=True)
-
-
-@st.composite
-def clear_lines(draw):
-    """Points about a line that nobody would take for a cloud, with errors of all sizes."""
-    x = np.array(draw(coordinates))
-    assume(np.ptp(x) > 1)
-    slope = draw(st.floats(0.3, 3)) * draw(st.sampled_from([-1, 1]))
-    count = len(x)
-    sizes = st.lists(st.floats(0.01, 0.1), min_size=count, max_size=count)
-    noise = st.lists(st.floats(-1, 1), min_size=count, max_size=count)
-    s_x, s_y = np.array(draw(sizes)), np.array(draw(sizes))
-    r = draw(st.floats(-0.9, 0.9))
-    y = 2 + slope * x + s_y * np.array(draw(noise))
-    return x + s_x * np.array(draw(noise)), y, s_x**2, s_y**2, r * s_x * s_y
-
-
-@given(clear_lines())
-def test_the_axes_may_be_swapped(points):
-    x, y, var_x, var_y, cov = points
-    line, other = york_line(x, y, var_x, var_y, cov), york_line(y, x, var_y, var_x, cov)
-    assert other.slope == pytest.approx(1 / line.slope, rel=1e-8)
-    assert other.intercept == pytest.approx(-line.intercept / line.slope, rel=1e-7, abs=1e-9)
-    assert other.chi_square == pytest.approx(line.chi_square, rel=1e-6, abs=1e-9)
 
 
 OFFSET, SLOPE = 35.0, 1.15
