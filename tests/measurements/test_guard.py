@@ -7,7 +7,6 @@ import pty
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -314,17 +313,6 @@ class TestOneAtATime:
     def test_also_when_its_journal_is_elsewhere(self, host, tmp_path_factory):
         with host.changed(), pytest.raises(MeasurementError, match="another process"):
             Guard(lock=host.folder, state=tmp_path_factory.mktemp("elsewhere"))
-
-    @KILL
-    def test_the_next_waits_for_what_the_killed_one_restores(self, host):
-        with host.changed() as (process, guard):
-            os.kill(guard, signal.SIGSTOP)
-            process.kill()
-            process.wait(DEADLINE_S)
-            threading.Timer(0.3, os.kill, (guard, signal.SIGCONT)).start()
-            with host.guard() as own:
-                assert host.values == ("1", "2")
-                assert own.restored == ()
 
     def test_it_waits_three_seconds_for_the_lock(self, host):
         clock = FakeClock()
