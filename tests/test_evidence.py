@@ -49,34 +49,38 @@ def outcome(module, **changed):
 
 
 class TestStatistics:
-    def test_of_a_line_of_the_table_by_hand(self, outcomes):
-        row = dict(zip(outcomes.HEADER, outcomes.row_of(outcome(outcomes)), strict=True))
+    @pytest.fixture
+    def row(self, outcomes):
+        """Line of the table of an outcome, by column."""
+        return lambda made: dict(zip(outcomes.HEADER, outcomes.row_of(made), strict=True))
+
+    def test_of_a_line_of_the_table_by_hand(self, outcomes, row):
+        found = row(outcome(outcomes))
         # Errors of 1, 2, 4 and 12 %: the 90th percentile is 0.7 of the way from 4 to 12.
-        assert (row["median"], row["p90"], row["mean"]) == ("3.00", "9.60", "4.75")
+        assert (found["median"], found["p90"], found["mean"]) == ("3.00", "9.60", "4.75")
         # Three intervals are 20 wide; the fourth too, and misses by 2, which counts twentyfold.
-        assert row["score"] == "30.0"
+        assert found["score"] == "30.0"
         # 90 to 110 for three, 108 to 132 for the fourth: (3·20 + 24 + 20·8)/4.
-        assert (row["line"], row["line ±10 %"]) == ("0.00 / 14.00", "61.0")
-        assert row["naive"] == "10.00 / 24.00"
-        assert row["covered"].startswith("75% (")
-        assert (row["score / t"], row["priors"]) == ("–", "unseen")
+        assert (found["line"], found["line ±10 %"]) == ("0.00 / 14.00", "61.0")
+        assert found["naive"] == "10.00 / 24.00"
+        assert found["covered"].startswith("75% (")
+        assert (found["score / t"], found["priors"]) == ("–", "unseen")
 
-    def test_beside_a_textbook_over_the_cases_that_have_both(self, outcomes):
+    def test_beside_a_textbook_over_the_cases_that_have_both(self, outcomes, row):
         lower = np.array([80.0, 80.0, np.nan, np.nan])
-        row = outcomes.row_of(outcome(outcomes, textbook=(lower, 120 + 0 * lower)))
-        assert dict(zip(outcomes.HEADER, row, strict=True))["score / t"] == "0.50"
+        assert row(outcome(outcomes, textbook=(lower, 120 + 0 * lower)))["score / t"] == "0.50"
 
-    def test_an_interval_without_end_has_no_finite_score(self, outcomes):
-        made = outcome(outcomes)
-        made.cases.loc[0, "upper"] = np.inf
-        row = dict(zip(outcomes.HEADER, outcomes.row_of(made), strict=True))
-        assert row["score"] == "∞"
-
-    def test_no_interval_and_no_answer_are_said(self, outcomes):
+    def test_no_finite_score_no_interval_and_no_answer_are_said(self, outcomes, row):
         made = outcome(outcomes, line=np.full(4, np.nan))
+        made.cases.loc[0, "upper"] = np.inf
+        assert row(made)["score"] == "∞"
         made.cases[["lower", "upper"]] = np.nan
-        row = dict(zip(outcomes.HEADER, outcomes.row_of(made), strict=True))
-        assert (row["covered"], row["score"], row["line"]) == ("no interval", "–", "no answer")
+        found = row(made)
+        assert (found["covered"], found["score"], found["line"]) == (
+            "no interval",
+            "–",
+            "no answer",
+        )
 
 
 def numbers(text):
@@ -151,20 +155,17 @@ class TestFigures:
         assert done == ["a", "b"] * 3
         assert seconds == [[1, 1], [1, 1]]
 
-    @pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("bench_*.py")), ids=lambda p: p.stem)
-    def test_every_benchmark_has_them(self, path):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        (found,) = (n for n in tree.body if getattr(n, "name", "") == "figures")
-        assert [a.arg for a in found.args.args] == ["scale"]
-        assert len(found.args.defaults) == 1
-
-    def test_the_committed_table_has_every_benchmark(self, benchmark):
+    def test_every_benchmark_has_them_and_is_in_the_committed_table(self, benchmark):
         speed = benchmark("speed")
         text = (GENERATED / "speed.md").read_text(encoding="utf-8")
+        assert set(speed.names()) == {path.stem for path in BENCHMARKS.glob("bench_*.py")}
         for name in speed.names():
-            said = ast.get_docstring(ast.parse((BENCHMARKS / f"{name}.py").read_text("utf-8")))
-            title = speed.title_of(speed.Measured(name, said.splitlines()[0], []))
-            assert f"## {title}\n" in text
+            tree = ast.parse((BENCHMARKS / f"{name}.py").read_text(encoding="utf-8"))
+            (found,) = (n for n in tree.body if getattr(n, "name", "") == "figures")
+            assert [a.arg for a in found.args.args] == ["scale"]
+            assert len(found.args.defaults) == 1
+            said = ast.get_docstring(tree).splitlines()[0]
+            assert f"## {speed.title_of(speed.Measured(name, said, []))}\n" in text
         assert "Not measured" not in text
 
     def test_a_table_by_hand(self, benchmark):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import shlex
 import socket
-from pathlib import Path
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from data_server import BROKEN, MISSING, serving
+from processes import ROOT, ppw_inside, refused
 from requests import exceptions
 
 import ppw
@@ -25,7 +26,6 @@ from ppw.datasets.local import State, cache_folder, described, state_of, states_
 from ppw.datasets.registry import find_dataset, known_datasets
 from ppw.errors import PpwError
 
-ROOT = Path(__file__).resolve().parents[2]
 RUNS = b"Clock (MHz);seconds;joules_wrong\n1000;2.5;0\n2000;1.5;0\n"
 LOG = b"not a table\n"
 FILES = {"runs.csv": RUNS, "day.log": LOG}
@@ -79,10 +79,43 @@ def known(tmp_path, monkeypatch):
     known_datasets.cache_clear()
 
 
+class Files(BaseHTTPRequestHandler):
+    """A server of files that can fail as servers do: at some paths none is there, or breaks off."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        content = FILES.get(self.path.rpartition("/")[2])
+        if content is None or self.path.startswith("/missing"):
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.close_connection = self.path.startswith("/broken")
+        self.wfile.write(content[: len(content) // 2] if self.close_connection else content)
+
+    def log_message(self, *arguments):
+        """Say nothing."""
+
+
 @pytest.fixture
 def server():
-    with serving(FILES) as (address, asked):
-        yield address, asked
+    """Address of a server, and the paths that were asked for."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
+        server.asked = []
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", server.asked
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        return closed.getsockname()[1]
 
 
 @pytest.fixture(autouse=True)
@@ -101,47 +134,27 @@ def put(folder, content=RUNS, name="runs.csv"):
     return path
 
 
-def run(*arguments):
-    done = CliRunner().invoke(main, ["datasets", *map(str, arguments)], standalone_mode=False)
-    if done.exception and not isinstance(done.exception, PpwError):
-        raise done.exception
-    return done
-
-
 class TestRegistry:
     def test_every_set_says_what_it_is_whose_and_how_to_read_it(self):
         for name, one in known_datasets().items():
             assert re.fullmatch(r"[a-z0-9-]+", name)
-            assert one.title
-            assert one.what
             assert one.kind in ("runs", "block trace", "log", "power levels")
-            assert one.licence
+            assert all((one.title, one.what, one.licence, one.files)), name
             assert one.origin.startswith("https://")
             assert one.can_be_fetched or one.made_from
-            assert one.files
 
-    def test_every_address_is_of_one_version_of_a_public_repository(self):
-        addresses = [f.url for one in known_datasets().values() for f in one.files if f.url]
-        assert addresses
-        for address in addresses:
-            assert re.match(
-                r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/[0-9a-f]{40}/", address
-            )
-
-    def test_what_is_checked_has_a_size_and_a_digest_and_an_address(self):
-        for one in known_datasets().values():
-            for file in one.files:
-                assert (file.size is None) == (file.sha256 is None)
-                if file.sha256 is not None:
-                    assert re.fullmatch("[0-9a-f]{64}", file.sha256)
-                    assert file.url
-
-    def test_paths_stay_in_the_folder(self):
-        paths = [f.path for one in known_datasets().values() for f in one.files]
-        assert len(set(paths)) == len(paths)
-        for path in paths:
-            assert not path.startswith("/")
-            assert ".." not in path.split("/")
+    def test_every_file_stays_in_its_folder_and_is_of_one_version_of_a_public_repository(self):
+        files = [f for one in known_datasets().values() for f in one.files]
+        assert len({f.path for f in files}) == len(files)
+        assert any(f.url for f in files)
+        repository = r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/[0-9a-f]{40}/"
+        for file in files:
+            assert not file.path.startswith("/")
+            assert ".." not in file.path.split("/")
+            assert not file.url or re.match(repository, file.url)
+            # What is checked has a size, a digest and an address.
+            assert (file.size is None) == (file.sha256 is None)
+            assert file.sha256 is None or (file.url and re.fullmatch("[0-9a-f]{64}", file.sha256))
 
     def test_commands_to_read_a_set_name_its_files_and_options_that_exist(self):
         for one in known_datasets().values():
@@ -159,9 +172,8 @@ class TestRegistry:
         assert {p.suffix for p in folder.rglob("*") if p.is_file()} <= {".py", ".toml", ".pyc"}
 
     def test_an_unknown_name_is_answered_with_the_nearest(self):
-        with pytest.raises(
-            PpwError, match=r"no data set 'c3O' \(did you mean 'c3o'\?\); there are"
-        ):
+        said = r"no data set 'c3O' \(did you mean 'c3o'\?\); there are"
+        with pytest.raises(PpwError, match=said):
             find_dataset("c3O")
 
 
@@ -242,50 +254,45 @@ class TestLoading:
 
 
 class TestFetching:
-    def test_a_file_with_the_right_checksum_is_kept(self, known, server, tmp_path):
-        address, _ = server
-        one = known(address)
-        (path,) = fetch_dataset(one, tmp_path / "new")
+    @pytest.mark.parametrize("checked", [True, False])
+    def test_a_file_with_the_right_checksum_or_an_unknown_one_is_kept(
+        self, known, server, tmp_path, capfd, checked
+    ):
+        (path,) = fetch_dataset(known(server[0], checked=checked), tmp_path / "new")
         assert path.read_bytes() == RUNS
         assert path == tmp_path / "new" / "small" / "raw" / "runs.csv"
-
-    def test_one_without_a_known_checksum(self, known, server, tmp_path, capfd):
-        address, _ = server
-        (path,) = fetch_dataset(known(address, checked=False), tmp_path)
-        assert path.read_bytes() == RUNS
         assert capfd.readouterr() == ("", "")
 
     def refused(self, one, folder, text):
-        with pytest.raises(PpwError, match=text) as caught:
+        with pytest.raises(PpwError, match=f"/runs.csv: {text}") as caught:
             fetch_dataset(one, folder)
         assert "\n" not in str(caught.value)
         assert [p for p in folder.rglob("*") if p.is_file() and "registry" not in p.parts] == []
 
-    def test_one_with_another_checksum_is_not(self, known, server, tmp_path):
-        one = known(server[0], checksum="0" * 64)
-        self.refused(one, tmp_path, "/runs.csv: not the file that was published, by its checksum")
+    @pytest.mark.parametrize(
+        ("path", "options", "said"),
+        [
+            ("", {"checksum": "0" * 64}, "not the file that was published, by its checksum"),
+            ("/missing", {}, "the server answers 404 Not Found"),
+            ("/broken", {}, "the connection broke off: nothing was kept"),
+            ("/broken", {"checked": False}, "the connection broke off: nothing was kept"),
+        ],
+    )
+    def test_one_that_is_another_or_gone_or_breaks_off(
+        self, known, server, tmp_path, path, options, said
+    ):
+        self.refused(known(server[0] + path, **options), tmp_path, said)
 
-    def test_one_that_is_gone(self, known, server, tmp_path):
-        one = known(server[0] + MISSING)
-        self.refused(one, tmp_path, "/runs.csv: the server answers 404 Not Found")
+    def test_where_there_is_no_network(self, known, closed_port, tmp_path):
+        one = known(f"http://127.0.0.1:{closed_port}")
+        self.refused(one, tmp_path, "no connection: get the files where there is one")
 
-    @pytest.mark.parametrize("checked", [True, False])
-    def test_one_that_breaks_off(self, known, server, tmp_path, checked):
-        one = known(server[0] + BROKEN, checked=checked)
-        self.refused(one, tmp_path, "/runs.csv: the connection broke off: nothing was kept")
-
-    def test_where_there_is_no_network(self, known, tmp_path):
-        with socket.create_server(("127.0.0.1", 0)) as closed:
-            port = closed.getsockname()[1]
-        one = known(f"http://127.0.0.1:{port}")
-        self.refused(one, tmp_path, "/runs.csv: no connection: get the files where there is one")
-
-    def test_through_a_proxy_that_is_not_there(self, known, server, tmp_path, monkeypatch):
-        with socket.create_server(("127.0.0.1", 0)) as closed:
-            port = closed.getsockname()[1]
+    def test_through_a_proxy_that_is_not_there(
+        self, known, server, closed_port, tmp_path, monkeypatch
+    ):
         one = known(server[0])
-        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
-        self.refused(one, tmp_path, "/runs.csv: the proxy cannot be reached or refuses")
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port}")
+        self.refused(one, tmp_path, "the proxy cannot be reached or refuses")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         assert len(fetch_dataset(one, tmp_path)) == 1
 
@@ -304,15 +311,14 @@ class TestFetching:
 
         monkeypatch.setattr("requests.get", refuse)
         monkeypatch.setattr("requests.Session.get", refuse)
-        self.refused(known("http://127.0.0.1:1"), tmp_path, f"/runs.csv: {said}")
+        self.refused(known("http://127.0.0.1:1"), tmp_path, said)
 
     def test_a_file_of_the_users_is_left_alone(self, known, server, tmp_path):
-        address, asked = server
         path = put(tmp_path, b"mine")
         with pytest.raises(PpwError, match="another file than the origin's, by its checksum: move"):
-            fetch_dataset(known(address), tmp_path)
+            fetch_dataset(known(server[0]), tmp_path)
         assert path.read_bytes() == b"mine"
-        assert asked == []
+        assert server[1] == []
 
     def test_a_folder_that_cannot_be_made(self, known, server, tmp_path):
         (tmp_path / "file").write_text("")
@@ -325,22 +331,32 @@ class TestFetching:
 
 
 class TestCommand:
-    def test_lists_what_there_is_and_what_is_here(self, known, tmp_path):
+    @pytest.fixture
+    def run(self, tmp_path):
+        def run(*words):
+            done = ppw_inside("datasets", *words, cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path))
+            assert done.returncode == 0, done.stderr
+            return done
+
+        return run
+
+    def test_lists_what_there_is_and_what_is_here(self, known, run, tmp_path):
         known()
+        (row,) = pd.read_csv(io.StringIO(run("--format", "csv").stdout)).to_dict(orient="records")
+        assert (row["name"], row["size_bytes"], row["here"]) == ("small", 55, "not here")
         put(tmp_path)
-        done = run("--folder", tmp_path)
-        assert done.stdout.splitlines() == [
+        assert run("--folder", tmp_path).stdout.splitlines() == [
             "name   kind  size  licence  in the folder",
             "-----  ----  ----  -------  ------------------------------",
             "small  runs  55 B  CC0-1.0  all of 1 file, checksums right",
             "1 sets, none of which comes with ppw; ppw datasets NAME says more, --fetch gets it",
         ]
 
-    def test_one_with_its_licence_and_how_to_read_it(self, known, tmp_path):
+    def test_one_with_its_licence_and_how_to_read_it(self, known, run):
         known()
         assert (
-            run("small", "--folder", tmp_path).stdout
-            == f"""\
+            run("small", "--folder", ".").stdout
+            == """\
 name: small
 title: Two clocks
 what: 2 runs
@@ -349,16 +365,16 @@ origin: http://127.0.0.1/about
 licence: CC0-1.0 (none)
 read it there with
   ppw fit small/runs.csv --map 'freq_mhz=Clock (MHz)'
-in {tmp_path}{" " * max(0, 18 - len(f"in {tmp_path}"))}  bytes  state
-{"-" * max(18, len(f"in {tmp_path}"))}  -----  --------
-{"small/raw/runs.csv".ljust(len(f"in {tmp_path}"))}     55  not here
+in .                bytes  state
+------------------  -----  --------
+small/raw/runs.csv     55  not here
 caveat: made for tests
 """
         )
 
-    def test_fetches_and_shows_the_licence_before(self, known, server, tmp_path):
+    def test_fetches_and_shows_the_licence_before(self, known, server, run):
         known(server[0])
-        done = run("small", "--fetch", "--folder", tmp_path / "new", "--format", "json")
+        done = run("small", "--fetch", "--folder", "new", "--format", "json")
         assert done.stderr.splitlines() == [
             "ppw: small is of http://127.0.0.1/about, under CC0-1.0 (none)",
             f"ppw: fetching {server[0]}/runs.csv",
@@ -366,23 +382,13 @@ caveat: made for tests
         document = json.loads(done.stdout)
         assert document["rows"][0]["state"] == "checksum right"
         assert (document["kind"], document["holds"]) == ("dataset", "runs")
-
-    def test_says_what_is_not_checked(self, known, server, tmp_path):
         known(server[0], checked=False)
-        done = run("small", "--fetch", "--folder", tmp_path)
+        done = run("small", "--fetch", "--folder", "other")
         assert "caveat: its checksum is not known, so what comes is not checked" in done.stderr
 
-    def test_as_csv(self, known, tmp_path):
-        known()
-        (row,) = pd.read_csv(__import__("io").StringIO(run("--format", "csv").stdout)).to_dict(
-            orient="records"
-        )
-        assert (row["name"], row["size_bytes"], row["here"]) == ("small", 55, "not here")
-
-    def test_needs_a_name_to_fetch(self):
-        done = CliRunner().invoke(main, ["datasets", "--fetch"])
-        assert done.exit_code == 2
-        assert "which data set? Name one: ppw datasets NAME --fetch" in done.stderr
+    def test_needs_a_name_to_fetch(self, tmp_path):
+        done = ppw_inside("datasets", "--fetch", cwd=tmp_path)
+        refused(done, "which data set? Name one: ppw datasets NAME --fetch", code=2)
 
 
 @pytest.mark.thirdparty
@@ -413,12 +419,11 @@ class TestMeasuredData:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("command", [c for d in known_datasets().values() for c in d.read_with])
-    def test_every_command_to_read_a_set_reads_it(self, command, data_dir, monkeypatch):
+    def test_every_command_to_read_a_set_reads_it(self, command, data_dir):
         words = shlex.split(command)[1:]
         if not any((data_dir / word).is_file() for word in words):
             words = [
                 w.replace("cloudPhysicsIO.vscsi", "cloudPhysicsIO_first_hour.vscsi") for w in words
             ]
-        monkeypatch.chdir(data_dir)
-        done = CliRunner().invoke(main, words)
-        assert done.exit_code == 0, done.output
+        done = ppw_inside(*words, cwd=data_dir)
+        assert done.returncode == 0, done.stderr

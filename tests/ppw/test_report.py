@@ -19,7 +19,6 @@ from procurement_scenarios import ROOT, asked, scenario, server
 from slider_pages import page_of, projected, rich
 
 import ppw
-from ppw.demo import demo, demo_page
 from ppw.procurement.procure import procure
 from ppw.procurement.result import Procurement
 from ppw.report import procurement_sliders
@@ -34,14 +33,6 @@ RUNS = sweep(noise=0.02)
 def straight_page(runs, **options):
     """Page of a projection by the least-squares curves."""
     return page_of(projected(runs, interval="t", **options))
-
-
-def test_the_demos_page_is_one_of_its_own():
-    page = demo_page(demo())
-    parsed = Parsed(page.render())
-    assert json.loads(parsed.scripts["ppw-result"]) == json.loads(page.document)
-    assert not [tag for tag, a in parsed.tags if {"src", "onclick"} & set(a) or tag == "link"]
-    assert page.render() == demo_page(demo()).render()
 
 
 class TestProjectionVerdict:
