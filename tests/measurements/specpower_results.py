@@ -1,7 +1,5 @@
 """Results of SPECpower_ssj2008 with made-up numbers: text report, HTML page, and table of many."""
 
-from __future__ import annotations
-
 import csv
 import io
 
