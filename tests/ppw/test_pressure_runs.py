@@ -38,6 +38,8 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.peer("pressure")
 SECONDS = 5
 CPUS = os.cpu_count()
+# Before all else that the machine does: a demand is seen, and steady, only where it is met.
+FIRST = ("nice", "-n", "-20")
 # Runs code in so many processes.
 COPIES = """
 import subprocess, sys
@@ -90,7 +92,7 @@ def recorded(command, folder):
         collectl = subprocess.Popen(asked, stdout=out, stderr=subprocess.DEVNULL)
         try:
             wait_for(lambda: plot.stat().st_size)
-            live = sample(command=command, interval_s=1.0)
+            live = sample(command=[*FIRST, *command], interval_s=1.0)
             time.sleep(1.5)
         finally:
             collectl.terminate()
@@ -222,8 +224,6 @@ INTERVAL_S, INTERVALS, SETTLE_S = 0.25, 12, 1.5
 TRIES = 6
 # Differences of demand that are none.
 NOTHING = {"CPU": 0.01, "disk bandwidth": 2e6, "disk I/Os": 10.0}
-# Before all else that the machine does: a demand is steady only where it is met.
-FIRST = ("nice", "-n", "-20")
 FIO = ("fio", "--name=read", "--direct=1", "--thread", "--time_based", "--runtime=60", "--minimal")
 
 # So much CPU time a second, however busy the machine is; 1 never sleeps.
