@@ -768,7 +768,7 @@ def test_a_machine_without_counters_is_told_apart_from_a_virtual_one(tmp_path, f
         (1, "0000000000000000", 2, False, "--cap-add PERFMON"),
         (4, "0000000000000000", 2, False, "paranoid=2"),
         (4, "0000004000000000", 0, False, "No luck"),
-        (-1, "x", 0, False, "No luck"),
+        (2, "x", 0, False, "No luck"),
         (None, None, None, False, "CONFIG_PERF_EVENTS"),
     ],
 )

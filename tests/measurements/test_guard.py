@@ -129,7 +129,6 @@ class TestEveryWayOut:
             assert process.wait(DEADLINE_S) == code
             wait_for(host.restored)
 
-    @KILL
     @pytest.mark.parametrize(
         "child",
         [

@@ -77,9 +77,10 @@ class TestTopology:
             topology(tree, allowed=[99])
 
     def test_the_limits_of_this_process_are_honoured(self):
-        cpu = min(os.sched_getaffinity(0))
-        with run_on([cpu]):
-            assert found_cpus(read_topology()) == [(cpu,)]
+        before = os.sched_getaffinity(0)
+        with run_on([min(before)]):
+            assert found_cpus(read_topology()) == [(min(before),)]
+        assert os.sched_getaffinity(0) == before
 
     def test_a_virtual_machine_that_tells_nothing_has_as_many_cores_as_cpus(self, tmp_path):
         for cpu in range(3):

@@ -275,6 +275,7 @@ class CpufreqTree:
         self.host = Host(spec)
         self._files = self.host.files()
         self._writes: list[Write] = []
+        self._shown: dict[str, str] = {}
         self._show()
         for path, to in self.host.links().items():
             (self.cpu / path).parent.mkdir(parents=True, exist_ok=True)
@@ -282,11 +283,13 @@ class CpufreqTree:
 
     def _show(self) -> None:
         for path, file in self._files.items():
-            target = self.cpu / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.unlink(missing_ok=True)
-            target.write_text(file.show())
-            target.chmod(0o644 if file.store else 0o444)
+            target, text = self.cpu / path, file.show()
+            if self._shown.get(path) != text:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+                target.write_text(text)
+                target.chmod(0o644 if file.store else 0o444)
+                self._shown[path] = text
 
     def write(self, path: Path, text: str) -> None:
         """Write a setting as `measurements.restoring.write_setting` does, or refuse."""
