@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
@@ -100,11 +100,12 @@ class Target:
     """A reader, and what it is fuzzed with.
 
     ``often`` is the number of inputs in a run, ``longest`` their bytes at most, ``where`` what its
-    errors must name, and ``more_words`` makes words of its language that the seeds lack.
+    errors must name, and ``more_words`` makes words of its language that the seeds lack. Without
+    ``seeds``, they are those of its name in ``corpus``.
     """
 
     read: Callable
-    seeds: Callable
+    seeds: Callable | None = None
     where: str = ""
     often: int = 10_000
     longest: int = 2000
@@ -170,7 +171,7 @@ def _folder(_):
     return Path(folder)
 
 
-def file(name, read, make, where=None, **more):
+def file(name, read, make=None, where=None, **more):
     """Reader of a file of this name, in a folder of its own."""
     key = object()
 
@@ -180,11 +181,6 @@ def file(name, read, make, where=None, **more):
         return read(path)
 
     return Target(of_bytes, make, where=name if where is None else where, **more)
-
-
-def of(*texts):
-    """Seeds that are these texts."""
-    return lambda: seeds.zipped(*texts)
 
 
 def _finite(row):
@@ -201,6 +197,11 @@ def runs(path):
             assert not np.isinf(table[name]).any(), name
 
 
+def answers(path):
+    """Answer runs with projections, all metrics at once."""
+    ppw.project_runs(ppw.read_runs(path), freq=3e9).summary()
+
+
 def session(path):
     """Make rows of a sweep's folder: its plan, a blank line, its runs."""
     plan, _, rest = path.read_bytes().partition(b"\n\n")
@@ -209,7 +210,7 @@ def session(path):
     samples = path.with_name("samples")
     if not samples.exists():
         samples.mkdir()
-        (samples / "0000.csv").write_text(seeds.SAMPLES)
+        (samples / "0000.csv").write_bytes(seeds.kept("samples")[0])
     session_table(Session.open(path.parent))
 
 
@@ -241,16 +242,6 @@ def specpower(path):
 def counters(path):
     """Read counts of perf."""
     _finite(read_counters(path).columns())
-
-
-def memcaslap_totals(path):
-    """Read what memcaslap printed."""
-    memcaslap.read_totals(path).histogram.percentile(0.99)
-
-
-def paced_totals(path):
-    """Read what ppw's own client printed."""
-    paced.read_totals(path).latency.percentile(0.99)
 
 
 def memtier_totals(path):
@@ -436,67 +427,40 @@ LOGS |= {"ppw-csv": SOME, "ppw-lines": MORE}
 _of = functools.partial
 
 TARGETS = {
-    "runs-csv": file("r.csv", runs, of(seeds.RUNS, seeds.SEMICOLONS), often=FEW),
-    "runs-lines": file("r.jsonl", runs, of(seeds.RUN_LINES), often=SOME),
+    "runs-csv": file("r.csv", runs, often=FEW),
+    "runs-lines": file("r.jsonl", runs, often=SOME),
     "runs-parquet": file("r.pq", runs, lambda: [seeds.parquet()], often=SOME, longest=9000),
-    "answers": file(
-        "r.csv",
-        lambda path: ppw.project_runs(ppw.read_runs(path), freq=3e9).summary(),
-        of(seeds.RUNS),
-        where="",
-        often=10,
-    ),
-    "samples": file("s.csv", read_samples, of(seeds.SAMPLES)),
-    "session": file("runs.jsonl", session, seeds.sessions, where="ppw-fuzz-", often=4000),
-    **{
-        f"trace-{name}": file("t", _of(trace, name), seeds.kept(f"trace-{name}"), often=often)
-        for name, often in TRACES.items()
-    },
+    "answers": file("r.csv", answers, where="", often=10),
+    "samples": file("s.csv", read_samples),
+    "session": file("runs.jsonl", session, where="ppw-fuzz-", often=4000),
+    **{f"trace-{name}": file("t", _of(trace, name), often=n) for name, n in TRACES.items()},
     "trace-parquet": file("t", _of(trace, None), seeds.own_trace, often=SOME, longest=9000),
-    **{
-        f"log-{kind}": file("log", time_series, seeds.kept(f"log-{kind}"), often=often)
-        for kind, often in LOGS.items()
-    },
-    "specpower": file("p.html", specpower, seeds.kept("specpower"), often=FEW, longest=4000),
-    "perf": file(
-        "c.txt",
-        lambda p: _finite(read_counters(p).columns()),
-        _of(seeds.files, "perf", longest=2000),
-        often=SOME,
-    ),
-    "callgrind": file("c.out", lambda path: read_callgrind([path]), of(seeds.CALLGRIND)),
-    "qemu": file("q.out", read_qemu, of(seeds.QEMU)),
-    "fio": file("f.json", lambda p: _finite(fio_report.read_report(p, "read")), seeds.kept("fio")),
-    "memcaslap": file(
-        "m.txt",
-        lambda p: memcaslap.read_totals(p).histogram.percentile(0.99),
-        seeds.kept("memcaslap"),
-    ),
-    "memtier": file("m.json", memtier_totals, seeds.kept("memtier")),
-    "paced": file(
-        "p.txt", lambda p: paced.read_totals(p).latency.percentile(0.99), of(seeds.PACED)
-    ),
+    **{f"log-{kind}": file("log", time_series, often=n) for kind, n in LOGS.items()},
+    "specpower": file("p.html", specpower, often=FEW, longest=4000),
+    "perf": file("c.txt", counters, _of(seeds.files, "perf", longest=2000), often=SOME),
+    "callgrind": file("c.out", lambda path: read_callgrind([path])),
+    "qemu": file("q.out", read_qemu),
+    "fio": file("f.json", lambda path: _finite(fio_report.read_report(path, "read"))),
+    "memcaslap": file("m.txt", lambda p: memcaslap.read_totals(p).histogram.percentile(0.99)),
+    "memtier": file("m.json", memtier_totals),
+    "paced": file("p.txt", lambda path: paced.read_totals(path).latency.percentile(0.99)),
     "hadoop-history": file(
-        "j.jhist",
-        history,
-        _of(seeds.files, "hadoop", "*.jhist"),
-        often=MORE,
-        longest=12000,
+        "j.jhist", history, _of(seeds.files, "hadoop", "*.jhist"), often=MORE, longest=12000
     ),
     "hadoop-log": file("l.log", read_local_log, seeds.local_log, often=MORE),
-    "hadoop-nodes": file("n.csv", read_nodes, of(seeds.NODES)),
-    "power-log": file("w.csv", power_log, of(*seeds.POWER_LOGS), often=SOME),
-    "meter": Target(meter, of(seeds.METER)),
-    "redfish": Target(redfish, of(seeds.REDFISH)),
+    "hadoop-nodes": file("n.csv", read_nodes),
+    "power-log": file("w.csv", power_log, often=SOME),
+    "meter": Target(meter),
+    "redfish": Target(redfish),
     "ipmi-records": Target(sensor_records, seeds.sensor_records),
     "ipmi-reading": Target(power_reading, seeds.power_reading),
-    "kernel": Target(kernel, of("0\n1", "100\n0-3,8", "300\nintel"), often=40),
-    "quantities": Target(text(quantity), of(*seeds.QUANTITIES)),
-    "specs": Target(text(specs), of(*seeds.SPECS)),
+    "kernel": Target(kernel, often=40),
+    "quantities": Target(text(quantity)),
+    "specs": Target(text(specs)),
     "host": Target(lambda data: parse_host(data, "h.toml").summary(), seeds.hosts, where="h.toml"),
     "host-json": Target(text(lambda said: Host.from_json(said).summary()), seeds.saved_hosts),
     "scenario": file("s.toml", read_scenario, seeds.scenarios, often=MORE, longest=8000),
-    "thresholds": file("t.toml", lambda p: read_thresholds(p).to_frame(), of(seeds.THRESHOLDS)),
+    "thresholds": file("t.toml", lambda path: read_thresholds(path).to_frame()),
     "saved": Target(text(saved), seeds.saved, often=FEW, longest=6000),
     "trace-model": Target(
         text(lambda said: TraceModel.from_json(said).summary()),
@@ -505,10 +469,10 @@ TARGETS = {
         longest=9000,
     ),
     "calibrations": file("h.json", calibrations, seeds.calibrations, often=SOME),
-    "fleet-state": file(
-        "manifest.json",
-        lambda path: FleetState.open(path.parent).layout_by(),
-        lambda: seeds.of(seeds.MANIFEST),
-    ),
+    "fleet-state": file("manifest.json", lambda p: FleetState.open(p.parent).layout_by()),
     "arguments": Target(arguments, seeds.command_lines, often=SOME, more_words=seeds.options),
+}
+TARGETS = {
+    name: target if target.seeds else replace(target, seeds=_of(seeds.kept, name))
+    for name, target in TARGETS.items()
 }
