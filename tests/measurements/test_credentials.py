@@ -196,7 +196,7 @@ for _ in range(int(sys.argv[1])):
 
 
 def at_terminal(times, *typed):
-    """What a terminal shows when each text is typed at the question that ends with a colon."""
+    """What a terminal shows when each text is typed at a question for a user or a password."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", ASKING, str(times)],
@@ -213,7 +213,7 @@ def at_terminal(times, *typed):
                 shown += os.read(ours, 1024).decode()
             except OSError:  # the other end is closed
                 break
-            if shown.endswith(": ") and answers:
+            if re.search(r"(User of ipmi at bmc|Password): $", shown) and answers:
                 os.write(ours, answers.pop(0).encode())
     os.close(ours)
     assert asking.returncode == 0, shown
