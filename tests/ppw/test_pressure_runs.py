@@ -78,9 +78,10 @@ def python(script, *arguments):
 
 
 def random_fio(folder, seconds=SECONDS):
-    """Random reads past the page cache."""
-    file = ("fio", "--name=load", f"--filename={folder / 'fio.dat'}", "--size=256M", "--bs=4k")
-    how = ("--rw=randread", "--ioengine=libaio", "--iodepth=32", "--direct=1", "--time_based")
+    """Random reads past the page cache, more at once than any disk serves."""
+    file = ("fio", "--name=load", f"--filename={folder / 'fio.dat'}", "--size=256M", "--bs=64k")
+    how = ("--rw=randread", "--ioengine=libaio", "--iodepth=256", "--direct=1", "--time_based")
+    how += ("--numjobs=2",)
     return [*file, *how, f"--runtime={seconds}", "--output=/dev/null"]
 
 
