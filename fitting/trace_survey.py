@@ -64,7 +64,7 @@ class Survey:
     low_lbn, high_lbn : int
         First block touched, and the block after the last.
     streams, devices : array
-        The streams of the trace, each a pair of stream and device, in the order they appear.
+        Streams of the trace, each a pair of stream and device, in rising order.
     stream_counts : array
         Requests by stream.
     sizes, size_counts : array
