@@ -44,6 +44,7 @@ class TestArithmetic:
         made = cycles_per_io([1e9, 1e9, 0.0], [0.0, 1e3, 0.0])
         np.testing.assert_array_equal(made, [np.nan, 1e6, np.nan])
         # Work that costs nothing has no bound; cores that add nothing say nothing of threads.
+        assert io_rate(1, 1, 1e9, 0.5) == 2e9
         assert io_rate(1, 1, 1e9, 0.0) == io_rate(1, 1, 1e9, -5.0) == np.inf
         assert np.isnan(thread_worth(100, 110, [100, 90])).all()
 
@@ -272,7 +273,7 @@ class TestLaws:
         two, one = np.array([1.0, 1.0, 2.0]), np.ones(3)
         assert set(laws_of(runs(1e5 * two, cores=two))) == {LINEAR_CPIO, AMDAHL}
         assert laws_of(runs(1e5 * one, cores=one)) == {}
-        few = np.array([1.0, 2.0, 4.0])
+        few = np.array([1.0, 2.0, 4.0, 8.0])
         scores = scored(runs(1e5 * few / (1 + 0.1 * few), cores=few))
         assert all(np.isnan(s.aicc) for s in scores.values())
         assert np.isfinite(scores[AMDAHL].held_out)

@@ -63,7 +63,10 @@ class TestForecast:
         vague = 1e7
         both = np.concatenate([load, asked])
         line = vague * (1 + both[:, None] * both)
-        whole = covariance(both[None], both[None], SHAPE)[0] + line
+        near, far = np.minimum(both[:, None], both), np.maximum(both[:, None], both)
+        whole = line + (SHAPE.quadratic * near * far) ** 2 + SHAPE.asleep**2 * (far == 0)
+        whole += SHAPE.bend**2 * near**2 * (3 * far - near) / 6
+        whole += SHAPE.rough**2 * np.exp(-(far - near) / 0.4)
         of, towards = whole[:4, :4], whole[4:, :4]
         oracle = towards @ np.linalg.solve(of, watts)
         np.testing.assert_allclose(of_one(load, watts, asked).watts[0], oracle, rtol=1e-5)

@@ -125,6 +125,10 @@ def test_usl_matches_curve_fit_and_its_covariance():
         usl, CORES, throughput, p0=[250, 0.05, 0.004], jac=usl_slope, xtol=1e-14, ftol=1e-14
     )
     np.testing.assert_allclose(model.theta_, oracle, rtol=1e-7)
+    # At the least sum of squares its gradient vanishes.
+    miss = usl(CORES, *model.theta_) - throughput
+    gradient = miss @ usl_slope(CORES, *model.theta_) * model.theta_
+    assert np.abs(gradient).max() < 1e-12 * throughput @ throughput
     np.testing.assert_allclose(model.covariance_, covariance, rtol=1e-6)
     slope = usl_slope(np.array([24.0]), *oracle)[0]
     s2 = np.sum((usl(CORES, *oracle) - throughput) ** 2) / 5
