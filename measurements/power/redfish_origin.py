@@ -85,9 +85,10 @@ def trust(origin: Origin, options: Mapping[str, str]) -> ssl.SSLContext:
         ``ca``: a PEM file of the certificate or its authority, instead of the system's
         authorities. ``verify``: ``no`` takes any certificate.
     """
-    if options.get("verify") == "no":
-        return trust_any()
     ca = options.get("ca")
+    # Without TLS there is nothing to trust, and the system's authorities take long to load.
+    if options.get("verify") == "no" or (origin.scheme == "http" and ca is None):
+        return trust_any()
     try:
         context = ssl.create_default_context(cafile=ca)
     except OSError as error:

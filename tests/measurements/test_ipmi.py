@@ -18,6 +18,7 @@ import threading
 import time
 import types
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -591,6 +592,14 @@ def test_a_tool_that_hangs_is_given_up_in_time(play, monkeypatch):
         let_go.set()
     bmc.is_silent = "hangs"
     assert "no answer within" in refused("ipmi:ipmitool", bmc.where, bmc.login)
+
+
+def test_a_session_that_ends_by_itself_is_told_and_one_that_stays_is_killed(monkeypatch):
+    stays = subprocess.TimeoutExpired("ipmi_session.py", 2.0)
+    process = mock.Mock(**{"wait.side_effect": [stays, 0]})
+    monkeypatch.setattr(ipmi, "_start", lambda _: process)
+    assert "pyghmi cannot log in (its process ended)" in refused("ipmi", "bmc")
+    process.kill.assert_called_once_with()
 
 
 # What it leaves behind.

@@ -135,25 +135,10 @@ class RedfishBmc:
     ``certificate`` it speaks HTTPS; a ``login`` (user, password) is asked of everybody but for the
     service root, by a session or, without ``sessions``, by basic authentication only.
 
-    Attributes
-    ----------
-    address : str
-    is_silent : bool
-        It answers nobody.
-    hang_ups : int
-        So many of the next requests get no answer but the end of the connection.
-    next_said : deque of Said
-        The next answers to GET.
-    asked : list of Asked
-        All requests so far.
-    tokens : set of str
-        Of the sessions that are open.
-    tells_session_by : set of str
-        Headers that an answer to a login has.
-    connections : int
-        How many there have been.
-    direct : str
-        Address of sushy-static, which knows no login and no faults.
+    It notes what was ``asked``, how many ``connections`` there were and the ``tokens`` of open
+    sessions, and answers nobody (``is_silent``), ends the connection instead (``hang_ups``), or
+    gives the answers of ``next_said``. An answer to a login has the headers ``tells_session_by``.
+    ``direct`` is the address of sushy-static, which knows no login and no faults.
     """
 
     def __init__(

@@ -3,8 +3,6 @@
 It speaks the protocol of /dev/fuse itself and needs no library, but the right to mount.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import json
@@ -13,11 +11,7 @@ import select
 import stat
 import struct
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, NamedTuple
 
 _HEADER = struct.Struct("<IIQQIIII")
 _ATTRIBUTES = struct.Struct("<QQQQQQIIIIIIIIII")
@@ -27,12 +21,11 @@ _NO_REPLY = {2, 36, 42}  # FORGET, INTERRUPT, BATCH_FORGET
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass
-class File:
+class File(NamedTuple):
     """A file: what it shows, and what a write does (raises OSError to refuse)."""
 
-    show: Callable[[], str]
-    store: Callable[[str], None] | None = None
+    show: Any
+    store: Any = None
 
 
 class VirtualFiles:
@@ -41,15 +34,9 @@ class VirtualFiles:
     ``watch`` is called after each write with the writer's process, path, text and error number.
     """
 
-    def __init__(
-        self,
-        mountpoint: str,
-        files: dict[str, File],
-        links: dict[str, str],
-        watch: Callable[[int, str, str, int], None],
-    ) -> None:
+    def __init__(self, mountpoint, files, links, watch):
         self.files, self.links, self.watch = files, links, watch
-        self.folders: dict[str, set[str]] = {"": set()}
+        self.folders = {"": set()}
         for path in (*files, *links):
             self._add(path)
         self.paths = {_ROOT: ""}
@@ -57,18 +44,17 @@ class VirtualFiles:
         self.device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
         options = f"fd={self.device},rootmode=40000,user_id=0,group_id=0,allow_other"
         self.mountpoint = mountpoint.encode()
-        if _LIBC.mount(
-            b"virtual", self.mountpoint, b"fuse", 0, f"{options},default_permissions".encode()
-        ):
+        options = f"{options},default_permissions".encode()
+        if _LIBC.mount(b"virtual", self.mountpoint, b"fuse", 0, options):
             raise OSError(ctypes.get_errno(), "cannot mount", mountpoint)
 
-    def _add(self, path: str) -> None:
+    def _add(self, path):
         while path:
             parent, _, name = path.rpartition("/")
             self.folders.setdefault(parent, set()).add(name)
             path = parent
 
-    def serve(self, order: Callable[[dict[str, Any]], None]) -> None:
+    def serve(self, order):
         """Answer until standard input ends; its lines are orders, in JSON, answered by a line."""
         print("ready", flush=True)
         poll = select.poll()
@@ -87,7 +73,7 @@ class VirtualFiles:
         finally:
             _LIBC.umount2(self.mountpoint, _DETACH)
 
-    def _answer(self) -> None:
+    def _answer(self):
         try:
             request = os.read(self.device, 1 << 20)
         except OSError:  # interrupted before it was read
@@ -104,7 +90,7 @@ class VirtualFiles:
         except FileNotFoundError:  # whoever asked was killed
             return
 
-    def _do(self, code: int, node: int, pid: int, body: bytes) -> bytes:
+    def _do(self, code, node, pid, body):
         path = self.paths.get(node, "")
         match code:
             case 1:  # LOOKUP
@@ -132,20 +118,19 @@ class VirtualFiles:
                 return struct.pack("<IIIIHHIIHHI28x", 7, 31, 0, 0, 16, 12, 65536, 1, 0, 0, 0)
         raise OSError(errno.ENOSYS, "")
 
-    def _write(self, path: str, text: str, pid: int) -> None:
+    def _write(self, path, text, pid):
         error = 0
         try:
-            store = self.files[path].store
-            if store is None:
+            if self.files[path].store is None:
                 raise OSError(errno.EACCES, "")
-            store(text)
+            self.files[path].store(text)
         except OSError as refusal:
             error = refusal.errno or errno.EIO
             raise
         finally:
             self.watch(pid, path, text.strip(), error)
 
-    def _lookup(self, folder: str, name: str) -> bytes:
+    def _lookup(self, folder, name):
         path = f"{folder}/{name}".lstrip("/")
         if name not in self.folders.get(folder, ()):
             raise FileNotFoundError(errno.ENOENT, "")
@@ -153,7 +138,7 @@ class VirtualFiles:
         self.paths[node] = path
         return struct.pack("<QQQQII", node, 0, 0, 0, 0, 0) + self._attributes(path)
 
-    def _attributes(self, path: str) -> bytes:
+    def _attributes(self, path):
         if path in self.folders:
             mode = stat.S_IFDIR | 0o755
         elif path in self.links:
@@ -164,7 +149,7 @@ class VirtualFiles:
         number = self.nodes[path]
         return _ATTRIBUTES.pack(number, size, 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
 
-    def _entries(self, path: str, offset: int, size: int) -> bytes:
+    def _entries(self, path, offset, size):
         data = b""
         for at, name in enumerate(sorted(self.folders[path])[offset:], offset + 1):
             full = f"{path}/{name}".lstrip("/")
