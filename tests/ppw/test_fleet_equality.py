@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
-from fleet_peers import OTHERS_WARNINGS, assert_same, engine, quiet, sockets_closed  # noqa: F401
+from click.testing import CliRunner
+from fleet_peers import OTHERS_WARNINGS, assert_same, engine, quiet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +17,10 @@ from measurements import BadRunsError
 from ppw import fleet
 from ppw.errors import PpwError
 from ppw.fleet import answers as over_fleet
+from ppw.fleet.facts import known_columns
+from ppw.fleet.layout import Layout, layout_of
+from ppw.fleet.moments import merge, moments, runs_for
+from ppw.fleet.source import open_runs, registered
 from ppw.samples import simulated_sweep
 
 pytestmark = OTHERS_WARNINGS
@@ -112,19 +119,13 @@ class TestRandomTables:
     """In memory is the oracle."""
 
     @given(tables(), QUESTIONS, OPTIONS)
-    @settings(max_examples=10)
+    @settings(max_examples=settings.default.max_examples // 5)
     def test_duckdb_answers_as_memory_does(self, table, question, options):
         _hold(table, question, options)
 
-    @pytest.mark.slow
+    @pytest.mark.peer("spark")
     @given(tables(), QUESTIONS, OPTIONS)
-    @settings(max_examples=200)
-    def test_in_two_hundred_cases(self, table, question, options):
-        _hold(table, question, options)
-
-    @pytest.mark.slow
-    @given(tables(), QUESTIONS, OPTIONS)
-    @settings(max_examples=24)
+    @settings(max_examples=settings.default.max_examples // 5)
     def test_spark_answers_as_memory_does(self, table, question, options):
         _hold(table, question, options, over="spark")
 
@@ -147,7 +148,7 @@ def assert_same_but_places(in_memory, answered):
 
 
 @pytest.mark.thirdparty
-@pytest.mark.parametrize("name", ["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["duckdb", pytest.param("spark", marks=pytest.mark.peer("spark"))])
 class TestMeasuredSweeps:
     """In memory is the oracle, the checks included."""
 
@@ -178,6 +179,7 @@ class TestMeasuredSweeps:
         assert (answered.rows, answered.suspects) == (in_memory.rows, in_memory.suspects)
 
 
+@pytest.mark.peer("spark")
 class TestSpark:
     """The same expressions on Spark; one session for all."""
 
@@ -219,3 +221,161 @@ class TestOptions:
                 quiet(function, table, **options)
             errors.append(str(refused.value))
         assert errors[0] == errors[1]
+
+
+TABLES = ("points", "cores", "data", "flat")
+
+
+def made(seed, rows=300):
+    """Counted, emulated and estimated instructions, in any order, with values missing."""
+    random = np.random.default_rng(seed)
+
+    def choice(*values):
+        return random.choice(np.array(values, dtype=object), rows)
+
+    cores = random.choice([1, 2, 4, 8, np.nan], rows)
+    size = random.choice([1e6, 4e6, 1.6e7, np.nan], rows, p=[0.3, 0.3, 0.3, 0.1])
+    per_byte = 700 - 90 * np.log(np.nan_to_num(cores, nan=3.0))
+    known = np.nan_to_num(size, nan=1e6)
+    instructions = (per_byte * known + 2e7) * np.exp(random.normal(0, 0.02, rows))
+    return pd.DataFrame(
+        {
+            "host": choice("a", "b"),
+            "workload": choice("sort", "wordcount", None),
+            "cores": cores,
+            "data_bytes": size,
+            "freq_ghz": 2.0,
+            "cpi": 1.1,
+            "command_user_s": random.uniform(1, 2, rows),
+            "command_system_s": 0.1,
+            "instructions": np.where(random.random(rows) < 0.2, np.nan, instructions),
+            "instructions_label": choice("counted", "emulated", None),
+            "counted_modes": choice("user", "user and kernel"),
+            "time_s": known / 1e6 * np.exp(random.normal(0, 0.01, rows)),
+        }
+    )
+
+
+@pytest.mark.parametrize("name", ["duckdb", pytest.param("spark", marks=pytest.mark.peer("spark"))])
+@pytest.mark.parametrize("seed", range(3))
+def test_memory_is_the_oracle(name, seed):
+    runs = made(seed)
+    in_memory = quiet(ppw.path_lengths, runs)
+    answer = quiet(fleet.path_lengths, runs, engine=engine(name))
+    for table in TABLES:
+        found, known = (
+            getattr(a, table).reset_index(drop=True) for a in (answer.answer, in_memory)
+        )
+        assert len(known)
+        pd.testing.assert_frame_equal(found, known, rtol=1e-9, check_dtype=False)
+    assert answer.caveats == in_memory.caveats
+    assert (answer.origin.runs, answer.faults) == (300, ())
+
+
+def test_runs_that_cannot_be_are_named(tmp_path):
+    good, odd = made(1, 40), made(2, 40)
+    odd.loc[:2, "data_bytes"] = -1.0
+    good.to_parquet(tmp_path / "a.parquet")
+    odd.to_parquet(tmp_path / "b.parquet")
+    answer = quiet(fleet.path_lengths, tmp_path)
+    (fault,) = answer.faults
+    assert fault.file == str(tmp_path / "b.parquet")
+    assert fault.what.startswith("data_bytes that cannot be in 3 runs: left out")
+    whole = pd.concat([good, odd[3:]], ignore_index=True)
+    expected = quiet(ppw.path_lengths, whole).points
+    pd.testing.assert_frame_equal(answer.answer.points, expected, rtol=1e-9, check_dtype=False)
+
+
+def test_runs_without_instructions():
+    with pytest.raises(PpwError, match="no run has both instructions and data_bytes"):
+        fleet.path_lengths(made(1)[["host", "freq_ghz", "time_s"]])
+
+
+def test_a_saved_state_keeps_no_instructions(tmp_path):
+    made(1, 40).drop(columns="cores").to_parquet(tmp_path / "a.parquet")
+    fleet.update_state(tmp_path / "s", tmp_path / "a.parquet")
+    for source in (tmp_path / "s", [tmp_path / "s"]):
+        with pytest.raises(PpwError, match="s: a saved state keeps no instructions"):
+            fleet.path_lengths(source)
+
+
+def test_command(tmp_path):
+    from ppw.cli.fleet import command
+
+    made(1).to_parquet(tmp_path / "a.parquet")
+    asked = ["pathlength", str(tmp_path), "--format", "json"]
+    done = CliRunner().invoke(command, asked, standalone_mode=False)
+    assert (done.return_value, done.exception) == (0, None)
+    read = fleet.FleetAnswer.from_json(done.stdout)
+    assert isinstance(read.answer, ppw.PathLengths)
+
+
+ENGINES = ("duckdb", pytest.param("spark", marks=pytest.mark.peer("spark")))
+
+
+def condensed(name, table):
+    runs = open_runs(table, engine=engine(name))
+    known = known_columns(runs)
+    layout = layout_of(known, metric="time")
+    return runs, layout, moments(runs_for(runs.table, layout, known), layout)
+
+
+def fetched(runs, table):
+    return runs.connection.to_pyarrow(table).to_pandas()
+
+
+def table_of(times, host="a"):
+    return pd.DataFrame({"host": host, "freq_ghz": 2.0, "time_s": times})
+
+
+class TestLargeOffset:
+    """A mean a million times the scatter: plain sums of squares would have no digit left."""
+
+    @pytest.mark.parametrize("name", ENGINES)
+    def test_nine_digits(self, name):
+        times = 1e6 + np.random.default_rng(1).normal(0, 1, 5000)
+        exact = [Fraction(t) for t in times]
+        mean = sum(exact) / len(exact)
+        squares = float(sum((t - mean) ** 2 for t in exact))
+        runs, _, cells = condensed(name, table_of(times))
+        (found,) = fetched(runs, cells).to_dict(orient="records")
+        assert found["time__mean"] == pytest.approx(float(mean), rel=1e-14)
+        assert found["time__m2"] == pytest.approx(squares, rel=1e-9)
+        naive = (times**2).sum() - times.sum() ** 2 / len(times)
+        assert abs(naive / squares - 1) > 1e-9
+
+    @pytest.mark.parametrize("name", ENGINES)
+    def test_merging_keeps_them(self, name):
+        times = 1e6 + np.random.default_rng(2).normal(0, 1, 5000)
+        runs, layout, whole = condensed(name, table_of(times))
+        parts = [condensed(name, table_of(part))[2] for part in np.array_split(times, 7)]
+        known = fetched(runs, whole).iloc[0]
+        found = fetched(runs, merge(parts, layout)).iloc[0]
+        for column in ("time__m2", "time__log_m2", "time__inverse_m2"):
+            assert found[column] == pytest.approx(known[column], rel=1e-9)
+        assert found["runs"] == 5000
+
+
+class TestMerging:
+    @given(st.lists(st.floats(0.5, 2e3), min_size=1, max_size=40), st.integers(1, 5))
+    @settings(max_examples=settings.default.max_examples // 5)
+    def test_any_division_gives_the_moments_of_all(self, times, parts):
+        runs, layout, whole = condensed("duckdb", table_of(times))
+        divided = [
+            registered(runs.connection, runs.connection.to_pyarrow(condensed("duckdb", t)[2]))
+            for t in (table_of(times[i::parts]) for i in range(parts))
+            if len(t)
+        ]
+        found, known = fetched(runs, merge(divided, layout)), fetched(runs, whole)
+        for name in layout.columns:
+            if name in layout.keys:
+                assert found[name][0] == known[name][0]
+                continue
+            # Equal times have squares of rounding alone.
+            mean = known[name.replace("m2", "mean")][0]
+            tolerance = 1e-14 * len(times) * mean**2 if name.endswith("m2") else 0
+            assert found[name][0] == pytest.approx(known[name][0], rel=1e-9, abs=tolerance), name
+
+    def test_a_layout_is_kept_as_json_knows_it(self):
+        layout = condensed("duckdb", table_of([1.0]))[1]
+        assert Layout.from_dict(layout.to_dict()) == layout

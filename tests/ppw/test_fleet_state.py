@@ -98,7 +98,7 @@ def test_a_state_answers_as_all_its_files_do(duckdb, tmp_path, seed, by):
     check_same_answers(FleetState.open(state), tmp_path / "runs", duckdb, by=by)
 
 
-@pytest.mark.slow
+@pytest.mark.peer("spark")
 def test_spark_keeps_the_state_that_duckdb_keeps(duckdb, tmp_path):
     spark = connect("spark", threads=2)
     files = saved_parts(made(7), tmp_path / "runs", parts=2)
@@ -303,7 +303,7 @@ def found_cells(state):
     return opened.files, cells
 
 
-@pytest.mark.slow
+@pytest.mark.peer("kill")
 def test_killed_at_any_moment_the_state_is_the_old_or_the_new_one(tmp_path):
     """Fifty kills, at moments drawn over the length of an update and beyond."""
     files = saved_parts(made(6, 2000), tmp_path / "runs", parts=50)

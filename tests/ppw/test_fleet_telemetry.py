@@ -129,11 +129,11 @@ def made(seed, sensor, *, own=False):
     return pd.concat(runs).drop_duplicates(), shuffled
 
 
-@pytest.mark.slow
+@pytest.mark.peer("spark")
 @pytest.mark.parametrize("kind", SENSORS)
 def test_spark_says_the_same(spark, kind):
-    """Two hundred cases at once, each with hosts of its own."""
-    cases = [made(seed, SENSORS[kind]) for seed in range(200)]
+    """A hundred cases at once, each with hosts of its own."""
+    cases = [made(seed, SENSORS[kind]) for seed in range(100)]
     runs, samples = (
         pd.concat([f.assign(host=f.host + str(n)) for n, f in enumerate(frames)])
         for frames in zip(*cases, strict=True)
@@ -141,30 +141,15 @@ def test_spark_says_the_same(spark, kind):
     check_equal(spark, runs, samples, SENSORS[kind])
 
 
-def check_drawn(duckdb, kind, seed, own):
+@pytest.mark.parametrize("kind", SENSORS)
+@settings(max_examples=settings.default.max_examples // 5)
+@given(seed=st.integers(0, 2**32 - 1), own=st.booleans())
+def test_every_run_is_what_it_is_in_memory(duckdb, kind, seed, own):
     runs, samples = made(seed, SENSORS[kind], own=own and kind == "windows")
     check_equal(duckdb, runs, samples, SENSORS[kind])
 
 
-SEEDS = {"seed": st.integers(0, 2**32 - 1), "own": st.booleans()}
-
-
-@pytest.mark.parametrize("kind", SENSORS)
-@settings(max_examples=6)
-@given(**SEEDS)
-def test_every_run_is_what_it_is_in_memory(duckdb, kind, seed, own):
-    check_drawn(duckdb, kind, seed, own)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", SENSORS)
-@settings(max_examples=50)
-@given(**SEEDS)
-def test_every_run_of_fifty_cases(duckdb, kind, seed, own):
-    check_drawn(duckdb, kind, seed, own)
-
-
-@pytest.mark.slow
+@pytest.mark.peer("spark")
 def test_spark_reads_times_and_zones(spark):
     case = TestTwoSamplesByHand()
     case.test_offset_is_added_to_the_samples(spark, {"a": -0.5, "b": 7.0})
@@ -205,7 +190,7 @@ class TestCommand:
         )
         assert again.return_value == 0
 
-    @pytest.mark.slow
+    @pytest.mark.peer("spark")
     def test_spark_writes_a_folder(self, spark, tmp_path):
         read = tmp_path / "runs.csv", tmp_path / "watts.parquet"
         named = (*self.NAMES, "--engine", "spark", "-o", "out.parquet", "--offset", "b=3600")

@@ -88,32 +88,12 @@ def random_trace(seed):
     )
 
 
-RANDOM = {
-    "seed": st.integers(0, 2**32 - 1),
-    "levels": st.integers(1, 5),
-    "fan_out": st.sampled_from([2, 3, 4]),
-}
-
-
-@settings(max_examples=12, database=None)
-@given(**RANDOM)
+@settings(max_examples=settings.default.max_examples // 4)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.sampled_from([2, 3, 4]))
 def test_a_trace_gives_the_model_that_it_gives_in_memory(
     duckdb, tmp_path_factory, seed, levels, fan_out
 ):
-    check_random(duckdb, tmp_path_factory.mktemp("trace"), seed, levels, fan_out)
-
-
-@pytest.mark.slow
-@settings(max_examples=60, database=None)
-@given(**RANDOM)
-def test_any_trace_gives_the_model_that_it_gives_in_memory(
-    duckdb, tmp_path_factory, seed, levels, fan_out
-):
-    check_random(duckdb, tmp_path_factory.mktemp("trace"), seed, levels, fan_out)
-
-
-def check_random(duckdb, folder, seed, levels, fan_out):
-    path = written(random_trace(seed), folder / "t.parquet")
+    path = written(random_trace(seed), tmp_path_factory.mktemp("trace") / "t.parquet")
     options = {"levels": levels, "fan_out": fan_out}
     try:
         wanted = fit_trace(path, **options)
@@ -124,7 +104,7 @@ def check_random(duckdb, folder, seed, levels, fan_out):
     check_same(fit_trace_in(path, engine=duckdb, **options), wanted)
 
 
-@pytest.mark.slow
+@pytest.mark.peer("spark")
 def test_spark_gives_the_model_that_memory_gives(tmp_path):
     spark = connect("spark", threads=2)
     for name, one in {"busy": busy(n=6000), "made": ArrayTrace(made(5000, devices=3))}.items():

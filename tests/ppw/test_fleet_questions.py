@@ -1,0 +1,680 @@
+"""Over a fleet: files and formats, faults, engines as they are set up, states, commands."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from fleet_peers import OTHERS_WARNINGS, assert_same, engine, quiet
+from made_up import sweep
+
+import ppw
+from ppw import fleet
+from ppw.cli.fleet import command
+from ppw.errors import CaveatWarning, PpwError
+from ppw.fleet import FleetAnswer, coincidences, progress
+from ppw.fleet.canonical import canonical
+from ppw.fleet.connection import _local_session
+from ppw.fleet.state import FleetState
+from ppw.fleet.telemetry_files import open_samples, write_runs
+
+pytestmark = OTHERS_WARNINGS
+
+
+ENGINES = ("duckdb", pytest.param("spark", marks=pytest.mark.peer("spark")))
+
+
+def runs(seed=0, rows=60, host="rack1"):
+    random = np.random.default_rng(seed)
+    ghz = random.choice([1.2, 1.8, 2.4], rows)
+    time = (3 + 10 / ghz) * np.exp(random.normal(0, 0.01, rows))
+    return pd.DataFrame({"host": host, "freq_ghz": ghz, "time_s": time})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A hundred small files."""
+    made = tmp_path_factory.mktemp("hundred")
+    for number in range(100):
+        host = f"rack{number % 4}"
+        runs(number, rows=4, host=host).to_parquet(made / f"{number:04}.parquet")
+    return made
+
+
+class TestFormats:
+    @pytest.mark.parametrize("name", ENGINES)
+    def test_csv_in_other_units_and_words(self, tmp_path, name):
+        table = runs()
+        foreign = pd.DataFrame(
+            {
+                "Machine": table["host"],
+                "Frequency (MHz)": table["freq_ghz"] * 1e3,
+                "Elapsed": [f"{t * 1e3!r} ms" for t in table["time_s"]],
+            }
+        )
+        path = tmp_path / "runs.csv"
+        foreign.to_csv(path, index=False, sep=";")
+        answer = quiet(fleet.project, path, freq="3GHz", engine=engine(name))
+        assert_same(answer.to_frame(), quiet(ppw.project_runs, table, freq="3GHz").to_frame())
+
+    @pytest.mark.parametrize("header", ["load", "load_pct"])
+    def test_a_load_in_percent(self, tmp_path, header):
+        """Only those at full load tell how fast a host is; one that cannot be is a fault."""
+        table = runs()
+        cells = ["100%", "50%"] * (len(table) // 2)
+        cells = [c if header == "load" else c.rstrip("%") for c in cells]
+        path = tmp_path / "runs.csv"
+        table.assign(**{header: cells}).to_csv(path, index=False)
+        good = table.assign(load=[1.0, 0.5] * (len(table) // 2))
+        expected = quiet(ppw.fit_runs, good).to_frame()
+        assert_same(quiet(fleet.fit, path).to_frame(), expected)
+        assert_same(quiet(ppw.fit_runs, ppw.read_runs(path)).to_frame(), expected)
+        table.assign(load=100.0).to_csv(path, index=False)
+        with pytest.raises(PpwError, match="no run that can be used"):
+            fleet.fit(path)
+
+    @pytest.mark.parametrize("name", ENGINES)
+    @pytest.mark.parametrize("ending", [".jsonl", ".ndjson.gz"])
+    def test_json_lines(self, tmp_path, name, ending):
+        """A key that only later lines have, a missing figure, and text that is a number."""
+        rows = runs().to_dict(orient="records")
+        rows[5]["time_s"] = None
+        rows[9]["time_s"] = str(rows[9]["time_s"])
+        rows[11:] = [{**row, "workload": "sort"} for row in rows[11:]]
+        text = "\n".join(json.dumps(row) for row in rows)
+        path = tmp_path / f"runs{ending}"
+        path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+        answer = quiet(fleet.fit, tmp_path, engine=engine(name))
+        good = ppw.read_runs(path, check=False).dropna(subset="time_s")
+        assert_same(answer.to_frame(), quiet(ppw.fit_runs, good).to_frame())
+        assert answer.origin.runs == len(rows)
+
+    def test_a_line_that_is_no_object_is_named(self, tmp_path):
+        (tmp_path / "a.jsonl").write_text('{"freq_ghz": 1, "time_s": 2}\n\n[1]\n')
+        with pytest.raises(PpwError, match=r"a\.jsonl: line 3 is not a JSON object: correct it"):
+            fleet.fit(tmp_path)
+
+    def test_missing_words_are_missing_and_text_is_a_fault(self, tmp_path):
+        path = tmp_path / "runs.csv"
+        table = runs().astype({"time_s": object})
+        table.loc[3, "time_s"], table.loc[5, "time_s"] = "n/a", "fast"
+        table.to_csv(path, index=False)
+        answer = quiet(fleet.fit, path)
+        good = table.drop(index=[3, 5]).astype({"time_s": float})
+        assert_same(answer.to_frame(), quiet(ppw.fit_runs, good).to_frame())
+        assert [str(f) for f in answer.faults] == [
+            f"{path}: time_s that cannot be in 1 runs: left out; correct or drop them",
+            f"{path}: time is missing in 1 runs of 1 groups that have others, such as host=rack1: "
+            "these runs take no part",
+        ]
+
+    def test_a_table_of_the_engine_and_a_written_answer(self, tmp_path):
+        import ibis
+
+        table = ibis.memtable(runs())
+        answer = quiet(fleet.fit, engine("duckdb").create_view("runs_here", table, overwrite=True))
+        answer.write(tmp_path / "laws.parquet")
+        assert_same(pd.read_parquet(tmp_path / "laws.parquet"), answer.to_frame())
+        assert answer.to_table().count().to_pyarrow().as_py() == len(answer.to_frame())
+
+
+class TestFaults:
+    def test_a_hundred_files_are_one_table_and_a_corrupt_one_is_named(self, folder):
+        answer = quiet(fleet.fit, folder)
+        assert (answer.origin.files, answer.origin.runs) == (100, 400)
+        whole = ppw.read_runs(sorted(folder.iterdir()))
+        assert_same(answer.to_frame(), quiet(ppw.fit_runs, whole).to_frame())
+        broken = folder / "0050.parquet"
+        broken.write_bytes(broken.read_bytes()[:-20])
+        with pytest.warns(CaveatWarning, match="0050.parquet: broken Parquet"):
+            answer = fleet.fit(folder)
+        assert [f.file for f in answer.faults] == [str(broken)]
+        assert answer.origin.runs == 396
+
+    @pytest.mark.parametrize("name", ENGINES)
+    def test_corrupt_pages_that_only_reading_shows(self, tmp_path, name):
+        for number in range(5):
+            runs(number, host=f"r{number}").to_parquet(
+                tmp_path / f"{number}.parquet", compression="snappy"
+            )
+        broken = tmp_path / "3.parquet"
+        content = bytearray(broken.read_bytes())
+        content[4:400] = bytes(255 for _ in range(396))
+        broken.write_bytes(content)
+        answer = quiet(fleet.fit, tmp_path, engine=engine(name))
+        assert [f.file for f in answer.faults] == [str(broken)]
+        assert set(answer.to_frame()["host"]) == {"r0", "r1", "r2", "r4"}
+
+    def test_other_columns_over_time(self, tmp_path):
+        runs(0).to_parquet(tmp_path / "a.parquet")
+        runs(1).rename(columns={"time_s": "elapsed_ms"}).assign(
+            elapsed_ms=lambda t: t["elapsed_ms"] * 1e3
+        ).to_parquet(tmp_path / "b.parquet")
+        runs(2).rename(columns={"time_s": "how_long"}).to_parquet(tmp_path / "c.parquet")
+        answer = quiet(fleet.fit, tmp_path)
+        both = pd.concat([runs(0), runs(1)], ignore_index=True)
+        assert_same(answer.to_frame(), quiet(ppw.fit_runs, both).to_frame())
+        (fault,) = answer.faults
+        assert fault.file == str(tmp_path / "c.parquet")
+        assert "its columns are others: no time_s" in fault.what
+
+    def test_values_that_cannot_be_are_named_by_file(self, tmp_path, monkeypatch):
+        runs(0).to_parquet(tmp_path / "a.parquet")
+        bad = runs(1)
+        bad.loc[:2, "time_s"] = -1.0
+        bad.to_parquet(tmp_path / "b.parquet")
+        monkeypatch.chdir(tmp_path)
+        for source in (tmp_path, "."):
+            (fault,) = quiet(fleet.fit, source).faults
+            assert fault == (
+                "b.parquet" if source == "." else str(tmp_path / "b.parquet"),
+                "time_s that cannot be in 3 runs: left out; correct or drop them",
+            )
+
+    def test_a_worker_that_fails_once(self, tmp_path, monkeypatch):
+        import duckdb
+
+        runs(0).to_parquet(tmp_path / "a.parquet")
+        runs(1).to_parquet(tmp_path / "b.parquet")
+        connection = fleet.connect("duckdb", threads=1)
+        read, failures = connection.to_pyarrow, [duckdb.IOException("a worker died")]
+
+        def failing(expression, **options):
+            if failures:
+                raise failures.pop()
+            return read(expression, **options)
+
+        monkeypatch.setattr(connection, "to_pyarrow", failing)
+        answer = quiet(fleet.fit, tmp_path, engine=connection)
+        assert (answer.faults, answer.origin.files) == ((), 2)
+
+    def test_no_file_that_can_be_read(self, tmp_path):
+        (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing")
+        with pytest.raises(PpwError, match=r"a\.parquet: broken Parquet"):
+            fleet.fit(tmp_path)
+        with pytest.raises(PpwError, match="elsewhere: is not there"):
+            fleet.fit(tmp_path / "elsewhere")
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(PpwError, match="empty: no file there ends in"):
+            fleet.fit(tmp_path / "empty")
+
+
+class TestConnection:
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"engine": "sqlite"}, "engine 'sqlite' is not one of duckdb, spark"),
+            ({"memory_limit": "4 frogs"}, "is not a quantity in B"),
+            ({"temporary": "/no/such"}, "temporary folder /no/such: is no folder"),
+        ],
+    )
+    def test_what_is_refused(self, options, message):
+        with pytest.raises((PpwError, ppw.MeasurementError), match=message):
+            fleet.connect(**options)
+
+
+def test_units_in_cells_are_read_as_in_memory(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text(
+        "Freq,time_s,energy_j\n1.0 GHz,5.5 s,5 MJ\n2.0 GHz,3100 ms,4000 kJ\n2.4GHz,3,4200000 mJ\n"
+    )
+    known = ppw.read_runs(path)
+    read = fleet.open_runs(str(path)).table.to_pandas()
+    assert read["time_s"].tolist() == pytest.approx(known["time_s"].tolist())
+    assert read["energy_j"].tolist() == pytest.approx(known["energy_j"].tolist())
+
+
+def test_booleans_are_no_numbers():
+    import ibis
+
+    made = ibis.memtable(pd.DataFrame({"freq_hz": [1e9], "time_s": [True]}))
+    assert canonical(made).to_pandas()["time_s"].tolist() == [float("-inf")]
+
+
+def test_decimal_commas_are_a_fault_that_says_what_reads_them(tmp_path):
+    path = tmp_path / "g.csv"
+    path.write_text("host;freq_ghz;time_s\na;1,0;5,5\na;2,0;3,1\n")
+    done = ask("fit", path)
+    assert done.return_value == 1
+    said = "g.csv: has decimal commas (1,0), and a fleet takes numbers with a point"
+    assert said in str(done.exception) + done.output
+
+
+def test_values_that_cannot_be_are_named_where_none_is_left(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("host,freq_ghz,time_s\na,1.0,x\na,2.0,3.1\na,2.4,y\n")
+    done = ask("project", path, "--freq", "3GHz", "--metric", "time")
+    assert isinstance(done.exception, PpwError)
+    assert "fault:" in done.output
+    assert "time_s that cannot be in 2 runs" in done.output
+
+
+def test_a_fault_is_told_once_and_keys_have_no_point(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("host,cores,freq_ghz,time_s\na,4,1.0,5\na,4,2.0,3.1\na,4,2.4,\n")
+    done = ask("project", path, "--freq", "3GHz", "--metric", "time")
+    assert done.output.count("such as host=a, cores=4: these runs") == 1
+
+
+def test_a_fleet_of_one_group_names_no_columns_of_the_engine(tmp_path):
+    ghz = [1.0, 2.0, 3.0] * 20
+    table = pd.DataFrame({"freq_ghz": ghz, "time_s": [1 + 2 / f for f in ghz]})
+    table.to_parquet(tmp_path / "runs.parquet")
+    done = ask("project", tmp_path, "--freq", "4GHz")
+    assert done.return_value == 0
+    (said,) = [line for line in done.stdout.splitlines() if "one group" in line]
+    assert said.endswith("all rows are one group; see --by and --map")
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def racks(tmp_path):
+    for host in ("rack1", "rack2"):
+        runs(3, rows=12, host=host).to_parquet(tmp_path / f"{host}.parquet")
+    return tmp_path
+
+
+def ask(*arguments):
+    return CliRunner().invoke(command, [str(a) for a in arguments], standalone_mode=False)
+
+
+class TestAnswers:
+    def test_projection_in_words(self, racks):
+        done = ask("project", racks, "--freq", "3GHz", "--metric", "time")
+        assert (done.return_value, done.stderr) == (0, "")
+        whole = ppw.read_runs(sorted(racks.iterdir()))
+        in_memory = quiet(ppw.project_runs, whole, freq="3GHz", metric="time")
+        assert done.stdout.startswith(in_memory.summary().split("\ncaveat")[0])
+        assert "From 24 runs in 2 files, condensed to 6 cells by duckdb." in done.stdout
+
+    def test_json_is_read_back(self, racks):
+        done = ask("fit", racks, "--format", "json")
+        answer = FleetAnswer.from_json(done.stdout)
+        assert json.loads(answer.to_json()) == json.loads(done.stdout)
+        assert answer.origin.engine == "duckdb"
+
+    def test_parquet_by_the_ending_of_output(self, racks):
+        assert ask("validate", racks, "-o", racks / "out.parquet").return_value == 0
+        whole = ppw.read_runs([racks / "rack1.parquet", racks / "rack2.parquet"])
+        written = pd.read_parquet(racks / "out.parquet")
+        in_memory = quiet(ppw.validate, whole).to_frame()
+        assert_same(written.astype({"covered": object}), in_memory)
+
+    def test_caveats_that_parquet_has_no_place_for_are_told(self, racks):
+        done = ask("project", racks, "--freq", "9GHz", "-o", racks / "out.parquet")
+        assert done.return_value == 0
+        assert done.stderr.startswith("ppw: caveat: ")
+        assert len(pd.read_parquet(racks / "out.parquet")) == 2
+
+    @pytest.mark.parametrize("form", ["html", "csv"])
+    def test_other_formats(self, racks, form):
+        done = ask("project", racks, "--freq", "3GHz", "--format", form)
+        assert done.return_value == 0
+        assert "rack2" in done.stdout
+
+    def test_check_names_what_cannot_be_right(self, racks):
+        odd = runs(3, rows=12, host="rack3")
+        slow = odd["freq_ghz"] == 2.4
+        odd.loc[slow, "time_s"] *= 3
+        odd.to_parquet(racks / "rack3.parquet")
+        done = ask("check", racks, "--strict")
+        assert done.return_value == 3
+        assert f"{slow.sum()} of 36 rows are suspect" in done.stdout
+        assert "slower at the faster clock" in done.stdout
+
+
+class TestExitCodes:
+    def test_a_fault_is_named_and_the_rest_is_done(self, racks):
+        broken = racks / "rack3.parquet"
+        broken.write_bytes(b"PAR1")
+        done = ask("fit", racks)
+        assert done.return_value == 1
+        assert "rack2" in done.stdout
+        assert done.stderr.startswith(f"ppw: fault: {broken}: broken Parquet")
+        assert "1 faults: the answer is of the rest; --keep-going accepts that" in done.stderr
+        kept = ask("fit", racks, "--keep-going")
+        assert (kept.return_value, kept.stdout) == (0, done.stdout)
+
+    def test_a_fault_comes_before_a_check(self, racks):
+        (racks / "rack3.parquet").write_bytes(b"PAR1")
+        done = ask("check", racks, "--strict")
+        assert done.return_value == 1
+        assert "check failed" not in done.stderr
+
+    def test_a_check_asked_for(self, racks):
+        done = ask("validate", racks, "--max-error", "0.001")
+        assert done.return_value == 3
+        assert "ppw: check failed: largest error" in done.stderr
+
+
+def blocks(page):
+    """Fenced blocks of a page, by the language they are in."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = {}
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        found.setdefault(language, []).append(block)
+    return found
+
+
+@pytest.mark.peer("spark")
+class TestSparkSubmit:
+    def test_the_walk_of_the_guide(self, racks):
+        """Its job and its first command, word for word but for where the runs are."""
+        import pyspark
+
+        written = blocks("fleet.md")
+        (job,) = (block for block in written["python"] if block.startswith("# job.py"))
+        (walk,) = (block for block in written["sh"] if block.startswith("spark-submit"))
+        where = racks / "cluster"
+        where.mkdir()
+        job = job.replace("hdfs:///runs/*.parquet", f"{racks}/rack*.parquet")
+        (where / "job.py").write_text(job, encoding="utf-8")
+        done = subprocess.run(
+            shlex.split(walk.splitlines()[0], comments=True),
+            cwd=where,
+            env={
+                **os.environ,
+                "PATH": f"{Path(pyspark.__file__).parent / 'bin'}{os.pathsep}{os.environ['PATH']}",
+                "PYTHONPATH": str(ROOT),
+                "PYSPARK_PYTHON": sys.executable,
+            },
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert "From 24 runs in 2 files, condensed to 6 cells by pyspark." in done.stdout
+        whole = ppw.read_runs([racks / "rack1.parquet", racks / "rack2.parquet"])
+        in_memory = quiet(ppw.project_runs, whole, freq="3GHz", metric="time").to_frame()
+        assert_same(pd.read_parquet(where / "projected.parquet"), in_memory)
+        # No spark-warehouse, no metastore_db.
+        assert sorted(p.name for p in where.iterdir()) == ["job.py", "projected.parquet"]
+
+
+RUNS = sweep(noise=0.02, repeats=3)
+
+
+def table(frame, path):
+    """Table of the engine."""
+    return engine("duckdb").read_parquet(saved(frame, path))
+
+
+def saved(frame, path):
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path)
+    return path
+
+
+@pytest.fixture
+def state(tmp_path):
+    """Folder of a state that holds all runs, and the file they came from."""
+    path = saved(RUNS, tmp_path / "runs.parquet")
+    fleet.update_state(tmp_path / "state", path, engine=engine("duckdb"))
+    return tmp_path / "state"
+
+
+class TestChecksOfReadings:
+    """In memory is the oracle: the engine's expressions name as many runs, by the same checks."""
+
+    def counts(self, **columns):
+        runs = RUNS.assign(**columns)
+        expected = quiet(ppw.check_quality, runs)
+        found = quiet(fleet.check, runs, engine=engine("duckdb")).answer
+        assert found.counts == expected.counts
+        assert (found.rows, found.suspects) == (expected.rows, expected.suspects)
+        return expected.counts
+
+    def energy(self, idle=0.0):
+        energy = (RUNS["power_w"] - idle) * RUNS["time_s"]
+        energy[4] *= 1000
+        return energy
+
+    def test_energy_of_another_unit(self):
+        assert self.counts(energy_j=self.energy())["energy_is_not_power_times_time"] == 1
+
+    def test_energy_without_the_idle_power(self):
+        found = self.counts(energy_j=self.energy(idle=12.0), idle_power_w=12.0)
+        assert found["energy_is_not_power_times_time"] == 1
+
+    def test_a_clock_that_was_not_reached(self):
+        achieved = RUNS["freq_ghz"] * 1e9
+        achieved[[3, 7]] *= 0.5
+        assert sum(self.counts(freq_achieved_hz=achieved).values()) == 2
+
+    def test_power_below_idle(self):
+        idle = np.where(np.arange(len(RUNS)) == 5, 500.0, 12.0)
+        assert self.counts(idle_power_w=idle)["power_at_or_below_idle"] == 1
+
+
+class SparkBuilder:
+    """Takes down what a Spark session would be made with."""
+
+    def __init__(self):
+        self.settings, self.address = {}, None
+        self.sparkContext = self
+
+    def master(self, address):
+        self.address = address
+        return self
+
+    def config(self, name, value):
+        self.settings[name] = value
+        return self
+
+    def appName(self, name):  # noqa: N802
+        return self
+
+    def getOrCreate(self):  # noqa: N802
+        return self
+
+    def setLogLevel(self, level):  # noqa: N802
+        assert level == "ERROR"
+
+
+class TestEngine:
+    def test_is_set_up_as_asked(self, tmp_path):
+        connection = fleet.connect(memory_limit="64MiB", temporary=tmp_path, threads=1)
+        names = ("memory_limit", "temp_directory", "threads")
+        said = ", ".join(f"current_setting('{name}')" for name in names)
+        found = connection.con.execute(f"select {said}").fetchone()
+        assert found == ("64.0 MiB", str(tmp_path), 1)
+
+    def test_answers_of_others_are_refused(self):
+        answer = quiet(fleet.fit, RUNS, engine=engine("duckdb"))
+        other = answer.to_json().replace('"kind": "parameters"', '"kind": "sonnet"')
+        assert other != answer.to_json()
+        with pytest.raises(ppw.PpwError, match="this fleet document holds a 'sonnet'"):
+            fleet.FleetAnswer.from_json(other)
+
+    def test_suspects_are_named_by_cell(self):
+        answer = quiet(fleet.check, RUNS, engine=engine("duckdb"))
+        with pytest.raises(ppw.PpwError, match="a fleet's suspects are named by cell"):
+            _ = answer.answer.passed
+
+    def test_less_than_a_mebibyte_is_refused(self):
+        with pytest.raises(ppw.PpwError, match="'5kB' is less than a MiB: write 4GiB"):
+            fleet.connect(memory_limit="5kB")
+
+    def test_one_of_the_users_is_not_set_up(self):
+        with pytest.raises(ppw.PpwError, match="set them where you make it"):
+            fleet.connect(engine("duckdb"), threads=1)
+
+    @pytest.mark.parametrize("submitted", [False, True])
+    def test_spark_is_set_up_as_asked_and_under_spark_submit_as_that_was(
+        self, submitted, tmp_path, monkeypatch
+    ):
+        if submitted:
+            monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4040")
+        else:
+            monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+        builder = SparkBuilder()
+        assert _local_session(builder, 4 << 30, str(tmp_path), 3) is builder
+        assert builder.settings["spark.driver.memory"] == "4096m"
+        assert builder.settings["spark.local.dir"] == str(tmp_path)
+        assert builder.settings["spark.sql.shuffle.partitions"] == 6
+        assert builder.address == (None if submitted else "local[3]")
+        assert ("spark.driver.host" in builder.settings) == (not submitted)
+
+    def test_too_little_memory_says_what_to_do(self):
+        numbers = np.arange(200_000)
+        many = pd.DataFrame(
+            {"workload": numbers.astype(str), "freq_ghz": 1.0 + numbers % 3, "time_s": 1.0}
+        )
+        small = fleet.connect(memory_limit="4MiB", threads=1)
+        with pytest.raises(ppw.PpwError, match="limit: raise --memory-limit, or name a folder"):
+            quiet(fleet.fit, many, engine=small)
+
+    def test_says_how_far_it_is(self, monkeypatch):
+        monkeypatch.setattr(progress, "_EVERY_S", 1e-3)
+        shares = []
+        quiet(fleet.fit, RUNS, engine=engine("duckdb"), progress=shares.append)
+        assert len(shares) > 1
+        assert shares[-1] == 1.0
+        assert all(0 <= share <= 1 for share in shares)
+
+
+class TestSavedState:
+    @pytest.mark.parametrize("form", [str, FleetState.open, lambda path: [path]])
+    def test_answers_as_its_files_do(self, state, form):
+        asked = {"freq": 3e9, "metric": ["time"], "engine": engine("duckdb")}
+        found = quiet(fleet.project, form(state), **asked)
+        assert_same(
+            found.to_frame(), quiet(ppw.project_runs, RUNS, freq=3e9, metric=["time"]).to_frame()
+        )
+
+    def test_is_validated_across_hosts(self, tmp_path):
+        both = pd.concat([RUNS, sweep(noise=0.02, repeats=3, seed=8, host="rack2")])
+        path = saved(both, tmp_path / "runs.parquet")
+        fleet.update_state(tmp_path / "state", path, engine=engine("duckdb"))
+        asked = {"metric": ["time"], "scheme": "host"}
+        found = quiet(fleet.validate, tmp_path / "state", engine=engine("duckdb"), **asked)
+        assert_same(found.to_frame(), quiet(ppw.validate, both, **asked).to_frame())
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"columns": {"time_s": "seconds"}}, "has its columns: leave the mapping"),
+            ({"metric": ["throughput"]}, "do not tell throughput, only"),
+            ({"by": ["rack"]}, "not told apart by rack"),
+        ],
+    )
+    def test_what_it_does_not_keep_is_refused(self, state, options, said):
+        with pytest.raises(ppw.PpwError, match=said):
+            quiet(fleet.fit, state, engine=engine("duckdb"), **options)
+
+    def test_without_runs_has_no_answer(self, tmp_path):
+        empty = FleetState(tmp_path / "state")
+        for ask in (lambda: empty.cells(engine("duckdb")), empty.layout_by):
+            with pytest.raises(ppw.PpwError, match="holds no runs yet: add some"):
+                ask()
+
+    def test_is_a_folder_and_of_this_machine(self, tmp_path):
+        path = saved(RUNS, tmp_path / "runs.parquet")
+        with pytest.raises(ppw.PpwError, match="is a file: name a folder for the state"):
+            fleet.update_state(path, path, engine=engine("duckdb"))
+        with pytest.raises(ppw.PpwError, match="a state takes files of this machine"):
+            fleet.update_state(tmp_path / "state", "https://example.org/runs.parquet")
+
+
+class TestRuns:
+    def test_a_pattern_names_files(self, tmp_path):
+        for k in range(3):
+            saved(RUNS[RUNS.index % 3 == k], tmp_path / f"{k}.parquet")
+        found = quiet(fleet.fit, tmp_path / "[0-9].parquet", engine=engine("duckdb"))
+        assert (found.origin.files, found.origin.runs) == (3, len(RUNS))
+        assert_same(found.to_frame(), quiet(ppw.fit_runs, RUNS).to_frame())
+
+    def test_what_names_no_runs_is_refused(self):
+        with pytest.raises(ppw.PpwError, match="runs is a int: give files"):
+            fleet.fit(7)
+
+    def test_none_of_which_can_be_used(self):
+        wrong = RUNS.assign(time_s=-1.0)
+        with pytest.raises(ppw.PpwError, match=r"no run that can be used \(36 cannot\)"):
+            quiet(fleet.fit, wrong, engine=engine("duckdb"))
+
+    def test_all_of_which_are_suspect(self):
+        halved = RUNS.assign(freq_achieved_hz=0.5e9 * RUNS["freq_ghz"])
+        with pytest.raises(ppw.PpwError, match="every run is suspect, so nothing is left"):
+            quiet(fleet.project, halved, freq=3e9, engine=engine("duckdb"))
+        kept = quiet(fleet.project, halved, freq=3e9, keep_all=True, engine=engine("duckdb"))
+        assert len(kept.answer.table)
+
+    def test_without_a_clock_are_named(self, tmp_path):
+        for k in range(2):
+            part = RUNS[RUNS.index % 2 == k]
+            clock = part["freq_ghz"] if k == 0 else np.nan
+            saved(part.assign(freq_ghz=clock), tmp_path / f"{k}.parquet")
+        found = quiet(fleet.fit, tmp_path / "*.parquet", engine=engine("duckdb"))
+        (fault,) = found.faults
+        assert fault.file.endswith("1.parquet")
+        assert fault.what.startswith("no freq_hz in 18 runs: left out")
+
+    def test_so_many_that_agree_are_not_kept_one_by_one(self, monkeypatch):
+        monkeypatch.setattr(coincidences, "_MOST_RUNS", 3)
+        coarse = RUNS[["host", "workload", "freq_ghz"]].assign(time_s=7.0)
+        with pytest.raises(ppw.PpwError, match="record times to more digits, or use the runs"):
+            quiet(fleet.check, coarse, engine=engine("duckdb"))
+
+    def test_of_watts_alone(self):
+        watts = RUNS[["host", "workload", "freq_ghz", "power_w"]]
+        found = quiet(fleet.fit, watts, engine=engine("duckdb"))
+        assert_same(found.to_frame(), quiet(ppw.fit_runs, watts).to_frame())
+        checked = quiet(fleet.check, watts, engine=engine("duckdb")).answer
+        assert checked.counts == quiet(ppw.check_quality, watts).counts
+
+    def test_below_full_load_take_no_part_in_a_curve(self):
+        part = RUNS.assign(load=np.where(RUNS.index % 5 == 0, 0.5, 1.0))
+        found = quiet(fleet.fit, part, engine=engine("duckdb"))
+        assert_same(found.to_frame(), quiet(ppw.fit_runs, part).to_frame())
+
+
+class TestSamples:
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"quantity": "volts"}, "quantity is 'volts': give power or energy"),
+            ({"window_s": -1.0}, "the window is -1: give 0 s or more"),
+            ({"window_s": np.inf}, "the window is inf: give 0 s or more"),
+            ({"most_w": 0.0}, "the most watts and the range .J. must be above 0"),
+            ({"quantity": "energy", "range_j": 0.0}, "the most watts and the range .J. must"),
+        ],
+    )
+    def test_of_a_sensor_that_cannot_be(self, options, said):
+        with pytest.raises(ppw.PpwError, match=said):
+            fleet.Sensor(**options)
+
+    def test_of_the_labels_asked_for(self, tmp_path):
+        at = 1.7e9 + np.arange(11.0)
+        pdu = pd.DataFrame({"host": "a", "at": at, "value": 50.0, "label": "pdu"})
+        samples = pd.concat([pdu, pdu.assign(value=20.0, label="fan")], ignore_index=True)
+        runs = pd.DataFrame({"host": ["a"], "started_at": [at[0]], "time_s": [10.0]})
+        tables = table(runs, tmp_path / "runs"), table(samples, tmp_path / "samples")
+        joined = fleet.join_power(*tables, offset_s={}, labels=["pdu"]).to_pandas()
+        assert joined["energy_j"].tolist() == pytest.approx([500.0])
+
+    def test_columns_are_of_samples(self, tmp_path):
+        with pytest.raises(ppw.PpwError, match="samples have no column watts: map host, at, value"):
+            open_samples(tmp_path, engine("duckdb"), {"watts": "w"})
+        lacking = table(pd.DataFrame({"host": ["a"]}), tmp_path / "lacking")
+        with pytest.raises(ppw.PpwError, match="runs: no column started_at, time_s; the columns"):
+            fleet.join_power(lacking, lacking)
+
+    def test_joined_runs_are_written_as_parquet(self, tmp_path):
+        joined = table(pd.DataFrame({"host": ["a"]}), tmp_path / "runs")
+        with pytest.raises(ppw.PpwError, match=r"give a name that ends in \.parquet"):
+            write_runs(joined, tmp_path / "joined.csv")

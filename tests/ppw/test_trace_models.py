@@ -1,0 +1,448 @@
+"""Models of block traces and what they generate: by hand, by their definition, on known habits."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from block_traces import ArrayTrace, Columns, cloudphysics, columns_of, made, mqsim, sequential
+from made_traces import trace
+from scipy import stats
+
+from fitting.errors import FittingError
+from fitting.lru import hit_ratio_curve, touched_blocks
+from ppw.errors import PpwError
+from ppw.traces.devices import completed_iops
+from ppw.traces.fidelity import validate_trace
+from ppw.traces.fit import fit_trace
+from ppw.traces.generation import generate_trace
+from ppw.traces.level_choice import LevelChoice, choose_level
+from ppw.traces.model import TraceModel
+
+pytestmark = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
+
+
+# Twenty reads of one block in a space of sixteen: at two levels every block is a finest state.
+WALK = [0, 1, 1, 0, 5, 4, 4, 12, 13, 12, 0, 1, 0, 0, 5, 15, 14, 15, 1, 0]
+
+
+def by_hand():
+    columns = Columns(
+        np.arange(20) * 0.5,
+        np.zeros(20, np.int32),
+        np.array(WALK, dtype=np.int64),
+        np.full(20, 512, dtype=np.int64),
+        np.zeros(20, np.uint8),
+    )
+    return fit_trace(ArrayTrace(columns), levels=2, space_bytes=16 * 512)
+
+
+class TestTwentyRequestsByHand:
+    # (level, from, to): count, and transitions made in the state that is left. Quarters are
+    # 0-3, 4-7, 8-11, 12-15. The requests make 19 transitions.
+    PAIRS: ClassVar = {
+        (1, 0, 1): (2, 9),  # 0→5 twice; nine requests in the first quarter are followed by one
+        (1, 1, 3): (2, 4),  # 4→12, 5→15
+        (1, 3, 0): (2, 6),  # 12→0, 15→1
+        (2, 0, 0): (1, 5),  # 0→0
+        (2, 0, 1): (2, 5),  # 0→1 at requests 0 and 10
+        (2, 1, 0): (3, 4),  # 1→0
+        (2, 1, 1): (1, 4),  # 1→1
+        (2, 4, 4): (1, 2),
+        (2, 5, 4): (1, 2),
+        (2, 12, 13): (1, 2),
+        (2, 13, 12): (1, 1),
+        (2, 14, 15): (1, 1),
+        (2, 15, 14): (1, 2),
+    }
+
+    def test_every_pair_and_probability(self):
+        pairs = by_hand().state_pairs()
+        found = {
+            (int(r.level), int(r.from_state), int(r.to_state)): (r.count_, r.probability, r.joint)
+            for r in pairs.rename(columns={"count": "count_"}).itertuples()
+        }
+        assert set(found) == set(self.PAIRS)
+        for key, (count, made_in) in self.PAIRS.items():
+            assert found[key][0] == count
+            assert found[key][1] == pytest.approx(float(Fraction(count, made_in)), abs=1e-15)
+            assert found[key][2] == pytest.approx(float(Fraction(count, 19)), abs=1e-15)
+
+    def test_rate_is_one_over_the_mean_gap(self):
+        model = by_hand()
+        assert model.rate == pytest.approx(2.0)
+        assert model.laws.mean_s == pytest.approx(0.5)
+
+    def test_requests_that_go_on_are_told(self):
+        # 0→1, 4→(none), 12→13, 0→1, 14→15.
+        assert by_hand().counts.count[by_hand().counts.sequential == 1].sum() == 4
+
+
+def test_counts_do_not_depend_on_how_the_trace_is_cut():
+    columns = made(5000)
+    whole = fit_trace(ArrayTrace(columns))
+    cut = fit_trace(ArrayTrace(columns, at_once=333))
+    for name in ("origin", "pair", "op", "sequential", "size_class", "count", "occupancy"):
+        assert np.array_equal(getattr(whole.counts, name), getattr(cut.counts, name)), name
+    assert np.array_equal(whole.reuse, cut.reuse)
+
+
+def test_shares_are_those_of_the_definition():
+    columns = made(4000)
+    model = fit_trace(ArrayTrace(columns))
+    streams = len(np.unique(columns.device))
+    assert model.counts.count.sum() == 4000 - streams
+    on = sequential(columns).sum()
+    assert model.counts.count[model.counts.sequential == 1].sum() == on
+    rate = 1 / np.diff(columns.time_s).mean()
+    assert model.rate == pytest.approx(rate)
+
+
+def test_coarser_is_what_a_fit_of_fewer_levels_counts():
+    columns = made(4000)
+    space = 4**6 * 4096
+    fine = fit_trace(ArrayTrace(columns), levels=4, space_bytes=space * 512).coarser()
+    direct = fit_trace(ArrayTrace(columns), levels=3, space_bytes=space * 512)
+    for name in ("origin", "pair", "count", "state", "occupancy", "departures", "arrivals"):
+        assert np.array_equal(getattr(fine.counts, name), getattr(direct.counts, name)), name
+    assert fine.laws.mean_s == pytest.approx(direct.laws.mean_s)
+    assert np.array_equal(fine.reuse, direct.reuse)
+
+
+def test_comes_back_from_json():
+    model = fit_trace(ArrayTrace(made(3000)))
+    again = TraceModel.from_json(model.to_json())
+    assert again.to_json() == model.to_json()
+    assert again.summary() == model.summary()
+    assert again.to_frame().equals(again.to_frame())
+
+
+@pytest.mark.parametrize("damage", ["transitions", "states", "windows"])
+def test_a_damaged_document_is_refused(damage):
+    import json
+
+    document = json.loads(fit_trace(ArrayTrace(made(500))).to_json())
+    del document[damage]
+    with pytest.raises(PpwError, match=damage):
+        TraceModel.from_json(json.dumps(document))
+
+
+def test_a_space_that_ends_before_the_trace_is_refused():
+    with pytest.raises(PpwError, match="ends before block"):
+        fit_trace(ArrayTrace(made(500)), space_bytes=1e6)
+
+
+def test_requests_out_of_order_are_named():
+    columns = made(500)
+    time = columns.time_s.copy()
+    time[300] = 0.0
+    with pytest.raises(FittingError, match="request 300"):
+        fit_trace(ArrayTrace(columns._replace(time_s=time)))
+
+
+def test_draws_itself():
+    ax = fit_trace(ArrayTrace(made(3000))).plot()
+    assert ax.has_data()
+    assert ax.get_ylabel() == "from state"
+
+
+WINDOWS = {"cloudphysics": (1, 10, 60), "wsrch": (0.1, 1), "tpcc": (1e-3, 1e-2)}
+
+
+def generated(model, **options):
+    return columns_of(generate_trace(model, **options).to_table())
+
+
+@pytest.fixture(scope="module", params=sorted(WINDOWS))
+def original_and_model(request, data_dir):
+    read = cloudphysics if request.param == "cloudphysics" else lambda d: mqsim(d, request.param)
+    columns = read(data_dir)
+    return request.param, columns, fit_trace(ArrayTrace(columns))
+
+
+def hit_ratios(columns, footprint=None):
+    blocks, request = touched_blocks(columns.lbn, columns.size_bytes)
+    curve = hit_ratio_curve(blocks * 64 + columns.device[request])
+    sizes = (np.array([0.01, 0.05, 0.2]) * (footprint or curve.footprint)).astype(int)
+    return curve.hit_ratio(sizes), curve.footprint
+
+
+def requests_of(trace):
+    """What is drawn: two missing latencies are not equal."""
+    return trace.to_table().drop_columns(["latency_s"])
+
+
+def near(found, expected):
+    """Within 5 % or half a percentage point, whichever is larger."""
+    return np.abs(found - expected) <= np.maximum(0.05 * np.abs(expected), 0.005)
+
+
+def bootstrap_band(counts, rng):
+    """90 % band of the index of dispersion by blocks of a cube root of the windows."""
+    n = len(counts)
+    block = max(1, round(n ** (1 / 3)))
+    starts = rng.integers(0, n - block + 1, size=(600, -(-n // block)))
+    samples = counts[(starts[..., None] + np.arange(block)).reshape(600, -1)[:, :n]]
+    return np.quantile(samples.var(axis=1) / samples.mean(axis=1), [0.05, 0.95])
+
+
+@pytest.mark.thirdparty
+class TestMeasuredTraces:
+    @pytest.mark.parametrize("seed", range(6))
+    def test_features_are_kept_by_every_seed(self, original_and_model, seed):
+        _, original, model = original_and_model
+        made_up = generated(model, seed=seed)
+        assert len(made_up.lbn) == len(original.lbn)
+        octant = original.lbn.max() // 8 + 1
+        for feature in (
+            lambda c: np.mean(c.op == 0),
+            lambda c: 1 - np.mean(sequential(c)),
+            lambda c: np.bincount(np.minimum(c.lbn // octant, 7), minlength=8) / len(c.lbn),
+            lambda c: np.array([np.mean(c.size_bytes == s) for s in model.survey.sizes[:5]]),
+        ):
+            assert near(feature(made_up), feature(original)).all()
+        gaps = np.diff(original.time_s).mean()
+        assert np.diff(made_up.time_s).mean() == pytest.approx(gaps, rel=0.05)
+
+    def test_streams_keep_their_weights(self, original_and_model):
+        _, original, model = original_and_model
+        wanted = np.bincount(original.device)
+        found = np.bincount(generated(model, seed=3).device, minlength=len(wanted))
+        assert np.abs(found - wanted).max() <= 1
+
+    def test_variation_of_gaps_is_kept(self, original_and_model):
+        _, original, model = original_and_model
+
+        def variation(c):
+            return np.diff(c.time_s).std() / np.diff(c.time_s).mean()
+
+        found = np.mean([variation(generated(model, seed=s)) for s in range(5)])
+        assert found == pytest.approx(variation(original), rel=0.15)
+
+    def test_dispersion_is_inside_the_originals_band(self, original_and_model):
+        name, original, model = original_and_model
+        times = [generated(model, seed=s).time_s for s in range(20)]
+        for window in WINDOWS[name]:
+            n = int(original.time_s[-1] / window)
+            counts = [np.bincount((t / window).astype(int), minlength=n)[:n] for t in times]
+            found = np.mean([c.var() / c.mean() for c in counts])
+            own = np.bincount((original.time_s / window).astype(int))[:n]
+            low, high = bootstrap_band(own, np.random.default_rng(0))
+            assert low <= found <= high
+
+    def test_round_robin_holds_every_weight(self, original_and_model):
+        _, _, model = original_and_model
+        shares = generate_trace(model, mode="round_robin").transition_shares()
+        wanted = model.counts.count / model.counts.count.sum()
+        assert np.abs(shares - wanted).max() < 0.0005
+
+    def test_completed_iops_scarcely_move_between_seeds_with_window_counts(
+        self, original_and_model
+    ):
+        _, _, model = original_and_model
+        iops = [
+            completed_iops(generate_trace(model, seed=s, arrivals="windows").to_table())
+            for s in range(10)
+        ]
+        assert np.std(iops) / np.mean(iops) < 0.01
+
+
+@pytest.mark.thirdparty
+def test_cloudphysics_hits_caches_as_it_did(data_dir):
+    original = cloudphysics(data_dir)
+    model = fit_trace(ArrayTrace(original))
+    wanted, footprint = hit_ratios(original)
+    found = np.mean([hit_ratios(generated(model, seed=s), footprint)[0] for s in range(5)], axis=0)
+    assert np.abs(found - wanted).max() < 0.03
+
+
+def test_the_model_of_a_generated_trace_is_the_generating_one():
+    """Twenty seeds, independent draws: χ² of each state's transitions against their chances."""
+    space = 4**11 * 512
+    model = fit_trace(ArrayTrace(made(20_000, devices=1)), levels=2, space_bytes=space)
+    left = ["level", "from_state", "after_kind"]
+    keys = [*left, "to_state", "op", "sequential", "size_bytes"]
+    chances = []
+    for seed in range(20):
+        again = fit_trace(
+            generate_trace(model, seed=seed, draws="independent"), levels=2, space_bytes=space
+        )
+        both = model.to_frame().merge(
+            again.to_frame(), on=keys, how="left", suffixes=("", "_again")
+        )
+        made_again = both["count_again"].fillna(0)
+        from_state = [both[key] for key in left]
+        expected = both["probability"] * made_again.groupby(from_state).transform("sum")
+        seen = expected.groupby(from_state).transform("min") >= 5
+        ways = seen.groupby(from_state).sum()
+        square = ((made_again - expected) ** 2 / expected)[seen].sum()
+        chances.append(stats.chi2.sf(square, (ways[ways > 1] - 1).sum()))
+    assert stats.kstest(chances, "uniform").pvalue > 1e-3
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit_trace(ArrayTrace(made(5000)))
+
+
+class TestOptions:
+    @pytest.mark.parametrize("mode", ["walk", "round_robin"])
+    @pytest.mark.parametrize("arrivals", ["cascade", "windows", "laws"])
+    def test_a_seed_gives_the_same_requests_in_order(self, model, mode, arrivals):
+        trace = generate_trace(model, mode=mode, arrivals=arrivals, seed=4)
+        first, second = requests_of(trace), requests_of(trace)
+        assert first.equals(second)
+        assert not first.equals(requests_of(generate_trace(model, mode=mode, arrivals=arrivals)))
+        assert (np.diff(first["time_s"].to_numpy()) >= 0).all()
+        assert first["time_s"][0].as_py() == 0
+        assert len(first) == 5000
+
+    def test_a_model_read_back_generates_the_same(self, model):
+        once = TraceModel.from_json(model.to_json())
+        twice = TraceModel.from_json(once.to_json())
+        assert requests_of(generate_trace(once)).equals(requests_of(generate_trace(twice)))
+
+    def test_time_scale_stretches_times_and_nothing_else(self, model):
+        fast, slow = generated(model), generated(model, time_scale=2.0)
+        assert slow.time_s == pytest.approx(2 * fast.time_s)
+        assert np.array_equal(slow.lbn, fast.lbn)
+
+    def test_longer_than_the_original(self, model):
+        columns = generated(model, count=12_000)
+        assert len(columns.lbn) == 12_000
+        assert 12_000 / columns.time_s[-1] == pytest.approx(model.rate, rel=0.05)
+        assert (np.diff(columns.time_s) >= 0).all()
+
+    def test_duration_ends_the_trace(self, model):
+        columns = generated(model, duration_s=20.0)
+        assert 19 < columns.time_s[-1] <= 20
+        assert len(columns.lbn) == pytest.approx(20 * model.rate, rel=0.1)
+
+    def test_closed_loop_has_no_times(self, model):
+        table = generate_trace(model, outstanding=8).to_table()
+        assert np.isnan(table["time_s"].to_numpy()).all()
+
+    def test_without_locality_addresses_are_uniform(self, model):
+        columns = generated(model, locality=False)
+        survey = model.survey
+        share = (columns.lbn - survey.low_lbn) / (survey.high_lbn - survey.low_lbn)
+        assert stats.kstest(share, "uniform").pvalue > 1e-3
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"mode": "run"},
+            {"arrivals": "never"},
+            {"time_scale": 0},
+            {"count": 0},
+            {"outstanding": 0},
+            {"outstanding": 4, "duration_s": 3.0},
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, model, options):
+        with pytest.raises(PpwError):
+            generate_trace(model, **options)
+
+
+class TestLevelChoice:
+    def test_first_level_that_changes_iops_little_and_the_likeliest(self):
+        choice = choose_level(ArrayTrace(made(6000)), levels=4, flat=True)
+        assert list(choice.table["level"]) == [1, 2, 3, 4]
+        assert choice.by_likelihood == choice.table["log_likelihood"].idxmax() + 1
+        steady = choice.table["iops_change"].abs() < 0.02
+        assert choice.by_iops == [*choice.table["level"][steady], 4][0]
+        assert choice.flat_iops > 0
+        again = LevelChoice.from_json(choice.to_json())
+        assert (again.to_json(), again.summary()) == (choice.to_json(), choice.summary())
+
+    def test_a_device_is_asked_for_every_level(self):
+        asked = []
+
+        def device(table):
+            asked.append(len(table))
+            return 100.0 * len(asked)
+
+        choice = choose_level(ArrayTrace(made(3000)), levels=3, device=device)
+        assert asked == [3000] * 3
+        assert any("still change" in caveat for caveat in choice.caveats)
+
+
+REQUESTS = 40_000
+JUDGED = ("reads", "random requests", "requests of 4 KiB", "octant", "LRU hits")
+
+
+def uniform(rng):
+    return rng.integers(0, 200_000, REQUESTS)
+
+
+def zipf(rng):
+    share = np.cumsum(1 / np.arange(1, 50_001))
+    return rng.permutation(50_000)[np.searchsorted(share / share[-1], rng.random(REQUESTS))]
+
+
+def hot_spot(rng):
+    hot = rng.random(REQUESTS) < 0.9
+    return np.where(hot, rng.integers(0, 10_000, REQUESTS), rng.integers(0, 100_000, REQUESTS))
+
+
+def loop(rng):
+    return np.arange(REQUESTS) % 8000
+
+
+def runs_of_50(rng):
+    return (rng.integers(0, 2_000_000, REQUESTS // 50)[:, None] + np.arange(50)).ravel()
+
+
+def written_once(rng):
+    return np.arange(REQUESTS)
+
+
+@pytest.mark.parametrize("pages", [uniform, zipf, hot_spot, loop, runs_of_50, written_once])
+def test_habits_are_kept(pages):
+    rng = np.random.default_rng(4)
+    time_s = np.cumsum(rng.exponential(0.001, REQUESTS))
+    original = trace(time_s=time_s, lbn=8 * pages(rng), op=np.zeros(REQUESTS))
+    model = fit_trace(original)
+    table = validate_trace(original, generate_trace(model, seed=2)).table
+    judged = table[table["figure"].str.startswith(JUDGED)]
+    assert len(judged) == 14
+    off = judged.loc[judged["verdict"] == "fail", ["figure", "off"]]
+    assert off.empty, off
+
+
+def test_each_kind_of_requests_keeps_its_alignment():
+    """Pages of 8 KiB read by popularity, and records of any number of sectors written in a row."""
+    rng = np.random.default_rng(6)
+    written = rng.random(REQUESTS) < 0.3
+    sectors = np.where(written, rng.integers(1, 9, REQUESTS), 16)
+    record = np.cumsum(np.where(written, sectors, 0)) - sectors
+    share = np.cumsum(np.arange(1, 30_001) ** -0.9)
+    page = rng.permutation(30_000)[np.searchsorted(share / share[-1], rng.random(REQUESTS))]
+    original = trace(
+        time_s=np.cumsum(rng.exponential(0.001, REQUESTS)),
+        lbn=np.where(written, 1_000_000 + record, 16 * page),
+        size_bytes=512 * sectors,
+        op=written,
+    )
+    made = generate_trace(fit_trace(original), seed=1)
+    table = made.to_table()
+    lbn, op = table["lbn"].to_numpy(), table["op"].to_numpy()
+    assert (lbn[op == 0] % 8 == 0).mean() > 0.99
+    assert (lbn[op == 1] % 8 == 0).mean() < 0.3
+    found = validate_trace(original, made).table
+    judged = found[found["figure"].str.startswith("LRU hits")]
+    assert set(judged["verdict"]) == {"pass"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_hundred_requests_in_short_runs(seed):
+    rng = np.random.default_rng(7)
+    run = np.cumsum(rng.random(200) < 0.2)
+    start = rng.integers(0, 20_000, run[-1] + 1)[run]
+    lbn = 8 * (start + np.arange(200) - np.searchsorted(run, run))
+    original = trace(time_s=np.cumsum(rng.exponential(0.001, 200)), lbn=lbn)
+    table = validate_trace(original, generate_trace(fit_trace(original), seed=seed)).table
+    judged = table[table["figure"].str.startswith(JUDGED)]
+    assert "fail" not in set(judged["verdict"])
