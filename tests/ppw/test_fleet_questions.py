@@ -247,7 +247,7 @@ def test_decimal_commas_are_a_fault_that_says_what_reads_them(tmp_path):
     path = tmp_path / "g.csv"
     path.write_text("host;freq_ghz;time_s\na;1,0;5,5\na;2,0;3,1\n")
     done = ask("fit", path)
-    assert done.return_value == 1
+    assert isinstance(done.exception, PpwError)
     said = "g.csv: has decimal commas (1,0), and a fleet takes numbers with a point"
     assert said in str(done.exception) + done.output
 
