@@ -459,52 +459,44 @@ def test_a_bad_file_among_several_is_the_one_named_and_none_is_refused(file):
 # ---- files that are no runs tables
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "is empty"),
-        (b" \n\t\r\n ", "is empty"),
-        (b"\xef\xbb\xbf", "is empty"),
-        (gzip.compress(b"", mtime=0), "is empty"),
-        (b"host,time_s\n", "holds no runs, only a header"),
-        (b"host,time_s", "holds no runs, only a header"),
-        (FRAME.head(0).to_parquet(), "holds no runs"),
-        (PNG, "is binary (zero byte at offset 8)"),
-        (bytes(range(1, 256)) * 20, "line 2 is not text in UTF-8 (byte 0x80)"),
-        (bytes(range(256)) * 20, "is binary (zero byte at offset 0)"),
-        ("host,time_s\nä,1\n".encode("latin-1"), "line 2 is not text in UTF-8 (byte 0xe4)"),
-        (b"time_s\n" + b"1\n" * 300_000 + b"\xb5", "line 300002 is not text in UTF-8 (byte 0xb5)"),
-        (b'{"time_s":1}\n{"host":"\xb5"}\n', "line 2 is not text in UTF-8 (byte 0xb5)"),
-        (CONTENTS["parquet"][:-20], "broken Parquet"),
-        (CONTENTS["parquet"][:100], "broken Parquet"),
-        (b"PAR1", "broken Parquet"),
-        (b"PAR1" + b"\0" * 100 + b"PAR1", "broken Parquet"),
-        (CONTENTS["csv.gz"][:-6], "broken gzip"),
-        (CONTENTS["csv.gz"][:20], "broken gzip"),
-        (CONTENTS["csv.gz"][:10] + b"\xff" * 30, "broken gzip"),
-        (CONTENTS["csv.gz"] + b"more", "broken gzip"),
-        (b"x" * 200_000, "no header: field larger"),
-        *(
-            (delimiter.join(f"c{i}" for i in range(10_001)) + "\n1\n", "the header has 10001 colu")
-            for delimiter in ",;\t"
-        ),
-        (json.dumps({f"c{i}": i for i in range(10_000)}), "the header has 10000 columns"),
+NO_TABLES = {
+    "is empty": [b"", b" \n\t\r\n ", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)],
+    "holds no runs, only a header": [b"host,time_s\n", b"host,time_s"],
+    "holds no runs": [FRAME.head(0).to_parquet()],
+    "is binary (zero byte at offset 8)": [PNG],
+    "is binary (zero byte at offset 0)": [bytes(range(256)) * 20],
+    "line 2 is not text in UTF-8 (byte 0x80)": [bytes(range(1, 256)) * 20],
+    "line 2 is not text in UTF-8 (byte 0xe4)": ["host,time_s\nä,1\n".encode("latin-1")],
+    "line 300002 is not text in UTF-8 (byte 0xb5)": [b"time_s\n" + b"1\n" * 300_000 + b"\xb5"],
+    "line 2 is not text in UTF-8 (byte 0xb5)": [b'{"time_s":1}\n{"host":"\xb5"}\n'],
+    "broken Parquet": [
+        *(CONTENTS["parquet"][:-20], CONTENTS["parquet"][:100]),
+        *(b"PAR1", b"PAR1" + b"\0" * 100 + b"PAR1"),
     ],
-    ids=range(26),
-)
-def test_what_is_no_table_is_refused_with_its_name_and_place(file, content, reason):
-    assert reason in refusal(file(content))
+    "broken gzip": [
+        *(CONTENTS["csv.gz"][:-6], CONTENTS["csv.gz"][:20], CONTENTS["csv.gz"] + b"more"),
+        CONTENTS["csv.gz"][:10] + b"\xff" * 30,
+    ],
+    "no header: field larger": [b"x" * 200_000],
+    "the header has 10000 columns": [
+        *(f"{mark.join(f'c{i}' for i in range(10_000))}\n1\n" for mark in ",;\t"),
+        json.dumps({f"c{i}": i for i in range(10_000)}),
+    ],
+}
+
+
+@pytest.mark.parametrize("reason", NO_TABLES)
+def test_what_is_no_table_is_refused_with_its_name_and_place(file, reason):
+    for content in NO_TABLES[reason]:
+        assert reason in refusal(file(content))
 
 
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        ("1,a,9\n2,b\n", "line 2 has 3 fields"),
-        ("1,a\n2,b,9\n", "line 3 has 3 fields"),
-        ("1,a\n2,b,,\n", "line 3 has 4 fields"),
-        ("1,a,\n2,b,9\n", "line 3 has 3 fields"),
-        ("1,a,8\n2,b,9\n", "line 2 has 3 fields"),
-        ("1,a,8,9\n", "line 2 has 4 fields"),
+        *(("1,a,9\n2,b\n", "line 2 has 3 fields"), ("1,a\n2,b,9\n", "line 3 has 3 fields")),
+        *(("1,a\n2,b,,\n", "line 3 has 4 fields"), ("1,a,\n2,b,9\n", "line 3 has 3 fields")),
+        *(("1,a,8\n2,b,9\n", "line 2 has 3 fields"), ("1,a,8,9\n", "line 2 has 4 fields")),
         ('"1\n",a\n\n2,b,9\n', "line 5 has 3 fields"),
         ("1,a\n2,b,\n", "Expected 2 fields in line 3, saw 3"),
         ('1,"a\n2,b\n', "EOF inside string"),
@@ -648,14 +640,10 @@ def test_a_frequency_of_no_core_is_refused_with_a_hint(column, value, hint):
     ("value", "reason"),
     [
         *((value, "missing") for value in (np.nan, None, "<not counted>", "n/a")),
-        ("soon", "'soon' is not a number"),
-        (-1.0, "-1 must be greater than 0"),
-        (0.0, "0 must be greater than 0"),
-        (np.inf, "inf is not finite"),
-        (-np.inf, "-inf is not finite"),
-        ([1.0], "[1.0] is not a number"),
-        ({"s": 1}, "{'s': 1} is not a number"),
-        (10**400, "is not a number"),
+        *(("soon", "'soon' is not a number"), (-1.0, "-1 must be greater than 0")),
+        *((0.0, "0 must be greater than 0"), (np.inf, "inf is not finite")),
+        *((-np.inf, "-inf is not finite"), ([1.0], "[1.0] is not a number")),
+        *(({"s": 1}, "{'s': 1} is not a number"), (10**400, "is not a number")),
     ],
 )
 def test_a_bad_value_in_a_needed_column_is_named(value, reason):
@@ -686,10 +674,7 @@ def test_a_load_in_percent_is_refused_with_what_to_write(percent):
 def test_booleans_are_no_numbers(times, tmp_path):
     runs = pd.DataFrame({"freq_hz": [1.2e9, 1.8e9, 2.4e9], "time_s": times})
     runs.to_json(tmp_path / "r.jsonl", orient="records", lines=True)
-    asks = [
-        lambda: ppw.project_runs(runs, freq="3GHz"),
-        lambda: read_runs(tmp_path / "r.jsonl"),
-    ]
+    asks = [lambda: ppw.project_runs(runs, freq="3GHz"), lambda: read_runs(tmp_path / "r.jsonl")]
     if runs["time_s"].dtype != object:
         runs.to_parquet(tmp_path / "r.parquet")
         asks.append(lambda: read_runs(tmp_path / "r.parquet"))
@@ -1062,7 +1047,6 @@ def test_where_nothing_can_be_written_the_target_is_named(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -1078,59 +1062,45 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
 # ---- measured data of others
 
 
-@pytest.mark.thirdparty
-def test_nornir_frequency_sweeps(data_dir):
-    path = data_dir / "nornir-repara" / "tidy.csv"
-    runs = read_runs(path)
-    raw = list(csv.DictReader(path.read_text().splitlines()))
-    assert len(runs) == len(raw) == 2314
-    for row in (0, len(raw) // 2, len(raw) - 1):
-        assert runs["host"][row] == raw[row]["machine"]
-        assert runs["freq_hz"][row] == float(raw[row]["freq_mhz"]) * 1e6
-        for column in ("threads", "time_s", "power_w"):
-            assert runs[column][row] == float(raw[row][column])
-    assert runs["throughput_ops_s"].isna().all()
-    assert sorted(runs["freq_hz"].unique()) == [f * 1e8 for f in range(12, 25)]
-    check_runs(runs, needed=["freq_hz", "time_s", "power_w"])
+TIDY = [("host", "machine", None), ("freq_hz", "freq_mhz", 1e6), ("time_s", "time_s", 1)]
+TIDY += [("power_w", "power_w", 1), ("threads", "threads", 1)]
+XU3 = ("cycles", "instructions", "voltage_v", "nsamples")
+FREQBENCH = [
+    *(("freq_hz", "Frequency (kHz)", 1e3), ("power_w", "Power (mW)", 1e-3)),
+    *(("throughput_ops_s", "CoreMarks (iter/s)", 1), ("time_s", "Time (s)", 1)),
+    *(("workload", "CPU", None), ("energy_j", "Energy (J)", 1)),
+    ("CoreMarks/MHz", "CoreMarks/MHz", 1),
+]
 
 
 @pytest.mark.thirdparty
-def test_xu3_counters_and_voltages(data_dir):
-    path = data_dir / "xu3-cbench" / "tidy_runs.csv"
-    runs = read_runs(path)
-    raw = list(csv.DictReader(path.read_text().splitlines()))
-    assert len(runs) == len(raw) == 180
-    for row in (0, 90, 179):
-        assert runs["host"][row] == raw[row]["machine"]
-        assert runs["repeat"][row] == float(raw[row]["run"])
-        assert runs["freq_hz"][row] == float(raw[row]["freq_mhz"]) * 1e6
-        for column in ("cycles", "instructions", "voltage_v", "time_s", "power_w", "nsamples"):
-            assert runs[column][row] == float(raw[row][column])
-    assert identity_columns(runs) == ["host", "workload", "threads"]
-
-
-@pytest.mark.thirdparty
-def test_freqbench_results_through_a_mapping(data_dir):
-    paths = sorted((data_dir / "freqbench" / "raw").glob("*/*/results.csv"))
-    mapping = {
-        "freq_hz": "Frequency (kHz)",
-        "power_w": "Power (mW)",
-        "throughput_ops_s": "CoreMarks (iter/s)",
-        "time_s": "Time (s)",
-        "workload": "CPU",
-    }
+@pytest.mark.parametrize(
+    ("pattern", "files", "columns", "identity"),
+    [
+        ("nornir-repara/tidy.csv", 1, TIDY, ["host", "workload", "threads"]),
+        (
+            "xu3-cbench/tidy_runs.csv",
+            1,
+            [*TIDY, ("repeat", "run", 1), *((name, name, 1) for name in XU3)],
+            ["host", "workload", "threads"],
+        ),
+        ("freqbench/raw/*/*/results.csv", 30, FREQBENCH, ["source_file", "workload"]),
+    ],
+)
+def test_every_value_of_others_is_read(data_dir, pattern, files, columns, identity):
+    """Oracle: the files by Python's own reader, and the units by hand."""
+    paths = sorted(data_dir.glob(pattern))
+    assert len(paths) == files
+    mapping = {column: header for column, header, _ in FREQBENCH[:5]} if files > 1 else None
     runs = read_runs(paths, columns=mapping)
-    assert runs["source_file"].nunique() == len(paths) == 30
-    assert identity_columns(runs) == ["source_file", "workload"]
-    for path in paths:
-        raw = list(csv.DictReader(path.read_text().splitlines()))
-        table = runs[runs["source_file"] == str(path)]
-        assert len(table) == len(raw)
-        written, read = raw[-1], table.iloc[-1]
-        assert read["workload"] == written["CPU"]
-        assert read["freq_hz"] == float(written["Frequency (kHz)"]) * 1e3
-        assert read["power_w"] == float(written["Power (mW)"]) / 1e3
-        assert read["throughput_ops_s"] == float(written["CoreMarks (iter/s)"])
-        assert read["time_s"] == float(written["Time (s)"])
-        assert read["energy_j"] == float(written["Energy (J)"])
-        assert read["CoreMarks/MHz"] == float(written["CoreMarks/MHz"])
+    raw = [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
+    assert len(runs) == len(raw) > 100
+    for column, header, factor in columns:
+        cells = [row[header] for row in raw]
+        if factor is None:
+            assert runs[column].tolist() == cells
+        else:
+            wanted = np.array(cells, float) * factor
+            np.testing.assert_allclose(runs[column], wanted, rtol=1e-15, err_msg=column)
+    assert identity_columns(runs) == identity
+    check_runs(runs, needed=["freq_hz", "time_s"])

@@ -476,11 +476,8 @@ class TestWriting:
         [
             ("latency_s", [np.nan, np.nan, np.nan, np.nan]),
             ("latency_s", [np.nan, np.nan, 0.5, np.nan]),
-            ("latency_s", [0.5, np.nan, 0.5, 0.5]),
-            ("file", [2, 2, 2, 2]),
-            ("file", [-1, -1, -1, 0]),
-            ("stream", [7, 7, 8, 8]),
-            ("op", [1, 1, 1, 1]),
+            *(("latency_s", [0.5, np.nan, 0.5, 0.5]), ("file", [2, 2, 2, 2])),
+            *(("file", [-1, -1, -1, 0]), ("stream", [7, 7, 8, 8]), ("op", [1, 1, 1, 1])),
             ("time_s", [0.0, 0.0, 0.0, 0.0]),
         ],
     )
