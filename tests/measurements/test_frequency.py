@@ -504,7 +504,7 @@ while True:
 
 
 @pytest.mark.peer("kill")
-@pytest.mark.parametrize("kills", [30, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_killed_after_any_write_all_is_always_put_back(tmp_path, kills):
     spec = zen(old=True)
     for policy in spec.policies:
