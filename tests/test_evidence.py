@@ -134,14 +134,10 @@ class TestAccuracy:
 class TestFigures:
     def test_of_rates_and_costs_by_hand(self, benchmark):
         figures = benchmark("figures")
-        made = figures.rate(
-            "read", "lines/s", 100, [1.0, 2.0, 4.0], peer="it", peer_seconds=[4.0] * 3
-        )
-        assert made[:5] == ("read", 50.0, 25.0, 100.0, "lines/s")
-        assert made[5:] == ("it", 2.0, 1.0, 4.0)
-        fewer = figures.rate(
-            "read", "1/s", 100, [1.0], peer="it", peer_seconds=[1.0], peer_amount=10
-        )
+        peer = {"peer": "it", "peer_seconds": [4.0] * 3}
+        made = figures.rate("read", "lines/s", 100, [1.0, 2.0, 4.0], **peer)
+        assert made == ("read", 50.0, 25.0, 100.0, "lines/s", "it", 2.0, 1.0, 4.0)
+        fewer = figures.rate("read", "1/s", 100, [4.0] * 3, **peer, peer_amount=10)
         assert fewer.ratio == 10
         cost = figures.cost("memory", "MB", [10, 30, 20], peer="it", peers=[5, 15, 10])
         assert (cost.value, cost.low, cost.high, cost.ratio) == (20, 10, 30, 0.5)
@@ -149,11 +145,9 @@ class TestFigures:
 
     def test_works_take_turns_after_one_that_does_not_count(self, benchmark):
         done, clock = [], iter(range(100))
-        seconds = benchmark("figures").in_turns(
-            2, lambda: done.append("a"), lambda: done.append("b"), clock=lambda: next(clock)
-        )
-        assert done == ["a", "b"] * 3
-        assert seconds == [[1, 1], [1, 1]]
+        works = [lambda: done.append("a"), lambda: done.append("b")]
+        seconds = benchmark("figures").in_turns(2, *works, clock=lambda: next(clock))
+        assert (done, seconds) == (["a", "b"] * 3, [[1, 1], [1, 1]])
 
     def test_every_benchmark_has_them_and_is_in_the_committed_table(self, benchmark):
         speed = benchmark("speed")

@@ -311,18 +311,13 @@ def rewrite(block, answers):
     block.page.write_text(text.replace(old, f"```console\n{new}```"), encoding="utf-8")
 
 
-def of_others(page):
-    return any(name in block.text for block in SHOWN for name in DATA_SETS if block.page == page)
+def of_page(page):
+    """Consoles of a page, which share their files."""
+    data = any(name in block.text for block in SHOWN for name in DATA_SETS if block.page == page)
+    return pytest.param(page, marks=[pytest.mark.thirdparty] * data, id=name_of(page))
 
 
-# Consoles of a page share their files.
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=[pytest.mark.thirdparty] * of_others(page), id=name_of(page))
-        for page in sorted({block.page for block in SHOWN})
-    ],
-)
+@pytest.mark.parametrize("page", [of_page(page) for page in sorted({b.page for b in SHOWN})])
 def test_consoles_print_what_is_shown(page, execute):
     for block in (block for block in SHOWN if block.page == page):
         answers = []

@@ -15,7 +15,7 @@ import select
 import subprocess
 import time
 
-_SECONDS = 60.0
+_SECONDS = 120.0
 
 
 class Browser:
@@ -42,10 +42,9 @@ class Browser:
         os.close(theirs)
         os.close(answers)
         self._session = None
-        made = self.call("Target.createTarget", url="about:blank")
-        self._session = self.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)[
-            "sessionId"
-        ]
+        made = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=made, flatten=True)
+        self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
@@ -57,7 +56,7 @@ class Browser:
         os.close(self._from)
         # Without its pipe the browser ends by itself.
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -87,26 +86,16 @@ class Browser:
         message, _, self._unread = self._unread.partition(b"\0")
         return json.loads(message)
 
-    def wait_for(self, event):
-        """Read on until an event of this name has come."""
-        while all(e.get("method") != event for e in self.events):
-            self.events.append(self._read())
-
     def show(self, path, *, width=1280, height=900, scripts=True, media=""):
         """Load a page at a width of the screen."""
         self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
         self.call("Emulation.setEmulatedMedia", media=media)
-        phone = width < 600
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=phone,
-        )
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **screen)
         self.events.clear()
         self.call("Page.navigate", url=path.as_uri())
-        self.wait_for("Page.loadEventFired")
+        while all(event.get("method") != "Page.loadEventFired" for event in self.events):
+            self.events.append(self._read())
 
     def run(self, expression):
         """Evaluate an expression in the page; its value as JSON."""
@@ -128,26 +117,14 @@ class Browser:
             f" return [b.x, b.y, b.width, b.height]; }})({expression})"
         )
 
-    def mouse(self, kind, x, y, *, held):
-        """One event of the left button."""
-        self.call(
-            "Input.dispatchMouseEvent",
-            type=kind,
-            x=x,
-            y=y,
-            button="left",
-            buttons=int(held),
-            clickCount=1,
-        )
-
     def drag(self, start, end, *, steps=8):
-        """Press at a point, move to another, let go."""
+        """Press the left button at a point, move to another, let go."""
         (x0, y0), (x1, y1) = start, end
-        self.mouse("mousePressed", x0, y0, held=True)
-        for step in range(1, steps + 1):
-            part = step / steps
-            self.mouse("mouseMoved", x0 + part * (x1 - x0), y0 + part * (y1 - y0), held=True)
-        self.mouse("mouseReleased", x1, y1, held=False)
+        along = [(x0 + n / steps * (x1 - x0), y0 + n / steps * (y1 - y0)) for n in range(steps + 1)]
+        events = [("mousePressed", along[0]), *(("mouseMoved", at) for at in along[1:])]
+        for kind, (x, y) in (*events, ("mouseReleased", end)):
+            held = {"button": "left", "buttons": int(kind != "mouseReleased"), "clickCount": 1}
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
         self.settle()
 
     def press(self, key, code):
@@ -158,10 +135,9 @@ class Browser:
             )
         self.settle()
 
-    def screenshot(self, *, whole=False):
-        """Take a picture of the screen, or of the whole page: PNG."""
-        answer = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
-        return base64.b64decode(answer["data"])
+    def screenshot(self):
+        """Take a picture of the screen: PNG."""
+        return base64.b64decode(self.call("Page.captureScreenshot")["data"])
 
     def complaints(self):
         """Errors, refusals of the page's policy and exceptions since the page was loaded."""

@@ -189,48 +189,44 @@ class TestUserFiles:
         assert host_steps(host) == (1.5e9, 2.0e9, 2.4e9)
 
 
-def bad(old, new, message):
-    return pytest.param(old, new, message, id=message[:40])
-
-
 BAD_FILES = [
-    bad("cores =", "coers =", r"key 'coers': unknown; did you mean 'cores'\?"),
-    bad("cores =", "base_ghz =", r"key 'base_ghz': unknown; did you mean 'base_hz'\?"),
-    bad("cores =", '"\\n" =', r"key '\\n': unknown; use one of name, "),
-    bad('"me" }', '"me", sauce = 1 }', r"key 'cores.sauce': unknown; did you mean 'source'\?"),
-    bad('{ value = 8, source = "me" }', "8", "key 'cores': a figure without source"),
-    bad('8, source = "me"', "8", "key 'cores': a figure without source"),
-    bad('8, source = "me"', '8, source = "him"', "key 'cores': source 'him' is not in"),
-    bad('value = 8, source = "me"', 'source = "me"', "key 'cores': no value; add one, or leave"),
-    bad("= 8,", '= "8",', "key 'cores': '8' is not a whole number"),
-    bad("= 8,", "= 8.5,", "key 'cores': 8.5 is not a whole number"),
-    bad("= 8,", "= true,", "key 'cores': True is not a whole number"),
-    bad("= 8,", "= 0,", "key 'cores': 0 is not positive; give a positive value, or leave"),
-    bad("= 8,", "= -8,", "key 'cores': -8 is not positive"),
-    bad("= 8,", "= 32,", "key 'threads': 16 is below cores = 32"),
-    bad("= 8,", f"= 1{'0' * 400},", "key 'cores': not a finite figure"),
-    bad("= 3.0e9", "= nan", "key 'base_hz': not a finite figure"),
-    bad("= 3.0e9", "= inf", "key 'base_hz': not a finite figure"),
-    bad("= 3.0e9", "= 3.0", r"key 'base_hz': 3.0 Hz is below 1 MHz; .*3.0 GHz is 3.0e9"),
-    bad("base_hz", "steps_hz", "key 'steps_hz': .* is not a list of frequencies"),
-    bad("base_hz = { value = 3.0e9", "steps_hz = { value = [2e9, 1e9]", "'steps_hz': not asc"),
-    bad("base_hz = { value = 3.0e9", "steps_hz = { value = []", "not a list of frequencies"),
-    bad("= true", "= 1", "key 'dvfs': 1 is not true or false"),
-    bad("dvfs = { value = true", "launched = { value = '2010'", "not a quarter such as"),
-    bad(', scope = "core"', "", "key 'l2_bytes': a cache without scope; add scope = one of core"),
-    bad('scope = "core"', 'scope = "die"', "key 'l2_bytes': unknown scope 'die'"),
-    bad('8, source = "me"', '8, source = "me", scope = "core"', "only caches have a scope"),
-    bad('note = "read with lscpu"', "note = 1", "key 'base_hz.note': not a text"),
-    bad('family = "Zen 4"', "", "key 'family': missing; write family = \"...\""),
-    bad('name = "Rack node"', 'name = ""', "key 'name': not a text"),
-    bad('me = "read on the machine"', "me = 1", "key 'sources.me': not a text"),
-    bad("[sources]\n", "", "key 'me': unknown"),
-    bad("[sources]\nme =", "sources =", "key 'sources': not a table"),
-    bad("[sources]", "[sources", "not TOML: "),
+    ("cores =", "coers =", r"key 'coers': unknown; did you mean 'cores'\?"),
+    ("cores =", "base_ghz =", r"key 'base_ghz': unknown; did you mean 'base_hz'\?"),
+    ("cores =", '"\\n" =', r"key '\\n': unknown; use one of name, "),
+    ('"me" }', '"me", sauce = 1 }', r"key 'cores.sauce': unknown; did you mean 'source'\?"),
+    ('{ value = 8, source = "me" }', "8", "key 'cores': a figure without source"),
+    ('8, source = "me"', "8", "key 'cores': a figure without source"),
+    ('8, source = "me"', '8, source = "him"', "key 'cores': source 'him' is not in"),
+    ('value = 8, source = "me"', 'source = "me"', "key 'cores': no value; add one, or leave"),
+    ("= 8,", '= "8",', "key 'cores': '8' is not a whole number"),
+    ("= 8,", "= 8.5,", "key 'cores': 8.5 is not a whole number"),
+    ("= 8,", "= true,", "key 'cores': True is not a whole number"),
+    ("= 8,", "= 0,", "key 'cores': 0 is not positive; give a positive value, or leave"),
+    ("= 8,", "= -8,", "key 'cores': -8 is not positive"),
+    ("= 8,", "= 32,", "key 'threads': 16 is below cores = 32"),
+    ("= 8,", f"= 1{'0' * 400},", "key 'cores': not a finite figure"),
+    ("= 3.0e9", "= nan", "key 'base_hz': not a finite figure"),
+    ("= 3.0e9", "= inf", "key 'base_hz': not a finite figure"),
+    ("= 3.0e9", "= 3.0", r"key 'base_hz': 3.0 Hz is below 1 MHz; .*3.0 GHz is 3.0e9"),
+    ("base_hz", "steps_hz", "key 'steps_hz': .* is not a list of frequencies"),
+    ("base_hz = { value = 3.0e9", "steps_hz = { value = [2e9, 1e9]", "'steps_hz': not asc"),
+    ("base_hz = { value = 3.0e9", "steps_hz = { value = []", "not a list of frequencies"),
+    ("= true", "= 1", "key 'dvfs': 1 is not true or false"),
+    ("dvfs = { value = true", "launched = { value = '2010'", "not a quarter such as"),
+    (', scope = "core"', "", "key 'l2_bytes': a cache without scope; add scope = one of core"),
+    ('scope = "core"', 'scope = "die"', "key 'l2_bytes': unknown scope 'die'"),
+    ('8, source = "me"', '8, source = "me", scope = "core"', "only caches have a scope"),
+    ('note = "read with lscpu"', "note = 1", "key 'base_hz.note': not a text"),
+    ('family = "Zen 4"', "", "key 'family': missing; write family = \"...\""),
+    ('name = "Rack node"', 'name = ""', "key 'name': not a text"),
+    ('me = "read on the machine"', "me = 1", "key 'sources.me': not a text"),
+    ("[sources]\n", "", "key 'me': unknown"),
+    ("[sources]\nme =", "sources =", "key 'sources': not a table"),
+    ("[sources]", "[sources", "not TOML: "),
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "message"), BAD_FILES)
+@pytest.mark.parametrize(("old", "new", "message"), BAD_FILES, ids=range(len(BAD_FILES)))
 def test_a_bad_file_is_refused_in_one_line(own, old, new, message):
     assert old in OWN_HOST
     folder = own(OWN_HOST.replace(old, new, 1))
@@ -240,14 +236,11 @@ def test_a_bad_file_is_refused_in_one_line(own, old, new, message):
     assert "\n" not in str(caught.value)
 
 
-def test_steps_without_scaling_are_refused(own):
+def test_what_is_no_file_of_hosts_is_refused(own, tmp_path):
     listed = "steps_hz = { value = [1e9, 2e9]"
     text = OWN_HOST.replace("= true", "= false").replace("base_hz = { value = 3.0e9", listed)
     with pytest.raises(PpwError, match="several steps, yet dvfs is false"):
         load_hosts(own(text))
-
-
-def test_what_is_no_file_of_hosts_is_refused(own, tmp_path):
     with pytest.raises(PpwError, match=r"own.toml: not UTF-8 text; write the host as a TOML file"):
         load_hosts(own(b"\xff\xfe\x00\x80"))
     (tmp_path / "x" / "x.toml").mkdir(parents=True)
