@@ -26,6 +26,7 @@ from peers.waiting import FakeClock, is_running, wait_for
 from processes import environment, ppw_inside, ppw_process, refused
 
 import ppw
+from measurements.execution import Execution
 from measurements.sweep import SweepOptions, order_of
 from ppw.cli.fleet_options import progress_bar
 from ppw.cli.measure_progress import Progress
@@ -93,7 +94,16 @@ class TestSyntheticHost:
         for metric, truth in (("time", laws.time_s(2.2e9)), ("power", laws.power_w(2.2e9))):
             assert projected.loc[metric, "lower"] < truth < projected.loc[metric, "upper"]
 
-    def test_runs_are_shuffled_by_the_seed_and_waited_for_as_asked(self, host, tmp_path):
+    def test_runs_are_shuffled_by_the_seed_and_waited_for_as_asked(
+        self, host, tmp_path, monkeypatch
+    ):
+        clock, told = FakeClock(), []
+
+        def execute(commands, *, output, **_):
+            clock.now_s += 0.5 * len(commands)
+            return Execution(clock.now_s - 0.5 * len(commands), clock.now_s, 0, 0.1, 0.1)
+
+        monkeypatch.setattr("measurements.sweep.execute", execute)
         options = SweepOptions(
             command=("true",),
             workload="true",
@@ -101,11 +111,11 @@ class TestSyntheticHost:
             frequencies=(1.5e9, 1.8e9, 2.2e9),
             repeats=2,
             idle_s=3.0,
-            at_least_s=1e-9,
+            at_least_s=30.0,
             counters=False,
         )
         sensed = HostOptions(sysfs=str(host.sysfs), power="rapl", metrics=("time", "power"))
-        before, clock, told = host.kernel.state(), FakeClock(), []
+        before = host.kernel.state()
         with set_up(options, sensed, tmp_path / "runs.csv", tell=told.append) as measuring:
             measuring.sweep.clock, measuring.sweep.wait = clock, clock.wait
             rows = list(measuring.rows())
@@ -122,7 +132,8 @@ class TestSyntheticHost:
         clocks = [2.2e9, *(step.freq_hz for step in order)]
         changes = sum(a != b for a, b in pairwise(clocks))
         assert clock.waits_s == [2.0, 3.0, 2.0, *[2.0] * changes]
-        assert any("times a run, and its mean is reported" in text for text in told)
+        assert any("it is executed 60 times a run, and its mean is reported" in t for t in told)
+        assert [row["time_s"] for row in rows] == pytest.approx([0.5] * 6)
 
     def test_turbo_is_set_and_put_back(self, inside, host):
         boost = host.kernel.cpu / "cpufreq" / "boost"
