@@ -352,14 +352,11 @@ def busiest(levels):
 
 def known_halves(counts, least, first):
     """First half by depth and window of those whose halves are kept."""
-    found, given, depth, level = {}, list(first), 0, dict(enumerate(counts))
-    while given and level:
-        below = {}
-        for window, n in level.items():
-            if n >= least:
-                half = found[depth, window] = given.pop(0)
-                below |= {2 * window: half, 2 * window + 1: n - half}
-        depth, level = depth + 1, below
+    found, queue = {}, [(0, window, n) for window, n in enumerate(counts) if n >= least]
+    for half, (depth, window, n) in zip(first, queue, strict=False):
+        found[depth, window] = half
+        below = (depth + 1, 2 * window, half), (depth + 1, 2 * window + 1, n - half)
+        queue += [held for held in below if held[2] >= least]
     return found
 
 
