@@ -189,7 +189,6 @@ def _finite(row):
 
 
 def runs(path):
-    """Read runs; nothing that is read is infinite."""
     table = read_runs(path)
     for name in table:
         if name in COLUMNS and COLUMNS[name].kind != "text":
@@ -198,7 +197,6 @@ def runs(path):
 
 
 def answers(path):
-    """Answer runs with projections, all metrics at once."""
     ppw.project_runs(ppw.read_runs(path), freq=3e9).summary()
 
 
@@ -234,13 +232,11 @@ def time_series(path):
 
 
 def specpower(path):
-    """Read published results and tabulate them."""
     is_specpower(path)
     specpower_table(read_specpower(path))
 
 
 def counters(path):
-    """Read counts of perf."""
     _finite(read_counters(path).columns())
 
 
@@ -251,14 +247,12 @@ def memtier_totals(path):
 
 
 def history(path):
-    """Read a job history and compute the figures of its job."""
     job = read_history(path)
     job_columns(job)
     node_columns(job)
 
 
 def power_log(path):
-    """Read a power log from its beginning."""
     with contextlib.closing(open_source(str(path), SourceSettings(options={"past": "yes"}))) as log:
         log.read()
 
@@ -299,14 +293,12 @@ def redfish(data):
 
 
 def sensor_records(data):
-    """Find power sensors in a dump of sensor data records, and read them."""
     for sensor in power_sensors(split_records(data)):
         for byte in (0, 1, 127, 128, 255):
             assert not math.isinf(sensor.watts(bytes([byte, 0x40, 0])))
 
 
 def power_reading(data):
-    """Read a reply to Get Power Reading."""
     if reading := parse_power_reading(data):
         assert isinstance(reading.problem, str)
         assert reading.window_s >= 0
@@ -375,7 +367,6 @@ def specs(text):
 
 
 def saved(text):
-    """Read a saved result of whichever kind it says."""
     try:
         kind = json.loads(text)["kind"]
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -399,7 +390,6 @@ def _kinds():
 
 
 def calibrations(path):
-    """Read the calibrations kept of a host."""
     folder = path.parent / "calibrations"
     folder.mkdir(exist_ok=True)
     path.replace(folder / path.name)

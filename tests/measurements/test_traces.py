@@ -88,91 +88,78 @@ def named(trace, column):
     return [trace.names[column][code] for code in columns(trace)[column]]
 
 
+def iolog_rows(*times):
+    requests = [(0, 4096, READ), (8, 8192, WRITE), (1, 512, DISCARD), (0, 0, FLUSH)]
+    return [(time, *rest, math.nan) for time, rest in zip(times, requests, strict=True)]
+
+
+# Time (s), block, bytes, operation and latency (s) of each request.
+BY_HAND = {
+    "msr.csv": (
+        "msr",
+        [
+            (0.0, 749016, 32768, READ, 0.0113736),
+            (1.3320526, 607390, 16384, WRITE, 0.0022826),
+            (2.3320616, 2, 512, READ, 1e-6),
+        ],
+    ),
+    "spc.spc": (
+        "spc",
+        [
+            (0.0, 20941264, 8192, WRITE, math.nan),
+            (0.002335, 20939840, 512, READ, math.nan),
+            (0.948294, 3072, 4096, READ, math.nan),
+        ],
+    ),
+    # Two merged arrivals end together; a split one with its last part.
+    "blkparse.txt": (
+        "blkparse",
+        [
+            (0.0, 223490, 4096, WRITE, 10e-6),
+            (2.197e-6, 223498, 4096, WRITE, 10e-6 - 2.197e-6),
+            (6e-6, 1000, 8192, READ, 24e-6),
+            (11e-6, 4096, 1048576, DISCARD, math.nan),
+            (15e-6, 0, 0, FLUSH, math.nan),
+        ],
+    ),
+    # Waits are until milliseconds since the start; version 3 has microseconds.
+    "v2.iolog": ("iolog-2", iolog_rows(0.0, 1.5, 2.5, 2.5)),
+    "v3.iolog": ("iolog-3", iolog_rows(0.0, 1.0, 1.5, 1.5001)),
+    # One is a read.
+    "mqsim.trace": (
+        "mqsim",
+        [
+            (0.0, 657728, 8192, READ, math.nan),
+            (152e-6, 31244784, 32768, WRITE, math.nan),
+            (308e-6, 21868784, 8192, READ, math.nan),
+        ],
+    ),
+    # Completed at 1300, 1500 and 1600 µs after 400, 700 and 50.
+    "etw.csv": (
+        "etw",
+        [
+            (0.0, 1, 512, WRITE, 700e-6),
+            (100e-6, 0x201000 // 512, 8192, READ, 400e-6),
+            (750e-6, 0, 0, FLUSH, 50e-6),
+        ],
+    ),
+}
+
+
 class TestByHand:
     """Lines written by hand and worked out by hand."""
 
-    @pytest.mark.parametrize(
-        ("name", "format_", "wanted"),
-        [
-            (
-                "msr.csv",
-                "msr",
-                {
-                    "time_s": [0.0, 1.3320526, 2.3320616],
-                    "lbn": [749016, 607390, 2],
-                    "size_bytes": [32768, 16384, 512],
-                    "op": [READ, WRITE, READ],
-                    "latency_s": [0.0113736, 0.0022826, 1e-6],
-                },
-            ),
-            (
-                "spc.spc",
-                "spc",
-                {
-                    "time_s": [0.0, 0.002335, 0.948294],
-                    "lbn": [20941264, 20939840, 3072],
-                    "op": [WRITE, READ, READ],
-                    "device": [0, 1, 0],
-                    "latency_s": [math.nan] * 3,
-                    "file": [-1, -1, -1],
-                },
-            ),
-            (
-                "blkparse.txt",
-                "blkparse",
-                {
-                    "lbn": [223490, 223498, 1000, 4096, 0],
-                    "size_bytes": [4096, 4096, 8192, 1048576, 0],
-                    "op": [WRITE, WRITE, READ, DISCARD, FLUSH],
-                    # Two merged arrivals end together; a split one with its last part.
-                    "latency_s": [10e-6, 10e-6 - 2.197e-6, 24e-6, math.nan, math.nan],
-                },
-            ),
-            (
-                # Waits are until milliseconds since the start.
-                "v2.iolog",
-                "iolog-2",
-                {
-                    "time_s": [0.0, 1.5, 2.5, 2.5],
-                    "op": [READ, WRITE, DISCARD, FLUSH],
-                    "lbn": [0, 8, 1, 0],
-                },
-            ),
-            (
-                "v3.iolog",
-                "iolog-3",
-                {"time_s": [0.0, 1.0, 1.5, 1.5001], "op": [READ, WRITE, DISCARD, FLUSH]},
-            ),
-            (
-                "mqsim.trace",
-                "mqsim",
-                {
-                    "time_s": [0.0, 152e-6, 308e-6],
-                    "op": [READ, WRITE, READ],
-                    "size_bytes": [8192, 32768, 8192],
-                },
-            ),
-            (
-                # Completed at 1300, 1500 and 1600 µs after 400, 700 and 50.
-                "etw.csv",
-                "etw",
-                {
-                    "time_s": [0.0, 100e-6, 750e-6],
-                    "op": [WRITE, READ, FLUSH],
-                    "lbn": [1, 0x201000 // 512, 0],
-                    "size_bytes": [512, 8192, 0],
-                    "latency_s": [700e-6, 400e-6, 50e-6],
-                },
-            ),
-        ],
-    )
-    def test_files(self, name, format_, wanted):
+    @pytest.mark.parametrize("name", NAMES)
+    def test_files(self, name):
+        format_, wanted = BY_HAND[name]
         trace = read_trace(DATA / name)
         assert trace.format == format_
-        for column, values in wanted.items():
-            exact = column not in ("time_s", "latency_s")
-            found = np.array(columns(trace)[column], float)
-            np.testing.assert_allclose(found, values, rtol=0 if exact else 1e-12, atol=1e-15)
+        found = columns(trace)
+        rows = list(zip(*(found[c] for c in ("lbn", "size_bytes", "op")), strict=True))
+        assert rows == [row[1:4] for row in wanted]
+        for column, place in (("time_s", 0), ("latency_s", 4)):
+            values = [row[place] for row in wanted]
+            np.testing.assert_allclose(found[column], values, rtol=1e-12, atol=1e-15)
 
     def test_names_of_hosts_processes_devices_and_files(self):
         msr = read_trace(DATA / "msr.csv")
@@ -183,7 +170,9 @@ class TestByHand:
         # 2007-02-22 17:00:00.3061629 UTC, as the traces' documentation dates them.
         assert msr.start_unix_ns == 1172163600306162900
         spc = read_trace(DATA / "spc.spc")
-        assert (spc.names["device"], spc.names["stream"]) == (("0", "1"), ("all",))
+        assert named(spc, "device") == ["0", "1", "0"]
+        assert spc.names["stream"] == ("all",)
+        assert columns(spc)["file"] == [-1, -1, -1]
         blkparse = read_trace(DATA / "blkparse.txt")
         journal, program = "kjournald-697", "my prog-701"
         assert named(blkparse, "stream") == [journal, journal, program, program, journal]
