@@ -2,7 +2,7 @@
 
 Options are those of libFuzzer; a folder among them keeps the inputs that reached something new.
 Without a target, the targets' names. Of an input that fails, the error and the file that it is kept
-in are printed (``-findings=FOLDER``), and with ``PPW_FUZZ_GO_ON=1`` others are looked for.
+in are printed (``-findings=FOLDER``).
 
 With ``--serve`` a line of JSON on standard input, a target and its options, is answered with the
 exit code and CPU seconds of a child process that fuzzes: modules are imported and instrumented
@@ -39,11 +39,9 @@ PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 class Watched:
     """A reader whose outcomes are judged, with the inputs that failed kept."""
 
-    def __init__(self, target, runs, folder, *, go_on):
-        self._target = target
-        self._runs, self._folder, self._go_on = runs, folder, go_on
+    def __init__(self, target, runs, folder):
+        self._target, self._runs, self._folder = target, runs, folder
         self._number, self._at_first = 0, 0.0
-        self._known = set()
 
     def __call__(self, data):
         self._number += 1
@@ -55,16 +53,10 @@ class Watched:
             self._target.judge(data)
             self._check_growth()
         except Exception as error:
-            place = _place(error)
-            if place not in self._known:
-                self._known.add(place)
-                kept = self._folder / hashlib.sha256(data).hexdigest()[:12]
-                kept.write_bytes(data)
-                print(f"finding {kept}: {place}: {str(error)[:200]!r}", flush=True)
-                if self._go_on:
-                    traceback.print_exc(limit=-4)
-            if not self._go_on:
-                raise
+            kept = self._folder / hashlib.sha256(data).hexdigest()[:12]
+            kept.write_bytes(data)
+            print(f"finding {kept}: {error!r:.200}", flush=True)
+            raise
 
     def _check_growth(self):
         """Compare memory after a quarter of the inputs with that after all of them."""
@@ -78,15 +70,6 @@ class Watched:
 
 def _resident_mb():
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_MB
-
-
-def _place(error):
-    """Kind of an error, and the last lines of ours that it came through."""
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(ROOT))
-    ]
-    lines = [f"{Path(f.filename).relative_to(ROOT)}:{f.lineno}" for f in frames[-2:]]
-    return f"{type(error).__name__} at {' '.join(lines)}"
 
 
 def _dictionary(words, path):
@@ -109,7 +92,7 @@ def fuzz(name, options):
     runs = int(given.get("runs", -1))
     keep = Path(given.pop("findings", "") or FOLDER / "found" / name)
     keep.mkdir(parents=True, exist_ok=True)
-    watched = Watched(target, runs, keep, go_on=os.environ.get("PPW_FUZZ_GO_ON") == "1")
+    watched = Watched(target, runs, keep)
     settings = {
         "max_len": target.longest,
         "timeout": TIMEOUT_S,

@@ -48,388 +48,389 @@ def refusal(*headers, **mapping):
     return message
 
 
-# ---- quantities
-
-
-def test_the_registry_has_the_units_of_the_definition_and_no_others():
-    assert sorted(UNITS) == sorted(name for _, name, _ in DEFINED)
-
-
-@pytest.mark.parametrize(("si", "name", "factor"), DEFINED)
-def test_every_unit_is_read_behind_a_number_and_split_off_a_header(si, name, factor):
-    assert parse_quantity(f"2.5{name}", si) == pytest.approx(2.5 * factor, rel=1e-15)
-    with pytest.raises(MeasurementError, match="is not a quantity in"):
-        parse_quantity(f"1{name}", "s" if si != "s" else "hz")
-    # "Mj" and "Mw" are in no standard, and stay milli.
-    for spelt in (name.lower(), name.capitalize()):
-        for form in ("x_{}", "x ({})", "x [{}]", "x({})", "x[ {} ]"):
-            base, unit = split_unit(form.format(spelt))
-            assert (base, unit.si) == ("x", si)
-            assert unit.factor == pytest.approx(factor, rel=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("texts", "si", "value"),
-    [
-        (["3.0GHz", "  3.0  GHz ", "3e9"], "hz", 3e9),
-        *((["2400MHz"], "hz", 2.4e9), (["128MiB"], "bytes", 134_217_728)),
-        *((["128MB"], "bytes", 128_000_000), (["95W", "95"], "w", 95), (["-3.5"], "w", -3.5)),
-        *((["+.5kW"], "w", 500), (["1e3ms"], "s", 1), (["1E-3"], "s", 1e-3)),
-        *((["5µs", "5μs", "5us"], "s", 5e-6), (["1.5 kWh"], "j", 5.4e6), (["2 hours"], "s", 7200)),
-        *((["30d"], "s", 30 * 86_400), (["1 year"], "s", 365 * 86_400), (["40°C"], "c", 40)),
-        # Small m is milli, capital M is mega.
-        (["5mJ"], "j", 5e-3),
-        (["5MJ"], "j", 5e6),
-        (["5mW"], "w", 5e-3),
-        (["5MW"], "w", 5e6),
-    ],
-)
-def test_quantities_are_read_in_si(texts, si, value):
-    for text in texts:
-        assert parse_quantity(text, si) == pytest.approx(value, rel=1e-15)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", " ", "GHz", "3.0.0GHz", ".", "3,0GHz", "3 0GHz", "1_000", "0x10", "nan", "inf"),
-        *("3THz", "3GHzz", "3 G Hz", "--3", "3e", "1e999GHz", "3\nGHz!", "3GHz 4GHz"),
-    ],
-)
-def test_what_is_no_quantity_is_refused_in_one_line(text):
-    with pytest.raises(MeasurementError) as refused:
-        parse_quantity(text, "hz")
-    message = str(refused.value)
-    assert repr(text) in message
-    assert "hz, khz, mhz, ghz" in message
-    assert "\n" not in message
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_plain_number_is_si_to_the_last_bit(value):
-    assert parse_quantity(repr(value), "w") == value
-
-
-@given(st.text(max_size=20))
-def test_any_text_is_a_finite_number_or_one_line_of_refusal_and_splits_into_parts(text):
-    value, refusal = 0.0, ""
-    try:
-        value = parse_quantity(text, "bytes")
-    except MeasurementError as error:
-        refusal = str(error)
-    assert math.isfinite(value)
-    assert "\n" not in refusal
-    base, unit = split_unit(text)
-    assert text.startswith(base)
-    assert unit is not None or base == text
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("3.0GHz", 3e9), ("2400000kHz", 2.4e9), ("1.2e9", 1.2e9), ("10MHz", 1e7), ("20GHz", 2e10)],
-)
-def test_frequencies(text, value):
-    assert parse_frequency(text) == value
-
-
-@pytest.mark.parametrize(
-    ("texts", "reason"),
-    [
-        (["2.4", "2400", "2400kHz"], "is it in GHz or MHz"),
-        (["9.9MHz"], "under 10 MHz"),
-        (["20.1GHz", "2400GHz"], "is the unit too large"),
-        (["0", "-1GHz"], "greater than 0"),
-        (["3W", "fast"], "not a quantity in Hz"),
-    ],
-)
-def test_a_frequency_of_no_core_is_refused_with_a_hint(texts, reason):
-    for text in texts:
-        with pytest.raises(MeasurementError, match=reason) as refused:
-            parse_frequency(text)
-        assert repr(text) in str(refused.value)
-
-
-def test_the_plausible_frequencies_include_their_limits():
-    assert implausible_frequency(1e7) is None
-    assert implausible_frequency(2e10) is None
-    assert "under" in implausible_frequency(math.nextafter(1e7, 0))
-    assert "over" in implausible_frequency(math.nextafter(2e10, math.inf))
-
-
-# ---- units in headers
-
-
-@pytest.mark.parametrize(
-    ("header", "base", "si", "factor"),
-    [
-        *(("Time (seconds)", "Time", "s", 1), ("Time (sec)", "Time", "s", 1)),
-        *(("run_minutes", "run", "s", 60), ("Time [hours]", "Time", "s", 3600)),
-        *(("Power (Watts)", "Power", "w", 1), ("Energy (Joules)", "Energy", "j", 1)),
-        *(("Temperature (°C)", "Temperature", "c", 1), ("Latency [μs]", "Latency", "s", 1e-6)),
-        ("Latency (p99) [ms]", "Latency (p99)", "s", 1e-3),
-        ("Energy (mJ)", "Energy", "j", 1e-3),
-        ("Energy (MJ)", "Energy", "j", 1e6),
-        ("energy_MJ", "energy", "j", 1e6),
-        ("energy_mj", "energy", "j", 1e-3),
-        # A header all in capitals says nothing about its m.
-        ("ENERGY_MJ", "ENERGY", "j", 1e-3),
-        ("POWER (MW)", "POWER", "w", 1e-3),
-    ],
-)
-def test_units_in_words_and_signs(header, base, si, factor):
-    assert split_unit(header) == (base, (si, factor))
-
-
-@pytest.mark.parametrize(
-    "header",
-    ["workload", "_s", "(s)", "", "time_", "freq_thz", "CoreMarks (iter/s)", "Time (s", "Time s)"],
-)
-def test_a_header_without_a_known_unit_is_left_whole(header):
-    assert split_unit(header) == (header, None)
-
-
-@pytest.mark.parametrize(
-    ("headers", "si", "factor"),
-    [
-        (["run ms", "run in ms", "Time (in ms)", "Latency [ms] p99", "ms", "MS"], "s", 1e-3),
-        (["RunMs", "CPUms", "p99ms", "elapsedms", "runms", "run.milliseconds"], "s", 1e-3),
-        (["run µs"], "s", 1e-6),
-        (["Time S"], "s", 1.0),
-        (["Input GB", "ReqGB"], "bytes", 1e9),
-        (["SizeKB", "size_kbytes", "Size kB", "sizekB"], "bytes", 1e3),
-        *((["sizeKiB"], "bytes", 1024.0), (["diskB"], "bytes", 1.0), (["clock ghz"], "hz", 1e9)),
-        *((["clockMHz", "CPUMHz"], "hz", 1e6), (["freqkHz"], "hz", 1e3), (["clockHz"], "hz", 1.0)),
-        *((["avgmW"], "w", 1e-3), (["total MJ"], "j", 1e6)),
-    ],
-)
-def test_the_last_word_is_the_unit_of_a_quantity_that_is_known(headers, si, factor):
-    assert {unit_in_words(header, si) for header in headers} == {(si, factor)}
-
-
-@pytest.mark.parametrize(
-    ("headers", "si"),
-    [
-        (["h", "items", "Columns", "time GB", "", "()", "wall"], "s"),
-        (["run ms", "requests", "size"], "bytes"),
-    ],
-)
-def test_a_word_that_only_ends_like_a_unit_is_none(headers, si):
-    assert [header for header in headers if unit_in_words(header, si)] == []
-
-
-# ---- headers
-
-
-def test_every_column_whose_unit_can_be_written_has_it_in_its_name():
-    spelt = {"Hz": "hz", "s": "s", "W": "w", "B": "bytes", "J": "j", "V": "v", "°C": "c"}
-    assert {name: unit_of(name) for name in WITH_UNIT} == {
-        name: spelt[column.unit] for name, column in COLUMNS.items() if column.unit in spelt
-    }
-    assert {unit_of(name) for name in WITH_UNIT} == set(SI_FACTORS)
-
-
-@pytest.mark.parametrize("canonical", COLUMNS)
-def test_every_canonical_name_stands_for_itself_in_any_case(canonical):
-    for header in (canonical, canonical.upper(), f" {canonical} ", f" {canonical.upper()} "):
-        assert renamed(header) == {header: Renaming(canonical)}
-
-
-@pytest.mark.parametrize(("canonical", "unit", "factor"), CONVERSIONS)
-def test_every_suffix_and_bracketed_unit_of_a_column_or_a_synonym_converts(canonical, unit, factor):
-    base = canonical.rpartition("_")[0]
-    headers = [form.format(base, unit) for form in ("{}_{}", "{} ({})", "{} [{}]", "{}({})")]
-    headers += [header.title() for header in headers]
-    synonyms = (s for s, c in SYNONYMS.items() if c == canonical and s not in UNIT_IN_NAME)
-    for header in [*headers, *(f"{synonym} ({unit})" for synonym in synonyms)]:
-        assert renamed(header) == {header: Renaming(canonical, factor)}
-
-
-@pytest.mark.parametrize("synonym", SYNONYMS)
-def test_every_synonym_stands_for_its_column(synonym):
-    canonical = SYNONYMS[synonym]
-    needs_unit = bool(unit_of(canonical)) and synonym not in UNIT_IN_NAME
-    expected = Renaming(canonical, 1.0, unit_in_cells=needs_unit)
-    assert renamed(synonym) == {synonym: expected}
-    assert renamed(synonym.upper()) == {synonym.upper(): expected}
-
-
-@pytest.mark.parametrize("header", ["Elapsed Time (s)", "elapsed-time [s]", "elapsed_time_s"])
-def test_spaces_dashes_and_underscores_in_a_synonym_do_not_matter(header):
-    assert renamed(header) == {header: Renaming("time_s")}
-
-
-@pytest.mark.parametrize(
-    ("unit", "factor"), [("s", 1.0), ("ms", 1e3), ("min", 1 / 60), ("h", 1 / 3600)]
-)
-def test_a_rate_per_minute_is_a_sixtieth_of_one_per_second(unit, factor):
-    header = f"throughput_ops_{unit}"
-    expected = Renaming("throughput_ops_s", pytest.approx(factor, rel=1e-15))
-    assert renamed(header) == {header: expected}
-    assert renamed("jobs_per_x", **{header: "jobs_per_x"}) == {"jobs_per_x": expected}
-    assert renamed(f"jobs_per_{unit}", throughput_ops_s=f"jobs_per_{unit}") == {
-        f"jobs_per_{unit}": expected
-    }
-
-
-@pytest.mark.parametrize(
-    "header",
-    ["Load (%)", "load_pct", "load_percent", "Load %", "LOAD%", "load [%]", "Load (percent)"],
-)
-def test_a_share_may_be_in_percent_by_its_header(header):
-    assert renamed(header) == {header: Renaming("load", 0.01)}
-    assert "would all be load" in refusal(header, "load")
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        # A bare word that only looks like a column, a unit of something else, no share.
-        *("user", "system", "idle", "data", "load_avg", "temperature"),
-        *("power_kwh", "time_mhz", "Power (s)", "freq_s", "nsamples"),
-        *("time_pct", "Cores (%)", "run_pct", "payload_pct"),
-    ],
-)
-def test_what_only_looks_like_a_column_is_left_alone(header):
-    assert renamed(header, "time_s") == {"time_s": Renaming("time_s")}
-
-
-@pytest.mark.parametrize(
-    ("real", "synonym"),
-    [
-        *(("time_s", "duration (s)"), ("Power (mW)", "watts"), ("host", "machine")),
-        ("freq_mhz", "frequency"),
-    ],
-)
-def test_a_synonym_beside_the_real_column_is_left_untouched(real, synonym):
-    assert set(renamed(synonym, real)) == {real}
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "canonical"),
-    [
-        *(("freq_hz", "freq_mhz", "freq_hz"), ("freq_khz", "freq_ghz", "freq_hz")),
-        *(("Time (s)", "time_ms", "time_s"), ("host", "HOST", "host")),
-        *(("machine", "server", "host"), ("duration_s", "elapsed_s", "time_s")),
-    ],
-)
-def test_a_canonical_column_given_twice_is_an_error_that_map_resolves(first, second, canonical):
-    message = refusal(first, second)
-    assert f"columns {first}, {second} would all be {canonical}" in message
-    assert f"choose with --map {canonical}=COLUMN" in message
-    chosen = renamed(first, second, **{canonical: first})
-    assert {header: renaming.canonical for header, renaming in chosen.items()} == {first: canonical}
-
-
-def test_a_header_twice_is_an_error_and_nameless_ones_may_be_several():
-    assert "names note more than once" in refusal("note", "time_s", "note")
-    assert renamed("", "", "host") == {"host": Renaming("host")}
-
-
-@pytest.mark.parametrize(
-    ("target", "header", "canonical", "factor"),
-    [
-        *(("freq_hz", "clock", "freq_hz", 1.0), ("freq_mhz", "clock", "freq_hz", 1e6)),
-        *(("freq_khz", "clock", "freq_hz", 1e3), ("Freq (GHz)", "clock", "freq_hz", 1e9)),
-        *(("freq_hz", "Clock (kHz)", "freq_hz", 1e3), ("freq_khz", "Clock (kHz)", "freq_hz", 1e3)),
-        *(("power_w", "P_mw", "power_w", 1e-3), ("energy_j", "Total (MJ)", "energy_j", 1e6)),
-        *(("time_s", "wall (hours)", "time_s", 3600.0), ("time_s", "run ms", "time_s", 1e-3)),
-        *(("time_ms", "run ms", "time_s", 1e-3), ("time_ms", "run", "time_s", 1e-3)),
-        ("data_bytes", "Input GB", "data_bytes", 1e9),
-        ("data_kib", "Input KB", "data_bytes", 1024.0),
-        ("throughput_ops_s", "jobs per min", "throughput_ops_s", 1 / 60),
-        ("power_w", "power_c", "power_w", 1.0),
-        ("workload", "CPU", "workload", 1.0),
-        ("workload", "test_c", "workload", 1.0),
-        ("cores", "n_c", "cores", 1.0),
-        ("throughput_ops_s", "CoreMarks (iter/s)", "throughput_ops_s", 1.0),
-        ("rack", "Zone", "rack", 1.0),
-        ("load_pct", "u", "load", 0.01),
-        ("load", "Use (%)", "load", 0.01),
-        # What a header says by itself counts less.
-        ("latency_p99_s", "time_s", "latency_p99_s", 1.0),
-        # A setting of the same name is no slip of another column.
-        ("connections", "Conns", "connections", 1.0),
-        ("instruction", "Instruction", "instruction", 1.0),
-    ],
-)
-def test_map_names_the_column_in_the_unit_of_the_header_or_else_of_the_target(
-    target, header, canonical, factor
-):
-    assert renamed("x", header, **{target: header}) == {header: Renaming(canonical, factor)}
-
-
-@pytest.mark.parametrize(
-    ("headers", "mapping", "said"),
-    [
-        (
-            ["Clock (kHz)"],
-            {"freq_mhz": "Clock (kHz)"},
-            "--map freq_mhz=Clock (kHz): the two names carry different units; write "
-            "freq_hz=Clock (kHz)",
-        ),
-        (["run ms"], {"time_us": "run ms"}, "carry different units; write time_s=run ms"),
-        (["E (J)"], {"power_w": "E (J)"}, "the column is not in W, by its header"),
-        (
-            ["Frequency (kHz)", "Time (s)"],
-            {"freq_hz": "Frequenzy (kHz)"},
-            "'Frequenzy (kHz)', which is not there (did you mean 'Frequency (kHz)'?); "
-            "the columns are Frequency (kHz), Time (s)",
-        ),
-        (["a", "b"], {"freq_hz": "Frequency"}, "which is not there; the columns are a, b"),
-        (["x"], {"freq_hzz": "x"}, "no column 'freq_hzz' (did you mean 'freq_hz'?)"),
-        (["x"], {"tme_s": "x"}, "no column 'tme_s' (did you mean 'time_s'?)"),
-        (["x"], {"powr_w": "x"}, "no column 'powr_w' (did you mean 'power_w'?)"),
-        (["x"], {"frequency": "x"}, "no column 'frequency' (did you mean 'freq_hz'?)"),
-        (
-            ["f"],
-            {"freq_hz": "f", "freq_achieved_hz": "f"},
-            "makes column 'f' all of freq_hz, freq_achieved_hz",
-        ),
-        (
-            ["time_s", "wall_s"],
-            {"time_s": "wall_s"},
-            "would all be time_s: drop or rename the column time_s",
-        ),
-        (["rack", "zone"], {"rack": "zone"}, "would all be rack: drop or rename the column rack"),
-        (["a", "b"], {"freq_hz": "a", "freq_mhz": "b"}, "columns a, b would all be freq_hz"),
-    ],
-)
-def test_a_map_that_cannot_be_is_an_error_that_names_the_way_out(headers, mapping, said):
-    assert said in refusal(*headers, **mapping)
-
-
-def test_units_of_one_dimension_that_differ_by_their_kilo_do_not_contradict_each_other():
-    assert mapped_factor("size_kib", "KB", 1024.0, 1e3, "size_bytes", "t.csv") == 1024.0
-
-
-def test_far_too_many_columns_are_an_error_that_gives_their_number():
-    assert f"{MOST_COLUMNS + 1} columns" in refusal(*map(str, range(MOST_COLUMNS + 1)))
-    assert renamed(*map(str, range(MOST_COLUMNS))) == {}
-
-
-@given(st.lists(st.text(max_size=12), unique=True, max_size=8))
-def test_any_headers_are_renamed_once_each_or_refused_in_one_line(headers):
-    refusal, renamings = "", {}
-    try:
-        renamings = renamed(*headers)
-    except MeasurementError as error:
-        refusal = str(error)
-    assert "\n" not in refusal
-    final = [renamings[h].canonical if h in renamings else h for h in headers]
-    assert set(renamings) <= set(headers)
-    assert len(set(final)) == len(final)
-
-
-@pytest.mark.parametrize(
-    ("name", "suggestion"),
-    [("Hots", " (did you mean 'Host'?)"), ("HOST", " (did you mean 'Host'?)"), ("qqq", "")],
-)
-def test_nearest_suggests_in_any_case_and_the_spelling_that_is_there(name, suggestion):
-    assert nearest(name, ["Host", "time_s"]) == suggestion
-
-
-def test_shown_names_the_first_and_counts_the_rest_in_one_line():
-    assert shown(["a", "b\nc"]) == "a, b c"
-    assert shown(["x"] * 12) == ", ".join(["x"] * 12)
-    assert shown(["a", "b", "c", "d"], most=2) == "a, b and 2 more"
-    assert shown(["y" * 41]) == "y" * 37 + "…"
+class TestQuantities:
+    def test_the_registry_has_the_units_of_the_definition_and_no_others(self):
+        assert sorted(UNITS) == sorted(name for _, name, _ in DEFINED)
+
+    @pytest.mark.parametrize(("si", "name", "factor"), DEFINED)
+    def test_every_unit_is_read_behind_a_number_and_split_off_a_header(self, si, name, factor):
+        assert parse_quantity(f"2.5{name}", si) == pytest.approx(2.5 * factor, rel=1e-15)
+        with pytest.raises(MeasurementError, match="is not a quantity in"):
+            parse_quantity(f"1{name}", "s" if si != "s" else "hz")
+        # "Mj" and "Mw" are in no standard, and stay milli.
+        for spelt in (name.lower(), name.capitalize()):
+            for form in ("x_{}", "x ({})", "x [{}]", "x({})", "x[ {} ]"):
+                base, unit = split_unit(form.format(spelt))
+                assert (base, unit.si) == ("x", si)
+                assert unit.factor == pytest.approx(factor, rel=1e-15)
+
+    @pytest.mark.parametrize(
+        ("texts", "si", "value"),
+        [
+            (["3.0GHz", "  3.0  GHz ", "3e9"], "hz", 3e9),
+            *((["2400MHz"], "hz", 2.4e9), (["128MiB"], "bytes", 134_217_728)),
+            *((["128MB"], "bytes", 128_000_000), (["95W", "95"], "w", 95), (["-3.5"], "w", -3.5)),
+            *((["+.5kW"], "w", 500), (["1e3ms"], "s", 1), (["1E-3"], "s", 1e-3)),
+            *(
+                (["5µs", "5μs", "5us"], "s", 5e-6),
+                (["1.5 kWh"], "j", 5.4e6),
+                (["2 hours"], "s", 7200),
+            ),
+            *((["30d"], "s", 30 * 86_400), (["1 year"], "s", 365 * 86_400), (["40°C"], "c", 40)),
+            # Small m is milli, capital M is mega.
+            (["5mJ"], "j", 5e-3),
+            (["5MJ"], "j", 5e6),
+            (["5mW"], "w", 5e-3),
+            (["5MW"], "w", 5e6),
+        ],
+    )
+    def test_quantities_are_read_in_si(self, texts, si, value):
+        for text in texts:
+            assert parse_quantity(text, si) == pytest.approx(value, rel=1e-15)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("", " ", "GHz", "3.0.0GHz", ".", "3,0GHz", "3 0GHz", "1_000", "0x10", "nan", "inf"),
+            *("3THz", "3GHzz", "3 G Hz", "--3", "3e", "1e999GHz", "3\nGHz!", "3GHz 4GHz"),
+        ],
+    )
+    def test_what_is_no_quantity_is_refused_in_one_line(self, text):
+        with pytest.raises(MeasurementError) as refused:
+            parse_quantity(text, "hz")
+        message = str(refused.value)
+        assert repr(text) in message
+        assert "hz, khz, mhz, ghz" in message
+        assert "\n" not in message
+
+    @given(st.floats(allow_nan=False, allow_infinity=False))
+    def test_a_plain_number_is_si_to_the_last_bit(self, value):
+        assert parse_quantity(repr(value), "w") == value
+
+    @given(st.text(max_size=20))
+    def test_any_text_is_a_finite_number_or_one_line_of_refusal_and_splits_into_parts(self, text):
+        value, refusal = 0.0, ""
+        try:
+            value = parse_quantity(text, "bytes")
+        except MeasurementError as error:
+            refusal = str(error)
+        assert math.isfinite(value)
+        assert "\n" not in refusal
+        base, unit = split_unit(text)
+        assert text.startswith(base)
+        assert unit is not None or base == text
+
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [("3.0GHz", 3e9), ("2400000kHz", 2.4e9), ("1.2e9", 1.2e9), ("10MHz", 1e7), ("20GHz", 2e10)],
+    )
+    def test_frequencies(self, text, value):
+        assert parse_frequency(text) == value
+
+    @pytest.mark.parametrize(
+        ("texts", "reason"),
+        [
+            (["2.4", "2400", "2400kHz"], "is it in GHz or MHz"),
+            (["9.9MHz"], "under 10 MHz"),
+            (["20.1GHz", "2400GHz"], "is the unit too large"),
+            (["0", "-1GHz"], "greater than 0"),
+            (["3W", "fast"], "not a quantity in Hz"),
+        ],
+    )
+    def test_a_frequency_of_no_core_is_refused_with_a_hint(self, texts, reason):
+        for text in texts:
+            with pytest.raises(MeasurementError, match=reason) as refused:
+                parse_frequency(text)
+            assert repr(text) in str(refused.value)
+
+    def test_the_plausible_frequencies_include_their_limits(self):
+        assert implausible_frequency(1e7) is None
+        assert implausible_frequency(2e10) is None
+        assert "under" in implausible_frequency(math.nextafter(1e7, 0))
+        assert "over" in implausible_frequency(math.nextafter(2e10, math.inf))
+
+
+class TestUnitsInHeaders:
+    @pytest.mark.parametrize(
+        ("header", "base", "si", "factor"),
+        [
+            *(("Time (seconds)", "Time", "s", 1), ("Time (sec)", "Time", "s", 1)),
+            *(("run_minutes", "run", "s", 60), ("Time [hours]", "Time", "s", 3600)),
+            *(("Power (Watts)", "Power", "w", 1), ("Energy (Joules)", "Energy", "j", 1)),
+            *(("Temperature (°C)", "Temperature", "c", 1), ("Latency [μs]", "Latency", "s", 1e-6)),
+            ("Latency (p99) [ms]", "Latency (p99)", "s", 1e-3),
+            ("Energy (mJ)", "Energy", "j", 1e-3),
+            ("Energy (MJ)", "Energy", "j", 1e6),
+            ("energy_MJ", "energy", "j", 1e6),
+            ("energy_mj", "energy", "j", 1e-3),
+            # A header all in capitals says nothing about its m.
+            ("ENERGY_MJ", "ENERGY", "j", 1e-3),
+            ("POWER (MW)", "POWER", "w", 1e-3),
+        ],
+    )
+    def test_units_in_words_and_signs(self, header, base, si, factor):
+        assert split_unit(header) == (base, (si, factor))
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            "workload",
+            "_s",
+            "(s)",
+            "",
+            "time_",
+            "freq_thz",
+            "CoreMarks (iter/s)",
+            "Time (s",
+            "Time s)",
+        ],
+    )
+    def test_a_header_without_a_known_unit_is_left_whole(self, header):
+        assert split_unit(header) == (header, None)
+
+    @pytest.mark.parametrize(
+        ("headers", "si", "factor"),
+        [
+            (["run ms", "run in ms", "Time (in ms)", "Latency [ms] p99", "ms", "MS"], "s", 1e-3),
+            (["RunMs", "CPUms", "p99ms", "elapsedms", "runms", "run.milliseconds"], "s", 1e-3),
+            (["run µs"], "s", 1e-6),
+            (["Time S"], "s", 1.0),
+            (["Input GB", "ReqGB"], "bytes", 1e9),
+            (["SizeKB", "size_kbytes", "Size kB", "sizekB"], "bytes", 1e3),
+            *(
+                (["sizeKiB"], "bytes", 1024.0),
+                (["diskB"], "bytes", 1.0),
+                (["clock ghz"], "hz", 1e9),
+            ),
+            *(
+                (["clockMHz", "CPUMHz"], "hz", 1e6),
+                (["freqkHz"], "hz", 1e3),
+                (["clockHz"], "hz", 1.0),
+            ),
+            *((["avgmW"], "w", 1e-3), (["total MJ"], "j", 1e6)),
+        ],
+    )
+    def test_the_last_word_is_the_unit_of_a_quantity_that_is_known(self, headers, si, factor):
+        assert {unit_in_words(header, si) for header in headers} == {(si, factor)}
+
+    @pytest.mark.parametrize(
+        ("headers", "si"),
+        [
+            (["h", "items", "Columns", "time GB", "", "()", "wall"], "s"),
+            (["run ms", "requests", "size"], "bytes"),
+        ],
+    )
+    def test_a_word_that_only_ends_like_a_unit_is_none(self, headers, si):
+        assert [header for header in headers if unit_in_words(header, si)] == []
+
+
+class TestHeaders:
+    def test_every_column_whose_unit_can_be_written_has_it_in_its_name(self):
+        spelt = {"Hz": "hz", "s": "s", "W": "w", "B": "bytes", "J": "j", "V": "v", "°C": "c"}
+        assert {name: unit_of(name) for name in WITH_UNIT} == {
+            name: spelt[column.unit] for name, column in COLUMNS.items() if column.unit in spelt
+        }
+        assert {unit_of(name) for name in WITH_UNIT} == set(SI_FACTORS)
+
+    @pytest.mark.parametrize("canonical", COLUMNS)
+    def test_every_canonical_name_stands_for_itself_in_any_case(self, canonical):
+        for header in (canonical, canonical.upper(), f" {canonical} ", f" {canonical.upper()} "):
+            assert renamed(header) == {header: Renaming(canonical)}
+
+    @pytest.mark.parametrize(("canonical", "unit", "factor"), CONVERSIONS)
+    def test_every_suffix_and_bracketed_unit_of_a_column_or_a_synonym_converts(
+        self, canonical, unit, factor
+    ):
+        base = canonical.rpartition("_")[0]
+        headers = [form.format(base, unit) for form in ("{}_{}", "{} ({})", "{} [{}]", "{}({})")]
+        headers += [header.title() for header in headers]
+        synonyms = (s for s, c in SYNONYMS.items() if c == canonical and s not in UNIT_IN_NAME)
+        for header in [*headers, *(f"{synonym} ({unit})" for synonym in synonyms)]:
+            assert renamed(header) == {header: Renaming(canonical, factor)}
+
+    @pytest.mark.parametrize("synonym", SYNONYMS)
+    def test_every_synonym_stands_for_its_column(self, synonym):
+        canonical = SYNONYMS[synonym]
+        needs_unit = bool(unit_of(canonical)) and synonym not in UNIT_IN_NAME
+        expected = Renaming(canonical, 1.0, unit_in_cells=needs_unit)
+        assert renamed(synonym) == {synonym: expected}
+        assert renamed(synonym.upper()) == {synonym.upper(): expected}
+
+    @pytest.mark.parametrize("header", ["Elapsed Time (s)", "elapsed-time [s]", "elapsed_time_s"])
+    def test_spaces_dashes_and_underscores_in_a_synonym_do_not_matter(self, header):
+        assert renamed(header) == {header: Renaming("time_s")}
+
+    @pytest.mark.parametrize(
+        ("unit", "factor"), [("s", 1.0), ("ms", 1e3), ("min", 1 / 60), ("h", 1 / 3600)]
+    )
+    def test_a_rate_per_minute_is_a_sixtieth_of_one_per_second(self, unit, factor):
+        header = f"throughput_ops_{unit}"
+        expected = Renaming("throughput_ops_s", pytest.approx(factor, rel=1e-15))
+        assert renamed(header) == {header: expected}
+        assert renamed("jobs_per_x", **{header: "jobs_per_x"}) == {"jobs_per_x": expected}
+        assert renamed(f"jobs_per_{unit}", throughput_ops_s=f"jobs_per_{unit}") == {
+            f"jobs_per_{unit}": expected
+        }
+
+    @pytest.mark.parametrize(
+        "header",
+        ["Load (%)", "load_pct", "load_percent", "Load %", "LOAD%", "load [%]", "Load (percent)"],
+    )
+    def test_a_share_may_be_in_percent_by_its_header(self, header):
+        assert renamed(header) == {header: Renaming("load", 0.01)}
+        assert "would all be load" in refusal(header, "load")
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            # A bare word that only looks like a column, a unit of something else, no share.
+            *("user", "system", "idle", "data", "load_avg", "temperature"),
+            *("power_kwh", "time_mhz", "Power (s)", "freq_s", "nsamples"),
+            *("time_pct", "Cores (%)", "run_pct", "payload_pct"),
+        ],
+    )
+    def test_what_only_looks_like_a_column_is_left_alone(self, header):
+        assert renamed(header, "time_s") == {"time_s": Renaming("time_s")}
+
+    @pytest.mark.parametrize(
+        ("real", "synonym"),
+        [
+            *(("time_s", "duration (s)"), ("Power (mW)", "watts"), ("host", "machine")),
+            ("freq_mhz", "frequency"),
+        ],
+    )
+    def test_a_synonym_beside_the_real_column_is_left_untouched(self, real, synonym):
+        assert set(renamed(synonym, real)) == {real}
+
+    @pytest.mark.parametrize(
+        ("first", "second", "canonical"),
+        [
+            *(("freq_hz", "freq_mhz", "freq_hz"), ("freq_khz", "freq_ghz", "freq_hz")),
+            *(("Time (s)", "time_ms", "time_s"), ("host", "HOST", "host")),
+            *(("machine", "server", "host"), ("duration_s", "elapsed_s", "time_s")),
+        ],
+    )
+    def test_a_canonical_column_given_twice_is_an_error_that_map_resolves(
+        self, first, second, canonical
+    ):
+        message = refusal(first, second)
+        assert f"columns {first}, {second} would all be {canonical}" in message
+        assert f"choose with --map {canonical}=COLUMN" in message
+        chosen = renamed(first, second, **{canonical: first})
+        assert {header: renaming.canonical for header, renaming in chosen.items()} == {
+            first: canonical
+        }
+
+    def test_a_header_twice_is_an_error_and_nameless_ones_may_be_several(self):
+        assert "names note more than once" in refusal("note", "time_s", "note")
+        assert renamed("", "", "host") == {"host": Renaming("host")}
+
+    @pytest.mark.parametrize(
+        ("target", "header", "canonical", "factor"),
+        [
+            *(("freq_hz", "clock", "freq_hz", 1.0), ("freq_mhz", "clock", "freq_hz", 1e6)),
+            *(("freq_khz", "clock", "freq_hz", 1e3), ("Freq (GHz)", "clock", "freq_hz", 1e9)),
+            *(
+                ("freq_hz", "Clock (kHz)", "freq_hz", 1e3),
+                ("freq_khz", "Clock (kHz)", "freq_hz", 1e3),
+            ),
+            *(("power_w", "P_mw", "power_w", 1e-3), ("energy_j", "Total (MJ)", "energy_j", 1e6)),
+            *(("time_s", "wall (hours)", "time_s", 3600.0), ("time_s", "run ms", "time_s", 1e-3)),
+            *(("time_ms", "run ms", "time_s", 1e-3), ("time_ms", "run", "time_s", 1e-3)),
+            ("data_bytes", "Input GB", "data_bytes", 1e9),
+            ("data_kib", "Input KB", "data_bytes", 1024.0),
+            ("throughput_ops_s", "jobs per min", "throughput_ops_s", 1 / 60),
+            ("power_w", "power_c", "power_w", 1.0),
+            ("workload", "CPU", "workload", 1.0),
+            ("workload", "test_c", "workload", 1.0),
+            ("cores", "n_c", "cores", 1.0),
+            ("throughput_ops_s", "CoreMarks (iter/s)", "throughput_ops_s", 1.0),
+            ("rack", "Zone", "rack", 1.0),
+            ("load_pct", "u", "load", 0.01),
+            ("load", "Use (%)", "load", 0.01),
+            # What a header says by itself counts less.
+            ("latency_p99_s", "time_s", "latency_p99_s", 1.0),
+            # A setting of the same name is no slip of another column.
+            ("connections", "Conns", "connections", 1.0),
+            ("instruction", "Instruction", "instruction", 1.0),
+        ],
+    )
+    def test_map_uses_the_unit_of_the_header_or_else_of_the_target(
+        self, target, header, canonical, factor
+    ):
+        assert renamed("x", header, **{target: header}) == {header: Renaming(canonical, factor)}
+
+    @pytest.mark.parametrize(
+        ("headers", "mapping", "said"),
+        [
+            (
+                ["Clock (kHz)"],
+                {"freq_mhz": "Clock (kHz)"},
+                "--map freq_mhz=Clock (kHz): the two names carry different units; write "
+                "freq_hz=Clock (kHz)",
+            ),
+            (["run ms"], {"time_us": "run ms"}, "carry different units; write time_s=run ms"),
+            (["E (J)"], {"power_w": "E (J)"}, "the column is not in W, by its header"),
+            (
+                ["Frequency (kHz)", "Time (s)"],
+                {"freq_hz": "Frequenzy (kHz)"},
+                "'Frequenzy (kHz)', which is not there (did you mean 'Frequency (kHz)'?); "
+                "the columns are Frequency (kHz), Time (s)",
+            ),
+            (["a", "b"], {"freq_hz": "Frequency"}, "which is not there; the columns are a, b"),
+            (["x"], {"freq_hzz": "x"}, "no column 'freq_hzz' (did you mean 'freq_hz'?)"),
+            (["x"], {"tme_s": "x"}, "no column 'tme_s' (did you mean 'time_s'?)"),
+            (["x"], {"powr_w": "x"}, "no column 'powr_w' (did you mean 'power_w'?)"),
+            (["x"], {"frequency": "x"}, "no column 'frequency' (did you mean 'freq_hz'?)"),
+            (
+                ["f"],
+                {"freq_hz": "f", "freq_achieved_hz": "f"},
+                "makes column 'f' all of freq_hz, freq_achieved_hz",
+            ),
+            (
+                ["time_s", "wall_s"],
+                {"time_s": "wall_s"},
+                "would all be time_s: drop or rename the column time_s",
+            ),
+            (
+                ["rack", "zone"],
+                {"rack": "zone"},
+                "would all be rack: drop or rename the column rack",
+            ),
+            (["a", "b"], {"freq_hz": "a", "freq_mhz": "b"}, "columns a, b would all be freq_hz"),
+        ],
+    )
+    def test_a_map_that_cannot_be_is_an_error_that_names_the_way_out(self, headers, mapping, said):
+        assert said in refusal(*headers, **mapping)
+
+    def test_units_of_one_dimension_that_differ_by_their_kilo_do_not_contradict_each_other(self):
+        assert mapped_factor("size_kib", "KB", 1024.0, 1e3, "size_bytes", "t.csv") == 1024.0
+
+    def test_far_too_many_columns_are_an_error_that_gives_their_number(self):
+        assert f"{MOST_COLUMNS + 1} columns" in refusal(*map(str, range(MOST_COLUMNS + 1)))
+        assert renamed(*map(str, range(MOST_COLUMNS))) == {}
+
+    @given(st.lists(st.text(max_size=12), unique=True, max_size=8))
+    def test_any_headers_are_renamed_once_each_or_refused_in_one_line(self, headers):
+        refusal, renamings = "", {}
+        try:
+            renamings = renamed(*headers)
+        except MeasurementError as error:
+            refusal = str(error)
+        assert "\n" not in refusal
+        final = [renamings[h].canonical if h in renamings else h for h in headers]
+        assert set(renamings) <= set(headers)
+        assert len(set(final)) == len(final)
+
+    @pytest.mark.parametrize(
+        ("name", "suggestion"),
+        [("Hots", " (did you mean 'Host'?)"), ("HOST", " (did you mean 'Host'?)"), ("qqq", "")],
+    )
+    def test_nearest_suggests_in_any_case_and_the_spelling_that_is_there(self, name, suggestion):
+        assert nearest(name, ["Host", "time_s"]) == suggestion
+
+    def test_shown_names_the_first_and_counts_the_rest_in_one_line(self):
+        assert shown(["a", "b\nc"]) == "a, b c"
+        assert shown(["x"] * 12) == ", ".join(["x"] * 12)
+        assert shown(["a", "b", "c", "d"], most=2) == "a, b and 2 more"
+        assert shown(["y" * 41]) == "y" * 37 + "…"

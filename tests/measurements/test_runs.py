@@ -82,381 +82,359 @@ def values_of(problems, *columns):
     return problems[list(columns)].to_numpy().tolist()
 
 
-# ---- CSV as the world writes it
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        TEXT,
-        TEXT.replace(",", ";"),
-        TEXT.replace(",", "\t"),
-        "\ufeff" + TEXT,
-        TEXT.replace("\n", "\r\n"),
-        TEXT.replace("\n", "\r"),
-        TEXT.rstrip("\n"),
-        "\n \n" + TEXT,
-        "\ufeff\r\n" + TEXT,
-        TEXT.replace("\nb", "\n\n  \nb") + "\n\n",
-        TEXT.replace("\n", ",\n"),
-        TEXT.replace("0\n", "0,\n"),
-        TEXT.replace("ms\n", "ms,\n"),
-        '"host","freq_mhz","time_ms"\n"a","2000","1500"\n"b",3000,"1000"\n',
-        " host , Freq (MHz) , Time [ms] \na,2000, 1500 \nb,3000,1000\n",
-        '"host","Freq\n(MHz)","Time\r\n[ms]"\na,2000,1500\nb,3000,1000\n',
-        # Comments before the header are no rows.
-        *(f"{said}{TEXT}" for said in ("# lab 3, night run\n", "# a\n#\n\n# b, c\n", "#x;y\n")),
-    ],
-    ids=[
-        *("comma", "semicolon", "tab", "bom", "crlf", "cr", "no_last_newline", "leading_blank"),
-        *("bom_and_blank", "blank_lines", "trailing_delimiter", "trailing_delimiter_in_rows"),
-        *("trailing_delimiter_in_header", "quotes", "spaces", "header_of_two_lines"),
-        *("comment", "comments", "comment_like_a_header"),
-    ],
-)
-def test_csv_in_any_dialect_reads_the_same(read, text):
-    assert_text_was_read(read(text))
-    assert_text_was_read(read(gzip.compress(text.encode())))
-
-
-def test_a_header_that_begins_with_a_hash_is_the_header(read):
-    runs = read("#note,freq_ghz,time_s\nx,1.2,5\ny,1.8,4\n")
-    assert list(runs.columns) == ["#note", "freq_hz", "time_s"]
-
-
-def test_quoted_cells_may_hold_delimiters_quotes_and_line_breaks(read):
-    runs = read('host,time_s,note\n"rack 1, left",1,"say ""hi"""\n"a\nb",2,"x;y"\n')
-    assert runs["host"].tolist() == ["rack 1, left", "a\nb"]
-    assert runs["note"].tolist() == ['say "hi"', "x;y"]
-
-
-@pytest.mark.parametrize("name", ["NA", "null", "007", "nan", "None", "1e5", "True", "<NA>"])
-def test_a_name_stays_text(read, name):
-    for column in ("host", "machine", "workload", "power_source"):
-        runs = read(f"{column},time_s\n{name},1\n{name},2\n")
-        assert runs[{"machine": "host"}.get(column, column)].tolist() == [name, name]
-    assert read("host,time_s\n,1\n").host.isna().all()
-
-
-@pytest.mark.parametrize(
-    "cell",
-    [
-        *("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None"),
-        *("<not counted>", "<not supported>"),
-    ],
-)
-def test_what_was_not_measured_is_missing_and_never_0(read, cell):
-    lines = f'{{"cycles":"{cell}","time_ms":"{cell}"}}\n{{"cycles":5,"time_ms":5}}\n'
-    tables = [read(f"host,cycles,time_ms\na,{cell},{cell}\nb,5,5\n")]
-    tables += [read(lines, "runs.jsonl")] if cell else []
-    for table in tables:
-        np.testing.assert_array_equal(table["cycles"], [np.nan, 5.0])
-        np.testing.assert_array_equal(table["time_s"], [np.nan, 0.005])
-
-
-def test_unknown_columns_are_kept_untouched_in_their_place(read):
-    runs = read("site,time_s,nsamples,power_now\nnorth,1,58,7.5\nsouth,2,59,\n")
-    assert list(runs.columns) == ["site", "time_s", "nsamples", "power_now"]
-    assert runs["site"].tolist() == ["north", "south"]
-    assert runs["nsamples"].tolist() == [58, 59]
-    np.testing.assert_array_equal(runs["power_now"], [7.5, np.nan])
-
-
-def test_an_unnamed_column_with_values_is_kept_and_an_empty_one_is_not(read):
-    runs = read(",time_s,\nx,1,\ny,2,\n")
-    assert list(runs.columns) == ["unnamed 0", "time_s"]
-    assert runs["unnamed 0"].tolist() == ["x", "y"]
-
-
-def test_thousandths_are_exact(read):
-    cells = [f"{i / 10:.1f}" for i in range(1, 2000)]
-    runs = read("time_ms\n" + "\n".join(cells))
-    assert runs["time_s"].tolist() == [float(cell) / 1000 for cell in cells]
-
-
-def test_very_many_rows(read):
-    rows = np.arange(200_000)
-    table = pd.DataFrame({"host": "a", "cores": rows % 16 + 1, "cycles": rows * 12_345.0 + 1})
-    runs = read(table.assign(freq_mhz=2000).to_csv(index=False))
-    assert_frame_equal(runs[["cores", "cycles"]], table[["cores", "cycles"]], check_dtype=False)
-    assert (runs["freq_hz"] == 2e9).all()
-    assert (runs["host"] == "a").all()
-
-
-# ---- units in the cells, and numbers as spreadsheets write them
-
-
-def test_a_synonym_with_the_unit_in_each_cell_is_converted(read):
-    runs = read("frequency,data size,time\n2.10GHz,1 MiB,5ms\n900 MHz,1MB,\n")
-    assert runs["freq_hz"].tolist() == [2.1e9, 9e8]
-    assert runs["data_bytes"].tolist() == [1_048_576, 1_000_000]
-    np.testing.assert_array_equal(runs["time_s"], [0.005, np.nan])
-
-
-@pytest.mark.parametrize("header", ["freq_mhz", "Clock (MHz)", "freq_ghz"])
-def test_a_cell_with_a_unit_is_in_that_one(read, header):
-    runs = read(f"{header},watts,time_s\n1.8GHz,87.6 W,104.84 s\n1800 MHz,0.0876kW,2min\n")
-    assert runs["freq_hz"].tolist() == [1.8e9, 1.8e9]
-    assert runs["power_w"].tolist() == pytest.approx([87.6, 87.6])
-    assert runs["time_s"].tolist() == [104.84, 120.0]
-
-
-@pytest.mark.parametrize(
-    ("cells", "row", "unit"),
-    [(["2400", "2400"], 1, "mhz"), (["2.4GHz", "2400"], 2, "mhz"), (["1.5"], 1, "ghz")],
-)
-def test_a_synonym_without_a_unit_is_refused_with_the_way_out(file, cells, row, unit):
-    message = refusal(file("clock,frequency\n" + "".join(f"x,{cell}\n" for cell in cells)))
-    assert f"column 'frequency' has no unit (row {row})" in message
-    assert f"such as freq_{unit}, or --map freq_{unit}=frequency" in message
-
-
-@pytest.mark.parametrize(
-    ("clock", "column"), [("1.8", "ghz"), ("1800", "mhz"), ("1800000", "khz"), ("1.8e9", "hz")]
-)
-def test_all_columns_without_a_unit_are_named_at_once_with_one_that_fits(file, clock, column):
-    path = file(f"host,frequency,time,watts\na,{clock},10,90\n")
-    message = refusal(path)
-    assert "columns 'frequency', 'time' have no unit" in message
-    maps = {f"freq_{column}": "frequency", "time_s": "time"}
-    assert " ".join(f"--map {c}={h}" for c, h in maps.items()) in message
-    assert read_runs(path, columns=maps)["freq_hz"].tolist() == pytest.approx([1.8e9])
-
-
-@pytest.mark.parametrize("delimiter", [";", "\t"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_decimal_commas_are_those_of_the_same_table_with_points(read, delimiter, encoding):
-    wanted = read("host;freq_ghz;time_s\na;1.8;10.5\nb;2;900\n")
-    commas = "host;freq_ghz;time_s\na;1,8;10,5\nb;2;900\n".replace(";", delimiter)
-    assert read(commas.encode(encoding))[wanted.columns].equals(wanted)
-
-
-def test_a_decimal_comma_beside_a_unit_and_with_an_exponent(read):
-    runs = read("frequency;time_s;power_w\n1,8GHz;1,05e1;\n900 MHz;7;n/a\n")
-    assert runs["freq_hz"].tolist() == [1.8e9, 9e8]
-    assert runs["time_s"].tolist() == [10.5, 7.0]
-    assert runs["power_w"].isna().all()
-
-
-def test_texts_with_commas_stay_and_are_no_decimals(read):
-    runs = read("host;workload;note;time_s\na;sort 1,5;2,5;1.5\n")
-    assert runs.iloc[0].tolist() == ["a", "sort 1,5", "2,5", 1.5]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        *(
-            (f"freq_ghz;time_s\n1,8;{cell}\n2,4;700\n", f"column 'time_s' has {cell!r}")
-            for cell in ("1.100", "1.100,5", "1.5")
-        ),
-        ("freq_ghz;time_s\n1,8;1.100\n2,4;700\n", "decimal comma"),
-        ("host,freq_ghz,time_s\na,1,8,10\n", "line 2 has 4 fields"),
-        ("watts\n5 s\n", "column watts: '5 s' is not a number"),
-        ("frequency\n2.4GHz\nfast\n", "row 2, column frequency: "),
-        ('{"frequency":"2.4GHz"}\n{"frequency":[1]}\n', "row 2, column frequency: "),
-    ],
-)
-def test_a_cell_that_may_be_another_number_or_is_no_quantity_is_refused(file, text, said):
-    assert said in refusal(file(text))
-
-
-@pytest.mark.parametrize(
-    ("text", "mapping", "said"),
-    [
-        ("frequency\n1800\n", {"frequency": "freq_mhz"}, "comes second, --map freq_mhz=frequency"),
-        ("clock,t\n1,2\n", {"freq_ghz": "clock,time_s=t"}, "give --map again for each column"),
-    ],
-)
-def test_a_map_the_wrong_way_round_or_two_in_one_are_told_apart(file, text, mapping, said):
-    assert said in refusal(file(text), columns=mapping)
-
-
-@pytest.mark.parametrize(
-    ("cell", "plain"),
-    [
-        *(("1,200", "1200"), ("216,408.4", "216408.4"), ("1'200'000", "1200000")),
-        *(("1 200", "1200"), ("1,20", ""), ("12,34,567", ""), ("1,2000", ""), ("a,200", "")),
-    ],
-)
-def test_thousands_separators_are_named_with_what_to_write(file, cell, plain):
-    message = refusal(file(f'freq_ghz,time_s\n1.2,"{cell}"\n1.8,70\n'))
-    said = f": it has thousands separators: write {plain}" if plain else ""
-    assert f"row 1, column time_s: {cell!r} is not a number{said} (1 bad value" in message
-
-
-@pytest.mark.parametrize(
-    ("cells", "doubted"),
-    [
-        (("1.100", "770", "600"), True),
-        (("1.100", "0.770", "600"), False),
-        (("1.100", "1.770", "1.600"), False),
-        (("1.1", "2.770", "600"), False),
-    ],
-)
-def test_points_that_may_part_thousands_are_a_caveat(read, cells, doubted):
-    rows = [f"{ghz};{cell};a\n" for ghz, cell in zip((1, 2, 3), cells, strict=True)]
-    runs = read("freq_ghz;time_s;workload\n" + "".join(rows))
-    with pytest.warns(ppw.CaveatWarning):
-        found = ppw.project_runs(runs, freq="4GHz", keep_all=True).caveats
-    said = [c for c in found if "column 'time_s': 1.100 is read as 1.1, and may be 1100" in c]
-    assert len(said) == doubted
-
-
-def test_a_table_with_categories_is_written_for_spreadsheets():
-    names = pd.Categorical(["a", "=b", "a\rb"])
-    text = csv_text(pd.DataFrame({"clock": names, "cpio": [1.0, 2.0, 3.0]}))
-    assert text == '"clock","cpio"\n"a",1.0\n"\'=b",2.0\n"a\rb",3.0\n'
-    assert csv_text(pd.DataFrame({"clock": pd.Categorical(["nominal"])})) == "clock\nnominal\n"
-
-
-# ---- the other formats, and where they come from
-
-
-def test_json_lines(read):
-    lines = (
-        '{"host": "a", "freq_mhz": 2000, "time_ms": 1500}\n\n'
-        '{"time_ms": 1000.0, "host": "b", "freq_mhz": 3000}'
+class TestCsv:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            TEXT,
+            TEXT.replace(",", ";"),
+            TEXT.replace(",", "\t"),
+            "\ufeff" + TEXT,
+            TEXT.replace("\n", "\r\n"),
+            TEXT.replace("\n", "\r"),
+            TEXT.rstrip("\n"),
+            "\n \n" + TEXT,
+            "\ufeff\r\n" + TEXT,
+            TEXT.replace("\nb", "\n\n  \nb") + "\n\n",
+            TEXT.replace("\n", ",\n"),
+            TEXT.replace("0\n", "0,\n"),
+            TEXT.replace("ms\n", "ms,\n"),
+            '"host","freq_mhz","time_ms"\n"a","2000","1500"\n"b",3000,"1000"\n',
+            " host , Freq (MHz) , Time [ms] \na,2000, 1500 \nb,3000,1000\n",
+            '"host","Freq\n(MHz)","Time\r\n[ms]"\na,2000,1500\nb,3000,1000\n',
+            # Comments before the header are no rows.
+            *(f"{said}{TEXT}" for said in ("# lab 3, night run\n", "# a\n#\n\n# b, c\n", "#x;y\n")),
+        ],
+        ids=[
+            *("comma", "semicolon", "tab", "bom", "crlf", "cr", "no_last_newline", "leading_blank"),
+            *("bom_and_blank", "blank_lines", "trailing_delimiter", "trailing_delimiter_in_rows"),
+            *("trailing_delimiter_in_header", "quotes", "spaces", "header_of_two_lines"),
+            *("comment", "comments", "comment_like_a_header"),
+        ],
     )
-    for content in (lines, "\ufeff" + lines, gzip.compress(lines.encode())):
-        assert_text_was_read(read(content, "runs.jsonl"))
+    def test_csv_in_any_dialect_reads_the_same(self, read, text):
+        assert_text_was_read(read(text))
+        assert_text_was_read(read(gzip.compress(text.encode())))
 
+    def test_a_header_that_begins_with_a_hash_is_the_header(self, read):
+        runs = read("#note,freq_ghz,time_s\nx,1.2,5\ny,1.8,4\n")
+        assert list(runs.columns) == ["#note", "freq_hz", "time_s"]
 
-def test_a_json_object_without_a_key_is_missing_there(read):
-    runs = read('{"host":"a","power_w":null}\n{"power_w":5}\n{"time_s":1}', "r.jsonl")
-    np.testing.assert_array_equal(runs["power_w"], [np.nan, 5.0, np.nan])
-    assert runs["host"].isna().tolist() == [False, True, True]
+    def test_quoted_cells_may_hold_delimiters_quotes_and_line_breaks(self, read):
+        runs = read('host,time_s,note\n"rack 1, left",1,"say ""hi"""\n"a\nb",2,"x;y"\n')
+        assert runs["host"].tolist() == ["rack 1, left", "a\nb"]
+        assert runs["note"].tolist() == ['say "hi"', "x;y"]
 
+    @pytest.mark.parametrize("name", ["NA", "null", "007", "nan", "None", "1e5", "True", "<NA>"])
+    def test_a_name_stays_text(self, read, name):
+        for column in ("host", "machine", "workload", "power_source"):
+            runs = read(f"{column},time_s\n{name},1\n{name},2\n")
+            assert runs[{"machine": "host"}.get(column, column)].tolist() == [name, name]
+        assert read("host,time_s\n,1\n").host.isna().all()
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("{oops}", ": Expecting property name"),
-        ("[1]", ""),
-        ("7", ""),
-        ('{"a": 1', ": Expecting ',' delimiter"),
-        ('{"a":' + "[" * 200_000, ": too large or too deep"),
-        ('{"a":1' + "0" * 5_000 + "}", ": too large or too deep"),
-    ],
-)
-def test_a_bad_json_line_is_named_by_its_number(file, line, reason):
-    message = refusal(file('{"time_s":1}\n\n' + line + '\n{"time_s":1}\n', "runs.jsonl"))
-    assert f"line 3 is not a JSON object{reason}" in message
-
-
-def test_a_json_array_is_told_from_json_lines(file):
-    assert "is a JSON array" in refusal(file('[\n {"time_s": 1}\n]\n', "runs.json"))
-
-
-def test_parquet_with_dictionary_columns(read):
-    table = FRAME.astype({"host": "category", "freq_mhz": "category"})
-    runs = read(table.to_parquet(), "runs.parquet")
-    assert_text_was_read(runs)
-    assert runs["freq_hz"].dtype == np.float64
-
-
-def test_parquet_whose_metadata_are_damaged_is_refused(file):
-    table = pa.table({"time_s": [1.0]}).replace_schema_metadata(
-        {"pandas": '{"index_columns": [{"start": 0}], "columns": [], "column_indexes": []}'}
+    @pytest.mark.parametrize(
+        "cell",
+        [
+            *("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None"),
+            *("<not counted>", "<not supported>"),
+        ],
     )
-    stream = io.BytesIO()
-    pq.write_table(table, stream)
-    assert "broken Parquet: 'kind'" in refusal(file(stream.getvalue(), "runs.parquet"))
+    def test_what_was_not_measured_is_missing_and_never_0(self, read, cell):
+        lines = f'{{"cycles":"{cell}","time_ms":"{cell}"}}\n{{"cycles":5,"time_ms":5}}\n'
+        tables = [read(f"host,cycles,time_ms\na,{cell},{cell}\nb,5,5\n")]
+        tables += [read(lines, "runs.jsonl")] if cell else []
+        for table in tables:
+            np.testing.assert_array_equal(table["cycles"], [np.nan, 5.0])
+            np.testing.assert_array_equal(table["time_s"], [np.nan, 0.005])
+
+    def test_unknown_columns_are_kept_untouched_in_their_place(self, read):
+        runs = read("site,time_s,nsamples,power_now\nnorth,1,58,7.5\nsouth,2,59,\n")
+        assert list(runs.columns) == ["site", "time_s", "nsamples", "power_now"]
+        assert runs["site"].tolist() == ["north", "south"]
+        assert runs["nsamples"].tolist() == [58, 59]
+        np.testing.assert_array_equal(runs["power_now"], [7.5, np.nan])
+
+    def test_an_unnamed_column_with_values_is_kept_and_an_empty_one_is_not(self, read):
+        runs = read(",time_s,\nx,1,\ny,2,\n")
+        assert list(runs.columns) == ["unnamed 0", "time_s"]
+        assert runs["unnamed 0"].tolist() == ["x", "y"]
+
+    def test_thousandths_are_exact(self, read):
+        cells = [f"{i / 10:.1f}" for i in range(1, 2000)]
+        runs = read("time_ms\n" + "\n".join(cells))
+        assert runs["time_s"].tolist() == [float(cell) / 1000 for cell in cells]
+
+    def test_very_many_rows(self, read):
+        rows = np.arange(200_000)
+        table = pd.DataFrame({"host": "a", "cores": rows % 16 + 1, "cycles": rows * 12_345.0 + 1})
+        runs = read(table.assign(freq_mhz=2000).to_csv(index=False))
+        assert_frame_equal(runs[["cores", "cycles"]], table[["cores", "cycles"]], check_dtype=False)
+        assert (runs["freq_hz"] == 2e9).all()
+        assert (runs["host"] == "a").all()
 
 
-def test_dictionary_keys_group_runs_like_text(read):
-    table = pd.DataFrame({"host": ["a", "a", "b"], "freq_hz": 1e9, "power_w": [5.0, 6.0, np.nan]})
-    table["host"] = table["host"].astype("category").cat.set_categories(["a", "b", "unused"])
-    runs = read(table.to_parquet(), "runs.parquet")
-    assert identity_columns(runs) == ["host"]
-    assert check_runs(runs, needed=["power_w"])["power_w"].notna().tolist() == [True, True, False]
+class TestCells:
+    def test_a_synonym_with_the_unit_in_each_cell_is_converted(self, read):
+        runs = read("frequency,data size,time\n2.10GHz,1 MiB,5ms\n900 MHz,1MB,\n")
+        assert runs["freq_hz"].tolist() == [2.1e9, 9e8]
+        assert runs["data_bytes"].tolist() == [1_048_576, 1_000_000]
+        np.testing.assert_array_equal(runs["time_s"], [0.005, np.nan])
+
+    @pytest.mark.parametrize("header", ["freq_mhz", "Clock (MHz)", "freq_ghz"])
+    def test_a_cell_with_a_unit_is_in_that_one(self, read, header):
+        runs = read(f"{header},watts,time_s\n1.8GHz,87.6 W,104.84 s\n1800 MHz,0.0876kW,2min\n")
+        assert runs["freq_hz"].tolist() == [1.8e9, 1.8e9]
+        assert runs["power_w"].tolist() == pytest.approx([87.6, 87.6])
+        assert runs["time_s"].tolist() == [104.84, 120.0]
+
+    @pytest.mark.parametrize(
+        ("cells", "row", "unit"),
+        [(["2400", "2400"], 1, "mhz"), (["2.4GHz", "2400"], 2, "mhz"), (["1.5"], 1, "ghz")],
+    )
+    def test_a_synonym_without_a_unit_is_refused_with_the_way_out(self, file, cells, row, unit):
+        message = refusal(file("clock,frequency\n" + "".join(f"x,{cell}\n" for cell in cells)))
+        assert f"column 'frequency' has no unit (row {row})" in message
+        assert f"such as freq_{unit}, or --map freq_{unit}=frequency" in message
+
+    @pytest.mark.parametrize(
+        ("clock", "column"), [("1.8", "ghz"), ("1800", "mhz"), ("1800000", "khz"), ("1.8e9", "hz")]
+    )
+    def test_all_columns_without_a_unit_are_named_at_once_with_one_that_fits(
+        self, file, clock, column
+    ):
+        path = file(f"host,frequency,time,watts\na,{clock},10,90\n")
+        message = refusal(path)
+        assert "columns 'frequency', 'time' have no unit" in message
+        maps = {f"freq_{column}": "frequency", "time_s": "time"}
+        assert " ".join(f"--map {c}={h}" for c, h in maps.items()) in message
+        assert read_runs(path, columns=maps)["freq_hz"].tolist() == pytest.approx([1.8e9])
+
+    @pytest.mark.parametrize("delimiter", [";", "\t"])
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+    def test_decimal_commas_are_those_of_the_same_table_with_points(
+        self, read, delimiter, encoding
+    ):
+        wanted = read("host;freq_ghz;time_s\na;1.8;10.5\nb;2;900\n")
+        commas = "host;freq_ghz;time_s\na;1,8;10,5\nb;2;900\n".replace(";", delimiter)
+        assert read(commas.encode(encoding))[wanted.columns].equals(wanted)
+
+    def test_a_decimal_comma_beside_a_unit_and_with_an_exponent(self, read):
+        runs = read("frequency;time_s;power_w\n1,8GHz;1,05e1;\n900 MHz;7;n/a\n")
+        assert runs["freq_hz"].tolist() == [1.8e9, 9e8]
+        assert runs["time_s"].tolist() == [10.5, 7.0]
+        assert runs["power_w"].isna().all()
+
+    def test_texts_with_commas_stay_and_are_no_decimals(self, read):
+        runs = read("host;workload;note;time_s\na;sort 1,5;2,5;1.5\n")
+        assert runs.iloc[0].tolist() == ["a", "sort 1,5", "2,5", 1.5]
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            *(
+                (f"freq_ghz;time_s\n1,8;{cell}\n2,4;700\n", f"column 'time_s' has {cell!r}")
+                for cell in ("1.100", "1.100,5", "1.5")
+            ),
+            ("freq_ghz;time_s\n1,8;1.100\n2,4;700\n", "decimal comma"),
+            ("host,freq_ghz,time_s\na,1,8,10\n", "line 2 has 4 fields"),
+            ("watts\n5 s\n", "column watts: '5 s' is not a number"),
+            ("frequency\n2.4GHz\nfast\n", "row 2, column frequency: "),
+            ('{"frequency":"2.4GHz"}\n{"frequency":[1]}\n', "row 2, column frequency: "),
+        ],
+    )
+    def test_a_cell_that_may_be_another_number_or_is_no_quantity_is_refused(self, file, text, said):
+        assert said in refusal(file(text))
+
+    @pytest.mark.parametrize(
+        ("text", "mapping", "said"),
+        [
+            (
+                "frequency\n1800\n",
+                {"frequency": "freq_mhz"},
+                "comes second, --map freq_mhz=frequency",
+            ),
+            ("clock,t\n1,2\n", {"freq_ghz": "clock,time_s=t"}, "give --map again for each column"),
+        ],
+    )
+    def test_a_map_the_wrong_way_round_or_two_in_one_are_told_apart(
+        self, file, text, mapping, said
+    ):
+        assert said in refusal(file(text), columns=mapping)
+
+    @pytest.mark.parametrize(
+        ("cell", "plain"),
+        [
+            *(("1,200", "1200"), ("216,408.4", "216408.4"), ("1'200'000", "1200000")),
+            *(("1 200", "1200"), ("1,20", ""), ("12,34,567", ""), ("1,2000", ""), ("a,200", "")),
+        ],
+    )
+    def test_thousands_separators_are_named_with_what_to_write(self, file, cell, plain):
+        message = refusal(file(f'freq_ghz,time_s\n1.2,"{cell}"\n1.8,70\n'))
+        said = f": it has thousands separators: write {plain}" if plain else ""
+        assert f"row 1, column time_s: {cell!r} is not a number{said} (1 bad value" in message
+
+    @pytest.mark.parametrize(
+        ("cells", "doubted"),
+        [
+            (("1.100", "770", "600"), True),
+            (("1.100", "0.770", "600"), False),
+            (("1.100", "1.770", "1.600"), False),
+            (("1.1", "2.770", "600"), False),
+        ],
+    )
+    def test_points_that_may_part_thousands_are_a_caveat(self, read, cells, doubted):
+        rows = [f"{ghz};{cell};a\n" for ghz, cell in zip((1, 2, 3), cells, strict=True)]
+        runs = read("freq_ghz;time_s;workload\n" + "".join(rows))
+        with pytest.warns(ppw.CaveatWarning):
+            found = ppw.project_runs(runs, freq="4GHz", keep_all=True).caveats
+        said = [c for c in found if "column 'time_s': 1.100 is read as 1.1, and may be 1100" in c]
+        assert len(said) == doubted
+
+    def test_a_table_with_categories_is_written_for_spreadsheets(self):
+        names = pd.Categorical(["a", "=b", "a\rb"])
+        text = csv_text(pd.DataFrame({"clock": names, "cpio": [1.0, 2.0, 3.0]}))
+        assert text == '"clock","cpio"\n"a",1.0\n"\'=b",2.0\n"a\rb",3.0\n'
+        assert csv_text(pd.DataFrame({"clock": pd.Categorical(["nominal"])})) == "clock\nnominal\n"
 
 
-@pytest.mark.parametrize("index", [["host"], ["host", "freq_mhz"]])
-def test_what_parquet_keeps_in_a_named_index_is_a_column(read, index):
-    runs = read(FRAME.set_index(index).to_parquet(), "runs.parquet")
-    assert_text_was_read(runs[["host", "freq_hz", "time_s"]])
-    assert runs.index.tolist() == [0, 1]
+class TestOtherFormats:
+    def test_json_lines(self, read):
+        lines = (
+            '{"host": "a", "freq_mhz": 2000, "time_ms": 1500}\n\n'
+            '{"time_ms": 1000.0, "host": "b", "freq_mhz": 3000}'
+        )
+        for content in (lines, "\ufeff" + lines, gzip.compress(lines.encode())):
+            assert_text_was_read(read(content, "runs.jsonl"))
+
+    def test_a_json_object_without_a_key_is_missing_there(self, read):
+        runs = read('{"host":"a","power_w":null}\n{"power_w":5}\n{"time_s":1}', "r.jsonl")
+        np.testing.assert_array_equal(runs["power_w"], [np.nan, 5.0, np.nan])
+        assert runs["host"].isna().tolist() == [False, True, True]
+
+    @pytest.mark.parametrize(
+        ("line", "reason"),
+        [
+            ("{oops}", ": Expecting property name"),
+            ("[1]", ""),
+            ("7", ""),
+            ('{"a": 1', ": Expecting ',' delimiter"),
+            ('{"a":' + "[" * 200_000, ": too large or too deep"),
+            ('{"a":1' + "0" * 5_000 + "}", ": too large or too deep"),
+        ],
+    )
+    def test_a_bad_json_line_is_named_by_its_number(self, file, line, reason):
+        message = refusal(file('{"time_s":1}\n\n' + line + '\n{"time_s":1}\n', "runs.jsonl"))
+        assert f"line 3 is not a JSON object{reason}" in message
+
+    def test_a_json_array_is_told_from_json_lines(self, file):
+        assert "is a JSON array" in refusal(file('[\n {"time_s": 1}\n]\n', "runs.json"))
+
+    def test_parquet_with_dictionary_columns(self, read):
+        table = FRAME.astype({"host": "category", "freq_mhz": "category"})
+        runs = read(table.to_parquet(), "runs.parquet")
+        assert_text_was_read(runs)
+        assert runs["freq_hz"].dtype == np.float64
+
+    def test_parquet_whose_metadata_are_damaged_is_refused(self, file):
+        table = pa.table({"time_s": [1.0]}).replace_schema_metadata(
+            {"pandas": '{"index_columns": [{"start": 0}], "columns": [], "column_indexes": []}'}
+        )
+        stream = io.BytesIO()
+        pq.write_table(table, stream)
+        assert "broken Parquet: 'kind'" in refusal(file(stream.getvalue(), "runs.parquet"))
+
+    def test_dictionary_keys_group_runs_like_text(self, read):
+        table = pd.DataFrame(
+            {"host": ["a", "a", "b"], "freq_hz": 1e9, "power_w": [5.0, 6.0, np.nan]}
+        )
+        table["host"] = table["host"].astype("category").cat.set_categories(["a", "b", "unused"])
+        runs = read(table.to_parquet(), "runs.parquet")
+        assert identity_columns(runs) == ["host"]
+        assert check_runs(runs, needed=["power_w"])["power_w"].notna().tolist() == [
+            True,
+            True,
+            False,
+        ]
+
+    @pytest.mark.parametrize("index", [["host"], ["host", "freq_mhz"]])
+    def test_what_parquet_keeps_in_a_named_index_is_a_column(self, read, index):
+        runs = read(FRAME.set_index(index).to_parquet(), "runs.parquet")
+        assert_text_was_read(runs[["host", "freq_hz", "time_s"]])
+        assert runs.index.tolist() == [0, 1]
+
+    @pytest.mark.parametrize("format_", CONTENTS)
+    def test_the_content_counts_and_not_the_name_also_of_standard_input(
+        self, file, monkeypatch, format_
+    ):
+        assert_text_was_read(read_runs(str(file(CONTENTS[format_], "runs.txt"))))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(CONTENTS[format_])))
+        runs = read_runs("-")
+        assert_text_was_read(runs)
+        assert runs.attrs["source"] == "standard input"
+
+    def test_source_and_digest_are_kept_with_the_table(self, file):
+        path = file(TEXT)
+        digest = hashlib.sha256(TEXT.encode()).hexdigest()
+        assert read_runs(path).attrs == {
+            "source": str(path),
+            "digest": f"sha256:{digest}",
+            "headers": {"freq_mhz": ("freq_hz", 1e6, False), "time_ms": ("time_s", 1e-3, False)},
+        }
+        assert_frame_equal(read_runs([path]), read_runs(path))
+
+    def test_unchecked_reading_leaves_bad_values_to_the_check(self, file):
+        path = file("time_ms,power_w\n5,1\n-5,x\nsoon,1\n")
+        runs = read_runs(path, check=False)
+        assert runs["time_s"].tolist() == [0.005, -0.005, "soon"]
+        problems = bad_values(runs).problems
+        assert values_of(problems, "row", "column") == [
+            [2, "power_w"],
+            [2, "time_s"],
+            [3, "time_s"],
+        ]
+        assert set(problems["file"]) == {str(path)}
+
+    def test_the_clock_is_named_as_in_the_file(self, read):
+        runs = read("Clock (MHz),time_s\n2400,5\n2400,4\n")
+        with pytest.raises(ppw.PpwError, match=r"\(Clock \(MHz\) in the file: 2.4 GHz\)"):
+            ppw.project_runs(runs, freq="3GHz")
 
 
-@pytest.mark.parametrize("format_", CONTENTS)
-def test_the_content_counts_and_not_the_name_also_of_standard_input(file, monkeypatch, format_):
-    assert_text_was_read(read_runs(str(file(CONTENTS[format_], "runs.txt"))))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(CONTENTS[format_])))
-    runs = read_runs("-")
-    assert_text_was_read(runs)
-    assert runs.attrs["source"] == "standard input"
+class TestSeveralFiles:
+    def test_several_files_become_one_table_that_tells_them_apart(self, file):
+        first = file("cores,time_s,power_w\n1,1,5\n2,2,6\n", "a.csv")
+        second = file('{"cores":1,"time_ms":3000,"note":"x"}\n', "b.jsonl")
+        runs = read_runs([first, str(second)])
+        assert runs["time_s"].tolist() == [1.0, 2.0, 3.0]
+        np.testing.assert_array_equal(runs["power_w"], [5.0, 6.0, np.nan])
+        assert runs["source_file"].tolist() == [str(first), str(first), str(second)]
+        assert runs["note"].isna().tolist() == [True, True, False]
+        assert runs.index.tolist() == [0, 1, 2]
+        assert identity_columns(runs) == ["source_file", "cores"]
+        assert runs.attrs["source"] == f"{first} {second}"
+        both = first.read_bytes() + second.read_bytes()
+        assert runs.attrs["digest"] == f"sha256:{hashlib.sha256(both).hexdigest()}"
 
+    def test_files_that_name_their_host_are_one_table_of_hosts(self, file):
+        paths = [file("host,time_s\na,1\n", "a.csv"), file("machine,time_s\nb,1\n", "b.csv")]
+        assert identity_columns(read_runs(paths)) == ["host"]
 
-def test_source_and_digest_are_kept_with_the_table(file):
-    path = file(TEXT)
-    digest = hashlib.sha256(TEXT.encode()).hexdigest()
-    assert read_runs(path).attrs == {
-        "source": str(path),
-        "digest": f"sha256:{digest}",
-        "headers": {"freq_mhz": ("freq_hz", 1e6, False), "time_ms": ("time_s", 1e-3, False)},
-    }
-    assert_frame_equal(read_runs([path]), read_runs(path))
+    def test_bad_rows_of_several_files_are_named_in_one_error(self, file, monkeypatch):
+        path = file("time_s\n1\n-1\n", "a.csv")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"time_s\n0\n1\n")))
+        with pytest.raises(BadRunsError) as refused:
+            read_runs([path, "-"])
+        assert f"{path}: row 2, column time_s: -1 must" in str(refused.value)
+        assert "standard input: row 1, column time_s: 0 must" in str(refused.value)
+        assert refused.value.problems["row"].tolist() == [2, 1]
 
-
-def test_unchecked_reading_leaves_bad_values_to_the_check(file):
-    path = file("time_ms,power_w\n5,1\n-5,x\nsoon,1\n")
-    runs = read_runs(path, check=False)
-    assert runs["time_s"].tolist() == [0.005, -0.005, "soon"]
-    problems = bad_values(runs).problems
-    assert values_of(problems, "row", "column") == [[2, "power_w"], [2, "time_s"], [3, "time_s"]]
-    assert set(problems["file"]) == {str(path)}
-
-
-def test_the_clock_is_named_as_in_the_file(read):
-    runs = read("Clock (MHz),time_s\n2400,5\n2400,4\n")
-    with pytest.raises(ppw.PpwError, match=r"\(Clock \(MHz\) in the file: 2.4 GHz\)"):
-        ppw.project_runs(runs, freq="3GHz")
-
-
-# ---- several files
-
-
-def test_several_files_become_one_table_that_tells_them_apart(file):
-    first = file("cores,time_s,power_w\n1,1,5\n2,2,6\n", "a.csv")
-    second = file('{"cores":1,"time_ms":3000,"note":"x"}\n', "b.jsonl")
-    runs = read_runs([first, str(second)])
-    assert runs["time_s"].tolist() == [1.0, 2.0, 3.0]
-    np.testing.assert_array_equal(runs["power_w"], [5.0, 6.0, np.nan])
-    assert runs["source_file"].tolist() == [str(first), str(first), str(second)]
-    assert runs["note"].isna().tolist() == [True, True, False]
-    assert runs.index.tolist() == [0, 1, 2]
-    assert identity_columns(runs) == ["source_file", "cores"]
-    assert runs.attrs["source"] == f"{first} {second}"
-    both = first.read_bytes() + second.read_bytes()
-    assert runs.attrs["digest"] == f"sha256:{hashlib.sha256(both).hexdigest()}"
-
-
-def test_files_that_name_their_host_are_one_table_of_hosts(file):
-    paths = [file("host,time_s\na,1\n", "a.csv"), file("machine,time_s\nb,1\n", "b.csv")]
-    assert identity_columns(read_runs(paths)) == ["host"]
-
-
-def test_bad_rows_of_several_files_are_named_in_one_error(file, monkeypatch):
-    path = file("time_s\n1\n-1\n", "a.csv")
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"time_s\n0\n1\n")))
-    with pytest.raises(BadRunsError) as refused:
-        read_runs([path, "-"])
-    assert f"{path}: row 2, column time_s: -1 must" in str(refused.value)
-    assert "standard input: row 1, column time_s: 0 must" in str(refused.value)
-    assert refused.value.problems["row"].tolist() == [2, 1]
-
-
-def test_a_bad_file_among_several_is_the_one_named_and_none_is_refused(file):
-    empty = file("", "b.csv")
-    with pytest.raises(MeasurementError, match="is empty") as refused:
-        read_runs([file(TEXT), empty])
-    assert str(refused.value).startswith(str(empty))
-    with pytest.raises(MeasurementError, match="no runs table was named"):
-        read_runs([])
-
-
-# ---- files that are no runs tables
+    def test_a_bad_file_among_several_is_the_one_named_and_none_is_refused(self, file):
+        empty = file("", "b.csv")
+        with pytest.raises(MeasurementError, match="is empty") as refused:
+            read_runs([file(TEXT), empty])
+        assert str(refused.value).startswith(str(empty))
+        with pytest.raises(MeasurementError, match="no runs table was named"):
+            read_runs([])
 
 
 NO_TABLES = {
@@ -485,82 +463,81 @@ NO_TABLES = {
 }
 
 
-@pytest.mark.parametrize("reason", NO_TABLES)
-def test_what_is_no_table_is_refused_with_its_name_and_place(file, reason):
-    for content in NO_TABLES[reason]:
-        assert reason in refusal(file(content))
+class TestNoTables:
+    @pytest.mark.parametrize("reason", NO_TABLES)
+    def test_what_is_no_table_is_refused_with_its_name_and_place(self, file, reason):
+        for content in NO_TABLES[reason]:
+            assert reason in refusal(file(content))
 
+    @pytest.mark.parametrize(
+        ("rows", "reason"),
+        [
+            *(("1,a,9\n2,b\n", "line 2 has 3 fields"), ("1,a\n2,b,9\n", "line 3 has 3 fields")),
+            *(("1,a\n2,b,,\n", "line 3 has 4 fields"), ("1,a,\n2,b,9\n", "line 3 has 3 fields")),
+            *(("1,a,8\n2,b,9\n", "line 2 has 3 fields"), ("1,a,8,9\n", "line 2 has 4 fields")),
+            ('"1\n",a\n\n2,b,9\n', "line 5 has 3 fields"),
+            ("1,a\n2,b,\n", "Expected 2 fields in line 3, saw 3"),
+            ('1,"a\n2,b\n', "EOF inside string"),
+            ('"1,a\n2,b\n', "EOF inside string"),
+        ],
+    )
+    def test_a_row_longer_than_the_header_is_named(self, file, rows, reason):
+        message = refusal(file("time_s,host\n" + rows))
+        assert "not a table of 2 columns: " in message
+        assert reason in message
 
-@pytest.mark.parametrize(
-    ("rows", "reason"),
-    [
-        *(("1,a,9\n2,b\n", "line 2 has 3 fields"), ("1,a\n2,b,9\n", "line 3 has 3 fields")),
-        *(("1,a\n2,b,,\n", "line 3 has 4 fields"), ("1,a,\n2,b,9\n", "line 3 has 3 fields")),
-        *(("1,a,8\n2,b,9\n", "line 2 has 3 fields"), ("1,a,8,9\n", "line 2 has 4 fields")),
-        ('"1\n",a\n\n2,b,9\n', "line 5 has 3 fields"),
-        ("1,a\n2,b,\n", "Expected 2 fields in line 3, saw 3"),
-        ('1,"a\n2,b\n', "EOF inside string"),
-        ('"1,a\n2,b\n', "EOF inside string"),
-    ],
-)
-def test_a_row_longer_than_the_header_is_named(file, rows, reason):
-    message = refusal(file("time_s,host\n" + rows))
-    assert "not a table of 2 columns: " in message
-    assert reason in message
+    def test_what_a_short_row_lacks_is_missing(self, read):
+        runs = read("host,freq_hz,time_s\na,1e9,1\na,1e9\na\n", check=False)
+        problems = bad_values(runs, needed=["freq_hz", "time_s"]).problems
+        assert values_of(problems, "row", "column") == [
+            [2, "time_s"],
+            [3, "freq_hz"],
+            [3, "time_s"],
+        ]
+        assert set(problems["reason"]) == {"missing"}
 
+    def test_a_missing_file_and_a_directory_are_named(self, tmp_path):
+        assert "No such file or directory" in refusal(tmp_path / "none.csv")
+        assert "Is a directory" in refusal(tmp_path)
 
-def test_what_a_short_row_lacks_is_missing(read):
-    runs = read("host,freq_hz,time_s\na,1e9,1\na,1e9\na\n", check=False)
-    problems = bad_values(runs, needed=["freq_hz", "time_s"]).problems
-    assert values_of(problems, "row", "column") == [[2, "time_s"], [3, "freq_hz"], [3, "time_s"]]
-    assert set(problems["reason"]) == {"missing"}
+    @pytest.mark.parametrize(
+        ("header", "cell", "hint"),
+        [
+            ("freq_hz", "2.4", "2.4 is under 10 MHz: is it in GHz or MHz? Write the unit"),
+            ("freq_mhz", "2.4", "2.4 is under 10 MHz: is it in GHz or MHz? Write the unit"),
+            ("freq_mhz", "2400000", "2.4e+06 is over 20 GHz: is the unit too large?"),
+            ("Frequency (kHz)", "2.4", "2.4 is under 10 MHz"),
+        ],
+    )
+    def test_a_frequency_in_the_wrong_unit_is_refused_with_a_hint(self, file, header, cell, hint):
+        message = refusal(file(f"host,{header}\na,{cell}\na,{cell}\n"))
+        assert f"rows 1-2, column {header}: {hint}" in message
 
+    @pytest.mark.parametrize("cell", ["-1", "0", "inf", "-inf", "soon", "True", "1_000", "0x10"])
+    def test_a_time_that_cannot_be_is_named_by_file_row_and_column(self, file, cell):
+        path = file(f"host,time_s\na,1\na,{cell}\na,2\n")
+        assert f"{path}: row 2, column time_s: " in refusal(path)
 
-def test_a_missing_file_and_a_directory_are_named(tmp_path):
-    assert "No such file or directory" in refusal(tmp_path / "none.csv")
-    assert "Is a directory" in refusal(tmp_path)
+    @pytest.mark.parametrize("format_", [f for f in CONTENTS if f != "csv.gz"])
+    @given(data=st.data())
+    def test_any_damage_is_read_or_refused_in_one_line(self, tmp_path_factory, format_, data):
+        content = bytearray(CONTENTS[format_])
+        for _ in range(data.draw(st.integers(1, 3))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        path = tmp_path_factory.getbasetemp() / f"damaged.{format_}"
+        path.write_bytes(content)
+        message = ""
+        try:
+            assert len(read_runs(path)) > 0
+        except MeasurementError as error:
+            message = str(error)
+        assert "\n" not in message
 
-
-@pytest.mark.parametrize(
-    ("header", "cell", "hint"),
-    [
-        ("freq_hz", "2.4", "2.4 is under 10 MHz: is it in GHz or MHz? Write the unit"),
-        ("freq_mhz", "2.4", "2.4 is under 10 MHz: is it in GHz or MHz? Write the unit"),
-        ("freq_mhz", "2400000", "2.4e+06 is over 20 GHz: is the unit too large?"),
-        ("Frequency (kHz)", "2.4", "2.4 is under 10 MHz"),
-    ],
-)
-def test_a_frequency_in_the_wrong_unit_is_refused_with_a_hint(file, header, cell, hint):
-    message = refusal(file(f"host,{header}\na,{cell}\na,{cell}\n"))
-    assert f"rows 1-2, column {header}: {hint}" in message
-
-
-@pytest.mark.parametrize("cell", ["-1", "0", "inf", "-inf", "soon", "True", "1_000", "0x10"])
-def test_a_time_that_cannot_be_is_named_by_file_row_and_column(file, cell):
-    path = file(f"host,time_s\na,1\na,{cell}\na,2\n")
-    assert f"{path}: row 2, column time_s: " in refusal(path)
-
-
-@pytest.mark.parametrize("format_", [f for f in CONTENTS if f != "csv.gz"])
-@given(data=st.data())
-def test_any_damage_is_read_or_refused_in_one_line(tmp_path_factory, format_, data):
-    content = bytearray(CONTENTS[format_])
-    for _ in range(data.draw(st.integers(1, 3))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path_factory.getbasetemp() / f"damaged.{format_}"
-    path.write_bytes(content)
-    message = ""
-    try:
-        assert len(read_runs(path)) > 0
-    except MeasurementError as error:
-        message = str(error)
-    assert "\n" not in message
-
-
-# ---- what the values may be
 
 GOOD = {"freq_hz": 2e9, "freq_achieved_hz": 1.9e9, "load": 0.35}
+
 NUMBERS = {name: column.kind for name, column in COLUMNS.items() if column.kind != "text"}
+
 BELOW_ZERO = {
     **dict.fromkeys(("positive", "non-negative", "share", "count"), False),
     **dict.fromkeys(("net", "any"), True),
@@ -591,335 +568,322 @@ def is_accepted(column, value):
     return True
 
 
-@pytest.mark.parametrize("column", NUMBERS)
-def test_every_column_accepts_what_its_kind_can_be(column):
-    kind = NUMBERS[column]
-    assert is_accepted(column, GOOD.get(column, 3.5))
-    assert is_accepted(column, np.nan)
-    assert is_accepted(column, -1.0) == BELOW_ZERO[kind]
-    assert is_accepted(column, 0.0) == (kind != "positive")
-    for never in (np.inf, -np.inf, "many", True, pd.Timestamp("2024-01-01")):
-        assert not is_accepted(column, never)
+class TestChecks:
+    @pytest.mark.parametrize("column", NUMBERS)
+    def test_every_column_accepts_what_its_kind_can_be(self, column):
+        kind = NUMBERS[column]
+        assert is_accepted(column, GOOD.get(column, 3.5))
+        assert is_accepted(column, np.nan)
+        assert is_accepted(column, -1.0) == BELOW_ZERO[kind]
+        assert is_accepted(column, 0.0) == (kind != "positive")
+        for never in (np.inf, -np.inf, "many", True, pd.Timestamp("2024-01-01")):
+            assert not is_accepted(column, never)
 
+    @pytest.mark.parametrize("column", ["host", "family", "workload", "power_source", "started_at"])
+    def test_text_columns_may_hold_anything(self, column):
+        values = ["NA", "-1", "inf", "007", None]
+        assert check_runs(table(**{column: values}))[column].tolist()[:4] == values[:4]
 
-@pytest.mark.parametrize("column", ["host", "family", "workload", "power_source", "started_at"])
-def test_text_columns_may_hold_anything(column):
-    values = ["NA", "-1", "inf", "007", None]
-    assert check_runs(table(**{column: values}))[column].tolist()[:4] == values[:4]
+    @pytest.mark.parametrize("column", ["power_w", "energy_j"])
+    @pytest.mark.parametrize("value", [-0.25, 0.0])
+    def test_watts_below_the_idle_ones_can_be_read_but_not_used(self, column, value):
+        runs = table(**{column: [5.0, value]})
+        assert check_runs(runs)[column].tolist() == [5.0, value]
+        error = bad_values(runs, needed=[column])
+        assert places(error) == [("runs", 2, column)]
+        assert f"{value:g} must be greater than 0" in str(error)
 
-
-@pytest.mark.parametrize("column", ["power_w", "energy_j"])
-@pytest.mark.parametrize("value", [-0.25, 0.0])
-def test_watts_below_the_idle_ones_can_be_read_but_not_used(column, value):
-    runs = table(**{column: [5.0, value]})
-    assert check_runs(runs)[column].tolist() == [5.0, value]
-    error = bad_values(runs, needed=[column])
-    assert places(error) == [("runs", 2, column)]
-    assert f"{value:g} must be greater than 0" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("value", "hint"),
-    [
-        (2.4, "2.4 is under 10 MHz: is it in GHz or MHz? Write the unit"),
-        (2400.0, "2400 is under 10 MHz: is it in GHz or MHz? Write the unit"),
-        (2.4e12, "2.4e+12 is over 20 GHz: is the unit too large?"),
-        (0.0, "0 must be greater than 0"),
-        (-2e9, "-2e+09 must be greater than 0"),
-        (np.inf, "inf is not finite"),
-    ],
-)
-@pytest.mark.parametrize("column", ["freq_hz", "freq_achieved_hz"])
-def test_a_frequency_of_no_core_is_refused_with_a_hint(column, value, hint):
-    error = bad_values(table(**{column: [2e9, value]}))
-    assert places(error) == [("runs", 2, column)]
-    assert f"runs: row 2, column {column}: {hint} (1 bad value" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        *((value, "missing") for value in (np.nan, None, "<not counted>", "n/a")),
-        *(("soon", "'soon' is not a number"), (-1.0, "-1 must be greater than 0")),
-        *((0.0, "0 must be greater than 0"), (np.inf, "inf is not finite")),
-        *((-np.inf, "-inf is not finite"), ([1.0], "[1.0] is not a number")),
-        *(({"s": 1}, "{'s': 1} is not a number"), (10**400, "is not a number")),
-    ],
-)
-def test_a_bad_value_in_a_needed_column_is_named(value, reason):
-    runs = table(freq_hz=[1e9, 2e9], time_s=pd.Series([1.0, value], dtype=object))
-    error = bad_values(runs, needed=["freq_hz", "time_s"])
-    assert places(error) == [("runs", 2, "time_s")]
-    assert "runs: row 2, column time_s: " in str(error)
-    assert reason in str(error)
-
-
-@pytest.mark.parametrize("value", [pd.Timedelta(seconds=1), True, 1j])
-def test_what_only_pandas_takes_for_a_number_is_refused(value):
-    assert "is not a number" in str(bad_values(table(time_s=[value])))
-
-
-@pytest.mark.parametrize("percent", [[10, 50, 90], [0, 50, 100], [0.1, 0.2, 100]])
-def test_a_load_in_percent_is_refused_with_what_to_write(percent):
-    error = bad_values(table(load=percent))
-    assert places(error) == [("runs", n, "load") for n, x in enumerate(percent, 1) if x > 1]
-    assert "write 50% in the cells, or name the column load_pct" in str(error)
-    # What was measured may be a little more than full load.
-    check_runs(table(load=[0.5, 1.02, 1.2]))
-
-
-@pytest.mark.parametrize(
-    "times", [[True, True, False], [10.0, True, 7.0], True, pd.array([True] * 3, "boolean")]
-)
-def test_booleans_are_no_numbers(times, tmp_path):
-    runs = pd.DataFrame({"freq_hz": [1.2e9, 1.8e9, 2.4e9], "time_s": times})
-    runs.to_json(tmp_path / "r.jsonl", orient="records", lines=True)
-    asks = [lambda: ppw.project_runs(runs, freq="3GHz"), lambda: read_runs(tmp_path / "r.jsonl")]
-    if runs["time_s"].dtype != object:
-        runs.to_parquet(tmp_path / "r.parquet")
-        asks.append(lambda: read_runs(tmp_path / "r.parquet"))
-    for ask in asks:
-        with pytest.raises(BadRunsError, match="column time_s: True is not a number"):
-            ask()
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pd.Series([1, 2]),
-        pd.Series(["1", " 2 "]),
-        pd.Series(["1", "2"], dtype="category"),
-        pd.Series([1.0, 2.0], dtype="category"),
-        *(pd.Series([1, 2], dtype=d) for d in ("Int64", "Float64", "float32", "int64[pyarrow]")),
-        pd.Series([1, "2"], dtype=object),
-    ],
-    ids=lambda values: str(values.dtype),
-)
-def test_numbers_of_any_type_become_float64(values):
-    checked = check_runs(table(time_s=values))
-    assert checked["time_s"].dtype == np.float64
-    assert checked["time_s"].tolist() == [1.0, 2.0]
-    assert as_numbers(values).tolist() == [1.0, 2.0]
-
-
-@pytest.mark.parametrize("dtype", ["Int64", "Float64", "double[pyarrow]", object])
-def test_missing_stays_missing_in_any_type(dtype):
-    checked = check_runs(table(time_s=pd.Series([1, None], dtype=dtype)))
-    assert checked["time_s"].dtype == np.float64
-    np.testing.assert_array_equal(checked["time_s"], [1.0, np.nan])
-
-
-def test_every_bad_value_is_listed_once_in_order():
-    runs = table(
-        freq_hz=[2.4, 1e9, -1.0, np.nan],
-        time_s=[1.0, "x", np.inf, -np.inf],
-        power_w=[-1.0, 1.0, np.nan, 1.0],
-        note=["any", "-1", None, "inf"],
+    @pytest.mark.parametrize(
+        ("value", "hint"),
+        [
+            (2.4, "2.4 is under 10 MHz: is it in GHz or MHz? Write the unit"),
+            (2400.0, "2400 is under 10 MHz: is it in GHz or MHz? Write the unit"),
+            (2.4e12, "2.4e+12 is over 20 GHz: is the unit too large?"),
+            (0.0, "0 must be greater than 0"),
+            (-2e9, "-2e+09 must be greater than 0"),
+            (np.inf, "inf is not finite"),
+        ],
     )
-    error = bad_values(runs, needed=["freq_hz", "time_s", "power_w"])
-    assert [place[1:] for place in places(error)] == [
-        *((1, "freq_hz"), (1, "power_w"), (2, "time_s")),
-        *((3, "freq_hz"), (3, "power_w"), (3, "time_s"), (4, "freq_hz"), (4, "time_s")),
-    ]
-    assert error.problems["value"].tolist()[:3] == [2.4, -1.0, "x"]
-    assert error.problems["reason"].tolist()[4] == "missing"
-    assert "(8 bad values; rows are counted below the header)" in str(error)
-    again = pickle.loads(pickle.dumps(error))
-    assert type(again) is BadRunsError
-    assert str(again) == str(error)
-    assert_frame_equal(again.problems, error.problems)
+    @pytest.mark.parametrize("column", ["freq_hz", "freq_achieved_hz"])
+    def test_a_frequency_of_no_core_is_refused_with_a_hint(self, column, value, hint):
+        error = bad_values(table(**{column: [2e9, value]}))
+        assert places(error) == [("runs", 2, column)]
+        assert f"runs: row 2, column {column}: {hint} (1 bad value" in str(error)
 
+    @pytest.mark.parametrize(
+        ("value", "reason"),
+        [
+            *((value, "missing") for value in (np.nan, None, "<not counted>", "n/a")),
+            *(("soon", "'soon' is not a number"), (-1.0, "-1 must be greater than 0")),
+            *((0.0, "0 must be greater than 0"), (np.inf, "inf is not finite")),
+            *((-np.inf, "-inf is not finite"), ([1.0], "[1.0] is not a number")),
+            *(({"s": 1}, "{'s': 1} is not a number"), (10**400, "is not a number")),
+        ],
+    )
+    def test_a_bad_value_in_a_needed_column_is_named(self, value, reason):
+        runs = table(freq_hz=[1e9, 2e9], time_s=pd.Series([1.0, value], dtype=object))
+        error = bad_values(runs, needed=["freq_hz", "time_s"])
+        assert places(error) == [("runs", 2, "time_s")]
+        assert "runs: row 2, column time_s: " in str(error)
+        assert reason in str(error)
 
-def test_the_message_stays_readable_however_many_values_are_bad():
-    time_s = np.ones(12)
-    time_s[[0, 3, 4, 5, 9, 11]] = -1.0
-    assert "rows 1, 4-6, 10, 12, column time_s: -1 must be" in str(bad_values(table(time_s=time_s)))
-    time_s = np.ones(10_000)
-    time_s[::2] = -np.arange(5_000.0)
-    error = bad_values(table(time_s=time_s))
-    assert error.problems["row"].tolist() == list(range(1, 10_000, 2))
-    assert "37, 39 and 4980 more, column time_s" in str(error)
-    assert "5000 bad values" in str(error)
-    assert len(str(error)) < 300
-    files = [f"{i}.csv" for i in range(100)]
-    error = bad_values(table(time_s=[-1.0] * 100, source_file=files))
-    assert places(error) == [(file, 1, "time_s") for file in files]
-    assert "; and 80 more (100 bad values" in str(error)
+    @pytest.mark.parametrize("value", [pd.Timedelta(seconds=1), True, 1j])
+    def test_what_only_pandas_takes_for_a_number_is_refused(self, value):
+        assert "is not a number" in str(bad_values(table(time_s=[value])))
 
+    @pytest.mark.parametrize("percent", [[10, 50, 90], [0, 50, 100], [0.1, 0.2, 100]])
+    def test_a_load_in_percent_is_refused_with_what_to_write(self, percent):
+        error = bad_values(table(load=percent))
+        assert places(error) == [("runs", n, "load") for n, x in enumerate(percent, 1) if x > 1]
+        assert "write 50% in the cells, or name the column load_pct" in str(error)
+        # What was measured may be a little more than full load.
+        check_runs(table(load=[0.5, 1.02, 1.2]))
 
-def test_rows_are_counted_by_place_in_their_own_file():
-    runs = table(time_s=[1.0, -1.0, 1.0, -1.0], source_file=["a.csv", "a.csv", "b.csv", "b.csv"])
-    error = bad_values(runs)
-    assert places(error) == [("a.csv", 2, "time_s"), ("b.csv", 2, "time_s")]
-    assert "a.csv: row 2, column time_s" in str(error)
-    assert "b.csv: row 2, column time_s" in str(error)
-    runs = table(host="a", freq_hz=1e9, time_s=[1.0, np.nan, -2.0]).set_axis([9, 0, 0])
-    runs.attrs["source"] = "lab.csv"
-    error = bad_values(runs, needed=["time_s"])
-    assert places(error) == [("lab.csv", 2, "time_s"), ("lab.csv", 3, "time_s")]
-    assert str(error).startswith("lab.csv: row 2, column time_s")
+    @pytest.mark.parametrize(
+        "times", [[True, True, False], [10.0, True, 7.0], True, pd.array([True] * 3, "boolean")]
+    )
+    def test_booleans_are_no_numbers(self, times, tmp_path):
+        runs = pd.DataFrame({"freq_hz": [1.2e9, 1.8e9, 2.4e9], "time_s": times})
+        runs.to_json(tmp_path / "r.jsonl", orient="records", lines=True)
+        asks = [
+            lambda: ppw.project_runs(runs, freq="3GHz"),
+            lambda: read_runs(tmp_path / "r.jsonl"),
+        ]
+        if runs["time_s"].dtype != object:
+            runs.to_parquet(tmp_path / "r.parquet")
+            asks.append(lambda: read_runs(tmp_path / "r.parquet"))
+        for ask in asks:
+            with pytest.raises(BadRunsError, match="column time_s: True is not a number"):
+                ask()
 
+    @pytest.mark.parametrize(
+        "values",
+        [
+            pd.Series([1, 2]),
+            pd.Series(["1", " 2 "]),
+            pd.Series(["1", "2"], dtype="category"),
+            pd.Series([1.0, 2.0], dtype="category"),
+            *(
+                pd.Series([1, 2], dtype=d)
+                for d in ("Int64", "Float64", "float32", "int64[pyarrow]")
+            ),
+            pd.Series([1, "2"], dtype=object),
+        ],
+        ids=lambda values: str(values.dtype),
+    )
+    def test_numbers_of_any_type_become_float64(self, values):
+        checked = check_runs(table(time_s=values))
+        assert checked["time_s"].dtype == np.float64
+        assert checked["time_s"].tolist() == [1.0, 2.0]
+        assert as_numbers(values).tolist() == [1.0, 2.0]
 
-@pytest.mark.parametrize(
-    ("runs", "needed", "said"),
-    [
-        (
-            table(freq_hz=[1e9], tme_s=[1.0]),
-            ["freq_hz", "time_s"],
-            r"^runs: no column time_s \(did you mean 'tme_s'\?\); the columns are freq_hz, tme_s"
-            ".*--map time_s=COLUMN",
-        ),
-        # A known column was not meant to be another.
-        (
-            table(freq_hz=[1e9], power_source=["rapl"]),
-            ["power_w"],
-            "no column power_w; the columns are freq_hz, power",
-        ),
-    ],
-)
-def test_a_column_that_is_not_there_is_named_with_the_nearest_and_the_way_out(runs, needed, said):
-    with pytest.raises(MeasurementError, match=said):
-        check_runs(runs, needed=needed)
+    @pytest.mark.parametrize("dtype", ["Int64", "Float64", "double[pyarrow]", object])
+    def test_missing_stays_missing_in_any_type(self, dtype):
+        checked = check_runs(table(time_s=pd.Series([1, None], dtype=dtype)))
+        assert checked["time_s"].dtype == np.float64
+        np.testing.assert_array_equal(checked["time_s"], [1.0, np.nan])
 
+    def test_every_bad_value_is_listed_once_in_order(self):
+        runs = table(
+            freq_hz=[2.4, 1e9, -1.0, np.nan],
+            time_s=[1.0, "x", np.inf, -np.inf],
+            power_w=[-1.0, 1.0, np.nan, 1.0],
+            note=["any", "-1", None, "inf"],
+        )
+        error = bad_values(runs, needed=["freq_hz", "time_s", "power_w"])
+        assert [place[1:] for place in places(error)] == [
+            *((1, "freq_hz"), (1, "power_w"), (2, "time_s")),
+            *((3, "freq_hz"), (3, "power_w"), (3, "time_s"), (4, "freq_hz"), (4, "time_s")),
+        ]
+        assert error.problems["value"].tolist()[:3] == [2.4, -1.0, "x"]
+        assert error.problems["reason"].tolist()[4] == "missing"
+        assert "(8 bad values; rows are counted below the header)" in str(error)
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is BadRunsError
+        assert str(again) == str(error)
+        assert_frame_equal(again.problems, error.problems)
 
-@pytest.mark.parametrize(
-    ("hosts", "power_w", "rows"),
-    [
-        # A group that lacks the whole column was not measured there; part of one is refused.
-        (["a", "a", "b", "b"], [5.0, 6.0, np.nan, np.nan], []),
-        (["a", "a", "b", "b"], [5.0, np.nan, np.nan, np.nan], [2]),
-        (["a", "b"], [np.nan, np.nan], [1, 2]),
-        # A group whose name is missing is a group too.
-        (["a", None, None], [5.0, np.nan, 6.0], [2]),
-        # Text in its only value is no missing column.
-        (["a", "b"], [5.0, "high"], [2]),
-    ],
-)
-def test_a_column_may_be_missing_in_whole_groups(hosts, power_w, rows):
-    runs = table(host=hosts, freq_hz=1e9, power_w=power_w)
-    if rows:
-        error = bad_values(runs, needed=["freq_hz", "power_w"])
-        assert places(error) == [("runs", row, "power_w") for row in rows]
-    else:
-        checked = check_runs(runs, needed=["freq_hz", "power_w"])
-        np.testing.assert_array_equal(checked["power_w"], power_w)
+    def test_the_message_stays_readable_however_many_values_are_bad(self):
+        time_s = np.ones(12)
+        time_s[[0, 3, 4, 5, 9, 11]] = -1.0
+        assert "rows 1, 4-6, 10, 12, column time_s: -1 must be" in str(
+            bad_values(table(time_s=time_s))
+        )
+        time_s = np.ones(10_000)
+        time_s[::2] = -np.arange(5_000.0)
+        error = bad_values(table(time_s=time_s))
+        assert error.problems["row"].tolist() == list(range(1, 10_000, 2))
+        assert "37, 39 and 4980 more, column time_s" in str(error)
+        assert "5000 bad values" in str(error)
+        assert len(str(error)) < 300
+        files = [f"{i}.csv" for i in range(100)]
+        error = bad_values(table(time_s=[-1.0] * 100, source_file=files))
+        assert places(error) == [(file, 1, "time_s") for file in files]
+        assert "; and 80 more (100 bad values" in str(error)
 
+    def test_rows_are_counted_by_place_in_their_own_file(self):
+        runs = table(
+            time_s=[1.0, -1.0, 1.0, -1.0], source_file=["a.csv", "a.csv", "b.csv", "b.csv"]
+        )
+        error = bad_values(runs)
+        assert places(error) == [("a.csv", 2, "time_s"), ("b.csv", 2, "time_s")]
+        assert "a.csv: row 2, column time_s" in str(error)
+        assert "b.csv: row 2, column time_s" in str(error)
+        runs = table(host="a", freq_hz=1e9, time_s=[1.0, np.nan, -2.0]).set_axis([9, 0, 0])
+        runs.attrs["source"] = "lab.csv"
+        error = bad_values(runs, needed=["time_s"])
+        assert places(error) == [("lab.csv", 2, "time_s"), ("lab.csv", 3, "time_s")]
+        assert str(error).startswith("lab.csv: row 2, column time_s")
 
-def test_a_frequency_is_needed_in_every_group():
-    runs = table(host=["a", "b"], freq_hz=[1e9, np.nan], time_s=1.0)
-    assert places(bad_values(runs, needed=["freq_hz"])) == [("runs", 2, "freq_hz")]
-
-
-def test_by_says_what_a_group_is():
-    runs = table(host=["a", "a"], site=["x", "y"], freq_hz=1e9, power_w=[5.0, np.nan])
-    assert places(bad_values(runs, needed=["power_w"])) == [("runs", 2, "power_w")]
-    assert check_runs(runs, needed=["power_w"], by=["site"])["power_w"].notna().sum() == 1
-
-
-def test_a_missing_value_is_refused_alike_by_all_questions():
-    runs = table(freq_hz=[1.2e9, 1.8e9, 2.4e9], power_w=[50.0, 60, 72], time_s=[10.0, None, 7.0])
-    said = set()
-    for question in (
-        lambda: ppw.project_runs(runs, freq="3GHz", metric="time"),
-        lambda: ppw.best_frequency(runs),
-        lambda: ppw.check_quality(runs, metric="time"),
-        lambda: check_runs(tidy_runs(runs), complete=["time_s"]),
+    @pytest.mark.parametrize(
+        ("runs", "needed", "said"),
+        [
+            (
+                table(freq_hz=[1e9], tme_s=[1.0]),
+                ["freq_hz", "time_s"],
+                r"^runs: no column time_s \(did you mean 'tme_s'\?\); the columns are freq_hz, "
+                "tme_s.*--map time_s=COLUMN",
+            ),
+            # A known column was not meant to be another.
+            (
+                table(freq_hz=[1e9], power_source=["rapl"]),
+                ["power_w"],
+                "no column power_w; the columns are freq_hz, power",
+            ),
+        ],
+    )
+    def test_a_column_that_is_not_there_is_named_with_the_nearest_and_the_way_out(
+        self, runs, needed, said
     ):
-        with pytest.raises(BadRunsError) as refused:
-            question()
-        said.add(str(refused.value))
-    (message,) = said
-    assert "row 2, column time_s: missing (1 bad value" in message
-    assert message.endswith(
-        ": fill in what is missing, delete these rows, or choose others with --where"
+        with pytest.raises(MeasurementError, match=said):
+            check_runs(runs, needed=needed)
+
+    @pytest.mark.parametrize(
+        ("hosts", "power_w", "rows"),
+        [
+            # A group that lacks the whole column was not measured there; part of one is refused.
+            (["a", "a", "b", "b"], [5.0, 6.0, np.nan, np.nan], []),
+            (["a", "a", "b", "b"], [5.0, np.nan, np.nan, np.nan], [2]),
+            (["a", "b"], [np.nan, np.nan], [1, 2]),
+            # A group whose name is missing is a group too.
+            (["a", None, None], [5.0, np.nan, 6.0], [2]),
+            # Text in its only value is no missing column.
+            (["a", "b"], [5.0, "high"], [2]),
+        ],
     )
+    def test_a_column_may_be_missing_in_whole_groups(self, hosts, power_w, rows):
+        runs = table(host=hosts, freq_hz=1e9, power_w=power_w)
+        if rows:
+            error = bad_values(runs, needed=["freq_hz", "power_w"])
+            assert places(error) == [("runs", row, "power_w") for row in rows]
+        else:
+            checked = check_runs(runs, needed=["freq_hz", "power_w"])
+            np.testing.assert_array_equal(checked["power_w"], power_w)
+
+    def test_a_frequency_is_needed_in_every_group(self):
+        runs = table(host=["a", "b"], freq_hz=[1e9, np.nan], time_s=1.0)
+        assert places(bad_values(runs, needed=["freq_hz"])) == [("runs", 2, "freq_hz")]
+
+    def test_by_says_what_a_group_is(self):
+        runs = table(host=["a", "a"], site=["x", "y"], freq_hz=1e9, power_w=[5.0, np.nan])
+        assert places(bad_values(runs, needed=["power_w"])) == [("runs", 2, "power_w")]
+        assert check_runs(runs, needed=["power_w"], by=["site"])["power_w"].notna().sum() == 1
+
+    def test_a_missing_value_is_refused_alike_by_all_questions(self):
+        runs = table(
+            freq_hz=[1.2e9, 1.8e9, 2.4e9], power_w=[50.0, 60, 72], time_s=[10.0, None, 7.0]
+        )
+        said = set()
+        for question in (
+            lambda: ppw.project_runs(runs, freq="3GHz", metric="time"),
+            lambda: ppw.best_frequency(runs),
+            lambda: ppw.check_quality(runs, metric="time"),
+            lambda: check_runs(tidy_runs(runs), complete=["time_s"]),
+        ):
+            with pytest.raises(BadRunsError) as refused:
+                question()
+            said.add(str(refused.value))
+        (message,) = said
+        assert "row 2, column time_s: missing (1 bad value" in message
+        assert message.endswith(
+            ": fill in what is missing, delete these rows, or choose others with --where"
+        )
+
+    def test_keys_of_whole_numbers_have_no_point_where_a_group_is_left_out(self):
+        runs = table(freq_hz=[1.2e9, 1.8e9, 2.4e9], time_s=[10.0, 8.0, 7.0], power_w=[50.0, 60, 72])
+        with pytest.raises(ppw.PpwError, match=r"^xeon, 4: no step stays"):
+            ppw.best_frequency(runs.assign(host="xeon", cores=4.0), deadline="1s")
+
+    def test_the_callers_frame_is_never_modified_and_its_attributes_are_kept(self):
+        runs = table(host=["a", "b"], time_s=["1", "2"], cores=[1, 2], freq_hz=[1e9, 2e9])
+        runs.attrs = {"source": "lab.csv", "digest": "sha256:0"}
+        runs.index = [7, 7]
+        before = runs.copy(deep=True)
+        checked = check_runs(runs, needed=["time_s", "freq_hz"])
+        assert checked is not runs
+        assert checked.attrs == runs.attrs
+        assert checked.index.tolist() == [7, 7]
+        assert_frame_equal(check_runs(checked), checked)
+        checked["time_s"] = 0.0
+        checked.loc[:, "freq_hz"] = 0.0
+        bad_values(runs.assign(time_s=["1", "x"]))
+        assert_frame_equal(runs, before)
+        assert runs.attrs == before.attrs
+
+    @pytest.mark.parametrize(
+        ("columns", "expected"),
+        [
+            ({"host": ["a"], "cores": [1], "site": ["x"]}, ["host", "cores"]),
+            ({"threads": [1], "workload": ["w"]}, ["workload", "threads"]),
+            ({"host": [None], "cores": [1]}, ["cores"]),
+            ({"source_file": ["a.csv"], "cores": [1]}, ["source_file", "cores"]),
+            ({"source_file": ["a.csv"], "host": ["h"]}, ["host"]),
+            ({"source_file": ["a.csv"], "host": [None]}, ["source_file"]),
+            ({"time_s": [1.0]}, []),
+        ],
+    )
+    def test_identity_columns(self, columns, expected):
+        assert identity_columns(pd.DataFrame(columns)) == expected
 
 
-def test_keys_of_whole_numbers_have_no_point_where_a_group_is_left_out():
-    runs = table(freq_hz=[1.2e9, 1.8e9, 2.4e9], time_s=[10.0, 8.0, 7.0], power_w=[50.0, 60, 72])
-    with pytest.raises(ppw.PpwError, match=r"^xeon, 4: no step stays"):
-        ppw.best_frequency(runs.assign(host="xeon", cores=4.0), deadline="1s")
+class TestTidyRuns:
+    def test_tidy_runs_converts_a_frame_as_reading_does(self):
+        frame = FRAME.copy()
+        tidy = tidy_runs(frame)
+        assert_text_was_read(tidy)
+        tidy["time_s"] = 0.0
+        tidy.loc[:, "host"] = "z"
+        assert_frame_equal(frame, FRAME)
+        checked = check_runs(tidy_runs(frame))
+        assert_frame_equal(tidy_runs(checked), checked)
 
+    def test_tidy_runs_takes_a_mapping(self):
+        frame = pd.DataFrame({"Clock (kHz)": [2e6], "P": [5_000], 3: ["x"]})
+        tidy = tidy_runs(frame, columns={"freq_hz": "Clock (kHz)", "power_mw": "P", "rack": "3"})
+        assert tidy.to_dict("records") == [{"freq_hz": 2e9, "power_w": 5.0, "rack": "x"}]
 
-def test_the_callers_frame_is_never_modified_and_its_attributes_are_kept():
-    runs = table(host=["a", "b"], time_s=["1", "2"], cores=[1, 2], freq_hz=[1e9, 2e9])
-    runs.attrs = {"source": "lab.csv", "digest": "sha256:0"}
-    runs.index = [7, 7]
-    before = runs.copy(deep=True)
-    checked = check_runs(runs, needed=["time_s", "freq_hz"])
-    assert checked is not runs
-    assert checked.attrs == runs.attrs
-    assert checked.index.tolist() == [7, 7]
-    assert_frame_equal(check_runs(checked), checked)
-    checked["time_s"] = 0.0
-    checked.loc[:, "freq_hz"] = 0.0
-    bad_values(runs.assign(time_s=["1", "x"]))
-    assert_frame_equal(runs, before)
-    assert runs.attrs == before.attrs
+    def test_tidy_runs_makes_columns_of_a_named_index_and_drops_another(self):
+        assert_text_was_read(tidy_runs(FRAME.set_index("host")))
+        frame = FRAME.set_index(pd.Index([5, 5]))
+        tidy = tidy_runs(frame)
+        assert_text_was_read(tidy)
+        assert tidy.index.tolist() == [0, 1]
+        assert frame.index.tolist() == [5, 5]
 
+    def test_tidy_runs_leaves_bad_values_to_the_check_and_refuses_an_empty_frame(self):
+        tidy = tidy_runs(pd.DataFrame({"time_ms": ["5", "x", None]}))
+        assert tidy["time_s"].tolist()[:2] == [0.005, "x"]
+        with pytest.raises(BadRunsError, match="runs: row 2, column time_ms: 'x' is not a number"):
+            check_runs(tidy)
+        with pytest.raises(MeasurementError, match="holds no runs"):
+            tidy_runs(pd.DataFrame({"time_s": []}))
 
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ({"host": ["a"], "cores": [1], "site": ["x"]}, ["host", "cores"]),
-        ({"threads": [1], "workload": ["w"]}, ["workload", "threads"]),
-        ({"host": [None], "cores": [1]}, ["cores"]),
-        ({"source_file": ["a.csv"], "cores": [1]}, ["source_file", "cores"]),
-        ({"source_file": ["a.csv"], "host": ["h"]}, ["host"]),
-        ({"source_file": ["a.csv"], "host": [None]}, ["source_file"]),
-        ({"time_s": [1.0]}, []),
-    ],
-)
-def test_identity_columns(columns, expected):
-    assert identity_columns(pd.DataFrame(columns)) == expected
+    def test_a_table_that_was_read_stays_as_read_beside_the_columns_map_left_alone(self, read):
+        text = "freq_ghz,Energy[Wh],Energy[J]\n1.2,9,40\n1.8,9,50\n"
+        again = tidy_runs(read(text, columns={"energy_j": "Energy[J]"}))
+        assert again["energy_j"].tolist() == [40, 50]
+        assert again["Energy[Wh]"].tolist() == [9, 9]
 
-
-# ---- frames of the caller's
-
-
-def test_tidy_runs_converts_a_frame_as_reading_does():
-    frame = FRAME.copy()
-    tidy = tidy_runs(frame)
-    assert_text_was_read(tidy)
-    tidy["time_s"] = 0.0
-    tidy.loc[:, "host"] = "z"
-    assert_frame_equal(frame, FRAME)
-    checked = check_runs(tidy_runs(frame))
-    assert_frame_equal(tidy_runs(checked), checked)
-
-
-def test_tidy_runs_takes_a_mapping():
-    frame = pd.DataFrame({"Clock (kHz)": [2e6], "P": [5_000], 3: ["x"]})
-    tidy = tidy_runs(frame, columns={"freq_hz": "Clock (kHz)", "power_mw": "P", "rack": "3"})
-    assert tidy.to_dict("records") == [{"freq_hz": 2e9, "power_w": 5.0, "rack": "x"}]
-
-
-def test_tidy_runs_makes_columns_of_a_named_index_and_drops_another():
-    assert_text_was_read(tidy_runs(FRAME.set_index("host")))
-    frame = FRAME.set_index(pd.Index([5, 5]))
-    tidy = tidy_runs(frame)
-    assert_text_was_read(tidy)
-    assert tidy.index.tolist() == [0, 1]
-    assert frame.index.tolist() == [5, 5]
-
-
-def test_tidy_runs_leaves_bad_values_to_the_check_and_refuses_an_empty_frame():
-    tidy = tidy_runs(pd.DataFrame({"time_ms": ["5", "x", None]}))
-    assert tidy["time_s"].tolist()[:2] == [0.005, "x"]
-    with pytest.raises(BadRunsError, match="runs: row 2, column time_ms: 'x' is not a number"):
-        check_runs(tidy)
-    with pytest.raises(MeasurementError, match="holds no runs"):
-        tidy_runs(pd.DataFrame({"time_s": []}))
-
-
-def test_a_table_that_was_read_stays_as_read_beside_the_columns_map_left_alone(read):
-    text = "freq_ghz,Energy[Wh],Energy[J]\n1.2,9,40\n1.8,9,50\n"
-    again = tidy_runs(read(text, columns={"energy_j": "Energy[J]"}))
-    assert again["energy_j"].tolist() == [40, 50]
-    assert again["Energy[Wh]"].tolist() == [9, 9]
-
-
-# ---- writing
 
 # Any text but what no text file can hold, and the blank cell, which is missing.
 NAMES = st.text(
@@ -946,21 +910,6 @@ def runs_tables(draw):
             "site": column(NAMES.map("site {}".format), "str"),
         }
     )
-
-
-@given(runs=runs_tables())
-def test_every_bit_survives_checking_writing_and_reading(tmp_path_factory, runs):
-    assert_frame_equal(check_runs(runs), runs)
-    for format_ in ("csv", "jsonl", "parquet"):
-        path = tmp_path_factory.getbasetemp() / f"round.{format_}"
-        write_runs(runs, path)
-        again = read_runs(path)
-        assert list(again.columns) == list(runs.columns)
-        for column in ("freq_hz", "time_s", "power_w"):
-            np.testing.assert_array_equal(again[column], runs[column])
-            assert np.signbit(again[column]).equals(np.signbit(runs[column]))
-        for column in ("host", "site"):
-            assert again[column].tolist() == runs[column].tolist()
 
 
 class Unwritable:
@@ -1009,62 +958,74 @@ class TestEveryEnding:
             assert left == ([(path, before)] if before else [])
 
 
-def test_a_dash_writes_csv_to_standard_output(capsys):
-    write_runs(FRAME, "-")
-    assert capsys.readouterr().out == TEXT
+class TestWriting:
+    @given(runs=runs_tables())
+    def test_every_bit_survives_checking_writing_and_reading(self, tmp_path_factory, runs):
+        assert_frame_equal(check_runs(runs), runs)
+        for format_ in ("csv", "jsonl", "parquet"):
+            path = tmp_path_factory.getbasetemp() / f"round.{format_}"
+            write_runs(runs, path)
+            again = read_runs(path)
+            assert list(again.columns) == list(runs.columns)
+            for column in ("freq_hz", "time_s", "power_w"):
+                np.testing.assert_array_equal(again[column], runs[column])
+                assert np.signbit(again[column]).equals(np.signbit(runs[column]))
+            for column in ("host", "site"):
+                assert again[column].tolist() == runs[column].tolist()
 
+    def test_a_dash_writes_csv_to_standard_output(self, capsys):
+        write_runs(FRAME, "-")
+        assert capsys.readouterr().out == TEXT
 
-def test_dates_and_lists_are_written_to_json_lines(tmp_path):
-    path = tmp_path / "runs.jsonl"
-    started = pd.to_datetime(["2024-01-02T03:04:05Z", None])
-    tags = [np.array([1, 2]), "x"]
-    write_runs(pd.DataFrame({"started_at": started, "tags": tags}), path)
-    assert list(map(json.loads, path.read_text().splitlines())) == [
-        {"started_at": "2024-01-02T03:04:05+00:00", "tags": [1, 2]},
-        {"started_at": None, "tags": "x"},
-    ]
+    def test_dates_and_lists_are_written_to_json_lines(self, tmp_path):
+        path = tmp_path / "runs.jsonl"
+        started = pd.to_datetime(["2024-01-02T03:04:05Z", None])
+        tags = [np.array([1, 2]), "x"]
+        write_runs(pd.DataFrame({"started_at": started, "tags": tags}), path)
+        assert list(map(json.loads, path.read_text().splitlines())) == [
+            {"started_at": "2024-01-02T03:04:05+00:00", "tags": [1, 2]},
+            {"started_at": None, "tags": "x"},
+        ]
 
+    def test_an_interrupted_write_leaves_nothing_behind(self, tmp_path, monkeypatch):
+        def interrupt(self, target, **options):
+            target.write("host,")
+            raise KeyboardInterrupt
 
-def test_an_interrupted_write_leaves_nothing_behind(tmp_path, monkeypatch):
-    def interrupt(self, target, **options):
-        target.write("host,")
-        raise KeyboardInterrupt
+        monkeypatch.setattr(pd.DataFrame, "to_csv", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_runs(FRAME, tmp_path / "runs.csv")
+        assert list(tmp_path.iterdir()) == []
 
-    monkeypatch.setattr(pd.DataFrame, "to_csv", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        write_runs(FRAME, tmp_path / "runs.csv")
-    assert list(tmp_path.iterdir()) == []
+    def test_where_nothing_can_be_written_the_target_is_named(self, tmp_path):
+        for target, reason in (
+            (tmp_path / "none" / "runs.csv", "No such file or directory"),
+            (tmp_path, "Is a directory"),
+        ):
+            with pytest.raises(MeasurementError) as refused:
+                write_runs(FRAME, target)
+            assert str(refused.value) == f"{target}: cannot be written: {reason}"
+        assert list(tmp_path.iterdir()) == []
 
-
-def test_where_nothing_can_be_written_the_target_is_named(tmp_path):
-    for target, reason in (
-        (tmp_path / "none" / "runs.csv", "No such file or directory"),
-        (tmp_path, "Is a directory"),
-    ):
-        with pytest.raises(MeasurementError) as refused:
-            write_runs(FRAME, target)
-        assert str(refused.value) == f"{target}: cannot be written: {reason}"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        write_runs(FRAME, pipe)
-        assert os.read(reader, 4096).decode() == TEXT
-    finally:
-        os.close(reader)
-    assert pipe.is_fifo()
-
-
-# ---- measured data of others
+    def test_a_pipe_is_written_to_and_not_replaced(self, tmp_path):
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            write_runs(FRAME, pipe)
+            assert os.read(reader, 4096).decode() == TEXT
+        finally:
+            os.close(reader)
+        assert pipe.is_fifo()
 
 
 TIDY = [("host", "machine", None), ("freq_hz", "freq_mhz", 1e6), ("time_s", "time_s", 1)]
+
+
 TIDY += [("power_w", "power_w", 1), ("threads", "threads", 1)]
+
 XU3 = ("cycles", "instructions", "voltage_v", "nsamples")
+
 FREQBENCH = [
     *(("freq_hz", "Frequency (kHz)", 1e3), ("power_w", "Power (mW)", 1e-3)),
     *(("throughput_ops_s", "CoreMarks (iter/s)", 1), ("time_s", "Time (s)", 1)),
@@ -1073,34 +1034,35 @@ FREQBENCH = [
 ]
 
 
-@pytest.mark.thirdparty
-@pytest.mark.parametrize(
-    ("pattern", "files", "columns", "identity"),
-    [
-        ("nornir-repara/tidy.csv", 1, TIDY, ["host", "workload", "threads"]),
-        (
-            "xu3-cbench/tidy_runs.csv",
-            1,
-            [*TIDY, ("repeat", "run", 1), *((name, name, 1) for name in XU3)],
-            ["host", "workload", "threads"],
-        ),
-        ("freqbench/raw/*/*/results.csv", 30, FREQBENCH, ["source_file", "workload"]),
-    ],
-)
-def test_every_value_of_others_is_read(data_dir, pattern, files, columns, identity):
-    """Oracle: the files by Python's own reader, and the units by hand."""
-    paths = sorted(data_dir.glob(pattern))
-    assert len(paths) == files
-    mapping = {column: header for column, header, _ in FREQBENCH[:5]} if files > 1 else None
-    runs = read_runs(paths, columns=mapping)
-    raw = [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
-    assert len(runs) == len(raw) > 100
-    for column, header, factor in columns:
-        cells = [row[header] for row in raw]
-        if factor is None:
-            assert runs[column].tolist() == cells
-        else:
-            wanted = np.array(cells, float) * factor
-            np.testing.assert_allclose(runs[column], wanted, rtol=1e-15, err_msg=column)
-    assert identity_columns(runs) == identity
-    check_runs(runs, needed=["freq_hz", "time_s"])
+class TestOfOthers:
+    @pytest.mark.thirdparty
+    @pytest.mark.parametrize(
+        ("pattern", "files", "columns", "identity"),
+        [
+            ("nornir-repara/tidy.csv", 1, TIDY, ["host", "workload", "threads"]),
+            (
+                "xu3-cbench/tidy_runs.csv",
+                1,
+                [*TIDY, ("repeat", "run", 1), *((name, name, 1) for name in XU3)],
+                ["host", "workload", "threads"],
+            ),
+            ("freqbench/raw/*/*/results.csv", 30, FREQBENCH, ["source_file", "workload"]),
+        ],
+    )
+    def test_every_value_of_others_is_read(self, data_dir, pattern, files, columns, identity):
+        """Oracle: the files by Python's own reader, and the units by hand."""
+        paths = sorted(data_dir.glob(pattern))
+        assert len(paths) == files
+        mapping = {column: header for column, header, _ in FREQBENCH[:5]} if files > 1 else None
+        runs = read_runs(paths, columns=mapping)
+        raw = [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
+        assert len(runs) == len(raw) > 100
+        for column, header, factor in columns:
+            cells = [row[header] for row in raw]
+            if factor is None:
+                assert runs[column].tolist() == cells
+            else:
+                wanted = np.array(cells, float) * factor
+                np.testing.assert_allclose(runs[column], wanted, rtol=1e-15, err_msg=column)
+        assert identity_columns(runs) == identity
+        check_runs(runs, needed=["freq_hz", "time_s"])
