@@ -538,9 +538,7 @@ def test_outside_the_table_there_is_no_voltage(at):
             ask([2e9, at])
     with pytest.raises(OutOfRangeError, match=message):
         CmosPower(voltages=VOLTAGES).fit([1e9, at], [14, 22])
-
-
-def test_the_ends_of_the_table_are_inside_in_spite_of_rounding():
+    # Its ends are inside in spite of rounding.
     table = CmosVoltage(voltages={0.1 + 0.2: 1.0, 1.0: 1.0})
     np.testing.assert_allclose(table.abscissa(np.array([0.3, 1.0])), [3e-10, 1e-9], rtol=1e-12)
 

@@ -108,9 +108,7 @@ def test_unbounded_amdahl_refuses_where_time_is_not_positive():
     for ask in (model.predict, model.predict_interval):
         with pytest.raises(OutOfRangeError, match=r"impossible time .* row 1 .*core count 64"):
             ask([8, 64])
-
-
-def test_unbounded_amdahl_has_no_serial_fraction_of_no_time():
+    # No time at one core has no serial fraction.
     assert np.isnan(AmdahlScaling(bounded=False).fit([2, 4], [1.0, 1.5]).serial_fraction_)
 
 
@@ -125,10 +123,6 @@ def test_usl_matches_curve_fit_and_its_covariance():
         usl, CORES, throughput, p0=[250, 0.05, 0.004], jac=usl_slope, xtol=1e-14, ftol=1e-14
     )
     np.testing.assert_allclose(model.theta_, oracle, rtol=1e-7)
-    # At the least sum of squares its gradient vanishes.
-    miss = usl(CORES, *model.theta_) - throughput
-    gradient = miss @ usl_slope(CORES, *model.theta_) * model.theta_
-    assert np.abs(gradient).max() < 1e-12 * throughput @ throughput
     np.testing.assert_allclose(model.covariance_, covariance, rtol=1e-6)
     slope = usl_slope(np.array([24.0]), *oracle)[0]
     s2 = np.sum((usl(CORES, *oracle) - throughput) ** 2) / 5
@@ -141,6 +135,16 @@ def test_usl_matches_curve_fit_and_its_covariance():
 def usl_slope(n, one, sigma, kappa):
     q = 1 + sigma * (n - 1) + kappa * n * (n - 1)
     return np.column_stack([n / q, -one * n * (n - 1) / q**2, -one * n**2 * (n - 1) / q**2])
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.02, 0.1])
+def test_usl_has_no_gradient_at_its_least_sum_of_squares(noise):
+    runs = usl(CORES, 900.0, 0.04, 0.005) * np.random.default_rng(4).uniform(
+        1 - noise, 1 + noise, 8
+    )
+    theta = UniversalScalability().fit(CORES, runs).theta_
+    gradient = (usl(CORES, *theta) - runs) @ usl_slope(CORES, *theta) * theta
+    assert np.abs(gradient).max() < 1e-14 * runs @ runs
 
 
 @pytest.mark.parametrize(
