@@ -112,6 +112,7 @@ class SessionThread(threading.Thread):
 def played_ipmitool(bmc, words, env, timeout):
     """What ipmitool says of a request."""
     words = list(words)
+    assert "IPMITOOL_PASSWORD" not in env
     said = {
         name: words[words.index(name) + 1] for name in ("-I", "-U", "-L", "-C") if name in words
     }
@@ -945,6 +946,7 @@ def test_names_are_those_of_pyghmi(name):
         # The specification's own example of packed letters, which pyghmi reads without end.
         (2, b"\x29\xdc\xa6", "IPMI"),
         (2, b"\x29\xdc\xa6\x29\xdc\xa6", "IPMIIPMI"),
+        (2, b"\x29\xdc", "IP"),
         (3, "Läufer".encode("latin-1"), "Läufer"),
         (3, b"padded \0\0", "padded"),
         (0, "µW".encode(), "µW"),

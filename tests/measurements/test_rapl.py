@@ -261,8 +261,9 @@ def test_figure_that_cannot_be_is_missing(host, text):
     package.energy.write_text(text)
     rest = {"rapl:package-1": 9.0, "rapl:package-2": NAN}
     assert values(source) == {"rapl:package-0": NAN, **rest}
-    package.energy.write_text("8000000\n")
-    assert values(source) == {"rapl:package-0": 8.0, **rest}
+    for sound_uj in (8_000_000, PACKAGE_RANGE_UJ):
+        package.energy.write_text(f"{sound_uj}\n")
+        assert values(source) == {"rapl:package-0": sound_uj / 1e6, **rest}
 
 
 def test_all_zones_gone_is_an_error_until_they_are_back(host):

@@ -246,7 +246,7 @@ def test_the_sum_of_supplies_lacks_none_but_those_that_rest(start):
         ({"EnergykWh": {"Reading": 1.5, "LifetimeReading": 12.50001}}, 12.50001 * 3.6e6, 36.0),
         ({"EnergykWh": {"Reading": 12.500000277777}}, 12.500000277777 * 3.6e6, math.nan),
         ({"EnergyJoules": {"Reading": 45_000_360}}, 45_000_360.0, 1.0),
-        *(({"EnergykWh": {"Reading": said}}, None, None) for said in (12.5, 13, 0.0, "1.0001")),
+        *(({"EnergykWh": {"Reading": said}}, None, None) for said in (12.501, 13, 0.0, "1.0001")),
     ],
 )
 def test_a_counter_of_energy_stands_beside_the_power_where_it_is_fine(
