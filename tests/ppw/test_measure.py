@@ -68,8 +68,19 @@ def host(tmp_path):
         yield host
 
 
+def test_the_order_is_the_seeds():
+    what = {"command": ("true",), "workload": "true", "host": "h", "repeats": 2}
+    what |= {"frequencies": (1.5e9, 1.8e9, 2.2e9)}
+    first, again, other = (order_of(SweepOptions(**what, seed=seed)) for seed in (1, 1, 2))
+    assert first == again != other
+    clocks = [1.5e9, 1.5e9, 1.8e9, 1.8e9, 2.2e9, 2.2e9]
+    assert [step.freq_hz for step in sorted(first)] == clocks
+    assert sorted(first) == sorted(other)
+    assert len(set(first)) == 6
+
+
+@for_measuring
 class TestSyntheticHost:
-    @for_measuring
     def test_measured_and_projected_the_true_laws_come_back(self, measure, tmp_path):
         # Long enough for the start of a shell on a busy machine to be a small part of it.
         laws = Laws(t_fixed=0.5, work=1.5e9)
@@ -124,10 +135,6 @@ class TestSyntheticHost:
         assert [(row["freq_hz"], row["repeat"]) for row in rows] == [
             (step.freq_hz, step.repeat) for step in order
         ]
-        assert len(set(order)) == 6
-        replace = SweepOptions(**{**vars(options), "seed": 1})
-        assert order != order_of(replace)
-        assert sorted(order) == sorted(order_of(replace))
         # Settled before idling; then at the clock that is quickest, and after each change.
         clocks = [2.2e9, *(step.freq_hz for step in order)]
         changes = sum(a != b for a, b in pairwise(clocks))
@@ -162,46 +169,6 @@ class TestSyntheticHost:
         refused(inside(*what, "--", *host.workload()), "1.7 GHz")
         assert host.finished() == 0
 
-    def test_a_sweep_that_is_done_is_replayed_and_gone_on_with(self, inside, host, tmp_path):
-        what = ("--sysfs", host.sysfs, "--freq", "1.8GHz,2.2GHz", "--repeats", 2, *AT_ONCE[:-2])
-        asked = (*what, "--metric", "time,power", "-o", "runs.csv")
-        done = inside(*asked, "--", "true")
-        assert done.returncode == 0, done.stderr
-        first = (tmp_path / "runs.csv").read_text()
-        # From raw readings the table is the same.
-        again = inside("--replay", "runs.samples", "-o", "again.csv")
-        assert (again.returncode, again.stdout) == (0, done.stdout)
-        assert (tmp_path / "again.csv").read_text() == first
-        # Without a file it is summed up; as text it can be passed on.
-        assert inside("--replay", "runs.samples").stdout == done.stdout
-        assert inside("--replay", "runs.samples", "-o", "-").stdout == first
-        refused(inside(*asked, "--", "true"), "is there already", "--resume")
-        other = inside(*asked, "--resume", "--", "echo", "1")
-        refused(other, "command was true and is echo 1 now")
-        # Nothing but its raw readings is needed.
-        (tmp_path / "runs.csv").unlink()
-        assert inside("--resume", "-o", "runs.csv").returncode == 0
-        assert (tmp_path / "runs.csv").read_text() == first
-        plan = tmp_path / "runs.samples" / "plan.json"
-        plan.write_text(json.dumps(json.loads(plan.read_text()) | {"channels": []}))
-        refused(inside("--resume", "-o", "runs.csv"), "measured with other power sources")
-
-    def test_a_command_that_fails_ends_the_sweep_and_can_be_gone_on_with(
-        self, inside, host, tmp_path
-    ):
-        flag = tmp_path / "fixed"
-        command = ["--", "sh", "-c", f"echo trouble; test -e {flag} || exit 7"]
-        asked = ("--sysfs", host.sysfs, "--freq", "1.8GHz", "--repeats", 2, "-o", "runs.csv")
-        refused(inside(*asked, *AT_ONCE, *command), "sh ended with exit code 7", "--resume")
-        output = next((tmp_path / "runs.samples" / "output").iterdir())
-        assert output.read_text() == "trouble\n"
-        refused(inside("--replay", "runs.samples"), "no run that went well is in there")
-        flag.touch()
-        done = inside(*asked, *AT_ONCE, "--resume", *command)
-        assert done.returncode == 0, done.stderr
-        assert len(pd.read_csv(tmp_path / "runs.csv")) == 2
-
-    @for_measuring
     @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
     def test_ended_from_outside_it_keeps_its_runs_and_puts_all_back(self, how, host, tmp_path):
         before, pid = host.kernel.state(), tmp_path / "pid"
@@ -319,6 +286,42 @@ class TestBareHost:
         assert "not measured here: cpi: " in done.stderr
         assert "not measured here: power: " in done.stderr
         assert "sleep" in done.stdout
+
+    def test_a_sweep_that_is_done_is_replayed_and_gone_on_with(self, bare, tmp_path):
+        asked = ("--as-found", "--clock", "2GHz", "--repeats", 3, *AT_ONCE, "-o", "runs.csv")
+        done = bare(*asked, "--", "true")
+        assert done.returncode == 0, done.stderr
+        first = (tmp_path / "runs.csv").read_text()
+        # From raw readings the table is the same.
+        again = bare("--replay", "runs.samples", "-o", "again.csv")
+        assert (again.returncode, again.stdout) == (0, done.stdout)
+        assert (tmp_path / "again.csv").read_text() == first
+        # Without a file it is summed up; as text it can be passed on.
+        assert bare("--replay", "runs.samples").stdout == done.stdout
+        assert bare("--replay", "runs.samples", "-o", "-").stdout == first
+        refused(bare(*asked, "--", "true"), "is there already", "--resume")
+        other = bare(*asked, "--resume", "--", "echo", "1")
+        refused(other, "command was true and is echo 1 now")
+        # Nothing but its raw readings is needed.
+        (tmp_path / "runs.csv").unlink()
+        assert bare("--resume", "-o", "runs.csv").returncode == 0
+        assert (tmp_path / "runs.csv").read_text() == first
+        plan = tmp_path / "runs.samples" / "plan.json"
+        plan.write_text(json.dumps(json.loads(plan.read_text()) | {"channels": [{}]}))
+        refused(bare("--resume", "-o", "runs.csv"), "measured with other power sources")
+
+    def test_a_command_that_fails_ends_the_sweep_and_can_be_gone_on_with(self, bare, tmp_path):
+        flag = tmp_path / "fixed"
+        command = ["--", "sh", "-c", f"echo trouble; test -e {flag} || exit 7"]
+        asked = ("--as-found", "--clock", "2GHz", "--repeats", 2, "-o", "runs.csv")
+        refused(bare(*asked, *AT_ONCE, *command), "sh ended with exit code 7", "--resume")
+        output = next((tmp_path / "runs.samples" / "output").iterdir())
+        assert output.read_text() == "trouble\n"
+        refused(bare("--replay", "runs.samples"), "no run that went well is in there")
+        flag.touch()
+        done = bare(*asked, *AT_ONCE, "--resume", *command)
+        assert done.returncode == 0, done.stderr
+        assert len(pd.read_csv(tmp_path / "runs.csv")) == 2
 
     @pytest.mark.parametrize(
         ("given", "said"),
