@@ -425,7 +425,7 @@ TARGETS = {
     "session": file("runs.jsonl", session, where="ppw-fuzz-", often=4000),
     **{f"trace-{name}": file("t", _of(trace, name), often=n) for name, n in TRACES.items()},
     "trace-parquet": file("t", _of(trace, None), seeds.own_trace, often=SOME, longest=9000),
-    **{f"log-{kind}": file("log", time_series, often=n) for kind, n in LOGS.items()},
+    **{f"log-{kind}": file("log", time_series, often=n, longest=5000) for kind, n in LOGS.items()},
     "specpower": file("p.html", specpower, often=FEW, longest=4000),
     "perf": file("c.txt", counters, _of(seeds.files, "perf", longest=2000), often=SOME),
     "callgrind": file("c.out", lambda path: read_callgrind([path])),

@@ -46,11 +46,12 @@ def fio(*arguments):
     return done.stdout
 
 
-def options(path):
-    """Sections of a job file by name."""
+def written(one, path):
+    """Section of a job in its file, and what is said."""
+    said = write_fio_jobs([one], path, target="f", duration_s=60)
     parser = ConfigParser(delimiters="=", interpolation=None, allow_no_value=True)
     parser.read(path)
-    return parser
+    return parser[one.name], said
 
 
 def test_whole_percents_sum_to_a_hundred_and_stay_within_one():
@@ -66,8 +67,7 @@ def test_whole_percents_sum_to_a_hundred_and_stay_within_one():
 
 class TestFioJobs:
     def test_what_is_written_of_a_mixed_job(self, tmp_path):
-        said = write_fio_jobs([MIXED], tmp_path / "m.fio", target="f", duration_s=60)
-        section = options(tmp_path / "m.fio")["mixed"]
+        section, said = written(MIXED, tmp_path / "m.fio")
         assert section["rw"] == "randrw"
         assert section["rwmixread"] == "34"
         assert section["percentage_random"] == "75"
@@ -84,14 +84,13 @@ class TestFioJobs:
 
     def test_the_rate_of_a_poisson_job_is_of_its_smallest_size(self, tmp_path):
         one = job(arrivals="poisson", sizes=((4096, 0.5), (65536, 0.5)), rate=250.4)
-        write_fio_jobs([one], tmp_path / "p.fio", target="f", duration_s=1)
-        section = options(tmp_path / "p.fio")["a"]
+        section, _ = written(one, tmp_path / "p.fio")
         assert (section["rate"], section["rate_process"]) == (str(250 * 4096), "poisson")
 
     def test_many_zones_become_at_most_256(self, tmp_path):
-        write_fio_jobs([job(zones=MANY_ZONES)], tmp_path / "z.fio", target="f", duration_s=1)
-        written = options(tmp_path / "z.fio")["a"]["random_distribution"].removeprefix("zoned_abs:")
-        percents, lengths = zip(*(zone.split("/") for zone in written.split(":")), strict=True)
+        section, _ = written(job(zones=MANY_ZONES), tmp_path / "z.fio")
+        zones = section["random_distribution"].removeprefix("zoned_abs:").split(":")
+        percents, lengths = zip(*(zone.split("/") for zone in zones), strict=True)
         assert len(percents) <= 256
         assert sum(map(int, percents)) == 100
         assert sum(map(int, lengths)) == 1024 * MIB

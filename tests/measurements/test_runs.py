@@ -518,21 +518,6 @@ class TestNoTables:
         path = file(f"host,time_s\na,1\na,{cell}\na,2\n")
         assert f"{path}: row 2, column time_s: " in refusal(path)
 
-    @pytest.mark.parametrize("format_", [f for f in CONTENTS if f != "csv.gz"])
-    @given(data=st.data())
-    def test_any_damage_is_read_or_refused_in_one_line(self, tmp_path_factory, format_, data):
-        content = bytearray(CONTENTS[format_])
-        for _ in range(data.draw(st.integers(1, 3))):
-            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-        path = tmp_path_factory.getbasetemp() / f"damaged.{format_}"
-        path.write_bytes(content)
-        message = ""
-        try:
-            assert len(read_runs(path)) > 0
-        except MeasurementError as error:
-            message = str(error)
-        assert "\n" not in message
-
 
 GOOD = {"freq_hz": 2e9, "freq_achieved_hz": 1.9e9, "load": 0.35}
 

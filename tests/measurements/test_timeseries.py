@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from timeseries_logs import (
     COMMENTS,
@@ -287,31 +287,6 @@ class TestEveryFormat:
         assert "sectors_read" in frame
         assert "user_s" not in frame
         refused("did you mean 'sectors_read'", plain_log(), columns=["sector_read"])
-
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-            lambda inner: (
-                st.lists(inner, max_size=3)
-                | st.dictionaries(
-                    st.sampled_from(["cpu-load", "timestamp", "disk", "cpu", "usr"]), inner
-                )
-            ),
-            max_leaves=8,
-        )
-    )
-    def test_json_of_another_shape(self, read, content):
-        """A series that holds together, or the documented error."""
-        try:
-            frame = read(sadf_document(content), cpus=2).frame
-        except MeasurementError:
-            return
-        assert len(frame)
-        assert frame["time_s"].is_monotonic_increasing
-        assert not (frame["interval_s"] <= 0).any()
-        for column in set(frame) - {"host", "marks", "cpu_accounting"}:
-            assert not np.isinf(np.array(frame[column], dtype=float)).any()
 
 
 class TestCollectl:

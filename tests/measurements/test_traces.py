@@ -599,22 +599,6 @@ def test_a_line_without_end(refused):
     refused("line 2", MSR + "9" * 100_000)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    content=st.binary(max_size=400)
-    | st.text(st.sampled_from("0123456789,. \t\n-+eRWreadQC[]():/xX\"';"), max_size=300),
-    format_=st.sampled_from(["msr", "spc", "blkparse", "iolog-2", "iolog-3", "mqsim", "csv", None]),
-)
-def test_any_bytes_and_any_text_of_any_format(content, format_, trace):
-    said = ""
-    try:
-        table = trace(content, format=format_).to_table()
-        assert np.all(np.diff(table["time_s"].to_numpy()) >= 0)
-    except MeasurementError as error:
-        said = str(error)
-    assert "\n" not in said
-
-
 class TestPlainLines:
     """The compiled parser against Arrow's, with lines among them that it leaves to it."""
 
