@@ -325,9 +325,9 @@ def test_classes_are_half_octaves():
 
 
 def law_of(age, again, fresh, requests):
-    counts = np.zeros((1, COLUMNS), dtype=np.int64)
+    counts = np.zeros((2, COLUMNS), dtype=np.int64)
     counts[0, AGAIN + age_column(age)], counts[0, FRESH] = again, fresh
-    return reuse_law(counts, [requests])[0]
+    return reuse_law(counts, [requests, 1000])[0]
 
 
 def test_a_law_leaves_the_rest_to_fresh_places():
