@@ -5,8 +5,6 @@ limits that refuse to cross (before Linux 5.4) or are clamped (since), governors
 firmware limits, heat. `EmulatedKernel` mounts the files, for writes of any process.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -14,7 +12,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from peers.virtual_files import File, VirtualFiles
 
@@ -57,7 +55,7 @@ WESTMERE_STEPS = [1596000, 1729000, 1862000, 1995000, 2128000, 2261000, 2394000]
 OLD_GOVERNORS = ["conservative", "ondemand", "userspace", "powersave", "performance"]
 
 
-def westmere(**changes: Any) -> HostSpec:
+def westmere(**changes):
     """Two cores with steps of 133 MHz, the userspace governor, and turbo as a last step."""
     steps = [*WESTMERE_STEPS, 2395000]
     more = {"steps": steps, "governors": OLD_GOVERNORS, "governor": "ondemand"}
@@ -65,24 +63,24 @@ def westmere(**changes: Any) -> HostSpec:
     return HostSpec(policies, **{"old": True, **changes})
 
 
-def _intel(cpus: list[int], *frequencies: int) -> list[PolicySpec]:
+def _intel(cpus, *frequencies):
     lowest, highest, boosted = frequencies
     return [PolicySpec([n], lowest, highest, "intel_pstate", boosted=boosted) for n in cpus]
 
 
-def skylake(**changes: Any) -> HostSpec:
+def skylake(**changes):
     """Two cores under intel_pstate in active mode: a range, no table, no_turbo."""
     policies = _intel([0, 1], 1000000, 2100000, 3700000)
     return HostSpec(policies, **{"turbo": "no_turbo", "status": "active", **changes})
 
 
-def alder_lake(**changes: Any) -> HostSpec:
+def alder_lake(**changes):
     """One fast core of two threads, two slow ones: policies of two ranges."""
     fast, slow = _intel([0, 1], 800000, 2400000, 5100000), _intel([2, 3], 800000, 1800000, 3800000)
     return HostSpec(fast + slow, **{"turbo": "no_turbo", "status": "active", **changes})
 
 
-def zen(**changes: Any) -> HostSpec:
+def zen(**changes):
     """Two cores with a table of three steps and boost above it."""
     steps = [1500000, 1800000, 2200000]
     more = {"governors": [*OLD_GOVERNORS, "schedutil"], "governor": "schedutil"}
@@ -91,7 +89,7 @@ def zen(**changes: Any) -> HostSpec:
     return HostSpec(policies, **{"turbo": "boost", **changes})
 
 
-def refuse_unless(accepted: bool, number: int = errno.EINVAL) -> None:
+def refuse_unless(accepted, number=errno.EINVAL):
     """Refuse as the kernel does."""
     if not accepted:
         raise OSError(number, os.strerror(number))
@@ -100,7 +98,7 @@ def refuse_unless(accepted: bool, number: int = errno.EINVAL) -> None:
 class Policy:
     """What the kernel keeps of a policy, and its files."""
 
-    def __init__(self, spec: PolicySpec, host: Host) -> None:
+    def __init__(self, spec, host):
         self.spec, self.host = spec, host
         self.boost = host.spec.turbo_on
         self.governor = spec.governor
@@ -110,11 +108,11 @@ class Policy:
         self.offline = False
 
     @property
-    def highest(self) -> int:
+    def highest(self):
         return (self.boost and self.spec.boosted) or self.spec.highest
 
     @property
-    def limits(self) -> tuple[int, int]:
+    def limits(self):
         """What holds: requests within what the processor, the firmware and heat allow."""
         caps = [cap for cap in (self.highest, self.spec.bios_limit, self.heat) if cap]
         upper = max(self.spec.lowest, min(self.upper, *caps))
@@ -126,13 +124,13 @@ class Policy:
         return min(lower, upper), upper
 
     @property
-    def current(self) -> int:
+    def current(self):
         lower, upper = self.limits
         if self.governor == "userspace":
             return min(max(self.speed, lower), upper)
         return lower if self.governor == "powersave" else upper
 
-    def files(self) -> dict[str, File]:
+    def files(self):
         spec = self.spec
         cpus = " ".join(map(str, spec.cpus))
         fixed = {
@@ -158,34 +156,33 @@ class Policy:
             found["boost"] = File(lambda: int(self.boost), self.set_boost)
         return {name: self._online(file) for name, file in found.items()}
 
-    def _online(self, file: File) -> File:
-        def store(text: str) -> None:
+    def _online(self, file):
+        def store(text):
             refuse_unless(not self.offline, errno.EBUSY)
-            assert file.store
             file.store(text.strip())
 
         return File(lambda: f"{file.show()}\n", store if file.store else None)
 
-    def set_governor(self, text: str) -> None:
+    def set_governor(self, text):
         refuse_unless(text in self.spec.governors)
         self.governor, self.speed = text, self.current
 
-    def set_lower(self, text: str) -> None:
+    def set_lower(self, text):
         refuse_unless(text.isdecimal() and not (self.host.spec.old and int(text) > self.upper))
         self.lower = int(text)
 
-    def set_upper(self, text: str) -> None:
+    def set_upper(self, text):
         refuse_unless(text.isdecimal() and not (self.host.spec.old and int(text) < self.lower))
         self.upper = int(text)
 
-    def show_speed(self) -> str:
+    def show_speed(self):
         return str(self.current) if self.governor == "userspace" else "<unsupported>"
 
-    def set_speed(self, text: str) -> None:
+    def set_speed(self, text):
         refuse_unless(self.governor == "userspace" and text.isdecimal())
         self.speed = int(text)
 
-    def set_boost(self, text: str) -> None:
+    def set_boost(self, text):
         refuse_unless(text in ("0", "1"))
         self.boost = text == "1"
         if self.host.spec.old:
@@ -195,13 +192,13 @@ class Policy:
 class Host:
     """What the kernel keeps of the host, and all files."""
 
-    def __init__(self, spec: HostSpec) -> None:
+    def __init__(self, spec):
         self.spec = spec
         self.policies = [Policy(policy, self) for policy in spec.policies]
         self.turbo = spec.turbo_on
         self.shares = {"min_perf_pct": 40, "max_perf_pct": 100}
 
-    def files(self) -> dict[str, File]:
+    def files(self):
         cpus = [cpu for policy in self.spec.policies for cpu in policy.cpus]
         listed = f"{min(cpus)}-{max(cpus)}\n"
         found = {name: File(lambda: listed) for name in ("online", "possible", "present")}
@@ -223,34 +220,34 @@ class Host:
                 )
         return found
 
-    def links(self) -> dict[str, str]:
+    def links(self):
         return {
             f"cpu{cpu}/cpufreq": f"../{self._folder(number)}"
             for number, policy in enumerate(self.spec.policies)
             for cpu in policy.cpus[int(self.spec.below_cpus) :]
         }
 
-    def _folder(self, number: int) -> str:
+    def _folder(self, number):
         first = self.spec.policies[number].cpus[0]
         return f"cpu{first}/cpufreq" if self.spec.below_cpus else f"cpufreq/policy{first}"
 
-    def inverse(self, text: str) -> None:
+    def inverse(self, text):
         self.set_turbo({"0": "1", "1": "0"}.get(text.strip(), ""))
         if not self.turbo:
             # The driver keeps the lower share within what is left, and does not undo it.
             self.shares["min_perf_pct"] = min(self.shares["min_perf_pct"], 30)
 
-    def set_turbo(self, text: str) -> None:
+    def set_turbo(self, text):
         refuse_unless(not self.spec.turbo_locked, errno.EPERM)
         for policy in self.policies:
             policy.set_boost(text.strip())
         self.turbo = text.strip() == "1"
 
-    def limits(self) -> list[list[int]]:
+    def limits(self):
         """Limits (kHz) that each policy was asked for."""
         return [[policy.lower, policy.upper] for policy in self.policies]
 
-    def order(self, order: dict[str, Any]) -> None:
+    def order(self, order):
         """Carry out a test's order: heat (kHz or 0) or offline, of a policy by its number."""
         policy = self.policies[order["policy"]]
         policy.heat = order.get("heat", policy.heat)
@@ -269,19 +266,19 @@ class Write(NamedTuple):
 class CpufreqTree:
     """Plain files of a host below ``root``; `write` does what the kernel would do behind them."""
 
-    def __init__(self, root: Path, spec: HostSpec) -> None:
+    def __init__(self, root, spec):
         self.root = root
         self.cpu = root / CPU
         self.host = Host(spec)
         self._files = self.host.files()
-        self._writes: list[Write] = []
-        self._shown: dict[str, str] = {}
+        self._writes = []
+        self._shown = {}
         self._show()
         for path, to in self.host.links().items():
             (self.cpu / path).parent.mkdir(parents=True, exist_ok=True)
             (self.cpu / path).symlink_to(to)
 
-    def _show(self) -> None:
+    def _show(self):
         for path, file in self._files.items():
             target, text = self.cpu / path, file.show()
             if self._shown.get(path) != text:
@@ -291,7 +288,7 @@ class CpufreqTree:
                 target.chmod(0o644 if file.store else 0o444)
                 self._shown[path] = text
 
-    def write(self, path: Path, text: str) -> None:
+    def write(self, path, text):
         """Write a setting as `measurements.restoring.write_setting` does, or refuse."""
         name = str(path.relative_to(self.cpu))
         file, error = self._files[name], 0
@@ -305,16 +302,16 @@ class CpufreqTree:
             self._writes.append(Write(name, text, error, self.host.limits()))
         self._show()
 
-    def order(self, policy: int, **changes: Any) -> None:
+    def order(self, policy, **changes):
         """Have something happen to a policy, by its number: ``heat`` in kHz, ``offline``."""
         self.host.order({"policy": policy, **changes})
         self._show()
 
-    def writes(self) -> list[Write]:
+    def writes(self):
         """All writes so far."""
         return self._writes
 
-    def state(self) -> dict[str, str]:
+    def state(self):
         """Every setting as it is now, by its path."""
         settings = [path for path, file in self._files.items() if file.store]
         return {path: (self.cpu / path).read_text().strip() for path in settings}
@@ -323,7 +320,7 @@ class CpufreqTree:
 class EmulatedKernel(CpufreqTree):
     """The files of a host, mounted while the context lasts: any process may write them."""
 
-    def __init__(self, root: Path, spec: HostSpec, *, log: Path | None = None) -> None:
+    def __init__(self, root, spec, *, log=None):
         self.root = root
         self.cpu = root / CPU
         self.cpu.mkdir(parents=True, exist_ok=True)
@@ -338,28 +335,27 @@ class EmulatedKernel(CpufreqTree):
         )
         self._say(asdict(spec), "ready")
 
-    def write(self, path: Path, text: str) -> None:
+    def write(self, path, text):
         path.write_text(text)
 
-    def order(self, policy: int, **changes: Any) -> None:
+    def order(self, policy, **changes):
         self._say({"policy": policy, **changes}, "done")
 
-    def writes(self) -> list[Write]:
+    def writes(self):
         return [Write(**json.loads(line)) for line in self.log.read_text().splitlines()]
 
-    def _say(self, what: dict[str, Any], answer: str) -> None:
+    def _say(self, what, answer):
         print(json.dumps(what), file=self.process.stdin, flush=True)
-        assert self.process.stdout
         assert self.process.stdout.readline().strip() == answer, "the emulated kernel is gone"
 
-    def __enter__(self) -> EmulatedKernel:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.process.communicate(timeout=60)
 
 
-def main() -> None:
+def main():
     """Be the kernel: a host's description on standard input, then orders."""
     mountpoint, log = sys.argv[1:]
     said = json.loads(sys.stdin.readline())
@@ -367,7 +363,7 @@ def main() -> None:
     host = Host(HostSpec(policies, **said))
     with Path(log).open("w", buffering=1) as file:
 
-        def watch(_: int, path: str, text: str, error: int) -> None:
+        def watch(_, path, text, error):
             print(json.dumps(Write(path, text, error, host.limits())._asdict()), file=file)
 
         VirtualFiles(mountpoint, host.files(), host.links(), watch).serve(host.order)

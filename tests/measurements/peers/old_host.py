@@ -5,19 +5,13 @@ That perf is ours: it writes the counts that the laws give for a command, in per
 command takes as long as the laws say, on as many cores as it may use.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys
 import threading
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
 
 from peers.ipmi_bmc import IpmiBmc
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PERF = """#!{python} -IS
 import json, math, os, subprocess, sys, time
@@ -71,23 +65,23 @@ class OldLaws:
     watts_a_core: float = 3.0
     idle_w: float = 16.0
 
-    def cpi(self, clock_hz: float) -> float:
+    def cpi(self, clock_hz):
         return self.cpi_core + self.stalled_s * clock_hz
 
-    def instructions(self, cores: int) -> float:
+    def instructions(self, cores):
         return self.data_bytes * (self.a * math.log(cores) + self.b)
 
-    def time_s(self, clock_hz: float, cores: int) -> float:
+    def time_s(self, clock_hz, cores):
         return self.cpi(clock_hz) * self.instructions(cores) / (clock_hz * cores)
 
-    def power_w(self, clock_hz: float, cores: int) -> float:
+    def power_w(self, clock_hz, cores):
         return self.p0 + self.watts_a_ghz * clock_hz / 1e9 + self.watts_a_core * cores
 
 
 class OldHost:
     """See the module; used as a context manager."""
 
-    def __init__(self, root: Path, clock_hz: float, laws: OldLaws, *, cores: int = 2) -> None:
+    def __init__(self, root, clock_hz, laws, *, cores=2):
         self.root, self.clock_hz, self.laws = root, clock_hz, laws
         self._counts = range(1, cores + 1)
         (root / "bin").mkdir(parents=True)
@@ -103,12 +97,12 @@ class OldHost:
         # Cores that the command of a run uses, for the test to say.
         self.cores = cores
 
-    def workload(self) -> list[str]:
+    def workload(self):
         """Command whose time follows the laws on the cores that it may use."""
         times = ",".join(f"{self.laws.time_s(self.clock_hz, n):.6f}" for n in self._counts)
         return ["sh", "-c", _WORKLOAD, "workload", str(self.root), times]
 
-    def _drive(self) -> None:
+    def _drive(self):
         """Let the BMC's watts follow the command."""
         last = None
         while not self._stop.wait(0.02):
@@ -118,12 +112,12 @@ class OldHost:
                 self.bmc.set_watts(watts)
                 last = watts
 
-    def __enter__(self) -> OldHost:
+    def __enter__(self):
         self.bmc.start()
         self._thread.start()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error):
         self._stop.set()
         self._thread.join()
         self.bmc.__exit__(*error)

@@ -1,7 +1,5 @@
 """Run a program as in a container whose system call filter refuses perf_event_open."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct
@@ -13,7 +11,7 @@ LOAD_WORD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 REFUSE, ALLOW = 0x00050000 | 1, 0x7FFF0000  # EPERM
 
 
-def refuse_perf() -> None:
+def refuse_perf():
     """Filter this process and all that it starts, for good."""
     number = PERF_EVENT_OPEN[os.uname().machine]
     # Code, instructions to skip if true and if false, operand.

@@ -6,15 +6,12 @@ the package draws P0 + s·f watts while one runs and ``idle_w`` while none does.
 but the physics: files are read and written, time passes, processes run.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from peers.cpufreq import EmulatedKernel, HostSpec, zen
+from peers.cpufreq import EmulatedKernel, zen
 from peers.powercap import CounterWriter, PowercapTree
 
 # Sleeps as the law says; says that it runs by a file of its own, as many may at once. A shell,
@@ -39,17 +36,17 @@ class Laws:
     slope: float = 15e-9
     idle_w: float = 8.0
 
-    def time_s(self, freq_hz: float) -> float:
+    def time_s(self, freq_hz):
         return self.t_fixed + self.work / freq_hz
 
-    def power_w(self, freq_hz: float) -> float:
+    def power_w(self, freq_hz):
         return self.p0 + self.slope * freq_hz
 
 
 class SyntheticHost:
     """See the module; used as a context manager."""
 
-    def __init__(self, root: Path, *, laws: Laws | None = None, spec: HostSpec | None = None):
+    def __init__(self, root, *, laws=None, spec=None):
         self.root, self.laws = root, laws or Laws()
         self.sysfs = root / "sys"
         (root / "busy").mkdir(parents=True)
@@ -63,33 +60,33 @@ class SyntheticHost:
         with suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, self.kernel.process.pid, -20)
 
-    def clock_hz(self) -> float:
+    def clock_hz(self):
         """Clock that is set now."""
         file = self.kernel.cpu / "cpu0" / "cpufreq" / "scaling_cur_freq"
         return float(file.read_text()) * 1e3
 
-    def watts(self) -> float:
+    def watts(self):
         """What the package draws now."""
         return self.laws.power_w(self.clock_hz()) if self.busy() else self.laws.idle_w
 
-    def busy(self) -> bool:
+    def busy(self):
         """Whether a command runs; one that was killed leaves its file behind."""
         return any(Path("/proc", file.name).exists() for file in (self.root / "busy").iterdir())
 
-    def workload(self) -> list[str]:
+    def workload(self):
         """Command whose time follows the law."""
         numbers = [str(self.laws.t_fixed), str(self.laws.work)]
         return ["sh", "-c", _WORKLOAD, "workload", str(self.root), *numbers]
 
-    def finished(self) -> int:
+    def finished(self):
         """How many commands came to their end."""
         return len(self.done.read_text())
 
-    def __enter__(self) -> SyntheticHost:
+    def __enter__(self):
         self.kernel.__enter__()
         self._writer.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error):
         self._writer.__exit__(*error)
         self.kernel.__exit__(*error)

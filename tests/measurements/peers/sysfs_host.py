@@ -5,14 +5,8 @@ a folder of the test; `xeon`, `epyc`, `arm_board` and `bare_machine` build whole
 then changes file by file.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
+from pathlib import Path
 
 CPU = "sys/devices/system/cpu"
 NET_DEV = """
@@ -28,24 +22,24 @@ class FakeHost:
     root: Path
 
     @property
-    def sysfs(self) -> Path:
+    def sysfs(self):
         return self.root / "sys"
 
     @property
-    def procfs(self) -> Path:
+    def procfs(self):
         return self.root / "proc"
 
-    def put(self, path: str, value: object) -> None:
+    def put(self, path, value):
         """Write one file, with the newline that the kernel ends most of them with."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{value}\n")
 
-    def put_all(self, folder: str, files: Mapping[str, object]) -> None:
+    def put_all(self, folder, files):
         for name, value in files.items():
             self.put(f"{folder}/{name}", value)
 
-    def topology(self, sockets: int, cores: int, threads: int = 1) -> None:
+    def topology(self, sockets, cores, threads=1):
         """Number CPUs as Linux on x86 does: a thread of every core, then the second threads."""
         physical = sockets * cores
         nodes = "sys/devices/system/node"
@@ -62,9 +56,7 @@ class FakeHost:
             files["thread_siblings_list"] = siblings
             self.put_all(f"{CPU}/cpu{number}/topology", files)
 
-    def cpufreq(
-        self, cpus: Iterable[int], driver: str, governor: str, khz: tuple[int, int, int]
-    ) -> None:
+    def cpufreq(self, cpus, driver, governor, khz):
         """One policy a CPU, to which its folder is a link; lowest, highest and current clock."""
         names = ("scaling_min_freq", "scaling_max_freq", "scaling_cur_freq")
         names += ("cpuinfo_min_freq", "cpuinfo_max_freq")
@@ -76,14 +68,14 @@ class FakeHost:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "cpufreq").symlink_to(f"../cpufreq/policy{number}")
 
-    def idle_states(self, cpus: Iterable[int], states: Sequence[tuple[str, int, int]]) -> None:
+    def idle_states(self, cpus, states):
         """Idle states as (name, exit latency in µs, disabled)."""
         for number in cpus:
             for index, state in enumerate(states):
                 files = dict(zip(("name", "latency", "disable"), state, strict=True))
                 self.put_all(f"{CPU}/cpu{number}/cpuidle/state{index}", files)
 
-    def throttling(self, counts: Mapping[int, tuple[int, int, int, int]]) -> None:
+    def throttling(self, counts):
         """Count of the core, its time (ms), count of the package, its time (ms), by CPU."""
         names = ("core_throttle_count", "core_throttle_total_time_ms")
         names += ("package_throttle_count", "package_throttle_total_time_ms")
@@ -91,32 +83,30 @@ class FakeHost:
             files = dict(zip(names, figures, strict=True))
             self.put_all(f"{CPU}/cpu{number}/thermal_throttle", files)
 
-    def hwmon(self, number: int, name: str, sensors: Mapping[str, tuple[str, object]]) -> None:
+    def hwmon(self, number, name, sensors):
         """Sensors of one driver, as "temp1": (label, millidegrees)."""
         files = {"name": name}
         for sensor, (label, value) in sensors.items():
             files |= {f"{sensor}_input": value, f"{sensor}_label": label}
         self.put_all(f"sys/class/hwmon/hwmon{number}", files)
 
-    def power_cap(
-        self, zone: str, name: str, limits_w: Mapping[str, int], enabled: int = 1
-    ) -> None:
+    def power_cap(self, zone, name, limits_w, enabled=1):
         files = {"name": name, "enabled": enabled}
         for index, (constraint, limit) in enumerate(limits_w.items()):
             files[f"constraint_{index}_name"] = constraint
             files[f"constraint_{index}_power_limit_uw"] = limit * 1_000_000
         self.put_all(f"sys/class/powercap/{zone}", files)
 
-    def cpuinfo(self, cpus: int, fields: Mapping[str, str]) -> None:
+    def cpuinfo(self, cpus, fields):
         lines = "\n".join(f"{key}\t: {value}" for key, value in fields.items())
         self.put("proc/cpuinfo", "\n\n".join(f"processor\t: {n}\n{lines}" for n in range(cpus)))
 
-    def process(self, *, cpus: str = "0", mems: str = "0", cgroup: str = "0::/") -> None:
+    def process(self, *, cpus="0", mems="0", cgroup="0::/"):
         status = "Name:\tppw\nCapEff:\t0000000000000000\nSeccomp:\t0\n"
         status += f"Cpus_allowed_list:\t{cpus}\nMems_allowed_list:\t{mems}"
         self.put_all("proc/self", {"status": status, "cgroup": cgroup})
 
-    def disk(self, name: str, folder: str) -> None:
+    def disk(self, name, folder):
         """A block device whose place in the tree of devices is ``folder``."""
         device = self.root / f"sys/devices/{folder}/{name.replace('/', '!')}"
         device.mkdir(parents=True)
@@ -124,14 +114,14 @@ class FakeHost:
         block.mkdir(parents=True, exist_ok=True)
         (block / device.name).symlink_to(device)
 
-    def diskstats(self, sectors: Mapping[str, tuple[int, int]]) -> None:
+    def diskstats(self, sectors):
         lines = (
             f" 259 {i} {name} 11 2 {read} 4 15 6 {written} 8 0 10 11 0 0 0 0 0 0"
             for i, (name, (read, written)) in enumerate(sectors.items())
         )
         self.put("proc/diskstats", "\n".join(lines))
 
-    def interface(self, name: str, *, physical: bool = False, over: str | None = None) -> None:
+    def interface(self, name, *, physical=False, over=None):
         folder = self.sysfs / "class/net" / name
         folder.mkdir(parents=True)
         if physical:
@@ -139,7 +129,7 @@ class FakeHost:
         if over is not None:
             (folder / f"lower_{over}").symlink_to(f"../{over}")
 
-    def net_dev(self, moved: Mapping[str, tuple[int, int]]) -> None:
+    def net_dev(self, moved):
         # Large figures touch the colon.
         rows = (
             f"{name:>6}:{received} 7 0 0 0 0 0 0 {sent} 8 0 0 0 0 0 0"
@@ -148,7 +138,7 @@ class FakeHost:
         self.put("proc/net/dev", NET_DEV + "\n".join(rows))
 
 
-def xeon(root: Path) -> FakeHost:
+def xeon(root):
     """Two sockets of four cores with two threads each, tuned in part, on the machine itself."""
     host = FakeHost(root)
     cpus = range(16)
@@ -200,7 +190,7 @@ def xeon(root: Path) -> FakeHost:
     return host
 
 
-def epyc(root: Path) -> FakeHost:
+def epyc(root):
     """One socket of eight cores without a second thread, boost off, sensors of AMD."""
     host = FakeHost(root)
     host.topology(sockets=1, cores=8)
@@ -216,7 +206,7 @@ def epyc(root: Path) -> FakeHost:
     return host
 
 
-def arm_board(root: Path) -> FakeHost:
+def arm_board(root):
     """Four small cores and two large ones, each kind with limits of its own."""
     host = FakeHost(root)
     host.topology(sockets=1, cores=6)
@@ -229,7 +219,7 @@ def arm_board(root: Path) -> FakeHost:
     return host
 
 
-def bare_machine(root: Path) -> FakeHost:
+def bare_machine(root):
     """A host whose kernel tells nothing at all."""
     host = FakeHost(root)
     host.sysfs.mkdir(parents=True)

@@ -1,15 +1,10 @@
 """Topologies of hosts that are not there, as sysfs trees that lscpu reads too."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+from pathlib import Path
+from typing import NamedTuple
 
 
 class Cpu(NamedTuple):
@@ -27,9 +22,9 @@ class TopologyTree:
 
     root: Path
     cpus: list[Cpu]
-    online: Iterable[int] | None = None
+    online: list[int] | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         numbers = [cpu.number for cpu in self.cpus]
         self.alive = [c for c in self.cpus if self.online is None or c.number in self.online]
         folder = self.root / "sys/devices/system"
@@ -51,11 +46,11 @@ class TopologyTree:
             there = [c.number for c in self.alive if c.node == node]
             _write(folder / f"node/node{node}", cpulist=_listed(there), cpumap=_mask(there))
 
-    def described(self) -> dict[int, tuple[int, int, int]]:
+    def described(self):
         """Core, socket and node of each CPU online; cores are numbered over all sockets."""
         return {c.number: (c.core + 64 * c.socket, c.socket, c.node) for c in self.alive}
 
-    def lscpu(self) -> dict[int, tuple[int, int, int]]:
+    def lscpu(self):
         """Core, socket and node of each CPU online, as lscpu numbers them."""
         (self.root / "proc").mkdir()
         shutil.copy("/proc/cpuinfo", self.root / "proc")
@@ -66,17 +61,17 @@ class TopologyTree:
         return {int(c): (int(core), int(s), int(n or 0)) for c, core, s, n in rows}
 
 
-def _write(folder: Path, **files: str) -> None:
+def _write(folder, **files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text + "\n")
 
 
-def _listed(cpus: Iterable[int]) -> str:
+def _listed(cpus):
     return ",".join(map(str, sorted(cpus)))
 
 
-def _mask(cpus: Iterable[int]) -> str:
+def _mask(cpus):
     """Mask of CPUs in words of 32 bits, as the kernel writes it."""
     digits = f"{sum(1 << cpu for cpu in cpus):x}"
     digits = digits.rjust(-(-len(digits) // 8) * 8, "0")
