@@ -235,7 +235,9 @@ class TestEveryFormat:
             (bytes(range(256)), "is no log that is known"),
             (b"\x1f\x8b\x09 not gzip", "cannot be read"),
             (b'{"sysstat": 3}', "does not begin as sadf -j"),
+            (b'{"sysstat": {"host": 3}}', "does not begin as sadf -j"),
             (b'{"sysstat": {"hosts": []}}', "holds no interval"),
+            (b'{"time_s": 1%s, "interval_s": 1}' % (b"0" * 400), "is no series of ppw"),
             (b"#Date Time [CPU]User%\n", "holds no interval"),
             (PCP.splitlines()[0].encode() + b"\n", "holds no interval"),
             (b"time_s,interval_s,user_s\n", "holds no interval"),
@@ -563,9 +565,26 @@ class TestSadfJson:
         assert len(series.frame) == 3
         assert "breaks off" in said(series)
 
-    def test_a_share_that_is_no_number(self, refused):
-        log = sadf_document([sample(0, cpu_load=[cpu_row(usr="many")])])
-        refused(r"log: its statistics are not those", log)
+    @pytest.mark.parametrize(
+        ("activities", "is_read"),
+        [
+            *(({"cpu_load": rows}, False) for rows in (3, {"cpu": 1}, [cpu_row(usr="many")])),
+            *(({"disk": rows}, False) for rows in ([3], [{**DISK, "tps": "x"}], [{"tps": [1]}])),
+            *(({"timestamp": 3}, False), ({"network": {"net-dev": 3}}, False)),
+            *(({"cpu_load": [None]}, True), ({"cpu_load": [{}]}, True), ({"disk": [{}]}, True)),
+            *(({"network": None}, True), ({"memory": None}, True)),
+        ],
+    )
+    def test_statistics_of_another_shape(self, activities, is_read, read, refused):
+        log = sadf_document([sample(0, disk=[DISK]), sample(1, **activities)])
+        if is_read:
+            assert list(read(log).frame["sectors_read"]) == pytest.approx([16, np.nan], nan_ok=True)
+        else:
+            refused("log: its statistics are not those", log)
+
+    @pytest.mark.parametrize("what", [{}, {"timestamp": {}}, 3, None, []])
+    def test_what_is_no_sample_is_left_out(self, what, read):
+        assert len(read(sadf_document([sample(0, disk=[DISK]), what])).frame) == 1
 
 
 class TestSadfCsv:

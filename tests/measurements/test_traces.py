@@ -352,13 +352,16 @@ class TestMapping:
         found = columns(trace("length_kib,sector,op,lbn,time_s,size_bytes\n8,99,R,3,1,512\n"))
         assert (found["lbn"], found["size_bytes"]) == ([3], [512])
 
-    def test_parquet(self, trace):
+    def test_parquet(self, trace, refused):
         table = {"ts": [1.0, 2.0], "lbn": [1, 2], "size_bytes": [512, 512], "rw": ["W", "R"]}
         stream = io.BytesIO()
         pq.write_table(pa.table(table), stream)
         read = trace(stream.getvalue(), mapping={"time_s": "ts", "op": "rw"})
         assert read.format == "parquet"
         assert columns(read)["op"] == [WRITE, READ]
+        stream = io.BytesIO()
+        pq.write_table(pa.table({**table, "lbn": [[1], [2]]}), stream)
+        refused(r"lbn is \[1\], no number", stream.getvalue(), mapping={"time_s": "ts", "op": "rw"})
 
     @pytest.mark.parametrize(
         ("target", "header", "size"),
@@ -579,6 +582,7 @@ FAULTS = {
     "blktrace far": (blktrace(sector=2**63), "record 1.*ends beyond 2.63 bytes"),
     "blktrace no arrival": (blktrace(action=(1 << 16) | 7), "none is an arrival"),
     "blktrace version": (b"\x08tae" + blktrace()[4:], "of version 8 of blktrace's records"),
+    "gzip and more": (gzip.compress(MSR.encode()) + b"more", "broken gzip"),
     "gzip": (b"\x1f\x8b\x08\x00rubbish", "broken gzip"),
     "parquet": (b"PAR1 rubbish PAR1", "is no whole Parquet file"),
 }
