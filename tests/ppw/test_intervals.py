@@ -4,9 +4,7 @@ No digit of a posterior is asserted: widths are compared, symmetries and consist
 and coverage is counted in worlds that are made by the laws.
 """
 
-from __future__ import annotations
-
-import json
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -24,9 +22,11 @@ from ppw.runs_projection import WIDTH_FROM
 
 METER = {"power_source": "meter:wall"}
 ENDS = ["projected", "lower", "upper"]
+CELL = ["host", "workload", "cores", "metric", "freq_hz"]
 # Quantiles are found to 1e-4 of a standard deviation, so a rounding may move them by as much.
 OF_WIDTH = 1e-3
 quiet = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
+few_examples = settings(max_examples=max(4, settings.default.max_examples // 5))
 
 
 def project(points, **options):
@@ -47,12 +47,13 @@ def cpi_points(stalled, *steps):
 
 
 def watt_points(dynamic, *steps):
-    """Watts, of which this share at 2.4 GHz goes with the clock."""
+    """Power, of which this share at 2.4 GHz is proportional to the core frequency."""
     return [(g * GHZ, 60 * (1 - dynamic + dynamic * g / 2.4)) for g in steps]
 
 
+@cache
 def everything(*steps, **options):
-    """Project all quantities from CPI and watts at some steps."""
+    """Project all quantities from CPI and power at some steps."""
     known = {"instructions": 1e12, "price": 900.0, **METER, **options}
     return project(cpi_points(0.4, *steps), power_pts=watt_points(0.6, *steps), **known)
 
@@ -71,9 +72,16 @@ def same(frame, other, *, factor=1.0):
     assert np.abs(apart).max() <= OF_WIDTH * widths(other).max()
 
 
-def hosts(count, **options):
+def reciprocal(frame):
+    """Invert the values of a table, whose interval ends change places."""
+    flipped = frame.assign(projected=1 / frame["projected"])
+    flipped[["lower", "upper"]] = 1 / frame[["upper", "lower"]].to_numpy()
+    return flipped
+
+
+def hosts(count):
     """Sweeps of several hosts; each has three workloads."""
-    made = [sweep(host=f"node{i:02}", seed=i, noise=0.02, **options) for i in range(count)]
+    made = [sweep(host=f"node{i:02}", seed=i, noise=0.02) for i in range(count)]
     return pd.concat(made, ignore_index=True)
 
 
@@ -93,33 +101,48 @@ def of_cores(workloads=5, *, seed=3, steps=(1.2, 1.6, 2.0, 2.4), noise=0.01):
     return pd.DataFrame(rows, columns=columns).assign(**METER)
 
 
-class TestTwoPoints:
-    def test_every_quantity_has_an_interval_that_holds_its_value(self):
-        answer = everything(1.2, 2.4)
-        frame = answer.to_frame()
-        assert len(frame) == 8
-        assert (frame["lower"] > 0).all()
-        assert (frame["lower"] < frame["value"]).all()
-        assert (frame["value"] < frame["upper"]).all()
-        assert np.isfinite(frame["upper"]).all()
-        assert not [c for c in answer.caveats if "no interval" in c or "no answer" in c]
+def stale(runs, first=1):
+    """Copy time and power of one row to the next, to every digit."""
+    broken = runs.reset_index(drop=True)
+    measured = ["time_s", "power_w"]
+    broken[measured] = broken[measured].round(7)
+    broken.loc[first + 1, measured] = broken.loc[first, measured]
+    # Counters that tell the two apart would make them two runs.
+    return broken.drop(columns=["cycles", "instructions"], errors="ignore")
 
-    def test_every_metric_of_a_table_too(self):
-        frame = project_runs(sweep(steps=(1.2, 2.4), repeats=1)).to_frame()
-        assert len(frame) == 3 * 6
-        assert (frame["lower"] < frame["projected"]).all()
-        assert (frame["projected"] < frame["upper"]).all()
+
+@pytest.fixture(scope="module")
+def table():
+    return of_cores()
+
+
+@pytest.fixture(scope="module")
+def pooled(table):
+    return project_runs(table, keep_all=True).to_frame()
+
+
+class TestTwoPoints:
+    def test_every_quantity_and_metric_has_an_interval_that_holds_its_value(self):
+        answer = everything(1.2, 2.4)
+        assert not [c for c in answer.caveats if "no interval" in c or "no answer" in c]
+        runs = project_runs(sweep(steps=(1.2, 2.4), repeats=1)).to_frame()
+        made = (answer.to_frame().rename(columns={"value": "projected"}), runs)
+        assert [len(frame) for frame in made] == [8, 3 * 6]
+        for frame in made:
+            assert (frame["lower"] > 0).all()
+            assert (frame["lower"] < frame["projected"]).all()
+            assert (frame["projected"] < frame["upper"]).all()
+            assert np.isfinite(frame["upper"]).all()
 
     @quiet
-    @settings(max_examples=25)
+    @few_examples
     @given(
         cpi=st.tuples(st.floats(0.2, 20), st.floats(0.2, 20)),
         watts=st.tuples(st.floats(0.5, 500), st.floats(0.5, 500)),
         freq=st.floats(0.5e9, 5e9),
     )
     def test_any_two(self, cpi, watts, freq):
-        steps = (1.1e9, 2.3e9)
-        pairs = [list(zip(steps, values, strict=True)) for values in (cpi, watts)]
+        pairs = [list(zip((1.1e9, 2.3e9), values, strict=True)) for values in (cpi, watts)]
         answer = ppw.project(pairs[0], power_pts=pairs[1], freq=freq, instructions=1e10)
         for estimate in (answer.cpi, answer.time_s, answer.power_w, answer.perf_per_watt):
             assert 0 < estimate.lower < estimate < estimate.upper < np.inf
@@ -128,8 +151,6 @@ class TestTwoPoints:
         falling = [(1e9, 40.0), (2e9, 20.0)]
         answer = project(cpi_points(0.4, 1.0, 2.0), power_pts=falling, **METER)
         assert 0 < answer.power_w.lower < answer.power_w
-        straight = project(cpi_points(0.4, 1.0, 2.0), power_pts=falling, interval="t", **METER)
-        assert straight.power_w is None
 
     @pytest.mark.parametrize("repeats", [2, 5])
     def test_values_that_agree_in_every_digit_are_no_certainty(self, repeats):
@@ -147,20 +168,16 @@ class TestTwoPoints:
 
 
 class TestWidth:
-    @pytest.mark.parametrize("stalled", [0.0, 1.0])
-    def test_adjacent_steps_say_less_of_time_than_far_ones(self, stalled):
-        near, far = (project(cpi_points(stalled, low, 2.4)) for low in (2.3, 1.2))
-        assert width(near.cpi) > width(far.cpi)
-
-    @pytest.mark.parametrize("dynamic", [0.2, 0.5, 0.8])
-    def test_and_of_power(self, dynamic):
+    @pytest.mark.parametrize(("stalled", "dynamic"), [(0.0, 0.2), (1.0, 0.5), (0.0, 0.8)])
+    def test_adjacent_steps_say_less_than_far_ones(self, stalled, dynamic):
         near, far = (
             project(
-                cpi_points(0.0, 1.2, 2.4), power_pts=watt_points(dynamic, low, 2.4), **METER
-            ).power_w
+                cpi_points(stalled, low, 2.4), power_pts=watt_points(dynamic, low, 2.4), **METER
+            )
             for low in (2.3, 1.2)
         )
-        assert width(near) > width(far)
+        assert width(near.cpi) > width(far.cpi)
+        assert width(near.power_w) > width(far.power_w)
 
     @pytest.mark.parametrize("quantity", ["cpi", "time_s", "power_w", "energy_j", "perf_per_watt"])
     def test_a_third_point_that_agrees_narrows(self, quantity):
@@ -168,30 +185,27 @@ class TestWidth:
         two, three, four = (width(getattr(answer, quantity)) for answer in made)
         assert two > three > four
 
-    def test_repeats_that_agree_narrow(self):
+    def test_repeats_that_agree_narrow_and_those_that_scatter_widen(self):
         once, often = (project(cpi_points(0.4, 1.2, 2.4) * n).cpi for n in (1, 6))
         assert width(often) < width(once)
-
-    def test_repeats_that_scatter_widen(self):
-        steps = (1.2, 1.8, 2.4)
-        quiet_, loud = (
-            project([(f, c * e) for f, c in cpi_points(0.4, *steps) for e in (1 - x, 1.0, 1 + x)])
+        steady, loud = (
+            project(
+                [(f, c * e) for f, c in cpi_points(0.4, 1.2, 1.8, 2.4) for e in (1 - x, 1.0, 1 + x)]
+            )
             for x in (0.001, 0.05)
         )
-        assert width(quiet_.cpi) < width(loud.cpi)
+        assert width(steady.cpi) < width(loud.cpi)
 
-    def test_further_away_is_wider(self):
-        spread = [width(everything(1.2, 1.8, 2.4, freq=g * GHZ).time_s) for g in (2.5, 3.0, 4.0)]
-        assert spread == sorted(spread)
-        spread = [width(everything(1.2, 1.8, 2.4, freq=g * GHZ).power_w) for g in (2.5, 3.0, 4.0)]
+    @pytest.mark.parametrize("quantity", ["time_s", "power_w"])
+    def test_further_away_is_wider(self, quantity):
+        made = [everything(1.2, 1.8, 2.4, freq=g * GHZ) for g in (2.5, 3.0, 4.0)]
+        spread = [width(getattr(answer, quantity)) for answer in made]
         assert spread == sorted(spread)
 
     def test_a_coarse_sensor_is_wider(self):
-        by_source = {
-            source: width(everything(1.2, 1.8, 2.4, power_source=source).power_w)
-            for source in ("simulated", "meter:wall", "battery gauge")
-        }
-        assert list(by_source.values()) == sorted(by_source.values())
+        sources = ("simulated", "meter:wall", "battery gauge")
+        spread = [width(everything(1.2, 1.8, 2.4, power_source=s).power_w) for s in sources]
+        assert spread == sorted(spread)
 
     def test_an_interval_too_wide_to_buy_by_is_a_caveat(self):
         wide = project(cpi_points(0.9, 1.2, 1.25), freq=6e9)
@@ -212,44 +226,25 @@ class TestWidth:
         assert list(frame["caveats"].astype(str).str.contains("wide_interval")) == list(wide)
         assert only(result.caveats, "wide interval").startswith("power")
 
-
-LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
-
-
-class TestLevel:
     @pytest.mark.parametrize("quantity", ["cpi", "power_w", "energy_j", "perf_per_watt"])
     def test_a_higher_level_is_wider_and_nested(self, quantity):
-        made = [getattr(everything(1.2, 1.8, 2.4, level=x), quantity) for x in LEVELS]
+        levels = (0.5, 0.8, 0.9, 0.95, 0.99)
+        made = [getattr(everything(1.2, 1.8, 2.4, level=x), quantity) for x in levels]
         assert np.all(np.diff([e.lower for e in made]) < 0)
         assert np.all(np.diff([e.upper for e in made]) > 0)
         assert len({float(e) for e in made}) == 1
 
-    def test_of_a_whole_table(self):
-        frames = [project_runs(hosts(2), level=x).to_frame() for x in LEVELS]
+    def test_so_it_is_of_a_whole_table(self):
+        frames = [project_runs(hosts(2), level=x).to_frame() for x in (0.5, 0.9, 0.99)]
         for low, high in pairwise(frames):
             assert (high["lower"] < low["lower"]).all()
             assert (high["upper"] > low["upper"]).all()
             assert list(high["projected"]) == list(low["projected"])
 
-    @pytest.mark.parametrize("interval", ["bayes", "conformal"])
-    def test_no_share_is_refused(self, interval):
-        with pytest.raises(PpwError, match="level 90 is not a share"):
-            ppw.project_runs(hosts(1), freq=2.4e9, level=90, interval=interval)
-
-
-@pytest.fixture(scope="module")
-def table():
-    return of_cores()
-
-
-@pytest.fixture(scope="module")
-def pooled(table):
-    return project_runs(table, keep_all=True).to_frame()
-
 
 class TestSymmetries:
     @quiet
-    @settings(max_examples=12)
+    @few_examples
     @given(time=st.floats(1e-3, 1e3), watts=st.floats(1e-2, 1e2), clock=st.floats(0.2, 3.0))
     def test_units_scale_through(self, table, pooled, time, watts, clock):
         scaled = table.assign(
@@ -258,16 +253,12 @@ class TestSymmetries:
             freq_ghz=table["freq_ghz"] * clock,
         )
         frame = ppw.project_runs(scaled, freq=3e9 * clock, keep_all=True).to_frame()
-        by_metric = {
-            "time": time,
-            "power": watts,
-            "energy": time * watts,
-            "perf_per_watt": 1 / time / watts,
-        }
+        by_metric = {"time": time, "power": watts, "energy": time * watts}
+        by_metric["perf_per_watt"] = 1 / time / watts
         same(pooled, frame, factor=pooled["metric"].map(by_metric).to_numpy())
 
     @quiet
-    @settings(max_examples=12)
+    @few_examples
     @given(seed=st.integers(0, 2**32 - 1))
     def test_no_order_of_the_rows_matters(self, table, seed):
         broken = stale(table)
@@ -285,31 +276,25 @@ class TestSymmetries:
             project_runs(runs, pool=pool, keep_all=True).to_frame() for runs in (table, renamed)
         ]
         frames[0]["workload"] = frames[0]["workload"].map(names)
-        keys = ["metric", "workload", "cores"]
-        first, second = (f.sort_values(keys, ignore_index=True) for f in frames)
+        first, second = (f.sort_values(CELL, ignore_index=True) for f in frames)
         same(first, second)
 
-    def test_frequencies_asked_together_are_those_asked_alone(self, table):
+    def test_what_is_asked_together_is_what_is_asked_alone(self, table, pooled):
+        for metric in ("time", "power", "energy"):
+            alone = project_runs(table, metric=metric, keep_all=True).to_frame()
+            same(pooled[pooled["metric"] == metric], alone)
         steps = [2.8e9, 3.0e9, 3.4e9]
         together = project_runs(table, freq=steps).to_frame()
-        alone = [project_runs(table, freq=f).to_frame() for f in steps]
-        both = [
-            f.sort_values(["metric", "freq_hz", "workload", "cores"], ignore_index=True)
-            for f in (together, pd.concat(alone))
-        ]
-        same(both[0], both[1])
-
-    @pytest.mark.parametrize("metric", ["time", "power", "energy"])
-    def test_metrics_asked_together_are_those_asked_alone(self, table, pooled, metric):
-        alone = project_runs(table, metric=metric, keep_all=True).to_frame()
-        same(pooled[pooled["metric"] == metric], alone)
+        alone = pd.concat([project_runs(table, freq=f).to_frame() for f in steps])
+        first, second = (f.sort_values(CELL, ignore_index=True) for f in (together, alone))
+        same(first, second)
 
 
 class TestMonotone:
     """Beyond what was measured; between two steps the nearer one may weigh in."""
 
     @quiet
-    @settings(max_examples=20)
+    @few_examples
     @given(
         stalled=st.floats(0, 1),
         errors=st.lists(st.floats(0.97, 1.03), min_size=3, max_size=3),
@@ -353,10 +338,7 @@ class TestProducts:
         assert abs(np.log(energy / (time * power))) < 0.1 * width(energy)
         assert width(energy) <= width(time) + width(power)
         assert width(energy) >= np.hypot(width(time), width(power)) * 0.8
-
-    def test_perf_per_watt_is_a_run_over_its_energy(self):
-        answer = everything(1.2, 1.8, 2.4)
-        ratio, energy = answer.perf_per_watt, answer.energy_j
+        ratio = answer.perf_per_watt
         for one, other in ((ratio, energy), (ratio.lower, energy.upper)):
             assert float(one) == pytest.approx(1 / float(other), rel=OF_WIDTH * width(energy))
 
@@ -375,109 +357,80 @@ class TestProducts:
         apart = np.log(energy["projected"] / (time["projected"] * power["projected"]))
         assert (apart.abs() < 0.1 * widths(energy)).all()
         assert (widths(energy) <= widths(time) + widths(power)).all()
-        flipped = ratio.assign(projected=1 / ratio["projected"])
-        flipped[["lower", "upper"]] = 1 / ratio[["upper", "lower"]].to_numpy()
-        same(flipped, energy)
+        same(reciprocal(ratio), energy)
 
     def test_throughput_is_the_reciprocal_of_time(self):
         runs = sweep(noise=0.02)
         rates = runs.assign(throughput_ops_s=1 / runs["time_s"]).drop(columns="time_s")
         time = project_runs(runs, metric="time").to_frame()
-        rate = project_runs(rates, metric="throughput").to_frame()
-        flipped = time.assign(projected=1 / time["projected"])
-        flipped[["lower", "upper"]] = 1 / time[["upper", "lower"]].to_numpy()
-        same(flipped, rate)
+        same(reciprocal(time), project_runs(rates, metric="throughput").to_frame())
 
 
 TIMED = {"time fit", "time form", "time repeats"}
 POWERED = {"power fit", "power form", "power sensor and repeats"}
 PATH = LogPathLength().fit([[1], [2], [4], [8]], [100.0, 140.0, 110.0, 160.0])
-BY_PATH = {"cores": 4, "power_pts": watt_points(0.6, 1.2, 2.4), **METER}
+
+
+def by_path(path):
+    """Project by a path length, and by the number of instructions that it gives."""
+    points, options = cpi_points(0.4, 1.2, 2.4), {"power_pts": watt_points(0.6, 1.2, 2.4), **METER}
+    return (
+        project(points, path_length=path, data_bytes=1e9, cores=4, **options),
+        project(points, instructions=1e9 * path.at(4), cores=4, **options),
+    )
 
 
 class TestErrorBudget:
     def test_shares_sum_to_one_and_name_their_sources(self):
-        budget = everything(1.2, 1.8, 2.4).error_budget
+        answer = everything(1.2, 1.8, 2.4)
         timed = ("cpi", "time_s", "perf_per_dollar")
-        assert set(budget) == {*timed, "power_w", "energy_j", "perf_per_watt"}
-        for name, shares in budget.items():
+        assert set(answer.error_budget) == {*timed, "power_w", "energy_j", "perf_per_watt"}
+        for name, shares in answer.error_budget.items():
             assert sum(shares.values()) == pytest.approx(1)
             assert min(shares.values()) >= 0
             expected = {"power_w": POWERED} | dict.fromkeys(timed, TIMED)
             assert set(shares) == expected.get(name, TIMED | POWERED)
-
-    def test_it_is_told(self):
-        text = everything(1.2, 1.8, 2.4).summary()
         for name in ("time_s", "power_w", "perf_per_watt"):
-            assert f"width of {name} from: " in text
-
-    def test_only_what_is_known_has_one(self):
+            assert f"width of {name} from: " in answer.summary()
         assert set(project(cpi_points(0.4, 1.2, 2.4)).error_budget) == {"cpi"}
-
-    @pytest.mark.parametrize("interval", ["t", "none"])
-    def test_other_intervals_have_none(self, interval):
-        answer = everything(1.2, 1.8, 2.4, interval=interval)
-        assert answer.error_budget == {}
-        assert "width of" not in answer.summary()
-        frame = project_runs(sweep(), interval=interval).to_frame()
-        assert not [c for c in frame if c.startswith(WIDTH_FROM)]
-        assert "pulled_pct" not in frame
 
     def test_of_a_whole_table(self, pooled):
         columns = [c for c in pooled if c.startswith(WIDTH_FROM)]
-        spelt = {WIDTH_FROM + name.replace(" ", "_") for name in TIMED | POWERED}
-        assert set(columns) == spelt
+        assert set(columns) == {WIDTH_FROM + name.replace(" ", "_") for name in TIMED | POWERED}
         np.testing.assert_allclose(pooled[columns].sum(axis=1), 1.0, rtol=1e-9)
         assert (pooled[columns].min(axis=1) >= 0).all()
         timed = [c for c in columns if c.startswith(WIDTH_FROM + "time")]
         assert pooled.loc[pooled["metric"] == "power", timed].isna().all(axis=None)
         assert pooled.loc[pooled["metric"] != "power", timed].notna().all(axis=None)
 
-    def test_the_error_of_a_path_length_is_in_the_time(self):
-        points = cpi_points(0.4, 1.2, 2.4)
-        fitted = project(points, path_length=PATH, data_bytes=1e9, **BY_PATH)
-        exact = project(points, instructions=1e9 * PATH.at(4), **BY_PATH)
+    def test_the_error_of_a_path_length_is_in_what_counts_instructions_alone(self):
+        fitted, exact = by_path(PATH)
         for name in ("time_s", "energy_j", "perf_per_watt"):
             assert width(getattr(fitted, name)) > width(getattr(exact, name))
             assert fitted.error_budget[name]["path length"] > 0.01
             assert sum(fitted.error_budget[name].values()) == pytest.approx(1)
             assert "path length" not in exact.error_budget[name]
         assert "path length" in fitted.summary().split("width of time_s from: ")[1].split("\n")[0]
-
-    @pytest.mark.parametrize("quantity", ["cpi", "instructions_per_s", "power_w"])
-    def test_and_in_nothing_that_no_instruction_is_counted_in(self, quantity):
-        points = cpi_points(0.4, 1.2, 2.4)
-        fitted = project(points, path_length=PATH, data_bytes=1e9, **BY_PATH)
-        exact = project(points, instructions=1e9 * PATH.at(4), **BY_PATH)
-        ends = [
-            [float(q), q.lower, q.upper]
-            for q in (getattr(answer, quantity) for answer in (fitted, exact))
-        ]
-        assert ends[0] == ends[1]
-        assert "path length" not in fitted.error_budget.get(quantity, {})
+        for name in ("cpi", "instructions_per_s", "power_w"):
+            one, other = (getattr(answer, name) for answer in (fitted, exact))
+            assert (one, one.lower, one.upper) == (other, other.lower, other.upper)
+            assert "path length" not in fitted.error_budget.get(name, {})
 
     def test_published_coefficients_have_no_error_to_add(self):
-        known = LogPathLength.from_coefficients(a=20, b=100, cores=(1, 8))
-        points = cpi_points(0.4, 1.2, 2.4)
-        published = project(points, path_length=known, data_bytes=1e9, **BY_PATH)
-        exact = project(points, instructions=1e9 * known.at(4), **BY_PATH)
+        published, exact = by_path(LogPathLength.from_coefficients(a=20, b=100, cores=(1, 8)))
         assert "path length" not in published.error_budget["time_s"]
         assert width(published.time_s) == pytest.approx(width(exact.time_s), rel=1e-9)
 
 
 class TestPooling:
-    def test_without_it_other_groups_change_nothing(self):
-        few, many = hosts(1), hosts(6)
-        alone = project_runs(few, pool=False).to_frame()
-        among = project_runs(many, pool=False).to_frame()
-        same(among[among["host"] == "node00"], alone)
-        np.testing.assert_allclose(among["pulled_pct"], 0, atol=1e-6)
-
-    def test_nor_do_other_core_counts(self, table):
-        alone = project_runs(table[table["cores"] == 2], pool=False).to_frame()
-        among = project_runs(table, pool=False).to_frame()
-        same(among[among["cores"] == 2], alone)
-        np.testing.assert_allclose(among["pulled_pct"], 0, atol=1e-6)
+    def test_without_it_other_groups_change_nothing(self, table):
+        cores = table[table["cores"] == 2]
+        pairs = ((hosts(6), hosts(1), ("host", "node00")), (table, cores, ("cores", 2)))
+        for runs, own, (column, value) in pairs:
+            alone = project_runs(own, pool=False).to_frame()
+            among = project_runs(runs, pool=False).to_frame()
+            same(among[among[column] == value], alone)
+            np.testing.assert_allclose(among["pulled_pct"], 0, atol=1e-6)
 
     def test_with_it_they_do(self, table, pooled):
         assert pooled["pulled_pct"].abs().max() > 0.01
@@ -487,9 +440,10 @@ class TestPooling:
 
     def test_a_group_that_is_alone_is_not_pulled(self):
         runs = sweep(workloads=("sort",), noise=0.02)
-        frames = [project_runs(runs, pool=pool).to_frame() for pool in (True, False)]
-        np.testing.assert_allclose(frames[0]["pulled_pct"], 0, atol=1e-6)
-        same(frames[0], frames[1])
+        results = [project_runs(runs, pool=pool) for pool in (True, False)]
+        np.testing.assert_allclose(results[0].to_frame()["pulled_pct"], 0, atol=1e-6)
+        same(*(result.to_frame() for result in results))
+        assert [result.pool for result in results] == [True, False]
 
     def test_many_like_it_narrow_a_group_of_two_points(self):
         # All are bound by the core, which the two noisy points of one alone do not show.
@@ -500,26 +454,11 @@ class TestPooling:
             for ghz in ((1.0, 1.4, 1.8, 2.2) if n else (2.0, 2.2))
         ]
         runs = pd.DataFrame(rows, columns=["workload", "freq_ghz", "time_s"])
-        spread = {
-            pool: widths(project_runs(runs, metric="time", pool=pool).to_frame())[0]
+        among, alone = (
+            widths(project_runs(runs, metric="time", pool=pool).to_frame())[0]
             for pool in (True, False)
-        }
-        assert spread[True] < spread[False]
-
-    def test_the_result_says_what_was_asked(self, table):
-        for pool in (True, False):
-            assert project_runs(table, pool=pool, metric="time").pool is pool
-            assert validate(table, pool=pool, metric="time").pool is pool
-
-
-def stale(runs, first=1):
-    """Copy time and watts of one row to the next, to every digit."""
-    broken = runs.reset_index(drop=True)
-    measured = ["time_s", "power_w"]
-    broken[measured] = broken[measured].round(7)
-    broken.loc[first + 1, measured] = broken.loc[first, measured]
-    # Counters that tell the two apart would make them two runs.
-    return broken.drop(columns=["cycles", "instructions"], errors="ignore")
+        )
+        assert among < alone
 
 
 TOP = {"highest": {}, "split": {"train": ["1.2GHz", "1.6GHz", "2.0GHz"], "test": "2.4GHz"}}
@@ -530,50 +469,52 @@ def two_hosts():
     return pd.concat([stale(of_cores()), of_cores(2, seed=8).assign(host="rack2")])
 
 
+@pytest.mark.parametrize("scheme", TOP)
 class TestTestRowsAreNotSeen:
     @pytest.mark.parametrize("interval", ["bayes", "t"])
-    @pytest.mark.parametrize("factor", [3.0, 0.3])
-    @pytest.mark.parametrize("scheme", TOP)
-    def test_their_times_and_watts_move_no_interval(self, two_hosts, scheme, factor, interval):
-        runs = two_hosts
-        there = np.where(runs["freq_ghz"] == 2.4, factor, 1.0)
-        changed = runs.assign(time_s=runs["time_s"] * there, power_w=runs["power_w"] * there)
-        options = {"interval": interval, **TOP[scheme]}
-        frames = [validate(r, **options).to_frame() for r in (runs, changed)]
-        keys = ["host", "workload", "cores", "metric", "freq_hz"]
-        both = frames[0].merge(frames[1], on=keys, suffixes=("", "_changed"))
+    def test_their_times_and_watts_move_no_interval(self, two_hosts, scheme, interval):
+        there = np.where(two_hosts["freq_ghz"] == 2.4, 3.0 if scheme == "highest" else 0.3, 1.0)
+        measured = {c: two_hosts[c] * there for c in ("time_s", "power_w")}
+        frames = [
+            validate(runs, interval=interval, **TOP[scheme]).to_frame()
+            for runs in (two_hosts, two_hosts.assign(**measured))
+        ]
+        both = frames[0].merge(frames[1], on=CELL, suffixes=("", "_changed"))
         assert len(both) > 0.8 * len(frames[0])
         for column in ENDS:
             np.testing.assert_array_equal(both[column], both[column + "_changed"])
 
-    @pytest.mark.parametrize("scheme", TOP)
     def test_without_them_the_numbers_are_the_same(self, two_hosts, scheme):
         held = validate(two_hosts, **TOP[scheme]).to_frame()
         learnt = two_hosts[two_hosts["freq_ghz"] < 2.4]
         alone = project_runs(learnt, freq=2.4e9).to_frame()
-        keys = ["host", "workload", "cores", "metric", "freq_hz"]
-        both = held.merge(alone, on=keys, suffixes=("", "_alone"))
+        both = held.merge(alone, on=CELL, suffixes=("", "_alone"))
         assert len(both) == len(held)
         for column in ENDS:
             np.testing.assert_allclose(both[column], both[column + "_alone"], rtol=1e-4)
 
-    def test_a_bad_test_row_is_not_held_against(self, two_hosts):
-        # Watts below nothing at the tested step of one group: nothing to be held against.
-        bad = two_hosts.reset_index(drop=True)
-        row = bad.index[(bad["freq_ghz"] == 2.4) & (bad["host"] == "rack2")][0]
-        bad.loc[row, "power_w"] = -1.0
-        good, without = (validate(r).summary_by_metric for r in (two_hosts, bad))
-        assert without["power"]["n"] == good["power"]["n"] - 1
 
-    def test_a_slow_test_row_is(self):
-        # To turn down what is slower than expected would flatter the result.
-        runs = sweep(noise=0.005, repeats=1)
-        slow = (runs["freq_ghz"] == 2.4) & (runs["workload"] == "sort")
-        changed = runs.assign(time_s=runs["time_s"].where(~slow, 5 * runs["time_s"]))
-        assert len(ppw.check_quality(changed).table) > 0
-        result = validate(changed, metric="time")
-        assert result.summary_by_metric["time"]["n"] == 3
-        assert result.worst_error_pct() > 70
+def test_a_bad_test_row_is_not_held_against(two_hosts):
+    # Watts below nothing at the tested step of one group: nothing to be held against.
+    bad = two_hosts.reset_index(drop=True)
+    row = bad.index[(bad["freq_ghz"] == 2.4) & (bad["host"] == "rack2")][0]
+    bad.loc[row, "power_w"] = -1.0
+    good, without = (
+        validate(runs, metric="power", interval="t").summary_by_metric["power"]["n"]
+        for runs in (two_hosts, bad)
+    )
+    assert without == good - 1
+
+
+def test_a_slow_test_row_is():
+    # To turn down what is slower than expected would flatter the result.
+    runs = sweep(noise=0.005, repeats=1)
+    slow = (runs["freq_ghz"] == 2.4) & (runs["workload"] == "sort")
+    changed = runs.assign(time_s=runs["time_s"].where(~slow, 5 * runs["time_s"]))
+    assert len(ppw.check_quality(changed).table) > 0
+    result = validate(changed, metric="time")
+    assert result.summary_by_metric["time"]["n"] == 3
+    assert result.worst_error_pct() > 70
 
 
 @pytest.fixture(scope="module")
@@ -587,11 +528,13 @@ def held(twelve):
 
 
 class TestConformal:
-    def test_values_are_the_posteriors(self, twelve, held):
+    def test_values_are_the_posteriors_and_ends_a_factor_about_them(self, twelve, held):
         plain = validate(twelve).to_frame()
         np.testing.assert_array_equal(held.groups["projected"], plain["projected"])
         assert held.interval == "conformal"
         assert not np.allclose(held.groups["lower"], plain["lower"], rtol=1e-3)
+        up, down = (np.log(held.groups[e] / plain["projected"]).abs() for e in ("upper", "lower"))
+        np.testing.assert_allclose(up, down, rtol=1e-9)
 
     def test_it_covers_its_level(self, held):
         for summary in held.summary_by_metric.values():
@@ -610,19 +553,9 @@ class TestConformal:
         assert (widths(other[~mine]) >= widths(before[~mine]) - 1e-12).all()
         assert (widths(other[~mine]) > widths(before[~mine]) + 1e-6).any()
 
-    def test_intervals_are_as_far_as_the_misses_of_others(self, held):
-        # Ends are a factor about the value; a higher level takes a higher score.
-        frame = held.groups
-        up, down = (np.log(frame[e] / frame["projected"]).abs() for e in ("upper", "lower"))
-        np.testing.assert_allclose(up, down, rtol=1e-9)
-
     def test_a_higher_level_is_wider(self, twelve):
-        low, high = (
-            project_runs(
-                twelve, freq=2.4e9, interval="conformal", level=x, metric="time"
-            ).to_frame()
-            for x in (0.6, 0.9)
-        )
+        asked = {"freq": 2.4e9, "interval": "conformal", "metric": "time"}
+        low, high = (project_runs(twelve, level=x, **asked).to_frame() for x in (0.6, 0.9))
         assert (widths(high) > widths(low)).all()
 
     def test_a_table_is_calibrated_where_some_groups_were_measured(self, twelve):
@@ -641,11 +574,9 @@ class TestConformal:
         assert f"time at {freq / GHZ:g} GHz: a conformal interval at 90%" in str(refused.value)
         assert "--interval bayes" in str(refused.value)
 
-    def test_a_lower_level_takes_fewer(self):
+    def test_a_lower_level_takes_fewer_and_a_validation_without_enough_has_none(self):
         result = project_runs(hosts(2), freq=2.4e9, metric="time", interval="conformal", level=0.5)
         assert result.to_frame()["lower"].notna().all()
-
-    def test_a_validation_without_enough_has_no_interval(self):
         result = validate(hosts(2), metric="time", interval="conformal")
         assert result.summary_by_metric["time"]["coverage"] is None
         assert result.groups["lower"].isna().all()
@@ -658,16 +589,20 @@ class TestConformal:
 
 class TestNone:
     def test_there_is_none_and_the_value_is_the_least_squares_one(self):
-        bare, straight = (everything(1.2, 1.8, 2.4, interval=i) for i in ("none", "t"))
-        assert bare.to_frame()[["lower", "upper"]].isna().all(axis=None)
-        pd.testing.assert_series_equal(bare.to_frame()["value"], straight.to_frame()["value"])
-        assert bare.interval == "none"
-
-    def test_of_a_table(self):
-        runs = sweep(noise=0.02)
-        bare, straight = (project_runs(runs, interval=i).to_frame() for i in ("none", "t"))
-        assert bare[["lower", "upper"]].isna().all(axis=None)
-        np.testing.assert_array_equal(bare["projected"], straight["projected"])
+        points = [everything(1.2, 1.8, 2.4, interval=i) for i in ("none", "t")]
+        runs = [project_runs(sweep(noise=0.02), interval=i) for i in ("none", "t")]
+        for (bare, straight), column in ((points, "value"), (runs, "projected")):
+            frame = bare.to_frame()
+            assert frame[["lower", "upper"]].isna().all(axis=None)
+            np.testing.assert_array_equal(frame[column], straight.to_frame()[column])
+            assert bare.interval == "none"
+        # Where the width comes from is told of a posterior alone.
+        for answer in points:
+            assert answer.error_budget == {}
+            assert "width of" not in answer.summary()
+        for result in runs:
+            assert not [c for c in result.to_frame() if c.startswith(WIDTH_FROM)]
+            assert "pulled_pct" not in result.to_frame()
 
     def test_of_a_validation(self):
         result = validate(sweep(noise=0.02), interval="none")
@@ -688,8 +623,9 @@ def copied():
 
 
 class TestKeepAll:
-    def test_a_copied_row_and_its_source_are_left_out_and_said(self, copied):
-        result = project_runs(copied)
+    @pytest.mark.parametrize("interval", ["t", "none", "bayes"])
+    def test_a_copied_row_and_its_source_are_left_out_and_said(self, copied, interval):
+        result = project_runs(copied, interval=interval)
         assert list(result.left_out["position"]) == [1, 2]
         assert set(result.left_out["check"]) == {"frequency_not_applied"}
         assert set(result.left_out["workload"]) == {"grep"}
@@ -700,10 +636,8 @@ class TestKeepAll:
         frame = result.to_frame()
         assert set(frame.loc[frame["workload"] == "grep", "points"]) == {5}
         assert set(frame.loc[frame["workload"] != "grep", "points"]) == {7}
-
-    def test_the_answer_is_that_of_the_table_without_them(self, copied):
-        left, cut = project_runs(copied), project_runs(copied.drop(index=[1, 2]))
-        np.testing.assert_array_equal(left.table[ENDS], cut.table[ENDS])
+        cut = project_runs(copied.drop(index=[1, 2]), interval=interval)
+        np.testing.assert_array_equal(result.table[ENDS], cut.table[ENDS])
         assert cut.left_out.empty
 
     def test_they_may_be_kept(self, copied):
@@ -711,15 +645,6 @@ class TestKeepAll:
         assert result.left_out.empty
         assert not [c for c in result.caveats if "left out" in c]
         assert set(result.to_frame()["points"]) == {7}
-
-    @pytest.mark.parametrize("interval", ["t", "none", "bayes"])
-    def test_for_any_interval(self, copied, interval):
-        assert len(project_runs(copied, interval=interval).left_out) == 2
-
-    def test_good_rows_are_all_used(self):
-        result = project_runs(sweep())
-        assert result.left_out.empty
-        assert result.caveats == ()
 
     def test_only_what_spoils_the_metric(self):
         runs = sweep(repeats=1)
@@ -761,46 +686,17 @@ class TestKeepAll:
             ppw.project_runs(runs, freq=2.5e9, metric="time")
         assert said in str(refused.value)
 
-
-class TestJson:
-    def test_projection(self):
-        answer = everything(1.2, 1.8, 2.4)
-        document = json.loads(answer.to_json())
-        assert document["interval"] == "bayes"
-        assert document["error_budget"] == answer.error_budget
-        again = ppw.Projection.from_json(answer.to_json())
-        assert (again.interval, again.error_budget) == ("bayes", answer.error_budget)
-        assert again == answer
-
     @pytest.mark.parametrize(
         "options",
-        [
-            {},
-            {"pool": False, "interval": "t"},
-            {"interval": "none", "keep_all": True},
-            {"interval": "conformal", "freq": 2.4e9, "metric": "time"},
-            {"power_form": "cmos", "exponent": 2.5},
-        ],
-        ids=str,
+        [{"interval": "none"}, {"interval": "conformal", "freq": 2.4e9, "metric": "time"}],
     )
-    def test_runs_projection(self, options):
-        result = project_runs(stale(hosts(6)), **options)
+    def test_what_was_left_out_comes_back_from_json(self, options):
+        result = project_runs(stale(hosts(6)), pool=False, **options)
         again = ppw.RunsProjection.from_json(result.to_json())
-        for name in ("interval", "pool", "power_form", "level"):
-            assert getattr(again, name) == getattr(result, name)
+        assert (again.interval, again.pool) == (options["interval"], False)
         assert again.to_json() == result.to_json()
         assert again.summary() == result.summary()
         pd.testing.assert_frame_equal(again.left_out, result.left_out, check_dtype=False)
-        numbers = [c for c in result.table if c.startswith(WIDTH_FROM) or c in ENDS]
-        pd.testing.assert_frame_equal(again.table[numbers], result.table[numbers])
-
-    @pytest.mark.parametrize("interval", ["bayes", "conformal", "t", "none"])
-    def test_validation(self, interval):
-        result = validate(hosts(4), interval=interval, pool=False, metric="time")
-        again = ppw.Validation.from_json(result.to_json())
-        assert (again.interval, again.pool) == (interval, False)
-        assert again.to_json() == result.to_json()
-        assert again.summary() == result.summary()
 
 
 def made_by_the_laws(groups, *, steps, noise, seed):
