@@ -158,11 +158,11 @@ class TestEveryPage:
         assert re.findall(r"url\(\s*['\"]?(?!#)[^)]*\)", text) == []
 
     def test_it_holds_the_json_and_its_verdict_stands_before_the_evidence(self, kind, pages):
-        page, text = pages(kind)
-        parsed = Parsed(text)
-        first, *_ = [attributes for tag, attributes in parsed.tags if tag == "script"]
-        assert first == {"type": "application/json", "id": "ppw-result"}
-        assert json.loads(parsed.scripts["ppw-result"]) == json.loads(page.document)
+        for page, text in (pages(kind, HOSTILE), pages(kind)):
+            parsed = Parsed(text)
+            first, *_ = [attributes for tag, attributes in parsed.tags if tag == "script"]
+            assert first == {"type": "application/json", "id": "ppw-result"}
+            assert json.loads(parsed.scripts["ppw-result"]) == json.loads(page.document)
         assert text.index('class="verdict"') < text.index("<table>")
         words = " ".join(parsed.words)
         assert [said for said in (*page.verdict, *page.caveats) if said not in words] == []
