@@ -66,7 +66,7 @@ def kinds_of(trace):
     return np.array([kind(*of, trace.survey.piece) for of in zip(ops, sizes, strict=True)])
 
 
-def learnt_from(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constant", met=0.0):
+def learnt_of(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constant", met=0.0):
     survey, counts, kinds = trace.survey, trace.counts, kinds_of(trace)
     device = survey.device_of_stream
     return Learnt(
@@ -84,12 +84,12 @@ def learnt_from(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constan
 
 def walk_of(trace, *, expected=1.0, stratified=True, seed=0, **how):
     rng = np.random.default_rng(seed)
-    return Walk(learnt_from(trace, **how), expected=expected, rng=rng, stratified=stratified)
+    return Walk(learnt_of(trace, **how), expected=expected, rng=rng, stratified=stratified)
 
 
-def walk_and_reference(trace, *, expected=1.0, stratified=True, seed=0, largest=4096, **how):
+def both_of(trace, *, expected=1.0, stratified=True, seed=0, largest=4096, **how):
     """Generator and reference, which draw from the same random numbers."""
-    learnt, diagram = learnt_from(trace, **how), trace.counts.diagram
+    learnt, diagram = learnt_of(trace, **how), trace.counts.diagram
     model = Model(trace.columns, diagram.levels, diagram.fan_out, trace.again)
     rules = {"expected": expected, "stratified": stratified}
     rng, again = np.random.default_rng(seed), np.random.default_rng(seed)

@@ -4,25 +4,16 @@ import itertools
 
 import numpy as np
 import pytest
-from counted_traces import (
-    TRACES,
-    columns,
-    counted,
-    kinds_of,
-    mixed,
-    two_streams,
-    walk_and_reference,
-    walk_of,
-)
+from counted_traces import TRACES, both_of, columns, counted, learnt_of, mixed, two_streams, walk_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from requests_reference import Chain, Model
 
 from fitting import decks, marks
-from fitting.chain import ENTRIES, _alias, make_chain
+from fitting.chain import ENTRIES, _alias
 from fitting.errors import FittingError
 from fitting.marks import MOST_CLOCK, new_marks
-from fitting.walk import _sift
+from fitting.walk import Walk, _sift
 
 HOW = st.fixed_dictionaries(
     {
@@ -62,9 +53,11 @@ def test_are_those_of_the_reference(
     expected, stratified, reuse, entry, trace, levels, fan_out, how
 ):
     how |= {"expected": expected, "stratified": stratified, "reuse": reuse, "entry": entry}
-    walk, reference = walk_and_reference(counted(trace, levels, fan_out), **how)
+    walk, reference = both_of(counted(trace, levels, fan_out), **how)
     for number in (30, 50):
         assert_same(walk.take(number), reference.take(number))
+    memory = reference.memory
+    assert walk._course.m.pieces_met.T.tolist() == [memory.passed, memory.met]
 
 
 @FEW
@@ -72,7 +65,7 @@ def test_are_those_of_the_reference(
 def test_of_many_streams_are_those_of_the_reference(seed, streams, stratified):
     """Of so many there is a heap of times; some have one request, and so make none."""
     trace = counted(mixed(60, 2 * seed, streams=streams, devices=2))
-    assert_same(*(of.take(100) for of in walk_and_reference(trace, stratified=stratified)))
+    assert_same(*(of.take(100) for of in both_of(trace, stratified=stratified)))
 
 
 @pytest.mark.parametrize("share", [0.5, 2.0])
@@ -80,7 +73,7 @@ def test_of_large_nodes_are_drawn_by_their_alias_tables(monkeypatch, share):
     monkeypatch.setattr(decks, "LARGEST", 6)
     for seed in range(4):
         trace = counted(mixed(150, seed, sizes=1), 1)
-        both = walk_and_reference(trace, expected=share, seed=seed, largest=6)
+        both = both_of(trace, expected=share, seed=seed, largest=6)
         assert_same(*(of.take(200) for of in both))
 
 
@@ -91,7 +84,7 @@ class TestMemory:
         larger = 0
         for seed in range(6):
             trace = counted(mixed(90, seed, streams=3, devices=2, space=10**5))
-            walk, reference = walk_and_reference(trace, seed=seed)
+            walk, reference = both_of(trace, seed=seed)
             memory = walk._course.m
             few = new_marks(1 << memory.marks.bits, memory.marks.devices, 16)
             walk._course = walk._course._replace(m=memory._replace(marks=few))
@@ -101,21 +94,22 @@ class TestMemory:
             larger += reference.memory.capacity > 16
         assert larger > 2
 
-    def test_begins_anew_where_its_clocks_end(self):
-        for seed in range(4):
+    @pytest.mark.parametrize("reuse", [True, False])
+    def test_begins_anew_where_its_clocks_end_if_there_is_any(self, reuse):
+        for seed in range(3):
             trace = counted(mixed(90, seed, devices=2))
-            walk, reference = walk_and_reference(trace, expected=2.0, seed=seed)
+            walk, reference = both_of(trace, expected=2.0, seed=seed, reuse=reuse)
             assert_same(walk.take(50), reference.take(50))
             walk._course.m.clock[1] = reference.memory.clock[1] = MOST_CLOCK - 9
             assert_same(walk.take(90), reference.take(90))
             assert walk._course.m.clock.tolist() == reference.memory.clock
-            assert max(reference.memory.clock) < 90
+            assert (max(reference.memory.clock) < 90) == reuse
 
     def test_knows_what_was_long_ago(self):
         """A run goes on where it stopped if nothing was ahead of it in the last 2048 requests."""
         for seed in range(5):
             trace = counted(mixed(70, seed, space=600), 1)
-            walk, reference = walk_and_reference(trace, expected=9.0, seed=seed)
+            walk, reference = both_of(trace, expected=9.0, seed=seed)
             for later in (0, 2040, 9):
                 walk._course.m.clock[:] += later
                 reference.memory.clock = walk._course.m.clock.tolist()
@@ -123,7 +117,7 @@ class TestMemory:
 
     @pytest.mark.parametrize("expected", [0.5, 3.0])
     def test_has_room_for_twice_the_requests_to_come(self, expected):
-        walk, reference = walk_and_reference(counted(mixed(40, 3)), expected=expected)
+        walk, reference = both_of(counted(mixed(40, 3)), expected=expected)
         memory = walk._course.m
         for lists, plain in ((memory.begins, reference.begins), (memory.ends, reference.ends)):
             assert lists.room.tolist() == [plain[place].room for place in sorted(plain)]
@@ -168,7 +162,8 @@ class TestAsLongAsTheirTrace:
         )
         # The first request goes before the first transition.
         assert (np.abs(elsewhere - random)[~alone] <= 2).all()
-        again = walk_of(trace, seed=seed).take(len(found.due_s))
+        rng = np.random.default_rng(seed)
+        again = Walk(learnt_of(trace), expected=1.0, rng=rng).take(len(found.due_s))
         assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
 
     @pytest.mark.parametrize("levels", [1, 2, 3])
@@ -196,7 +191,7 @@ class TestAsLongAsTheirTrace:
         for s, times in ((0, 3), (1, 1)):
             gaps, slower = (np.diff(of.due_s[of.stream == s]).sum() for of in (found, slow))
             assert slower == pytest.approx(times * gaps, rel=1e-9)
-        both = walk_and_reference(counted(columns(8 * np.arange(64), time_s=np.arange(64) / 4)))
+        both = both_of(counted(columns(8 * np.arange(64), time_s=np.arange(64) / 4)))
         regular = both[0].take(64)
         assert_same(regular, both[1].take(64))
         assert np.diff(regular.due_s) == pytest.approx(np.full(63, 0.25), rel=1e-9)
@@ -254,10 +249,9 @@ def test_an_alias_table_holds_the_shares_of_its_node(nodes):
 @given(TRACES, st.integers(1, 3), st.integers(2, 4), st.sampled_from(ENTRIES))
 def test_tables_are_those_of_the_reference(columns, levels, fan_out, entry):
     trace = counted(columns, levels, fan_out)
-    counts, kinds = trace.counts, kinds_of(trace)
-    found = make_chain(counts, kinds, entry)
-    model = Model(columns, levels, fan_out, trace.again)
-    expected = Chain(model, kinds.tolist(), entry)
+    learnt, counts = learnt_of(trace, entry=entry), trace.counts
+    model, found = Model(columns, levels, fan_out, trace.again), learnt.chain
+    expected = Chain(model, learnt.kinds.tolist(), entry)
     nodes = [found.order[a:b].tolist() for a, b in itertools.pairwise(found.first)]
     assert nodes == [expected.nodes[key] for key in sorted(expected.nodes)]
     number = {None: -1} | {key: k for k, key in enumerate(sorted(expected.nodes))}
@@ -285,6 +279,5 @@ def test_tables_are_those_of_the_reference(columns, levels, fan_out, entry):
 
 
 def test_an_unknown_way_of_entry_is_refused():
-    trace = counted(two_streams(20))
     with pytest.raises(FittingError, match="'anyhow': give arrivals or occupancy"):
-        make_chain(trace.counts, kinds_of(trace), "anyhow")
+        learnt_of(counted(two_streams(20)), entry="anyhow")
