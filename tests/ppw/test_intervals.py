@@ -5,7 +5,6 @@ and coverage is counted in worlds that are made by the laws.
 """
 
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -234,13 +233,6 @@ class TestWidth:
         assert np.all(np.diff([e.upper for e in made]) > 0)
         assert len({float(e) for e in made}) == 1
 
-    def test_so_it_is_of_a_whole_table(self):
-        frames = [project_runs(hosts(2), level=x).to_frame() for x in (0.5, 0.9, 0.99)]
-        for low, high in pairwise(frames):
-            assert (high["lower"] < low["lower"]).all()
-            assert (high["upper"] > low["upper"]).all()
-            assert list(high["projected"]) == list(low["projected"])
-
 
 class TestSymmetries:
     @quiet
@@ -309,14 +301,6 @@ class TestMonotone:
         ]
         # The median of a skewed distribution moves a little as it widens.
         assert np.all(np.diff(np.log(made)) < 0.01 * width(made[-1]))
-
-    @quiet
-    def test_of_every_group_of_a_table(self, table):
-        steps = [g * GHZ for g in np.arange(2.4, 5.0, 0.2)]
-        frame = ppw.project_runs(table, freq=steps, metric="time").to_frame()
-        for _, group in frame.groupby(["workload", "cores"]):
-            ordered = group.sort_values("freq_hz")
-            assert (np.diff(np.log(ordered["projected"])) < 0.01 * widths(ordered)[1:]).all()
 
     @quiet
     @pytest.mark.xfail(strict=True, reason="the model error is anchored at the nearer step")
@@ -553,11 +537,6 @@ class TestConformal:
         assert (widths(other[~mine]) >= widths(before[~mine]) - 1e-12).all()
         assert (widths(other[~mine]) > widths(before[~mine]) + 1e-6).any()
 
-    def test_a_higher_level_is_wider(self, twelve):
-        asked = {"freq": 2.4e9, "interval": "conformal", "metric": "time"}
-        low, high = (project_runs(twelve, level=x, **asked).to_frame() for x in (0.6, 0.9))
-        assert (widths(high) > widths(low)).all()
-
     def test_a_table_is_calibrated_where_some_groups_were_measured(self, twelve):
         short = twelve[(twelve["workload"] > "w01") | (twelve["freq_ghz"] < 2.4)]
         result = project_runs(short, freq=2.4e9, interval="conformal", metric=["time", "power"])
@@ -609,12 +588,6 @@ class TestNone:
         assert result.groups["covered"].isna().all()
         assert {s["coverage"] for s in result.summary_by_metric.values()} == {None}
         assert "no interval" in result.summary()
-
-    @pytest.mark.parametrize("call", [ppw.project_runs, ppw.validate])
-    def test_any_other_word_is_refused(self, call):
-        options = {"freq": 3e9} if call is ppw.project_runs else {}
-        with pytest.raises(PpwError, match="'beyes' is not one of bayes, conformal, t, none"):
-            call(sweep(), interval="beyes", **options)
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,7 @@
 What holds for any interval is asked of each; a posterior's own intervals are in test_intervals.
 """
 
-from __future__ import annotations
-
 import copy
-import json
 import math
 import pickle
 
@@ -15,7 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import ATOM, GHZ, POINT_INTERVALS, answered, any_interval, ols_interval, only, sweep
+from made_up import ATOM, GHZ, answered, any_interval, ols_interval, only, sweep
 from scipy.stats import t as student
 
 import ppw
@@ -31,6 +28,7 @@ POWER = list(zip(F, WATTS, strict=True))
 # One cycle of the core and half a nanosecond of stall an instruction; 20 W and 10 W/GHz.
 LINE = [(1.2e9, 1.6), (2.0e9, 2.0)]
 WATT_LINE = [(1.0e9, 30.0), (2.0e9, 40.0)]
+PATH = LogPathLength.from_coefficients(a=100, b=50, cores=(1, 8), workload="sort")
 
 
 def project(points, **options):
@@ -42,8 +40,11 @@ def straight(points, **options):
     return project(points, interval="t", **options)
 
 
+def values(estimate):
+    return [float(estimate), estimate.lower, estimate.upper]
+
+
 class TestInputs:
-    @any_interval
     @pytest.mark.parametrize(
         "points",
         [
@@ -57,8 +58,8 @@ class TestInputs:
         ],
         ids=["mapping", "array", "lists", "reversed", "table", "ghz", "counters"],
     )
-    def test_every_kind_of_points_gives_the_answer_of_the_pairs(self, points, interval):
-        both = [project(p, interval=interval) for p in (points, LINE)]
+    def test_every_kind_of_points_gives_the_answer_of_the_pairs(self, points):
+        both = [project(p, freq=f) for p, f in ((points, "3000 MHz"), (LINE, 3e9))]
         assert both[0].to_json() == both[1].to_json()
 
     def test_repeats_are_points_of_their_own(self):
@@ -66,30 +67,23 @@ class TestInputs:
         assert float(twice.cpi) == pytest.approx(2.5, rel=1e-12)
         assert twice.cpi.lower == pytest.approx(2.5, rel=1e-9)
 
-    def test_a_runs_table_brings_its_power(self):
-        runs = pd.DataFrame(
-            {"freq_ghz": [1.0, 2.0], "cpi": [1.5, 2.0], "power_w": [30, 40], "power_source": "bmc"}
-        )
+    @pytest.mark.parametrize(
+        "measured",
+        [
+            {"power_w": [30, 40], "power_source": "bmc"},
+            {"energy_j": [300, 200], "time_s": [10, 5]},
+        ],
+        ids=["watts", "joules"],
+    )
+    def test_a_runs_table_brings_its_power(self, measured):
+        runs = pd.DataFrame({"freq_ghz": [1.0, 2.0], "cpi": [1.5, 2.0], **measured})
         assert float(straight(runs).power_w) == pytest.approx(50)
-
-    def test_a_runs_table_brings_its_power_as_energy_too(self):
-        runs = pd.DataFrame(
-            {"freq_ghz": [1.0, 2.0], "cpi": [1.5, 2], "energy_j": [300, 200], "time_s": [10, 5]}
-        )
-        assert float(straight(runs).power_w) == pytest.approx(50)
+        given_ = straight(runs, power_pts=[(1e9, 10), (2e9, 20)])
+        assert float(given_.power_w) == pytest.approx(30)
 
     def test_a_column_without_any_watt_is_no_power(self):
         runs = pd.DataFrame({"freq_ghz": [1.0, 2.0], "cpi": [1.5, 2], "power_w": [np.nan, np.nan]})
         assert project(runs).power_w is None
-
-    def test_points_given_take_the_place_of_the_tables_power(self):
-        runs = pd.DataFrame({"freq_ghz": [1.0, 2.0], "cpi": [1.5, 2.0], "power_w": [30, 40]})
-        assert float(straight(runs, power_pts=[(1e9, 10), (2e9, 20)]).power_w) == pytest.approx(30)
-
-    @any_interval
-    def test_frequency_takes_a_unit(self, interval):
-        answers = [project(LINE, freq=f, interval=interval) for f in ("3000 MHz", 3e9)]
-        assert answers[0] == answers[1]
 
 
 class TestPublishedAtom:
@@ -100,9 +94,8 @@ class TestPublishedAtom:
         assert answer.standard_errors["stall_s_per_instruction"] is None
         assert answer.cpi.limit == pytest.approx(6.288)
         assert answer.cpi.limit_share == 1
-        assert "the bounded curve is a constant CPI" in only(
-            answer.caveats, "falls as frequency rises"
-        )
+        said = only(answer.caveats, "falls as frequency rises")
+        assert "the bounded curve is a constant CPI" in said
 
     @any_interval
     def test_other_form_is_shown_beside_it(self, interval):
@@ -113,6 +106,8 @@ class TestPublishedAtom:
         assert float(answer.other_form_cpi) == pytest.approx(1 / (c - k / 3e9), rel=1e-10)
         assert float(answer.other_form_cpi) == pytest.approx(4.53, abs=5e-3)
         assert answer.other_form_cpi.limit == pytest.approx(1 / c, rel=1e-10)
+        assert answer.summary().startswith("Projected to 3 GHz on 1 core(s), amdahl\n")
+        assert "cpi, reciprocal" in answer.summary()
 
     def test_reciprocal_form_reproduces_the_curve_with_a_caveat(self):
         answer = straight(ATOM, form="reciprocal")
@@ -161,10 +156,8 @@ class TestWorkedByHand:
 
     def test_time_by_the_path_length(self):
         # T = D·CPI·PL(n)·efficiency/(f·n), with PL(4) = 100·ln 4 + 50.
-        path = LogPathLength.from_coefficients(a=100, b=50, cores=(1, 8), workload="sort")
-        answer = straight(
-            LINE, cores=4, data_bytes=1e10, path_length=path, efficiency=1.1, workload="sort"
-        )
+        asked = {"data_bytes": 1e10, "path_length": PATH, "workload": "sort"}
+        answer = straight(LINE, cores=4, efficiency=1.1, **asked)
         expected = 1e10 * 2.5 * (100 * math.log(4) + 50) * 1.1 / (3e9 * 4)
         assert float(answer.time_s) == pytest.approx(expected, rel=1e-12)
 
@@ -188,12 +181,9 @@ class TestWorkedByHand:
     def test_cmos_power(self):
         answer = straight(LINE, power_pts=[(1e9, 22.0), (2e9, 36.0)], power_form="cmos")
         assert float(answer.power_w) == pytest.approx(20 + 2 * 27, rel=1e-12)
-        answer = straight(
-            LINE,
-            power_pts=[(1e9, 30.0), (2e9, 60.0)],
-            power_form="cmos",
-            voltages={1e9: 1.0, 2e9: 1.0, 3e9: 1.2},
-        )
+        volts = {1e9: 1.0, 2e9: 1.0, 3e9: 1.2}
+        points = [(1e9, 30.0), (2e9, 60.0)]
+        answer = straight(LINE, power_pts=points, power_form="cmos", voltages=volts)
         assert float(answer.power_w) == pytest.approx(30 * 3 * 1.44, rel=1e-12)
 
     def test_a_power_that_would_not_be_positive_is_no_answer(self):
@@ -220,38 +210,27 @@ class TestIntervals:
     def test_cpi_and_what_scales_with_it_against_statsmodels(self, level):
         answer = straight(POINTS, level=level, instructions=7e11, cores=2)
         value, lower, upper = ols_interval(F / GHZ, CPI, 3.0, level=level)
-        assert [float(answer.cpi), answer.cpi.lower, answer.cpi.upper] == pytest.approx(
-            [value, lower, upper], rel=1e-10
-        )
-        seconds = 7e11 / (3e9 * 2)
-        assert [answer.time_s.lower, answer.time_s.upper] == pytest.approx(
-            [lower * seconds, upper * seconds], rel=1e-10
-        )
-        assert [answer.instructions_per_s.lower, answer.instructions_per_s.upper] == pytest.approx(
-            [6e9 / upper, 6e9 / lower], rel=1e-10
-        )
+        assert values(answer.cpi) == pytest.approx([value, lower, upper], rel=1e-10)
+        expected = np.array([value, lower, upper]) * 7e11 / (3e9 * 2)
+        assert values(answer.time_s) == pytest.approx(expected, rel=1e-10)
+        rates = [6e9 / value, 6e9 / upper, 6e9 / lower]
+        assert values(answer.instructions_per_s) == pytest.approx(rates, rel=1e-10)
 
     def test_power_against_statsmodels(self):
         answer = straight(POINTS, power_pts=POWER)
         expected = ols_interval(F / GHZ, WATTS, 3.0)
-        watts = answer.power_w
-        assert [float(watts), watts.lower, watts.upper] == pytest.approx(expected, rel=1e-10)
+        assert values(answer.power_w) == pytest.approx(expected, rel=1e-10)
 
     def test_reciprocal_form_against_statsmodels(self):
-        falling = [(f, 1 / (0.3 - 0.25e9 / f + e)) for f, e in zip(F, CPI % 0.01, strict=True)]
-        answer = straight(falling, form="reciprocal")
-        _, lower, upper = ols_interval(GHZ / F, 1 / np.array([c for _, c in falling]), 1 / 3.0)
-        assert [answer.cpi.lower, answer.cpi.upper] == pytest.approx(
-            [1 / upper, 1 / lower], rel=1e-10
-        )
+        falling = 1 / (0.3 - 0.25e9 / F + CPI % 0.01)
+        answer = straight(list(zip(F, falling, strict=True)), form="reciprocal")
+        _, lower, upper = ols_interval(GHZ / F, 1 / falling, 1 / 3.0)
+        assert values(answer.cpi)[1:] == pytest.approx([1 / upper, 1 / lower], rel=1e-10)
 
     def test_a_slope_held_at_zero_leaves_the_spread_of_a_mean(self):
-        points = [(f, c) for f, c in zip(F, CPI[::-1], strict=True)]
-        answer = straight(points)
-        half = student.ppf(0.95, 4) * CPI.std(ddof=1) * math.sqrt(1 + 1 / 5)
-        assert [answer.cpi.lower, answer.cpi.upper] == pytest.approx(
-            [CPI.mean() - half, CPI.mean() + half], rel=1e-10
-        )
+        answer = straight(list(zip(F, CPI[::-1], strict=True)))
+        mean, half = CPI.mean(), student.ppf(0.95, 4) * CPI.std(ddof=1) * math.sqrt(1 + 1 / 5)
+        assert values(answer.cpi) == pytest.approx([mean, mean - half, mean + half], rel=1e-10)
 
     def test_performance_per_watt_adds_relative_variances(self):
         answer = straight(POINTS, power_pts=POWER)
@@ -263,15 +242,13 @@ class TestIntervals:
             weighted += share**2 / 3
         spread = student.ppf(0.95, variance**2 / weighted) * math.sqrt(variance)
         ratio = answer.perf_per_watt
-        assert [ratio.lower, ratio.upper] == pytest.approx(
-            [ratio * math.exp(-spread), ratio * math.exp(spread)], rel=1e-10
-        )
+        ends = [ratio * math.exp(-spread), ratio * math.exp(spread)]
+        assert values(ratio)[1:] == pytest.approx(ends, rel=1e-10)
 
     def test_two_points_have_none_and_say_so(self):
         answer = straight(LINE, instructions=1e9, power_pts=POWER)
         for estimate in (answer.cpi, answer.time_s, answer.perf_per_watt):
-            assert estimate.lower is None
-            assert estimate.upper is None
+            assert values(estimate)[1:] == [None, None]
         assert answer.power_w.lower is not None
         assert only(answer.caveats, "no interval").startswith("cpi: ")
 
@@ -279,14 +256,17 @@ class TestIntervals:
         answer = straight([(1e9, 1.0), (2e9, 1.5), (3e9, 1.0)])
         assert answer.cpi.lower == 0
         assert answer.instructions_per_s.upper == math.inf
+        again = ppw.Projection.from_json(answer.to_json())
+        assert again == answer
+        assert again.instructions_per_s.upper == math.inf
+        assert again.summary() == answer.summary()
 
     def test_an_error_beyond_all_bounds_stays_a_number(self):
         # Power falls to almost nothing at the target, so its relative error explodes.
         power = [(1e9, 10.0), (1.5e9, 6.0), (2e9, 5.4)]
         answer = straight(POINTS, freq=3.05e9, power_pts=power, level=0.999)
         assert 0 < answer.power_w < 0.01
-        assert answer.perf_per_watt.lower == 0
-        assert answer.perf_per_watt.upper == math.inf
+        assert values(answer.perf_per_watt)[1:] == [0, math.inf]
 
 
 class TestCaveats:
@@ -303,49 +283,38 @@ class TestCaveats:
         assert not [c for c in far.caveats if "long lever" in c]
 
     @any_interval
-    def test_far_from_what_was_measured(self, interval):
-        trust = ": the law is taken on trust there"
-        asked = {"power_pts": POWER, "power_source": "rapl:package", "interval": interval}
-        for freq, said in {
-            "15GHz": "15 GHz is 6.2 times the highest clock measured (2.4 GHz)",
-            "0.3GHz": "the lowest clock measured (1.2 GHz) is 4 times 300 MHz",
-        }.items():
-            found = only(project(POINTS, **asked, freq=freq).caveats, "taken on trust")
-            assert found == f"cpi, power: {said}{trust}"
-        for freq in ("4.8GHz", "0.6GHz"):
-            caveats = project(POINTS, **asked, freq=freq).caveats
-            assert not [c for c in caveats if "taken on trust" in c]
+    @pytest.mark.parametrize(
+        ("freq", "said"),
+        [
+            ("15GHz", ["15 GHz is 6.2 times the highest clock measured (2.4 GHz)"]),
+            ("0.3GHz", ["the lowest clock measured (1.2 GHz) is 4 times 300 MHz"]),
+            ("4.8GHz", []),
+            ("0.6GHz", []),
+        ],
+    )
+    def test_far_from_what_was_measured(self, freq, said, interval):
+        known = {"power_pts": POWER, "power_source": "rapl:package", "interval": interval}
+        found = [c for c in project(POINTS, freq=freq, **known).caveats if "on trust" in c]
+        assert found == [f"cpi, power: {why}: the law is taken on trust there" for why in said]
 
     @pytest.mark.parametrize(
-        ("source", "said"), [(None, True), ("unknown", True), ("", True), ("meter:wt310", False)]
+        ("source", "said"), [(None, 1), ("unknown", 1), ("", 1), ("ipmi:dcmi", 0)]
     )
     def test_watts_of_unknown_source(self, source, said):
-        caveats = project(POINTS, power_pts=POWER, power_source=source).caveats
-        assert ["unknown source" in c for c in caveats] == [True] * said
-
-    @pytest.mark.parametrize(
-        ("column", "said"), [("unknown", True), (None, True), ("ipmi:dcmi", False)]
-    )
-    def test_watts_of_a_table_without_their_source(self, column, said):
-        runs = pd.DataFrame({"freq_hz": F, "cpi": CPI, "power_w": WATTS, "power_source": column})
-        caveats = project(runs).caveats
-        assert ["unknown source" in c for c in caveats] == [True] * said
-
-    def test_no_watts_need_no_source(self):
+        runs = pd.DataFrame({"freq_hz": F, "cpi": CPI, "power_w": WATTS, "power_source": source})
+        for answer in (project(POINTS, power_pts=POWER, power_source=source), project(runs)):
+            assert ["unknown source" in c for c in answer.caveats] == [True] * said
         assert project(POINTS).caveats == ()
 
-    @pytest.mark.parametrize(("onto", "said"), [("Nehalem", True), ("Bonnell", False)])
+    @pytest.mark.parametrize(("onto", "said"), [("Nehalem", 1), ("Bonnell", 0)])
     def test_family_mismatch(self, onto, said):
         runs = pd.DataFrame({"freq_hz": F, "cpi": CPI, "family": "Bonnell"})
-        caveats = project(runs, family=onto).caveats
-        assert [
-            "family mismatch: points of Bonnell projected onto Nehalem" in c for c in caveats
-        ] == [True] * said
+        text = "family mismatch: points of Bonnell projected onto Nehalem"
+        assert [text in c for c in project(runs, family=onto).caveats] == [True] * said
 
-    @pytest.mark.parametrize(("cores", "said"), [(1, False), (8, False), (9, True)])
+    @pytest.mark.parametrize(("cores", "said"), [(1, 0), (8, 0), (9, 1)])
     def test_path_length_outside_its_range(self, cores, said):
-        path = LogPathLength.from_coefficients(a=100, b=50, cores=(1, 8))
-        caveats = project(POINTS, cores=cores, data_bytes=1e9, path_length=path).caveats
+        caveats = project(POINTS, cores=cores, data_bytes=1e9, path_length=PATH).caveats
         text = "path length outside its range: measured at 1 to 8 cores, used at 9"
         assert list(caveats) == [text] * said
 
@@ -395,16 +364,16 @@ REFUSED = {
     "nan efficiency": ({"efficiency": math.nan}, "efficiency nan is not a finite number"),
     "price": ({"price": 0}, "price 0 must be greater than 0"),
     "two times": (
-        {"instructions": 1, "path_length": LogPathLength.from_coefficients(a=1, b=1, cores=(1, 2))},
+        {"instructions": 1, "path_length": PATH},
         "give instructions or path_length, not both",
     ),
     "no data": (
-        {"path_length": LogPathLength.from_coefficients(a=1, b=1, cores=(1, 2))},
+        {"path_length": PATH},
         "give data_bytes with it",
     ),
     "another workload": (
         {
-            "path_length": LogPathLength.from_coefficients(a=1, b=1, cores=(1, 2), workload="sort"),
+            "path_length": PATH,
             "data_bytes": 1,
             "workload": "grep",
         },
@@ -443,31 +412,6 @@ def test_every_bad_argument_is_refused_in_one_line(wrong, said):
 
 
 class TestResult:
-    @pytest.fixture(params=POINT_INTERVALS)
-    def answer(self, request):
-        given_ = {"power_pts": [*POWER, *POWER], "instructions": 1e12, "price": 100.0, "cores": 2}
-        return project(ATOM, interval=request.param, **given_)
-
-    def test_json_comes_back(self, answer):
-        again = ppw.Projection.from_json(answer.to_json())
-        assert again == answer
-        assert again.to_json() == answer.to_json()
-        assert again.summary() == answer.summary()
-
-    def test_an_unbounded_end_comes_back(self):
-        answer = straight([(1e9, 1.0), (2e9, 1.5), (3e9, 1.0)])
-        again = ppw.Projection.from_json(answer.to_json())
-        assert again.instructions_per_s.upper == math.inf
-        assert again.summary() == answer.summary()
-
-    def test_json_says_what_it_is(self, answer):
-        document = json.loads(answer.to_json())
-        assert (document["schema_version"], document["kind"]) == (1, "projection")
-        assert document["ppw_version"]
-        assert document["input_digest"].startswith("sha256:")
-        assert document["time_s"]["value"] == float(answer.time_s)
-        assert document["time_s"]["unit"] == "s"
-
     @pytest.mark.parametrize(
         ("text", "said"),
         [
@@ -482,28 +426,21 @@ class TestResult:
         with pytest.raises(PpwError, match=said):
             ppw.Projection.from_json(text)
 
-    def test_frame_has_one_row_a_known_quantity(self, answer):
+    @any_interval
+    def test_frame_and_copies_hold_every_known_quantity(self, interval):
+        given_ = {"power_pts": [*POWER, *POWER], "instructions": 1e12, "price": 100.0, "cores": 2}
+        answer = project(ATOM, interval=interval, **given_)
         frame = answer.to_frame()
         assert list(frame.columns) == ["value", "unit", "lower", "upper", "limit", "limit_share"]
         assert frame.loc["power_w", "value"] == float(answer.power_w)
+        assert "time_s" in frame.index
         assert "time_s" not in project(LINE).to_frame().index
-
-    def test_summary_tells_all(self, answer):
-        text = answer.summary()
-        assert text.startswith("Projected to 3 GHz on 2 core(s), amdahl\n")
-        assert "cpi, reciprocal" in text
-        assert all(f"caveat: {c}" in text for c in answer.caveats)
-
-    def test_it_cannot_be_changed(self, answer):
-        with pytest.raises(AttributeError):
-            answer.level = 0.5
-
-    def test_it_can_be_copied_and_pickled_whole(self, answer):
+        assert all(f"caveat: {c}" in answer.summary() for c in answer.caveats)
         for twin in (copy.deepcopy(answer), pickle.loads(pickle.dumps(answer))):
             assert twin == answer
             assert twin.power_w.upper == answer.power_w.upper
 
-    def test_the_digest_knows_the_points_and_not_their_order(self, answer):
+    def test_the_digest_knows_the_points_and_not_their_order(self):
         assert project(POINTS).input_digest == project(POINTS[::-1]).input_digest
         assert project(POINTS).input_digest != project(LINE).input_digest
 
@@ -517,9 +454,11 @@ def cpi_sweeps(draw):
 
 # Some draws are long levers or sit at a bound; their caveats are the subject of other tests.
 quiet = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
+fewer_examples = settings(max_examples=max(4, settings.default.max_examples // 2))
 
 
 @quiet
+@fewer_examples
 @given(cpi_sweeps(), st.integers(8, 60), st.integers(8, 60))
 def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, other):
     low, high = sorted((one * 1e8, other * 1e8))
@@ -529,37 +468,25 @@ def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, othe
 
 @quiet
 @any_interval
-@settings(max_examples=30)
-@given(points=cpi_sweeps(), random=st.randoms(use_true_random=False))
-def test_no_digit_depends_on_the_order_of_the_points(points, random, interval):
-    shuffled = random.sample(points, len(points))
-    answers = [ppw.project(p, freq=2.5e9, interval=interval) for p in (points, shuffled)]
-    assert answers[0].to_json() == answers[1].to_json()
-
-
-@quiet
-@any_interval
-@settings(max_examples=30)
-@given(points=cpi_sweeps(), factor=st.floats(0.1, 10))
-def test_cpi_scales_through(points, factor, interval):
-    plain = ppw.project(points, freq=2.5e9, interval=interval)
-    scaled = ppw.project([(f, factor * c) for f, c in points], freq=2.5e9, interval=interval)
+@fewer_examples
+@given(points=cpi_sweeps(), random=st.randoms(use_true_random=False), factor=st.floats(0.1, 10))
+def test_order_changes_no_digit_and_cpi_scales_through(points, random, factor, interval):
+    asked = {"freq": 2.5e9, "interval": interval}
+    plain = ppw.project(points, **asked)
+    assert ppw.project(random.sample(points, len(points)), **asked).to_json() == plain.to_json()
+    scaled = ppw.project([(f, factor * c) for f, c in points], **asked)
     # A posterior's median is found to a small share of its width.
     rel = 1e-4 if interval == "bayes" else 1e-9
     assert float(scaled.cpi) == pytest.approx(factor * plain.cpi, rel=rel)
     assert float(scaled.performance) == pytest.approx(plain.performance / factor, rel=rel)
-
-
-@quiet
-@given(cpi_sweeps())
-def test_points_given_twice_have_the_same_curve(points):
-    once, twice = (ppw.project(p, freq=2.5e9, interval="t") for p in (points, points * 2))
-    assert float(twice.cpi) == pytest.approx(once.cpi, rel=1e-9)
+    if interval != "bayes":
+        twice = ppw.project(points * 2, **asked)
+        assert float(twice.cpi) == pytest.approx(plain.cpi, rel=1e-9)
 
 
 @quiet
 @any_interval
-@settings(max_examples=30)
+@fewer_examples
 @given(points=cpi_sweeps(), level=st.floats(0.5, 0.95), more=st.floats(0.01, 0.04))
 def test_intervals_hold_the_answer_and_widen_with_their_level(points, level, more, interval):
     narrow, wide = (
