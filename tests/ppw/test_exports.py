@@ -31,6 +31,12 @@ HEAVY = (
 KINDS = [name for name in ppw.__all__ if hasattr(getattr(ppw, name), "from_json")]
 
 
+def every(kinds):
+    """Parametrize a test by kinds of results; a replay is made by fio."""
+    marks = {"TraceReplay": pytest.mark.peer("fio")}
+    return pytest.mark.parametrize("kind", [pytest.param(k, marks=marks.get(k, ())) for k in kinds])
+
+
 @pytest.mark.parametrize("package", [ppw, measurements, fitting], ids=lambda p: p.__name__)
 def test_every_name_of_a_package_is_there_and_sorted(package):
     assert package.__all__ == sorted(set(package.__all__))
@@ -67,7 +73,7 @@ def test_every_result_but_of_points_has_a_page():
     assert sorted([*PAGES, "Projection"]) == KINDS
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "FleetAnswer"])
+@every([*KINDS, "FleetAnswer"])
 class TestEveryResult:
     """About names that would act where they are shown, beside the same about plain ones."""
 
@@ -118,7 +124,7 @@ class TestEveryResult:
                 assert cell[:1] not in SIGNS or not cell or float(cell) is not None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every(KINDS)
 @settings(
     max_examples=max(4, settings.default.max_examples // 5),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -139,7 +145,7 @@ def elements(parsed):
     return {(tag, name) for tag, attributes in parsed.tags for name in (None, *attributes)}
 
 
-@pytest.mark.parametrize("kind", PAGES)
+@every(PAGES)
 class TestEveryPage:
     def test_no_name_breaks_out_and_no_request_leaves_it(self, kind, pages):
         _, text = pages(kind, HOSTILE)
