@@ -1,0 +1,360 @@
+"""Times at a data size or on a number of cores that was not measured.
+
+The oracles are known laws, sums by hand, least squares of statsmodels, and coverage.
+"""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import ppw_inside
+from scipy.stats import t
+
+from measurements.errors import MeasurementError
+from ppw.core_count import project_core_count
+from ppw.data_size import DataSizeProjection, project_data_size
+from ppw.errors import CaveatWarning, PpwError
+from ppw.report.time_projection_page import time_projection_page
+
+MB = 1e6
+
+
+def jobs(sizes_mb, times, **columns):
+    return pd.DataFrame({"data_bytes": np.array(sizes_mb) * MB, "time_s": times, **columns})
+
+
+def parallel(cores, times, **columns):
+    return pd.DataFrame({"cores": cores, "time_s": times, **columns})
+
+
+def noisy_jobs(seed=3):
+    """Jobs of 4 s and a second for every 8 MB."""
+    sizes = np.repeat((64, 128, 256, 512), 3)
+    scatter = np.random.default_rng(seed).lognormal(0, 0.02, len(sizes))
+    return jobs(sizes, (4 + sizes / 8) * scatter, workload="wordcount")
+
+
+def noisy_parallel(counts=(1, 2, 4, 8)):
+    """Runs of 10 s whatever the cores, and of 90 s over them."""
+    cores = np.repeat(counts, 3).astype(float)
+    scatter = np.random.default_rng(3).lognormal(0, 0.02, len(cores))
+    return parallel(cores, (10 + 90 / cores) * scatter, workload="blackscholes")
+
+
+def project(runs, **asked):
+    """Project to the size or count asked for, whatever the caveats."""
+    call = project_core_count if "cores" in asked else project_data_size
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CaveatWarning)
+        return call(runs, **asked)
+
+
+def first(runs, **asked):
+    return project(runs, **asked).table.iloc[0]
+
+
+def interval(row):
+    return row["projected"], row["lower"], row["upper"]
+
+
+def about(middle, half):
+    return pytest.approx((middle, max(0.0, middle - half), middle + half), rel=1e-5)
+
+
+class TestDataSize:
+    @given(fixed_s=st.floats(0.01, 100), rate=st.floats(1e3, 1e9))
+    def test_a_line_comes_back(self, fixed_s, rate):
+        sizes = np.array([64, 128, 256])
+        found = first(jobs(sizes, fixed_s + sizes * MB / rate), data_bytes=512 * MB)
+        assert found["projected"] == pytest.approx(fixed_s + 512 * MB / rate, rel=1e-6)
+        assert found["rate_bytes_s"] == pytest.approx(rate, rel=1e-5)
+        assert (found["sizes"], found["runs"]) == (3, 3)
+        assert (found["smallest_bytes"], found["largest_bytes"]) == (64 * MB, 256 * MB)
+
+    def test_worked_by_hand(self):
+        # 10 s at 100 MB and 15 s at 200 MB: 5 s, and 1 s every 20 MB; 30 s at 500 MB.
+        with pytest.warns(CaveatWarning, match="1 groups have two sizes"):
+            found = project_data_size(jobs([100, 200], [10.0, 15.0]), data_bytes="500MB")
+        row = found.table.iloc[0]
+        assert (row["t_fixed_s"], row["rate_bytes_s"]) == pytest.approx((5.0, 20 * MB))
+        # x = 500/100 and 500/200, mean 3.75, sum of squares 3.125; at x = 1 the line's variance is
+        # 1/2 + 2.75²/3.125 = 2.92 of a size's, and the new size's own comes to it. That is 3 % of
+        # 30 s, squared, with 3 degrees of freedom, of which 90 % lie within 2.35336.
+        assert interval(row) == about(30, 2.35336 * 0.03 * 30 * np.sqrt(2.92 + 1))
+        assert np.isnan(row["measured"])
+        assert found.coverage is None
+
+    def test_a_job_never_takes_less_than_nothing_without_data(self):
+        # Through these two points the free line starts at -5 s.
+        row = first(jobs([100, 200], [5.0, 15.0]), data_bytes=400 * MB)
+        assert row["t_fixed_s"] == 0.0
+        # The mean time per byte, each size weighing alike.
+        assert row["projected"] == pytest.approx(400 * (0.05 + 0.075) / 2)
+
+    def test_a_time_that_does_not_grow(self):
+        found = project(jobs([100, 200], [10.0, 9.0]), data_bytes=400 * MB)
+        assert "and no more with more data" in found.summary()
+        for result in (found, DataSizeProjection.from_json(found.to_json())):
+            assert np.isinf(result.table["rate_bytes_s"].iloc[0])
+
+    def test_interval_of_weighted_least_squares_of_the_means(self):
+        runs = noisy_jobs(7)
+        below = runs[runs["data_bytes"] < 512 * MB]
+        mean = np.log(below["time_s"]).groupby(below["data_bytes"]).mean()
+        size = mean.index.to_numpy() / MB
+        design = np.column_stack([np.ones_like(size), size])
+        fit = sm.WLS(np.exp(mean.to_numpy()), design, weights=1 / size**2).fit()
+        at = np.array([1.0, 512.0])
+        middle = float(at @ fit.params)
+        # Misses as usual, in 3 sizes, beside those of these 3, whose line left one degree.
+        squares = fit.ssr + 3 * (0.03 * middle / 512) ** 2
+        spread = squares / 4 * (at @ fit.normalized_cov_params @ at + 512**2)
+        row = first(runs, data_bytes=512 * MB)
+        assert interval(row) == about(middle, t.ppf(0.95, 4) * np.sqrt(spread))
+
+    def test_one_run_scatters_more_than_the_means_that_were_learnt_from(self):
+        runs = noisy_jobs(7)
+        below = runs[runs["data_bytes"] < 512 * MB]
+        one = pd.concat([below, runs.tail(1)])
+        few, single = (first(table, data_bytes=512 * MB) for table in (runs, one))
+        logs = np.log(below["time_s"]).groupby(below["data_bytes"])
+        scatter = float(((logs.std() ** 2) * 2).sum() / 6)
+        more = (single["upper"] - single["lower"]) ** 2 - (few["upper"] - few["lower"]) ** 2
+        expected = (2 * t.ppf(0.95, 4) * few["projected"]) ** 2 * scatter * (1 - 1 / 3)
+        assert more == pytest.approx(expected)
+
+    def test_larger_sizes_are_not_fitted_either(self):
+        runs = noisy_jobs()
+        smaller = first(runs[runs["data_bytes"] < 256 * MB], data_bytes=256 * MB)
+        assert first(runs, data_bytes=256 * MB)["projected"] == smaller["projected"]
+
+    def test_jobs_that_are_set_up_otherwise_are_other_groups(self):
+        runs = pd.concat([noisy_jobs(n).assign(map_slots=n, host="h") for n in (1, 2)])
+        found = project(runs, data_bytes=512 * MB)
+        assert found.by == ("host", "workload", "map_slots")
+        assert list(found.table["map_slots"]) == [1, 2]
+        pooled = project(runs, data_bytes=512 * MB, by=["workload"])
+        assert list(pooled.table["runs"]) == [18]
+
+    def test_a_clock_that_was_found_tells_no_groups_apart(self):
+        clocks = {"freq_hz": 2e9 + 1e6 * np.arange(12), "freq_source": "kernel"}
+        assert len(project(noisy_jobs().assign(**clocks), data_bytes=512 * MB).table) == 1
+
+    def test_text_and_page(self):
+        found = project(noisy_jobs(), data_bytes=512 * MB)
+        for word in ("wordcount", "512 MB", "90% interval", "whatever the data", "1 s for every"):
+            assert word in found.summary()
+        page = time_projection_page(found)
+        assert page.tables[0].rows[0][:2] == ["wordcount", "512 MB"]
+        assert "Projected to 512 MB of data" in page.render()
+        assert len(found.plot().get_lines()) == 2
+
+
+class TestCoreCount:
+    @given(serial_s=st.floats(0.01, 100), parallel_s=st.floats(0.01, 1e4))
+    def test_amdahls_law_comes_back(self, serial_s, parallel_s):
+        cores = np.array([1, 2, 6])
+        found = first(parallel(cores, serial_s + parallel_s / cores), cores=16)
+        assert found["projected"] == pytest.approx(serial_s + parallel_s / 16, rel=1e-6)
+        assert (found["counts"], found["runs"]) == (3, 3)
+        assert (found["fewest_cores"], found["most_cores"]) == (1, 6)
+
+    def test_worked_by_hand(self):
+        # 50 s on 2 cores and 30 s on 4: 10 s and 80 s over the cores; 15 s on 16.
+        row = first(parallel([2, 4], [50.0, 30.0]), cores=16)
+        assert (row["t_serial_s"], row["t_parallel_s"]) == pytest.approx((10.0, 80.0))
+        # x = 2/16 and 4/16, mean 3/16, sum of squares 1/128; at x = 1 the line's variance is
+        # 1/2 + 128·(13/16)² = 85 of a count's, and the new count's own comes to it. That is 5 % of
+        # 15 s, squared, with 3 degrees of freedom, of which 90 % lie within 2.35336.
+        assert interval(row) == about(15, 2.35336 * 0.05 * 15 * np.sqrt(85 + 1))
+
+    def test_between_counts_that_were_measured_it_is_narrower(self):
+        cores = np.array([1, 2, 8, 16])
+        found, beyond = (first(parallel(cores, 5 + 40 / cores), cores=n) for n in (4, 32))
+        assert found["projected"] == pytest.approx(15.0)
+        widths = [(r["upper"] - r["lower"]) / r["projected"] for r in (found, beyond)]
+        assert widths[0] < widths[1]
+
+    @pytest.mark.parametrize(
+        ("cores", "noise", "target", "witnesses", "learnt"),
+        [
+            # 1 + log2(10) is 4.3: 4 of 10, whose law left two degrees of freedom.
+            (np.arange(1.0, 11), 0.03 * np.sin(np.arange(1.0, 11)), 20, 4, 2),
+            # 8 to 12 cores are 0.6 octaves: two witnesses, and learnt from no miss is.
+            (np.array([8.0, 9, 10, 12]), 0.02 * np.cos([24.0, 27, 30, 36]), 16, 2, 0),
+        ],
+    )
+    def test_an_octave_of_counts_is_one_witness(self, cores, noise, target, witnesses, learnt):
+        """Least squares of T·n, weights alike; misses are those of these counts and as usual."""
+        runs = parallel(cores, (4 + 60 / cores) * (1 + noise))
+        count = len(cores)
+        fit = sm.OLS(runs["time_s"] * cores, np.column_stack([cores, np.ones(count)])).fit()
+        at = np.array([target, 1.0])
+        middle = float(at @ fit.params) / target
+        missed = fit.ssr / (count - 2) / target**2
+        spread = (learnt * missed + 3 * (0.05 * middle) ** 2) / (learnt + 3)
+        leverage = float(at @ fit.normalized_cov_params @ at)
+        half = t.ppf(0.95, learnt + 3) * np.sqrt(spread * (leverage * count / witnesses + 1))
+        assert interval(first(runs, cores=target)) == about(middle, half)
+
+    def test_the_law_never_takes_longer_on_more_cores(self):
+        found = project(parallel([2, 4], [10.0, 12.0]), cores=8)
+        assert found.table["t_parallel_s"].iloc[0] == 0.0
+        assert "on any number of cores" in found.summary()
+        assert any("1 groups gain nothing from more cores" in c for c in found.caveats)
+
+    def test_speed_up_beyond_the_cores_is_taken_for_no_serial_part(self):
+        found = project(parallel([1, 2], [10.0, 4.0]), cores=4)
+        assert found.table["t_serial_s"].iloc[0] == 0.0
+        assert "no limit of the speed-up in sight" in found.summary()
+
+    def test_threads_that_follow_the_cores_tell_no_groups_apart(self):
+        runs = noisy_parallel()
+        assert project(runs.assign(threads=2 * runs["cores"]), cores=8).by == ("workload",)
+        fixed = pd.concat([runs.assign(threads=n) for n in (8, 16)])
+        assert list(project(fixed, cores=8).table["threads"]) == [8, 16]
+
+    def test_text_plot_and_page(self):
+        found = project(noisy_parallel(), cores=8)
+        row = found.table.iloc[0]
+        limit = (row["t_serial_s"] + row["t_parallel_s"]) / row["t_serial_s"]
+        assert f"at most {limit:.4g} times the speed of one core" in found.summary()
+        x, y = found.plot().get_lines()[0].get_data()
+        assert (x[0], x[-1], y[-1]) == pytest.approx((1, 8, row["projected"]))
+        assert "Projected to 8 cores" in time_projection_page(found).render()
+
+
+# Runs at the target and below it, and the target.
+BOTH = pytest.mark.parametrize(
+    ("runs", "asked"),
+    [(noisy_jobs(), {"data_bytes": 512 * MB}), (noisy_parallel(), {"cores": 8})],
+    ids=["data size", "core count"],
+)
+
+
+@BOTH
+class TestBoth:
+    def test_runs_at_the_target_are_compared_and_not_fitted(self, runs, asked):
+        ((column, target),) = asked.items()
+        row, without = first(runs, **asked), first(runs[runs[column] < target], **asked)
+        assert row["projected"] == without["projected"]
+        assert (row["runs"], without["runs"]) == (9, 9)
+        mean = runs[runs[column] == target]["time_s"].mean()
+        assert row["measured"] == pytest.approx(mean)
+        assert row["error_pct"] == pytest.approx(100 * (row["projected"] / mean - 1))
+        assert without["covered"] is None
+
+    def test_order_of_rows_says_nothing(self, runs, asked):
+        one, other = (project(table, **asked).table for table in (runs, runs.iloc[::-1]))
+        pd.testing.assert_frame_equal(one, other)
+
+    def test_clocks_that_were_set_are_groups(self, runs, asked):
+        both = pd.concat([runs.assign(freq_hz=f) for f in (1e9, 2e9)])
+        assert list(project(both, **asked).table["freq_hz"]) == [1e9, 2e9]
+
+    @pytest.mark.parametrize("level", [0, 1, 90])
+    def test_a_level_that_cannot_be(self, runs, asked, level):
+        with pytest.raises(PpwError, match="level"):
+            project(runs, level=level, **asked)
+
+    def test_targets_that_cannot_be(self, runs, asked):
+        (column,) = asked
+        for target in (0, -1, np.nan):
+            with pytest.raises(PpwError, match=f"{column[:4]}.* must be|is not a"):
+                project(runs, **{column: target})
+        with pytest.raises(MeasurementError, match=column):
+            project(pd.DataFrame({"time_s": [1.0]}), **asked)
+
+    def test_command_line(self, runs, asked, tmp_path):
+        ((column, target),) = asked.items()
+        runs.to_csv(tmp_path / "runs.csv", index=False)
+        words = ("project", "runs.csv", "--data" if column == "data_bytes" else "--cores")
+        value = "512MB" if column == "data_bytes" else target
+        done = ppw_inside(*words, value, "--format", "json", cwd=tmp_path)
+        assert (done.stderr, done.returncode) == ("", 0)
+        [row] = json.loads(done.stdout)["groups"]
+        assert row["projected"] == pytest.approx(first(runs, **asked)["projected"])
+        for wrong in (("--cores", "0"), ("--data", "1GB", "--freq", "3GHz"), ()):
+            done = ppw_inside("project", "runs.csv", *wrong, cwd=tmp_path)
+            assert done.returncode == 2
+            assert wrong[:1] == ("--cores",) or "Give --freq, --cores or --data" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("runs", "asked", "said"),
+    [
+        (
+            jobs(
+                np.repeat([64, 128, 256], 3),
+                np.repeat([10.0, 40.0, 45.0], 3) * (1 + 1e-3 * np.tile([0, 1, 2], 3)),
+            ),
+            {"data_bytes": 512 * MB},
+            "do not lie on one line",
+        ),
+        (
+            jobs([64, 128, 256], [5.0, 9.0, 17.0]),
+            {"data_bytes": 1e10},
+            "39.06 times the largest size",
+        ),
+        (
+            pd.concat([noisy_jobs(), jobs([64, 64, 512], [5.0, 5.1, 30.0], workload="x")]),
+            {"data_bytes": 512 * MB},
+            "1 groups have runs at less than two",
+        ),
+        (parallel([1, 2], [9.0, 5.0]), {"cores": 4}, "two core counts, which show nothing"),
+        (noisy_parallel(), {"cores": 64}, "the target is 8 times the most cores measured"),
+        (
+            parallel([1, 2, 4, 8] * 2, [80.0, 40.0, 39.0, 60.0, 80.1, 40.1, 39.1, 60.1]),
+            {"cores": 16},
+            "1 groups do not follow Amdahl's law",
+        ),
+        (
+            pd.concat([noisy_parallel(), parallel([1.0], [9.0], workload="x")]),
+            {"cores": 16},
+            "1 groups have runs at less than two other core counts and are left out",
+        ),
+    ],
+)
+def test_caveats(runs, asked, said):
+    found = project(runs, **asked)
+    assert any(said in c for c in found.caveats)
+    assert len(found.table) == 1
+
+
+def test_nothing_is_said_of_runs_that_follow_the_law():
+    assert project(noisy_parallel(), cores=16).caveats == ()
+    assert project(noisy_jobs(), data_bytes=512 * MB).caveats == ()
+
+
+def test_no_group_at_all():
+    with pytest.raises(PpwError, match="two sizes below 512 MB"):
+        project(jobs([512, 64], [30.0, 5.0]), data_bytes=512 * MB)
+    with pytest.raises(PpwError, match="no group has runs on two core counts other than 8"):
+        project(noisy_parallel(counts=(4, 8)), cores=8)
+    with pytest.raises(MeasurementError, match="'512GHz' is not a quantity in B"):
+        project(noisy_jobs(), data_bytes="512GHz")
+
+
+@pytest.mark.parametrize("sizes_mb", [(64, 128, 512), (200, 250, 300, 350, 512), None])
+def test_ninety_percent_of_intervals_hold_where_laws_miss_as_usual(sizes_mb):
+    """Groups that scatter about their laws by variances drawn from the prior."""
+    rng, groups = np.random.default_rng(11), 4000
+    error = 0.03 if sizes_mb else 0.05
+    miss = error * np.sqrt(3 / rng.chisquare(3, (groups, 1)))
+    # 20 s whatever the data or the cores, and 80 s at the target or on one core; a miss is relative
+    # to the data's time, or to the work of all cores.
+    x = np.array(sizes_mb) / 512 if sizes_mb else 1 / np.array([1.0, 2.0, 4.0, 8.0])
+    scale = 100 if sizes_mb else 8 * 30
+    times = 20 + 80 * x + scale * miss * x * rng.standard_normal((groups, len(x)))
+    times = np.maximum(times, 0.1).ravel()
+    hosts = np.repeat([f"h{n}" for n in range(groups)], len(x))
+    if sizes_mb:
+        found = project(jobs(np.tile(sizes_mb, groups), times, host=hosts), data_bytes=512 * MB)
+    else:
+        found = project(parallel(np.tile(1 / x, groups), times, host=hosts), cores=8)
+    assert 0.88 < found.coverage < 0.92
