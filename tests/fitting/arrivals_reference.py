@@ -456,11 +456,10 @@ def fit_cascade(windows, finest, gaps):
         busy = [list(zip(whole, counts[::2], strict=True)), *busy]
         counts = whole
     found = {"counts": counts, "small": small, "large": large, "tick_s": tick_s}
-    found |= {"halves": busiest(busy), "chain": chain_of(gaps), "lateness": ON_TIME}
+    paced = lateness_of(gaps, duration_s, sum(counts)) if keeps_pace(counts) else ON_TIME
+    found |= {"halves": busiest(busy), "chain": chain_of(gaps), "lateness": paced}
     found["loose"] = loose_levels(counts, fine, windows.periods, duration_s / len(fine))
     found["gaps"] = [quantile / mean(gaps) for quantile in quantiles(gaps, GAP_LEVELS)]
-    if keeps_pace(counts):
-        found["lateness"] = lateness_of(gaps, duration_s, sum(counts))
     return found
 
 
