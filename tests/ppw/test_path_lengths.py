@@ -1,9 +1,6 @@
 """Path lengths from counted runs: laws that come back, labels, flat ranges and the command."""
 
-from __future__ import annotations
-
 import itertools
-import json
 import warnings
 
 import numpy as np
@@ -11,15 +8,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processes import ppw_process
+from processes import ppw_inside, refused
 
 from fitting import LogPathLength
-from ppw.calibration import Calibration
 from ppw.errors import CaveatWarning, PpwError
 from ppw.flat_range import flat_ranges, widest_flat_range
 from ppw.path_length import PathLengths, path_lengths
 from ppw.path_length_fits import with_instructions
-from ppw.report.path_length_page import path_length_page
 
 # Wordcount as published, without its unit: here instructions a byte.
 A, B = -31500.0, 70702.0
@@ -47,6 +42,10 @@ def published(sizes=(64 * MB,), **more):
     return pd.DataFrame(rows)
 
 
+def by_size(sizes, instructions):
+    return pd.DataFrame({"data_bytes": sizes, "instructions": instructions})
+
+
 class TestAgainstCores:
     def test_the_published_coefficients_come_back(self):
         found = answered(published())
@@ -61,10 +60,8 @@ class TestAgainstCores:
         assert round(curve.at(9, workload="wordcount")) == 1489
         assert curve.cores_ == (1, 8)
 
-    def test_a_curve_that_ends_is_a_caveat(self):
-        with pytest.warns(
-            CaveatWarning, match=r"falls to zero at 9\.436 cores, which no program's"
-        ):
+        assert "falls to zero at 9.436 cores, which no program's" in found.caveats[0]
+        with pytest.warns(CaveatWarning):
             path_lengths(published())
 
     def test_each_data_size_has_its_own(self):
@@ -92,16 +89,14 @@ class TestAgainstCores:
 
 
 class TestAgainstData:
-    @settings(max_examples=30)
+    @settings(max_examples=max(4, settings.default.max_examples // 2))
     @given(
         st.floats(0, 1e10),
         st.floats(1, 1e4),
         st.lists(st.floats(1e6, 1e10), min_size=2, max_size=6, unique_by=lambda s: round(s, -5)),
     )
     def test_a_line_without_noise_comes_back(self, fixed, per_byte, sizes):
-        runs = pd.DataFrame(
-            {"data_bytes": sizes, "instructions": [fixed + per_byte * s for s in sizes]}
-        )
+        runs = by_size(sizes, [fixed + per_byte * s for s in sizes])
         [row] = answered(runs).data.to_dict(orient="records")
         scale = fixed + per_byte * max(sizes)
         assert row["instructions_per_byte"] == pytest.approx(per_byte, rel=1e-6, abs=1e-9 * scale)
@@ -109,8 +104,7 @@ class TestAgainstData:
 
     def test_by_hand(self):
         # 5 million instructions and 3 a byte.
-        runs = pd.DataFrame({"data_bytes": [1e6, 2e6, 4e6], "instructions": [8e6, 11e6, 17e6]})
-        found = answered(runs)
+        found = answered(by_size([1e6, 2e6, 4e6], [8e6, 11e6, 17e6]))
         [row] = found.data.to_dict(orient="records")
         assert row["fixed_instructions"] == pytest.approx(5e6)
         assert row["instructions_per_byte"] == pytest.approx(3)
@@ -118,15 +112,13 @@ class TestAgainstData:
         assert found.verdict()[0].endswith("a byte, from 1 MB to 4 MB")
 
     def test_two_sizes_leave_nothing_to_judge_by(self):
-        runs = pd.DataFrame({"data_bytes": [1e6, 2e6], "instructions": [8e6, 11e6]})
-        found = answered(runs)
+        found = answered(by_size([1e6, 2e6], [8e6, 11e6]))
         assert np.isnan(found.data["per_byte_error"].iloc[0])
         assert "±" not in found.verdict()[0]
 
     def test_a_line_that_begins_below_zero_is_a_caveat(self):
-        runs = pd.DataFrame({"data_bytes": [1e6, 2e6, 4e6], "instructions": [1e6, 4e6, 10e6]})
-        with pytest.warns(CaveatWarning, match="grow faster than its data"):
-            path_lengths(runs)
+        found = answered(by_size([1e6, 2e6, 4e6], [1e6, 4e6, 10e6]))
+        assert "grow faster than its data" in found.caveats[0]
 
 
 class TestLabels:
@@ -236,56 +228,31 @@ class TestFlatRange:
 
 
 class TestResult:
-    @pytest.fixture
-    def result(self):
-        return answered(published(sizes=(64 * MB, 256 * MB), time_s=1.0, host="vm"))
-
-    def test_json_comes_back(self, result):
-        again = PathLengths.from_json(result.to_json())
-        assert again.to_json() == result.to_json()
-        for name in ("points", "cores", "data", "flat"):
-            pd.testing.assert_frame_equal(
-                getattr(again, name), getattr(result, name), check_dtype=False
-            )
-        assert again.summary() == result.summary()
-        with pytest.raises(PpwError, match="is a 'path_lengths', not a 'calibration'"):
-            Calibration.from_json(result.to_json())
-
-    def test_one_that_never_ends_comes_back_too(self):
+    def test_one_that_never_ends_comes_back(self):
         rising = answered(published().assign(instructions=[1e9, 2e9, 3e9, 4e9]))
-        assert rising.cores["positive_up_to"].iloc[0] == np.inf
-        assert PathLengths.from_json(rising.to_json()).cores["positive_up_to"].iloc[0] == np.inf
+        for result in (rising, PathLengths.from_json(rising.to_json())):
+            assert result.cores["positive_up_to"].iloc[0] == np.inf
 
-    def test_the_order_of_rows_says_nothing(self, result):
+    def test_frame_and_plot_and_no_order_of_rows(self):
         runs = published(sizes=(64 * MB, 256 * MB), time_s=1.0, host="vm")
-        other = answered(runs.sample(frac=1, random_state=1))
-        assert other.summary() == result.summary()
-
-    def test_frame_plot_and_page(self, result):
-        frame = result.to_frame()
-        assert list(frame["against"]) == ["cores"] * 2 + ["data size"] * 4
+        result = answered(runs)
+        assert answered(runs.sample(frac=1, random_state=1)).summary() == result.summary()
+        again = PathLengths.from_json(result.to_json())
+        pd.testing.assert_frame_equal(again.flat, result.flat, check_dtype=False)
+        assert list(result.to_frame()["against"]) == ["cores"] * 2 + ["data size"] * 4
         assert result.plot().get_xlabel() == "cores"
         assert result.plot().get_ylabel() == "instructions per byte"
-        one = answered(published(sizes=(64 * MB, 256 * MB)).query("cores == 2"))
-        assert one.plot().get_xlabel() == "data size (B)"
-        page = path_length_page(result).render()
-        assert "wordcount at 64 MB" in page
-        assert json.loads(result.to_json())["kind"] == "path_lengths"
+        assert answered(runs.query("cores == 2")).plot().get_xlabel() == "data size (B)"
 
 
-class TestCommand:
-    def test_text(self, tmp_path):
-        published(workload="wordcount").to_csv(tmp_path / "runs.csv", index=False)
-        done = ppw_process("pathlength", "runs.csv", cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == GOLDEN
-
-    def test_wrong_usage_and_a_table_without_counts(self, tmp_path):
-        (tmp_path / "runs.csv").write_text("time_s,data_bytes\n1,2\n")
-        done = ppw_process("pathlength", "runs.csv", cwd=tmp_path)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("ppw: error: runs.csv: no run has both instructions")
-        assert ppw_process("pathlength", "runs.csv", "--by", "host", cwd=tmp_path).returncode == 2
+def test_command(tmp_path):
+    published().to_csv(tmp_path / "runs.csv", index=False)
+    done = ppw_inside("pathlength", "runs.csv", cwd=tmp_path)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", GOLDEN)
+    assert ppw_inside("pathlength", "runs.csv", "--by", "host", cwd=tmp_path).returncode == 2
+    (tmp_path / "none.csv").write_text("time_s,data_bytes\n1,2\n")
+    done = ppw_inside("pathlength", "none.csv", cwd=tmp_path)
+    refused(done, "ppw: error: none.csv: no run has both instructions")
 
 
 GOLDEN = """\
