@@ -1,9 +1,7 @@
-"""IPMI power: a BMC in memory behind played tools, and ipmi_sim behind pyghmi and ipmitool.
-
-Sensor data records are decoded as pyghmi decodes them.
-"""
+"""IPMI: a BMC in memory behind played tools, ipmi_sim behind real ones; records as by pyghmi."""
 
 import contextlib
+import functools
 import gc
 import json
 import math
@@ -17,6 +15,7 @@ import sys
 import threading
 import time
 import types
+from itertools import product
 from pathlib import Path
 from unittest import mock
 
@@ -37,15 +36,12 @@ from measurements.power.registry import open_source, parse_spec
 # Time that a request may take where something else than time is tested.
 AMPLE_S = 60.0
 PSU, CPU = Sensor("PSU1 Pwr In"), Sensor("CPU Power", number=2, entity=3, step=1)
-ROOT = Path(__file__).parents[2]
-PEERS = Path(__file__).with_name("peers")
+ROOT, PEERS = Path(__file__).parents[2], Path(__file__).with_name("peers")
 READABLE = 0x40
+IpmiException = type("IpmiException", (Exception,), {})
 
 both_tools = pytest.mark.parametrize("tool", ["ipmi", "ipmi:ipmitool"])
 simulated = pytest.mark.peer("ipmi")
-
-
-# Tools that talk to a BMC in memory.
 
 
 class PlayedCommand:
@@ -57,12 +53,8 @@ class PlayedCommand:
             raise IpmiException("timeout")
         if userid and (said := bmc.says or _complaint(bmc, userid, password, self.level)):
             raise IpmiException(said)
-        self.opened, self.broken, self.incommand, self.ipmi_session = (
-            bmc.sessions,
-            False,
-            True,
-            self,
-        )
+        self.opened, self.broken = bmc.sessions, False
+        self.incommand, self.ipmi_session = True, self
 
     def raw_command(self, netfn, command, data, rslun, callback=None):
         self.broken = self.opened != self.bmc.sessions
@@ -75,11 +67,7 @@ class PlayedCommand:
         self.late()
 
     def logout(self):
-        self.bmc.logouts = getattr(self.bmc, "logouts", 0) + 1
-
-
-class IpmiException(Exception):  # noqa: N818
-    """pyghmi's."""
+        self.bmc.logouts += 1
 
 
 def _complaint(bmc, user, password, level):
@@ -109,13 +97,11 @@ class SessionThread(threading.Thread):
         self.asker.close()
 
 
-def played_ipmitool(bmc, words, env, timeout):
+def played_ipmitool(bmc, words, env, timeout, **_):
     """What ipmitool says of a request."""
     words = list(words)
     assert "IPMITOOL_PASSWORD" not in env
-    said = {
-        name: words[words.index(name) + 1] for name in ("-I", "-U", "-L", "-C") if name in words
-    }
+    said = {name: words[words.index(name) + 1] for name in ("-U", "-L", "-C") if name in words}
     error, text, level = bmc.says, "", said.get("-L", "ADMINISTRATOR").lower()
     if bmc.is_silent == "hangs":
         raise subprocess.TimeoutExpired(words, timeout)
@@ -140,27 +126,22 @@ def played_ipmitool(bmc, words, env, timeout):
 @pytest.fixture
 def play(monkeypatch):
     """Start a BMC in memory, which both tools then talk to."""
-    waits = []
-    clock = types.SimpleNamespace(monotonic=time.monotonic, sleep=waits.append)
+    made = types.SimpleNamespace
 
     def start(**known):
-        bmc = PlayedBmc(**known)
-        bmc.waits = waits
-        command = types.SimpleNamespace(Command=lambda bmc=None, **who: PlayedCommand(made, **who))
-        made = bmc
+        played = PlayedBmc(**known)
+        command = made(Command=lambda bmc=None, **who: PlayedCommand(played, **who))
         monkeypatch.setitem(sys.modules, "pyghmi.ipmi.command", command)
-        monkeypatch.setattr(ipmi, "_start", SessionThread)
-        asker = types.SimpleNamespace(socket=lambda **_: threading.current_thread().asker)
-        monkeypatch.setattr(ipmi_session, "socket", asker)
-        monkeypatch.setattr(ipmi_session, "os", types.SimpleNamespace(_exit=lambda _: None))
-        monkeypatch.setattr(ipmi_power, "time", clock)
-
-        def run(words, env, timeout, **_):
-            return played_ipmitool(bmc, words, env, timeout)
-
-        program = types.SimpleNamespace(**{**vars(subprocess), "run": run})
-        monkeypatch.setattr(ipmi_tool, "subprocess", program)
-        return bmc
+        program = {**vars(subprocess), "run": functools.partial(played_ipmitool, played)}
+        for module, name, stand_in in (
+            (ipmi, "_start", SessionThread),
+            (ipmi_session, "socket", made(socket=lambda **_: threading.current_thread().asker)),
+            (ipmi_session, "os", made(_exit=lambda _: None)),
+            (ipmi_power, "time", made(monotonic=time.monotonic, sleep=played.waits.append)),
+            (ipmi_tool, "subprocess", made(**program)),
+        ):
+            monkeypatch.setattr(module, name, stand_in)
+        return played
 
     return start
 
@@ -240,9 +221,6 @@ def numbers(text):
     return [int(found) for found in re.findall(r":\s+(\d+) [Ww]atts", text)]
 
 
-# The power reading.
-
-
 @both_tools
 def test_the_whole_reply_is_that_of_independent_clients_and_follows_the_watts(bmc, tool):
     bmc.set(current=137, minimum=91, maximum=305, average=142, period_ms=5000, stamp=1.7e9)
@@ -279,7 +257,7 @@ def test_the_whole_reply_is_that_of_independent_clients_and_follows_the_watts(bm
 
 
 @both_tools
-def test_what_is_no_figure_is_nan_and_says_why(bmc, tool):
+def test_what_is_no_figure_is_nan_and_says_why_and_only_a_short_period_is_a_window(bmc, tool):
     with opened(tool, bmc) as source:
         for figures, problem in (
             ({"current": 0}, "it answers 0 W"),
@@ -299,6 +277,14 @@ def test_what_is_no_figure_is_nan_and_says_why(bmc, tool):
             bmc.set_watts(88)
             assert watts(source) == [88.0]
             assert source.describe()["problem"] == ""
+    seconds = {1000: (1.0, 1.0), 60_000: (60.0, 60.0), 250: (0.25, 1.0), 0: (0.0, 1.0)}
+    # Counted since the BMC's start, as many do.
+    for period_ms, expected in {**seconds, 1_131_466_000: (0.0, 1.0)}.items():
+        bmc.set(period_ms=period_ms)
+        with opened(tool, bmc) as source:
+            (channel,) = source.channels
+            assert (channel.window_s, source.period_s) == expected
+            assert ("period of 1131466 s" in channel.note) == (period_ms > 60_000)
 
 
 @both_tools
@@ -313,40 +299,18 @@ def test_a_bmc_that_is_busy_for_a_moment_is_asked_again(play, tool):
         assert math.isnan(watts(source)[0])
 
 
-@both_tools
-def test_only_a_short_period_is_the_window_of_a_reading(bmc, tool):
-    for period_ms, window_s, period_s in (
-        (1000, 1.0, 1.0),
-        (60_000, 60.0, 60.0),
-        (250, 0.25, 1.0),
-        (0, 0.0, 1.0),
-        # Counted since the BMC's start, as many do.
-        (1_131_466_000, 0.0, 1.0),
-    ):
-        bmc.set(period_ms=period_ms)
-        with opened(tool, bmc) as source:
-            (channel,) = source.channels
-            assert (channel.window_s, source.period_s) == (window_s, period_s)
-            assert ("period of 1131466 s" in channel.note) == (period_ms > 60_000)
-
-
-def stamped(current_w, stamp_s):
-    return PowerReading(current_w, 1, 500, 100, stamp_s, 1.0, active=True)
-
-
 def test_a_stamp_that_stands_still_while_watts_change_is_left_out():
+    def stamp(current_w, stamp_s, at_s):
+        return clock.stamp(PowerReading(current_w, 1, 500, 100, stamp_s, 1.0, active=True), at_s)
+
     clock = BmcClock()
     # Several changes within a second of the stamp are what a working clock shows.
-    assert [clock.stamp(stamped(100 + i, 7), 0.5 * i) for i in range(4)] == [7.0] * 4
-    assert clock.stamp(stamped(103, 7), 60.0) == 7.0
-    assert clock.stamp(stamped(104, 7), 61.0) is None
-    assert clock.stamp(stamped(104, 8), 62.0) is None
+    assert [stamp(100 + i, 7, 0.5 * i) for i in range(4)] == [7.0] * 4
+    found = [stamp(103, 7, 60.0), stamp(104, 7, 61.0), stamp(104, 8, 62.0)]
+    assert found == [7.0, None, None]
     clock = BmcClock()
     # One that jumps back is another reading.
-    assert [clock.stamp(stamped(100, s), i) for i, s in enumerate((9, 10, 3))] == [9.0, 10.0, 3.0]
-
-
-# Sensors, where the power reading says nothing.
+    assert [stamp(100, s, i) for i, s in enumerate((9, 10, 3))] == [9.0, 10.0, 3.0]
 
 
 @both_tools
@@ -389,16 +353,12 @@ def test_a_bmc_without_watts_is_refused_but_where_they_may_come(start, tool):
         assert math.isnan(watts(source)[0])
         bmc.set_watts(77)
         assert watts(source) == [77.0]
-    for figures, reason in (
-        ({"state": 0}, "its power measurement is not activated"),
-        ({"code": 0xC1}, "it does not know the command"),
-    ):
-        bmc.set(**figures)
-        said = f"by DCMI {reason}, and it has no power sensor: measure with redfish@HOST"
-        assert said in refused(tool, bmc.where, bmc.login)
-
-
-# Logins.
+    reasons = ("state", 0, "its power measurement is not activated"), ("code", 0xC1, "it does not")
+    for name, value, reason in reasons:
+        bmc.set(**{name: value})
+        said = refused(tool, bmc.where, bmc.login)
+        assert f"by DCMI {reason}" in said
+        assert "and it has no power sensor: measure with redfish@HOST" in said
 
 
 @both_tools
@@ -430,30 +390,21 @@ def test_a_login_that_is_wrong_is_named(bmc, tool):
 
 
 @both_tools
-@pytest.mark.parametrize(
-    ("says", "reason"),
-    [
+def test_what_a_tool_complains_of_is_explained(play, tool):
+    bmc = play()
+    for bmc.says, reason in (
         ("Invalid role", "gives user 'ppw' too little privilege: let it have USER for IPMI over L"),
-        (
-            "Activate Session command failed",
-            "does not open a session for user 'ppw': correct PPW_I",
-        ),
+        ("Activate Session command failed", "does not open a session for user 'ppw': correct PPW"),
         ("no matching cipher suite", "refuses cipher suite"),
         ("Insufficient resources for session", "the BMC has no free session: close others or wait"),
         ("Address lookup for bmc failed", "this host name has no address: correct it, or give"),
-    ],
-)
-def test_what_a_tool_complains_of_is_explained(play, tool, says, reason):
-    bmc = play()
-    bmc.says = says
-    assert reason in refused(tool, bmc.where, bmc.login)
-
-
-def test_what_nobody_knows_is_repeated_without_the_password(play):
-    bmc = play()
-    bmc.says = f"not with {bmc.login.password}"
-    said = refused("ipmi", bmc.where, bmc.login)
-    assert "pyghmi cannot log in (IpmiException: not with …): try ipmi:ipmitool@HOST, and" in said
+    ):
+        assert reason in refused(tool, bmc.where, bmc.login)
+    if tool == "ipmi":
+        # What nobody knows is repeated without the password.
+        bmc.says = f"not with {bmc.login.password}"
+        said = "pyghmi cannot log in (IpmiException: not with …): try ipmi:ipmitool@HOST, and"
+        assert said in refused(tool, bmc.where, bmc.login)
 
 
 @both_tools
@@ -524,9 +475,6 @@ def test_the_real_pyghmi_hands_ipmi_1_5_over_to_ipmitool_and_gives_a_silent_bmc_
     with silent_port() as port:
         message = refused("ipmi", f"127.0.0.1:{port}", timeout_s=0.1)
     assert "check the address, that the BMC is up with IPMI over LAN enabled" in message
-
-
-# BMCs that are silent.
 
 
 @both_tools
@@ -603,9 +551,6 @@ def test_a_session_that_ends_by_itself_is_told_and_one_that_stays_is_killed(monk
     process.kill.assert_called_once_with()
 
 
-# What it leaves behind.
-
-
 def children(parent):
     """Processes that it started; the kernel's own list may leave some out."""
     found = set()
@@ -643,25 +588,18 @@ def test_closing_leaves_nothing_behind_and_gives_the_session_back(bmc, tool):
     wait_for(lambda: left_open() == before)
 
 
-class Idle(types.SimpleNamespace):
-    """A session that counts how often it is kept alive."""
-
-    def keep_alive(self):
-        self.kept += 1
-        if self.kept == 3:
-            self.requests.put(None)
-
-    def log_out(self):
-        self.kept += 100
-
-
 def test_an_idle_session_is_kept_and_then_given_back(monkeypatch, play):
-    idle = Idle(kept=0, requests=queue.Queue())
-    session = ipmi_session.Session()
+    def keep_alive():
+        done.append("kept")
+        if len(done) == 3:
+            requests.put(None)
+
+    done, requests, session = [], queue.Queue(), ipmi_session.Session()
+    idle = mock.Mock(keep_alive=keep_alive, log_out=lambda: done.append("given back"))
     monkeypatch.setattr(ipmi_session, "Session", lambda: idle)
     monkeypatch.setattr(ipmi_session, "_KEEPALIVE_S", 0.001)
-    ipmi_session.serve(idle.requests, asker=None)
-    assert idle.kept == 103
+    ipmi_session.serve(requests, asker=None)
+    assert done == ["kept"] * 3 + ["given back"]
     bmc = play()
     session.keep_alive()
     assert bmc.asked == 0
@@ -706,9 +644,6 @@ def test_the_session_ends_with_the_process_that_asks(tmp_path, local_bmc, local)
         (session,) = children(asking.pid)
         asking.kill()
         wait_for(lambda: not is_running(session))
-
-
-# This host's own BMC, its programs and devices.
 
 
 @both_tools
@@ -836,21 +771,14 @@ def test_a_password_is_seen_nowhere(tmp_path, tool):
     assert not list(home.rglob("*"))
 
 
-# What is asked for.
-
-
 def test_addresses():
     for where, expected in {
-        "bmc-7": ("bmc-7", 623),
-        "bmc-7:6230": ("bmc-7", 6230),
-        "10.0.0.7:1": ("10.0.0.7", 1),
-        "fe80::7": ("fe80::7", 623),
-        "[fe80::7]": ("fe80::7", 623),
+        "bmc-7": ("bmc-7", 623), "bmc-7:6230": ("bmc-7", 6230), "10.0.0.7:1": ("10.0.0.7", 1),
+        **dict.fromkeys(("fe80::7", "[fe80::7]"), ("fe80::7", 623)),
         "[fe80::7]:65535": ("fe80::7", 65535),
     }.items():
         assert parse_address("ipmi", where) == expected
-    no_address = (":623", "bmc:", "bmc:0", "bmc:65536", "bmc:x", "https://bmc", "[fe80::7", "[]:1")
-    for where in no_address:
+    for where in (":623", "bmc:", "bmc:0", "bmc:65536", "bmc:x", "https://bmc", "[fe80::7", "[]:1"):
         with pytest.raises(SensorError, match=r"is no address: write ipmi@HOST\[:PORT\]"):
             parse_address("ipmi", where)
 
@@ -941,36 +869,26 @@ def test_names_are_those_of_pyghmi(name):
 
 
 @pytest.mark.parametrize(
-    ("kind", "data", "name"),
+    ("kind", "names"),
     [
         # The specification's own example of packed letters, which pyghmi reads without end.
-        (2, b"\x29\xdc\xa6", "IPMI"),
-        (2, b"\x29\xdc\xa6\x29\xdc\xa6", "IPMIIPMI"),
-        (2, b"\x29\xdc", "IP"),
-        (3, "Läufer".encode("latin-1"), "Läufer"),
-        (3, b"padded \0\0", "padded"),
-        (0, "µW".encode(), "µW"),
-        (0, b"\xff", "\ufffd"),
-        (3, b"", ""),
+        (2, {b"\x29\xdc\xa6": "IPMI", b"\x29\xdc\xa6\x29\xdc\xa6": "IPMIIPMI", b"\x29\xdc": "IP"}),
+        (3, {"Läufer".encode("latin-1"): "Läufer", b"padded \0\0": "padded", b"": ""}),
+        (0, {"µW".encode(): "µW", b"\xff": "\ufffd"}),
     ],
 )
-def test_names_in_other_codes(kind, data, name):
-    (sensor,) = power_sensors([named(kind, data)])
-    assert sensor.name == name
+def test_names_in_other_codes(kind, names):
+    for data, name in names.items():
+        (sensor,) = power_sensors([named(kind, data)])
+        assert sensor.name == name
 
 
 def test_a_reading_that_is_unavailable_is_nan_and_a_step_is_of_linear_sensors_only():
     sensor = PowerSensor("Power", 1, 0, 7, 0, 2.0, 0.0)
-    for reply, figure in {
-        bytes([50, READABLE, 0]): 100.0,
-        bytes([50, READABLE | 0x80, 0xC0, 0x80]): 100.0,
-        bytes([50, READABLE]): 100.0,
-        bytes([50, READABLE | 0x20, 0]): math.nan,
-        bytes([50, 0x80, 0]): math.nan,
-        bytes([50]): math.nan,
-        b"": math.nan,
-    }.items():
-        assert sensor.watts(reply) == pytest.approx(figure, nan_ok=True)
+    for reply in ([50, READABLE, 0], [50, READABLE | 0x80, 0xC0, 0x80], [50, READABLE]):
+        assert sensor.watts(bytes(reply)) == 100.0
+    for reply in ([50, READABLE | 0x20, 0], [50, 0x80, 0], [50], []):
+        assert math.isnan(sensor.watts(bytes(reply)))
     assert sensor._replace(factor=-0.5).resolution_w == 0.5
     assert math.isnan(sensor._replace(linearization=4).resolution_w)
 
@@ -1052,33 +970,22 @@ def names_of(records, **limits):
     return [s.name for s in power_sensors(bmc.records(time.monotonic() + 60.0))], bmc.asked
 
 
-@pytest.mark.parametrize("most", [255, 31, 16, 8])
-def test_records_are_fetched_in_pieces_and_again(most):
-    for keeps_repository in (True, False):
-        for loses_every in (0, 7):
-            limits = {"keeps_repository": keeps_repository, "loses_every": loses_every}
-            assert names_of(RECORDS, most=most, **limits)[0] == NAMES
-
-
-def test_records_without_watts_are_not_fetched_whole():
-    # Twice more is asked for the device and a reservation.
+def test_records_are_fetched_in_pieces_and_again_but_not_for_ever():
+    for most, keeps_repository, loses_every in product((255, 31, 16, 8), (True, False), (0, 7)):
+        limits = {"keeps_repository": keeps_repository, "loses_every": loses_every}
+        assert names_of(RECORDS, most=most, **limits)[0] == NAMES
+    # Those without watts are not fetched whole; two requests are for the device and a reservation.
     assert names_of([RECORDS[1]] * 50) == (["Sixteen letters."] * 50, 2 + 4 * 50)
     assert names_of([RECORDS[0]] * 50) == ([], 2 + 2 * 50)
-
-
-@pytest.mark.parametrize(
-    ("fault", "names"),
-    [
+    for fault, names in (
         ({"ends": 0}, NAMES),  # goes round
         ({"ends": 3}, NAMES),
         ({"most": 4}, []),  # carries nothing
         ({"loses_every": 1}, []),  # keeps no reservation
-    ],
-)
-def test_a_repository_that_has_no_end_is_left(fault, names):
-    found, asked = names_of(RECORDS, **fault)
-    assert found == names
-    assert asked < 50
+    ):
+        found, asked = names_of(RECORDS, **fault)
+        assert found == names
+        assert asked < 50
 
 
 @simulated

@@ -55,7 +55,7 @@ class PlayedBmc:
         self.steps, self.absent = {sensor.number: sensor.step for sensor in sensors}, set()
         self.most, self.loses_every, self.ends, self.keeps_repository = 255, 0, 0xFFFF, True
         self.asked, self.busy, self.sessions, self._reserved = 0, 0, 0, 0
-        self.is_silent, self.says = False, ""
+        self.is_silent, self.says, self.waits, self.logouts = False, "", [], 0
         self.set_watts(watts)
 
     def set_watts(self, watts):
