@@ -32,7 +32,7 @@ import targets  # noqa: E402
 
 # An input of some kilobytes that takes longer is a hang (s); memory that no such input may need,
 # and by which many of them may let the process grow (MB).
-TIMEOUT_S, MOST_MB, MOST_GROWTH_MB = 20, 2500, 150
+TIMEOUT_S, MOST_MB, MOST_GROWTH_MB = 60, 2500, 150
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
@@ -45,10 +45,6 @@ class Watched:
 
     def __call__(self, data):
         self._number += 1
-        if self._number == self._runs:
-            # Arrow's threads, which are joined as the process ends, may wait for Python's lock.
-            libc = ctypes.CDLL(None)
-            libc.on_exit(libc._exit, None)
         try:
             self._target.judge(data)
             self._check_growth()
@@ -57,6 +53,11 @@ class Watched:
             kept.write_bytes(data)
             print(f"finding {kept}: {error!r:.200}", flush=True)
             raise
+        if self._number == self._runs:
+            # Arrow joins its threads as the process ends, and they may wait for Python's lock: end
+            # before that. The last handler to be registered is the first to be called.
+            libc = ctypes.CDLL(None)
+            libc.on_exit(libc._exit, None)
 
     def _check_growth(self):
         """Compare memory after a quarter of the inputs with that after all of them."""
