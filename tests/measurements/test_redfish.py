@@ -23,8 +23,7 @@ from measurements.power.redfish_figures import best_power, energy_counter, secon
 from measurements.power.redfish_origin import Origin, parse_origin
 
 USER, PASSWORD = "admin", "s3cret, with: äö"
-ENVIRONMENT = f"{CHASSIS}/1/EnvironmentMetrics"
-POWER = f"{CHASSIS}/1/Power"
+ENVIRONMENT, POWER = f"{CHASSIS}/1/EnvironmentMetrics", f"{CHASSIS}/1/Power"
 SUPPLIES = f"{CHASSIS}/1/PowerSubsystem/PowerSupplies"
 SENSOR = f"{CHASSIS}/1/Sensors/TotalPower"
 GARBAGE = [0, None, -5, "240", True, [], {}, 65535, 4294967295, 4294967.295]
@@ -83,9 +82,6 @@ def refused_opening(bmc, **given):
     return refusal(read)
 
 
-# Figures.
-
-
 @pytest.mark.parametrize("name", ["environment", "supplies", "power"])
 def test_each_figure_moves_with_the_bmc_and_what_is_none_is_missing_and_never_0(start, name):
     bmc = start(240.5, figures=[name])
@@ -105,24 +101,21 @@ def test_each_figure_moves_with_the_bmc_and_what_is_none_is_missing_and_never_0(
         assert bmc.connections == opening
 
 
-def by_dmtf(bmc, path):
-    """Read a resource by the client of the standard's authors, past login and faults."""
+def power_by_dmtf(bmc, name):
+    """Watts by the client of the standard's authors, past login and faults."""
     import redfish
 
+    def get(path):
+        return client.get(path).dict
+
     client = redfish.redfish_client(base_url=bmc.direct)
-    answer = client.get(path).dict
-    client._session.close()
-    return answer
-
-
-def power_by_dmtf(bmc, name):
-    if name == "environment":
-        return by_dmtf(bmc, ENVIRONMENT)["PowerWatts"]["Reading"]
-    if name == "power":
-        return by_dmtf(bmc, POWER)["PowerControl"][0]["PowerConsumedWatts"]
-    members = by_dmtf(bmc, SUPPLIES)["Members"]
-    links = [by_dmtf(bmc, member["@odata.id"])["Metrics"]["@odata.id"] for member in members]
-    return sum(by_dmtf(bmc, link)["InputPowerWatts"]["Reading"] for link in links)
+    with contextlib.closing(client._session):
+        if name == "environment":
+            return get(ENVIRONMENT)["PowerWatts"]["Reading"]
+        if name == "power":
+            return get(POWER)["PowerControl"][0]["PowerConsumedWatts"]
+        links = [get(m["@odata.id"])["Metrics"]["@odata.id"] for m in get(SUPPLIES)["Members"]]
+        return sum(get(link)["InputPowerWatts"]["Reading"] for link in links)
 
 
 @pytest.mark.peer("redfish")
@@ -190,32 +183,27 @@ def test_a_figure_by_the_sensor_behind_it_has_the_time_and_window_of_the_sensor(
         assert figures(source) == {"redfish:environment": 239.0}
 
 
-def test_an_average_is_read_only_where_there_is_nothing_else_and_says_its_window(start):
+def test_of_power_control_only_the_whole_is_read_and_an_average_where_there_is_no_other(start):
     bmc = start(None, figures=["power"])
     metrics = {"IntervalInMin": 5, "AverageConsumedWatts": 251, "MaxConsumedWatts": 420}
-    for moment, name, window_s, said in ((240, "power", 0, 240), (None, "average", 300, 251)):
-        bmc.change(POWER, PowerControl=[{"PowerConsumedWatts": moment, "PowerMetrics": metrics}])
+    parts = [{"PhysicalContext": c, "PowerConsumedWatts": 80} for c in ("CPU", "Memory")]
+    whole = {"PhysicalContext": "Chassis", "Name": "Total", "PowerConsumedWatts": 240}
+    several = "first of 2 figures of its resource, named Total"
+    for entries, name, window_s, said, note in (
+        ([{"PowerConsumedWatts": 240, "PowerMetrics": metrics}], "power", 0, 240, ""),
+        ([{"PowerConsumedWatts": None, "PowerMetrics": metrics}], "average", 300, 251, None),
+        ([*parts, whole], "power", 0, 240, ""),
+        ([whole, whole | {"PowerConsumedWatts": 90}], "power", 0, 240, several),
+    ):
+        bmc.change(POWER, PowerControl=entries)
         with opened(bmc) as source:
             assert [c.window_s for c in source.channels] == [window_s]
             assert figures(source) == {f"redfish:{name}": said}
+            assert note in (None, source.channels[0].note)
     # An average over nobody knows how long is no figure.
     for interval in ({}, {"IntervalInMin": 0}, {"IntervalInMin": "5"}):
         bmc.change(POWER, PowerControl=[{"PowerMetrics": interval | {"AverageConsumedWatts": 251}}])
         assert "no chassis tells its watts (there are: 1)" in refused_opening(bmc)
-
-
-def test_of_power_control_only_the_whole_is_read(start):
-    bmc = start(None, figures=["power"])
-    parts = [{"PhysicalContext": c, "PowerConsumedWatts": 80} for c in ("CPU", "Memory")]
-    whole = {"PhysicalContext": "Chassis", "Name": "Total", "PowerConsumedWatts": 240}
-    for entries, note in (
-        ([*parts, whole], ""),
-        ([whole, whole | {"PowerConsumedWatts": 90}], "first of 2 figures of its resource, named"),
-    ):
-        bmc.change(POWER, PowerControl=entries)
-        with opened(bmc) as source:
-            assert figures(source) == {"redfish:power": 240.0}
-            assert source.channels[0].note == note + (" Total" if note else "")
 
 
 def test_the_sum_of_supplies_lacks_none_but_those_that_rest(start):
@@ -239,37 +227,31 @@ def test_the_sum_of_supplies_lacks_none_but_those_that_rest(start):
         assert figures(source) == {"redfish:supplies": 120.0}
 
 
-@pytest.mark.parametrize(
-    ("said", "joules", "resolution"),
-    [
+def test_a_counter_of_energy_stands_beside_the_power_where_it_is_fine(start):
+    bmc = start()
+    for said, joules, resolution in (
         ({"EnergykWh": {"Reading": 12.5001}}, 12.5001 * 3.6e6, 360.0),
         ({"EnergykWh": {"Reading": 1.5, "LifetimeReading": 12.50001}}, 12.50001 * 3.6e6, 36.0),
         ({"EnergykWh": {"Reading": 12.500000277777}}, 12.500000277777 * 3.6e6, math.nan),
         ({"EnergyJoules": {"Reading": 45_000_360}}, 45_000_360.0, 1.0),
-        *(({"EnergykWh": {"Reading": said}}, None, None) for said in (12.501, 13, 0.0, "1.0001")),
-    ],
-)
-def test_a_counter_of_energy_stands_beside_the_power_where_it_is_fine(
-    start, said, joules, resolution
-):
-    bmc = start()
-    bmc.change(ENVIRONMENT, **said)
-    with opened(bmc) as source:
-        power, *counters = source.channels
-        assert repr(power) == repr(Channel("redfish:environment", "power", "host"))
-        if joules is None:
-            assert counters == []
-            return
-        (energy,) = counters
-        assert (energy.label, energy.quantity) == ("redfish:energy", "energy")
-        # Never added to the power.
-        assert energy.inside == power.label
-        assert energy.resolution == pytest.approx(resolution, nan_ok=True)
-        asked = len(bmc.asked)
-        assert figures(source) == {"redfish:environment": 240.0, "redfish:energy": joules}
-        assert len(bmc.asked) == asked + 1
-        bmc.change(ENVIRONMENT, EnergykWh=None, EnergyJoules=None)
-        assert math.isnan(figures(source)["redfish:energy"])
+    ):
+        bmc.change(ENVIRONMENT, **said)
+        with opened(bmc) as source:
+            power, energy = source.channels
+            assert repr(power) == repr(Channel("redfish:environment", "power", "host"))
+            assert (energy.label, energy.quantity) == ("redfish:energy", "energy")
+            # Never added to the power.
+            assert energy.inside == power.label
+            assert energy.resolution == pytest.approx(resolution, nan_ok=True)
+            asked = len(bmc.asked)
+            assert figures(source) == {"redfish:environment": 240.0, "redfish:energy": joules}
+            assert len(bmc.asked) == asked + 1
+            bmc.change(ENVIRONMENT, EnergykWh=None, EnergyJoules=None)
+            assert math.isnan(figures(source)["redfish:energy"])
+    for coarse in (12.501, 13, 0.0, "1.0001"):
+        bmc.change(ENVIRONMENT, EnergykWh={"Reading": coarse})
+        with opened(bmc) as source:
+            assert [channel.label for channel in source.channels] == ["redfish:environment"]
 
 
 @given(st.recursive(st.none() | st.booleans() | st.text() | st.floats() | st.integers(), st.lists))
@@ -309,9 +291,6 @@ def test_durations():
     said = {"PT1S": 1.0, "PT0.25S": 0.25, "P0DT0H1M0S": 60.0, "P1DT1H": 90000.0, "1 s": 0.0}
     said |= {None: 0.0, f"PT{'9' * 400}S": 0.0}
     assert {text: seconds(text) for text in said} == said
-
-
-# Several chassis.
 
 
 def test_of_several_chassis_each_is_named_and_those_in_others_are_marked(start):
@@ -370,9 +349,6 @@ def test_a_service_without_chassis_or_figures_names_another_way(start):
     assert "(there are: none)" in refused_opening(bmc)
 
 
-# Trust.
-
-
 def test_a_certificate_of_a_given_authority_is_trusted(start, authority):
     bmc = start(certificate=authority.certificate())
     for address in (bmc.address, bmc.address.removeprefix("https://")):
@@ -415,13 +391,6 @@ def test_a_certificate_that_changes_gets_nothing_sent_to_it(start, authority, ve
         for _ in range(2):
             assert "shows another certificate than when it was opened" in refusal(source.read)
     assert len(bmc.asked) == asked
-
-
-def test_a_port_without_tls_is_named_as_such(start):
-    assert "no TLS connection" in refused_opening(start().address.replace("http:", "https:"))
-
-
-# Login.
 
 
 @pytest.mark.parametrize("told", [{"X-Auth-Token", "Location"}, {"X-Auth-Token"}])
@@ -481,7 +450,7 @@ def test_a_dropped_session_is_opened_again_once(start):
         assert "rejects user" in refusal(source.read)
 
 
-def test_who_asks_for_a_login_is_told_whose(start):
+def test_who_asks_for_a_login_is_told_whose_and_none_goes_over_plain_http(start, monkeypatch):
     bmc = start(login=(USER, PASSWORD))
     asked_for = []
 
@@ -494,6 +463,11 @@ def test_who_asks_for_a_login_is_told_whose(start):
         source.read()
     assert asked_for == [("redfish", LOCAL)]
     assert "needs a user and a password" in refused_opening(bmc)
+    bmc.asked.clear()
+    monkeypatch.setattr(Origin, "is_loopback", False)
+    message = refused_opening(bmc, login=(USER, PASSWORD))
+    assert "http:// would send in the clear: use https://" in message
+    assert {asked.method for asked in bmc.asked} == {"GET"}
 
 
 def test_a_forbidden_resource_names_the_user_and_the_role(start):
@@ -506,33 +480,19 @@ def test_a_forbidden_resource_names_the_user_and_the_role(start):
     assert "no chassis tells its watts" in refused_opening(bmc, login=(USER, PASSWORD))
 
 
-@pytest.mark.parametrize("broken", [405, 501, 403, 418])
-def test_a_broken_resource_does_not_hide_the_next_figure(start, broken):
-    bmc = start(figures=["environment", "power"])
-    answers = [bmc.said(path) for path in (V1, CHASSIS, f"{CHASSIS}/1")]
-    bmc.next_said.extend([*answers, Said(broken)])
-    if broken == 418:
-        assert f"{ENVIRONMENT} answers 418" in refused_opening(bmc)
-        return
-    with opened(bmc) as source:
-        assert figures(source) == {"redfish:power": 240.0}
-    bmc.remove(POWER)
-    bmc.next_said.extend([*answers, Said(broken)])
-    said = (
-        f"one who has not logged in may not read {ENVIRONMENT}" if broken == 403 else "no chassis"
-    )
-    assert said in refused_opening(bmc)
-
-
-def test_no_login_goes_over_plain_http_but_to_this_machine(start, monkeypatch):
-    bmc = start(login=(USER, PASSWORD))
-    monkeypatch.setattr(Origin, "is_loopback", False)
-    message = refused_opening(bmc, login=(USER, PASSWORD))
-    assert "http:// would send in the clear: use https://" in message
-    assert {asked.method for asked in bmc.asked} == {"GET"}
-
-
-# Faults.
+def test_a_broken_resource_does_not_hide_the_next_figure(start):
+    forbidden = f"one who has not logged in may not read {ENVIRONMENT}"
+    for broken, said in ((405, "no chassis"), (501, "no chassis"), (403, forbidden)):
+        bmc = start(figures=["environment", "power"])
+        answers = [bmc.said(path) for path in (V1, CHASSIS, f"{CHASSIS}/1")]
+        bmc.next_said.extend([*answers, Said(broken)])
+        with opened(bmc) as source:
+            assert figures(source) == {"redfish:power": 240.0}
+        bmc.remove(POWER)
+        bmc.next_said.extend([*answers, Said(broken)])
+        assert said in refused_opening(bmc)
+    bmc.next_said.extend([*answers, Said(418)])
+    assert f"{ENVIRONMENT} answers 418" in refused_opening(bmc)
 
 
 @contextlib.contextmanager
@@ -578,7 +538,8 @@ def test_one_broken_connection_is_forgiven(start):
         assert "cannot be reached: Connection refused" in refusal(source.read)
 
 
-def test_an_address_where_nobody_answers_says_so():
+def test_an_address_where_nobody_answers_says_so(start):
+    assert "no TLS connection" in refused_opening(start().address.replace("http:", "https:"))
     with socket.socket() as reserved:
         reserved.bind((LOCAL, 0))
         port = reserved.getsockname()[1]
@@ -591,38 +552,28 @@ def test_an_address_where_nobody_answers_says_so():
             assert f"no answer within {AT_ONCE_S:g} s" in message
 
 
-def test_one_stumble_is_forgiven_and_two_are_not(start, waits):
+def test_one_stumble_is_forgiven_and_a_busy_service_gets_the_time_it_asks_for(start, waits):
     bmc = start()
+    later = format_datetime(datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1))
     with opened(bmc) as source:
         for status in (500, 502, 503, 504):
             bmc.next_said.append(Said(status, b"", (("Retry-After", "0"),)))
             assert figures(source) == {"redfish:environment": 240.0}
             bmc.next_said.extend([Said(status, b"<html>")] * 2)
             assert f"{ENVIRONMENT} answers {status}" in refusal(source.read)
-    assert waits == [0.0, 0.5] * 4
-
-
-def test_a_busy_service_is_given_the_time_it_asks_for_within_the_limit(start, waits):
-    bmc = start()
-    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
-    with opened(bmc) as source:
-        for said, told in (
-            ("1", ""),
-            ("-1", ""),
-            ("soon", ""),
-            ("3600", "answers 503 and asks to wait 3600 s: try again then"),
-            (format_datetime(later), "asks to wait 3"),
-        ):
+        for seconds_said in ("1", "-1", "soon"):
+            bmc.next_said.append(Said(503, b"", (("Retry-After", seconds_said),)))
+            assert figures(source) == {"redfish:environment": 240.0}
+        asks = "answers 503 and asks to wait 3"
+        for said, told in (("3600", f"{asks}600 s: try again then"), (later, asks)):
             bmc.next_said.append(Said(503, b"", (("Retry-After", said),)))
-            if told:
-                assert told in refusal(source.read)
-            else:
-                assert figures(source) == {"redfish:environment": 240.0}
-    assert waits == [1.0, 0.0, 0.5]
+            assert told in refusal(source.read)
+    assert waits == [*([0.0, 0.5] * 4), 1.0, 0.0, 0.5]
 
 
-def test_what_is_no_json_object_is_an_error_with_its_beginning(start):
+def test_what_is_no_resource_of_the_service_is_an_error_that_says_what_it_is(start):
     bmc = start()
+    elsewhere = ("http://elsewhere.example/", "//elsewhere.example/redfish", "file:///etc", "")
     with opened(bmc) as source:
         for body in (b"<html>", b"", b'{"PowerWatts": {"Rea', b"[]", b"[" * 100_000):
             bmc.next_said.append(Said(200, body))
@@ -630,13 +581,6 @@ def test_what_is_no_json_object_is_an_error_with_its_beginning(start):
             assert begins in refusal(source.read)
         bmc.next_said.append(Said(200, b" " * (5 << 20)))
         assert "sends more than 4 MiB" in refusal(source.read)
-        assert figures(source) == {"redfish:environment": 240.0}
-
-
-def test_redirects_are_followed_to_the_same_service_only(start):
-    bmc = start()
-    elsewhere = ("http://elsewhere.example/", "//elsewhere.example/redfish", "file:///etc", "")
-    with opened(bmc) as source:
         for place in (ENVIRONMENT + "/", bmc.address + ENVIRONMENT):
             bmc.next_said.append(Said(308, b"", (("Location", place),)))
             assert figures(source) == {"redfish:environment": 240.0}
@@ -645,20 +589,13 @@ def test_redirects_are_followed_to_the_same_service_only(start):
             assert f"points to {place!r}, which is not the same service" in refusal(source.read)
         bmc.next_said.extend([Said(302, b"", (("Location", ENVIRONMENT),))] * 3)
         assert "redirected in a circle" in refusal(source.read)
-
-
-def test_a_chassis_that_goes_away_is_missing(start):
-    bmc = start()
-    with opened(bmc) as source:
+        bmc.next_said.append(Said(418))
+        assert f"{ENVIRONMENT} answers 418" in refusal(source.read)
+        # Of a chassis that went away there is no figure.
         bmc.remove(ENVIRONMENT)
         (reading,) = source.read()
         assert math.isnan(reading.value)
         assert reading.at_s <= time.monotonic()
-        bmc.next_said.append(Said(418))
-        assert f"{ENVIRONMENT} answers 418" in refusal(source.read)
-
-
-# Addresses and options.
 
 
 @pytest.mark.parametrize(
@@ -677,22 +614,14 @@ def test_addresses(where, origin, name):
     assert origin.name == f"redfish at {name}"
 
 
-@pytest.mark.parametrize(
-    "where",
-    ["ftp://bmc", "https://", "bmc:port", "bmc:99999", "bmc/Chassis", "bmc?a=b", "[::1", " "],
-)
-def test_what_is_no_address(where):
-    assert "redfish@HOST[:PORT]" in refusal(lambda: parse_origin(where))
-
-
-def test_a_login_in_the_address_is_refused_and_not_repeated():
+def test_what_is_no_address_and_which_hosts_are_this_machine():
+    no_address = ("ftp://bmc", "https://", "bmc:port", "bmc:99999", "bmc/Chassis", "bmc?a=b")
+    for where in (*no_address, "[::1", " "):
+        assert "redfish@HOST[:PORT]" in refusal(lambda where=where: parse_origin(where))
     for where in ("admin:s3cret@bmc", "https://admin:s3[cret@bmc", "s3cret@"):
         message = refusal(lambda where=where: parse_origin(where))
         assert "no user or password belongs in the address" in message
         assert "s3" not in message
-
-
-def test_which_hosts_are_this_machine():
     hosts = {"127.0.0.1": True, "::1": True, "localhost": True, "10.0.0.7": False, "bmc": False}
     assert {host: Origin("http", host, 80).is_loopback for host in hosts} == hosts
 
