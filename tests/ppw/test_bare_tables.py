@@ -1,9 +1,6 @@
-"""Tables with the least that a question takes, and with more than one: what is said, and is not."""
-
-from __future__ import annotations
+"""Tables with the least that a question takes, rows left out, and more rows than a screen holds."""
 
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,8 +10,10 @@ from made_up import answered, only, sweep
 from recordings import recording
 
 import ppw
-from ppw.cpio.projection import project_cpio
+from measurements.errors import BadRunsError
 from ppw.estimate import shown
+from ppw.fleet.faults import Fault
+from ppw.fleet.result import FleetAnswer, Origin
 from ppw.report.best_page import best_page
 from ppw.report.plan_page import plan_page
 
@@ -28,110 +27,119 @@ LOADS = pd.DataFrame(
         "throughput_ops_s": [25.0, 50.0, 75.0, 100.0],
     }
 )
+RATES = [1e5, 2e5, 4e5, 4.1e5, 4.2e5]
+BY_THREADS = pd.DataFrame({"threads": [1, 2, 4, 8, 16], "throughput_ops_s": RATES})
 
 
-class TestChecks:
-    @pytest.mark.parametrize("left_out", ["workload", "time_s", "power_w"])
-    def test_a_column_that_a_check_needs_is_not_there(self, left_out):
-        bare = ONE.drop(columns=[left_out, "cycles", "instructions"])
-        assert answered(ppw.check_quality, bare).suspects == 0
+def knees(runs=BY_THREADS):
+    return answered(ppw.find_knees, runs, over="threads", of="throughput")
 
 
-class TestEmptyColumns:
-    def test_runs_of_no_simulator_are_measured(self):
-        for column in ("simulator", "power_label", "price"):
-            table = answered(ppw.project_runs, ONE.assign(**{column: None}), freq=3e9)
-            bare = ONE.drop(columns=[column], errors="ignore")
-            assert table.caveats == answered(ppw.project_runs, bare, freq=3e9).caveats
+def cycles_per_io(*rows):
+    return answered(ppw.cycles_per_io, pd.DataFrame(rows))
+
+
+@pytest.fixture(scope="module")
+def compared():
+    """Compare hosts by prices of the question, as the runs have none."""
+    prices = {"price_a": 100.0, "price_b": 400.0}
+    return answered(ppw.compare, TWO.drop(columns="price"), *SIDES, draws=200, **prices)
+
+
+@pytest.fixture(scope="module")
+def best():
+    return answered(ppw.best_frequency, ONE, draws=200)
+
+
+@pytest.fixture(scope="module")
+def planned():
+    return answered(ppw.plan, ONE, metric="time", steps="1.2GHz,1.8GHz")
+
+
+@pytest.mark.parametrize("left_out", ["workload", "time_s", "power_w"])
+def test_a_column_that_a_check_needs_is_not_there(left_out):
+    bare = ONE.drop(columns=[left_out, "cycles", "instructions"])
+    assert answered(ppw.check_quality, bare).suspects == 0
+
+
+@pytest.mark.parametrize("column", ["simulator", "power_label", "price"])
+def test_an_empty_column_is_as_none(column):
+    tables = ONE.assign(**{column: None}), ONE.drop(columns=[column], errors="ignore")
+    empty, bare = (answered(ppw.project_runs, t, freq=3e9, interval="t") for t in tables)
+    assert empty.caveats == bare.caveats
 
 
 class TestOneGroup:
-    def test_is_compared_in_a_sentence_of_its_own(self):
-        result = answered(ppw.compare, TWO, *SIDES, draws=200)
-        ratio = result.table.set_index("metric")["ratio"]["time"]
-        (said,) = [line for line in result.verdict() if line.startswith("time: ")]
+    def test_is_compared_in_a_sentence_of_its_own(self, compared):
+        ratio = compared.table.set_index("metric")["ratio"]
+        (said,) = [line for line in compared.verdict() if line.startswith("time: ")]
         assert "geometric mean" not in said
-        assert shown(ratio) in said
+        assert shown(ratio["time"]) in said
+        assert ratio["perf_per_dollar"] == pytest.approx(4 / ratio["time"], rel=0.02)
 
-    def test_prices_given_with_the_question_tell_performance_per_dollar(self):
-        bare = TWO.drop(columns=["price"])
-        prices = {"price_a": 100.0, "price_b": 400.0}
-        result = answered(ppw.compare, bare, *SIDES, draws=200, **prices)
-        by_metric = result.table.set_index("metric")["ratio"]
-        assert by_metric["perf_per_dollar"] == pytest.approx(4 / by_metric["time"], rel=0.02)
+    def test_is_planned_in_a_sentence_of_its_own(self, planned):
+        (said,) = plan_page(planned).verdict
+        assert said.lower() == planned.groups["advice"].iloc[0].lower()
 
-    def test_is_planned_in_a_sentence_of_its_own(self):
-        result = answered(ppw.plan, ONE, metric="time", steps="1.2GHz,1.8GHz")
-        (said,) = plan_page(result).verdict
-        assert said.lower() == result.groups["advice"].iloc[0].lower()
-
-    def test_without_watts_has_no_best_of_performance_per_watt(self):
-        result = answered(ppw.best_frequency, ONE, draws=200)
-        blind = replace(result, table=result.table.assign(rises_to_hz=np.nan))
+    def test_without_watts_has_no_best_of_performance_per_watt(self, best):
+        blind = replace(best, table=best.table.assign(rises_to_hz=np.nan))
         assert "There are no watts, so perf/W is not known." in best_page(blind).render()
 
 
 class TestCyclesPerIo:
-    def test_runs_of_one_set_up_are_all_runs(self):
-        runs = pd.DataFrame([run() for _ in range(3)]).drop(columns="workload")
+    def test_runs_of_one_set_up_are_all_runs_and_prefer_no_law(self):
+        runs = pd.DataFrame([run() for _ in range(4)]).drop(columns="workload")
         result = answered(ppw.cycles_per_io, runs)
         assert [name for name, _ in result.groups()] == ["all runs"]
         assert result.verdict()[0].startswith("all runs: 10,000 cycles per I/O of 512 B on 1 core")
-
-    def test_runs_of_one_core_count_prefer_no_law(self):
-        runs = pd.DataFrame([run() for _ in range(4)]).drop(columns="workload")
-        result = answered(project_cpio, runs, cores=16)
-        assert [name for name, _ in result.applications()] == ["all runs"]
-        assert result.laws.empty
-        assert "preferred" not in result.summary()
+        projected = answered(ppw.project_cpio, runs, cores=16)
+        assert [name for name, _ in projected.applications()] == ["all runs"]
+        assert projected.laws.empty
+        assert "preferred" not in projected.summary()
 
     def test_each_bandwidth_a_workload_was_left_is_a_column_and_a_sentence(self):
-        rows = [
-            run(cost, bandwidth_per_core_bytes_s=bandwidth)
-            for bandwidth, cost in ((8e9, 1000), (4e9, 1050), (2e9, 1250), (1e9, 1600))
-            for cost in (0.995 * cost, 1.005 * cost)
-        ]
-        result = answered(ppw.cycles_per_io, pd.DataFrame(rows))
+        result = cycles_per_io(
+            *(
+                run(cost * factor, bandwidth_per_core_bytes_s=bandwidth)
+                for bandwidth, cost in ((8e9, 1000), (4e9, 1050), (2e9, 1250), (1e9, 1600))
+                for factor in (0.995, 1.005)
+            )
+        )
         assert "bandwidth_per_core_bytes_s" in result.to_frame()
         said = only(result.verdict(), "cpio has risen by 25% at 2 GB/s a core (")
         low, high = said.rpartition("(")[2].rstrip(")").split(" to ")
         assert float(low) < 2 < float(high)
-
-    def test_one_bandwidth_alone_tells_no_rise(self):
-        result = answered(
-            ppw.cycles_per_io, pd.DataFrame([run(bandwidth_per_core_bytes_s=4e9)] * 2)
-        )
-        assert result.bandwidth.empty
+        # One bandwidth alone tells no rise.
+        assert cycles_per_io(*[run(bandwidth_per_core_bytes_s=4e9)] * 2).bandwidth.empty
 
     def test_settings_beyond_cores_have_columns(self):
-        runs = pd.DataFrame([run(cores=2), run(cores=2, hardware_threads=4)])
-        assert "hardware_threads" in answered(ppw.cycles_per_io, runs).to_frame()
-        assert any("thread" in name for name in answered(ppw.cycles_per_io, runs).header())
+        result = cycles_per_io(run(cores=2), run(cores=2, hardware_threads=4))
+        assert "hardware_threads" in result.to_frame()
+        assert any("thread" in name for name in result.header())
 
     def test_a_workload_without_io_is_said(self):
         idle = run(workload="idle", sectors_read=0.0, sectors_written=0.0)
-        result = answered(ppw.cycles_per_io, pd.DataFrame([run(), run(), idle, idle]))
-        assert "idle: no I/O" in result.verdict()
+        assert "idle: no I/O" in cycles_per_io(run(), run(), idle, idle).verdict()
+
+
+SERVERS = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
 
 
 class TestServersOfTypedFigures:
-    TYPED: ClassVar = {"cpio": 1e4, "freq": 2e9, "data_bytes": 1e15, "time_s": 86400.0}
-
-    def sized(self, **more):
-        return answered(ppw.size_servers, cores=16, server_power_w=300.0, **self.TYPED, **more)
-
     def test_the_network_is_what_is_typed_or_assumed(self):
-        assumed, half = self.sized(), self.sized(network_share=0.5)
+        assumed, half = (
+            answered(ppw.size_servers, cpio=1e4, freq=2e9, network_share=share, **SERVERS)
+            for share in (None, 0.5)
+        )
         only(assumed.caveats, "each byte read or written is assumed to cross the network once")
         assert not [c for c in half.caveats if "cross the network" in c]
         ratio = half.applications["network_bytes_s"] / assumed.applications["network_bytes_s"]
         assert ratio.tolist() == pytest.approx([0.5] * len(ratio))
 
-    def test_at_full_utilisation_none_is_left_to_gain(self):
-        asked = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
-        for base, gain in ((("full", "today"), False), (("measured", "today"), True)):
-            levers = answered(ppw.size_servers, study(), base=base, **asked).levers["lever"]
-            assert ("utilisation to 100 %" in levers.tolist()) == gain
+    @pytest.mark.parametrize(("base", "gain"), [("full", False), ("measured", True)])
+    def test_at_full_utilisation_none_is_left_to_gain(self, base, gain):
+        sized = answered(ppw.size_servers, study(), base=(base, "today"), **SERVERS)
+        assert ("utilisation to 100 %" in sized.levers["lever"].tolist()) == gain
 
 
 class TestPowerLoads:
@@ -142,8 +150,10 @@ class TestPowerLoads:
         only(result.caveats, "watts at 100 % load are extrapolated")
 
     def test_levels_that_are_held_out_show_how_far_the_forecast_is_off(self):
-        whole = answered(ppw.power_loads, LOADS, at=[0.5])
-        part = answered(ppw.power_loads, LOADS, at=[0.5], levels=[0.25, 1.0])
+        whole, part = (
+            answered(ppw.power_loads, LOADS, at=[0.5], levels=levels)
+            for levels in (None, [0.25, 1.0])
+        )
         assert whole.forecasts["power_w"].tolist() == [85.0]
         assert part.forecasts["power_w"][0] == pytest.approx(70 + (120 - 70) / 3, rel=0.05)
         assert set(part.levels["load"]) == {0.25, 1.0}
@@ -153,42 +163,113 @@ class TestPowerLoads:
         only(result.caveats, "idle watts differ from 40 to 60 between runs")
 
 
-class TestCoLocation:
+class TestRecordings:
     def test_without_a_capacity_nothing_is_judged(self):
         bare = {"without": ("memory_total_bytes", "network_speed_bytes_s[eth0]", "cpus")}
-        pair = {name: recording(cores=1.0, **bare) for name in ("a", "b")}
-        result = answered(ppw.co_locate, pair)
+        result = answered(ppw.co_locate, {name: recording(cores=1.0, **bare) for name in "ab"})
         assert result.first == ""
         unjudged = "no resource has both its demand and its capacity: nothing can be judged"
         assert unjudged in result.verdict()
 
     def test_the_shorter_recording_is_what_is_judged(self):
-        pair = {"long": recording(cores=1.0, seconds=60), "short": recording(cores=1.0, seconds=20)}
-        result = answered(ppw.co_locate, pair)
-        only(result.caveats, "only the first 20 s are judged")
+        pair = {name: recording(cores=1.0, seconds=n) for name, n in (("a", 60), ("b", 20))}
+        only(answered(ppw.co_locate, pair).caveats, "only the first 20 s are judged")
 
-
-class TestRightSizing:
     def test_a_container_sees_its_hosts_counters(self):
         series = recording(cores=6.0)
         series.frame["marks"] = "container"
-        result = answered(ppw.right_size, series)
-        only(result.caveats, "demand is the host's")
+        only(answered(ppw.right_size, series).caveats, "demand is the host's")
 
 
 class TestKnees:
-    RATES = (1e5, 2e5, 4e5, 4.1e5, 4.2e5)
-
     def test_other_programs_took_the_cpu_time(self):
-        runs = pd.DataFrame({"threads": [1, 2, 4, 8, 16], "throughput_ops_s": self.RATES})
-        runs["limited_by"] = ["", "others", "", "", ""]
-        asked = {"over": "threads", "of": "throughput"}
-        only(answered(ppw.find_knees, runs, **asked).caveats, "in 1 of 5 runs other programs took")
+        runs = BY_THREADS.assign(limited_by=["", "others", "", "", ""])
+        only(knees(runs).caveats, "in 1 of 5 runs other programs took")
 
-    def test_names_stand_on_a_figure_of_a_few_sweeps_alone(self):
-        runs = pd.DataFrame({"threads": [1, 2, 4, 8, 16], "throughput_ops_s": self.RATES})
-        few = pd.concat([runs.assign(host=f"h{k}") for k in range(2)])
-        many = pd.concat([runs.assign(host=f"h{k}") for k in range(9)])
-        asked = {"over": "threads", "of": "throughput"}
-        assert answered(ppw.find_knees, few, **asked).plot().get_legend() is not None
-        assert answered(ppw.find_knees, many, **asked).plot().get_legend() is None
+    @pytest.mark.parametrize(("sweeps", "named"), [(2, True), (9, False)])
+    def test_names_stand_on_a_figure_of_a_few_sweeps_alone(self, sweeps, named):
+        runs = pd.concat([BY_THREADS.assign(host=f"h{k}") for k in range(sweeps)])
+        assert (knees(runs).plot().get_legend() is not None) == named
+
+
+class TestRowsLeftOut:
+    """Only advice that helps is given."""
+
+    RUNS = sweep(repeats=3)
+    BOTH = pytest.mark.parametrize("answer", [ppw.best_frequency, ppw.validate])
+
+    @BOTH
+    def test_keeping_is_advised_where_it_helps(self, answer):
+        achieved = self.RUNS["freq_ghz"].mask(self.RUNS.index == 5, 0.6)
+        runs = self.RUNS.assign(freq_achieved_ghz=achieved)
+        said = only(answered(answer, runs).caveats, "left out")
+        assert said.endswith("--keep-all uses them")
+        answered(answer, runs, keep_all=True)
+
+    @BOTH
+    def test_keeping_is_not_advised_where_it_only_fails(self, answer):
+        runs = self.RUNS.assign(power_w=self.RUNS["power_w"].mask(self.RUNS.index == 5, -1e-4))
+        assert only(answered(answer, runs).caveats, "left out").endswith(
+            "correct or drop watts of 0 and less, which --keep-all cannot use"
+        )
+        with pytest.raises(BadRunsError, match=r"row 6, column power_w: -0.0001 must be greater"):
+            answer(runs, keep_all=True)
+
+    def test_one_frequency_that_is_left_says_what_was_left_out(self):
+        runs = self.RUNS.assign(freq_achieved_ghz=1.2)
+        with pytest.raises(ppw.PpwError, match="only one distinct frequency") as refused:
+            ppw.best_frequency(runs)
+        told = "27 rows left out (achieved off), such as row 4: asked for 1.6 GHz, achieved 1.2 GHz"
+        assert told in str(refused.value)
+        with pytest.raises(ppw.PpwError, match="only one distinct frequency") as refused:
+            ppw.fit_runs(runs[runs["freq_ghz"] == 1.2])
+        assert told not in str(refused.value)
+
+    def test_groups_at_other_frequencies_are_counted_with_what_to_do(self):
+        ghz = self.RUNS["freq_ghz"]
+        both = self.RUNS.assign(freq_ghz=ghz.where(self.RUNS["workload"] != "wc", ghz + 0.1))
+        split = {"train": ("1.2GHz", "1.6GHz"), "test": "2.4GHz", "metric": "time"}
+        said = only(answered(ppw.validate, both, interval="t", **split).caveats, "not tested")
+        assert said.startswith("1 of 3 groups are not tested")
+        assert "--scheme highest" in said
+        with pytest.raises(ppw.PpwError, match=r"nothing to test .* --scheme highest, without --t"):
+            ppw.validate(both, train=("1.2GHz", "1.3GHz"), test="2.4GHz", metric="time")
+
+
+class TestLongAnswers:
+    """They are cut, and say how much is missing and where it is."""
+
+    @pytest.mark.parametrize(
+        ("kind", "table", "said"),
+        [
+            ("best", "table", "… 5 more groups: use --format csv or to_frame()"),
+            ("calibrated", "table", "… 5 more levels: use --format csv or to_frame()"),
+            ("compared", "table", "… 5 more rows: use --format csv or to_frame()"),
+            ("swept", "knees", "… 35 more sweeps: --format json or csv"),
+            ("planned", "groups", "… 5 more groups: use --format json or .groups"),
+            ("loaded", "figures", "… 5 more servers: use --format json or .figures"),
+        ],
+    )
+    def test_the_text_says_how_much_more_there_is(self, kind, table, said, request):
+        if kind == "calibrated":
+            paired = ONE.assign(meter_power_w=30 + 1.1 * ONE["power_w"])
+            result = answered(ppw.calibrate, paired, sensor="rapl:package", reference="meter")
+        elif kind == "loaded":
+            curve = ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name="one")
+            result = answered(ppw.power_loads, [curve])
+        else:
+            result = knees() if kind == "swept" else request.getfixturevalue(kind)
+        rows = pd.concat([getattr(result, table).head(1)] * 45, ignore_index=True)
+        lines = replace(result, **{table: rows}).summary().splitlines()
+        assert said in lines
+        assert len(lines) < 130
+
+    def test_a_fleet_names_twenty_of_its_faults(self):
+        origin = Origin(engine="duckdb", files=25, runs=8, cells=4, unusable=0)
+        faults = tuple(Fault(f"{k}.csv", "cannot be read") for k in range(25))
+        answer = FleetAnswer(answer=answered(ppw.fit_runs, ONE), origin=origin, faults=faults)
+        lines = answer.summary().splitlines()
+        assert sum(line.startswith("fault: ") for line in lines) == 20
+        assert lines[-1] == "… 5 more faults: use --format json"
+        with pytest.raises(ppw.PpwError, match="read from JSON and has no engine: use to_frame"):
+            answer.to_table()

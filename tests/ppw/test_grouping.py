@@ -1,13 +1,13 @@
-"""Groups of runs: codes and keys against pandas, missing values, columns that vary inside."""
-
-from __future__ import annotations
+"""Groups of runs against pandas, and columns that tell runs apart but do not group them."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up import answered, sweep
 
+import ppw
 from ppw.errors import UnknownColumnError
 from ppw.grouping import group_runs, varies, varying_identity
 
@@ -25,39 +25,23 @@ RUNS = pd.DataFrame(
 def test_identity_columns_are_the_default():
     groups = group_runs(RUNS)
     assert groups.by == ["host", "workload", "cores"]
-    assert groups.keys.to_dict(orient="list") == {
-        "host": ["a", "a", "a", "b"],
-        "workload": ["x", "x", "y", "x"],
-        "cores": [2, 8, 2, 4],
-    }
+    assert groups.keys.to_numpy().tolist() == [
+        ["a", "x", 2],
+        ["a", "x", 8],
+        ["a", "y", 2],
+        [*"bx", 4],
+    ]
     assert list(groups.codes) == [3, 2, 0, 3, 1]
-
-
-def test_any_column_can_be_asked_for():
-    groups = group_runs(RUNS, ["note"])
-    assert list(groups.keys["note"]) == ["p", "q"]
-    assert list(groups.codes) == [0, 1, 0, 1, 0]
-
-
-@pytest.mark.parametrize("runs", [RUNS, RUNS[["freq_hz", "note"]]])
-def test_no_column_is_one_group(runs):
-    groups = group_runs(runs, [] if "host" in runs else None)
-    assert len(groups) == 1
-    assert (groups.codes == 0).all()
-
-
-def test_a_missing_value_is_a_value_of_its_own():
-    runs = RUNS.assign(workload=["x", None, "x", None, None], host="a")
-    groups = group_runs(runs, ["host", "workload"])
-    assert len(groups) == 2
-    assert groups.keys["workload"].isna().sum() == 1
-    named = groups.codes[[0, 2]]
-    assert named[0] == named[1] != groups.codes[1]
-
-
-def test_a_column_that_is_not_there():
+    assert list(group_runs(RUNS, ["note"]).codes) == [0, 1, 0, 1, 0]
     with pytest.raises(UnknownColumnError, match=r"'hots' \(did you mean 'host'\?\); the columns"):
         group_runs(RUNS, ["hots"])
+
+
+@pytest.mark.parametrize(("runs", "by"), [(RUNS, []), (RUNS[["freq_hz", "note"]], None)])
+def test_no_column_is_one_group(runs, by):
+    groups = group_runs(runs, by)
+    assert len(groups) == 1
+    assert (groups.codes == 0).all()
 
 
 def test_columns_that_vary_inside_a_group():
@@ -68,31 +52,77 @@ def test_columns_that_vary_inside_a_group():
     assert list(varies(RUNS["cores"].where(RUNS["host"] == "a"), groups)) == [True, False]
 
 
-keys = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(1, 4), st.sampled_from([None, "x", "y"])),
-    min_size=1,
-    max_size=40,
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(1, 4), st.sampled_from([None, "x", "y"])),
+        min_size=1,
+        max_size=40,
+    ),
+    st.randoms(use_true_random=False),
 )
-
-
-@given(keys)
-def test_groups_are_those_of_pandas(rows):
-    frame = pd.DataFrame(rows, columns=["host", "cores", "workload"])
-    groups = group_runs(frame, ["host", "cores", "workload"])
-    expected = frame.groupby(["host", "cores", "workload"], dropna=False).ngroup()
-    # The same rows together, whatever the numbers.
+def test_groups_are_those_of_pandas_and_their_numbers_know_no_order_of_rows(rows, random):
+    by = ["host", "cores", "workload"]
+    frame = pd.DataFrame(rows, columns=by)
+    groups = group_runs(frame, by)
+    expected = frame.groupby(by, dropna=False).ngroup()
+    # The same rows together, whatever the numbers; a missing value is a value of its own.
     pairs = set(zip(groups.codes.tolist(), expected, strict=True))
     assert len(pairs) == len(groups) == expected.nunique()
     assert set(groups.codes) == set(range(len(groups)))
     own = groups.keys.take(groups.codes).reset_index(drop=True)
     pd.testing.assert_frame_equal(own.fillna("none"), frame.fillna("none"), check_dtype=False)
-
-
-@given(keys, st.randoms(use_true_random=False))
-def test_group_numbers_do_not_depend_on_the_order_of_the_rows(rows, random):
-    frame = pd.DataFrame(rows, columns=["host", "cores", "workload"])
     order = random.sample(range(len(frame)), len(frame))
-    by = ["host", "cores"]
-    one, other = group_runs(frame, by), group_runs(frame.iloc[order].reset_index(drop=True), by)
-    np.testing.assert_array_equal(one.codes[order], other.codes)
-    pd.testing.assert_frame_equal(one.keys, other.keys)
+    other = group_runs(frame.iloc[order].reset_index(drop=True), by)
+    np.testing.assert_array_equal(groups.codes[order], other.codes)
+    pd.testing.assert_frame_equal(groups.keys, other.keys)
+
+
+STEPS = (1.2, 1.6, 2.0, 2.4, 2.8)
+
+
+def unknown_columns(runs, **options):
+    asked = {"freq": 3e9, "metric": "time", "interval": "t", **options}
+    result = answered(ppw.project_runs, runs, **asked)
+    return [caveat for caveat in result.caveats if "which ppw does not know" in caveat]
+
+
+def twice(ratio, **columns):
+    """Runs, and the same with other noise and ``ratio`` times the time."""
+    slower = sweep(steps=STEPS, seed=8)
+    slower["time_s"] *= ratio
+    both = [sweep(steps=STEPS, seed=7), slower]
+    marked = [runs.assign(**{c: v[k] for c, v in columns.items()}) for k, runs in enumerate(both)]
+    return pd.concat(marked, ignore_index=True)
+
+
+@pytest.mark.parametrize("values", [("small", "large"), (1, 2), (True, False)])
+def test_an_input_that_changes_the_time_is_named_with_its_ratio(values):
+    runs = twice(1.4, input=values)
+    (caveat,) = unknown_columns(runs)
+    assert "differ in 'input'" in caveat
+    ratio = float(caveat.partition("by up to ")[2].partition("%")[0])
+    assert ratio == pytest.approx(40, abs=1.5)
+    assert unknown_columns(runs, by=["host", "workload", "input"]) == []
+
+
+def test_hosts_of_another_name_at_steps_of_their_own_are_found():
+    # No frequency in common, as two machines have it.
+    runs = twice(1.3, rack_unit=("u1", "u2"))
+    runs.loc[runs["rack_unit"] == "u2", "freq_ghz"] *= 0.93
+    assert len(unknown_columns(runs)) == 1
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.02])
+def test_a_column_that_changes_next_to_nothing_is_not(ratio):
+    assert unknown_columns(twice(ratio, shift=("day", "night"))) == []
+
+
+def test_names_of_runs_and_of_steps_and_measured_numbers_are_no_kinds():
+    runs = sweep(steps=STEPS, repeats=4)
+    runs = runs.assign(
+        run_name=[f"run-{i}" for i in range(len(runs))],
+        p_state=["P" + str(step) for step in runs["freq_ghz"]],
+        inlet=np.random.default_rng(1).normal(25, 1, len(runs)),
+        note=None,
+    )
+    assert unknown_columns(runs) == []
