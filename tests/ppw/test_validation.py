@@ -6,7 +6,7 @@ What holds for any interval is asked of each; a posterior's own intervals are in
 from __future__ import annotations
 
 import json
-import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -42,11 +42,12 @@ def straight(runs=RUNS, **options):
     return validate(runs, interval="t", **options)
 
 
-class TestWorkedByHand:
-    @pytest.fixture
-    def result(self):
-        return straight(BY_HAND, train=["1GHz", "2GHz"], test="4GHz")
+@pytest.fixture(scope="module")
+def result():
+    return straight(BY_HAND, train=["1GHz", "2GHz"], test="4GHz")
 
+
+class TestWorkedByHand:
     def test_groups(self, result):
         frame = result.to_frame()
         assert list(frame["workload"]) == ["a", "b", "c", "d"]
@@ -56,6 +57,13 @@ class TestWorkedByHand:
         assert list(frame["error_pct"]) == pytest.approx(errors, abs=1e-9)
         assert list(frame["inverse_frequency"]) == [10, 11, 5.75, 3.75]
         assert list(frame["unscaled"]) == [20, 22, 11.5, 7.5]
+        assert result.worst_error_pct() == pytest.approx(25)
+        assert frame[["lower", "upper", "covered"]].isna().all(axis=None)
+        assert "(4 of 4 projections)" in only(result.caveats, "no interval")
+        text = result.summary()
+        title = "Projected against measured, learnt at 1 GHz, 2 GHz, tested at 4 GHz"
+        assert text.startswith(title)
+        assert all(f"caveat: {c}" in text for c in result.caveats)
 
     def test_summary_numbers(self, result):
         summary = result.summary_by_metric["time"]
@@ -63,44 +71,27 @@ class TestWorkedByHand:
         expected = {
             "n": 4,
             "median_ape": (small + 6.25) / 2,
-            "p90_ape": 6.25 + 0.7 * (25 - 6.25),
+            "p90_ape": np.percentile([6.25, 25, 0, small], 90),
             "mean_ape": (6.25 + 25 + 0 + small) / 4,
             "max_ape": 25,
             "bias_pct": (-6.25 + 25 + 0 + small) / 4,
             "within_10pct": 0.75,
+            "with_interval": 0,
         }
         assert {k: summary[k] for k in expected} == pytest.approx(expected, rel=1e-9)
-        assert summary["p90_ape"] == pytest.approx(np.percentile([6.25, 25, 0, small], 90))
         assert summary["coverage"] is None
-        assert summary["with_interval"] == 0
 
     def test_naive_baselines(self, result):
         baselines = result.summary_by_metric["time"]["baselines"]
-        by_clock, unscaled = baselines["inverse_frequency"], baselines["unscaled"]
         # Off by these percents; a time of 22 s at 2 GHz becomes 11 s, or stays, against 10.4 s.
-        clock_errors = [-37.5, 100 * (11 / 10.4 - 1), 100 * (5.75 / 11.25 - 1), -37.5]
-        stall_errors = [25, 100 * (22 / 10.4 - 1), 100 * (11.5 / 11.25 - 1), 25]
-        assert by_clock["median_ape"] == pytest.approx(37.5)
-        assert by_clock["bias_pct"] == pytest.approx(sum(clock_errors) / 4)
-        assert by_clock["within_10pct"] == 0.25
-        assert unscaled["median_ape"] == pytest.approx(25)
-        assert unscaled["max_ape"] == pytest.approx(max(stall_errors))
-        assert unscaled["within_10pct"] == 0.25
-
-    def test_json_shape(self, result):
-        document = json.loads(result.to_json())
-        assert document["schema_version"] == 1
-        group = document["groups"][0]
-        assert {"workload", "metric", "unit", "freq_hz", "projected", "measured"} <= set(group)
-        assert {"error_pct", "lower", "upper", "covered"} <= set(group)
-        assert [group[k] for k in ("metric", "lower", "upper", "covered")] == [
-            *("time", None, None, None)
-        ]
-        keys = ["n", "median_ape", "p90_ape", "mean_ape", "max_ape", "bias_pct"]
-        assert set(document["summary"]["time"]) >= {*keys, "within_10pct", "coverage"}
-
-    def test_worst_error(self, result):
-        assert result.worst_error_pct() == pytest.approx(25)
+        clock = [-37.5, 100 * (11 / 10.4 - 1), 100 * (5.75 / 11.25 - 1), -37.5]
+        stall = [25, 100 * (22 / 10.4 - 1), 100 * (11.5 / 11.25 - 1), 25]
+        for name, errors, median in (("inverse_frequency", clock, 37.5), ("unscaled", stall, 25)):
+            found = baselines[name]
+            assert found["median_ape"] == pytest.approx(median)
+            assert found["bias_pct"] == pytest.approx(sum(errors) / 4)
+            assert found["max_ape"] == pytest.approx(max(map(abs, errors)))
+            assert found["within_10pct"] == 0.25
 
     @pytest.mark.parametrize(
         ("metric", "by_clock", "by_stall"),
@@ -157,8 +148,10 @@ class TestIntervals:
 
 class TestTestRowsAreNotSeen:
     @any_interval
-    @pytest.mark.parametrize("via", ["fits", "ratio"])
-    @pytest.mark.parametrize("scheme", [{}, {"train": LEARN, "test": TEST}, {"train": LEARN}])
+    @pytest.mark.parametrize(
+        ("via", "scheme"),
+        [("fits", {}), ("ratio", {"train": LEARN, "test": TEST}), ("fits", {"train": LEARN})],
+    )
     def test_other_measurements_there_leave_every_projection_as_it_was(self, scheme, via, interval):
         there = RUNS["freq_ghz"] == 2.4
         factor = np.where(there, np.linspace(0.2, 5, len(RUNS)), 1.0)
@@ -176,13 +169,12 @@ class TestTestRowsAreNotSeen:
     @any_interval
     def test_a_step_that_was_rounded_is_one_step(self, interval):
         # 2.4 GHz by one counter and 2.3992 GHz by another: the second run must not be learnt from.
-        rounded = RUNS["freq_ghz"].where((RUNS["freq_ghz"] < 2.4) | (RUNS.index % 2 == 0), 2.3992)
-        jittered = RUNS.assign(freq_ghz=rounded)
-        changed = jittered.assign(
-            time_s=jittered["time_s"].where(jittered["freq_ghz"] < 2.3, 100.0)
-        )
+        there = RUNS["freq_ghz"] == 2.4
+        rounded = RUNS["freq_ghz"].mask(there & (RUNS.index % 2 == 1), 2.3992)
+        runs = RUNS.assign(freq_ghz=rounded)
+        changed = runs.assign(time_s=runs["time_s"].mask(there, 100.0))
         options = {"metric": "time", "interval": interval}
-        frames = [validate(r, **options).to_frame() for r in (jittered, changed)]
+        frames = [validate(r, **options).to_frame() for r in (runs, changed)]
         assert set(frames[0]["freq_hz"]) == {2.4e9, 2.3992e9}
         assert list(frames[0]["projected"]) == list(frames[1]["projected"])
 
@@ -191,6 +183,18 @@ class TestTestRowsAreNotSeen:
         one, three = (straight(r, metric="time").to_frame() for r in (few, RUNS))
         assert list(one["projected"]) == list(three["projected"])
         assert (three["upper"] < one["upper"]).all()
+
+
+HOSTS = {"train_host": "rack1", "test_host": "rack2"}
+
+
+def same_projections(result, table, *frequencies):
+    """Compare the projections of a validation at some frequencies with those of a projection."""
+    for freq in frequencies:
+        found, wanted = (
+            frame.loc[frame["freq_hz"] == freq, "projected"] for frame in (result.groups, table)
+        )
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 class TestSchemes:
@@ -205,11 +209,8 @@ class TestSchemes:
     def test_highest_is_each_groups_own(self):
         runs = RUNS[(RUNS["workload"] != "wc") | (RUNS["freq_ghz"] < 2.4)]
         frame = validate(runs, metric="time").to_frame()
-        assert dict(zip(frame["workload"], frame["freq_hz"], strict=True)) == {
-            "grep": 2.4e9,
-            "sort": 2.4e9,
-            "wc": 2.0e9,
-        }
+        highest = {"grep": 2.4e9, "sort": 2.4e9, "wc": 2.0e9}
+        assert dict(zip(frame["workload"], frame["freq_hz"], strict=True)) == highest
 
     @any_interval
     def test_each_frequency_in_turn(self, interval):
@@ -226,59 +227,39 @@ class TestSchemes:
         assert len(validate(train=["1.2GHz", "1.6GHz"], metric="time").groups) == 6
         assert len(validate(test=["1.2GHz", "1.6GHz"], metric="time").groups) == 6
 
-    def test_an_iterator_of_frequencies_is_read_once(self):
-        result = validate(train=iter(LEARN), test=iter([TEST]))
-        assert result.to_json() == validate(train=LEARN, test=TEST).to_json()
+    @pytest.mark.parametrize("frequencies", [iter, ",".join])
+    def test_frequencies_come_in_an_iterator_or_in_one_text(self, frequencies):
+        result = straight(train=frequencies(LEARN), test=frequencies([TEST]))
+        assert result.to_json() == straight(train=LEARN, test=TEST).to_json()
 
     def test_from_one_host_to_another(self):
         # The second host takes exactly 1.25 times as long.
         slow = RUNS.assign(host="rack2", time_s=RUNS["time_s"] * 1.25)
         both = pd.concat([RUNS, slow])
-        result = straight(both, train_host="rack1", test_host="rack2", metric="time")
+        result = straight(both, **HOSTS, metric="time")
         assert result.by == ("family", "workload", "cores")
         assert result.scheme == "learnt on rack1, tested on rack2"
         asked = {"freq": ["1.2GHz", "2.4GHz"], "metric": "time", "interval": "t"}
         alone = answered(ppw.project_runs, RUNS, **asked).table
-        frame = result.to_frame()
-        for freq in (1.2e9, 2.4e9):
-            np.testing.assert_allclose(
-                frame.loc[frame["freq_hz"] == freq, "projected"],
-                alone.loc[alone["freq_hz"] == freq, "projected"],
-                rtol=1e-12,
-            )
+        same_projections(result, alone, 1.2e9, 2.4e9)
         # The curve is of one host, so nothing of another is in it.
         assert result.caveats == ()
-        narrow = straight(
-            both, train_host="rack1", test_host="rack2", train=LEARN, test=TEST, metric="time"
-        )
+        narrow = straight(both, **HOSTS, train=LEARN, test=TEST, metric="time")
         assert len(narrow.groups) == 3
         assert narrow.groups["error_pct"].median() == pytest.approx(-20, abs=2)
 
     def test_from_one_family_to_another_is_a_caveat(self):
         both = pd.concat([RUNS, RUNS.assign(host="rack2", family="Zen 5")])
-        result = validate(
-            both, train_host="rack1", test_host="rack2", by=["workload"], metric="time"
-        )
+        result = straight(both, **HOSTS, by=["workload"], metric="time")
         assert only(result.caveats, "family mismatch")
 
     def test_each_host_in_turn(self):
         hosts = [sweep(host=f"rack{i}", seed=i) for i in range(3)]
         result = straight(pd.concat(hosts), scheme="host", metric="time")
         assert len(result.groups) == 3 * 3 * 4
-        learnt = answered(
-            ppw.project_runs,
-            pd.concat(hosts[1:]),
-            freq="1.2GHz",
-            metric="time",
-            by=["family", "workload", "cores"],
-            interval="t",
-        )
-        first = result.groups.iloc[:12]
-        np.testing.assert_allclose(
-            first.loc[first["freq_hz"] == 1.2e9, "projected"],
-            learnt.table["projected"],
-            rtol=1e-12,
-        )
+        options = {"metric": "time", "by": ["family", "workload", "cores"], "interval": "t"}
+        rest = answered(ppw.project_runs, pd.concat(hosts[1:]), freq="1.2GHz", **options)
+        same_projections(replace(result, groups=result.groups[:12]), rest.table, 1.2e9)
         assert only(result.caveats, "one baseline goes through several hosts")
 
     def test_a_metric_that_was_not_measured_at_the_test_frequency(self):
@@ -306,60 +287,43 @@ class TestViaRatio:
         assert product["error_pct"].item() == pytest.approx(0, abs=1e-9)
 
 
-class TestNoAnswer:
-    @pytest.fixture
-    def result(self):
-        falling = pd.DataFrame({"freq_ghz": [1.0, 1.5, 2.5], "power_w": [10.0, 4.0, 0.5]})
-        return straight(falling, metric="power")
-
-    def test_it_is_counted_and_not_an_error(self, result):
-        assert result.summary_by_metric["power"]["n"] == 0
-        assert result.summary_by_metric["power"]["without_answer"] == 1
-        assert math.isnan(result.worst_error_pct())
-        assert only(result.caveats, "no answer at 2.5 GHz")
-        assert json.loads(result.to_json())["groups"][0]["projected"] is None
-
-    def test_it_can_be_shown(self, result):
-        assert "power   0" in result.summary()
-        assert result.plot().lines
+def test_a_group_without_an_answer_is_counted_and_no_error():
+    falling = pd.DataFrame({"freq_ghz": [1.0, 1.5, 2.5], "power_w": [10.0, 4.0, 0.5]})
+    result = straight(falling, metric="power")
+    summary = result.summary_by_metric["power"]
+    assert (summary["n"], summary["without_answer"]) == (0, 1)
+    assert np.isnan(result.worst_error_pct())
+    assert only(result.caveats, "no answer at 2.5 GHz")
+    assert json.loads(result.to_json())["groups"][0]["projected"] is None
+    assert ppw.Validation.from_json(result.to_json()).summary() == result.summary()
+    assert "power   0" in result.summary()
+    assert result.plot().lines
 
 
-REFUSED = {
-    "no run there": ({"test": "3.0GHz"}, "no run at 3 GHz; the nearest is at 2.4 GHz"),
-    "on both sides": ({"train": [1.2e9, 2.4e9], "test": TEST}, "is in --train and in --test"),
-    "scheme": ({"scheme": "random"}, "'random' is not one of highest, frequency, host"),
-    "scheme and frequencies": ({"scheme": "host", "test": TEST}, "not both"),
-    "scheme and hosts": (
-        {"scheme": "host", "train_host": "rack1", "test_host": "rack1"},
-        "not both",
-    ),
-    "one host": ({"train_host": "rack1"}, "give both the train host and the test host"),
-    "no such host": (
-        {"train_host": "rack1", "test_host": "rack9"},
-        "no host 'rack9'; the hosts are rack1",
-    ),
-    "the same host": ({"train_host": "rack1", "test_host": "rack1"}, "name two"),
-    "one host only": ({"scheme": "host"}, "takes two hosts; the table has only rack1"),
-    "no hosts": (
-        {"runs": RUNS.drop(columns="host"), "scheme": "host"},
-        "no column host: name it so",
-    ),
-    "one frequency to learn from": ({"train": "1.2GHz", "test": TEST}, "nothing to test"),
-    "frequency in GHz": ({"train": 1.2}, "is it in GHz or MHz?"),
-    "level": ({"level": 0.0}, "interval level 0.0 is not a share"),
-    "via": ({"via": "fit"}, "via 'fit' is not one of fits, ratio"),
-    "form": ({"form": "cubic"}, "form 'cubic' is not one of"),
-    "metric": ({"metric": "pwer"}, "did you mean 'power'?"),
-    "by": ({"by": "hots"}, "did you mean 'host'?"),
-    "a path": ({"runs": "runs.csv", "scheme": "host"}, "runs is a str, not a DataFrame"),
-    "no watts at all": (
-        {"runs": BY_HAND, "metric": "power"},
-        "power needs power_w (or energy_j): this table has time_s but no watts",
-    ),
-}
-
-
-@pytest.mark.parametrize(("wrong", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"test": "3.0GHz"}, "no run at 3 GHz; the nearest is at 2.4 GHz"),
+        ({"train": [1.2e9, 2.4e9], "test": TEST}, "is in --train and in --test"),
+        ({"scheme": "random"}, "'random' is not one of highest, frequency, host"),
+        ({"scheme": "host", "test": TEST}, "not both"),
+        ({"scheme": "host", "train_host": "rack1", "test_host": "rack1"}, "not both"),
+        ({"train_host": "rack1"}, "give both the train host and the test host"),
+        ({**HOSTS, "test_host": "rack9"}, "no host 'rack9'; the hosts are rack1"),
+        ({"train_host": "rack1", "test_host": "rack1"}, "name two"),
+        ({"scheme": "host"}, "takes two hosts; the table has only rack1"),
+        ({"runs": BY_HAND, "scheme": "host"}, "no column host: name it so"),
+        ({"train": "1.2GHz", "test": TEST}, "nothing to test"),
+        ({"train": 1.2}, "is it in GHz or MHz?"),
+        ({"level": 0.0}, "interval level 0.0 is not a share"),
+        ({"via": "fit"}, "via 'fit' is not one of fits, ratio"),
+        ({"form": "cubic"}, "form 'cubic' is not one of"),
+        ({"metric": "pwer"}, "did you mean 'power'?"),
+        ({"by": "hots"}, "did you mean 'host'?"),
+        ({"runs": "runs.csv", "scheme": "host"}, "runs is a str, not a DataFrame"),
+        ({"runs": BY_HAND, "metric": "power"}, "power needs power_w (or energy_j): this table has"),
+    ],
+)
 def test_every_bad_argument_is_refused_in_one_line(wrong, said):
     with pytest.raises((PpwError, ppw.MeasurementError)) as refused:
         ppw.validate(**{"runs": RUNS, **wrong})
@@ -367,47 +331,16 @@ def test_every_bad_argument_is_refused_in_one_line(wrong, said):
     assert "\n" not in str(refused.value)
 
 
-class TestResult:
-    @pytest.fixture
-    def result(self):
-        return straight(BY_HAND.assign(cores=2), train=["1GHz", "2GHz"], test="4GHz")
-
-    def test_json_comes_back(self, result):
-        for whole in (result, validate(), straight()):
-            again = ppw.Validation.from_json(whole.to_json())
-            assert again.to_json() == whole.to_json()
-            assert again.summary() == whole.summary()
-            assert again.worst_error_pct() == whole.worst_error_pct()
-
-    @pytest.mark.parametrize("text", ["", "[1]", '{"schema_version": 1, "kind": "validation"}'])
-    def test_any_other_json_is_refused(self, text):
-        with pytest.raises(PpwError):
-            ppw.Validation.from_json(text)
-
-    def test_summary_tells_all(self, result):
-        text = result.summary()
-        assert text.startswith(
-            "Projected against measured, learnt at 1 GHz, 2 GHz, tested at 4 GHz"
-        )
-        assert "no interval" in text
-        assert all(f"caveat: {c}" in text for c in result.caveats)
-
-    @any_interval
-    @pytest.mark.parametrize("scheme", ["highest", "frequency"])
-    def test_order_of_the_rows_changes_no_digit(self, scheme, interval):
-        options = {"scheme": scheme, "interval": interval}
-        expected = validate(**options).to_json()
-        for seed in range(2):
-            shuffled = RUNS.sample(frac=1, random_state=seed)
-            assert validate(shuffled, **options).to_json() == expected
-
-    def test_caveats_count_projections(self, result):
-        assert "(4 of 4 projections)" in only(result.caveats, "no interval")
+@any_interval
+def test_order_of_the_rows_changes_no_digit(interval):
+    options = {"scheme": "frequency", "interval": interval, "metric": ["cpi", "perf_per_watt"]}
+    shuffled = RUNS.sample(frac=1, random_state=1)
+    assert validate(shuffled, **options).to_json() == validate(**options).to_json()
 
 
 @pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 @any_interval
-@settings(max_examples=30)
+@settings(max_examples=max(4, settings.default.max_examples // 3))
 @given(times=st.lists(st.floats(0.01, 100), min_size=3, max_size=3), factor=st.floats(0.1, 10))
 def test_units_of_the_measurements_change_no_error(times, factor, interval):
     runs = pd.DataFrame({"freq_ghz": [1.0, 2.0, 3.0], "time_s": times})
@@ -421,8 +354,6 @@ def test_units_of_the_measurements_change_no_error(times, factor, interval):
 
 
 SPLIT = {"train": ["1.2GHz", "1.8GHz"], "test": "2.4GHz", "metric": ["time", "power"]}
-# One is dirty and one a copy, as its README tells.
-TRAPS = ("blackscholes", "videoprocessing")
 
 
 @pytest.fixture(scope="module")
@@ -437,15 +368,14 @@ class TestMeasuredElsewhere:
     def test_a_whole_server_table(self, server):
         result = straight(server, keep_all=True, **SPLIT)
         summary = result.summary_by_metric
-        assert (summary["time"]["n"], summary["power"]["n"]) == (178, 178)
-        assert (
-            summary["time"]["median_ape"]
-            < summary["time"]["baselines"]["inverse_frequency"]["median_ape"]
-        )
+        time = summary["time"]
+        assert (time["n"], summary["power"]["n"]) == (178, 178)
+        assert time["median_ape"] < time["baselines"]["inverse_frequency"]["median_ape"]
         assert only(result.caveats, "watts of unknown source")
 
     def test_server_without_its_dirty_workloads(self, server):
-        clean = server[~server["workload"].isin(TRAPS)]
+        # One is dirty and one a copy, as its README tells.
+        clean = server[~server["workload"].isin(["blackscholes", "videoprocessing"])]
         summary = straight(clean, keep_all=True, **SPLIT).summary_by_metric
         assert (summary["time"]["n"], summary["power"]["n"]) == (133, 133)
         assert summary["time"]["median_ape"] <= 1.2
@@ -463,17 +393,8 @@ class TestMeasuredElsewhere:
         assert summary["p90_ape"] <= 3
         assert summary["with_interval"] == 30
 
-    @pytest.mark.parametrize("scheme", ["highest", "frequency"])
-    def test_every_scheme_handles_a_whole_table(self, server, scheme):
-        result = straight(server, scheme=scheme)
-        assert {"time", "power", "energy", "perf_per_watt"} <= set(result.summary_by_metric)
+    def test_each_frequency_in_turn_handles_a_dirty_table(self, server):
+        dirty = server[server["workload"] == "blackscholes"]
+        result = straight(dirty, scheme="frequency", metric=["time", "perf_per_watt"])
+        assert {"time", "perf_per_watt"} == set(result.summary_by_metric)
         assert ppw.Validation.from_json(result.to_json()).to_json() == result.to_json()
-
-
-def test_clocks_in_one_text_are_those_in_a_list():
-    options = {"test": "2.4GHz", "metric": "time"}
-    one, other = (
-        answered(ppw.validate, sweep(), train=train, **options)
-        for train in ("1.2GHz,1.6GHz", ["1.2GHz", "1.6GHz"])
-    )
-    pd.testing.assert_frame_equal(one.to_frame(), other.to_frame())
