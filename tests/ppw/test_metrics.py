@@ -1,16 +1,32 @@
-"""The registry of metrics: where each comes from, what carries it, what it is called."""
+"""Metrics: the registry, estimates as people read them, efficiency, and parameters of curves."""
 
-from __future__ import annotations
-
+import copy
+import json
+import math
+import pickle
 import typing
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up import answered, only, sweep
+from scipy.optimize import minimize_scalar
 
+import ppw
 from measurements.schema import COLUMNS
 from ppw.cli.options import METRIC_NAMES
+from ppw.efficiency import (
+    break_even_price_ratio,
+    least_ed2p_frequency,
+    least_edp_frequency,
+    least_energy_frequency,
+    per_dollar_ratio,
+    per_watt_ratio,
+)
 from ppw.errors import PpwError, UnknownColumnError
+from ppw.estimate import Estimate, shown, telling_keys
 from ppw.metrics import (
     FORMS,
     METRICS,
@@ -27,7 +43,86 @@ from ppw.metrics import (
 )
 from ppw.plots import _LABELS
 
-RUNS = pd.DataFrame(
+PARTS = ("unit", "lower", "upper", "limit", "limit_share")
+
+
+def parts(estimate):
+    return float(estimate), *(getattr(estimate, name) for name in PARTS)
+
+
+def through_json(estimate):
+    text = json.dumps(estimate.to_dict(), allow_nan=False)
+    return Estimate.from_dict(json.loads(text))
+
+
+class TestEstimate:
+    def test_it_is_a_float_whose_missing_parts_are_none(self):
+        watts = Estimate(50.0, "W", lower=45.0)
+        assert watts == 50
+        assert type(watts / 2) is float
+        assert f"{watts:.1f}" == "50.0"
+        assert parts(Estimate(3.0)) == (3.0, "1", None, None, None, None)
+        assert Estimate(3.0, lower=math.nan, limit_share=math.nan).lower is None
+
+    def test_scaled(self):
+        half = Estimate(4.0, "1/s", lower=2.0, upper=math.inf, limit=8.0, limit_share=0.5)
+        assert parts(half.scaled(0.5, "x")) == (2.0, "x", 1.0, math.inf, 4.0, 0.5)
+
+    @pytest.mark.parametrize(
+        "twin",
+        [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e)), through_json],
+    )
+    def test_copies_keep_all_parts(self, twin):
+        for estimate in (
+            Estimate(1.5, "s", lower=1.0, upper=2.0, limit=0.5, limit_share=1 / 3),
+            Estimate(1.5, "s"),
+            Estimate(1.5, "s", lower=1.0, upper=math.inf),
+        ):
+            assert parts(twin(estimate)) == parts(estimate)
+
+    @pytest.mark.parametrize(
+        ("value", "unit", "text"),
+        [
+            (3.0e9, "Hz", "3 GHz"),
+            (0.0251, "W", "25.1 mW"),
+            (2.5e-9, "J", "2.5e-09 J"),
+            (-250e6, "Hz", "-250 MHz"),
+            (0.0, "W", "0 W"),
+            (1.0, "1", "1"),
+            (1234567.8, "1", "1,234,568"),
+            (9999.4, "s", "9999 s"),
+            (9999.6, "s", "10,000 s"),
+            (3.2e13, "1/s", "3.2e+13 1/s"),
+            (math.inf, "s", "∞"),
+            (math.nan, "s", "–"),
+            (None, "s", "–"),
+            (6.288, "", "6.288"),
+        ],
+    )
+    def test_shown(self, value, unit, text):
+        assert shown(value, unit) == text
+
+    @given(st.floats(1e-9, 1e15), st.sampled_from(["Hz", "W", "s", "1"]))
+    def test_shown_keeps_four_digits(self, value, unit):
+        prefixes = {"G": 1e9, "M": 1e6, "k": 1e3, "m": 1e-3, "µ": 1e-6}
+        number, _, rest = shown(value, unit).partition(" ")
+        factor = prefixes.get(rest[:1], 1.0) if rest != unit else 1.0
+        assert float(number.replace(",", "")) * factor == pytest.approx(value, rel=5.1e-4)
+
+    def test_the_fewest_keys_that_tell_rows_apart(self):
+        rows = [
+            {"host": "a", "workload": w, "cores": n, "data_bytes": size}
+            for w, size in (("sort", 1e6), ("wc", 2e6))
+            for n in (1, 2)
+        ]
+        keys = ["host", "workload", "cores", "data_bytes"]
+        assert telling_keys(keys, rows) == ["workload", "cores"]
+        assert telling_keys(keys, rows[:1]) == ["host"]
+        assert telling_keys(keys, rows[::2]) == ["workload"]
+        assert telling_keys([], rows) == []
+
+
+MEASURED = pd.DataFrame(
     {
         "time_s": [10.0, 5.0],
         "power_w": [20.0, 30.0],
@@ -38,122 +133,271 @@ RUNS = pd.DataFrame(
         "price": [500.0, 500.0],
     }
 )
-
-
-@pytest.mark.parametrize("metric", [*METRICS.values(), PERFORMANCE], ids=lambda m: m.name)
-def test_every_metric_comes_from_columns_of_the_runs_table(metric):
-    for way in metric.columns:
-        assert set(way) <= set(COLUMNS)
-    fitted = metric.factors or {metric.name: 1}
-    for name in fitted:
-        assert model_for(name).equation
-
-
-def test_names_are_the_same_everywhere():
-    assert tuple(METRICS) == METRIC_NAMES
-    assert set(METRICS) <= set(_LABELS)
-    assert typing.get_args(Form) == FORMS
-    assert typing.get_args(PowerForm) == POWER_FORMS
-
-
-@pytest.mark.parametrize(
-    ("metric", "expected"),
-    [
-        ("time", [10, 5]),
-        ("cpi", [1.5, 2]),
-        ("power", [20, 30]),
-        ("energy", [210, 160]),
-        ("throughput", [100, np.nan]),
-        ("perf_per_watt", [5, 1 / 150]),
-        ("perf_per_dollar", [0.2, 1 / 2500]),
-    ],
-)
-def test_values(metric, expected):
-    np.testing.assert_allclose(values(METRICS[metric], RUNS), expected, rtol=1e-14)
-
-
-def test_values_from_second_best_columns():
-    runs = RUNS.drop(columns="power_w")
-    np.testing.assert_allclose(values(METRICS["power"], runs), [21, 32])
-    runs = RUNS.drop(columns="energy_j")
-    np.testing.assert_allclose(values(METRICS["energy"], runs), [200, 150])
-    np.testing.assert_allclose(values(METRICS["cpi"], RUNS.assign(cpi=[3.0, 4.0])), [3, 4])
-
-
-def test_a_column_that_is_all_missing_is_not_there():
-    runs = RUNS.assign(power_w=np.nan)
-    assert columns_for(METRICS["power"], runs) == ("energy_j", "time_s")
-    assert columns_for(METRICS["throughput"], RUNS.assign(throughput_ops_s=np.nan)) is None
-
-
-def test_answerable_and_needed():
-    runs = pd.DataFrame({"freq_hz": [1e9], "time_s": [1.0], "energy_j": [3.0]})
-    found = answerable(runs)
-    assert [m.name for m in found] == ["time", "power", "energy", "perf_per_watt"]
-    assert needed_columns(found, runs) == ["freq_hz", "time_s", "energy_j"]
-    with pytest.raises(UnknownColumnError, match="nothing to project: no time_s"):
-        answerable(pd.DataFrame({"freq_hz": [1e9]}))
-
-
 TIMED, WATTS = {"time_s": [1.0]}, {"power_w": [3.0]}
+NO_WATTS = "needs power_w (or energy_j): this table has time_s but no watts: "
 
 
-@pytest.mark.parametrize(
-    ("metric", "columns", "said"),
-    [
-        (
-            "perf_per_watt",
-            TIMED,
-            "needs power_w (or energy_j): this table has time_s but no watts: measure it too, or "
-            "use --map power_w=COLUMN",
-        ),
-        ("energy", TIMED, "needs energy_j (or power_w): this table has time_s but no watts: "),
-        ("power", TIMED, "needs power_w (or energy_j): this table has time_s but no watts: "),
-        ("energy", WATTS, "needs time_s: this table has power_w but no time_s: "),
-        ("perf_per_watt", {"energy_j": [3.0]}, "needs time_s: this table has energy_j but no time"),
-        ("perf_per_watt", {"cpi": [1.0]}, "needs throughput_ops_s and power_w (or time_s and "),
-        ("cpi", {"cycles": [2.0]}, "needs cpi (or instructions): this table has cycles but no cpi"),
-        ("perf_per_dollar", TIMED, "needs price: this table has time_s but no price: "),
-        (
-            "power",
-            {**TIMED, "power_source": ["rapl"], "powerw": [3.0]},
-            "but no watts (did you mean 'powerw'?): ",
-        ),
-        ("power", {**TIMED, "power_source": ["rapl"]}, "but no watts: "),
-    ],
-)
-def test_what_a_metric_needs_and_what_is_missing(metric, columns, said):
-    runs = pd.DataFrame({"freq_hz": [1e9], **columns})
-    with pytest.raises(UnknownColumnError) as refused:
-        needed_columns([METRICS[metric]], runs)
-    assert str(refused.value).startswith(f"runs: {metric} needs ")
-    assert said in str(refused.value)
+class TestRegistry:
+    def test_every_metric_comes_from_columns_of_the_runs_table(self):
+        for metric in (*METRICS.values(), PERFORMANCE):
+            for way in metric.columns:
+                assert set(way) <= set(COLUMNS)
+            for name in metric.factors or {metric.name: 1}:
+                assert model_for(name).equation
+        assert tuple(METRICS) == METRIC_NAMES
+        assert set(METRICS) <= set(_LABELS)
+        assert typing.get_args(Form) == FORMS
+        assert typing.get_args(PowerForm) == POWER_FORMS
+
+    @pytest.mark.parametrize(
+        ("metric", "changed", "expected"),
+        [
+            ("time", {}, [10, 5]),
+            ("cpi", {}, [1.5, 2]),
+            ("cpi", {"cpi": [3.0, 4.0]}, [3, 4]),
+            ("power", {}, [20, 30]),
+            ("power", {"power_w": np.nan}, [21, 32]),
+            ("energy", {}, [210, 160]),
+            ("energy", {"energy_j": np.nan}, [200, 150]),
+            ("throughput", {}, [100, np.nan]),
+            ("perf_per_watt", {}, [5, 1 / 150]),
+            ("perf_per_dollar", {}, [0.2, 1 / 2500]),
+        ],
+    )
+    def test_values(self, metric, changed, expected):
+        found = values(METRICS[metric], MEASURED.assign(**changed))
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+    def test_answerable_and_needed(self):
+        assert columns_for(METRICS["power"], MEASURED.drop(columns="power_w")) == (
+            "energy_j",
+            "time_s",
+        )
+        assert columns_for(METRICS["throughput"], MEASURED.assign(throughput_ops_s=np.nan)) is None
+        runs = pd.DataFrame({"freq_hz": [1e9], "time_s": [1.0], "energy_j": [3.0]})
+        found = answerable(runs)
+        assert [m.name for m in found] == ["time", "power", "energy", "perf_per_watt"]
+        assert needed_columns(found, runs) == ["freq_hz", "time_s", "energy_j"]
+        # A metric of one column needs that column.
+        assert needed_columns([METRICS["throughput"]], runs) == ["freq_hz", "throughput_ops_s"]
+        assert needed_columns([METRICS["cpi"]], runs) == ["freq_hz", "cpi"]
+        with pytest.raises(UnknownColumnError, match="nothing to project: no time_s"):
+            answerable(pd.DataFrame({"freq_hz": [1e9]}))
+
+    @pytest.mark.parametrize(
+        ("metric", "columns", "said"),
+        [
+            ("perf_per_watt", TIMED, NO_WATTS + "measure it too, or use --map power_w=COLUMN"),
+            ("energy", TIMED, "needs energy_j (or power_w): this table has time_s but no watts: "),
+            ("power", TIMED, NO_WATTS),
+            ("energy", WATTS, "needs time_s: this table has power_w but no time_s: "),
+            ("perf_per_watt", {"energy_j": [3.0]}, "needs time_s: this table has energy_j but no "),
+            ("perf_per_watt", {"cpi": [1.0]}, "needs throughput_ops_s and power_w (or time_s and "),
+            ("cpi", {"cycles": [2.0]}, "needs cpi (or instructions): this table has cycles but no"),
+            ("perf_per_dollar", TIMED, "needs price: this table has time_s but no price: "),
+            (
+                "power",
+                {**TIMED, "power_source": ["rapl"], "powerw": [3.0]},
+                "but no watts (did you mean 'powerw'?): ",
+            ),
+            ("power", {**TIMED, "power_source": ["rapl"]}, "but no watts: "),
+        ],
+    )
+    def test_what_a_metric_needs_and_what_is_missing(self, metric, columns, said):
+        runs = pd.DataFrame({"freq_hz": [1e9], **columns})
+        with pytest.raises(UnknownColumnError) as refused:
+            needed_columns([METRICS[metric]], runs)
+        assert str(refused.value).startswith(f"runs: {metric} needs ")
+        assert said in str(refused.value)
+
+    def test_known_metrics(self):
+        assert [m.name for m in known_metrics(["power", "time", "power"])] == ["power", "time"]
+        assert [m.name for m in known_metrics("cpi")] == ["cpi"]
+        with pytest.raises(UnknownColumnError, match=r"no metric 'Time' \(did you mean 'time'\?\)"):
+            known_metrics(["Time"])
+
+    def test_forms(self):
+        for name in ("time", "cpi", "throughput", "performance", "perf_per_dollar"):
+            bounded, free, reciprocal = (model_for(name, form=form) for form in FORMS)
+            nonnegative = [m.nonnegative for m in (bounded, free, reciprocal)]
+            assert nonnegative == [True, False, False]
+            assert bounded.equation == free.equation != reciprocal.equation
 
 
-def test_a_metric_of_one_column_needs_that_column():
-    runs = pd.DataFrame({"freq_hz": [1e9], **TIMED})
-    assert needed_columns([METRICS["throughput"]], runs) == ["freq_hz", "throughput_ops_s"]
-    assert needed_columns([METRICS["cpi"]], runs) == ["freq_hz", "cpi"]
+STEPS = {"lowest_hz": 0.8e9, "highest_hz": 3.0e9}
+PRODUCTS = {least_energy_frequency: 1, least_edp_frequency: 2, least_ed2p_frequency: 3}
+CURVE = {"t_fixed_s": 10, "work_cycles": 20e9, "p0_w": 30, "slope_w_per_hz": 15e-9}
+every_product = pytest.mark.parametrize("function", PRODUCTS, ids=lambda f: f.__name__)
 
 
-def test_known_metrics():
-    assert [m.name for m in known_metrics(["power", "time", "power"])] == ["power", "time"]
-    assert [m.name for m in known_metrics("cpi")] == ["cpi"]
-    with pytest.raises(UnknownColumnError, match=r"no metric 'Time' \(did you mean 'time'\?\)"):
-        known_metrics(["Time"])
-    with pytest.raises(PpwError, match="no metric was given"):
-        known_metrics([])
+def product(f, delays, *, t_fixed_s, work_cycles, p0_w, slope_w_per_hz):
+    return (p0_w + slope_w_per_hz * f) * (t_fixed_s + work_cycles / f) ** delays
 
 
-@pytest.mark.parametrize("name", ["time", "cpi", "throughput", "performance", "perf_per_dollar"])
-def test_forms(name):
-    bounded, free, reciprocal = (model_for(name, form=form) for form in FORMS)
-    assert (bounded.nonnegative, free.nonnegative, reciprocal.nonnegative) == (True, False, False)
-    assert bounded.equation == free.equation != reciprocal.equation
+class TestEfficiency:
+    def test_published_comparison(self):
+        # Westmere to Atom: 14.79 times the work on 5.9 times the power.
+        assert per_watt_ratio(14.79, 5.9) == pytest.approx(2.5068, abs=1e-4)
+        assert per_dollar_ratio(14.79, 10) == pytest.approx(1.479)
+        assert per_dollar_ratio(14.79, break_even_price_ratio(14.79)) == 1
+
+    @pytest.mark.parametrize(
+        ("function", "arguments", "said"),
+        [
+            (per_watt_ratio, (2, 0), "power ratio 0 is not positive"),
+            (per_dollar_ratio, (2, -1), "cost ratio -1 is not positive"),
+            (break_even_price_ratio, (math.nan,), "speed-up nan is not positive"),
+        ],
+    )
+    def test_ratios_must_be_positive(self, function, arguments, said):
+        with pytest.raises(PpwError, match=said):
+            function(*arguments)
+
+    def test_worked_by_hand(self):
+        # w·s = 300, s·t·w·P0 = 90000: sqrt(20·30/(10·15)), (300 + sqrt(90000 + 8·90000))/300 and
+        # (300 + sqrt(4·90000))/150.
+        wide = {"lowest_hz": 1e8, "highest_hz": 1e10}
+        found = [function(**CURVE, **wide) for function in PRODUCTS]
+        assert found == pytest.approx([2e9, 4e9, 6e9], rel=1e-12)
+        # P = s·f: EDP is s·f·(t + w/f)², least at w/t; ED²P at 2·w/t.
+        bare = CURVE | {"p0_w": 0, "work_cycles": 12e9}
+        found = [function(**bare, **STEPS) for function in PRODUCTS]
+        assert found == pytest.approx([0.8e9, 1.2e9, 2.4e9])
+
+    @pytest.mark.parametrize(
+        ("changed", "best"),
+        [
+            ({"slope_w_per_hz": -1e-9}, 3.0e9),
+            ({"p0_w": 0}, 0.8e9),
+            ({"p0_w": -5}, 0.8e9),
+            ({"work_cycles": 1e12}, 3.0e9),
+            ({"work_cycles": 1e9}, 0.8e9),
+        ],
+    )
+    def test_least_energy_at_an_end(self, changed, best):
+        assert least_energy_frequency(**(CURVE | changed), **STEPS) == best
+
+    @every_product
+    @pytest.mark.parametrize(
+        "changed", [{"t_fixed_s": 0}, {"slope_w_per_hz": 0}, {"t_fixed_s": -1}]
+    )
+    def test_the_products_fall_all_the_way_up(self, function, changed):
+        assert function(**(CURVE | changed), **STEPS) == 3.0e9
+
+    @every_product
+    @given(st.floats(0.1, 100), st.floats(1e9, 1e11), st.floats(0, 200), st.floats(1e-9, 1e-7))
+    def test_against_scipy_minimisation(self, function, fixed, work, p0, slope):
+        curve = {"t_fixed_s": fixed, "work_cycles": work, "p0_w": p0, "slope_w_per_hz": slope}
+        delays = PRODUCTS[function]
+        found = minimize_scalar(
+            lambda x: np.log(product(np.exp(x), delays, **curve)),
+            bounds=np.log([*STEPS.values()]),
+            method="bounded",
+            options={"xatol": 1e-10},
+        )
+        best = function(**curve, **STEPS)
+        assert product(best, delays, **curve) <= np.exp(found.fun) * (1 + 1e-9)
+        if 0.801e9 < np.exp(found.x) < 2.999e9:
+            assert best == pytest.approx(np.exp(found.x), rel=1e-3)
+
+    @every_product
+    @given(st.floats(-30, 30), st.floats(0.1, 100), st.floats(1e9, 1e11))
+    def test_any_static_power_against_a_fine_grid(self, function, p0, fixed, work):
+        curve = {"t_fixed_s": fixed, "work_cycles": work, "p0_w": p0, "slope_w_per_hz": 40e-9}
+        f = np.linspace(*STEPS.values(), 4001)
+        value = product(function(**curve, **STEPS), PRODUCTS[function], **curve)
+        least = product(f, PRODUCTS[function], **curve).min()
+        assert value <= least + 1e-6 * abs(least)
 
 
-def test_unknown_forms():
-    with pytest.raises(PpwError, match="form 'x' is not one of amdahl, unbounded, reciprocal"):
-        model_for("time", form="x")
-    with pytest.raises(PpwError, match="power form 'x' is not one of linear, cmos"):
-        model_for("time", power_form="x")
+RUNS = sweep()
+
+
+def fit_runs(runs=RUNS, **options):
+    return answered(ppw.fit_runs, runs, **options)
+
+
+class TestParameters:
+    def test_without_noise_they_are_those_the_runs_were_made_with(self):
+        frame = fit_runs(sweep(noise=0)).to_frame()
+        found = frame.set_index(["workload", "metric", "parameter"])["value"]
+        assert dict(found["sort"]["time"]) == pytest.approx({"t_fixed_s": 9.0, "work_cycles": 60e9})
+        power = {"p0_w": 20.0, "slope_w_per_hz": 15e-9}
+        assert dict(found["grep"]["power"]) == pytest.approx(power)
+        cpi = {"cpi_core": 90e9 / 5e10, "stall_s_per_instruction": 6.0 / 5e10}
+        assert dict(found["wc"]["cpi"]) == pytest.approx(cpi)
+
+    def test_values_and_errors_against_statsmodels(self):
+        from statsmodels.api import OLS
+
+        runs = RUNS[RUNS["workload"] == "sort"]
+        rows = fit_runs(runs, metric="power").to_frame()
+        design = np.column_stack([np.ones(len(runs)), runs["freq_ghz"]])
+        oracle = OLS(runs["power_w"].to_numpy(), design).fit()
+        scale = np.array([1, 1e-9])
+        np.testing.assert_allclose(rows["value"], oracle.params * scale, rtol=1e-10)
+        np.testing.assert_allclose(rows["standard_error"], oracle.bse * scale, rtol=1e-10)
+        assert set(rows["points"]) == {8}
+        assert set(rows["degrees_of_freedom"]) == {6}
+
+    def test_one_held_at_its_bound(self):
+        fast = RUNS.assign(time_s=RUNS["freq_ghz"] ** -1.5)
+        result = fit_runs(fast, metric="time")
+        held = result.to_frame().query("held")
+        assert set(held["parameter"]) == {"t_fixed_s"}
+        assert (held["value"] == 0).all()
+        assert held["standard_error"].isna().all()
+        said = only(result.caveats, "the form 'unbounded' lifts it")
+        assert said.startswith("time (3 of 3 groups)")
+        assert "held at 0" in result.summary()
+        lifted = fit_runs(fast, metric="time", form="unbounded")
+        assert not lifted.to_frame()["held"].any()
+        assert lifted.caveats == ()
+
+    def test_two_frequencies_leave_no_standard_error(self):
+        result = fit_runs(sweep(steps=(1.2, 2.4), repeats=1), metric="time")
+        assert result.to_frame()["standard_error"].isna().all()
+        assert (result.to_frame()["degrees_of_freedom"] == 0).all()
+        again = ppw.FittedParameters.from_json(result.to_json())
+        assert again.summary() == result.summary()
+
+    @pytest.mark.parametrize(
+        ("options", "equation"),
+        [
+            ({"metric": "time"}, "T(f) = t_fixed + w/f"),
+            ({"metric": "cpi"}, "CPI(f) = cpi_core + m·f"),
+            ({"metric": "cpi", "form": "reciprocal"}, "1/CPI(f) = c − k/f"),
+            ({"metric": "power"}, "P(f) = P0 + s·f"),
+            ({"metric": "power", "power_form": "cmos"}, "P(f) = P0 + c·(f/GHz)^γ"),
+            (
+                {"metric": "power", "power_form": "cmos", "voltages": {1.2e9: 0.9, 2.4e9: 1.1}},
+                "P(f) = P0 + c·(f/GHz)·V(f)²",
+            ),
+            (
+                {"metric": "perf_per_watt", "via": "ratio"},
+                "1/perf_per_watt(f) = e_fixed + e_clock/f",
+            ),
+        ],
+    )
+    def test_the_law_is_named(self, options, equation):
+        result = fit_runs(**options)
+        assert set(result.to_frame()["equation"]) == {equation}
+        assert equation in result.summary()
+
+    def test_a_product_gives_the_parameters_of_its_factors(self):
+        assert set(fit_runs(metric="energy").to_frame()["metric"]) == {"time", "power"}
+
+    def test_groups_left_out_are_said(self):
+        short = RUNS[(RUNS["workload"] != "grep") | (RUNS["freq_ghz"] == 1.2)]
+        result = fit_runs(short, metric="time")
+        assert set(result.to_frame()["workload"]) == {"sort", "wc"}
+        assert only(result.caveats, "1 of 3 groups left out: only one distinct frequency")
+        with pytest.raises(PpwError, match="only one distinct frequency in every group"):
+            ppw.fit_runs(RUNS[RUNS["freq_ghz"] == 1.2])
+
+    def test_summary_says_what_it_cut_and_no_order_of_rows_matters(self):
+        many = pd.concat([sweep(host=f"node{i}", seed=i) for i in range(11)])
+        result = fit_runs(many, metric="time")
+        assert "… 6 more rows" in result.summary()
+        shuffled = fit_runs(many.sample(frac=1, random_state=1), metric="time")
+        assert shuffled.to_json() == result.to_json()
