@@ -1,34 +1,32 @@
-"""Pressure of made-up hosts, cell by cell; the command line; phases of a made-up run."""
+"""Pressure of made-up hosts cell by cell, phases, the command line, and a published matrix."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from golden_runs import golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pressure_series import CPUS, MEMORY, START_S, host, series
+from processes import ROOT, ppw_inside, refused
 
 from measurements.timeseries import write_time_series
+from measurements.timeseries.schema import COLUMNS
 from measurements.timeseries.series import TimeSeries
+from ppw.cli.pressure import command
 from ppw.errors import CaveatWarning, PpwError
 from ppw.pressure.capacity import Capacity, capacity_of
 from ppw.pressure.demand import LOG_COLUMNS, demand_of
 from ppw.pressure.matrix import pressure_matrix
 from ppw.pressure.measures import MEASURES, RESOURCES
 from ppw.pressure.phases import find_phases
-from ppw.pressure.result import PressureMatrix
-from ppw.pressure.thresholds import DEFAULTS, read_thresholds
+from ppw.pressure.thresholds import DEFAULTS, Thresholds, read_thresholds
+from ppw.published_pressure import APPLICATIONS, FIGURES, WORDS, published_matrix
 
-ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = Path(__file__).with_name("golden")
 QUIET = dict.fromkeys(("cpu", "memory", "disk", "network"), "low") | {
     "memory_bandwidth": "not measured"
 }
@@ -64,22 +62,26 @@ class TestDemand:
         assert list(demand["disk_read_bytes_s"]) == [1_024_000, 512_000]
         assert list(demand["disk_written_bytes_s"]) == [512_000, 256_000]
 
-    def test_page_cache_is_no_demand(self):
-        full = host(memory_free_bytes=0.01 * MEMORY, memory_cached_bytes=0.9 * MEMORY)
-        assert list(demand_of(full)["memory_bytes"]) == pytest.approx([0.09 * MEMORY] * 10)
-        assert levels(judged(full))["memory"] == "low"
-
-    def test_the_kernels_estimate_comes_first(self):
-        recording = host(memory_available_bytes=0.3 * MEMORY)
-        assert list(demand_of(recording)["memory_bytes"]) == pytest.approx([0.7 * MEMORY] * 10)
-
-    def test_inactive_page_cache_is_not_counted_again(self):
-        full = host(
-            memory_free_bytes=0.0,
-            memory_cached_bytes=0.6 * MEMORY,
-            memory_inactive_bytes=0.5 * MEMORY,
-        )
-        assert list(demand_of(full)["memory_bytes"]) == pytest.approx([0.4 * MEMORY] * 10)
+    @pytest.mark.parametrize(
+        ("columns", "used"),
+        [
+            ({"memory_free_bytes": 0.01 * MEMORY, "memory_cached_bytes": 0.9 * MEMORY}, 0.09),
+            # The kernel's estimate comes first.
+            ({"memory_available_bytes": 0.3 * MEMORY}, 0.7),
+            # Inactive page cache is not counted again.
+            (
+                {
+                    "memory_free_bytes": 0.0,
+                    "memory_cached_bytes": 0.6 * MEMORY,
+                    "memory_inactive_bytes": 0.5 * MEMORY,
+                },
+                0.4,
+            ),
+        ],
+    )
+    def test_page_cache_is_no_demand(self, columns, used):
+        found = demand_of(host(**columns))["memory_bytes"]
+        assert list(found) == pytest.approx([used * MEMORY] * 10)
 
     def test_what_was_not_measured_is_not_known(self):
         demand = demand_of(series(3))
@@ -103,8 +105,6 @@ class TestDemand:
         assert demand["cpu_cores"].max() == CPUS
 
     def test_every_column_of_the_log_is_one(self):
-        from measurements.timeseries.schema import COLUMNS
-
         assert set(LOG_COLUMNS) <= set(COLUMNS)
 
 
@@ -131,10 +131,11 @@ class TestCapacity:
 
 
 class TestCells:
-    def test_a_quiet_host(self):
+    def test_a_quiet_host_and_nothing_measured(self):
         result = judged(host())
         assert levels(result) == QUIET
         assert list(result.runs["activity"]) == ["idle"]
+        assert set(levels(judged(series())).values()) == {"not measured"}
 
     @pytest.mark.parametrize(
         ("asked", "resource", "level", "measure"),
@@ -172,9 +173,6 @@ class TestCells:
         assert levels(stated)["memory_bandwidth"] == "high"
         assert evidence(stated, "memory_bandwidth")["value"] == pytest.approx(0.8)
 
-    def test_nothing_measured(self):
-        assert set(levels(judged(series())).values()) == {"not measured"}
-
     def test_waiting_is_not_working(self):
         result = judged(host(user_s=0.4, iowait_s=2.0))
         assert levels(result)["cpu"] == "low"
@@ -183,15 +181,12 @@ class TestCells:
         assert list(judged(host(user_s=0.4, iowait_s=0.2)).runs["activity"]) == ["working"]
 
     def test_a_single_threaded_service(self):
-        recording = host(user_s=0.8)
-        assert levels(judged(recording))["cpu"] == "low"
-        alone = judged(recording, capacity={"process_cores": 1.0})
+        assert levels(judged(host(user_s=0.8)))["cpu"] == "low"
+        alone = judged(host(user_s=0.8), capacity={"process_cores": 1.0})
         assert levels(alone)["cpu"] == "high"
         assert evidence(alone, "process_utilisation")["value"] == pytest.approx(0.81)
-
-    def test_more_than_a_process_can_use(self):
-        result = judged(host(user_s=1.9), capacity={"process_cores": 1.0}, warns=True)
-        assert "1.91 CPUs are busy, but the workload can use 1" in result.caveats[0]
+        more = judged(host(user_s=1.9), capacity={"process_cores": 1.0}, warns=True)
+        assert "1.91 CPUs are busy, but the workload can use 1" in more.caveats[0]
 
     def test_a_burst_is_no_queue(self):
         queue = np.zeros(20)
@@ -235,7 +230,7 @@ class TestCells:
         row = evidence(judged(recording, warns=True), "cpu_utilisation")
         assert row["value"] == pytest.approx((0.01 + 3.9 * 9 + 0.01) / 40)
 
-    @settings(max_examples=25)
+    @settings(max_examples=settings.default.max_examples // 2)
     @given(st.floats(0, 3.9), st.floats(0, 3.9))
     def test_more_demand_is_never_less_pressure(self, a, b):
         order = ["low", "medium", "high"]
@@ -249,44 +244,33 @@ class TestCells:
 
 class TestSeveralRecordings:
     def test_perf_beside_another_log(self):
-        perf = TimeSeries(
-            pd.DataFrame(
-                {
-                    "time_s": [1.0, 2.0],
-                    "interval_s": [1.0, 1.0],
-                    "memory_read_bytes": [10e9, 20e9],
-                    "memory_written_bytes": [5e9, 5e9],
-                }
-            ),
-            "perf",
-            "perf",
-        )
-        result = judged([host(), perf], capacity={"memory_bandwidth_bytes_s": 40e9})
+        frame = {"time_s": [1.0, 2.0], "interval_s": 1.0}
+        frame |= {"memory_read_bytes": [10e9, 20e9], "memory_written_bytes": 5e9}
+        perf, capacity = pd.DataFrame(frame), {"memory_bandwidth_bytes_s": 40e9}
+        result = judged([host(), TimeSeries(perf, "perf", "perf")], capacity=capacity)
         assert evidence(result, "memory_bandwidth")["value"] == pytest.approx(0.5)
         assert levels(result) == QUIET | {"memory_bandwidth": "medium"}
         # Where the clocks meet, the bandwidth of a second is of that second.
-        perf.frame["time_s"] += START_S
-        met = judged([host(2), perf], capacity={"memory_bandwidth_bytes_s": 40e9}, warns=True)
-        assert evidence(met, "memory_bandwidth")["p95"] == pytest.approx(25 / 40)
+        met = TimeSeries(perf.assign(time_s=START_S + perf["time_s"]), "perf", "perf")
+        result = judged([host(2), met], capacity=capacity, warns=True)
+        assert evidence(result, "memory_bandwidth")["p95"] == pytest.approx(25 / 40)
 
-    def test_refused(self):
-        with pytest.raises(PpwError, match="no recording"):
-            pressure_matrix({})
-        for wrong in ({"app": "db7.json"}, {"app": ["db7.json"]}):
-            with pytest.raises(PpwError, match="app is a str, not a TimeSeries: read a log with"):
-                pressure_matrix(wrong)
-        with pytest.raises(PpwError, match="recordings is a str, not a mapping"):
-            pressure_matrix("db7.json")
-        with pytest.raises(PpwError, match="app: no recording"):
-            pressure_matrix({"app": []})
-        recording = host(2)
-        recording.frame["interval_s"] = np.nan
-        with pytest.raises(PpwError, match="no interval of known length"):
-            pressure_matrix({"app": recording})
-        with pytest.raises(PpwError, match="operations a second"):
-            pressure_matrix({"app": host()}, operations_s={"app": 0.0})
-        with pytest.raises(PpwError, match="at least 2"):
-            pressure_matrix({"app": host()}, shortest=1)
+    @pytest.mark.parametrize(
+        ("recordings", "options", "said"),
+        [
+            ({}, {}, "no recording"),
+            ({"app": "db7.json"}, {}, "app is a str, not a TimeSeries: read a log with"),
+            ({"app": ["db7.json"]}, {}, "app is a str, not a TimeSeries: read a log with"),
+            ("db7.json", {}, "recordings is a str, not a mapping"),
+            ({"app": []}, {}, "app: no recording"),
+            ({"app": host(2, interval_s=np.nan)}, {}, "no interval of known length"),
+            ({"app": host()}, {"operations_s": {"app": 0.0}}, "operations a second"),
+            ({"app": host()}, {"shortest": 1}, "at least 2"),
+        ],
+    )
+    def test_refused(self, recordings, options, said):
+        with pytest.raises(PpwError, match=said):
+            pressure_matrix(recordings, **options)
 
 
 def stages(seconds, noise=0.02):
@@ -309,6 +293,11 @@ def stages(seconds, noise=0.02):
     )
 
 
+@pytest.fixture(scope="module")
+def staged():
+    return judged(stages(5), phases=True)
+
+
 class TestPhases:
     @pytest.mark.parametrize("seconds", [5, 10])
     def test_known_stages(self, seconds):
@@ -328,16 +317,18 @@ class TestPhases:
         result = judged(recording, phases=True)
         assert list(result.runs["phase"]) == ["all"]
 
-    def test_transfers_without_a_capacity(self):
-        rate = np.repeat([1.0, 300e6, 1.0], 8)
-        recording = series(24, sectors_read=rate / 512, sectors_written=0.0, user_s=1.0,
-                           system_s=0.0)  # fmt: skip
-        assert find_phases(demand_of(recording)) == [(0, 8), (8, 16), (16, 24)]
-
-    def test_a_trickle_is_no_phase(self):
-        rate = np.repeat([1.0, 400e3, 1.0], 8)
-        recording = series(24, sectors_read=rate / 512, sectors_written=0.0)
-        assert find_phases(demand_of(recording)) == [(0, 24)]
+    @pytest.mark.parametrize(
+        ("bytes_s", "columns", "phases"),
+        [
+            (300e6, {"user_s": 1.0, "system_s": 0.0}, [(0, 8), (8, 16), (16, 24)]),
+            # A trickle is no phase.
+            (400e3, {}, [(0, 24)]),
+        ],
+    )
+    def test_transfers_without_a_capacity(self, bytes_s, columns, phases):
+        read = np.repeat([1.0, bytes_s, 1.0], 8) / 512
+        recording = series(24, sectors_read=read, sectors_written=0.0, **columns)
+        assert find_phases(demand_of(recording)) == phases
 
     def test_too_short_for_two(self):
         assert find_phases(demand_of(host(5))) == [(0, 5)]
@@ -346,21 +337,19 @@ class TestPhases:
 class TestThresholds:
     def test_replaced_in_one_place(self, tmp_path):
         path = tmp_path / "own.toml"
-        path.write_text("[cpu_utilisation]\nmedium = 0.1\nhigh = 0.2\n[disk_busy]\nhigh = 0.9\n")
+        path.write_text(
+            "[cpu_utilisation]\nmedium = 0.1\nhigh = 0.2\n[disk_busy]\nhigh = 0.9\n"
+            "[iowait]\nmedium = '7%'\nhigh = '25 %'\n[run_queue]\nhigh = 50"
+        )
         thresholds = read_thresholds(path)
-        assert thresholds["cpu_utilisation"][:2] == (0.1, 0.2)
         assert thresholds["disk_busy"][:2] == (0.3, 0.9)
-        result = judged(host(user_s=1.0), thresholds=thresholds)
-        assert levels(result)["cpu"] == "high"
-        assert evidence(result, "cpu_utilisation")["high"] == 0.2
-        assert result.thresholds_source == str(path)
-
-    def test_shares_may_be_percent(self, tmp_path):
-        path = tmp_path / "own.toml"
-        path.write_text("[iowait]\nmedium = '7%'\nhigh = '25 %'\n[run_queue]\nhigh = 50")
-        thresholds = read_thresholds(path)
         assert thresholds["iowait"][:2] == (0.07, 0.25)
         assert thresholds["run_queue"].high == 50
+        result = judged(host(user_s=1.0), thresholds=thresholds)
+        assert levels(result)["cpu"] == "high"
+        row = evidence(result, "cpu_utilisation")
+        assert (row["medium"], row["high"]) == (0.1, 0.2)
+        assert result.thresholds_source == str(path)
 
     @pytest.mark.parametrize(
         ("text", "what"),
@@ -386,10 +375,6 @@ class TestThresholds:
             read_thresholds(path)
         assert "\n" not in str(error.value)
 
-    def test_a_file_that_is_not_there(self, tmp_path):
-        with pytest.raises(PpwError, match="cannot be read"):
-            read_thresholds(tmp_path / "none.toml")
-
     def test_the_docs_table_is_the_thresholds(self):
         text = (ROOT / "docs/pressure.md").read_text(encoding="utf-8")
         for name, threshold in DEFAULTS.items():
@@ -397,75 +382,43 @@ class TestThresholds:
             assert row in text, row
 
 
-class TestResult:
-    def result(self):
-        return judged(stages(5), phases=True)
+def test_a_matrix_has_a_row_for_each_phase_and_text_for_each_cell(staged):
+    frame = staged.to_frame()
+    assert list(frame["phase"]) == ["all", "phase 1", "phase 2", "phase 3", "phase 4"]
+    assert set(RESOURCES) <= set(frame)
+    assert len(staged.plot().texts) == 5 * len(RESOURCES)
 
-    def test_json_comes_back(self):
-        result = self.result()
-        again = PressureMatrix.from_json(result.to_json())
-        assert again.to_json() == result.to_json()
-        pd.testing.assert_frame_equal(again.to_frame(), result.to_frame())
-        assert json.loads(result.to_json())["kind"] == "pressure_matrix"
 
-    def test_one_row_an_application_and_phase(self):
-        frame = self.result().to_frame()
-        assert list(frame["phase"]) == ["all", "phase 1", "phase 2", "phase 3", "phase 4"]
-        assert set(RESOURCES) <= set(frame)
-
-    def test_the_verdict(self):
-        result = judged(host(user_s=3.8), warns=False)
-        assert result.verdict() == [
-            "app leans on CPU (high); not judged: memory bandwidth. Its CPUs are working."
-        ]
-
-    def test_the_plot_has_every_cell(self):
-        axes = self.result().plot()
-        assert len(axes.texts) == 5 * len(RESOURCES)
-        assert axes.has_data()
-        assert axes.get_ylabel() == "application"
-
-    def test_the_order_of_applications_is_kept(self):
-        result = pressure_matrix({"b": host(), "a": host(user_s=3.8)})
-        assert list(dict.fromkeys(result.cells["application"])) == ["b", "a"]
-        assert result.level("a", "cpu") == "high"
-        assert result.level("c", "cpu") == ""
+def test_the_verdict_and_the_order_of_applications():
+    result = pressure_matrix({"b": host(), "a": host(user_s=3.8)})
+    assert list(dict.fromkeys(result.cells["application"])) == ["b", "a"]
+    assert [result.level(name, "cpu") for name in ("b", "a", "c")] == ["low", "high", ""]
+    assert judged(host(user_s=3.8)).verdict() == [
+        "app leans on CPU (high); not judged: memory bandwidth. Its CPUs are working."
+    ]
 
 
 class TestCommand:
-    def run(self, folder, *arguments):
-        code = "from ppw.cli import console; console()"
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-c", code, "pressure", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"},
-            check=False,
-        )
-
     @pytest.fixture
     def folder(self, tmp_path):
         write_time_series(stages(5), tmp_path / "run.csv")
         write_time_series(host(network_tx_bytes__lo=200e6), tmp_path / "cache.csv")
         return tmp_path
 
-    @pytest.mark.parametrize(
-        ("name", "arguments"),
-        [
-            ("pressure", ["job=run.csv", "memcached=cache.csv"]),
-            ("pressure-phases", ["run.csv", "--phases", "--cpus", "8", "--network", "100Gbit/s"]),
-            ("pressure-csv", ["job=run.csv", "--format", "csv"]),
-        ],
-    )
-    def test_golden(self, folder, name, arguments):
-        done = self.run(folder, *arguments)
-        assert done.returncode == 0, done.stderr
-        text = f"{done.stdout}--- stderr\n{done.stderr}"
-        golden = GOLDEN / f"{name}.txt"
-        if os.environ.get("PPW_WRITE_GOLDEN"):
-            golden.write_text(text, encoding="utf-8")
-        assert text == golden.read_text(encoding="utf-8")
+    def test_golden(self, folder, monkeypatch):
+        monkeypatch.chdir(folder)
+        words = ["job=run.csv", "memcached=cache.csv"]
+        golden("pressure.txt", f"$ ppw pressure {' '.join(words)}\n", command, words)
+
+    def test_options_reach_the_answer(self, folder):
+        words = ["run.csv", "--phases", "--cpus", "8", "--network", "100Gbit/s"]
+        done = ppw_inside("pressure", *words, "--format", "json", cwd=folder)
+        again = judged(
+            stages(5), phases=True, capacity={"cores": 8, "network_bytes_s_each_way": 12.5e9}
+        )
+        document = json.loads(done.stdout)
+        assert [row["level"] for row in document["cells"]] == list(again.cells["level"])
+        assert {row["phase"] for row in document["cells"]} == set(again.cells["phase"])
 
     def test_logs_of_one_run(self, folder):
         line = '{{"interval" : {0}.0, "counter-value" : "4e8", "unit" : "", "event" : "{1}"}}\n'
@@ -473,20 +426,15 @@ class TestCommand:
         (folder / "perf.json").write_text(
             "".join(line.format(n, event) for n in (1, 2) for event in events)
         )
-        done = self.run(folder, "job=perf.json,run.csv", "--memory-bandwidth", "102.4GB/s")
+        done = ppw_inside(
+            "pressure", "job=perf.json,run.csv", "--memory-bandwidth", "102.4GB/s", cwd=folder
+        )
         # 2 · 4e8 lines of 64 B in a second.
         assert "job: memory bandwidth medium: memory bandwidth 50 % of 102.4 GB/s" in done.stdout
         assert "job: disk medium" in done.stdout
 
-    def test_html_and_json(self, folder):
-        page = self.run(folder, "run.csv", "--format", "html").stdout
-        assert page.startswith("<!DOCTYPE html>")
-        assert "http://" not in page.replace("http://www.w3.org", "")
-        document = json.loads(self.run(folder, "run.csv", "--format", "json").stdout)
-        assert {row["resource"] for row in document["cells"]} == set(RESOURCES)
-
     @pytest.mark.parametrize(
-        ("arguments", "code", "what"),
+        ("words", "code", "what"),
         [
             (["none.csv"], 1, "No such file"),
             (["a=run.csv", "a=run.csv"], 2, "two logs are called 'a'"),
@@ -498,23 +446,61 @@ class TestCommand:
             ([], 2, "Missing argument"),
         ],
     )
-    def test_refused(self, folder, arguments, code, what):
-        done = self.run(folder, *arguments)
-        assert done.returncode == code, done.stderr
-        assert what in done.stderr
-        assert done.stdout == ""
+    def test_refused(self, folder, words, code, what):
+        refused(ppw_inside("pressure", *words, cwd=folder), what, code=code)
 
-    @pytest.mark.parametrize(
-        ("text", "bytes_s"),
-        [
-            ("10Gbit/s", 1.25e9),
-            ("100Mbit/s", 12.5e6),
-            ("1.25GB/s", 1.25e9),
-            ("102.4GB", 102.4e9),
-            ("1e9", 1e9),
-        ],
-    )
-    def test_rates(self, text, bytes_s):
-        from ppw.cli.quantities import ByteRate
 
-        assert ByteRate().convert(text, None, None) == pytest.approx(bytes_s)
+# Awasthi et al. (2015): the matrix from figures typed from the text, words apart.
+
+# What the paper concludes: where each application presses.
+POINTS = {
+    "Memcache": {"memory", "network"},
+    "Cassandra": {"disk"},
+    "Redis": {"network"},
+    "Nutch": {"cpu", "disk"},
+    "Data analytics": {"cpu"},
+}
+
+
+def cells(basis):
+    table = published_matrix()
+    rows = table[table["basis"] == basis].set_index(["application", "resource"])
+    return rows["level"].to_dict()
+
+
+def test_cells_with_a_figure():
+    assert cells("figure") == {
+        ("Memcache", "memory_bandwidth"): "low",
+        ("Memcache", "network"): "high",
+        ("Redis", "memory_bandwidth"): "low",
+        ("Cassandra", "disk"): "high",
+        ("Cassandra", "network"): "low",
+        ("Nutch", "cpu"): "high",
+        ("Nutch", "disk"): "high",
+        ("Data analytics", "memory_bandwidth"): "low",
+    }
+
+
+def test_figures_and_words_give_the_published_points():
+    found = {name: set() for name in APPLICATIONS}
+    for (application, resource), level in {**cells("figure"), **cells("word")}.items():
+        assert level in ("low", "high")
+        if level == "high":
+            found[application].add(resource)
+    assert found == POINTS
+
+
+def test_words_are_apart_and_the_others_not_measured():
+    words, others = cells("word"), cells("not measured")
+    assert set(words) == {(w.application, w.resource) for w in WORDS}
+    assert not set(words) & set(cells("figure"))
+    assert len(others) == len(APPLICATIONS) * len(RESOURCES) - len(FIGURES) - len(WORDS)
+    assert set(others.values()) == {"not measured"}
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_no_figure_is_near_a_threshold(factor):
+    """Thresholds a tenth off either way give the same levels: they were not fitted."""
+    moved = {n: {"medium": t.medium * factor, "high": t.high * factor} for n, t in DEFAULTS.items()}
+    table = published_matrix(Thresholds().replaced(moved, "moved"))
+    assert list(table["level"]) == list(published_matrix()["level"])

@@ -1,0 +1,464 @@
+"""What recordings need of a host, alone and together: by hand, from the catalogue, the commands."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+from golden_runs import golden
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from made_up import answered, only
+from processes import ppw_inside, refused
+from recordings import START_S, recording
+from timeseries_logs import COMMENTS, cpu_row, plain_log, sadf_document, sample, written
+
+from measurements.timeseries import write_time_series
+from ppw.cli.colocate import command
+from ppw.errors import PpwError
+from ppw.hosts import find_host
+from ppw.pressure.thresholds import Thresholds
+from ppw.provisioning.co_location import co_locate
+from ppw.provisioning.pairing import pair_workloads
+from ppw.provisioning.right_sizing import right_size
+
+DISK = {"disk_bandwidth_bytes_s": 500e6}
+
+
+def sized(series, **options):
+    result = answered(right_size, series, **options)
+    return result, result.resources.set_index("resource")
+
+
+def sadf_log():
+    rows = [cpu_row(usr=50.0, idle=50.0)]
+    return sadf_document([sample(n, cpu_load=rows) for n in range(3)])
+
+
+# Worked by hand, with thresholds of 30 % and 70 %.
+
+
+def test_by_hand():
+    busy = np.where(np.arange(60) % 10 == 0, 7.2, 6.4)
+    result, rows = sized(recording(cores=busy, memory=18e9, read=100e6), capacity=DISK)
+    cpu, memory, disk = rows.loc["CPU"], rows.loc["memory"], rows.loc["disk bandwidth"]
+    assert (cpu["finding"], cpu["value"], cpu["capacity"]) == ("buy more", pytest.approx(7.2), 8)
+    assert (cpu["threshold"], cpu["column"]) == (pytest.approx(0.7), "user_s + system_s + …")
+    assert cpu["needed"] == pytest.approx(7.2 / 0.7)
+    assert cpu["spare"] == pytest.approx(8 - 7.2 / 0.7)
+    assert (memory["finding"], memory["needed"]) == ("enough", pytest.approx(18e9 / 0.8))
+    assert (disk["finding"], disk["spare"]) == ("idle", pytest.approx(500e6 - 100e6 / 0.7))
+    assert "buy 2.286 cores more with 30% headroom" in result.summary()
+
+
+def test_headroom_replaces_the_high_threshold_and_thresholds_are_those_given():
+    rows = sized(recording(cores=5.0), headroom=0.5)[1]
+    assert rows.loc["CPU", ["finding", "needed"]].tolist() == ["buy more", 10]
+    given = Thresholds().replaced({"cpu_utilisation": {"medium": 0.1, "high": 0.2}}, "mine")
+    rows = sized(recording(cores=1.2), thresholds=given)[1]
+    assert rows.loc["CPU", ["finding", "medium"]].tolist() == ["enough", 0.1]
+
+
+def test_a_rare_peak_does_not_count_unless_asked_for():
+    busy = np.where(np.arange(100) % 50 == 0, 8.0, 1.0)
+    assert sized(recording(cores=busy, seconds=100))[1].loc["CPU", "value"] == 1
+    assert sized(recording(cores=busy, seconds=100), quantile=1)[1].loc["CPU", "value"] == 8
+
+
+def test_a_full_host_may_hide_demand_also_from_a_larger_one():
+    result, rows = sized(recording(cores=7.9))
+    assert rows.loc["CPU", "at_least"]
+    assert "≥ 7.9 cores" in result.summary()
+    assert only(result.caveats, "may want more")
+    result, rows = sized(recording(cores=7.9), capacity={"cores": 32})
+    assert rows.loc["CPU", "finding"] == "idle"
+    assert only(result.caveats, "CPU was at 99% of what the host of the recording had")
+    assert not sized(recording(cores=7.0), capacity={"cores": 32})[0].caveats
+
+
+def test_confidence_falls_near_a_threshold():
+    rng = np.random.default_rng(1)
+    near = recording(cores=rng.normal(5.3, 0.2, 60))
+    assert sized(recording(cores=2.0))[1].loc["CPU", "confidence"] == 1
+    assert sized(near)[1].loc["CPU", "confidence"] < 0.98
+    few, rows = sized(recording(cores=2.0, seconds=5))
+    assert np.isnan(rows.loc["CPU", "confidence"])
+    assert only(few.caveats, "5 intervals say nothing")
+
+
+def test_what_was_not_measured_is_said():
+    series = recording(cores=2.0, without=["sectors_read", "memory_available_bytes", "run_queue"])
+    result, rows = sized(series)
+    assert rows.loc["disk bandwidth", "finding"] == "not measured"
+    assert rows.loc["memory", "finding"] == "not measured"
+    assert rows.loc["disk I/Os", "finding"] == "capacity not known"
+    assert "run_queue" in rows.loc["CPU", "not_measured"]
+    assert "memory, memory bandwidth, disk bandwidth: not measured" in result.summary()
+
+
+def test_network_is_held_against_the_line_rate_each_way():
+    _, rows = sized(recording(cores=1.0, received=1e9))
+    assert rows.loc["network in", "share"] == pytest.approx(0.8)
+    assert rows.loc["network out", "share"] == pytest.approx(0.08)
+
+
+def test_an_idle_host_says_what_to_tune():
+    result, _ = sized(recording(cores=0.9, memory=2e9, read=10e6), capacity=DISK)
+    assert not result.stresses_the_host
+    said = result.verdict()[0]
+    assert "does not stress this host" in said
+    assert "CPU at 11%" in said
+    assert "medium begins at 30%" in said
+    assert "more clients" in said
+
+
+def test_medium_itself_is_stress_and_one_steady_core_of_many_is_said():
+    assert sized(recording(cores=2.4))[0].stresses_the_host
+    assert only(sized(recording(cores=1.0))[0].caveats, "one thread")
+
+
+def test_nothing_known_cannot_be_judged():
+    unknown = ["user_s", "memory_available_bytes", "sectors_read", "ios"]
+    unknown += ["network_rx_bytes", "network_tx_bytes"]
+    assert "nothing can be judged" in sized(recording(without=unknown))[0].summary()
+
+
+def test_candidates_have_the_cores_that_are_needed():
+    result, rows = sized(recording(cores=np.full(60, 7.0)))
+    assert rows.loc["CPU", "needed"] == pytest.approx(10)
+    fits = result.candidates[result.candidates["fits"]]
+    assert (fits["cores"] >= 10).all()
+    assert fits["cores"].is_monotonic_increasing
+    assert (result.candidates.loc[~result.candidates["fits"], "cores"] < 10).all()
+    assert "if theirs are as fast" in result.summary()
+
+
+def test_memory_bandwidth_counts_where_both_are_known():
+    series = recording(cores=1.5)
+    series.frame["memory_read_bytes"] = 50e9
+    series.frame["memory_written_bytes"] = 10e9
+    result, _ = sized(series, capacity={"memory_bandwidth_bytes_s": 200e9})
+    table = result.candidates.set_index("host")
+    assert not table.loc["Xeon E5-2690", "fits"]
+    assert table.loc["EPYC 9654", "fits"]
+
+
+def test_no_host_is_large_enough():
+    result, _ = sized(recording(cores=600.0, cpus=1024))
+    assert not result.candidates["fits"].any()
+    assert "no host of the catalogue" in result.summary()
+
+
+def test_a_host_of_the_catalogue_gives_its_capacity():
+    _, rows = sized(recording(cores=4.0), host=find_host("E5-2690"))
+    assert rows.loc["CPU", "capacity"] == 16
+    assert rows.loc["CPU", "capacity_source"] == "catalogue: Xeon E5-2690"
+
+
+def two_hosts():
+    series = recording()
+    series.frame.loc[30:, "host"] = "other"
+    return series
+
+
+@pytest.mark.parametrize(
+    ("series", "options", "said"),
+    [
+        (recording(), {"headroom": 1.0}, "headroom"),
+        (recording(), {"quantile": 0.0}, "quantile"),
+        (recording(), {"capacity": {"cpus": 8}}, "no capacity"),
+        (two_hosts(), {}, "is of host 'lab' and of 'other': read one host at a time"),
+        ("db.json", {}, "series is a str, not a TimeSeries: read a log with .*read_time"),
+        (recording(seconds=0), {}, "no interval"),
+    ],
+)
+def test_what_cannot_be_right_sized_is_refused(series, options, said):
+    with pytest.raises(PpwError, match=said):
+        right_size(series, **options)
+
+
+class TestRightSizeCommand:
+    def test_answers_from_a_recording(self, tmp_path):
+        write_time_series(recording(cores=7.0), tmp_path / "db7.csv")
+        words = ["rightsize", "db7.csv", "--disk-bandwidth", "500MB/s"]
+        done = ppw_inside(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "buy 2 cores more with" in done.stdout
+        told = json.loads(
+            ppw_inside(*words, "--format", "json", "--cpus", "16", cwd=tmp_path).stdout
+        )
+        found = {row["resource"]: row["capacity"] for row in told["resources"]}
+        assert (found["CPU"], found["disk bandwidth"]) == (16, 5e8)
+
+    @pytest.mark.parametrize("text", [plain_log(), sadf_log()])
+    def test_cpus_are_those_to_fit_on(self, tmp_path, text):
+        # Half of the 4 CPUs that the log names, whatever host it is to fit on.
+        log = written(tmp_path / "db7", text)
+        told = ppw_inside("rightsize", log, "--cpus", "8", "--format", "json", cwd=tmp_path)
+        cpu = json.loads(told.stdout)["resources"][0]
+        assert (cpu["value"], cpu["capacity"]) == (2, 8)
+
+    def test_cpus_of_a_log_that_does_not_say_are_a_caveat(self, tmp_path):
+        log = written(tmp_path / "db7.txt", plain_log().removeprefix(COMMENTS))
+        done = ppw_inside("rightsize", log, "--cpus", "8", "--format", "json", cwd=tmp_path)
+        told = json.loads(done.stdout)
+        assert told["resources"][0]["value"] == 4
+        assert only(told["caveats"], "taken to be of the 8 that were given")
+
+
+def shared(recordings, **options):
+    result = answered(co_locate, recordings, **options)
+    return result, result.resources.set_index("resource")
+
+
+def three():
+    wave = 2 + np.sin(np.arange(60) / 5)
+    return {
+        "scan": recording(cores=1, memory=2e9, read=300e6),
+        "cache": recording(cores=wave, memory=12e9, received=100e6),
+        "batch": recording(cores=6, memory=8e9, read=50e6),
+    }
+
+
+# Sums by hand.
+
+
+def test_cores_break_and_the_rest_does_not():
+    result, rows = shared(three(), capacity=DISK)
+    cpu = rows.loc["CPU"]
+    assert result.first == "CPU"
+    assert not result.fits
+    assert (cpu["finding"], cpu["over"], cpu["threshold"]) == ("breaks", 1.0, 1.0)
+    peak = 7 + float((2 + np.sin(np.arange(60) / 5)).max())
+    assert cpu["peak"] == pytest.approx(peak)
+    assert cpu["excess"] == pytest.approx(peak - 8)
+    assert cpu["breaks_at"] == pytest.approx(8 / cpu["value"])
+    assert rows.loc["memory", "value"] == pytest.approx(22e9)
+    assert rows.loc["disk bandwidth", "value"] == pytest.approx(350e6)
+    assert rows.loc["disk bandwidth", "finding"] == "fits"
+    assert "67% of it is of batch" in result.summary()
+    _, rows = shared(three(), host=find_host("EPYC 9654"))
+    assert rows.loc["CPU", ["capacity", "finding"]].tolist() == [192, "fits"]
+
+
+def test_how_often_and_how_long():
+    bursts = np.where((np.arange(60) % 20) < 5, 6.0, 1.0)
+    _, rows = shared({"a": recording(cores=bursts), "b": recording(cores=3.0)})
+    cpu = rows.loc["CPU"]
+    assert cpu["over"] == pytest.approx(15 / 60)
+    assert cpu["longest_s"] == 5
+    assert cpu["excess"] == pytest.approx(1)
+    # Tight from four fifths on.
+    _, rows = shared({"a": recording(cores=3.4), "b": recording(cores=3.4)})
+    assert rows.loc["CPU", "finding"] == "tight"
+
+
+def test_bursts_that_do_not_meet_do_not_break():
+    even = np.where(np.arange(60) % 20 < 10, 6.0, 1.0)
+    meet, _ = shared({"a": recording(cores=even), "b": recording(cores=even)})
+    apart, _ = shared({"a": recording(cores=even), "b": recording(cores=7.0 - even)})
+    assert not meet.fits
+    assert apart.fits
+
+
+def test_the_idle_host_counts_once():
+    idle = recording(cores=0.5, memory=1e9)
+    loads = {"a": recording(cores=2.5, memory=3e9), "b": recording(cores=1.5, memory=2e9)}
+    twice, with_twice = shared(loads)
+    _, once = shared(loads, idle=idle)
+    assert only(twice.caveats, "counted 2 times")
+    assert with_twice.loc["CPU", "value"] == pytest.approx(4.0)
+    assert once.loc["CPU", "value"] == pytest.approx(3.5)
+    assert once.loc["memory", "value"] == pytest.approx(4e9)
+
+
+def test_what_a_latency_critical_workload_queues_for_is_kept_lower():
+    two = {"cache": recording(cores=2.0, memory=26e9), "batch": recording(cores=4.0)}
+    plain, _ = shared(two)
+    guarded, rows = shared(two, latency_critical=["cache"])
+    assert plain.fits
+    assert not guarded.fits
+    assert (rows.loc["CPU", "threshold"], rows.loc["CPU", "protected"]) == (0.7, True)
+    assert (rows.loc["memory", "threshold"], rows.loc["memory", "protected"]) == (1.0, False)
+    # What it does not use is not kept.
+    _, rows = shared(three(), capacity=DISK, latency_critical=["cache"])
+    assert rows.loc["disk bandwidth", "threshold"] == 1.0
+    assert rows.loc["network in", "threshold"] == 0.7
+    assert "cache must not wait: CPU may be used to 70%" in guarded.summary()
+
+
+def test_the_clock_keeps_the_time_of_recording():
+    step = np.where(np.arange(60) < 30, 7.0, 1.0)
+    later = recording(cores=7.0, start_s=START_S + 30)
+    both = {"a": recording(cores=step), "b": later}
+    clock, rows = shared(both, align="clock")
+    assert clock.seconds == 30
+    assert rows.loc["CPU", "value"] == pytest.approx(8)
+    assert shared(both)[1].loc["CPU", "value"] == pytest.approx(14)
+    with pytest.raises(PpwError, match="not recorded at the same time"):
+        co_locate({"a": recording(), "b": recording(start_s=START_S + 600)}, align="clock")
+
+
+def test_the_day_brings_the_same_hours_together():
+    hour = 3600
+    busy = np.where(np.arange(hour) < hour / 2, 6.0, 1.0)
+    today = recording(cores=busy, seconds=hour)
+    another = recording(cores=7.0 - busy, seconds=hour, start_s=START_S + 3 * 86_400)
+    result, rows = shared({"a": today, "b": another}, align="day")
+    assert rows.loc["CPU", "peak"] == pytest.approx(7)
+    assert result.seconds == 86_400
+
+
+def test_any_moment_may_meet_any_other():
+    busy = np.where(np.arange(200) % 10 < 3, 5.0, 1.0)
+    result, rows = shared(
+        {"a": recording(cores=busy, seconds=200), "b": recording(cores=busy[:100], seconds=100)},
+        align="any",
+    )
+    assert rows.loc["CPU", "over"] == pytest.approx(0.09, abs=0.01)
+    assert rows.loc["CPU", "peak"] == 10
+    assert result.seconds == 0
+    assert len(result.timeline) == 0
+    assert result.plot().has_data()
+
+
+def test_intervals_of_unlike_length_meet():
+    slow = recording(cores=2.0, seconds=12)
+    slow.frame["interval_s"] = 5.0
+    slow.frame["time_s"] = START_S + 5 * (1 + np.arange(12))
+    for column in ("user_s", "system_s", "idle_s"):
+        slow.frame[column] *= 5
+    _, rows = shared({"a": slow, "b": recording(cores=np.tile([1.0, 3.0, 1.0, 3.0, 2.0], 12))})
+    assert rows.loc["CPU", "value"] == pytest.approx(4.0)
+    assert rows.loc["CPU", "peak"] == pytest.approx(4.0)
+
+
+@settings(max_examples=settings.default.max_examples // 5)
+@example([0.0, 2.2250738585072014e-308], random.Random(0))
+@given(st.lists(st.floats(0.0, 8.0), min_size=2, max_size=5), st.randoms())
+def test_sums_do_not_depend_on_the_order(cores, shuffler):
+    loads = {str(k): recording(cores=c, seconds=12) for k, c in enumerate(cores)}
+    order = list(loads)
+    shuffler.shuffle(order)
+    there, _ = shared(loads)
+    here, _ = shared({name: loads[name] for name in order})
+    there, here = there.resources, here.resources
+    assert there["value"].to_numpy() == pytest.approx(here["value"].to_numpy(), nan_ok=True)
+    assert there["value"].iloc[0] == pytest.approx(sum(cores), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "options", "said"),
+    [
+        (7.9, 3.0, {}, "a filled CPU"),
+        (7.9, 3.0, {"capacity": {"cores": 32}}, "a filled CPU"),
+        (0.5, 4.0, {}, "a does not stress its host"),
+    ],
+)
+def test_demands_that_mislead_are_said(one, other, options, said):
+    result, _ = shared({"a": recording(cores=one), "b": recording(cores=other)}, **options)
+    assert only(result.caveats, said)
+
+
+def test_unlike_hosts_are_said():
+    loads = {"a": recording(cores=1.0), "b": recording(cores=4.0, cpus=16)}
+    assert only(shared(loads)[0].caveats, "unlike hosts")
+
+
+def test_what_is_not_judged_is_said():
+    loads = {"a": recording(cores=4.0, without=["sectors_read"]), "b": recording(cores=4.0)}
+    result, rows = shared(loads, capacity=DISK)
+    assert rows.loc["disk bandwidth", "finding"] == "not measured"
+    assert rows.loc["disk bandwidth", "not_measured"] == "demand of a"
+    assert "disk bandwidth: not measured" in result.summary()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"latency_critical": ["x"]}, "no workload is called 'x'"),
+        ({"ceiling": 0}, "ceiling"),
+        ({"latency_ceiling": 2}, "latency_ceiling"),
+        ({"quantile": 1.5}, "quantile"),
+        ({"align": "never"}, "align"),
+    ],
+)
+def test_what_cannot_share_is_refused(options, said):
+    with pytest.raises(PpwError, match=said):
+        co_locate({"a": recording(), "b": recording()}, **options)
+
+
+@pytest.mark.parametrize("ask", [co_locate, pair_workloads])
+def test_what_is_no_series_is_told_what_to_give(ask):
+    for wrong in ({"a": "a.json", "b": recording()}, {"b": recording(), "a": "a.json"}):
+        with pytest.raises(PpwError, match="a is a str, not a TimeSeries: read a log with"):
+            ask(wrong)
+    with pytest.raises(PpwError, match="idle is a str, not a TimeSeries"):
+        ask({"a": recording(), "b": recording()}, idle="a.json")
+    with pytest.raises(PpwError, match="recordings is a list, not a mapping"):
+        ask([recording(), recording()])
+    with pytest.raises(PpwError, match="two or more"):
+        ask({"a": recording()})
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return answered(pair_workloads, three(), capacity=DISK)
+
+
+def test_pairs_are_those_of_two_alone_and_the_best_is_first(pairs):
+    rows = pairs.pairs.set_index(["workload", "with"])
+    assert len(rows) == 3
+    for pair in rows.index:
+        alone, resources = shared({name: three()[name] for name in pair}, capacity=DISK)
+        assert rows.loc[pair, "first"] == alone.first
+        assert rows.loc[pair, "share"] == pytest.approx(resources.loc[alone.first, "share"])
+    assert {*rows.index[0]} == {"scan", "cache"}
+    assert {*rows.index[-1]} == {"cache", "batch"}
+    assert rows["finding"].iloc[-1] == "breaks"
+    assert "not together: cache + batch (CPU)" in pairs.summary()
+    assert pairs.matrix()[1][3] == "CPU 112%!"
+
+
+def test_protection_holds_in_the_pairs_that_it_is_in():
+    result = answered(pair_workloads, three(), capacity=DISK, latency_critical=["cache"])
+    rows = result.pairs.set_index(["workload", "with"])
+    assert rows.loc[("scan", "cache"), "threshold"] == 0.7
+    assert rows.loc[("scan", "batch"), "threshold"] == 1.0
+    with pytest.raises(PpwError, match="no workload"):
+        pair_workloads(three(), latency_critical=["x"])
+
+
+class TestCoLocateCommand:
+    @pytest.fixture
+    def logs(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        for name, series in three().items():
+            write_time_series(series, f"{name}.csv")
+        return ["scan.csv", "cache.csv", "batch.csv"]
+
+    def test_golden(self, logs):
+        words = [*logs, "--disk-bandwidth", "500MB/s", "--latency-critical", "cache"]
+        golden("colocate.txt", f"$ ppw colocate {' '.join(words)}\n", command, words)
+
+    @pytest.mark.parametrize(
+        ("text", "value"), [(plain_log(), 4), (plain_log().removeprefix(COMMENTS), 8)]
+    )
+    def test_cpus_are_those_to_share(self, tmp_path, text, value):
+        logs = [written(tmp_path / name, text) for name in ("a.tab", "b.tab")]
+        done = ppw_inside("colocate", *logs, "--cpus", "8", "--format", "json", cwd=tmp_path)
+        told = json.loads(done.stdout)
+        # Half of the CPUs twice: of the 4 that a log says, or else of those given.
+        cpu = told["resources"][0]
+        assert (cpu["value"], cpu["capacity"]) == (value, 8)
+        said = [c for c in told["caveats"] if "a.tab: the log does not say how many CPUs" in c]
+        assert len(said) == (value == 8)
+
+    def test_pairs_under_names(self, logs, tmp_path):
+        named = [f"w{place}={log}" for place, log in enumerate(logs)]
+        done = ppw_inside("colocate", *named, "--pairs", "--format", "json", cwd=tmp_path)
+        assert json.loads(done.stdout)["workloads"] == ["w0", "w1", "w2"]
+        done = ppw_inside("colocate", logs[0], logs[0], cwd=tmp_path)
+        refused(done, "name them, NAME=LOG", code=2)
