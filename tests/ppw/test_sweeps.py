@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from golden_runs import golden
 from made_up import answered, only
+from processes import ppw_inside, refused
 
 from measurements import MeasurementError
 from ppw.cli.knee import command
 from ppw.errors import PpwError
-from ppw.report.sweep_page import sweep_page
 from ppw.sweeps.knee import find_knees
-from ppw.sweeps.result import SweepKnees
 
 THREADS = (1, 2, 3, 4, 6, 8, 12, 16)
 
@@ -43,9 +41,6 @@ def failing(runs, x, why="out of memory", over="threads"):
     """Add a run that failed."""
     row = {**runs.iloc[0].to_dict(), over: float(x), "throughput_ops_s": np.nan, "failure": why}
     return pd.concat([runs, pd.DataFrame([row])], ignore_index=True)
-
-
-# Known curves: where it stops paying, and where to run.
 
 
 def test_threads_up_to_a_ceiling():
@@ -104,50 +99,31 @@ def test_input_size_by_time_is_data_a_second():
     assert row["knee"] == pytest.approx(512e6, rel=0.03)
 
 
-def test_instances_that_fill_a_host():
-    runs = sweep(lambda x: 900 * np.minimum(x, 4.0), over="instances", levels=(1, 2, 3, 4, 5, 6))
-    _, row = found(runs, over="instances")
-    assert row["recommended"] == 4
+def rising_faster(x):
+    return 1000 * np.maximum(x**0.2, 4**0.2 * (x / 4))
 
 
-def test_a_straight_line_has_no_knee_and_the_best_level_is_the_highest():
-    result, row = found(sweep(lambda x: 1000 * x))
-    assert row["finding"] == "no knee"
-    assert np.isnan(row["knee"])
-    assert row["recommended"] == 16
-    assert "no higher level was measured" in result.summary()
-
-
-def test_a_flat_line_needs_no_more_than_the_lowest_level():
-    _, row = found(sweep(lambda x: 1000 + 0 * x))
-    assert (row["finding"], row["recommended"]) == ("no knee", 1)
-
-
-def test_a_curve_that_rises_faster_after_its_bend_has_no_limit_there():
-    result, row = found(sweep(lambda x: 1000 * np.maximum(x**0.2, 4**0.2 * (x / 4))))
-    assert row["finding"] == "no knee"
-    assert only(result.caveats, "faster after their bend")
-
-
-def test_three_levels_are_too_few():
-    result, row = found(sweep(ceiling, levels=(1, 4, 8)))
-    assert (row["finding"], row["recommended"]) == ("too few levels", 8)
-    assert "a knee needs 4" in result.summary()
-
-
-def test_a_gradual_bend_is_said_to_be_one():
-    gradual = sweep(lambda x: 1000 * x / (1 + 0.1 * (x - 1)), noise=0.002)
-    assert only(found(gradual)[0].caveats, "bend gradually")
+@pytest.mark.parametrize(
+    ("rate", "levels", "finding", "recommended", "said"),
+    [
+        (lambda x: 1000 * x, THREADS, "no knee", 16, "no higher level was measured"),
+        (lambda x: 1000 + 0 * x, THREADS, "no knee", 1, "run at 1"),
+        (rising_faster, THREADS, "no knee", 16, "faster after their bend"),
+        (ceiling, (1, 4, 8), "too few levels", 8, "a knee needs 4"),
+        (lambda x: 1000 * x / (1 + 0.1 * (x - 1)), THREADS, "knee", 4, "bend gradually"),
+    ],
+)
+def test_curves_without_a_clear_knee(rate, levels, finding, recommended, said):
+    result, row = found(sweep(rate, levels=levels, noise=0.002))
+    assert (row["finding"], row["recommended"]) == (finding, recommended)
+    assert np.isnan(row["knee"]) == (finding != "knee")
+    assert said in result.summary()
 
 
 def test_four_levels_without_repeats_have_no_interval():
-    runs = sweep(ceiling, levels=(2, 4, 8, 16), repeats=1, noise=0)
-    result, row = found(runs)
+    result, row = found(sweep(ceiling, levels=(2, 4, 8, 16), repeats=1, noise=0))
     assert np.isnan(row["upper"]) or row["finding"] == "no knee"
     assert result.summary()
-
-
-# Failures are kept, and end the range.
 
 
 def test_what_failed_bounds_the_knee():
@@ -159,6 +135,9 @@ def test_what_failed_bounds_the_knee():
     assert row["next_failure"] == "out of memory"
     assert "the next step, 8, fails: out of memory" in result.summary()
     assert list(result.levels.loc[result.levels["failed"] > 0, "x"]) == [8, 16]
+    # A level that failed once is not recommended.
+    _, row = found(failing(sweep(lambda x: 1000 * x), 12))
+    assert (row["recommended"], row["next_step"]) == (8, 12)
 
 
 def test_the_interval_of_a_knee_ends_where_runs_fail():
@@ -173,11 +152,6 @@ def test_too_little_memory_a_task_fails_from_below():
     runs = sweep(lambda x: 100 + 0 * x, over="task_memory_bytes", levels=memory[1:], noise=0.01)
     _, row = found(failing(runs, memory[0], over="task_memory_bytes"), over="task_memory_bytes")
     assert (row["failed_below"], row["recommended"]) == (512e6, 1e9)
-
-
-def test_a_level_that_failed_once_is_not_recommended():
-    _, row = found(failing(sweep(lambda x: 1000 * x), 12))
-    assert (row["recommended"], row["next_step"]) == (8, 12)
 
 
 def test_a_run_without_a_result_failed():
@@ -200,9 +174,6 @@ def test_all_failed():
     assert "no level of threads worked" in result.summary()
 
 
-# Which runs make a sweep.
-
-
 def test_sweeps_are_told_apart_by_their_set_up():
     runs = pd.concat(
         [sweep(ceiling, partitions=1), sweep(lambda x: 2 * ceiling(x), partitions=2, seed=2)]
@@ -223,10 +194,7 @@ def test_runs_held_at_a_rate_take_no_part():
     result, row = found(pd.concat([runs, held]))
     assert row["knee"] == pytest.approx(6, rel=0.05)
     assert only(result.caveats, "less than full load")
-
-
-def test_client_limits_are_said():
-    assert only(found(sweep(ceiling).assign(client_limited=True))[0].caveats, "clients")
+    assert only(found(runs.assign(client_limited=True))[0].caveats, "clients")
 
 
 def test_order_of_rows_does_not_matter():
@@ -249,28 +217,8 @@ def test_order_of_rows_does_not_matter():
 def test_what_cannot_be_asked_is_refused(options, said):
     with pytest.raises(PpwError, match=said):
         find_knees(sweep(ceiling), **{"over": "threads", "of": "throughput", **options})
-
-
-def test_bad_values_are_refused():
     with pytest.raises(MeasurementError, match="throughput_ops_s"):
         find_knees(sweep(lambda x: -x), over="threads", of="throughput")
-
-
-# The result.
-
-
-def test_comes_back_from_json_with_open_ends():
-    result, _ = found(sweep(lambda x: 1000 * np.minimum(x, 11), noise=0.05))
-    again = SweepKnees.from_json(result.to_json())
-    assert again.summary() == result.summary()
-    pd.testing.assert_frame_equal(again.knees, result.knees)
-
-
-def test_page_has_the_answer_first():
-    result, _ = found(failing(sweep(ceiling), 32))
-    html = sweep_page(result).render()
-    assert html.index("run at 6") < html.index("<svg")
-    assert json.loads(html.split('id="ppw-result">')[1].split("</script>")[0])["kind"]
 
 
 def test_a_figure_has_lines_and_choice_where_there_are_any():
@@ -300,46 +248,24 @@ def test_linear_scale_plots_and_says_slopes():
     assert result.plot().get_xscale() == "linear"
 
 
-# Which way is better, and under which names columns are found.
-
 RISING = 2 ** np.arange(8.0)
 
 
-@pytest.mark.parametrize(
-    ("of", "higher"),
-    [
-        *[
-            (name, False)
-            for name in (
-                *("P99 latency (ms)", "Mean latency ms", "p99_ms", "response_time_ms", "watts"),
-                *(
-                    "cost",
-                    "energy_j",
-                    "waiting requests",
-                    "cpi",
-                    "LLC-load-misses",
-                    "meanLatencyMs",
-                ),
-                *("time_per_op", "svc [ms]", "user_s", "error rate", "energy per request"),
-                *("idle_power_w", "99th percentile", "Total Cost (EUR)", "cycles_per_instruction"),
-            )
-        ],
-        *[
-            (name, True)
-            for name in (
-                *("requests_per_second", "work per joule", "perf_per_watt", "power_efficiency"),
-                *("bytes_s", "IOPS", "p99 throughput", "ops_s", "responses/s", "hit rate"),
-            )
-        ],
-    ],
-)
-def test_a_name_says_which_way_is_better(of, higher):
-    runs = pd.DataFrame({"threads": RISING, of: RISING})
-    result, row = found(runs, of=of)
-    assert result.higher_is_better is higher
-    # Of values that rise, the last is best, or the first.
-    assert row["recommended"] == (128 if higher else 1)
-    assert not [c for c in result.caveats if "which way" in c]
+LOWER = """P99 latency (ms), Mean latency ms, p99_ms, response_time_ms, watts, cost, energy_j,
+waiting requests, cpi, LLC-load-misses, meanLatencyMs, time_per_op, svc [ms], user_s, error rate,
+energy per request, idle_power_w, 99th percentile, Total Cost (EUR), cycles_per_instruction"""
+HIGHER = """requests_per_second, work per joule, perf_per_watt, power_efficiency, bytes_s, IOPS,
+p99 throughput, ops_s, responses/s, hit rate"""
+
+
+@pytest.mark.parametrize(("names", "higher"), [(LOWER, False), (HIGHER, True)])
+def test_a_name_says_which_way_is_better(names, higher):
+    for name in re.split(r",\s", names):
+        result, row = found(pd.DataFrame({"threads": RISING, name: RISING}), of=name)
+        assert result.higher_is_better is higher, name
+        # Of values that rise, the last is best, or the first.
+        assert row["recommended"] == (128 if higher else 1)
+        assert not [c for c in result.caveats if "which way" in c]
 
 
 def test_a_name_that_does_not_say_is_taken_as_higher_and_that_is_said():
@@ -356,7 +282,6 @@ def test_a_name_that_does_not_say_is_taken_as_higher_and_that_is_said():
     ("header", "over"),
     [
         ("Connections", "connections"),
-        ("Cores", "cores"),
         ("my-setting", "my-setting"),
         ("my_setting", "My-Setting"),
         ("freq_ghz", "freq"),
@@ -366,12 +291,11 @@ def test_a_name_that_does_not_say_is_taken_as_higher_and_that_is_said():
 )
 def test_a_setting_is_found_by_any_name_of_its_column(tmp_path, header, over):
     levels = np.repeat(np.arange(1, 7) / 2 * (1000 if "MHz" in header else 1), 2)
-    file = tmp_path / "runs.csv"
-    pd.DataFrame({header: levels, "ops_s": levels, "host": "lab"}).to_csv(file, index=False)
-    done = CliRunner().invoke(command, [str(file), "--over", over, "--of", "OPS_S"])
-    assert done.exit_code == 0, done.output
-    result, _ = found(pd.read_csv(file), over=over, of="OPS_S")
-    assert done.stdout == result.summary() + "\n"
+    runs = pd.DataFrame({header: levels, "ops_s": levels, "host": "lab"})
+    runs.to_csv(tmp_path / "runs.csv", index=False)
+    done = ppw_inside("knee", "runs.csv", "--over", over, "--of", "OPS_S", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == found(runs, over=over, of="OPS_S")[0].summary() + "\n"
 
 
 def test_the_case_of_a_column_counts_where_there_are_several():
@@ -389,28 +313,11 @@ def test_measures_go_by_the_names_of_metrics(of, column):
     assert (result.of, result.higher_is_better, row["recommended"]) == (column, False, 1)
 
 
-class TestCommand:
-    def test_golden(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        # Four digits, so that the text does not depend on the last bit.
-        runs = failing(sweep(ceiling).assign(power_w=lambda t: 60 + 10 * t["threads"]), 32)
-        runs.round({"throughput_ops_s": 0}).to_csv("runs.csv", index=False)
-        asked = ["runs.csv", "--over", "threads"]
-        golden("knee.txt", f"$ ppw knee {' '.join(asked)}\n", command, asked)
-
-    def test_answers(self, tmp_path):
-        file = tmp_path / "runs.csv"
-        failing(sweep(ceiling), 32).to_csv(file, index=False)
-        done = CliRunner().invoke(command, [str(file), "--over", "threads"])
-        assert done.exit_code == 0, done.output
-        assert "run at 6" in done.output
-
-    def test_every_format(self, tmp_path):
-        file = tmp_path / "runs.csv"
-        sweep(ceiling).to_csv(file, index=False)
-        for form, begins in (("json", "{"), ("csv", "sweep,"), ("html", "<!DOCTYPE")):
-            done = CliRunner().invoke(command, [str(file), "--over", "threads", "--format", form])
-            assert done.output.startswith(begins)
-
-    def test_needs_to_know_what_was_set(self):
-        assert CliRunner().invoke(command, ["runs.csv"]).exit_code == 2
+def test_golden(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # Four digits, so that the text does not depend on the last bit.
+    runs = failing(sweep(ceiling).assign(power_w=lambda t: 60 + 10 * t["threads"]), 32)
+    runs.round({"throughput_ops_s": 0}).to_csv("runs.csv", index=False)
+    words = ["runs.csv", "--over", "threads"]
+    golden("knee.txt", f"$ ppw knee {' '.join(words)}\n", command, words)
+    refused(ppw_inside("knee", "runs.csv", cwd=tmp_path), "--over", code=2)
