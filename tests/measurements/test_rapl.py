@@ -65,17 +65,12 @@ def host(tmp_path, monkeypatch):
 
 
 def cpuinfo(vendor, family, model, name, flags="fpu msr"):
-    return (
-        f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n"
-        f"model name\t: {name}\nflags\t\t: {flags}\n\nprocessor\t: 1\n"
-    )
+    said = f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n"
+    return f"{said}model name\t: {name}\nflags\t\t: {flags}\n\nprocessor\t: 1\n"
 
 
 def values(source):
     return {reading.label: reading.value for reading in source.read()}
-
-
-# What the zones mean
 
 
 def test_client_with_psys_and_mmio(host):
@@ -100,22 +95,17 @@ def test_client_with_psys_and_mmio(host):
     assert all(c.quantity == "energy" and c.window_s == 0 for c in channels.values())
 
 
-def test_two_sockets_of_two_dies(host):
+def test_dies_are_told_apart_in_order_of_numbers_and_names_that_come_twice_too(host):
     places = [(number, die) for number in (0, 1) for die in (0, 1)]
     for place in places:
         host.tree.dram(host.tree.package(*place))
-    assert {label: c.inside for label, c in host.channels().items()} == {
-        f"rapl:{kind}-{number}-die-{die}": None
-        for kind in ("package", "dram")
-        for number, die in places
-    }
-
-
-def test_order_is_by_number_and_names_that_come_twice_are_told_apart(host):
-    for number in [*range(12), 3]:
+    for number in [*range(2, 12), 3]:
         host.tree.package(number)
-    expected = [f"rapl:package-{number}" for number in range(12)]
-    assert list(host.channels()) == [*expected, "rapl:package-3#intel-rapl:12"]
+    channels = host.channels()
+    assert {channel.inside for channel in channels.values()} == {None}
+    names = [f"{kind}-{n}-die-{die}" for n, die in places for kind in ("package", "dram")]
+    names += [*(f"package-{number}" for number in range(2, 12)), "package-3#intel-rapl:14"]
+    assert list(channels) == [f"rapl:{name}" for name in names]
 
 
 def test_zones_of_a_second_interface_are_the_first_one_s_where_there_is_one(host):
@@ -144,23 +134,22 @@ def test_range_and_step_are_the_kernel_s(host):
     assert values(host.opened[0])["rapl:psys"] == 60_293_987.0
 
 
-@pytest.mark.parametrize(
-    ("limits_w", "enabled", "most_w"),
-    [
-        ((125.0, 250.0), True, 500.0),
-        ((125.0, 4095.875), True, 250.0),
-        ((0.0, 3408.25), True, math.nan),
-        ((125.0, 250.0), False, math.nan),
-        ((), True, math.nan),
-    ],
-)
-def test_limits_that_hold_bound_the_watts(host, limits_w, enabled, most_w):
-    zone = host.tree.zone("package-0", limits_w=limits_w, enabled=enabled)
-    # Reading gives EIO, as of a register that the processor lacks.
-    (zone.folder / "constraint_1_max_power_uw").symlink_to("/proc/self/mem")
-    channel = host.open().channels[0]
-    assert channel.most_w == pytest.approx(most_w, nan_ok=True)
-    assert ("limits are off" in channel.note) is not enabled
+def test_limits_that_hold_bound_the_watts(host):
+    for number, (limits_w, enabled, most_w) in enumerate(
+        [
+            ((125.0, 250.0), True, 500.0),
+            ((125.0, 4095.875), True, 250.0),
+            ((0.0, 3408.25), True, math.nan),
+            ((125.0, 250.0), False, math.nan),
+            ((), True, math.nan),
+        ]
+    ):
+        zone = host.tree.zone(f"package-{number}", limits_w=limits_w, enabled=enabled)
+        # Reading gives EIO, as of a register that the processor lacks.
+        (zone.folder / "constraint_1_max_power_uw").symlink_to("/proc/self/mem")
+        channel = host.open().channels[number]
+        assert channel.most_w == pytest.approx(most_w, nan_ok=True)
+        assert ("limits are off" in channel.note) is not enabled
 
 
 def test_core_counter_of_amd_is_said_to_be_one_core_s(host):
@@ -187,9 +176,6 @@ def test_tree_that_only_nests_its_zones_of_which_one_counts_no_energy(host):
     for link in host.tree.classes.glob("*:*"):
         link.unlink()
     assert list(host.channels()) == ["rapl:package-0", "rapl:package-0/core"]
-
-
-# Counters that run
 
 
 def test_counters_agree_with_what_was_drawn_and_are_timed_one_after_the_other(host):
@@ -301,9 +287,6 @@ def test_a_reading_is_one_system_call_a_counter(host, monkeypatch):
     assert calls == ["pread"] * 60
 
 
-# Mirrors
-
-
 def test_dies_with_one_counter_are_found_when_opened_and_equal_watts_are_none(host):
     dies = [host.tree.package(0, die) for die in range(3)]
     other = host.tree.package(1, 0)
@@ -326,33 +309,22 @@ def moved(source, *steps):
     return source.mirrored
 
 
-def test_mirror_is_found_while_reading_where_counters_stood_still(host):
-    dies = [host.tree.package(0, die, start_uj=1_000_000 * die) for die in range(2)]
+def test_mirrors_are_found_while_reading_where_counters_stood_still_or_were_apart(host):
+    dies = [host.tree.package(0, die, start_uj=1_000_000 * die) for die in range(3)]
     source = host.open()
     assert source.mirrored == {}
-    steps = [dict.fromkeys(dies, 777_777 + turn) for turn in range(10)]
-    assert moved(source, *steps) == {"rapl:package-0-die-1": "rapl:package-0-die-0"}
-    assert source.channels[1].inside == "rapl:package-0-die-0"
-
-
-def test_mirrors_are_named_by_the_first_though_updates_fall_between(host):
-    dies = [host.tree.package(0, die) for die in range(3)]
     # The second moves as the first six times of ten, the third as the second, and twice all do.
     turns = [(7, 7, 5)] * 4 + [(7, 3, 3)] * 4 + [(7, 7, 7)] * 2
-    apart = [dict(zip(dies, turn, strict=True)) for turn in turns]
-    assert moved(host.open(), *apart) == {
-        "rapl:package-0-die-1": "rapl:package-0-die-0",
-        "rapl:package-0-die-2": "rapl:package-0-die-0",
-    }
+    first = "rapl:package-0-die-0"
+    found = {"rapl:package-0-die-1": first, "rapl:package-0-die-2": first}
+    assert moved(source, *[dict(zip(dies, turn, strict=True)) for turn in turns]) == found
+    assert [channel.inside for channel in source.channels] == [None, first, first]
 
 
 def test_memory_that_idles_alike_is_no_mirror(host):
     # Where the energy of DRAM is computed, idle memories of one make are the same to the step.
     memories = [host.tree.dram(host.tree.package(number)) for number in range(2)]
     assert moved(host.open(), *[dict.fromkeys(memories, 10_000)] * 20) == {}
-
-
-# Counters that cannot be read
 
 
 @pytest.mark.parametrize(
@@ -374,9 +346,8 @@ def test_memory_that_idles_alike_is_no_mirror(host):
 )
 def test_no_counter_says_why(host, text, reason):
     (host.settings.procfs / "cpuinfo").write_text(text)
-    message = host.refusal()
-    assert message.startswith(f"{host.tree.classes}: no RAPL counter: ")
-    assert reason in message
+    assert host.refusal().startswith(f"{host.tree.classes}: no RAPL counter: ")
+    assert reason in host.refusal()
     shutil.rmtree(host.tree.root)
     assert reason in host.refusal()
 
@@ -408,9 +379,6 @@ def test_counters_that_only_root_may_read_and_the_remedy_that_is_told(host, monk
     assert values(source) == {"rapl:package-0": 4.0, "rapl:dram-0": NAN}
     dram.energy.chmod(0o444)
     assert values(source) == {"rapl:package-0": 4.0, "rapl:dram-0": 0.0}
-
-
-# pyRAPL
 
 
 class PyRapl(types.ModuleType):
@@ -481,35 +449,26 @@ def test_pyrapl_that_loses_its_counter_and_gets_it_back(host, pyrapl):
     source.close()
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
+def test_pyrapl_that_cannot_read_or_is_not_there_says_why(host, pyrapl, monkeypatch):
+    def refused(said):
+        with pytest.raises(SensorError, match=said):
+            rapl_pyrapl.open_source(None, host.settings)
+
+    refused("no RAPL counter: Xeon 8480 should have it")
+    host.tree.package(0)
+    for pyrapl.error, said in (
         (
             PermissionError(13, "Permission denied", "/sys/energy_uj"),
             "sys/energy_uj: only root may",
         ),
         (PyRapl.PyRAPLException(), "finds no package for each socket.*: use rapl"),
         (IndexError("list index"), "pyRAPL cannot read it .list index.: use rapl"),
-    ],
-)
-def test_pyrapl_that_cannot_read_says_why(host, pyrapl, error, said):
-    with pytest.raises(SensorError, match="no RAPL counter: Xeon 8480 should have it"):
-        rapl_pyrapl.open_source(None, host.settings)
-    host.tree.package(0)
-    pyrapl.error = error
-    with pytest.raises(SensorError, match=said):
-        rapl_pyrapl.open_source(None, host.settings)
-
-
-def test_pyrapl_that_is_not_installed_or_is_to_read_elsewhere(host, monkeypatch):
-    with pytest.raises(SensorError, match=r"reads /sys alone, not .*: use rapl"):
-        rapl_pyrapl.open_source(None, host.settings)
+    ):
+        refused(said)
     monkeypatch.setitem(sys.modules, "pyRAPL", None)
-    with pytest.raises(SensorError, match=r"pip install 'perf-per-watt\[measure\]'"):
-        rapl_pyrapl.open_source(None, SourceSettings())
-
-
-# Beside other readers of the same tree, below the real /sys
+    refused(r"pip install 'perf-per-watt\[measure\]'")
+    monkeypatch.setattr(rapl_pyrapl, "_SYSFS", Path("/sys"))
+    refused(r"reads /sys alone, not .*: use rapl")
 
 
 def read_below_sys(tree, code, sockets=1):
@@ -638,14 +597,9 @@ def test_the_real_pyrapl_has_the_labels_of_rapl_and_its_counter_back_where_it_lo
     assert len(kept) == 4
     assert seen["lost"].startswith("/sys/class/powercap: pyRAPL cannot read it (could not convert")
     assert seen["found"] == 6.0
-
-
-@pytest.mark.peer("rapl")
-def test_the_real_pyrapl_on_several_dies_points_to_rapl(tmp_path):
-    tree = PowercapTree(tmp_path / "sys")
     for die in range(2):
         tree.package(0, die)
     code = AS_NOBODY.replace("KIND", "rapl:pyrapl").replace("os.set", "#")
-    said = read_below_sys(tree, code)
+    said = read_below_sys(tree, code, sockets=2)
     assert "pyRAPL finds no package for each socket" in said
     assert said.endswith("use rapl")
