@@ -52,8 +52,6 @@ def line(event, value, **keys):
     return json.dumps(record)
 
 
-# What versions and processors print
-
 HYBRID = {
     "cpu_core": pytest.approx({"instructions": 6e9, "cycles": 4.5e9}),
     "cpu_atom": pytest.approx({"instructions": 1e9, "cycles": 1e9}),
@@ -165,9 +163,6 @@ def test_every_recording_survives_a_cut_at_any_place():
             assert counts == whole[: len(counts)], (path.name, end)
 
 
-# Names and units
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -190,8 +185,6 @@ def test_every_recording_survives_a_cut_at_any_place():
 def test_names_of_events_are_taken_apart(name, expected):
     assert parse_event(name) == expected
 
-
-# Figures by hand
 
 LOST, UNSUPPORTED = "<not counted>", "<not supported>"
 
@@ -283,14 +276,12 @@ def test_what_was_not_counted_is_missing(event, value):
     assert (count.runtime_s, count.running) == (None, None)
 
 
-@pytest.mark.parametrize("event", ["instructions", "cycles", "cycles:u"])
-def test_counters_that_stand_still_count_nothing(event):
-    figures = counted(line(event, "0.000000"))
-    assert (figures.instructions, figures.cycles, figures.cycles_user) == (None, None, None)
-    assert figures.caveats == (f"counted 0, so not counted: {event} (counters that stand still)",)
-
-
-# Lines that are not as they should be
+def test_counters_that_stand_still_count_nothing():
+    for event in ("instructions", "cycles", "cycles:u"):
+        figures = counted(line(event, "0.000000"))
+        assert (figures.instructions, figures.cycles, figures.cycles_user) == (None, None, None)
+        said = f"counted 0, so not counted: {event} (counters that stand still)"
+        assert figures.caveats == (said,)
 
 
 @pytest.mark.parametrize(
@@ -323,9 +314,8 @@ def test_many_strange_lines_are_told_shortly():
     assert all(len(caveat) < 200 for caveat in figures.caveats)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_metrics_and_comments_are_passed_over_and_a_count_beside_a_metric_is_read():
+    for text in (
         '{"metric-value" : 0.35, "metric-unit" : "stalled cycles per insn"}',
         '{"metric-value" : "9.5", "metric-unit" : "%  tma_retiring", "metric-threshold" : "bad"}',
         '{"core" : "S0-D0-C0", "aggregate-number" : 1, "metric-value" : nan, "metric-unit" : "x"}',
@@ -333,13 +323,8 @@ def test_many_strange_lines_are_told_shortly():
         "S0;2;;;;;;0.35;stalled cycles per insn",
         "# started on Tue Mar  4 10:12:31 2025",
         "",
-    ],
-)
-def test_metrics_and_comments_are_passed_over(text):
-    assert parse_output(text) == ((), ())
-
-
-def test_a_count_and_its_metric_on_one_line_are_read():
+    ):
+        assert parse_output(text) == ((), ()), text
     text = line("cycles", 7) + ' {"metric-value" : -nan, "metric-unit" : "(null)"} ' + line("r1", 2)
     assert [(c.event, c.value) for c in parse_output(text).counts] == [("cycles", 7), ("r1", 2)]
 
@@ -410,9 +395,6 @@ def test_figures_are_finite_and_never_zero_for_missing(counts, whole):
         assert "cycles" not in columns
 
 
-# Files and settings
-
-
 def test_several_executions_are_added(tmp_path):
     paths = [tmp_path / "0", tmp_path / "1"]
     for path, value in zip(paths, (3, 4), strict=True):
@@ -421,24 +403,21 @@ def test_several_executions_are_added(tmp_path):
     assert (figures.cycles, figures.elapsed_s) == (7.0, pytest.approx(10e-9))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_file_without_counts_is_refused_with_the_remedy(tmp_path):
+    path = tmp_path / "counts"
+    for text, said in (
         (None, "message on stderr"),
         (b"", "SIGINT"),
         (b"# started on Tue Mar  4 10:12:31 2025\n\n", "perf started, but wrote no counts"),
         (b"        12,345      cycles\n", "perf stat -j -o FILE"),
         (b"\xff\xfe\x00", "no counts"),
-    ],
-)
-def test_a_file_without_counts_is_refused_with_the_remedy(tmp_path, text, said):
-    path = tmp_path / "counts"
-    if text is not None:
-        path.write_bytes(text)
-    with pytest.raises(MeasurementError, match=said) as refused:
-        read_counters(path)
-    assert str(path) in str(refused.value)
-    assert "\n" not in str(refused.value)
+    ):
+        if text is not None:
+            path.write_bytes(text)
+        with pytest.raises(MeasurementError, match=said) as refused:
+            read_counters(path)
+        assert str(path) in str(refused.value)
+        assert "\n" not in str(refused.value)
 
 
 def test_settings_that_contradict_each_other_are_refused(tmp_path):
@@ -447,9 +426,6 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path):
             PerfCounters(**settings)
     with pytest.raises(MeasurementError):
         PerfCounters(system_wide=True).attach(1, tmp_path / "counts")
-
-
-# The real perf
 
 
 @pytest.fixture
@@ -473,10 +449,6 @@ def german(tmp_path_factory):
     return {**os.environ, "LOCPATH": str(folder), "LC_ALL": "de_DE.UTF-8"}
 
 
-def task_clock_s(into):
-    return PerfCounters().read(into).task_clock_s or 0
-
-
 @pytest.mark.peer("perf")
 class TestRealPerf:
     @pytest.mark.parametrize("as_json", [True, False])
@@ -498,23 +470,19 @@ class TestRealPerf:
         assert 10 <= figures.events["page-faults"].value <= charged
         assert figures.caveats == ()
 
-    @pytest.mark.parametrize(
-        ("script", "status"),
-        [("exit 7", 7), ("exit 255", 255), ("kill -SEGV $$", 139), ("kill -KILL $$", 137)],
-    )
-    def test_the_status_is_that_of_the_command(self, into, script, status):
-        assert run(PerfCounters(SOFTWARE), ["sh", "-c", script], into) == status
-        assert task_clock_s(into) > 0
-
-    def test_arguments_reach_the_command_as_they_are(self, tmp_path, into):
+    def test_the_status_is_that_of_the_command_and_its_arguments_reach_it_as_they_are(
+        self, tmp_path, into
+    ):
+        for script, status in {"exit 7": 7, "kill -SEGV $$": 139, "kill -KILL $$": 137}.items():
+            assert run(PerfCounters(SOFTWARE), ["sh", "-c", script], into) == status
+            assert PerfCounters().read(into).task_clock_s > 0
         odd = ["a b", "$HOME", "'", '"', "*", ";", "--", "-o", "\\", ""]
         said = tmp_path / "said"
-        script = "import sys; open(sys.argv[1], 'w').write(repr(sys.argv[2:]))"
+        script = "import sys; open(sys.argv[1], 'w').write(repr(sys.argv[2:])); sys.exit(255)"
         command = [sys.executable, "-S", "-c", script, str(said), *odd]
-        assert run(PerfCounters(SOFTWARE), command, into) == 0
+        assert run(PerfCounters(SOFTWARE), command, into) == 255
         assert said.read_text() == repr(odd)
-
-    def test_a_command_or_a_file_that_is_not_there_has_a_status(self, tmp_path, into):
+        # Neither a command nor a file that is not there can be counted.
         assert run(PerfCounters(SOFTWARE), [str(tmp_path / "no")], into) == 127
         into = tmp_path / "no" / "counts"
         assert run(PerfCounters(SOFTWARE), ["true"], into) == 255
@@ -537,7 +505,7 @@ class TestRealPerf:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         if ending == signal.SIGINT:
-            assert task_clock_s(into) > 0
+            assert PerfCounters().read(into).task_clock_s > 0
         else:
             with pytest.raises(MeasurementError, match=r"wrote no counts.*SIGINT"):
                 PerfCounters().read(into)
@@ -564,7 +532,7 @@ class TestRealPerf:
             finally:
                 go.touch()
             assert (child.wait(timeout=60), perf.wait(timeout=60)) == (0, 0)
-        assert task_clock_s(into) > 0.005
+        assert PerfCounters().read(into).task_clock_s > 0.005
 
     @pytest.mark.parametrize("as_json", [True, False])
     def test_whole_cpus_are_counted_apart(self, into, as_json):
@@ -608,8 +576,6 @@ class TestRealPerf:
             assert "virtual PMU" in reason or "no driver" in reason
             assert set(figures.columns()) == {"task_clock_s"}
             assert figures.caveats[0].startswith("not supported: instructions:u")
-
-    def test_what_is_checked_runs_and_what_is_not_known_is_left_out(self, into):
         counters = check_perf(PerfCounters(EVENTS + CLOCK_EVENTS, system_wide=True)).counters
         assert counters.system_wide
         assert run(counters, ["true"], into) == 0
@@ -645,9 +611,6 @@ class TestRealPerf:
         assert len(reasons) == (not call or int(paranoid) > 0)
 
 
-# What can be counted here, by programs that stand in for perf
-
-
 def stand_in(folder, script):
     """Program that stands in for perf where the real one cannot be brought to do it."""
     program = folder / "perf"
@@ -659,12 +622,9 @@ def stand_in(folder, script):
 def printing(folder, text):
     """Program that prints the given counts, whatever it is to count."""
     (folder / "printed").write_text(text)
-    return stand_in(
-        folder,
-        '[ "$2" = -h ] && { echo "Usage: perf stat -j, --json-output"; exit 129; }\n'
-        'while [ "$1" != -o ]; do shift; done\n'
-        f'cp "{folder}/printed" "$2"',
-    )
+    usage = '[ "$2" = -h ] && { echo "Usage: perf stat -j, --json-output"; exit 129; }'
+    into = 'while [ "$1" != -o ]; do shift; done'
+    return stand_in(folder, f'{usage}\n{into}\ncp "{folder}/printed" "$2"')
 
 
 def test_a_program_that_is_not_there_or_does_not_work_is_told(tmp_path):
@@ -735,7 +695,7 @@ def test_events_that_the_processor_lacks_are_left_out(tmp_path, text, wanted, la
 
 
 def test_user_mode_alone_is_told_with_its_remedy(tmp_path):
-    program = printing(tmp_path, (DATA / "intel-6.1-user-only.json").read_text())
+    program = printing(tmp_path, of("intel-6.1-user-only"))
     host = bare_machine(tmp_path)
     host.put("proc/sys/kernel/perf_event_paranoid", 2)
     wanted = PerfCounters(("instructions", "cycles", "task-clock"), program=program)
@@ -746,17 +706,16 @@ def test_user_mode_alone_is_told_with_its_remedy(tmp_path):
     assert check_perf(asked, procfs=host.procfs).reasons == ()
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [("fpu", "no driver for this processor's counters"), ("fpu hypervisor", "its virtual PMU")],
-)
-def test_a_machine_without_counters_is_told_apart_from_a_virtual_one(tmp_path, flags, said):
-    program = printing(tmp_path, (DATA / "vm-6.1-unsupported.json").read_text())
+def test_a_machine_without_counters_is_told_apart_from_a_virtual_one(tmp_path):
+    wanted = PerfCounters(program=printing(tmp_path, of("vm-6.1-unsupported")))
     host = xeon(tmp_path / "host")
-    host.put("proc/cpuinfo", f"flags\t: {flags}")
-    wanted = PerfCounters(program=program)
-    (reason,) = check_perf(wanted, sysfs=host.sysfs, procfs=host.procfs).reasons
-    assert said in reason
+    for flags, said in (
+        ("fpu", "no driver for this proces"),
+        ("fpu hypervisor", "its virtual PMU"),
+    ):
+        host.put("proc/cpuinfo", f"flags\t: {flags}")
+        (reason,) = check_perf(wanted, sysfs=host.sysfs, procfs=host.procfs).reasons
+        assert said in reason
 
 
 @pytest.mark.parametrize(
