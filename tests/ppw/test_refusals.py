@@ -1,6 +1,9 @@
-"""Questions that have no answer are refused in one line, which says what to do instead."""
+"""Questions without an answer and slips of typing: one line says what to do instead."""
 
 from __future__ import annotations
+
+import functools
+import json
 
 import click
 import numpy as np
@@ -9,33 +12,39 @@ import pytest
 from cpio_studies import run, study
 from made_traces import busy, trace
 from made_up import answered, sweep
+from processes import ppw_inside
 from procurement_scenarios import asked, scenario, server
 from recordings import recording
 
 import ppw
+from measurements.traces import write_trace
 from ppw.cli.numbers import Counts, Share, Shares
 from ppw.cli.quantities import ByteRate, Seconds, Sizes, Watts
-from ppw.cpio.projection import project_cpio
 from ppw.traces.jobs import jobs_of
 
 POINTS = [(1.6e9, 6.5), (1.8e9, 6.0)]
 WATTS = [(1.6e9, 9.0), (1.8e9, 10.0)]
 RUNS = sweep(noise=0.02)
-BY_THREADS = pd.DataFrame({"threads": [1, 2, 4, 8], "throughput_ops_s": [1e5, 2e5, 4e5, 4.1e5]})
+BY_THREADS = pd.DataFrame({"threads": [1, 2, 4, 8], "throughput_ops_s": np.nan})
 PAIRED = RUNS.assign(meter_power_w=30 + 1.1 * RUNS["power_w"])
 LOADS = pd.DataFrame({"load": [0.5, 1.0], "power_w": [80.0, 120.0], "throughput_ops_s": [50, 100]})
-# Runs of two programs, of which one was run on each host.
-APART = pd.concat(
-    [
-        sweep(workloads=("grep",), host="rack1").assign(cores=4),
-        sweep(workloads=("grep",), host="rack2").assign(cores=8),
-    ]
-)
+# Runs of a program on two hosts, of 4 and 8 cores.
+APART = pd.concat(sweep(workloads=("grep",), host=f"rack{n}").assign(cores=4 * n) for n in (1, 2))
+PAIR = {"a": recording(cores=1.0, seconds=0, name="empty.csv"), "b": recording(cores=1.0)}
+SLOW = server("slow", latency={"rate": [20.0, 100.0], "p99": ["2ms", "5ms"]})
+CPIO = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
+IDLE = pd.DataFrame([run(cores=n) for n in (1, 2)]).assign(sectors_read=0.0, sectors_written=0.0)
+A, B = {"host": "rack1"}, {"host": "rack2"}
+BARE = APART.drop(columns=["time_s", "power_w", "power_source", "price"])
+IO = functools.partial(answered, ppw.project_cpio, study(noise=0.02))
+SENSORS = {"sensor": "rapl:package", "reference": "meter"}
+HALVES = LOADS.assign(power_w=[np.nan, 80.0], load=[1.0, np.nan])
+ASK = functools.partial
 
 
-def refused(message, function, *arguments, **options):
+def refused(message, ask):
     with pytest.raises(ppw.PpwError) as error:
-        function(*arguments, **options)
+        ask()
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -43,136 +52,182 @@ def refused(message, function, *arguments, **options):
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda level: ppw.cycles_per_io(study(), level=level),
-        lambda level: ppw.size_servers(
-            study(), data_bytes=1e15, time_s=86400.0, cores=16, server_power_w=300.0, level=level
-        ),
-        lambda level: ppw.project(POINTS, freq=2e9, level=level),
-        lambda level: ppw.project(
-            POINTS, freq=2e9, power_pts=WATTS, power_source="meter", level=level
-        ),
-        lambda level: ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120]).forecast(
-            [0.7], level=level
-        ),
-        lambda level: ppw.power_loads(LOADS, level=level),
+        ASK(ppw.cycles_per_io, study()),
+        ASK(ppw.size_servers, study(), **CPIO),
+        ASK(ppw.project, POINTS, freq=2e9),
+        ASK(ppw.project, POINTS, freq=2e9, power_pts=WATTS, power_source="meter"),
+        ASK(ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120]).forecast, [0.7]),
+        ASK(ppw.power_loads, LOADS),
     ],
     ids=["cpio", "servers", "project", "energy", "curve", "power loads"],
 )
 @pytest.mark.parametrize("level", [0.0, 1.0, 95])
 def test_the_level_of_an_interval_is_a_share(ask, level):
-    refused("is not a share between 0 and 1; try 0.90", ask, level)
+    refused("is not a share between 0 and 1; try 0.90", ASK(ask, level=level))
 
 
-class TestColumns:
-    def test_of_answers_are_no_keys_of_groups(self):
-        clash = RUNS.assign(caveats="none")
-        refused("rename it", ppw.project_runs, clash, freq=3e9, by=["workload", "caveats"])
-
-    def test_of_a_calibration_are_no_keys_of_its_levels(self):
-        options = {"sensor": "rapl:package", "reference": "meter", "by": ["runs"]}
-        refused("cannot tell levels apart by 'runs'", ppw.calibrate, PAIRED, **options)
-
-    def test_of_which_no_run_has_both(self):
-        empty = LOADS.assign(power_w=[np.nan, 80.0], load=[1.0, np.nan])
-        refused("no run has both its load and power_w", ppw.power_loads, empty)
-        knees = BY_THREADS.assign(throughput_ops_s=np.nan)
-        refused(
+@pytest.mark.parametrize(
+    ("said", "ask"),
+    [
+        # Columns of answers, and levels of a calibration, are no keys.
+        ("rename it", ASK(ppw.project_runs, RUNS.assign(caveats=""), freq=3e9, by=["caveats"])),
+        ("cannot tell levels apart by 'runs'", ASK(ppw.calibrate, PAIRED, **SENSORS, by=["runs"])),
+        # No run has both.
+        ("no run has both its load and power_w", ASK(ppw.power_loads, HALVES)),
+        (
             "no run has both threads above 0 and throughput",
-            *(ppw.find_knees, knees),
-            over="threads",
-            of="throughput",
-        )
+            ASK(ppw.find_knees, BY_THREADS, over="threads", of="throughput"),
+        ),
+        (
+            "an exponent takes --power-form cmos",
+            ASK(ppw.project_runs, RUNS, freq=3e9, power_form="linear", exponent=2.0),
+        ),
+        # Each value is there but not together; nothing is left to compare.
+        ("no run has all of host=rack1, cores=8", ASK(ppw.compare, APART, A | {"cores": 8}, B)),
+        ("no time_s, throughput_ops_s or power_w in the runs", ASK(ppw.compare, BARE, A, B)),
+        (
+            "give the frequencies it offers with --steps",
+            ASK(ppw.plan, RUNS.assign(host="no such host"), metric="time"),
+        ),
+        (
+            "no candidate can serve the demand: slow is left out",
+            ASK(asked, scenario(SLOW, workload={"latency_p99": "1ms"})),
+        ),
+        ("empty.csv: no interval was recorded", ASK(ppw.co_locate, PAIR)),
+        ("rows of full, today", lambda: IO(cores=16).value("full", "today", workload="no such")),
+        ("did any I/O: measure some to project", ASK(ppw.project_cpio, IDLE, cores=16)),
+        ("no trace was given", ASK(ppw.trace_what_if, [], cache_bytes=2**20)),
+        (
+            "there is nothing to learn",
+            ASK(ppw.fit_trace, trace(lbn=[0, 8], stream=[0, 1], device=[0, 0])),
+        ),
+        ("give 2 or more", ASK(ppw.choose_level, busy(200), levels=1)),
+        ("down to one level", lambda: answered(ppw.fit_trace, busy(200), levels=1).coarser()),
+        ("takes two requests at least", ASK(ppw.replay_trace, busy(50), "scratch", count=1)),
+        (
+            "is too short for requests of 8192 B",
+            lambda: jobs_of(answered(ppw.fit_trace, busy(200), levels=2), space_bytes=4096.0),
+        ),
+    ],
+)
+def test_what_has_no_answer(said, ask, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused(said, ask)
 
 
-class TestCurves:
-    def test_a_straight_line_has_no_exponent(self):
-        options = {"freq": 3e9, "power_form": "linear", "exponent": 2.0}
-        refused("an exponent takes --power-form cmos", ppw.project_runs, RUNS, **options)
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        (Sizes(), "4KiB,0", "has a size of nothing"),
+        (Counts(), "1,two", "is not whole numbers of at least 1, such as 1,2,5"),
+        (Counts(), "0", "is not whole numbers of at least 1, such as 1,2,5"),
+        (Share(), "inf", "is not a share such as 0.7 or 70%"),
+        (Share(0, 1), "120%", "1.2 is not in the range"),
+        (Shares(0, 1), "50%,-1", "-1.0 is not in the range"),
+        (Watts(), "-3W", "is negative"),
+        (Seconds(positive=True), "0s", "must be more than 0"),
+        (ByteRate(), "10Gb", "may be bits or bytes: write 10Gbit/s or 10GB/s"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_an_option_that_cannot_be(kind, text, said):
+    with pytest.raises(click.BadParameter) as error:
+        kind.convert(text, None, None)
+    assert said in error.value.message
 
 
-class TestSides:
-    def test_each_value_is_there_but_not_together(self):
-        sides = {"host": "rack1", "cores": 8}, {"host": "rack2"}
-        refused("no run has all of host=rack1, cores=8", ppw.compare, APART, *sides)
-
-    def test_nothing_is_left_to_compare(self):
-        bare = APART.drop(columns=["time_s", "power_w", "power_source", "price"])
-        sides = {"host": "rack1"}, {"host": "rack2"}
-        refused("no time_s, throughput_ops_s or power_w in the runs", ppw.compare, bare, *sides)
+COLLECTL = (
+    "#Date Time [CPU]User% [CPU]Nice% [CPU]Sys% [CPU]Wait% [CPU]Irq% [CPU]Soft% [CPU]Steal% "
+    "[CPU]Idle% [MEM]Tot [MEM]Free [MEM]Buf [MEM]Cached [NET]RxKBTot [NET]TxKBTot [DSK]ReadTot "
+    "[DSK]WriteTot [DSK]ReadKBTot [DSK]WriteKBTot\n"
+)
+ROW = "30 0 10 5 0 0 0 55 16000000 8000000 0 4000000 800 900 1000 500 8000 8000\n"
 
 
-class TestPlan:
-    def test_a_host_of_the_catalogue_without_steps(self):
-        unknown = RUNS.assign(host="no such host")
-        refused("give the frequencies it offers with --steps", ppw.plan, unknown, metric="time")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Runs, a log of collectl -P on a terminal (a header, nothing of the host), and a model."""
+    folder = tmp_path_factory.mktemp("typed")
+    RUNS.to_csv(folder / "runs.csv", index=False)
+    rows = "".join(f"20250615 15:06:{n:02} {ROW}" for n in range(20))
+    (folder / "log.tab").write_text(COLLECTL + rows, encoding="utf-8")
+    write_trace(busy(n=400).batches(), str(folder / "disk.parquet"))
+    done = ppw_inside("trace", "fit", "disk.parquet", "-o", "disk.json", cwd=folder)
+    assert done.returncode == 0
+    return folder
 
 
-class TestProcurement:
-    def test_no_candidate_is_quick_enough(self):
-        known = {"rate": [20.0, 100.0], "p99": ["2ms", "5ms"]}
-        table = scenario(server("slow", latency=known), workload={"latency_p99": "1ms"})
-        refused("no candidate can serve the demand: slow is left out", asked, table)
+NO_PRICE = "is not a price: write a number alone, all prices in one currency"
+PROJECT = "project runs.csv --freq 3GHz"
+ENDINGS = (
+    *((PROJECT, "pdf", ".json, .csv or .html"), (PROJECT, "parquet", ".json, .csv or .html")),
+    *(("hosts", "html", ".json or .csv"), ("datasets", "HTM", ".json or .csv")),
+    *(("sensors", "csv", ".json"), ("sensors", "html", ".json")),
+)
 
 
-class TestCoLocation:
-    def test_an_empty_recording(self):
-        pair = {"a": recording(cores=1.0, seconds=0, name="empty.csv"), "b": recording(cores=1.0)}
-        refused("empty.csv: no interval was recorded", ppw.co_locate, pair)
+class TestTyped:
+    @pytest.fixture
+    def typed(self, folder):
+        """Type words of a command line; its standard output."""
 
+        def typed(words):
+            done = ppw_inside(*words.split(), cwd=folder)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
 
-class TestCyclesPerIo:
-    def test_a_scenario_that_is_not_one_row(self):
-        projected = answered(project_cpio, study(noise=0.02), cores=16)
-        refused("rows of full, today", projected.value, "full", "today", workload="no such")
+        return typed
 
-    def test_no_run_did_any_io(self):
-        idle = pd.DataFrame([run(cores=n) for n in (1, 2)]).assign(
-            sectors_read=0.0, sectors_written=0.0
-        )
-        refused("did any I/O: measure some to project", project_cpio, idle, cores=16)
-
-
-class TestTraces:
-    def test_no_trace(self):
-        refused("no trace was given", ppw.trace_what_if, [], cache_bytes=2**20)
-
-    def test_streams_of_one_request_each(self):
-        single = trace(lbn=[0, 8], stream=[0, 1], device=[0, 0])
-        refused("there is nothing to learn", ppw.fit_trace, single)
-
-    def test_one_level_to_choose_from(self):
-        refused("give 2 or more", ppw.choose_level, busy(200), levels=1)
-
-    def test_the_only_level_has_none_coarser(self):
-        model = answered(ppw.fit_trace, busy(200), levels=1)
-        refused("down to one level", model.coarser)
-
-    def test_a_replay_of_one_request(self, tmp_path):
-        scratch = str(tmp_path / "scratch")
-        refused("takes two requests at least", ppw.replay_trace, busy(50), scratch, count=1)
-
-    def test_a_space_shorter_than_two_requests(self):
-        model = answered(ppw.fit_trace, busy(200), levels=2)
-        refused("is too short for requests of 8192 B", jobs_of, model, space_bytes=4096.0)
-
-
-class TestOptionTypes:
     @pytest.mark.parametrize(
-        ("kind", "text", "said"),
+        ("words", "said"),
         [
-            (Sizes(), "4KiB,0", "has a size of nothing"),
-            (Counts(), "1,two", "is not whole numbers of at least 1, such as 1,2,5"),
-            (Counts(), "0", "is not whole numbers of at least 1, such as 1,2,5"),
-            (Share(), "inf", "is not a share such as 0.7 or 70%"),
-            (Share(0, 1), "120%", "1.2 is not in the range"),
-            (Shares(0, 1), "50%,-1", "-1.0 is not in the range"),
-            (Watts(), "-3W", "is negative"),
-            (Seconds(positive=True), "0s", "must be more than 0"),
-            (ByteRate(), "10Gb", "may be bits or bytes: write 10Gbit/s or 10GB/s"),
+            ("cpio log.tab --clock 2.4GHz", "give their number (--cpus)"),
+            ("cpio runs.csv --cpus 8", "--window and --cpus are for --logs"),
+            ("pressure log.tab --network 1", "'1' has no unit: write one, such as 500MB/s or 10G"),
+            ("pressure log.tab --disk-bandwidth 500", "'500' has no unit"),
+            ("pressure log.tab --memory 16", "'16' has no unit: write one, such as 256GiB"),
+            ("pressure log.tab=db", "the name comes first, db=log.tab"),
+            ("project runs.csv --freq 3GHz --level 95", "write 95% or 0.95"),
+            ("best runs.csv --objective perf_per_dollar --price $2500", NO_PRICE),
+            ("best runs.csv --objective perf_per_dollar --price 2500EUR", NO_PRICE),
+            ("best runs.csv --objective perf_per_dollar --price 2.500,00", NO_PRICE),
+            (
+                "project runs.csv --freq 3GHz --where workload=sort,grep",
+                "name workload again for another value: workload=sort,workload=grep",
+            ),
+            ("trace fit disk.json", "is a model, no trace: make one of it with ppw trace generate"),
+            ("trace validate disk.json disk.json", "is a model, no trace: make one of it with"),
+            ("trace generate disk.json -o a.csv --count 9 --duration 1s", "both say how long"),
+            ("trace convert disk.json --target /dev/sdz -o a.fio", "device (--allow-device)"),
+            *(
+                (f"{words} -o a.{end}", f".{end.lower()} is not written: end it in {known}, or say")
+                for words, end, known in ENDINGS
+            ),
         ],
-        ids=lambda value: value if isinstance(value, str) else type(value).__name__,
     )
-    def test_a_value_that_cannot_be(self, kind, text, said):
-        with pytest.raises(click.BadParameter) as error:
-            kind.convert(text, None, None)
-        assert said in error.value.message
+    def test_a_slip_is_refused_with_what_to_type_instead(self, folder, words, said):
+        before = sorted(folder.iterdir())
+        done = ppw_inside(*words.split(), cwd=folder)
+        assert done.returncode in (1, 2)
+        assert said in " ".join(done.stderr.split())
+        assert sorted(folder.iterdir()) == before
+
+    def test_cycles_per_io_of_a_log_of_the_terminal(self, typed):
+        asked = "cpio log.tab --clock 2.4GHz --cpus 8"
+        (point,) = json.loads(typed(f"{asked} --format json"))["points"]
+        # 40 % of 8 CPUs at 2.4 GHz; 16,000 kB a second are 32,000 sectors of 512 B.
+        assert point["cpio"] == pytest.approx(0.4 * 8 * 2.4e9 / (16_000 * 2))
+        assert typed(f"{asked} --format csv").startswith("host,cores,")
+
+    def test_what_would_be_asked_next_is_named(self, typed):
+        text = typed("pressure log.tab --cpus 8")
+        assert "network no capacity: line rate not known (--network)\n" in text
+        text = typed("rightsize log.tab --cpus 8")
+        assert "capacity not known: give --disk-bandwidth, --disk-iops, --network\n" in text
+        said = " ".join(typed("plan --help").split())
+        assert "Default: perf_per_watt, and one at a time." in said
+        assert "all that the columns allow" not in said
+        # Sizes of requests are in the units of storage.
+        text = typed("trace show disk.json")
+        assert "KiB" in text
+        assert "4.096 kB" not in text
