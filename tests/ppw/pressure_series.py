@@ -10,6 +10,14 @@ from measurements.timeseries.series import TimeSeries
 CPUS = 4.0
 MEMORY = 100e9
 START_S = 1_750_000_000.0
+# What is measured of a host that asks for nothing.
+QUIET = (
+    *("iowait_s", "run_queue", "memory_buffers_bytes", "swap_in_bytes", "swap_out_bytes"),
+    *("major_faults", "sectors_read", "sectors_written", "ios", "disk_busy_share__sda"),
+    *("disk_queue__sda", "disk_wait_s__sda", "network_rx_bytes", "network_tx_bytes"),
+    *("network_rx_bytes__eth0", "network_rx_drops", "network_tx_drops", "network_errors"),
+    "network_tx_bytes__lo",
+)
 
 
 def series(seconds=10, **columns):
@@ -30,34 +38,15 @@ def series(seconds=10, **columns):
 
 def host(seconds=10, **columns):
     """A host of which everything is measured and nothing is asked, but what is given."""
-    quiet = {
+    known = {
         "user_s": 0.01,
         "system_s": 0.01,
         "idle_s": 3.9,
-        "iowait_s": 0.0,
         "context_switches": 100.0,
-        "run_queue": 0.0,
         "memory_total_bytes": MEMORY,
         "memory_free_bytes": 0.9 * MEMORY,
         "memory_cached_bytes": 0.05 * MEMORY,
-        "memory_buffers_bytes": 0.0,
-        "swap_in_bytes": 0.0,
-        "swap_out_bytes": 0.0,
-        "major_faults": 0.0,
-        "sectors_read": 0.0,
-        "sectors_written": 0.0,
-        "ios": 0.0,
         "disk_ios__sda": 1.0,
-        "disk_busy_share__sda": 0.0,
-        "disk_queue__sda": 0.0,
-        "disk_wait_s__sda": 0.0,
-        "network_rx_bytes": 0.0,
-        "network_tx_bytes": 0.0,
-        "network_rx_bytes__eth0": 0.0,
-        "network_rx_drops": 0.0,
-        "network_tx_drops": 0.0,
-        "network_errors": 0.0,
         "network_speed_bytes_s__eth0": 1.25e9,
-        "network_tx_bytes__lo": 0.0,
     }
-    return series(seconds, **{**quiet, **columns})
+    return series(seconds, **{**dict.fromkeys(QUIET, 0.0), **known, **columns})

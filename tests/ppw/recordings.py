@@ -8,6 +8,7 @@ import pandas as pd
 from measurements.timeseries.series import TimeSeries
 
 START_S = 1_763_700_000.0
+QUIET = "iowait_s", "swap_in_bytes", "swap_out_bytes", "major_faults", "sectors_written"
 
 
 def recording(
@@ -39,15 +40,11 @@ def recording(
             "user_s": 0.8 * each(cores),
             "system_s": 0.2 * each(cores),
             "idle_s": cpus - each(cores),
-            "iowait_s": 0.0,
+            **dict.fromkeys(QUIET, 0.0),
             "run_queue": each(cores),
             "memory_total_bytes": total,
             "memory_available_bytes": total - each(memory),
-            "swap_in_bytes": 0.0,
-            "swap_out_bytes": 0.0,
-            "major_faults": 0.0,
             "sectors_read": each(read) / 512,
-            "sectors_written": 0.0,
             "ios": each(read) / 65536 if ios is None else each(ios),
             "network_rx_bytes": each(received),
             "network_tx_bytes": each(received) / 10,

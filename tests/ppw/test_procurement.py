@@ -13,19 +13,18 @@ import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from made_up import GHZ, WORK, answered, only, sweep
+from made_up import GHZ, WORK, only, sweep
 from procurement_scenarios import ROOT, asked, documented, ranged, scenario, server
 
 import ppw
 from ppw.efficiency import break_even_price_ratio, per_dollar_ratio, per_watt_ratio
 from ppw.errors import PpwError
 from ppw.procurement import words
-from ppw.procurement.inputs import Input, Numbers
+from ppw.procurement.inputs import Input
 from ppw.procurement.latency import share_within
 from ppw.procurement.procure import procure
 from ppw.procurement.ranking import on_front, share_best
 from ppw.procurement.result import Procurement
-from ppw.procurement.server import Server
 from ppw.procurement.tables import CARBON_PARTS, ENERGY_PARTS
 from ppw.published import POWER_RATIO, THROUGHPUT_RATIO
 
@@ -287,10 +286,14 @@ class TestServersNeeded:
         # 200/100 + 400/20 servers' time.
         result = asked(table)
         assert result.candidates["servers"].tolist() == [22]
+        # 9 % of the time of each is spent on the first, 91 % on the second.
+        watts = 100 + 2 / 22 * 100 + 20 / 22 * 50
+        kwh = result.energy["servers_kwh"][0]
+        assert kwh == pytest.approx(22 * watts * 8.76, abs=0.06)
         # One server's second: 1/11 of 100 a second, and 10/11 of 20 a second: 27.27 in all.
         rate = 1 / ((1 / 3) / 100 + (2 / 3) / 20)
-        watts = (200 * 1 + 150 * 10) / 11
-        assert result.figure("one", "perf_per_watt")["value"] == pytest.approx(rate / watts)
+        peak = (200 * 1 + 150 * 10) / 11
+        assert result.figure("one", "perf_per_watt")["value"] == pytest.approx(rate / peak)
         table["demand"]["pools"] = "separate"
         assert asked(table).candidates["servers"].tolist() == [22]
         table["demand"]["rate"] = 610.0
@@ -415,41 +418,20 @@ class TestRacksAndRoom:
         assert result.figures["p_best"].isna().all()
 
 
-class TestWatts:
-    def numbers(self, **more):
-        figures = {"idle_power": 60.0, "workload.a.power": 100.0, "workload.b.power": 140.0, **more}
-        return Numbers({f"candidate.x.{k}": np.array([v]) for k, v in figures.items()}, 1)
-
-    def test_a_straight_line_by_hand(self):
-        load = np.array([[[0.25]], [[0.5]]])
-        one = Server("x", 1, 0, None)
-        # 60 + 0.25·40 + 0.5·80.
-        assert one.watts(load, ["a", "b"], self.numbers())[0, 0] == pytest.approx(110)
-        beside = self.numbers(beside_power=7.0)
-        assert one.watts(load, ["a", "b"], beside)[0, 0] == pytest.approx(117)
-        assert one.watts(0 * load, ["a", "b"], beside)[0, 0] == pytest.approx(67)
-        assert one.full_watts(["a", "b"], beside)[0] == 147
-
-    def test_the_shape_of_a_curve_is_what_counts(self):
-        class Curve:
-            def watts(self, load):
-                return 5 + 2 * np.sqrt(load)
-
-        one = Server("x", 1, 0, None, curve=Curve())
-        load = np.array([[[0.25]], [[0.0]]])
-        assert one.watts(load, ["a", "b"], self.numbers())[0, 0] == pytest.approx(60 + 0.5 * 40)
-
-    def test_levels_that_are_typed_in(self):
-        levels = {"load": [0, 0.5, 1], "power": [60, 90, 100]}
-        bent = server("bent", idle=60.0, power=100.0, power_levels=levels)
-        table = scenario(bent, workload={"rate": 50.0})
-        result = asked(table)
-        assert result.energy["servers_kwh"][0] == pytest.approx(90 * 8.76, abs=0.06)
-        assert not any("straight" in c for c in result.caveats)
-        # Idle and full-load watts may be those of the levels.
-        del table["candidate"][0]["idle_power"]
-        del table["candidate"][0]["workload"]["work"]["power"]
-        assert asked(table).energy.equals(result.energy)
+def test_levels_of_power_that_are_typed_in():
+    levels = {"load": [0, 0.5, 1], "power": [60, 90, 100]}
+    bent = server("bent", idle=60.0, power=100.0, power_levels=levels)
+    table = scenario(bent, workload={"rate": 50.0})
+    result = asked(table)
+    assert result.energy["servers_kwh"][0] == pytest.approx(90 * 8.76, abs=0.06)
+    assert not any("straight" in c for c in result.caveats)
+    # Idle and full-load watts may be those of the levels, or others: the shape is what counts.
+    one = table["candidate"][0]
+    one |= {"idle_power": 30.0, "workload": {"work": {"rate": 100.0, "power": 50.0}}}
+    kwh = asked(table).energy["servers_kwh"][0]
+    assert kwh == pytest.approx((30 + 30 / 40 * 20) * 8.76, abs=0.06)
+    del one["idle_power"], one["workload"]["work"]["power"]
+    assert asked(table).energy.equals(result.energy)
 
 
 class TestGivenRanges:
@@ -840,17 +822,6 @@ class TestCandidatesFromRuns:
         assert figures.loc[f"{key}.power", "label"] == "measured"
         assert figures.loc["candidate.rack1.price", "value"] == 77
 
-    def test_files_are_looked_for_beside_the_scenario(self, tmp_path):
-        two_hosts().to_csv(tmp_path / "runs.csv", index=False)
-        (tmp_path / "buy.toml").write_text(
-            'runs = "runs.csv"\n[demand]\nyears = 1\n[[workload]]\nname = "sort"\nrate = 5\n'
-            "[site]\nelectricity = 0.1\npue = 1.2\n"
-            '[[candidate]]\nname = "rack1"\nwhere = { host = "rack1" }\n',
-            encoding="utf-8",
-        )
-        result = answered(procure, tmp_path / "buy.toml", draws=200)
-        assert inputs_of(result).loc["candidate.rack1.workload.sort.rate", "label"] == "measured"
-
 
 def rate_limited(**more):
     """Runs at full load and at rates below, as of a service: watts and latency against load."""
@@ -1003,62 +974,44 @@ class TestTheCatalogue:
             asked(scenario(epyc) | {"currency": "EUR"})
 
 
-def without(*path):
-    """Scenario whose candidate lacks a figure."""
-    table = scenario(server("x"))
-    place = table["candidate"][0]
-    for step in path[:-1]:
-        place = place[step]
-    del place[path[-1]]
-    return table
+LICENCES = {"costs": {"licence_per_core": ranged(0, 0, 5)}}
+CARBON = {"costs": {"carbon_price": 90}, "site": {"grid_carbon": 0.3}}
+SHORT = {"load": [0, 1], "power": [1, 2, 3]}
+ENDS_EARLY = {"load": [0, 0.9], "power": [50, 90]}
+UNLIKE = {"rate": [1, 2], "p99": ["1ms"]}
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("figures", "parts", "said"),
     [
-        (without("workload", "work", "rate"), "no rate of work"),
-        (without("workload", "work", "power"), "no power of w"),
-        (without("idle_power"), "no idle power: give idle_power or power_levels"),
-        (without("price"), "no price: give price"),
+        ({"rate": None}, {}, "no rate of work"),
+        ({"power": None}, {}, "no power of w"),
+        ({"idle": None}, {}, "no idle power: give idle_power or power_levels"),
+        ({"price": None}, {}, "no price: give price"),
+        ({}, {"workload": {"memory": "1GiB"}}, "no memory, which work asks for"),
+        ({}, LICENCES, "no cores, which licences count"),
+        ({}, CARBON, "costs.carbon_price needs site.grid_carbon and the candidate's embodied_ca"),
         (
-            scenario(server("x"), workload={"memory": "1GiB"}),
-            "no memory, which work asks for",
+            {"idle": 250.0},
+            {},
+            "its idle power 250 W is not below its full-load power 200 W",
         ),
+        ({"where": {"host": "a"}}, {}, "where and freq are of runs, and none are named"),
+        ({"power_levels": SHORT}, {}, "power_levels has 2 loads and 3 watts"),
+        ({"power_levels": ENDS_EARLY}, {}, "power_levels ends below load 1"),
         (
-            scenario(server("x"), costs={"licence_per_core": ranged(0, 0, 5)}),
-            "no cores, which licences count",
-        ),
-        (
-            scenario(server("x"), costs={"carbon_price": 90}, site={"grid_carbon": 0.3}),
-            "costs.carbon_price needs site.grid_carbon and the candidate's embodied_carbon",
-        ),
-        (
-            scenario(server("x", idle=250.0)),
-            "its idle power 250 W is not below its full-load power 200 W of work",
-        ),
-        (
-            scenario(server("x", where={"host": "a"}), server("y")),
-            "where and freq are of runs, and none are named",
-        ),
-        (
-            scenario(server("x", power_levels={"load": [0, 1], "power": [1, 2, 3]})),
-            "power_levels has 2 loads and 3 watts",
-        ),
-        (
-            scenario(server("x", power_levels={"load": [0, 0.9], "power": [50, 90]})),
-            "power_levels ends below load 1",
-        ),
-        (
-            scenario(
-                server("x", latency={"rate": [1, 2], "p99": ["1ms"]}), workload={"latency_p99": 1}
-            ),
+            {"latency": UNLIKE},
+            {"workload": {"latency_p99": 1}},
             "latency of work has 2 rates and 1 values of p99",
         ),
     ],
 )
-def test_what_is_missing_is_an_error_and_not_a_guess(table, said):
+def test_what_is_missing_is_an_error_and_not_a_guess(figures, parts, said):
+    one = server("x", **figures)
+    one = {key: value for key, value in one.items() if value is not None}
+    one["workload"]["work"] = {k: v for k, v in one["workload"]["work"].items() if v is not None}
     with pytest.raises(PpwError) as caught:
-        asked(table)
+        asked(scenario(one, **parts))
     assert str(caught.value).startswith("scenario: candidate 'x': ")
     assert said in str(caught.value)
 

@@ -68,12 +68,14 @@ class TestPublishedSchema:
 
 
 def changed(path, value):
-    """Small scenario with one key put at a path."""
+    """Small scenario with one key put at a path, or taken away."""
     table = scenario(server("one"), server("two"))
     place = table
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
+    if value is None:
+        del place[path[-1]]
     return table
 
 
@@ -104,10 +106,7 @@ def figures(table):
         (("costs", "discount"), "costs.discount: unknown key (did you mean 'discount_rate'?)"),
         (("workload", 0, "latency_p9"), "workload 1: latency_p9: unknown key (did you mean 'la"),
         (("candidate", 1, "idle_watts"), "candidate 2: idle_watts: unknown key (did you mean 'i"),
-        (
-            ("candidate", 0, "workload", "work", "powr"),
-            "candidate 1: workload.work.powr: unknown key (did you mean 'power'?)",
-        ),
+        (("candidate", 0, "workload", "work", "powr"), "candidate 1: workload.work.powr: unknown"),
         (("site", "zzz"), "site.zzz: unknown key (the keys here are electricity, "),
     ],
 )
@@ -124,21 +123,13 @@ def test_an_unknown_key_names_the_nearest(path, said):
         (("site", "electricity"), {"value": 1, "low": 1}, "site.electricity.high is missing"),
         (("site", "electricity"), float("nan"), "site.electricity is not a finite number"),
         (("demand", "years"), 2.5, "demand.years = 2.5 must be a whole number"),
-        (
-            ("demand", "pools"),
-            "seperate",
-            "must be one of 'shared', 'separate' (did you mean 'separate'?)",
-        ),
+        (("demand", "pools"), "seperate", "one of 'shared', 'separate' (did you mean 'separate'?)"),
         (("demand", "spare_share"), "150%", "demand.spare_share = '150%' must be at most 1 ("),
         (("demand", "headroom"), "-5%", "headroom = '-5%' must be 0 or more"),
         (("demand", "profile"), [0, 0], "the profile of workload 'work' is 0 all day"),
         (("demand", "profile"), [], "demand.profile must have 1 or more"),
         (("costs", "residual_share"), 1.5, "costs.residual_share = 1.5 must be at most 1"),
-        (
-            ("costs", "residual_share"),
-            "a fifth",
-            "costs.residual_share = 'a fifth' is no share: write 20% or 0.2",
-        ),
+        (("costs", "residual_share"), "a fifth", "'a fifth' is no share: write 20% or 0.2"),
         (("candidate", 0, "price"), 0, "candidate 1: price = 0 must be more than 0"),
         (("candidate", 0, "idle_power"), "90 volts", "'90 volts' is not a quantity in W"),
         (("candidate", 0, "idle_power"), "-5W", "idle_power = '-5W' must be 0 or more"),
@@ -151,6 +142,10 @@ def test_an_unknown_key_names_the_nearest(path, said):
             "has figures of 'wrok', which is no [[workload]] (did you mean 'work'?)",
         ),
         (("workload", 0, "weight"), 1, "give its rate, or its weight in demand.rate"),
+        (("workload", 0, "rate"), None, "or its weight in demand.rate; it has neither"),
+        (("site", "pue"), None, "site.pue is missing: give energy of the site over energy of ser"),
+        (("demand",), None, "demand is missing: give what must be served"),
+        (("candidate", 0, "name"), None, "candidate 1: name is missing"),
     ],
 )
 def test_what_cannot_be_is_answered_in_one_line(path, value, said):
@@ -193,24 +188,6 @@ def test_loads_may_be_percent():
     percent = asked(changed(levels, {"load": ["0%", "50%", "100%"], **watts}))
     assert percent.candidates.equals(typed.candidates)
     refused(changed(levels, {"load": [0, 50, 100], **watts}), "write 50% or 0.5")
-
-
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        (("site", "pue"), "site.pue is missing: give energy of the site over energy of servers"),
-        (("demand",), "demand is missing: give what must be served"),
-        (("candidate", 0, "name"), "candidate 1: name is missing"),
-        (("workload", 0, "rate"), "give its rate, or its weight in demand.rate; it has neither"),
-    ],
-)
-def test_what_is_missing_is_named(path, said):
-    table = scenario()
-    place = table
-    for step in path[:-1]:
-        place = place[step]
-    del place[path[-1]]
-    refused(table, said)
 
 
 def test_all_that_is_wrong_is_said_at_once():
