@@ -532,11 +532,6 @@ class TestProbabilities:
         assert row["upper"] > 2 * row["lower"]
         assert row["p_best"] == 1
 
-    def test_candidates_that_are_the_same_share_their_draws(self):
-        result = asked(scenario(server("one"), server("same"), server("dear", price=5000.0)))
-        shares = [result.figure(n, "tco")["p_best"] for n in ("one", "same", "dear")]
-        assert shares == [0.5, 0.5, 0.0]
-
     @given(
         values=st.lists(st.lists(st.floats(0, 10), min_size=4, max_size=4), min_size=1, max_size=5),
         more=st.booleans(),
@@ -665,6 +660,7 @@ class TestWhatMovesIt:
         rows = worked.sensitivities
         years = rows["key"] == "demand.years"
         assert set(rows.loc[~years, "range"]) == {"±20%"}
+        assert worked.learn_next == ()
         for row in (*rows[~years].head(5).to_dict("records"), *rows[years].to_dict("records")):
             for end in ("low", "high"):
                 value = int(row[end]) if row["key"] == "demand.years" else row[end]
@@ -705,9 +701,6 @@ class TestWhatMovesIt:
         assert second.startswith("price of one (")
         assert only(result.caveats, "undecided").startswith("undecided: no candidate costs least")
         assert result.verdict()[-1] == f"What to learn next: {first}, then {second}."
-
-    def test_where_it_is_decided_there_is_nothing_to_learn(self, worked):
-        assert worked.learn_next == ()
 
 
 def two_hosts(**more):

@@ -37,9 +37,6 @@ def sadf_log():
     return sadf_document([sample(n, cpu_load=rows) for n in range(3)])
 
 
-# Worked by hand, with thresholds of 30 % and 70 %.
-
-
 def test_by_hand():
     busy = np.where(np.arange(60) % 10 == 0, 7.2, 6.4)
     result, rows = sized(recording(cores=busy, memory=18e9, read=100e6), capacity=DISK)
@@ -112,9 +109,7 @@ def test_an_idle_host_says_what_to_tune():
     assert "CPU at 11%" in said
     assert "medium begins at 30%" in said
     assert "more clients" in said
-
-
-def test_medium_itself_is_stress_and_one_steady_core_of_many_is_said():
+    # Medium itself is stress.
     assert sized(recording(cores=2.4))[0].stresses_the_host
     assert only(sized(recording(cores=1.0))[0].caveats, "one thread")
 
@@ -133,6 +128,12 @@ def test_candidates_have_the_cores_that_are_needed():
     assert fits["cores"].is_monotonic_increasing
     assert (result.candidates.loc[~result.candidates["fits"], "cores"] < 10).all()
     assert "if theirs are as fast" in result.summary()
+    result, _ = sized(recording(cores=600.0, cpus=1024))
+    assert not result.candidates["fits"].any()
+    assert "no host of the catalogue" in result.summary()
+    _, rows = sized(recording(cores=4.0), host=find_host("E5-2690"))
+    found = rows.loc["CPU", ["capacity", "capacity_source"]].tolist()
+    assert found == [16, "catalogue: Xeon E5-2690"]
 
 
 def test_memory_bandwidth_counts_where_both_are_known():
@@ -143,18 +144,6 @@ def test_memory_bandwidth_counts_where_both_are_known():
     table = result.candidates.set_index("host")
     assert not table.loc["Xeon E5-2690", "fits"]
     assert table.loc["EPYC 9654", "fits"]
-
-
-def test_no_host_is_large_enough():
-    result, _ = sized(recording(cores=600.0, cpus=1024))
-    assert not result.candidates["fits"].any()
-    assert "no host of the catalogue" in result.summary()
-
-
-def test_a_host_of_the_catalogue_gives_its_capacity():
-    _, rows = sized(recording(cores=4.0), host=find_host("E5-2690"))
-    assert rows.loc["CPU", "capacity"] == 16
-    assert rows.loc["CPU", "capacity_source"] == "catalogue: Xeon E5-2690"
 
 
 def two_hosts():
@@ -179,33 +168,32 @@ def test_what_cannot_be_right_sized_is_refused(series, options, said):
         right_size(series, **options)
 
 
-class TestRightSizeCommand:
-    def test_answers_from_a_recording(self, tmp_path):
-        write_time_series(recording(cores=7.0), tmp_path / "db7.csv")
-        words = ["rightsize", "db7.csv", "--disk-bandwidth", "500MB/s"]
-        done = ppw_inside(*words, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert "buy 2 cores more with" in done.stdout
-        told = json.loads(
-            ppw_inside(*words, "--format", "json", "--cpus", "16", cwd=tmp_path).stdout
-        )
-        found = {row["resource"]: row["capacity"] for row in told["resources"]}
-        assert (found["CPU"], found["disk bandwidth"]) == (16, 5e8)
+def test_right_sizing_is_answered_from_a_recording(tmp_path):
+    write_time_series(recording(cores=7.0), tmp_path / "db7.csv")
+    words = ["rightsize", "db7.csv", "--disk-bandwidth", "500MB/s"]
+    done = ppw_inside(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "buy 2 cores more with" in done.stdout
+    done = ppw_inside(*words, "--format", "json", "--cpus", "16", cwd=tmp_path)
+    found = {row["resource"]: row["capacity"] for row in json.loads(done.stdout)["resources"]}
+    assert (found["CPU"], found["disk bandwidth"]) == (16, 5e8)
 
-    @pytest.mark.parametrize("text", [plain_log(), sadf_log()])
-    def test_cpus_are_those_to_fit_on(self, tmp_path, text):
-        # Half of the 4 CPUs that the log names, whatever host it is to fit on.
-        log = written(tmp_path / "db7", text)
-        told = ppw_inside("rightsize", log, "--cpus", "8", "--format", "json", cwd=tmp_path)
-        cpu = json.loads(told.stdout)["resources"][0]
-        assert (cpu["value"], cpu["capacity"]) == (2, 8)
 
-    def test_cpus_of_a_log_that_does_not_say_are_a_caveat(self, tmp_path):
-        log = written(tmp_path / "db7.txt", plain_log().removeprefix(COMMENTS))
-        done = ppw_inside("rightsize", log, "--cpus", "8", "--format", "json", cwd=tmp_path)
-        told = json.loads(done.stdout)
-        assert told["resources"][0]["value"] == 4
-        assert only(told["caveats"], "taken to be of the 8 that were given")
+@pytest.mark.parametrize(("name", "logs"), [("rightsize", 1), ("colocate", 2)])
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [(plain_log(), 4), (sadf_log(), 4), (plain_log().removeprefix(COMMENTS), 8)],
+    ids=["plain", "sadf", "silent"],
+)
+def test_cpus_given_are_those_to_fit_on(tmp_path, name, logs, text, cpus):
+    names = [written(tmp_path / f"{n}.log", text) for n in range(logs)]
+    done = ppw_inside(name, *names, "--cpus", "8", "--format", "json", cwd=tmp_path)
+    told = json.loads(done.stdout)
+    # Half of the CPUs that a log names are busy, or else of those given.
+    cpu = told["resources"][0]
+    assert (cpu["value"], cpu["capacity"]) == (logs * cpus / 2, 8)
+    said = [c for c in told["caveats"] if "does not say how many CPUs" in c]
+    assert bool(said) == (cpus == 8)
 
 
 def shared(recordings, **options):
@@ -220,9 +208,6 @@ def three():
         "cache": recording(cores=wave, memory=12e9, received=100e6),
         "batch": recording(cores=6, memory=8e9, read=50e6),
     }
-
-
-# Sums by hand.
 
 
 def test_cores_break_and_the_rest_does_not():
@@ -442,19 +427,6 @@ class TestCoLocateCommand:
     def test_golden(self, logs):
         words = [*logs, "--disk-bandwidth", "500MB/s", "--latency-critical", "cache"]
         golden("colocate.txt", f"$ ppw colocate {' '.join(words)}\n", command, words)
-
-    @pytest.mark.parametrize(
-        ("text", "value"), [(plain_log(), 4), (plain_log().removeprefix(COMMENTS), 8)]
-    )
-    def test_cpus_are_those_to_share(self, tmp_path, text, value):
-        logs = [written(tmp_path / name, text) for name in ("a.tab", "b.tab")]
-        done = ppw_inside("colocate", *logs, "--cpus", "8", "--format", "json", cwd=tmp_path)
-        told = json.loads(done.stdout)
-        # Half of the CPUs twice: of the 4 that a log says, or else of those given.
-        cpu = told["resources"][0]
-        assert (cpu["value"], cpu["capacity"]) == (value, 8)
-        said = [c for c in told["caveats"] if "a.tab: the log does not say how many CPUs" in c]
-        assert len(said) == (value == 8)
 
     def test_pairs_under_names(self, logs, tmp_path):
         named = [f"w{place}={log}" for place, log in enumerate(logs)]
