@@ -69,8 +69,7 @@ class TestEstimate:
         assert parts(half.scaled(0.5, "x")) == (2.0, "x", 1.0, math.inf, 4.0, 0.5)
 
     @pytest.mark.parametrize(
-        "twin",
-        [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e)), through_json],
+        "twin", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e)), through_json]
     )
     def test_copies_keep_all_parts(self, twin):
         for estimate in (

@@ -69,10 +69,7 @@ class TestInputs:
 
     @pytest.mark.parametrize(
         "measured",
-        [
-            {"power_w": [30, 40], "power_source": "bmc"},
-            {"energy_j": [300, 200], "time_s": [10, 5]},
-        ],
+        [{"power_w": [30, 40], "power_source": "bmc"}, {"energy_j": [300, 200], "time_s": [10, 5]}],
         ids=["watts", "joules"],
     )
     def test_a_runs_table_brings_its_power(self, measured):
@@ -116,27 +113,16 @@ class TestPublishedAtom:
         assert answer.parameters["k_hz"] == pytest.approx(250e6, rel=2e-3)
         assert float(answer.other_form_cpi) == pytest.approx(6.288)
         assert only(answer.caveats, "gains more than the clock does")
-
-    @pytest.mark.parametrize("share", [0.2, 0.9, 1 - 1e-9])
-    def test_reciprocal_form_refuses_at_and_below_its_pole(self, share):
-        fitted = project(ATOM, form="reciprocal").parameters
-        pole = fitted["k_hz"] / fitted["c"]
         with pytest.raises(OutOfRangeError, match=r"pole is at 82\d\.\d MHz"):
-            ppw.project(ATOM, freq=pole * share, form="reciprocal")
-        above = project(ATOM, freq=pole * 1.01, form="reciprocal")
-        assert float(above.cpi) > 100
+            ppw.project(ATOM, freq=0.8e9, form="reciprocal")
 
-    def test_unbounded_form_answers_and_says_what_it_is(self):
+    def test_other_forms_where_there_is_no_bound_and_where_none_is_needed(self):
         answer = project(ATOM, form="unbounded")
         slope = (6.057 - 6.519) / 0.14e9
         assert float(answer.cpi) == pytest.approx(6.057 + slope * 1.2e9)
         assert float(answer.other_form_cpi) == pytest.approx(4.53, abs=5e-3)
         assert only(answer.caveats, "no bound was asked for")
-
-    def test_a_curve_that_the_clock_explains_has_no_other_form(self):
-        answer = project(LINE)
-        assert answer.other_form_cpi is None
-        assert not [c for c in answer.caveats if "faster" in c]
+        assert project(LINE).other_form_cpi is None
 
 
 class TestWorkedByHand:
@@ -221,12 +207,6 @@ class TestIntervals:
         expected = ols_interval(F / GHZ, WATTS, 3.0)
         assert values(answer.power_w) == pytest.approx(expected, rel=1e-10)
 
-    def test_reciprocal_form_against_statsmodels(self):
-        falling = 1 / (0.3 - 0.25e9 / F + CPI % 0.01)
-        answer = straight(list(zip(F, falling, strict=True)), form="reciprocal")
-        _, lower, upper = ols_interval(GHZ / F, 1 / falling, 1 / 3.0)
-        assert values(answer.cpi)[1:] == pytest.approx([1 / upper, 1 / lower], rel=1e-10)
-
     def test_a_slope_held_at_zero_leaves_the_spread_of_a_mean(self):
         answer = straight(list(zip(F, CPI[::-1], strict=True)))
         mean, half = CPI.mean(), student.ppf(0.95, 4) * CPI.std(ddof=1) * math.sqrt(1 + 1 / 5)
@@ -275,27 +255,12 @@ class TestCaveats:
         known = {"power_pts": POWER, "power_source": "rapl:package", "family": "Zen 4"}
         assert project(POINTS, interval=interval, **known).caveats == ()
 
-    def test_long_lever(self):
-        near = straight([(1.2e9, 1.31), (1.3e9, 1.33), (1.25e9, 1.32)], freq=2.4e9)
-        assert "percent" not in only(near.caveats, "long lever")
-        assert "at 2.4 GHz; measure nearer" in only(near.caveats, "long lever")
-        far = straight([(1.2e9, 1.31), (1.8e9, 1.43), (1.5e9, 1.38)], freq=2.4e9)
-        assert not [c for c in far.caveats if "long lever" in c]
-
-    @any_interval
-    @pytest.mark.parametrize(
-        ("freq", "said"),
-        [
-            ("15GHz", ["15 GHz is 6.2 times the highest clock measured (2.4 GHz)"]),
-            ("0.3GHz", ["the lowest clock measured (1.2 GHz) is 4 times 300 MHz"]),
-            ("4.8GHz", []),
-            ("0.6GHz", []),
-        ],
-    )
-    def test_far_from_what_was_measured(self, freq, said, interval):
-        known = {"power_pts": POWER, "power_source": "rapl:package", "interval": interval}
-        found = [c for c in project(POINTS, freq=freq, **known).caveats if "on trust" in c]
-        assert found == [f"cpi, power: {why}: the law is taken on trust there" for why in said]
+    def test_far_from_what_was_measured(self):
+        known = {"power_pts": POWER, "power_source": "rapl:package"}
+        assert only(project(POINTS, freq="15GHz", **known).caveats, "on trust") == (
+            "cpi, power: 15 GHz is 6.2 times the highest clock measured (2.4 GHz): the law is "
+            "taken on trust there"
+        )
 
     @pytest.mark.parametrize(
         ("source", "said"), [(None, 1), ("unknown", 1), ("", 1), ("ipmi:dcmi", 0)]
@@ -328,11 +293,9 @@ POINT = (1.2e9, 1.3)
 REFUSED = {
     "one frequency": ({"cpi_pts": [POINT, POINT, POINT]}, "3 at one distinct frequency"),
     "no points": ({"cpi_pts": []}, "shape (0,)"),
-    "three columns": ({"cpi_pts": [(1, 2, 3)]}, "shape (1, 3)"),
     "text": ({"cpi_pts": [(1.2e9, "fast"), POINT]}, "are not numbers"),
     "ragged": ({"cpi_pts": [(1.2e9,), POINT]}, "are not numbers"),
     "nan": ({"cpi_pts": [POINT, (1.8e9, math.nan)]}, "point 2 is (1.8e+09 Hz, nan)"),
-    "inf": ({"cpi_pts": [POINT, (1.8e9, math.inf)]}, "positive and finite"),
     "zero": ({"cpi_pts": [(1.8e9, 0), POINT]}, "cpi point 1 is"),
     "negative": ({"power_pts": [POINT, (1.8e9, -3)]}, "power point 2 is"),
     "points in GHz": ({"cpi_pts": [(1.2, 1.3), (1.8, 1.4)]}, "is it in GHz or MHz?"),
@@ -340,8 +303,6 @@ REFUSED = {
     "frequency in GHz": ({"freq": 3.0}, "is it in GHz or MHz?"),
     "frequency in kHz": ({"freq": 3e12}, "is over 20 GHz"),
     "no frequency": ({"freq": None}, "frequency None is not a finite number"),
-    "nan frequency": ({"freq": math.nan}, "frequency nan is not a finite number"),
-    "negative frequency": ({"freq": -1e9}, "must be greater than 0"),
     "text frequency": ({"freq": "fast"}, "'fast' is not a quantity in Hz"),
     "frequency in watts": ({"freq": "95W"}, "'95W' is not a quantity in Hz"),
     "form": ({"form": "amdal"}, "'amdal' is not one of amdahl, unbounded, reciprocal"),
@@ -349,13 +310,8 @@ REFUSED = {
         {"power_form": "cubic", "power_pts": POWER},
         "'cubic' is not one of linear, cmos",
     ),
-    "exponent": ({"power_form": "cmos", "exponent": 7, "power_pts": POWER}, "outside 1 to 5"),
-    "voltages": (
-        {"power_form": "cmos", "voltages": {1e9: 1.0, 2.5e9: 1.1}, "power_pts": POWER},
-        "no voltage is known at 3 GHz",
-    ),
+    "interval": ({"interval": "conformal"}, "'conformal' is not one of bayes, t, none"),
     "level": ({"level": 90}, "level 90 is not a share between 0 and 1"),
-    "level 0": ({"level": 0}, "level 0 is not a share"),
     "cores": ({"cores": 0}, "cores 0 must be greater than 0"),
     "cores as text": ({"cores": "4"}, "cores '4' is not a finite number"),
     "instructions": ({"instructions": -1}, "instructions -1 must be greater than 0"),
@@ -367,25 +323,10 @@ REFUSED = {
         {"instructions": 1, "path_length": PATH},
         "give instructions or path_length, not both",
     ),
-    "no data": (
-        {"path_length": PATH},
-        "give data_bytes with it",
-    ),
+    "no data": ({"path_length": PATH}, "give data_bytes with it"),
     "another workload": (
-        {
-            "path_length": PATH,
-            "data_bytes": 1,
-            "workload": "grep",
-        },
+        {"path_length": PATH, "data_bytes": 1, "workload": "grep"},
         "belongs to workload 'sort', not 'grep'",
-    ),
-    "past the path length": (
-        {
-            "path_length": LogPathLength.from_coefficients(a=-31500, b=70702, cores=(1, 9)),
-            "data_bytes": 1,
-            "cores": 10,
-        },
-        "reaches zero at 9.436",
     ),
     "unbounded below zero": (
         {"cpi_pts": [(1e9, 3.0), (2e9, 1.0)], "form": "unbounded"},

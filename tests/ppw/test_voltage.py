@@ -55,48 +55,26 @@ def steps_of(*sweeps):
     return Steps.of(code, at, np.zeros(len(at)), len(sweeps))
 
 
-def table_of(hosts, given, by=None, **columns):
-    """Table of groups with one run each, or two where columns say so, and their voltages at ONE."""
-    runs = pd.DataFrame({"host": list(hosts), "freq_hz": 1e9}).assign(**columns)
-    groups = group_runs(runs, by)
-    table = VoltageTable.of(runs, groups, given)
-    count = len(groups)
-    return table, table.at(np.repeat(ONE, count, axis=0), np.arange(count)), groups
+def table_of(hosts, given, by=None):
+    """Table of groups with one run each, and its voltages of the first one at three steps."""
+    runs = pd.DataFrame({"host": list(hosts), "freq_hz": 1e9, "workload": "w"})
+    table = VoltageTable.of(runs, group_runs(runs, by), given)
+    return table, table.at(ONE, np.array([0]))
 
 
 ONE = np.array([[1.0, 1.5, 2.0]]) * GHZ
 TWO = {2e9: 1.2, 1e9: 0.8}
-RECORDED = {"freq_hz": [1e9, 2e9], "voltage_v": [0.8, 1.2]}
 
 
 class TestWhereItComesFrom:
-    @pytest.mark.parametrize("given", [TWO, frame(TWO)], ids=["mapping", "frame"])
-    def test_one_without_hosts_is_for_all_groups_in_any_order(self, given):
-        np.testing.assert_allclose(table_of("ab", given)[1], [[0.8, 1.0, 1.2]] * 2)
-
-    def test_a_frame_with_hosts_is_for_each_its_own(self):
-        given = pd.concat([frame(TWO, host="a"), frame({1e9: 0.6, 2e9: 0.8}, host="b")])
-        table, made, groups = table_of("bac", given)
-        hosts = list(groups.keys["host"])
-        expected = {"a": [0.8, 1.0, 1.2], "b": [0.6, 0.7, 0.8], "c": [np.nan] * 3}
-        np.testing.assert_allclose(made, [expected[h] for h in hosts])
-        covered = table.covers(steps_of((1, 2), (1, 2), (1, 2)), np.full(3, 2e9))
-        assert list(covered) == [h != "c" for h in hosts]
-
     def test_hosts_that_are_not_told_apart_share_the_mean(self):
         given = pd.concat([frame(TWO, host="a"), frame({1e9: 1.0, 2e9: 1.2}, host="b")])
-        made = table_of("ab", given, ["workload"], workload="w")[1]
+        made = table_of("ab", given, ["workload"])[1]
         np.testing.assert_allclose(made, [[0.9, 1.05, 1.2]])
 
     def test_readings_of_one_step_are_averaged(self):
         given = pd.concat([frame(TWO), frame({1e9: 0.9, 2e9: 1.2})])
         np.testing.assert_allclose(table_of("a", given)[1], [[0.85, 1.025, 1.2]])
-
-    def test_the_column_of_the_runs_is_taken_unless_another_is_given(self):
-        np.testing.assert_allclose(table_of("aa", None, **RECORDED)[1], [[0.8, 1.0, 1.2]])
-        other = table_of("aa", {1e9: 2.0, 2e9: 3.0}, **RECORDED)[1]
-        np.testing.assert_allclose(other, [[2.0, 2.5, 3.0]])
-        assert table_of("aa", {}, **RECORDED)[0].tables == ()
 
     @pytest.mark.parametrize(
         "given",
@@ -155,7 +133,7 @@ class TestCoverage:
 
 
 WAYS = {
-    "mapping": KNEE,
+    "mapping": dict(reversed(KNEE.items())),
     "frame": frame(),
     "frame by host": pd.concat([frame(host="a"), frame(host="b")]),
 }
@@ -191,6 +169,8 @@ class TestKnownVoltages:
         assert (unknown < 0.9 * np.array([truth(0), truth(1)])).all()
         runs = world().assign(voltage_v=lambda r: volts(r["freq_ghz"]))
         np.testing.assert_allclose(power(runs)["projected"], unknown, rtol=1e-9)
+        given = power(runs.assign(voltage_v=0.9), voltages=KNEE)["projected"]
+        np.testing.assert_allclose(given, [truth(0), truth(1)], rtol=NEAR)
         for empty in ({}, frame({})):
             np.testing.assert_array_equal(power(world(), voltages=empty)["projected"], unknown)
 
