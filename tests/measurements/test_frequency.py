@@ -100,9 +100,6 @@ def limits(host, policy=0):
     return tuple(int((folder / name).read_text()) for name in names)
 
 
-# What there is
-
-
 def test_policies_are_read_with_their_steps_or_their_range(tree, tmp_path):
     policy = read_policies(tree(westmere()).root)[1]
     assert (policy.name, policy.cpus, policy.driver) == ("policy1", (1,), "acpi-cpufreq")
@@ -113,17 +110,16 @@ def test_policies_are_read_with_their_steps_or_their_range(tree, tmp_path):
     assert (policy.steps_hz, policy.lowest_hz, policy.highest_hz) == ((), 1.0 * GHZ, 3.7 * GHZ)
 
 
-def test_files_below_each_cpu_as_old_kernels_have_them(tree):
+def test_files_below_each_cpu_as_old_kernels_have_them_and_policies_that_are_offline(tree):
     spec = westmere(below_cpus=True)
     spec.policies[0].cpus, spec.policies[1].cpus = [0, 2], [1, 3]
-    policies = read_policies(tree(spec).root)
-    assert [(p.name, p.cpus) for p in policies] == [("cpu0", (0, 2)), ("cpu1", (1, 3))]
-
-
-def test_policies_of_offline_cpus_are_passed_over(tree):
-    host = tree(westmere())
+    host = tree(spec)
+    assert [(p.name, p.cpus) for p in read_policies(host.root)] == [
+        ("cpu0", (0, 2)),
+        ("cpu1", (1, 3)),
+    ]
     host.order(1, offline=True)
-    assert [policy.cpus for policy in read_policies(host.root)] == [(0,)]
+    assert [policy.cpus for policy in read_policies(host.root)] == [(0, 2)]
     with pytest.raises(MeasurementError, match=r"CPUs 1,7 .* offline or not there"):
         read_policies(host.root, [0, 1, 7])
 
@@ -156,9 +152,6 @@ def test_the_clock_now_is_the_median_over_the_cpus_used(tree):
     policies = read_policies(host.root)
     expected = {None: 3.0 * GHZ, (0, 1): 3.5 * GHZ, (2,): None, (): None}
     assert {cpus: current_hz(policies, cpus) for cpus in expected} == expected
-
-
-# What is refused: nothing is rounded to a step, nor written when one policy cannot take it
 
 
 def sixteen():
@@ -199,12 +192,6 @@ def test_a_hybrid_processor_names_who_can(tree, opened):
     assert {write.path.parent.name for write in control.writes} == {"policy0", "policy1"}
 
 
-def test_policies_with_nothing_in_common(tree, opened):
-    tree(HostSpec([PolicySpec([0], 800000, 1200000), PolicySpec([1], 1500000, 2400000)]))
-    steps = opened(dry_run=True).steps()
-    assert str(steps) == "Clocks(lowest_hz=nan, highest_hz=nan, steps_hz=())"
-
-
 @pytest.mark.parametrize(
     ("share", "value", "asked"), [("max_perf_pct", "50", 3.0), ("min_perf_pct", "60", 1.0)]
 )
@@ -242,28 +229,20 @@ def test_heat_that_lowers_the_limits_keeps_no_leftover_but_the_start(tree, opene
     opened().close()
 
 
-@pytest.mark.parametrize(
-    ("number", "name", "text"),
-    [
+def test_a_refused_write_names_the_remedy(tree, opened, monkeypatch):
+    for number, name, text in (
         (errno.EROFS, "scaling_min_freq", r"mounted read-only.*--privileged.*--as-found"),
         (errno.EACCES, "scaling_min_freq", r"no right to set clocks.*as root \(sudo\)"),
         (errno.EPERM, "no_turbo", r"no_turbo takes no 7: turbo is off in the firmware"),
         (errno.EPERM, "scaling_min_freq", "no right to set clocks"),
         (errno.EINVAL, "scaling_min_freq", "scaling_min_freq takes no '7': Invalid argument"),
-    ],
-)
-def test_a_refused_write_names_the_remedy(number, name, text):
-    assert re.search(text, refused_write(Path(name), "7", OSError(number, os.strerror(number))))
-
-
-def test_without_the_right_it_is_not_opened(tree, opened, monkeypatch):
+    ):
+        refusal = refused_write(Path(name), "7", OSError(number, os.strerror(number)))
+        assert re.search(text, refusal)
     tree(zen())
     monkeypatch.setattr("measurements.clock_refusals.os.access", lambda path, how: False)
     with pytest.raises(MeasurementError, match="no right to set clocks"):
         opened()
-
-
-# Limits
 
 
 @pytest.mark.parametrize("old", [True, False])
@@ -309,19 +288,14 @@ def test_what_is_asked_for_is_not_what_is_set(kernel, opened, bios_limit, heat, 
     assert host.state() == before
 
 
-def test_something_else_that_changes_them_is_noticed(kernel, opened):
-    host = kernel(skylake())
-    with opened() as control:
-        control.fix(2 * GHZ)
-        host.write(host.cpu / "cpufreq/policy1/scaling_max_freq", "3000000")
-        with pytest.raises(MeasurementError, match=r"is 3000000, by something else: stop"):
-            control.check()
-
-
-def test_a_cpu_that_went_offline_is_told(kernel, opened):
+def test_something_else_that_changes_them_and_a_cpu_that_went_offline_are_told(kernel, opened):
     host = kernel(skylake())
     control = opened()
     control.fix(2 * GHZ)
+    host.write(host.cpu / "cpufreq/policy1/scaling_max_freq", "3000000")
+    with pytest.raises(MeasurementError, match=r"is 3000000, by something else: stop"):
+        control.check()
+    host.write(host.cpu / "cpufreq/policy1/scaling_max_freq", "2000000")
     host.order(1, offline=True)
     unrestored = control.close()
     assert {(left.path.parent.name, left.reason) for left in unrestored} == {
@@ -329,9 +303,6 @@ def test_a_cpu_that_went_offline_is_told(kernel, opened):
     }
     assert {left.path.name for left in unrestored} >= {"scaling_min_freq", "scaling_max_freq"}
     assert limits(host) == (1000000, 3700000)
-
-
-# The userspace governor
 
 
 def test_the_governor_and_its_speed(kernel, opened):
@@ -363,11 +334,9 @@ def test_limits_make_way_for_the_speed(kernel, opened):
     assert limits(host) == (1800000, 1800000)
 
 
-@pytest.mark.parametrize(
-    ("method", "names"),
-    [("auto", {"scaling_setspeed"}), ("limits", {"scaling_min_freq", "scaling_max_freq"})],
-)
-def test_where_it_is_in_charge_its_speed_comes_back(kernel, opened, method, names):
+@pytest.mark.parametrize("method", ["auto", "limits"])
+def test_where_it_is_in_charge_its_speed_comes_back(kernel, opened, method):
+    names = {"auto": {"scaling_setspeed"}, "limits": {"scaling_min_freq", "scaling_max_freq"}}
     spec = westmere()
     for policy in spec.policies:
         policy.governor = "userspace"
@@ -378,11 +347,8 @@ def test_where_it_is_in_charge_its_speed_comes_back(kernel, opened, method, name
     with opened() as control:
         control.fix(2.261 * GHZ, method=method)
         assert control.achieved_hz() == 2.261 * GHZ
-        assert {write.path.name for write in control.writes} == names
+        assert {write.path.name for write in control.writes} == names[method]
     assert [speed.read_text() for speed in speeds] == ["1995000\n"] * 2
-
-
-# Turbo
 
 
 @pytest.mark.parametrize("old", [True, False])
@@ -419,8 +385,6 @@ def test_frequencies_of_turbo_go_with_it(kernel, opened):
 
 def test_turbo_that_is_off_in_the_firmware_can_be_left_off(kernel, opened):
     host = kernel(zen(turbo_on=False, turbo_locked=True))
-    with opened():
-        pass
     with opened() as control:
         control.turn_turbo(False)
     assert host.writes() == []
@@ -429,9 +393,10 @@ def test_turbo_that_is_off_in_the_firmware_can_be_left_off(kernel, opened):
         control.turn_turbo(True)
 
 
-def test_no_switch_for_turbo(tree, opened):
-    tree(westmere())
+def test_policies_with_nothing_in_common_and_no_switch_for_turbo(tree, opened):
+    tree(HostSpec([PolicySpec([0], 800000, 1200000), PolicySpec([1], 1500000, 2400000)]))
     control = opened(dry_run=True)
+    assert str(control.steps()) == "Clocks(lowest_hz=nan, highest_hz=nan, steps_hz=())"
     with pytest.raises(MeasurementError, match="no switch for turbo"):
         control.turn_turbo(False)
     assert control.turbo is None
@@ -476,9 +441,6 @@ def test_a_dry_run_tells_just_what_would_be_written(kernel, opened, host):
     assert running.state() == before
     kept = {str(s.path.relative_to(running.cpu)): s.value for s in imagined[1]}
     assert kept.items() <= before.items()
-
-
-# Leaving
 
 
 def test_two_at_once(tree, opened):
@@ -572,80 +534,81 @@ print(json.dumps(said))
 """
 
 
+@pytest.fixture
+def in_namespace(tmp_path):
+    """Run code where /sys/devices/system/cpu is that of an emulated host; returns ``said``."""
+
+    def run(host, body):
+        paths, body = [str(TESTS), str(ROOT)], textwrap.indent(textwrap.dedent(body), "    ")
+        code = IN_NAMESPACE.format(paths=paths, host=host, body=body)
+        command = ["unshare", "-m", sys.executable, "-c", code, str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
 @pytest.mark.peer("frequency")
-class TestWhereTheFilesReallyAre:
-    @pytest.fixture
-    def in_namespace(self, tmp_path):
-        """Run code where /sys/devices/system/cpu is that of an emulated host; returns ``said``."""
+def test_cpupower_reads_what_was_set_and_put_back_and_is_noticed(in_namespace):
+    said = in_namespace(
+        "westmere",
+        """
+        said["before"] = cpupower("frequency-info", "-p")
+        with FrequencyControl.open(state=scratch) as control:
+            control.fix(1.862e9)
+            said["fixed"] = cpupower("frequency-info", "-p")
+            control.fix(2.128e9, method="userspace")
+            said["speed"] = cpupower("frequency-info", "-p")
+            said["clock"] = cpupower("frequency-info", "-f")
+            said["steps"] = control.steps().steps_hz
+            said["listed"] = cpupower("frequency-info")
+            control.fix(1.862e9, method="limits")
+            try:
+                cpupower("frequency-set", "-u", "2261000")
+                control.check()
+            except MeasurementError as error:
+                said["error"] = str(error)
+        said["after"] = cpupower("frequency-info", "-p")
+        """,
+    )
+    # Limits and governor of each CPU, as cpupower prints them.
+    pattern = r"within (.* GHz) and (.* GHz)\.\s+The governor \"(\w+)\""
+    for when, policy in {
+        "before": ("1.60 GHz", "2.40 GHz", "ondemand"),
+        "fixed": ("1.86 GHz", "1.86 GHz", "ondemand"),
+        "speed": ("1.86 GHz", "2.13 GHz", "userspace"),
+    }.items():
+        assert re.findall(pattern, said[when]) == [policy] * 2
+    assert re.findall(r"frequency: (\d+) ", said["clock"]) == ["2128000"] * 2
+    assert "was set to 1862000 and is 2261000, by something else" in said["error"]
+    assert said["after"] == said["before"]
+    listed = re.findall(r"frequency steps:\s+(.*)", said["listed"])
+    steps = ", ".join(f"{step / GHZ:.2f} GHz" for step in reversed(said["steps"]))
+    # It lists the mark of turbo too.
+    assert listed == [f"2.40 GHz, {steps}"] * 2
+    assert said["listed"].count("driver: acpi-cpufreq") == 2
 
-        def run(host, body):
-            paths = [str(TESTS), str(ROOT)]
-            body = textwrap.indent(textwrap.dedent(body), "    ")
-            code = IN_NAMESPACE.format(paths=paths, host=host, body=body)
-            command = ["unshare", "-m", sys.executable, "-c", code, str(tmp_path)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-            return json.loads(done.stdout)
 
-        return run
-
-    def test_cpupower_reads_what_was_set_and_put_back_and_is_noticed(self, in_namespace):
-        said = in_namespace(
-            "westmere",
-            """
-            said["before"] = cpupower("frequency-info", "-p")
-            with FrequencyControl.open(state=scratch) as control:
-                control.fix(1.862e9)
-                said["fixed"] = cpupower("frequency-info", "-p")
-                control.fix(2.128e9, method="userspace")
-                said["speed"] = cpupower("frequency-info", "-p")
-                said["clock"] = cpupower("frequency-info", "-f")
-                said["steps"] = control.steps().steps_hz
-                said["listed"] = cpupower("frequency-info")
-                control.fix(1.862e9, method="limits")
-                try:
-                    cpupower("frequency-set", "-u", "2261000")
-                    control.check()
-                except MeasurementError as error:
-                    said["error"] = str(error)
-            said["after"] = cpupower("frequency-info", "-p")
-            """,
-        )
-        # Limits and governor of each CPU, as cpupower prints them.
-        pattern = r"within (.* GHz) and (.* GHz)\.\s+The governor \"(\w+)\""
-        before, fixed, speed = (
-            re.findall(pattern, said[when]) for when in ("before", "fixed", "speed")
-        )
-        assert before == [("1.60 GHz", "2.40 GHz", "ondemand")] * 2
-        assert fixed == [("1.86 GHz", "1.86 GHz", "ondemand")] * 2
-        assert [policy[2] for policy in speed] == ["userspace"] * 2
-        assert re.findall(r"frequency: (\d+) ", said["clock"]) == ["2128000"] * 2
-        assert "was set to 1862000 and is 2261000, by something else" in said["error"]
-        assert said["after"] == said["before"]
-        listed = re.findall(r"frequency steps:\s+(.*)", said["listed"])
-        steps = ", ".join(f"{step / GHZ:.2f} GHz" for step in reversed(said["steps"]))
-        # It lists the mark of turbo too.
-        assert listed == [f"2.40 GHz, {steps}"] * 2
-        assert said["listed"].count("driver: acpi-cpufreq") == 2
-
-    def test_read_only_as_in_a_container_and_without_the_right(self, in_namespace):
-        said = in_namespace(
-            "zen",
-            """
-            cpu = "/sys/devices/system/cpu"
-            subprocess.run(["mount", "--bind", cpu, cpu], check=True)
-            subprocess.run(["mount", "-o", "remount,ro,bind", cpu], check=True)
-            said["read only"] = refusal()
-            with FrequencyControl.open(dry_run=True) as control:
-                control.fix(1.8e9)
-                said["writes"] = len(control.writes)
-            subprocess.run(["umount", cpu], check=True)
-            os.setresuid(65534, 65534, 0)
-            said["no right"] = refusal()
-            os.setresuid(0, 0, 0)
-            """,
-        )
-        assert "is mounted read-only, as in a container: run ppw on the host" in said["read only"]
-        assert said["writes"] == 4
-        assert "no right to set clocks" in said["no right"]
-        assert "run as root (sudo)" in said["no right"]
+@pytest.mark.peer("frequency")
+def test_read_only_as_in_a_container_and_without_the_right(in_namespace):
+    said = in_namespace(
+        "zen",
+        """
+        cpu = "/sys/devices/system/cpu"
+        subprocess.run(["mount", "--bind", cpu, cpu], check=True)
+        subprocess.run(["mount", "-o", "remount,ro,bind", cpu], check=True)
+        said["read only"] = refusal()
+        with FrequencyControl.open(dry_run=True) as control:
+            control.fix(1.8e9)
+            said["writes"] = len(control.writes)
+        subprocess.run(["umount", cpu], check=True)
+        os.setresuid(65534, 65534, 0)
+        said["no right"] = refusal()
+        os.setresuid(0, 0, 0)
+        """,
+    )
+    assert "is mounted read-only, as in a container: run ppw on the host" in said["read only"]
+    assert said["writes"] == 4
+    assert "no right to set clocks" in said["no right"]
+    assert "run as root (sudo)" in said["no right"]

@@ -1,6 +1,7 @@
 """Two processes beside ppw: the guard puts settings back, the other cleans up, however ppw ends."""
 
 import fcntl
+import itertools
 import json
 import os
 import pty
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from peers.waiting import FakeClock, is_running, wait_for
@@ -24,7 +26,7 @@ from measurements.workloads import reaper_process
 from measurements.workloads.reaper import Reaper
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 60.0
+DEADLINE_S, US = 60.0, os.geteuid()
 KILL = pytest.mark.peer("kill")
 # The guard of a kernel before Linux 5.3.
 WITHOUT_PROCESS_DESCRIPTORS = """
@@ -105,24 +107,27 @@ def kill(pid):
     wait_for(lambda: Process.of(pid) is None)
 
 
+# Ways to end, and the status that each gives.
+WAYS = {
+    "raise ValueError('wrong')": 1,
+    "os.kill(os.getpid(), signal.SIGKILL)": -signal.SIGKILL,
+    "pass": 0,
+    "sys.exit(3)": 3,
+    "os._exit(4)": 4,
+    "os.abort()": -signal.SIGABRT,
+    "os.kill(os.getpid(), 2); time.sleep(60)": -signal.SIGINT,
+    "os.kill(os.getpid(), signal.SIGTERM)": -signal.SIGTERM,
+    "os.kill(os.getpid(), signal.SIGHUP)": -signal.SIGHUP,
+    "os.killpg(0, signal.SIGKILL)": -signal.SIGKILL,
+}
+
+
 class TestEveryWayOut:
     @pytest.mark.parametrize(
-        ("then", "code"),
-        [
-            ("raise ValueError('wrong')", 1),
-            ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
-            pytest.param("pass", 0, marks=KILL),
-            pytest.param("sys.exit(3)", 3, marks=KILL),
-            pytest.param("os._exit(4)", 4, marks=KILL),
-            pytest.param("os.abort()", -signal.SIGABRT, marks=KILL),
-            pytest.param("os.kill(os.getpid(), 2); time.sleep(60)", -signal.SIGINT, marks=KILL),
-            pytest.param("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, marks=KILL),
-            pytest.param("os.kill(os.getpid(), signal.SIGHUP)", -signal.SIGHUP, marks=KILL),
-            pytest.param("os.killpg(0, signal.SIGKILL)", -signal.SIGKILL, marks=KILL),
-        ],
+        "then", [pytest.param(way, marks=KILL if n > 1 else ()) for n, way in enumerate(WAYS)]
     )
-    def test_restores(self, host, then, code):
-        then = f"ready(); sys.stdin.read(); {then}"
+    def test_restores(self, host, then):
+        code, then = WAYS[then], f"ready(); sys.stdin.read(); {then}"
         with host.changed(then, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as (process, _):
             assert host.values == ("changed", "changed")
             process.stdin.close()
@@ -225,14 +230,11 @@ class TestGuardItself:
 
     @pytest.mark.parametrize("action", ["learn", "release"])
     def test_after_an_interrupt_in_between_nothing_goes_on(self, host, monkeypatch, action):
-        def interrupted(self, timeout_s):
-            raise KeyboardInterrupt
-
         with host.guard() as guard:
             guard.change(host.one, "changed", was="1")
             arguments = {"learn": [[(host.two, "2")]], "release": []}[action]
             with monkeypatch.context() as patch:
-                patch.setattr(Companion, "answer", interrupted)
+                patch.setattr(Companion, "answer", mock.Mock(side_effect=KeyboardInterrupt))
                 with pytest.raises(KeyboardInterrupt):
                     getattr(guard, action)(*arguments)
             # It does not wait for the end of the process.
@@ -265,13 +267,10 @@ class TestGuardItself:
         host.guard().release()
 
     def test_a_line_that_is_not_on_the_disk_is_taken_back(self, host, monkeypatch):
-        def full(descriptor):
-            raise OSError(28, "No space left on device")
-
         me = Process.of(os.getpid())
         journal = Journal(host.state, Owners(boot_id(), me, me, host.folder))
         before = journal.path.read_text()
-        monkeypatch.setattr(os, "fsync", full)
+        monkeypatch.setattr(os, "fsync", mock.Mock(side_effect=OSError(28, "No space left")))
         with pytest.raises(OSError, match="No space"):
             journal.add([Setting(host.one, "1")])
         assert journal.path.read_text() == before
@@ -301,17 +300,14 @@ class TestOneAtATime:
         with host.changed() as (process, guard):
             with Guard(lock=tmp_path_factory.mktemp("other"), state=host.state):
                 pass
+            with pytest.raises(MeasurementError, match="another process"):
+                Guard(lock=host.folder, state=tmp_path_factory.mktemp("elsewhere"))
             # Also when the first has lost its guard.
             for end in (lambda pid: None, kill):
                 end(guard)
                 with pytest.raises(MeasurementError, match=rf"\(process {process.pid}\): wait"):
                     host.guard()
             assert host.values == ("changed", "changed")
-
-    @KILL
-    def test_also_when_its_journal_is_elsewhere(self, host, tmp_path_factory):
-        with host.changed(), pytest.raises(MeasurementError, match="another process"):
-            Guard(lock=host.folder, state=tmp_path_factory.mktemp("elsewhere"))
 
     def test_it_waits_three_seconds_for_the_lock(self, host):
         clock = FakeClock()
@@ -355,8 +351,7 @@ class TestLeftovers:
     def test_those_of_an_earlier_boot_are_gone_with_it(self, left):
         left.journal.write_text(left.journal.read_text().replace(boot_id(), "an-earlier-boot"))
         assert left.restore_leftovers() == ()
-        assert left.values == ("changed", "changed")
-        assert not left.journals
+        assert (left.values, left.journals) == (("changed", "changed"), [])
 
     @pytest.mark.parametrize("begun", ["", '{"boot": "'])
     def test_what_is_dead_gone_or_only_begun_does_not_keep_the_rest(self, left, begun):
@@ -374,22 +369,24 @@ class TestLeftovers:
         # A journal that a living guard has begun stays.
         assert left.journals == [mine]
 
-    @pytest.mark.parametrize("harm", ["writable", "link", "garbage", "foreign"])
-    def test_a_journal_that_others_could_have_written_is_not_believed(
-        self, left, harm, monkeypatch
-    ):
-        assert len(list(journals(left.state))) == 1
-        if harm == "writable":
-            left.journal.chmod(0o666)
-        elif harm == "link":
+    def test_a_journal_that_others_could_have_written_is_not_believed(self, left, monkeypatch):
+        def foreign():
+            monkeypatch.setattr(os, "geteuid", lambda: US + 1)
+
+        def link():
             left.journal.symlink_to(left.journal.rename(left.folder / "moved"))
-        elif harm == "garbage":
+
+        def garbage():
             left.journal.write_text("[1, 2]\n")
-        else:
-            user = os.geteuid()
-            monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-        assert list(journals(left.state)) == []
-        assert left.journal.exists()
+
+        believed = left.journal.read_text()
+        for harm in (lambda: left.journal.chmod(0o666), link, garbage, foreign):
+            assert len(list(journals(left.state))) == 1
+            harm()
+            assert list(journals(left.state)) == []
+            left.journal.unlink()
+            left.journal.touch(mode=0o600)
+            left.journal.write_text(believed)
 
 
 class TestStateFolder:
@@ -400,17 +397,17 @@ class TestStateFolder:
         monkeypatch.setattr(guard_module.os, "access", lambda path, how: path != "/run")
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
-    def test_of_root_is_the_hosts(self, monkeypatch):
-        monkeypatch.setattr(guard_module, "_own", lambda folder: folder)
-        monkeypatch.setattr(guard_module.os, "geteuid", lambda: 0)
-        monkeypatch.setattr(guard_module.os, "access", lambda path, how: path == "/run")
-        assert state_folder() == Path("/run/ppw")
-
-    def test_of_a_user_is_the_sessions_or_among_the_temporary_files(self, monkeypatch, tmp_path):
+    def test_of_root_is_the_hosts_and_of_a_user_the_sessions_or_temporary(
+        self, monkeypatch, tmp_path
+    ):
         assert state_folder() == tmp_path / "ppw"
         assert (tmp_path / "ppw").stat().st_mode & 0o777 == 0o700
         monkeypatch.delenv("XDG_RUNTIME_DIR")
         assert state_folder() == tmp_path / "temp" / f"ppw-{os.geteuid()}"
+        monkeypatch.setattr(guard_module, "_own", lambda folder: folder)
+        monkeypatch.setattr(guard_module.os, "geteuid", lambda: 0)
+        monkeypatch.setattr(guard_module.os, "access", lambda path, how: path == "/run")
+        assert state_folder() == Path("/run/ppw")
 
     @pytest.mark.parametrize("harm", ["link", "open", "foreign", "file"])
     def test_somebody_elses_is_refused(self, monkeypatch, tmp_path, harm):
@@ -423,50 +420,34 @@ class TestStateFolder:
             folder.mkdir()
             folder.chmod(0o777 if harm == "open" else 0o700)
         if harm == "foreign":
-            user = os.geteuid()
-            monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+            monkeypatch.setattr(os, "geteuid", lambda: US + 1)
         with pytest.raises(MeasurementError, match=str(folder)):
             state_folder()
 
 
 class TestRestoring:
-    @pytest.mark.parametrize(
-        ("lower", "upper", "upper_now", "first"),
-        [
+    def test_limits_never_cross(self):
+        for lower, upper, upper_now, first in (
             ("20", "30", "10", "scaling_max_freq"),
             ("5", "30", "10", "scaling_min_freq"),
             ("10", "10", "10", "scaling_min_freq"),
             ("5", "6", None, "scaling_min_freq"),
             ("5", "6", "<unknown>", "scaling_min_freq"),
-        ],
-    )
-    def test_limits_never_cross(self, lower, upper, upper_now, first):
-        order = limits_in_order(Path("policy0"), lower, upper, upper_now)
-        assert order[0].path.name == first
-        assert {setting.value for setting in order} == {lower, upper}
+        ):
+            order = limits_in_order(Path("policy0"), lower, upper, upper_now)
+            assert order[0].path.name == first
+            assert {setting.value for setting in order} == {lower, upper}
 
-    @pytest.fixture
-    def written(self, monkeypatch):
-        """Files that are written, in order."""
-        written = []
-
+    def test_turbo_governor_limits_speed(self, tmp_path, monkeypatch):
         def write(path, value):
             written.append(path)
             path.write_text(value)
 
+        written = []
         monkeypatch.setattr("measurements.restoring.write_setting", write)
-        return written
-
-    def test_turbo_governor_limits_speed(self, tmp_path, written):
-        in_order = [
-            "cpufreq/boost",
-            "policy0/boost",
-            "intel_pstate/min_perf_pct",
-            "policy0/scaling_governor",
-            "policy0/scaling_max_freq",
-            "policy0/scaling_min_freq",
-            "policy0/scaling_setspeed",
-        ]
+        names = ("governor", "max_freq", "min_freq", "setspeed")
+        in_order = ["cpufreq/boost", "policy0/boost", "intel_pstate/min_perf_pct"]
+        in_order += [f"policy0/scaling_{name}" for name in names]
         for name in in_order:
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text("7")
@@ -477,7 +458,7 @@ class TestRestoring:
         assert restore([Setting(tmp_path / name, "8") for name in in_order]) == []
         assert {path.name for path in written} == {Path(name).name for name in in_order[-3:]}
 
-    def test_what_does_not_stay_is_tried_three_times(self, tmp_path, written, monkeypatch):
+    def test_what_does_not_stay_is_tried_three_times(self, tmp_path, monkeypatch):
         file = tmp_path / "no_turbo"
         file.write_text("7")
         clock = FakeClock()
@@ -565,28 +546,24 @@ class TestCleanup:
         assert process.wait(DEADLINE_S) == -signal.SIGKILL
         assert not folder.exists()
 
-    @pytest.mark.parametrize(
-        ("seen", "left", "took_s"),
-        [
+    def test_it_looks_until_all_is_quiet_but_not_for_ever(self, monkeypatch):
+        for seen, left, took_s in (
             # Nothing is left for 0.2 s; the third look finds one that was just being started.
             ([[], [], [7], []], [], 0.24),
             ([[7]], [7], 10.0),
-        ],
-    )
-    def test_it_looks_until_all_is_quiet_but_not_for_ever(self, monkeypatch, seen, left, took_s):
-        clock, killed = FakeClock(), []
-        looks = iter(seen)
-        monkeypatch.setattr(reaper_process, "_marked", lambda mark: next(looks, seen[-1]))
-        monkeypatch.setattr(reaper_process, "_kill", killed.append)
-        assert reaper_process.reap(b"mark", [], clock=clock, wait=clock.wait) == left
-        assert clock.now_s - 1000 == pytest.approx(took_s, abs=0.03)
-        assert set(killed) == {7}
+        ):
+            clock, killed = FakeClock(), []
+            find = mock.Mock(side_effect=itertools.chain(seen, itertools.repeat(seen[-1])))
+            monkeypatch.setattr(reaper_process, "_marked", find)
+            monkeypatch.setattr(reaper_process, "_kill", killed.append)
+            assert reaper_process.reap(b"mark", [], clock=clock, wait=clock.wait) == left
+            assert clock.now_s - 1000 == pytest.approx(took_s, abs=0.03)
+            assert set(killed) == {7}
 
     def test_what_was_made_last_goes_first(self, monkeypatch):
         gone, clock = [], FakeClock()
-        monkeypatch.setattr(
-            reaper_process, "_REMOVE", {"folder": gone.append, "mount": gone.append}
-        )
+        ways = {"folder": gone.append, "mount": gone.append}
+        monkeypatch.setattr(reaper_process, "_REMOVE", ways)
         made = [("folder", "a"), ("mount", "a/b"), ("folder", "c")]
         reaper_process.reap(b"mark=none", made, clock=clock, wait=clock.wait)
         assert gone == ["c", "a/b", "a"]

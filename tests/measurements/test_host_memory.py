@@ -25,6 +25,25 @@ from measurements.memory_traffic import MemoryTraffic
 ROOT = Path(__file__).resolve().parents[2]
 MIB, GIB = 2**20, 2**30
 QUICK = {"budget_s": 0.01, "array_bytes": MIB, "chase_bytes": MIB}
+# Counts the lines of a chase, and those that lead to their neighbour.
+CYCLE = f"""
+#define main probe_main
+#include "{ROOT / "measurements" / "memory_probe.c"}"
+#undef main
+int main(void) {{
+    static char buffer[1000 * 64];
+    int seen = 0, ahead = 0;
+    link_lines(buffer, 1000, 64);
+    void *at = buffer;
+    do {{
+        void *next = *(void **)at;
+        ahead += (char *)next - (char *)at == 64;
+        at = next;
+        seen++;
+    }} while (at != buffer);
+    printf("%d %d\\\\n", seen, ahead);
+}}
+"""
 
 
 def tree(root, files):
@@ -61,7 +80,7 @@ def probe():
 
 @pytest.mark.peer("memory")
 class TestCompiledProbe:
-    def test_figures_are_those_of_some_memory(self, probe):
+    def test_figures_are_those_of_some_memory_past_the_caches_on_every_allowed_cpu(self, probe):
         assert list(probe.bandwidth) == list(WORDS)
         for rate in probe.bandwidth.values():
             assert 0.3e9 < rate.median_bytes_s <= rate.best_bytes_s < 5e12
@@ -71,8 +90,6 @@ class TestCompiledProbe:
         assert 20e-9 < probe.latency.best_s <= probe.latency.median_s < 2e-6
         assert probe.latency.repeats == 5
         assert probe.latency.huge_page_share < 0.01
-
-    def test_it_is_past_the_caches_on_every_allowed_cpu_and_says_so(self, probe):
         cache = probe.last_level_cache
         assert 3 * probe.array_bytes >= 4 * cache.total_bytes
         assert probe.chase_bytes >= 2 * cache.largest_bytes
@@ -100,24 +117,7 @@ class TestCompiledProbe:
 
     def test_the_chase_goes_through_every_line_once(self, tmp_path):
         source, program = tmp_path / "cycle.c", tmp_path / "cycle"
-        source.write_text(
-            "#define main probe_main\n"
-            f'#include "{ROOT / "measurements" / "memory_probe.c"}"\n'
-            "#undef main\n"
-            "int main(void) {\n"
-            "    static char buffer[1000 * 64];\n"
-            "    int seen = 0, ahead = 0;\n"
-            "    link_lines(buffer, 1000, 64);\n"
-            "    void *at = buffer;\n"
-            "    do {\n"
-            "        void *next = *(void **)at;\n"
-            "        ahead += (char *)next - (char *)at == 64;\n"
-            "        at = next;\n"
-            "        seen++;\n"
-            "    } while (at != buffer);\n"
-            '    printf("%d %d\\n", seen, ahead);\n'
-            "}\n"
-        )
+        source.write_text(CYCLE)
         flags = "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"
         subprocess.run(["cc", *flags, source, "-o", program], check=True)
         done = subprocess.run([program], check=True, capture_output=True, text=True)
@@ -140,11 +140,15 @@ class TestCompiledProbe:
         assert "they backed 0% of the buffer" in note
         assert "transparent_hugepage is" in note
 
-    def test_one_compiler_without_the_native_flag_does(self, compiler):
+    def test_one_compiler_without_the_native_flag_does_and_no_address_space_does_not(
+        self, compiler
+    ):
         old = compiler('case "$*" in *march=native*) exit 1;; esac; exec cc "$@"')
         probe = probe_memory(**QUICK, compilers=old)
         assert probe.method == "C, mycc -O3"
         assert probe.latency_s > 0
+        with pytest.raises(MeasurementError, match="memory ran out"):
+            probe_memory(array_bytes=2**60, chase_bytes=MIB)
 
     def test_a_folder_that_takes_no_programs(self, tmp_path):
         script = "from measurements.memory_probe import probe_memory\n"
@@ -156,20 +160,13 @@ class TestCompiledProbe:
         assert done.stdout.startswith("numpy memory latency is missing")
         assert "takes no programs (mounted noexec?): set TMPDIR" in done.stdout
 
-    def test_arrays_that_no_address_space_holds(self):
-        with pytest.raises(MeasurementError, match="memory ran out"):
-            probe_memory(array_bytes=2**60, chase_bytes=MIB)
-
-    def test_caches_are_those_of_lscpu(self):
+    def test_caches_are_those_of_lscpu_and_numpys_kernels_the_compiled_ones(self, probe):
         command = ["lscpu", "-B", "-C=NAME,ALL-SIZE,ONE-SIZE"]
         listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         found = last_level_cache(Path("/sys"), sorted(os.sched_getaffinity(0)))
         if found.total_bytes:
             assert found.largest_bytes == int(listed.split("\n")[-2].split()[2])
-
-    def test_numpys_kernels_are_the_compiled_ones_within_a_factor(self, probe):
-        by_numpy = probe_memory(compilers=())
-        for name, rate in by_numpy.bandwidth.items():
+        for name, rate in probe_memory(compilers=()).bandwidth.items():
             assert 0.2 < rate.best_bytes_s / probe.bandwidth[name].best_bytes_s < 5
 
 
@@ -216,7 +213,7 @@ def test_copy_on_one_cpu_is_that_of_others_within_a_factor(other):
 
 
 class TestCpus:
-    def test_those_allowed_are_used(self):
+    def test_those_allowed_are_used_and_others_refused(self):
         allowed = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {max(allowed)})
         try:
@@ -225,13 +222,10 @@ class TestCpus:
             os.sched_setaffinity(0, allowed)
         assert probe_memory(**QUICK, compilers=()).cpus == tuple(sorted(allowed))
         assert os.sched_getaffinity(0) == allowed
-
-    def test_others_are_refused(self):
-        never = max(os.sched_getaffinity(0)) + 1
-        with pytest.raises(MeasurementError, match=rf"CPUs {never} asked for, and this process"):
-            probe_memory(cpus=[never])
-        with pytest.raises(MeasurementError, match="CPUs none asked for"):
-            probe_memory(cpus=[])
+        never = max(allowed) + 1
+        for cpus, said in (([never], f"{never} asked for, and this process"), ([], "none asked")):
+            with pytest.raises(MeasurementError, match=f"CPUs {said}"):
+                probe_memory(cpus=cpus)
 
     def test_a_quota_of_the_control_group_is_kept(self, host, monkeypatch):
         trees = host(1024, {"fs/cgroup/box/cpu.max": "150000 100000"}, "0::/box")
@@ -263,7 +257,11 @@ def program(text):
 
 
 class TestWithoutCompiler:
-    def test_numpy_measures_bandwidth_and_latency_is_missing(self, monkeypatch):
+    def test_numpy_measures_bandwidth_and_latency_is_missing(self, monkeypatch, compiler):
+        broken = compiler("echo 'x.c:13:10: fatal error: pthread.h: No such file' >&2; exit 1")
+        probe = probe_memory(**QUICK, compilers=broken)
+        assert probe.method == "numpy"
+        assert "fatal error: pthread.h: No such file (apt install" in "\n".join(probe.notes)
         monkeypatch.setenv("PATH", "/nowhere")
         probe = probe_memory(**QUICK)
         assert probe.method == "numpy"
@@ -273,16 +271,8 @@ class TestWithoutCompiler:
         (note,) = [n for n in probe.notes if "latency is missing" in n]
         assert "no C compiler on this host (apt install gcc libc6-dev" in note
         assert "memory latency:" not in probe.summary()
-
-    def test_a_compiler_without_headers_says_why(self, compiler):
-        broken = compiler("echo 'x.c:13:10: fatal error: pthread.h: No such file' >&2; exit 1")
-        probe = probe_memory(**QUICK, compilers=broken)
-        assert probe.method == "numpy"
-        assert "fatal error: pthread.h: No such file (apt install" in "\n".join(probe.notes)
-
-    def test_arrays_that_no_address_space_holds(self):
         with pytest.raises(MeasurementError, match="memory ran out"):
-            probe_memory(array_bytes=2**60, chase_bytes=MIB, compilers=())
+            probe_memory(array_bytes=2**60, chase_bytes=MIB)
 
 
 class TestPrograms:
@@ -300,21 +290,18 @@ class TestPrograms:
         assert "the median repeat is up to 50% worse than the best" in probe.summary()
         assert "it does not say how many" in probe.summary()
 
-    @pytest.mark.parametrize(
-        ("end", "said"),
-        [
-            ("kill -9 $$", "memory ran out while it was measured"),
-            ("exit 3", "memory ran out while it was measured"),
-            ("echo 'memory_probe: the results are wrong' >&2; exit 4", "ended with 4 (memory_pr"),
-            ("kill -4 $$", "ended with -4 (no reason): measure without --probe-memory"),
-            ("exec sleep 60", "took more than 0.5 s"),
-        ],
-    )
-    def test_one_that_ends_early_or_never_is_an_error(self, compiler, end, said, monkeypatch):
-        if "sleep" in end:
-            monkeypatch.setattr("measurements.memory_kernels._TIMEOUT_S", 0.5)
-        with pytest.raises(MeasurementError, match=re.escape(said)):
-            probe_memory(**QUICK, compilers=compiler(program(end)))
+    def test_one_that_ends_early_or_never_is_an_error(self, compiler, monkeypatch):
+        for end, said in {
+            "kill -9 $$": "memory ran out while it was measured",
+            "exit 3": "memory ran out while it was measured",
+            "echo 'memory_probe: the results are wrong' >&2; exit 4": "ended with 4 (memory_pr",
+            "kill -4 $$": "ended with -4 (no reason): measure without --probe-memory",
+            "exec sleep 60": "took more than 0.5 s",
+        }.items():
+            if "sleep" in end:
+                monkeypatch.setattr("measurements.memory_kernels._TIMEOUT_S", 0.5)
+            with pytest.raises(MeasurementError, match=re.escape(said)):
+                probe_memory(**QUICK, compilers=compiler(program(end)))
 
 
 class TestSizes:
@@ -352,10 +339,12 @@ class TestSizes:
     def test_too_little_is_refused(self, host):
         with pytest.raises(MeasurementError) as caught:
             probe_memory(**host(100), cpus=[min(os.sched_getaffinity(0))])
-        said = str(caught.value)
-        assert "100 MiB of memory are free, half of which may be used" in said
-        assert "three arrays past the caches take 128 MiB" in said
-        assert "--probe-memory" in said
+        for said in (
+            "100 MiB of memory are free, half of which may be used",
+            "three arrays past the caches take 128 MiB",
+            "--probe-memory",
+        ):
+            assert said in str(caught.value)
 
     def test_free_memory_is_the_kernels_or_what_the_control_groups_leave(self, host, tmp_path):
         assert available_memory(**host(512)) == 512 * MIB
@@ -394,13 +383,11 @@ def controller(name, events, scale="6.103515625e-5", unit="MiB"):
 
 
 class TestEvents:
-    def test_a_virtual_machine_has_none(self, tmp_path):
+    def test_a_server_has_strobes_of_every_channel_and_a_virtual_machine_none(self, tmp_path):
         assert memory_events(tmp_path) is None
         tree(tmp_path, {"bus/event_source/devices/msr/type": "9"})
         assert memory_events(tmp_path) is None
         assert MemoryTraffic.find(tmp_path, Path("/proc")) is None
-
-    def test_a_server_has_strobes_of_every_channel(self, tmp_path):
         for channel in (0, 1, 10, 2):
             events = "cas_count_read", "cas_count_write", "clockticks"
             tree(tmp_path, controller(f"uncore_imc_{channel}", events))
@@ -412,22 +399,20 @@ class TestEvents:
         # A strobe moves a line of 64 bytes: 6.103515625e-5 MiB.
         assert {e.bytes_per_count for e in events} == {64.0}
 
-    @pytest.mark.parametrize(
-        ("device", "names", "wanted"),
-        [
-            ("0", [f"cas_count_{way}_sch{n}" for way in ("read", "write") for n in (0, 1)], 2),
-            ("free_running_0", ["data_read", "data_write", "data_total"], 1),
-            ("free_running_0", ["read", "write", "ddrt_read", "ddrt_write"], 1),
-            ("0", ["data_reads", "data_writes", "gt_requests", "ia_requests"], 1),
-            ("0", ["clockticks"], 0),
-        ],
-    )
-    def test_others_have_sub_channels_or_free_running_counters(
-        self, tmp_path, device, names, wanted
-    ):
-        tree(tmp_path, controller(f"uncore_imc_{device}", names))
-        directions = [event.direction for event in memory_events(tmp_path) or ()]
-        assert directions == ["read"] * wanted + ["write"] * wanted
+    def test_others_have_sub_channels_or_free_running_counters(self, tmp_path):
+        strobes = [f"cas_count_{way}_sch{n}" for way in ("read", "write") for n in (0, 1)]
+        for number, (device, names, wanted) in enumerate(
+            [
+                ("0", strobes, 2),
+                ("free_running_0", ["data_read", "data_write", "data_total"], 1),
+                ("free_running_0", ["read", "write", "ddrt_read", "ddrt_write"], 1),
+                ("0", ["data_reads", "data_writes", "gt_requests", "ia_requests"], 1),
+                ("0", ["clockticks"], 0),
+            ]
+        ):
+            tree(tmp_path / f"{number}", controller(f"uncore_imc_{device}", names))
+            found = [event.direction for event in memory_events(tmp_path / f"{number}") or ()]
+            assert found == ["read"] * wanted + ["write"] * wanted
 
     def test_what_perf_prints_becomes_bytes(self, tmp_path):
         tree(tmp_path, controller("uncore_imc_0", ["cas_count_read"]))
