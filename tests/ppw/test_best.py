@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 
@@ -353,18 +352,13 @@ def test_rates_by_hand():
         Rates.checked(-1, 1000.0)
 
 
-@pytest.fixture
-def run(tmp_path):
-    """Run `ppw best` beside runs.csv."""
-    lines().to_csv(tmp_path / "runs.csv", index=False)
-    return functools.partial(ppw_inside, "best", "runs.csv", cwd=tmp_path)
-
-
 class TestCommandLine:
     @pytest.fixture
-    def printed(self, run):
+    def printed(self, tmp_path):
+        lines().to_csv(tmp_path / "runs.csv", index=False)
+
         def printed(*words):
-            done = run(*words)
+            done = ppw_inside("best", "runs.csv", *words, cwd=tmp_path)
             assert (done.stderr, done.returncode) == ("", 0)
             return done.stdout
 
@@ -383,24 +377,6 @@ class TestCommandLine:
         page = printed("--format", "html", "--idle-power", "20W")
         assert "<h1>Best frequency</h1>" in page
         assert "Performance per watt probably rises with every step up to" in page
-
-    @pytest.mark.parametrize(
-        ("arguments", "said", "code"),
-        [
-            (["--objective", "speed"], "'speed' is not one of", 2),
-            (["--steps", "1GHz:2GHz"], "are not LOWEST:HIGHEST:STEP", 2),
-            (["--idle-power", "40GHz"], "is not a quantity in W", 2),
-            (["--idle-power", "-4W"], "is negative", 2),
-            (["--metric", "time"], "No such option", 2),
-            (["--objective", "perf_per_dollar"], "ppw: error: no price", 1),
-            (["--idle-power", "1kW"], "ppw: error: idle power 1 kW is not below", 1),
-        ],
-    )
-    def test_what_fails(self, run, arguments, said, code):
-        done = run(*arguments)
-        assert (done.stdout, done.returncode) == ("", code)
-        assert said in done.stderr
-        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.thirdparty

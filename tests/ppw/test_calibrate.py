@@ -551,26 +551,3 @@ class TestCommandLine:
         assert done.stdout.startswith("host,workload,freq_hz,")
         assert done.stderr.startswith("ppw: caveat: idle_power_w of 32 rows is dropped")
         assert done.stderr.endswith("ppw: runs written to -: 32 calibrated\n")
-
-    @pytest.mark.parametrize(
-        ("arguments", "code", "said"),
-        [
-            (["runs.csv", "--sensor", "rapl"], 2, "give --sensor and --reference, or --stored"),
-            (["runs.csv", "--stored", "--save"], 2, "--save and --stored"),
-            ([*ASKED, "--apply", "-"], 2, "both go to standard output"),
-            ([*ASKED, "--sensor-resolution", "1s"], 2, "is not a quantity in W"),
-            ([*ASKED, "--level", "1"], 2, "--level"),
-            (["nowhere.csv", *ASKED[1:]], 1, "nowhere.csv: cannot be read"),
-            (["runs.csv", "--stored"], 1, "no calibration of host 'rack7' was saved"),
-            ([*ASKED, "--by", "repeat,rapl"], 1, "cannot group by 'rapl'"),
-            ([*ASKED, "--by", "host"], 1, "1 level that the sensor tells apart"),
-            ([*ASKED, "--apply", "no/where.csv"], 1, "no/where.csv: cannot be written"),
-        ],
-    )
-    def test_refusals(self, run, arguments, code, said):
-        done = run(*arguments)
-        assert (done.returncode, done.stdout) == (code, "")
-        assert said in done.stderr
-        assert "Traceback" not in done.stderr
-        if code == 1:
-            assert done.stderr.count("\n") == 1

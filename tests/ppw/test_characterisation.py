@@ -223,34 +223,12 @@ def test_what_is_not_there(frame, options, said):
         characterise(frame, **options)
 
 
-class TestCommandLine:
-    @pytest.fixture(autouse=True)
-    def folder(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        runs().to_csv("runs.csv", index=False)
-
-    def test_golden(self):
-        words = "characterise runs.csv --price wsm=7000"
-        golden("characterise.txt", f"$ ppw {words}\n", main, words.split())
-
-    def test_formats(self, tmp_path):
-        start = {"json": "{", "csv": "workload,data_bytes,table", "html": "<!DOCTYPE html>"}
-        for name, said in start.items():
-            done = ppw_inside("characterise", "runs.csv", "--format", name, cwd=tmp_path)
-            assert (done.returncode, done.stdout[: len(said)]) == (0, said)
-
-    @pytest.mark.parametrize(
-        ("price", "said"),
-        [
-            ("wsm", "is not HOST=PRICE, such as atom=450"),
-            ("wsm=", "is not HOST=PRICE"),
-            ("=3", "is not HOST=PRICE"),
-            ("wsm=-3", "-3.0 is not in the range x>0"),
-            ("wsm=dear", "'dear' is not a price: write a number alone"),
-            ("wsm=inf", "'inf' is not a finite number"),
-        ],
-    )
-    def test_a_price_that_is_none(self, price, said, tmp_path):
-        done = ppw_inside("characterise", "runs.csv", "--price", price, cwd=tmp_path)
-        assert done.returncode == 2
-        assert said in done.stderr
+def test_golden_and_other_formats(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runs().to_csv("runs.csv", index=False)
+    words = "characterise runs.csv --price wsm=7000"
+    golden("characterise.txt", f"$ ppw {words}\n", main, words.split())
+    start = {"json": "{", "csv": "workload,data_bytes,table", "html": "<!DOCTYPE html>"}
+    for name, said in start.items():
+        done = ppw_inside("characterise", "runs.csv", "--format", name, cwd=tmp_path)
+        assert (done.returncode, done.stdout[: len(said)]) == (0, said)

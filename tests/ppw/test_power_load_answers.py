@@ -362,11 +362,6 @@ class TestCommand:
         mixed = run("pebble.txt", "runs.csv")
         refused(mixed, "runs.csv is no SPECpower result, as pebble.txt is: ask apart", code=2)
 
-    @pytest.mark.parametrize("options", [["--at", "5"], ["--at", "half"], ["--by", "host"]])
-    def test_wrong_usage(self, run, options):
-        done = run("runs.csv", *options)
-        assert (done.returncode, done.stdout) == (2, "")
-
 
 GOLDEN = """\
 rack1: 60 W idle, 150 W at full load: energy proportionality 0.63, farthest from its line by -5% \

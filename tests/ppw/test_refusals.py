@@ -8,6 +8,7 @@ import json
 import click
 import numpy as np
 import pandas as pd
+import processes
 import pytest
 from cpio_studies import run, study
 from made_traces import busy, trace
@@ -149,6 +150,7 @@ def folder(tmp_path_factory):
     """Runs, a log of collectl -P on a terminal (a header, nothing of the host), and a model."""
     folder = tmp_path_factory.mktemp("typed")
     RUNS.to_csv(folder / "runs.csv", index=False)
+    PAIRED.to_csv(folder / "paired.csv", index=False)
     rows = "".join(f"20250615 15:06:{n:02} {ROW}" for n in range(20))
     (folder / "log.tab").write_text(COLLECTL + rows, encoding="utf-8")
     write_trace(busy(n=400).batches(), str(folder / "disk.parquet"))
@@ -158,6 +160,8 @@ def folder(tmp_path_factory):
 
 
 NO_PRICE = "is not a price: write a number alone, all prices in one currency"
+COMPARE = "compare runs.csv --a host=rack1 --b host=rack2"
+CALIBRATE = "calibrate paired.csv --sensor rapl:package --reference meter"
 PROJECT = "project runs.csv --freq 3GHz"
 ENDINGS = (
     *((PROJECT, "pdf", ".json, .csv or .html"), (PROJECT, "parquet", ".json, .csv or .html")),
@@ -178,27 +182,49 @@ class TestTyped:
 
         return typed
 
+    def refused(self, folder, words, said, code):
+        """Type what fails, and writes no file."""
+        before = sorted(folder.iterdir())
+        done = ppw_inside(*words.split(), cwd=folder, PPW_CONFIG_DIR="config")
+        processes.refused(done, said, code=code)
+        assert sorted(folder.iterdir()) == before
+
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ("cpio log.tab --clock 2.4GHz", "give their number (--cpus)"),
             ("cpio runs.csv --cpus 8", "--window and --cpus are for --logs"),
+            ("pressure log.tab=db", "the name comes first, db=log.tab"),
             ("pressure log.tab --network 1", "'1' has no unit: write one, such as 500MB/s or 10G"),
             ("pressure log.tab --disk-bandwidth 500", "'500' has no unit"),
             ("pressure log.tab --memory 16", "'16' has no unit: write one, such as 256GiB"),
-            ("pressure log.tab=db", "the name comes first, db=log.tab"),
             ("project runs.csv --freq 3GHz --level 95", "write 95% or 0.95"),
             ("best runs.csv --objective perf_per_dollar --price $2500", NO_PRICE),
             ("best runs.csv --objective perf_per_dollar --price 2500EUR", NO_PRICE),
             ("best runs.csv --objective perf_per_dollar --price 2.500,00", NO_PRICE),
-            (
-                "project runs.csv --freq 3GHz --where workload=sort,grep",
-                "name workload again for another value: workload=sort,workload=grep",
-            ),
-            ("trace fit disk.json", "is a model, no trace: make one of it with ppw trace generate"),
-            ("trace validate disk.json disk.json", "is a model, no trace: make one of it with"),
+            ("best runs.csv --objective speed", "'speed' is not one of"),
+            ("best runs.csv --steps 1GHz:2GHz", "are not LOWEST:HIGHEST:STEP"),
+            ("best runs.csv --idle-power 40GHz", "is not a quantity in W"),
+            ("best runs.csv --idle-power -4W", "is negative"),
+            ("best runs.csv --metric time", "No such option"),
+            ("compare runs.csv --a host=rack1", "Missing option '--b'"),
+            ("compare runs.csv --a rack1 --b host=rack2", "'rack1' is not COLUMN=VALUE"),
+            (f"{COMPARE} --freq 2", "is under 10 MHz"),
+            (f"{COMPARE} --electricity -1", "is not in the range"),
+            ("calibrate paired.csv --sensor rapl", "give --sensor and --reference, or --stored"),
+            ("calibrate paired.csv --stored --save", "--save and --stored"),
+            (f"{CALIBRATE} --apply -", "both go to standard output"),
+            (f"{CALIBRATE} --sensor-resolution 1s", "is not a quantity in W"),
+            (f"{CALIBRATE} --level 1", "--level"),
+            ("characterise runs.csv --price wsm", "is not HOST=PRICE, such as atom=450"),
+            ("characterise runs.csv --price wsm=", "is not HOST=PRICE"),
+            ("characterise runs.csv --price =3", "is not HOST=PRICE"),
+            ("characterise runs.csv --price wsm=-3", "-3.0 is not in the range x>0"),
+            ("characterise runs.csv --price wsm=dear", "'dear' is not a price: write a number"),
+            ("characterise runs.csv --price wsm=inf", "'inf' is not a finite number"),
+            ("powerload runs.csv --at 5", "5"),
+            ("powerload runs.csv --at half", "half"),
+            ("powerload runs.csv --by host", "--by"),
             ("trace generate disk.json -o a.csv --count 9 --duration 1s", "both say how long"),
-            ("trace convert disk.json --target /dev/sdz -o a.fio", "device (--allow-device)"),
             *(
                 (f"{words} -o a.{end}", f".{end.lower()} is not written: end it in {known}, or say")
                 for words, end, known in ENDINGS
@@ -206,11 +232,27 @@ class TestTyped:
         ],
     )
     def test_a_slip_is_refused_with_what_to_type_instead(self, folder, words, said):
-        before = sorted(folder.iterdir())
-        done = ppw_inside(*words.split(), cwd=folder)
-        assert done.returncode in (1, 2)
-        assert said in " ".join(done.stderr.split())
-        assert sorted(folder.iterdir()) == before
+        self.refused(folder, words, said, code=2)
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            ("cpio log.tab --clock 2.4GHz", "give their number (--cpus)"),
+            ("trace fit disk.json", "is a model, no trace: make one of it with ppw trace generate"),
+            ("trace validate disk.json disk.json", "is a model, no trace: make one of it with"),
+            ("project runs.csv --freq 3GHz --where workload=sort,grep", "=sort,workload=grep"),
+            ("trace convert disk.json --target /dev/sdz -o a.fio", "device (--allow-device)"),
+            ("best runs.csv --idle-power 1kW", "idle power 1 kW is not below"),
+            (COMPARE.replace("rack1", "x"), "no run has host 'x'"),
+            (CALIBRATE.replace("paired", "nowhere"), "nowhere.csv: cannot be read"),
+            ("calibrate paired.csv --stored", "no calibration of host 'rack1' was saved"),
+            (f"{CALIBRATE} --by workload,rapl", "cannot group by 'rapl'"),
+            (f"{CALIBRATE} --by host", "1 level that the sensor tells apart"),
+            (f"{CALIBRATE} --apply no/where.csv", "no/where.csv: cannot be written"),
+        ],
+    )
+    def test_files_without_an_answer_are_refused(self, folder, words, said):
+        self.refused(folder, words, said, code=1)
 
     def test_cycles_per_io_of_a_log_of_the_terminal(self, typed):
         asked = "cpio log.tab --clock 2.4GHz --cpus 8"
