@@ -4,6 +4,7 @@ Trees of sysfs that lm-sensors and psutil read too; a module plays nvidia-ml-py 
 """
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -77,30 +78,22 @@ def values(source):
     return {reading.label: reading.value for reading in source.read()}
 
 
-# hwmon
-
-
-def test_acpi_meter_is_the_host_over_a_window(host):
-    host.add_meter(power1_is_battery=0, power1_accuracy="90.0%")
-    with host.open("hwmon") as source:
+def test_acpi_meter_is_the_host_over_a_window_and_without_a_figure_missing(host):
+    device = host.add_meter(power1_is_battery=0, power1_accuracy="90.0%")
+    host.add("amdgpu", power1_average=0)
+    with host.open("hwmon@power_meter") as source:
         (channel,) = source.channels
         assert channel.label == "hwmon:power_meter/power1"
         assert (channel.quantity, channel.domain) == ("power", "host")
         assert (channel.window_s, channel.resolution) == (300.0, 1e-3)
         assert source.period_s == 300.0
-        assert values(source) == {"hwmon:power_meter/power1": 228.0}
-
-
-@pytest.mark.parametrize("figure", [0, 0xFFFFFFFF * 1000, -1000, "", "unknown"])
-def test_meter_without_a_figure_is_missing(host, figure):
-    device = host.add_meter()
-    host.add("amdgpu", power1_average=0)
     with host.open("hwmon") as source:
-        write(device, power1_average=figure)
-        # A graphics processor that sleeps draws nothing.
-        assert values(source) == {"hwmon:power_meter/power1": NAN, "hwmon:amdgpu/power1": 0.0}
-        write(device, power1_average=300_000_000)
-        assert values(source)["hwmon:power_meter/power1"] == 300.0
+        for figure in (0, 0xFFFFFFFF * 1000, -1000, "", "unknown"):
+            # A graphics processor that sleeps draws nothing.
+            sleeping = {"hwmon:amdgpu/power1": 0.0}
+            for said, watts in ((figure, NAN), (228_000_000, 228.0)):
+                write(device, power1_average=said)
+                assert values(source) == {"hwmon:power_meter/power1": watts, **sleeping}
 
 
 def test_drivers_say_what_their_sensors_cover(host):
@@ -125,11 +118,9 @@ def test_drivers_say_what_their_sensors_cover(host):
         assert list(values(source).values()) == [40.0, 9.0, 60.0, -1.5, 5.25]
         (host.devices / "0000:00:02.0/hwmon/hwmon4/energy1_input").write_text("-1\n")
         assert values(source)["hwmon:i915/energy1"] == NAN
-
-
-def test_mean_is_preferred_to_a_moment(host):
     host.add("amdgpu", power1_average=30_000_000, power1_input=90_000_000)
-    with host.open("hwmon") as source:
+    with host.open("hwmon@amdgpu") as source:
+        # A mean is preferred to a moment.
         assert values(source) == {"hwmon:amdgpu/power1": 30.0}
         assert source.channels[0].window_s == 0.0
         assert source.channels[0].note == "a mean over a time that the driver does not tell"
@@ -167,7 +158,11 @@ def test_cores_of_two_sockets_are_inside_neither(host):
 
 
 def test_devices_and_sensors_of_one_name_are_told_apart(host):
+    host.refusal("hwmon@amdgpu", "no driver is called 'amdgpu': there is no driver$")
     host.add("amdgpu", "0000:03:00.0", power1_input=1_000_000, power1_label="PPT")
+    for where in ("amdgpu", "0000:03:00.0", "hwmon0"):
+        with host.open(f"hwmon@{where}") as source:
+            assert values(source) == {"hwmon:amdgpu/PPT": 1.0}
     host.add("amdgpu", "0000:83:00.0", power1_input=2_000_000, power1_label="PPT")
     same = {"power1_label": "rail", "power2_label": "rail"}
     host.add("pmbus", "3-0058", power1_input=3_000_000, power2_input=4_000_000, **same)
@@ -178,16 +173,7 @@ def test_devices_and_sensors_of_one_name_are_told_apart(host):
             "hwmon:pmbus/power1": 3.0,
             "hwmon:pmbus/power2": 4.0,
         }
-
-
-def test_address_is_a_driver_or_a_device(host):
-    host.refusal("hwmon@amdgpu", "no driver is called 'amdgpu': there is no driver$")
-    host.add_meter()
-    host.add("amdgpu", power1_input=1_000_000)
-    for where in ("amdgpu", "0000:03:00.0", "hwmon1"):
-        with host.open(f"hwmon@{where}") as source:
-            assert values(source) == {"hwmon:amdgpu/power1": 1.0}
-    host.refusal("hwmon@ina226", r"no driver is called 'ina226': .* are amdgpu, power_meter$")
+    host.refusal("hwmon@ina226", r"no driver is called 'ina226': .* are amdgpu, .*pmbus$")
 
 
 def test_board_without_power_sensors_says_so(host):
@@ -198,19 +184,14 @@ def test_board_without_power_sensors_says_so(host):
     host.refusal("battery", "no battery feeds this host")
 
 
-def test_batteries_are_left_to_their_own_source(host):
-    host.add_meter()
+def test_sensor_that_fails_is_missing_and_all_failing_is_an_error(host):
+    device = host.add_meter()
+    folder = host.add("amdgpu", power1_input=1_000_000)
+    # A battery is left to its own source.
     hidden = host.devices / "power_supply" / "BAT0" / "hwmon7"
     write(hidden, name="BAT0", power1_input=30_000_000)
     (hidden / "device").symlink_to("..")
     (host.classes / "hwmon7").symlink_to(os.path.relpath(hidden, host.classes))
-    with host.open("hwmon") as source:
-        assert [c.label for c in source.channels] == ["hwmon:power_meter/power1"]
-
-
-def test_sensor_that_fails_is_missing_and_all_failing_is_an_error(host):
-    device = host.add_meter()
-    folder = host.add("amdgpu", power1_input=1_000_000)
     with host.open("hwmon") as source:
         (folder / "power1_input").unlink()
         # Reading gives EIO, as of a device that does not answer.
@@ -272,30 +253,26 @@ def test_lm_sensors_reads_the_same_watts(host):
         assert source.channels[0].window_s == acpi["power1_average_interval"]
 
 
-# Batteries
-
-
 def test_battery_counts_watts(host):
     write(host.supplies / "AC", type="Mains", online=0)
     folder = host.add_battery(power_now=12_345_000)
     host.add_battery("mouse", scope="Device", voltage_now=4_000_000, current_now=1_000)
     with host.open("battery") as source:
         (channel,) = source.channels
-        assert (channel.label, channel.quantity, channel.domain) == (
-            *("battery:BAT0", "power", "battery"),
-        )
+        found = (channel.label, channel.quantity, channel.domain)
+        assert found == ("battery:BAT0", "power", "battery")
         assert (channel.resolution, source.period_s) == (1e-3, 1.0)
         for figure, value in ((12_345_000, 12.345), (0, NAN), ("", NAN), (11_000_000, 11.0)):
             write(folder, power_now=figure)
             assert values(source) == {"battery:BAT0": value}
 
 
-@pytest.mark.parametrize("current_now", [1_500_000, -1_500_000])
-def test_battery_counts_amperes(host, current_now):
-    host.add_battery(current_now=current_now, voltage_now=12_000_000)
-    with host.open("battery") as source:
-        assert values(source) == {"battery:BAT0": pytest.approx(18.0)}
-        assert source.channels[0].resolution == pytest.approx(0.012)
+def test_battery_counts_amperes(host):
+    for current_now in (1_500_000, -1_500_000):
+        host.add_battery(current_now=current_now, voltage_now=12_000_000)
+        with host.open("battery") as source:
+            assert values(source) == {"battery:BAT0": pytest.approx(18.0)}
+            assert source.channels[0].resolution == pytest.approx(0.012)
 
 
 def test_two_batteries_of_which_one_rests(host):
@@ -313,23 +290,20 @@ def test_two_batteries_of_which_one_rests(host):
     host.refusal("battery@BAT2", "no battery BAT2 feeds this host")
 
 
-@pytest.mark.parametrize("status", ["Charging", "Full", "Not charging", "Unknown"])
-def test_on_mains_a_battery_says_nothing(host, status):
-    folder = host.add_battery(status=status, power_now=20_000_000)
-    told = f"BAT0 is {status}.*unplug it from the mains"
-    host.refusal("battery", told)
-    write(folder, status="Discharging")
-    with host.open("battery") as source:
-        write(folder, status="" if status == "Unknown" else status)
-        with pytest.raises(SensorError, match=told):
-            source.read()
-
-
-def test_host_without_a_battery_says_so(host):
+def test_on_mains_or_without_a_battery_it_says_nothing(host):
     write(host.supplies / "AC", type="Mains", online=1)
     host.refusal("battery", "power_supply: no battery feeds this host")
-    host.add_battery(capacity=80)
+    folder = host.add_battery(capacity=80)
     host.refusal("battery", "BAT0: it tells neither power_now nor current_now")
+    for status in ("Charging", "Full", "Not charging", "Unknown"):
+        write(folder, status=status, power_now=20_000_000)
+        told = f"BAT0 is {status}.*unplug it from the mains"
+        host.refusal("battery", told)
+        write(folder, status="Discharging")
+        with host.open("battery") as source:
+            write(folder, status="" if status == "Unknown" else status)
+            with pytest.raises(SensorError, match=told):
+                source.read()
 
 
 PSUTIL = "import psutil; b = psutil.sensors_battery(); print(b.secsleft, b.power_plugged)"
@@ -344,9 +318,6 @@ def test_psutil_sees_the_same_watts(host):
         assert int(seconds) == int(40.0 * 3600 / values(source)["battery:BAT0"])
 
 
-# Graphics processors
-
-
 class Driver(types.ModuleType):
     """What nvidia-ml-py offers, of processors that a test describes by their figures.
 
@@ -354,20 +325,17 @@ class Driver(types.ModuleType):
     the processor stands.
     """
 
+    NVMLError = type("NVMLError", (Exception,), {})
+
     def __init__(self):
         super().__init__("pynvml")
-        self.NVMLError = type("NVMLError", (Exception,), {})
         self.processors, self.initialised, self.loaded, self.init_error = [], 0, 0, None
-
-    def __getattr__(self, name):
-        figures = {
-            "nvmlDeviceGetTotalEnergyConsumption": "energy_mj",
-            "nvmlDeviceGetPowerUsage": "power_mw",
-            "nvmlDeviceGetArchitecture": "generation",
-        }
-        if name not in figures:
-            raise AttributeError(name)
-        return lambda handle: self._figure(handle, figures[name])
+        self.nvmlDeviceGetCount = lambda: len(self.processors)
+        self.nvmlDeviceGetName = lambda handle: b"Tesla"
+        self.nvmlDeviceGetUUID = lambda handle: f"GPU-{handle[1]}"
+        figures = {"TotalEnergyConsumption": "energy_mj", "PowerUsage": "power_mw"}
+        for name, figure in {**figures, "Architecture": "generation"}.items():
+            setattr(self, f"nvmlDeviceGet{name}", functools.partial(self._figure, figure))
 
     def nvmlInit(self):  # noqa: N802
         if self.init_error is not None:
@@ -379,32 +347,21 @@ class Driver(types.ModuleType):
             raise self.NVMLError("Uninitialized")
         self.initialised -= 1
 
-    def nvmlDeviceGetCount(self):  # noqa: N802
-        return len(self.processors)
-
     def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802
-        self._figure((self.loaded, index), "present")
+        self._figure("present", (self.loaded, index))
         return self.loaded, index
 
     def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802
         return self.nvmlDeviceGetHandleByIndex(int(uuid.removeprefix("GPU-")))
 
-    def nvmlDeviceGetName(self, handle):  # noqa: N802
-        return b"Tesla"
-
-    def nvmlDeviceGetUUID(self, handle):  # noqa: N802
-        return f"GPU-{handle[1]}"
-
-    def _figure(self, handle, name):
+    def _figure(self, name, handle):
         if not self.initialised:
             raise self.NVMLError("Uninitialized")
         if handle[0] != self.loaded:
             raise self.NVMLError("Invalid Argument")
         figures = {"present": 1, **self.processors[handle[1]]}
-        if "lost" in figures:
-            raise self.NVMLError("GPU is lost")
-        if name not in figures:
-            raise self.NVMLError("Not Supported")
+        if "lost" in figures or name not in figures:
+            raise self.NVMLError("GPU is lost" if "lost" in figures else "Not Supported")
         return figures[name]
 
 
@@ -473,18 +430,14 @@ def test_lost_processor_is_missing_while_others_go_on(host, driver):
         assert values(source) == {"nvml:0": 1.0, "nvml:1": 2.0}
 
 
-def test_processor_without_a_figure_says_so(host, driver):
+def test_processor_without_a_figure_and_a_driver_that_refuses_say_so(host, driver):
     driver.processors.append({})
     host.refusal("nvml", "nvml: nvml:0, Tesla: Not Supported: leave out nvml")
     driver.processors.append({"energy_mj": 2000})
     with host.open("nvml") as source:
         assert [c.note for c in source.channels] == ["Tesla: Not Supported", "Tesla"]
         assert values(source) == {"nvml:0": NAN, "nvml:1": 2.0}
-
-
-def test_driver_that_refuses_names_the_remedy(host, driver):
+    driver.processors[0]["lost"] = 1
+    host.refusal("nvml", "nvml: GPU is lost: see nvidia-smi")
     driver.init_error = "Driver Not Loaded"
     host.refusal("nvml", r"nvml: Driver Not Loaded: .*sudo modprobe nvidia")
-    driver.init_error = None
-    driver.processors.append({"lost": 1})
-    host.refusal("nvml", "nvml: GPU is lost: see nvidia-smi")

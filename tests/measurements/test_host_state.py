@@ -24,6 +24,8 @@ from measurements.host.snapshot import Snapshot
 from measurements.host.virtual import container, hypervisor, is_virtual_machine
 from measurements.host_state import current_frequencies, read_state, throttled_between
 
+EACH_ON = {"cpufreq/policy0/boost": 1, "cpufreq/policy1/boost": 1}
+
 
 @pytest.fixture
 def bare(tmp_path):
@@ -78,8 +80,15 @@ def test_a_host_that_tells_nothing_has_no_columns(bare, tmp_path):
     assert nothing.until(nothing) == {}
 
 
-def test_this_machine_answers_whatever_it_has():
-    state = read_state()
+def test_this_machine_answers_whatever_it_has_of_the_process_asked_for():
+    one = min(os.sched_getaffinity(0))
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        try:
+            os.sched_setaffinity(sleeper.pid, {one})
+            state = read_state(pid=sleeper.pid)
+        finally:
+            sleeper.kill()
+    assert (state["cpus_allowed"], state["cores_allowed"]) == (str(one), 1)
     assert state["cpus_online"] == os.sysconf("SC_NPROCESSORS_ONLN")
     if "cores_online" in state:
         assert state["cores_online"] == psutil.cpu_count(logical=False)
@@ -88,32 +97,17 @@ def test_this_machine_answers_whatever_it_has():
     assert set(current_frequencies(Path("/sys"))) <= set(range(os.cpu_count()))
 
 
-def test_the_placement_is_that_of_the_process_asked_for():
-    one = min(os.sched_getaffinity(0))
-    with subprocess.Popen(["sleep", "60"]) as sleeper:
-        try:
-            os.sched_setaffinity(sleeper.pid, {one})
-            state = read_state(pid=sleeper.pid)
-            assert (state["cpus_allowed"], state["cores_allowed"]) == (str(one), 1)
-        finally:
-            sleeper.kill()
-
-
-# Clocks
-
-
 @pytest.mark.parametrize(
     ("files", "turbo"),
     [
         ({"intel_pstate/no_turbo": 0}, True),
         ({"intel_pstate/no_turbo": 1}, False),
         ({"cpufreq/boost": 0}, False),
-        ({"cpufreq/boost": 1}, True),
+        *(({"cpufreq/boost": on}, bool(on)) for on in (0, 1)),
         ({"cpufreq/policy0/boost": 0, "cpufreq/policy1/boost": 0}, False),
         ({"cpufreq/policy0/boost": 1, "cpufreq/policy1/boost": 0}, True),
         ({"cpufreq/boost": 1, "cpufreq/policy0/boost": 0, "cpufreq/policy1/boost": 0}, False),
-        ({"cpufreq/boost": 1, "cpufreq/policy0/boost": 1, "cpufreq/policy1/boost": 1}, True),
-        ({"cpufreq/boost": 0, "cpufreq/policy0/boost": 1, "cpufreq/policy1/boost": 1}, False),
+        *(({"cpufreq/boost": on, **EACH_ON}, bool(on)) for on in (0, 1)),
     ],
 )
 def test_turbo_is_told_by_any_driver(bare, files, turbo):
@@ -136,9 +130,6 @@ def test_cores_of_two_kinds_show_both_and_the_widest_limits(tmp_path):
     assert list(current_frequencies(host.sysfs)) == [0, 1, 2, 5]
 
 
-# Idle states, power caps, heat
-
-
 def test_an_idle_state_that_is_on_for_one_cpu_is_on(server):
     server.put(f"{CPU}/cpu5/cpuidle/state3/disable", 0)
     state = state_of(server)
@@ -155,19 +146,17 @@ def test_limits_that_are_off_unset_or_higher_elsewhere_do_not_hold(bare):
     assert state_of(bare) == {"power_cap_long_w": 15.0}
 
 
-def test_the_temperature_is_that_of_the_die_by_its_driver_or_else_by_a_zone(tmp_path):
+def test_the_temperature_is_that_of_the_die_by_its_driver_or_else_by_a_zone(tmp_path, bare):
     host = epyc(tmp_path / "amd")
     # Tctl has an offset for the fans.
     assert package_temperature_c(host.sysfs) == 48.5
     host.hwmon(3, "k10temp", {"temp2": ("Tdie", 49_000)})
     assert package_temperature_c(host.sysfs) == 49.0
     assert package_temperature_c(arm_board(tmp_path / "arm").sysfs) == pytest.approx(52.777)
-
-
-@pytest.mark.parametrize("broken", ["-128000", "255000", "-273150", "", "N/A"])
-def test_a_sensor_that_sleeps_is_no_temperature(bare, broken):
-    bare.hwmon(0, "coretemp", {"temp1": ("Package id 0", broken)})
-    assert "temperature_c" not in state_of(bare)
+    # A sensor that sleeps is no temperature.
+    for broken in ("-128000", "255000", "-273150", "", "N/A"):
+        bare.hwmon(0, "coretemp", {"temp1": ("Package id 0", broken)})
+        assert "temperature_c" not in state_of(bare)
 
 
 def test_throttling_during_a_run_is_the_growth_of_its_counts(server):
@@ -181,17 +170,12 @@ def test_throttling_during_a_run_is_the_growth_of_its_counts(server):
         "package_throttles": 1.0, "package_throttled_s": pytest.approx(0.02),
         "throttled": True,
     }  # fmt: skip
-
-
-def test_counts_that_fell_or_were_never_kept_say_nothing(server):
-    before = state_of(server)
+    # Counts that fell or were never kept say nothing.
+    after = state_of(server)
     server.put(f"{CPU}/online", "0-3,8-11")
-    assert throttle_counts(server.sysfs)["package_throttles"] == 5.0
-    assert throttled_between(before, state_of(server)) == {}
+    assert throttle_counts(server.sysfs)["package_throttles"] == 6.0
+    assert throttled_between(after, state_of(server)) == {}
     assert throttled_between({}, before) == {}
-
-
-# Quotas
 
 
 def version_1(quota_us):
@@ -229,8 +213,6 @@ def test_waiting_for_a_quota_is_throttling(bare):
     grown = throttled_between(before, state_of(bare))
     assert grown == {"quota_throttled_s": 2.5, "throttled": True}
 
-
-# Virtual machines, containers and batteries
 
 DMI = "sys/class/dmi/id"
 
@@ -285,9 +267,6 @@ def test_a_laptop_says_whether_it_is_on_its_battery(bare):
         assert state_of(bare)["on_battery"] is not bool(online)
 
 
-# What the CPUs, disks and network did
-
-
 def test_cpu_time_is_in_seconds_by_column_and_guests_are_counted_once(bare):
     bare.put("proc/stat", "cpu  1000 200 300 40000 50 6 7 8 900 90\ncpu0 1 1 1 1 1 1 1 1 0 0")
     assert host_cpu_s(bare.procfs, 100) == {
@@ -339,25 +318,20 @@ def move(host, sectors, received):
     return Snapshot.take(host.procfs, host.sysfs)
 
 
-def test_whole_physical_devices_are_counted_once(disks):
+def test_whole_physical_devices_are_counted_once(disks, tmp_path):
     before = move(disks, 1000, 50_000_000_000)
     assert sorted(disk_sectors(disks.procfs, disks.sysfs)) == ["cciss/c0d0", "nvme0c0n1", "sda"]
     moved = interface_bytes(disks.procfs, disks.sysfs)
     assert moved == dict.fromkeys(("eth0", "eth1"), (50_000_000_000, 150_000_000_000))
-    assert before.until(move(disks, 1100, 50_000_000_700)) == {
-        "sectors_read": 300.0,
-        "sectors_written": 600.0,
-        "network_rx_bytes": 1400.0,
-        "network_tx_bytes": 4200.0,
-    }
-
-
-def test_in_a_container_the_interfaces_that_it_has_are_counted(bare):
-    bare.interface("lo")
-    bare.interface("eth0")
-    bare.interface("vlan5", over="eth0")
-    bare.net_dev({"lo": (9, 9), "eth0": (5, 6), "vlan5": (3, 3)})
-    assert interface_bytes(bare.procfs, bare.sysfs) == {"eth0": (5, 6)}
+    grown = {"sectors_read": 300.0, "sectors_written": 600.0}
+    grown |= {"network_rx_bytes": 1400.0, "network_tx_bytes": 4200.0}
+    assert before.until(move(disks, 1100, 50_000_000_700)) == grown
+    # In a container the interfaces that it has are counted.
+    inside = bare_machine(tmp_path / "container")
+    for name, over in (("lo", None), ("eth0", None), ("vlan5", "eth0")):
+        inside.interface(name, over=over)
+    inside.net_dev({"lo": (9, 9), "eth0": (5, 6), "vlan5": (3, 3)})
+    assert interface_bytes(inside.procfs, inside.sysfs) == {"eth0": (5, 6)}
 
 
 def test_what_a_lost_device_did_is_not_known_and_a_new_one_did_all_of_it(disks):
@@ -442,21 +416,18 @@ def test_columns_of_a_tree_are_those_of_its_rusage():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("ticks", "others", "said"),
-    [
+def test_ticks_that_miss_time_are_told():
+    for ticks, others, said in (
         ((5.0, 0.0, 2.0), {"scheduled_s": 10.0}, "70%"),
         ((5.0, 0.0, 1.0), {"tree_user_s": 8.0}, "75%"),
         ((9.0, 0.0, 1.0), {"scheduled_s": 10.0}, None),
         ((0.0, 0.0, 0.0), {"scheduled_s": 0.5}, None),
         ((), {"scheduled_s": 10.0}, None),
         ((), {}, None),
-    ],
-)
-def test_ticks_that_miss_time_are_told(ticks, others, said):
-    names = ("user_s", "nice_s", "system_s")[: len(ticks)]
-    caveat = tick_caveat(dict(zip(names, ticks, strict=True)) | others)
-    assert caveat is None if said is None else said in caveat
+    ):
+        names = ("user_s", "nice_s", "system_s")[: len(ticks)]
+        caveat = tick_caveat(dict(zip(names, ticks, strict=True)) | others)
+        assert caveat is None if said is None else said in caveat
 
 
 def test_no_reader_brings_in_the_table_libraries():
