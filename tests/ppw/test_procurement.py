@@ -277,7 +277,7 @@ class TestServersNeeded:
         assert row["servers"] == row["by_memory"] == math.ceil(1000 * 1.1 * 1.1 / 64)
 
     def test_a_mix_takes_the_sum_of_the_times(self):
-        table = scenario(server("one"), demand={"rate": 600.0})
+        table = scenario(server("one"), demand={"rate": 600.0}, site={"rack_power": "350W"})
         table["workload"] = [
             {"name": "work", "weight": 1, "unit": "ops"},
             {"name": "slow", "weight": 2, "unit": "ops"},
@@ -286,7 +286,8 @@ class TestServersNeeded:
         # 200/100 + 400/20 servers' time.
         result = asked(table)
         assert result.candidates["servers"].tolist() == [22]
-        # 9 % of the time of each is spent on the first, 91 % on the second.
+        # A rack is for the one of the highest watts.
+        assert result.candidates["racks"].tolist() == [22]
         watts = 100 + 2 / 22 * 100 + 20 / 22 * 50
         kwh = result.energy["servers_kwh"][0]
         assert kwh == pytest.approx(22 * watts * 8.76, abs=0.06)
@@ -382,6 +383,7 @@ class TestRacksAndRoom:
             ({"rack_power": "600W"}, {}, 4),
             ({"rack_power": "600W"}, {"rated_power": "300W"}, 5),
             ({"rack_power": "600W", "rack_units": 2}, {}, 5),
+            ({"rack_power": "600W"}, {"beside_power": "100W"}, 5),
             # Exactly full.
             ({"power": "2kW", "rack_power": "0.4kW"}, {}, 5),
         ],
