@@ -41,7 +41,7 @@ int main(void) {{
         at = next;
         seen++;
     }} while (at != buffer);
-    printf("%d %d\\\\n", seen, ahead);
+    printf("%d %d\\n", seen, ahead);
 }}
 """
 

@@ -31,9 +31,6 @@ def tree(tmp_path):
     return PowercapTree(tmp_path / "sys")
 
 
-# Sources as they are named.
-
-
 def test_several_with_options_and_a_file_with_commas_in_its_name():
     text = r"rapl,ipmi@bmc-7,interface=lan,meter@TCPIP0::10.0.0.5::INSTR,log@w\,r=1.csv,column=W"
     assert parse_specs(text) == [
@@ -44,23 +41,16 @@ def test_several_with_options_and_a_file_with_commas_in_its_name():
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("raple", "no power source is called 'raple' .did you mean 'rapl'.*: the kinds are"),
-        ("redfish", "redfish needs an address"),
-        ("ipmi@", "ipmi needs an address"),
-        ("", "no power source is called ''"),
-    ],
-)
-def test_what_is_no_source(text, said):
-    with pytest.raises(SensorError, match=said):
-        parse_specs(text)
-    with pytest.raises(SensorError, match="'lan' is no OPTION=VALUE"):
-        parse_spec("ipmi@bmc,lan")
-
-
-# Readers, on a clock that waits for nobody.
+def test_what_is_no_source():
+    for text, said in {
+        "raple": "no power source is called 'raple' .did you mean 'rapl'.*: the kinds are",
+        "redfish": "redfish needs an address",
+        "ipmi@": "ipmi needs an address",
+        "": "no power source is called ''",
+        "ipmi@bmc,lan": "'lan' is no OPTION=VALUE",
+    }.items():
+        with pytest.raises(SensorError, match=said):
+            (parse_spec if "," in text else parse_specs)(text)
 
 
 class Run:
@@ -144,20 +134,16 @@ def test_no_wrap_is_lost(made, wraps):
     assert sum(b.value < a.value for a, b in pairwise(made.samples)) >= wraps
 
 
-def test_mirrored_dies_count_once(made):
-    one, other = (made.tree.package(0, die) for die in (0, 1))
-    made.open({one: 30.0}, mirrors={other: one})
+def test_mirrored_dies_count_once_and_a_zone_that_goes_away_is_no_figure(made):
+    one, mirror = (made.tree.package(0, die) for die in (0, 1))
+    other = made.tree.package(1)
+    made.open({one: 30.0, other: 30.0}, mirrors={mirror: one})
     drawn = made.drawn("rapl:package", *made.run(1.0))
-    assert drawn.power_w == pytest.approx(30.0, rel=0.01)
+    assert drawn.power_w == pytest.approx(60.0, rel=0.01)
     assert "mirrors rapl:package-0" in made.channels[1].note
-
-
-def test_a_zone_that_goes_away_is_no_figure_and_the_rest_is(made):
-    one, other = made.tree.package(0), made.tree.package(1)
-    made.open({one: 30.0, other: 30.0})
     start, end = made.run(1.0, lambda: made.tree.remove(other))
     found = streams(made.samples)
-    first, second = (drawn_between(c, found[c.label], start, end) for c in made.channels)
+    first, _, second = (drawn_between(c, found[c.label], start, end) for c in made.channels)
     assert first.power_w == pytest.approx(30.0, rel=0.01)
     assert second.power_w != second.power_w
     assert "not read at both ends" in second.reason
@@ -245,11 +231,9 @@ def test_late_readings_do_not_bunch_up():
 
 
 def test_the_pace_is_as_asked_not_in_vain_and_before_a_counter_can_wrap():
-    assert pace(Source(), 0.5) == 0.5
-    assert pace(Source(), 0.0) == 0.001
     slow = Source()
     slow.period_s = 2.0
-    assert pace(slow, 0.5) == 2.0
+    assert [pace(Source(), 0.5), pace(Source(), 0.0), pace(slow, 0.5)] == [0.5, 0.001, 2.0]
     counters = [Channel("a", "energy", "package", range_j=600.0, most_w=100.0)]
     assert pace(Source(*counters), 5.0) == 2.0
     counters.append(Channel("b", "energy", "package", range_j=600.0))
@@ -269,9 +253,6 @@ def test_logins_come_with_the_order_or_are_looked_for(tree, monkeypatch):
     sampler.open({**order(tree), "logins": [["ipmi", "bmc-7", "ppw", "secret"]]})
     sampler.end()
     assert asked == [Login("ppw", "secret"), ("ipmi", "bmc-8")]
-
-
-# The process.
 
 
 @pytest.fixture
@@ -314,18 +295,13 @@ def test_a_process_that_hangs_is_killed(sampling, monkeypatch):
 
 
 def test_one_that_cannot_be_opened_is_an_error_with_its_remedy_and_orders_are_lines(tree):
-    """The process can be driven by hand, as its documentation says."""
     with pytest.raises(SensorError, match="powercap"):
         Sampling.open(parse_specs("rapl"), sysfs=tree.root)
     tree.package()
-    done = subprocess.run(
-        [sys.executable, "-m", "measurements.sampler"],
-        input=json.dumps(order(tree)) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    # The process can be driven by hand, as its documentation says.
+    known = {"input": f"{json.dumps(order(tree))}\n", "text": True, "timeout": 120}
+    command = [sys.executable, "-m", "measurements.sampler"]
+    done = subprocess.run(command, capture_output=True, check=True, **known)
     assert json.loads(done.stdout)["channels"][0]["label"] == "rapl:package-0"
     assert done.stderr == ""
 
@@ -365,13 +341,16 @@ def test_it_ends_with_whoever_started_it(tree, tmp_path):
 
 @pytest.mark.peer("rapl")
 def test_the_process_is_small_and_costs_little_of_a_core(tree, sampling, tmp_path):
+    def cpu_s():
+        tasks = (folder / "task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+    folder = Path(f"/proc/{sampling.process.pid}")
     with CounterWriter({tree.package(): 20.0}):
         sampling.start(tmp_path / "run.csv")
-        folder = Path(f"/proc/{sampling.process.pid}")
-        before = cpu_s(folder)
-        started = time.monotonic()
+        before, started = cpu_s(), time.monotonic()
         time.sleep(6)
-        share = (cpu_s(folder) - before) / (time.monotonic() - started)
+        share = (cpu_s() - before) / (time.monotonic() - started)
         status = (folder / "status").read_text()
         sampling.stop()
     assert int(status.partition("VmHWM:")[2].split()[0]) < 60_000
@@ -379,32 +358,17 @@ def test_the_process_is_small_and_costs_little_of_a_core(tree, sampling, tmp_pat
     assert share < 0.01
 
 
-def cpu_s(folder):
-    tasks = (folder / "task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
-
-# Files.
-
-
-def test_an_unfinished_last_line_is_passed_over(tmp_path):
+def test_an_unfinished_last_line_is_passed_over_and_what_is_no_such_file_refused(tmp_path):
     file = tmp_path / "run.csv"
-    file.write_text(f"{HEADER}a,1.0,2.0,\na,2.0,3.0,7\na,3.")
-    assert [(r.at_s, r.source_at_s) for r in read_samples(file)] == [(1.0, None), (2.0, 7.0)]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+    for text, said in (
+        (None, "cannot be read"),
         ("", "no file of raw readings"),
         ("a,b\n", "no file of raw readings"),
         (f"{HEADER}a,x,2.0,\na,2.0,3.0,\n", "line 2 is no reading"),
-        (None, "cannot be read"),
-    ],
-)
-def test_what_is_no_such_file(tmp_path, text, said):
-    file = tmp_path / "run.csv"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(MeasurementError, match=said):
-        read_samples(file)
+    ):
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(MeasurementError, match=said):
+            read_samples(file)
+    file.write_text(f"{HEADER}a,1.0,2.0,\na,2.0,3.0,7\na,3.")
+    assert [(r.at_s, r.source_at_s) for r in read_samples(file)] == [(1.0, None), (2.0, 7.0)]
