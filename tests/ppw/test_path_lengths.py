@@ -59,7 +59,6 @@ class TestAgainstCores:
         assert isinstance(curve, LogPathLength)
         assert round(curve.at(9, workload="wordcount")) == 1489
         assert curve.cores_ == (1, 8)
-
         assert "falls to zero at 9.436 cores, which no program's" in found.caveats[0]
         with pytest.warns(CaveatWarning):
             path_lengths(published())
@@ -111,14 +110,12 @@ class TestAgainstData:
         assert "5e+06 instructions and 3 ± " in found.verdict()[0]
         assert found.verdict()[0].endswith("a byte, from 1 MB to 4 MB")
 
-    def test_two_sizes_leave_nothing_to_judge_by(self):
+    def test_two_sizes_leave_nothing_to_judge_by_and_a_line_below_zero_is_a_caveat(self):
         found = answered(by_size([1e6, 2e6], [8e6, 11e6]))
         assert np.isnan(found.data["per_byte_error"].iloc[0])
         assert "±" not in found.verdict()[0]
-
-    def test_a_line_that_begins_below_zero_is_a_caveat(self):
-        found = answered(by_size([1e6, 2e6, 4e6], [1e6, 4e6, 10e6]))
-        assert "grow faster than its data" in found.caveats[0]
+        below = answered(by_size([1e6, 2e6, 4e6], [1e6, 4e6, 10e6]))
+        assert "grow faster than its data" in below.caveats[0]
 
 
 class TestLabels:
