@@ -43,9 +43,6 @@ def refused(host="bmc", kind="ipmi", environ=NOBODY, **options):
     return str(error)
 
 
-# The environment.
-
-
 def test_the_environment_comes_first_but_not_that_of_another_kind(netrc):
     file = netrc("machine bmc login other password else")
     environ = {"PPW_REDFISH_USER": "ppw", "PPW_REDFISH_PASSWORD": SECRET}
@@ -53,21 +50,16 @@ def test_the_environment_comes_first_but_not_that_of_another_kind(netrc):
         assert find_login(kind, "bmc", environ=environ, netrc=file, prompt=pytest.fail) == login
 
 
-@pytest.mark.parametrize(
-    ("environ", "message"),
-    [
-        ({"PPW_IPMI_USER": "ppw"}, "PPW_IPMI_USER is set and PPW_IPMI_PASSWORD is not"),
-        ({"PPW_IPMI_PASSWORD": SECRET}, "PPW_IPMI_PASSWORD is set and PPW_IPMI_USER is not"),
-        ({"PPW_IPMI_USER": "ppw", "PPW_IPMI_PASSWORD": ""}, "PPW_IPMI_USER is set and PPW_IPMI_PA"),
-    ],
-)
-def test_half_a_login_in_the_environment_is_an_error(environ, message):
-    said = refused(environ=environ)
-    assert said.startswith(message)
-    assert said.endswith(" is not: set both or neither")
+def test_half_a_login_in_the_environment_is_an_error():
+    user, password = {"PPW_IPMI_USER": "ppw"}, {"PPW_IPMI_PASSWORD": SECRET}
+    for environ, has, lacks in (
+        (user, "USER", "PASSWORD"),
+        (password, "PASSWORD", "USER"),
+        ({**user, "PPW_IPMI_PASSWORD": ""}, "USER", "PASSWORD"),
+    ):
+        said = f"PPW_IPMI_{has} is set and PPW_IPMI_{lacks} is not: set both or neither"
+        assert refused(environ=environ) == said
 
-
-# The netrc file.
 
 ENTRIES = """\
 # BMCs of the rack
@@ -80,26 +72,23 @@ machine fe80::7 login v6 password of-v6
 """
 
 
-@pytest.mark.parametrize(
-    ("login", "hosts"),
-    [
+def test_the_entry_of_the_host_is_taken_or_the_default_one(netrc):
+    for login, hosts in (
         (("seven", "of-seven"), ["bmc-7", "BMC-7", "bmc-7:623", "https://bmc-7:8443"]),
         (("eight", "of eight"), ["bmc-8"]),
         (("nine", "of-nine"), ["10.0.0.9:6230"]),
         (("v6", "of-v6"), ["fe80::7", "[fe80::7]:623"]),
         (None, ["bmc", "bmc-70", "10.0.0.9", "10.0.0.9:623", "seven", "["]),
-    ],
-)
-def test_the_entry_of_the_host_is_taken_or_the_default_one(netrc, login, hosts):
-    for host in hosts:
-        file = netrc(ENTRIES)
-        if login is None:
-            assert "needs a user and a password" in refused(host, netrc=file)
-        else:
-            assert find_login("ipmi", host, environ=NOBODY, netrc=file) == login
-        file = netrc(f"{ENTRIES}default login any password of-any\n")
-        found = find_login("ipmi", host, environ=NOBODY, netrc=file)
-        assert found == (login or ("any", "of-any"))
+    ):
+        for host in hosts:
+            file = netrc(ENTRIES)
+            if login is None:
+                assert "needs a user and a password" in refused(host, netrc=file)
+            else:
+                assert find_login("ipmi", host, environ=NOBODY, netrc=file) == login
+            file = netrc(f"{ENTRIES}default login any password of-any\n")
+            found = find_login("ipmi", host, environ=NOBODY, netrc=file)
+            assert found == (login or ("any", "of-any"))
 
 
 def test_the_file_is_the_named_one_or_that_of_the_home(netrc, tmp_path):
@@ -110,58 +99,46 @@ def test_the_file_is_the_named_one_or_that_of_the_home(netrc, tmp_path):
     assert find_login("ipmi", "bmc", environ=environ).user == "named"
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o620, 0o604, 0o602, 0o644, 0o601])
-def test_a_file_that_others_may_use_is_refused(netrc, mode):
-    file = netrc(f"machine bmc login ppw password {SECRET}\n", mode)
-    assert refused(netrc=file) == f"netrc file {file}: others may read it: `chmod 600 {file}`"
-
-
-def test_a_file_of_somebody_else_is_refused(netrc, monkeypatch):
-    file = netrc(f"machine bmc login ppw password {SECRET}\n")
-    us = os.geteuid()
+def test_a_file_that_others_may_use_or_of_somebody_else_is_refused(netrc, monkeypatch):
+    text = f"machine bmc login ppw password {SECRET}\n"
+    for mode in (0o640, 0o620, 0o604, 0o602, 0o644, 0o601):
+        file = netrc(text, mode)
+        assert refused(netrc=file) == f"netrc file {file}: others may read it: `chmod 600 {file}`"
+    file, us = netrc(text), os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: us + 1)
     said = f"belongs to user id {us} and not to you: `chown {us + 1} {file}`"
     assert said in refused(netrc=file)
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (f"machine bmc login ppw password my {SECRET}\n", 2),
-        (f"{SECRET}\n", 2),
-        (f"machine bmc\nlogin ppw\npasswort {SECRET}\n", 4),
-        (f"machine bmc login ppw\n{SECRET} password x", 3),
-        (f"macdef init\nsend {SECRET}", 3),
-    ],
-)
-def test_a_file_with_a_mistake_is_named_by_its_line(netrc, text, line):
-    message = refused(netrc=netrc(text))
-    found = re.search(r"line (\d+) is not in the format `machine HOST login", message)
-    assert found is not None
-    assert abs(int(found[1]) - line) <= 1
+def test_a_file_with_a_mistake_is_named_by_its_line(netrc):
+    for text, line in {
+        f"machine bmc login ppw password my {SECRET}\n": 2,
+        f"{SECRET}\n": 2,
+        f"machine bmc\nlogin ppw\npasswort {SECRET}\n": 4,
+        f"machine bmc login ppw\n{SECRET} password x": 3,
+        f"macdef init\nsend {SECRET}": 3,
+    }.items():
+        message = refused(netrc=netrc(text))
+        found = re.search(r"line (\d+) is not in the format `machine HOST login", message)
+        assert found is not None
+        assert abs(int(found[1]) - line) <= 1
 
 
-def test_a_file_that_is_no_text_or_has_half_an_entry_is_refused(netrc):
+def test_a_file_that_is_no_text_has_half_an_entry_or_is_not_there_is_refused(netrc, tmp_path):
+    half, missing = "the entry of bmc has no login or no password", tmp_path / "missing"
     for text, said in (
         (f"machine bmc login ppw password {SECRET}".encode() + b"\xff\xfe\n", "is not UTF-8 text"),
-        ("machine bmc login ppw\n", "the entry of bmc has no login or no password"),
-        (f"machine bmc password {SECRET}\n", "the entry of bmc has no login or no password"),
+        ("machine bmc login ppw\n", half),
+        (f"machine bmc password {SECRET}\n", half),
     ):
         file = netrc(text)
         assert refused("bmc:623", netrc=file).startswith(f"netrc file {file}: {said}")
-
-
-def test_a_named_file_must_be_there(netrc, tmp_path):
-    missing = tmp_path / "missing"
     for named, said in (
         (missing, f"netrc file {missing}: is not there: correct PPW_NETRC or unset it"),
         (tmp_path, "is no file: correct PPW_NETRC"),
         (f"{netrc('')}/within", "cannot be read"),
     ):
         assert said in refused(environ={**NOBODY, "PPW_NETRC": str(named)})
-
-
-# Nobody knows.
 
 
 def test_all_three_ways_are_named_where_there_is_no_login():
@@ -178,8 +155,6 @@ def test_all_three_ways_are_named_where_there_is_no_login():
     login = find_login("ipmi", "bmc:623", environ=NOBODY, prompt=lambda *asked: Login(*asked))
     assert login == ("ipmi", "bmc:623")
 
-
-# The terminal.
 
 ASKING = """
 import sys
@@ -200,11 +175,8 @@ def at_terminal(times, *typed):
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", ASKING, str(times)],
-        cwd=ROOT,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
+        cwd=ROOT, start_new_session=True,
+        **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
     ) as asking:
         os.close(theirs)
         shown, answers = "", list(typed)
@@ -230,23 +202,21 @@ def test_a_password_is_typed_unseen_and_an_empty_answer_gives_up():
     assert shown.count("refused: ipmi at bmc: no user and password were given") == 4
 
 
-def test_there_is_nobody_to_ask_without_a_terminal(monkeypatch):
+def test_what_is_typed_is_the_login_and_without_a_terminal_there_is_nobody_to_ask(monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    for user, password, login in (
+        ("ppw\n", SECRET, ("ppw", SECRET)),
+        ("\n", SECRET, None),
+        ("ppw\n", EOFError, None),
+    ):
+        terminal = mock.Mock(**{"isatty.return_value": True, "readline.return_value": user})
+        monkeypatch.setattr(sys, "stdin", terminal)
+        monkeypatch.setattr("getpass.getpass", mock.Mock(side_effect=[password]))
+        prompt = terminal_prompt()
+        if login:
+            assert find_login("ipmi", "bmc", environ={}, prompt=prompt) == login
+        else:
+            assert "no user and password were given" in refused(environ={}, prompt=prompt)
     with Path(os.devnull).open() as nowhere:
         monkeypatch.setattr(sys, "stdin", nowhere)
         assert terminal_prompt() is None
-
-
-@pytest.mark.parametrize(
-    ("user", "password", "login"),
-    [("ppw\n", SECRET, ("ppw", SECRET)), ("\n", SECRET, None), ("ppw\n", EOFError, None)],
-)
-def test_what_is_typed_is_the_login(monkeypatch, user, password, login):
-    terminal = mock.Mock(**{"isatty.return_value": True, "readline.return_value": user})
-    monkeypatch.setattr(sys, "stdin", terminal)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("getpass.getpass", mock.Mock(side_effect=[password]))
-    prompt = terminal_prompt()
-    if login:
-        assert find_login("ipmi", "bmc", environ={}, prompt=prompt) == login
-    else:
-        assert "no user and password were given" in refused(environ={}, prompt=prompt)

@@ -67,26 +67,22 @@ def power(source):
     return source.read()[0].value
 
 
-def test_a_meter_on_a_socket_tells_moving_watts():
-    with metered(250.0) as (meter, source):
-        assert repr(source.channels) == WT310E
+def test_a_meter_on_a_socket_tells_moving_watts_and_nothing_is_set_on_it():
+    known = {"items": WITH_ENERGY, "others": {"WH": 2.0}, "open_with": {"energy": "yes"}}
+    with metered(250.0, **known) as (meter, source):
         assert source.period_s == 0.5
         for expected in range(100, 150):
             meter.watts = float(expected)
             before = time.monotonic()
-            (reading,) = source.read()
+            reading = source.read()[0]
             assert before <= reading.at_s <= time.monotonic()
             assert reading == ("meter:wt310e", reading.at_s, float(expected), None)
         assert meter.connections == 1
-
-
-def test_nothing_is_set_on_the_meter():
-    known = {"items": WITH_ENERGY, "others": {"WH": 2.0}, "open_with": {"energy": "yes"}}
-    with metered(**known) as (meter, source):
-        source.read()
         hang_up(meter, source)
         source.read()
         assert all(line.endswith("?") for line in meter.asked)
+    with metered() as (_, source):
+        assert repr(source.channels) == WT310E
 
 
 @pytest.mark.peer("meter")
@@ -150,16 +146,23 @@ def test_what_is_no_figure_is_missing_and_never_0():
             assert power(source) == 0.5
 
 
-def test_an_update_rate_is_a_window_and_how_long_an_answer_may_take():
-    for rate, window_s in (("2.0E+00", 2.0), *((r, 0.0) for r in ("AUTO", "NAN", "9.91E37", "0"))):
+def test_an_update_rate_is_a_window_the_label_is_of_the_model_and_power_of_its_item():
+    rates = {"2.0E+00": 2.0, **dict.fromkeys(("AUTO", "NAN", "9.91E37", "0"), 0.0)}
+    for rate, window_s in rates.items():
         with ScpiMeter(rate=rate) as meter:
             settings = SourceSettings(timeout_s=AMPLE_S)
             with contextlib.closing(open_source(meter.resource, settings)) as source:
                 assert source.channels[0].window_s == source.period_s == window_s
                 assert source._instrument._timeout_s == QUICK_S + window_s
-
-
-def test_the_item_that_is_power_is_found():
+    for identity, label in {
+        "YOKOGAWA,WT500,C1,F1": "meter:wt500",
+        "YOKOGAWA,760203-C2-SX,C1,F1": "meter:760203-c2-sx",
+        "ACME Power / 7": "meter:acme-power-7",
+        ",,": "meter:scpi",
+    }.items():
+        with metered(identity=identity) as (_, source):
+            assert source.channels[0].label == label
+    # The item that is power is found.
     for items in (("P,1",), ("NONE", "P,1", "U,1"), ("U,1", "p,sigma")):
         with metered(87.5, items=items) as (_, source):
             assert power(source) == 87.5
@@ -214,20 +217,6 @@ def test_energy_of_a_running_integration_is_read_in_joules_and_contains_the_powe
         assert "reads -298.77 W: swap its two current leads" in refused_opening(meter)
 
 
-@pytest.mark.parametrize(
-    ("identity", "label"),
-    [
-        ("YOKOGAWA,WT500,C1,F1", "meter:wt500"),
-        ("YOKOGAWA,760203-C2-SX,C1,F1", "meter:760203-c2-sx"),
-        ("ACME Power / 7", "meter:acme-power-7"),
-        (",,", "meter:scpi"),
-    ],
-)
-def test_the_label_is_of_the_model(identity, label):
-    with metered(identity=identity) as (_, source):
-        assert source.channels[0].label == label
-
-
 def test_two_meters_of_a_model_are_told_apart_by_name():
     settings = SourceSettings(timeout_s=AMPLE_S)
     with ScpiMeter(100.0) as left, ScpiMeter(200.0) as right:
@@ -245,9 +234,6 @@ def test_two_meters_of_a_model_are_told_apart_by_name():
         assert (left.connections, right.connections) == (2, 2)
         for source in (first, second):
             assert "is closed" in refusal(source.read)
-
-
-# Faults.
 
 
 def test_one_lost_connection_is_made_again():
@@ -298,14 +284,7 @@ def test_one_answer_that_is_no_number_is_forgiven_and_two_are_not():
         assert power(source) == 298.77
 
 
-def test_a_silent_meter_is_given_up_within_the_limit():
-    with ScpiMeter() as meter:
-        meter.deaf.add("*IDN?")
-        message = refused_opening(meter, timeout_s=AT_ONCE_S)
-        assert f"no answer within {AT_ONCE_S:g} s to *IDN?" in message
-
-
-def test_names_that_lead_nowhere():
+def test_names_that_lead_nowhere_and_meters_that_are_silent():
     with socket.socket() as reserved:
         reserved.bind((LOCAL, 0))
         port = reserved.getsockname()[1]
@@ -313,6 +292,10 @@ def test_names_that_lead_nowhere():
     assert "no host is called" in refused_opening(f"TCPIP0::{'a' * 64}::5025::SOCKET")
     assert "Invalid resource reference" in refused_opening("wt310 on the desk")
     assert "needs a VISA name" in refusal(lambda: open_source(None, SourceSettings()))
+    with ScpiMeter() as meter:
+        meter.deaf.add("*IDN?")
+        message = refused_opening(meter, timeout_s=AT_ONCE_S)
+        assert f"no answer within {AT_ONCE_S:g} s to *IDN?" in message
 
 
 # PyVISA-py forgets to close the socket of a connection that is refused.
@@ -324,9 +307,8 @@ def test_a_network_instrument_that_is_not_there():
     gc.collect()
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
+def test_options_that_cannot_be_and_a_library_that_is_missing(monkeypatch):
+    for options, expected in (
         ({"itm": "3"}, "no option itm: it has backend, energy, item, name, query"),
         ({"item": "0"}, "item=0: write a position from 1 to 255"),
         ({"item": "three"}, "item=three: write a position"),
@@ -336,12 +318,7 @@ def test_a_network_instrument_that_is_not_there():
         ({"query": "MEAS?", "energy": "yes"}, "energy=yes is for a Yokogawa WT"),
         ({"backend": "/absent.yaml@sim"}, "PyVISA has no back-end"),
         ({"backend": "@absent"}, "pip install 'perf-per-watt[measure]'"),
-    ],
-)
-def test_options_that_cannot_be(options, expected):
-    assert expected in refused_opening(RESOURCES[0], **options)
-
-
-def test_a_missing_library_is_named(monkeypatch):
+    ):
+        assert expected in refused_opening(RESOURCES[0], **options)
     monkeypatch.setitem(sys.modules, "pyvisa", None)
     assert "pip install 'perf-per-watt[measure]'" in refused_opening(RESOURCES[0])
