@@ -264,7 +264,10 @@ class TestEveryFormat:
         for name in ("sadf-json", "sadf-csv", "ppw"):
             refused("log: ", plain_log(), format=name)
 
-    def test_gzip_that_breaks_off(self, read):
+    def test_logs_that_break_off(self, read):
+        series = read(SADF[: SADF.rindex("usr")])
+        assert len(series.frame) == 3
+        assert "breaks off" in said(series)
         rng = random.Random(7)
         rows = [
             (f"15:{m:02}:{s:02}", f"{rng.randrange(90)} 0 0 0 0 0 0 {rng.randrange(9)}")
@@ -322,7 +325,7 @@ class TestCollectl:
         assert row[["ios_read", "sectors_read", "sectors_written"]].tolist() == [7, 200, 100]
         assert row["context_switches"] == 11
 
-    def test_physical_disks_count_once(self, read, refused):
+    def test_physical_disks_count_once_and_stacked_ones_alone_make_no_total(self, read, refused):
         names = ("Name", "Reads", "RKBytes", "Writes", "WKBytes", "QueLen", "Wait", "Util")
         disks = ("sda", "sda1", "dm-0", "nvme0n1", "loop0")
         header = " ".join(f"[DSK:{d}]{n}" for d in disks for n in names)
@@ -339,8 +342,6 @@ class TestCollectl:
         assert row["disk_queue[sda]"] == 3.0
         assert read(log, disks=["loop0"]).frame.iloc[0]["sectors_read"] == 200
         refused("no disk sdz; its disks are sda", log, disks=["sdz"])
-
-    def test_stacked_disks_alone_make_no_total(self, read):
         series = read(plot_log([("15:06:40", "dm-0 8")], "[DSK:dm-0]Name [DSK:dm-0]RKBytes"))
         assert "sectors_read" not in series.frame
         assert "no disk of the log is known to be a physical one (dm-0)" in said(series)
@@ -389,11 +390,9 @@ class TestCollectl:
         assert list(frame["time_s"] - START_S) == [0, 1, 2]
         assert list(frame["user_s"][1:]) == [2.0, 2.0]
 
-    def test_days_without_a_year_are_refused(self, refused):
+    def test_time_zones_and_days_without_a_year(self, read, refused):
         log = plain_log().replace("20250615 ", "06/15 ").removeprefix(COMMENTS)
         refused("have no year", log, cpus=4)
-
-    def test_time_zones(self, read):
         for series in (
             read(plain_log().replace("TZ: +0000", "TZ: -0500")),
             read(plain_log(), timezone="America/Bogota"),
@@ -422,14 +421,12 @@ class TestCollectl:
         assert marks(series) == ["", "device new", ""]
         assert "[sdb]" in said(series)
 
-    def test_a_recording_that_was_started_anew(self, read):
+    def test_a_recording_started_anew_and_one_whose_header_repeats(self, read):
         series = read(plain_log() + plain_log().replace("15:06:", "15:16:"))
         assert set(series.frame["host"]) == {"db7"}
         assert marks(series) == ["", "", "", "restart", "", ""]
         # Ten minutes without a recorder are no interval.
         assert list(series.frame["interval_s"]) == [1.0] * 6
-
-    def test_the_same_header_again_is_no_restart(self, read):
         header = f"#Date Time {CPU_HEADER}\n"
         rows = plain_log().removeprefix(COMMENTS + header).splitlines(keepends=True)
         assert marks(read(COMMENTS + header + header.join(rows))) == [""] * 3
@@ -444,7 +441,7 @@ class TestCollectl:
 
 
 class TestSadfJson:
-    def test_shares_become_seconds_of_all_cpus(self, read):
+    def test_shares_become_seconds_of_all_cpus_also_one_by_one(self, read):
         rows = [cpu_row(usr=25.0, guest=5.0, sys=10.0, soft=1.0, iowait=2.0, idle=57.0)]
         series = read(sadf_document([sample(0, cpu_load=rows), sample(10, 10, cpu_load=rows)]))
         frame = series.frame
@@ -457,21 +454,17 @@ class TestSadfJson:
         assert list(frame["softirq_s"]) == pytest.approx([0.04, 0.4])
         assert marks(series) == ["", ""]
         assert "interrupts" not in said(series)
-
-    def test_cpus_one_by_one(self, read):
         each = [cpu_row(str(n), usr=10.0 * n, idle=100 - 10.0 * n) for n in range(4)]
         for rows in (each, [cpu_row("all", usr=15.0, idle=85.0), *each]):
             frame = read(sadf_document([sample(0, cpu_load=rows)])).frame
             assert frame["user_s"][0] == pytest.approx(0.6)
             assert frame["idle_s"][0] == pytest.approx(3.4)
 
-    def test_a_number_of_cpus_that_was_given_is_said(self, read):
+    def test_a_number_of_cpus_that_was_given_and_interrupts_not_told_apart_are_said(self, read):
         log = sadf_document([sample(0, cpu_load=[cpu_row(usr=25.0)])], **{"number-of-cpus": None})
         series = read(log, cpus=16)
         assert series.frame["user_s"][0] == 4.0
         assert "of the 16 that were given" in said(series)
-
-    def test_interrupts_that_are_not_told_apart(self, read):
         row = {"cpu": "all", "user": 50.0, "nice": 0.0, "system": 10.0, "iowait": 0.0, "idle": 40.0}
         series = read(sadf_document([sample(0, cpu_load=[row])]))
         assert series.frame["system_s"][0] == pytest.approx(0.4)
@@ -560,11 +553,6 @@ class TestSadfJson:
         document["sysstat"]["hosts"][0]["restarts"] = [{"boot": boot}]
         assert marks(read(json.dumps(document))) == ["", "restart"]
 
-    def test_a_document_that_breaks_off(self, read):
-        series = read(SADF[: SADF.rindex("usr")])
-        assert len(series.frame) == 3
-        assert "breaks off" in said(series)
-
     @pytest.mark.parametrize(
         ("activities", "is_read"),
         [
@@ -632,6 +620,9 @@ class TestPcp:
             assert list(series.frame[column]) == pytest.approx(values), column
         assert marks(series) == ["", ""]
         assert not said(series)
+        for separator in ";\t|":
+            again = read(PCP.replace(",", separator), timezone="+0000").frame
+            pd.testing.assert_frame_equal(again, series.frame)
 
     def test_every_metric_is_a_column(self):
         assert {split_device(f.column)[0] for f in pcp.METRICS.values()} <= set(COLUMNS)
@@ -665,11 +656,6 @@ class TestPcp:
         assert np.isnan(series.frame["disk_read_bytes[sda]"][2])
         assert series.frame["disk_read_bytes[sdc]"][2] == 4096
         assert marks(series) == ["", "", "device new; device gone"]
-
-    @pytest.mark.parametrize("separator", [";", "\t", "|"])
-    def test_separators(self, separator, read):
-        frame = read(PCP.replace(",", separator)).frame
-        assert list(frame["user_s"]) == pytest.approx([1.5, 3.0])
 
     def test_what_is_no_number(self, read):
         series = read(PCP.replace("3000.0", "N/A"))
@@ -758,16 +744,12 @@ class TestOwn:
             wanted = series.frame[column].astype(again.frame[column].dtype)
             pd.testing.assert_series_equal(again.frame[column], wanted)
 
-    def test_totals_stand(self, refused):
+    def test_totals_stand_and_other_endings_are_refused(self, read, refused, tmp_path):
         refused("recorded with", OWN, disks=["sda"])
         refused("read alone", OWN, OWN)
-
-    def test_other_endings(self, read, tmp_path):
         with pytest.raises(MeasurementError, match="ends in"):
             write_time_series(read(SADF), tmp_path / "s.xlsx")
 
-
-class TestClocks:
     @pytest.mark.parametrize(
         ("times", "intervals", "wanted"),
         [
@@ -792,8 +774,6 @@ class TestClocks:
         assert list(series.frame["interval_s"]) == [1.0] * 5
         assert series.frame["user_s"].sum() == pytest.approx(10.0)
 
-
-class TestValues:
     @pytest.mark.parametrize(
         ("cells", "user_s", "mark"),
         [
@@ -818,8 +798,6 @@ class TestValues:
         assert np.isnan(series.frame["sectors_read"][0])
         assert list(series.frame["sectors_written"]) == [8, 8]
 
-
-class TestSeries:
     def test_a_window_the_columns_of_devices_and_the_summary(self, read):
         series = read(SADF)
         start = series.frame["time_s"][0]
