@@ -11,6 +11,7 @@ from measurements.power.energy import Stream, drawn_between, streams, summed, to
 from measurements.power.protocol import Channel, Reading
 
 RANGE_J = 100.0
+TOO_SHORT = "mean of 5 s and the run took 3 s: let a run last 10 s or more (--at-least)"
 
 
 def counter(label="rapl:package-0", domain="package", **known):
@@ -31,9 +32,6 @@ def sampled(power_w, start, end, period, *, begin=0.0):
     """Counter readings of a constant power from ``start`` to ``end``."""
     at = np.arange(start, end + period / 2, period)
     return stream(at, (begin + power_w * (at - start)) % RANGE_J)
-
-
-# Counters.
 
 
 def test_a_counter_worked_by_hand():
@@ -60,20 +58,18 @@ def test_a_constant_power_comes_back_whatever_the_counter_shows(power_w, begin, 
     [
         # At up to 500 W the counter goes round in 0.2 s, and it was read every second.
         (counter(most_w=500.0), sampled(20, 0, 4, 1.0), 4.0, "wrapped unseen"),
-        (
-            counter(range_j=65536.0, most_w=200.0),
-            stream([0, 0.1, 0.2, 0.3], [50, 51, 0, 1]),
-            0.3,
-            "set back",
-        ),
+        (counter(range_j=65536.0), stream([0, 0.1, 0.2, 0.3], [50, 51, 0, 1]), 0.3, "set back"),
         (counter(range_j=None), stream([0, 1, 2], [1, 2, 1]), 2.0, "went back"),
         (counter(), sampled(10, 0.5, 3.0, 0.1), 3.0, "not read at both ends"),
         (counter(), sampled(10, 0.0, 2.0, 0.1), 3.0, "not read at both ends"),
         (counter(), stream([0, 0.001, 0.002], [5, 5, 5]), 0.002, "did not move in 0.002 s"),
         (counter(), None, 1.0, "no reading"),
+        (watts(window_s=5.0), stream([0, 5, 10], [90, 95, 99]), 3.0, TOO_SHORT),
+        (watts(), stream([-0.5, 0.5, 1.5], [5, 10, 5]), 1.0, "read 1 times during a run of 1 s"),
+        *((watts(), nothing, 1.0, "no reading") for nothing in (None, stream([], []))),
     ],
 )
-def test_a_counter_that_tells_nothing_is_no_zero(channel, part, end, reason):
+def test_what_tells_nothing_is_no_zero(channel, part, end, reason):
     drawn = drawn_between(channel, part, 0.0, end)
     assert math.isnan(drawn.energy_j)
     assert math.isnan(drawn.power_w)
@@ -81,33 +77,26 @@ def test_a_counter_that_tells_nothing_is_no_zero(channel, part, end, reason):
 
 
 def test_a_counter_without_a_range_one_read_a_little_late_and_one_with_a_gap():
-    up = stream([0, 1, 2], [1, 2, 4])
-    assert drawn_between(counter(range_j=None), up, 0, 2).energy_j == pytest.approx(3)
-    # An end that was read a little late is carried to the end.
-    late = sampled(10, 0.1, 2.9, 0.1)
-    assert drawn_between(counter(), late, 0.0, 3.0).energy_j == pytest.approx(30)
-    # A gap is bridged where no wrap can hide.
-    part = stream([0, 1, 8, 9], [0, 2, 16, 18])
-    assert drawn_between(counter(most_w=5.0), part, 0, 9).energy_j == pytest.approx(18)
-
-
-# Means over a window.
+    for channel, part, end, joules in (
+        (counter(range_j=None), stream([0, 1, 2], [1, 2, 4]), 2, 3),
+        # An end that was read a little late is carried to the end.
+        (counter(), sampled(10, 0.1, 2.9, 0.1), 3, 30),
+        # A gap is bridged where no wrap can hide.
+        (counter(most_w=5.0), stream([0, 1, 8, 9], [0, 2, 16, 18]), 9, 18),
+    ):
+        assert drawn_between(channel, part, 0, end).energy_j == pytest.approx(joules)
 
 
 def test_a_reading_counts_where_its_window_lies_in_the_run():
     # Means of 2 s: the one at 1 s is mostly of what came before, that at 9 s of what follows.
     part = stream([1, 3, 5, 7, 9], [100, 20, 30, 40, 500])
     drawn = drawn_between(watts(window_s=2.0), part, 1.0, 7.2)
-    assert drawn.power_w == pytest.approx(30)
-    assert drawn.readings == 3
+    assert (drawn.power_w, drawn.readings) == (pytest.approx(30), 3)
     assert drawn.energy_j == pytest.approx(30 * 6.2)
-
-
-def test_a_run_shorter_than_the_window_is_refused():
-    drawn = drawn_between(watts(window_s=5.0), stream([0, 5, 10], [90, 95, 99]), 4.0, 7.0)
-    assert math.isnan(drawn.power_w)
-    assert "mean of 5 s and the run took 3 s" in drawn.reason
-    assert "--at-least" in drawn.reason
+    # Few readings of a long run are said.
+    drawn = drawn_between(watts(window_s=1.0), stream([2, 3], [50, 52]), 0.0, 60.0)
+    assert drawn.power_w == pytest.approx(51)
+    assert "cover 3% of the run" in drawn.reason
 
 
 def test_what_is_read_twice_counts_once():
@@ -122,15 +111,6 @@ def test_what_is_read_twice_counts_once():
     assert (drawn.readings, drawn.power_w) == (2, pytest.approx(25))
 
 
-def test_few_readings_of_a_long_run_are_said():
-    drawn = drawn_between(watts(window_s=1.0), stream([2, 3], [50, 52]), 0.0, 60.0)
-    assert drawn.power_w == pytest.approx(51)
-    assert "cover 3% of the run" in drawn.reason
-
-
-# Moments.
-
-
 def test_trapezoids_with_the_outer_readings_held_to_the_ends():
     # 10 W for half a second, from 10 to 30 W along a line in 2 s, 30 W for half a second.
     part = stream([-1, 0.5, 1.5, 2.5, 4], [500, 10, 20, 30, 500])
@@ -140,22 +120,12 @@ def test_trapezoids_with_the_outer_readings_held_to_the_ends():
     assert drawn.readings == 3
 
 
-def test_one_reading_is_not_enough():
-    drawn = drawn_between(watts(), stream([-0.5, 0.5, 1.5], [5, 10, 5]), 0.0, 1.0)
-    assert math.isnan(drawn.power_w)
-    assert "read 1 times during a run of 1 s" in drawn.reason
-    for nothing in (None, stream([], [])):
-        assert "no reading" in drawn_between(watts(), nothing, 0.0, 1.0).reason
-
-
 def test_figures_that_are_missing_are_left_out_not_zero():
     last, first = Reading("a", 2.0, 5.0), Reading("a", 0.0, 3.0, 7.0)
     found = streams([last, Reading("a", 1.0, math.nan), first, Reading("b", 0.0, math.nan)])
     np.testing.assert_array_equal(found["a"], [[0, 2], [3, 5], [7, math.nan]])
     assert not len(found["b"].at_s)
 
-
-# Totals.
 
 CHANNELS = [
     counter("rapl:psys", "psys"),

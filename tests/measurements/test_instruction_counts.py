@@ -57,15 +57,11 @@ def built(tmp_path_factory):
     return {name: str(folder / name) for name in ("loop", "forking")}
 
 
-@pytest.fixture
-def loop(built):
-    return built["loop"]
-
-
 @PEER
 class TestEmulators:
     @pytest.mark.parametrize("method", ["callgrind", "qemu"])
-    def test_a_loop_counted_by_hand(self, loop, method):
+    def test_a_loop_counted_by_hand(self, built, method):
+        loop = built["loop"]
         found, again = (count_instructions([loop], method=method) for _ in range(2))
         assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED
         assert (found.method, found.label, found.modes) == (method, "emulated", "user")
@@ -75,12 +71,9 @@ class TestEmulators:
 
     def test_both_agree_on_a_program_of_the_c_library(self):
         command = [sys.executable, "-I", "-S", "-c", "sum(range(100000))"]
-        one, other = (
-            count_instructions(command, method=method).instructions
-            for method in ("callgrind", "qemu")
-        )
+        one, other = (count_instructions(command, method=how) for how in ("callgrind", "qemu"))
         # They emulate different processors, whose string functions differ.
-        assert one == pytest.approx(other, rel=0.02)
+        assert one.instructions == pytest.approx(other.instructions, rel=0.02)
 
     def test_a_forked_child_counts_for_itself_or_is_told(self, built):
         found = count_instructions([built["forking"]], method="qemu")
@@ -90,32 +83,32 @@ class TestEmulators:
         assert found.instructions == pytest.approx(4_000_000 * 6, rel=0.02)
         assert "2 processes ran" in found.caveats[0]
 
-    def test_callgrind_follows_into_programs_and_qemu_refuses(self, loop):
-        command = ["sh", "-c", f"{loop}; {loop}; true"]
+    def test_callgrind_follows_into_programs_and_qemu_refuses(self, built):
+        command = ["sh", "-c", f"{built['loop']}; {built['loop']}; true"]
         found = count_instructions(command, method="callgrind")
         alone = count_instructions(["sh", "-c", "true"], method="callgrind")
         assert found.instructions - alone.instructions == pytest.approx(2 * BY_HAND, rel=0.02)
         with pytest.raises(MeasurementError, match="starts other programs, into which QEMU"):
             count_instructions(command, method="qemu")
 
-    def test_without_counters_an_emulator_is_taken_and_the_label_says_so(self, loop):
-        found = count_instructions([loop])
+    def test_without_counters_an_emulator_is_taken_and_the_label_says_so(self, built):
+        found = count_instructions([built["loop"]])
         assert found.label in ("counted", "emulated")
         row = found.columns()
         assert row["instructions_label"] == found.label
         assert row["instructions"] == found.instructions
 
-    def test_qemu_without_a_compiler_says_so(self, monkeypatch, tmp_path, loop):
+    def test_a_qemu_with_another_interface_is_asked_for_its_own_and_needs_a_compiler(
+        self, monkeypatch, tmp_path, built
+    ):
+        monkeypatch.setattr(instruction_counts, "_FIRST_API", 9)
+        found = count_instructions([built["loop"]], method="qemu")
+        assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED
         for name in ("qemu-x86_64", "true"):
             (tmp_path / name).symlink_to(f"/usr/bin/{name}")
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(MeasurementError, match=r"qemu: no C compiler on this host: apt in"):
-            count_instructions([loop], method="qemu")
-
-    def test_a_qemu_with_another_interface_is_asked_for_its_own(self, monkeypatch, loop):
-        monkeypatch.setattr(instruction_counts, "_FIRST_API", 9)
-        found = count_instructions([loop], method="qemu")
-        assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED
+            count_instructions([built["loop"]], method="qemu")
 
     def test_a_source_that_does_not_compile_says_the_compilers_words(self, tmp_path, monkeypatch):
         (tmp_path / "bad_package").mkdir()
@@ -168,8 +161,8 @@ def test_what_is_missing_is_named_with_what_to_install(monkeypatch, tmp_path):
         assert said in message
 
 
-def test_files_of_callgrind(tmp_path):
-    one, other = tmp_path / "callgrind.1", tmp_path / "callgrind.2"
+def test_files_of_callgrind_and_of_the_plugin(tmp_path):
+    one, other, file = (tmp_path / name for name in ("callgrind.1", "callgrind.2", "counts"))
     one.write_text("cmd:  ./a\nevents: Ir\nsummary: 12\n\ntotals: 15\n")
     other.write_text("cmd:  ./b\nevents: Ir\ntotals: 5\n")
     assert read_callgrind([one, other]) == (20, ["./a", "./b"])
@@ -178,10 +171,6 @@ def test_files_of_callgrind(tmp_path):
         read_callgrind([one, other])
     with pytest.raises(MeasurementError, match="callgrind wrote nothing"):
         read_callgrind([])
-
-
-def test_files_of_the_plugin(tmp_path):
-    file = tmp_path / "counts"
     file.write_text("7 100 exit\n8 30 exec\n8 45 exit\n")
     assert read_qemu(file) == (145, True)
     file.write_text("7 100 exit\n8 30 exec\n")

@@ -75,8 +75,6 @@ class TestTopology:
         assert found.withheld == (2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 15)
         with pytest.raises(MeasurementError, match="none of the CPUs that may be used"):
             topology(tree, allowed=[99])
-
-    def test_the_limits_of_this_process_are_honoured(self):
         before = os.sched_getaffinity(0)
         with run_on([min(before)]):
             assert found_cpus(read_topology()) == [(min(before),)]
@@ -90,7 +88,7 @@ class TestTopology:
         assert found_cpus(found) == [(0,), (1,), (2,)]
         assert found.sockets == (0,)
 
-    def test_a_hybrid_processor_has_its_fast_cores_first(self, host):
+    def test_a_hybrid_processor_has_its_fast_cores_first(self, host, tmp_path):
         tree = host([Cpu(0, 0), Cpu(1, 1), Cpu(2, 2), Cpu(3, 2), Cpu(4, 3), Cpu(5, 3)])
         for kind, cpus in (("cpu_core", "2-5"), ("cpu_atom", "0-1")):
             (tree.root / "sys/devices" / kind).mkdir()
@@ -99,9 +97,8 @@ class TestTopology:
         assert found_cpus(found) == [(2, 3), (4, 5), (0,), (1,)]
         assert place(found, 2).caveats == ()
         assert place(found, 3).caveats == ("the 3 cores are of several kinds: cpu_core, cpu_atom",)
-
-    def test_as_has_one_of_big_and_little_cores(self, host):
-        tree = host(PLAIN)
+        # One of big and little cores has capacities.
+        tree = TopologyTree(tmp_path / "arm", PLAIN)
         for cpu, capacity in enumerate((446, 446, 1024, 1024)):
             (tree.root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity").write_text(f"{capacity}")
         assert found_cpus(topology(tree)) == [(2,), (3,), (0,), (1,)]
@@ -126,12 +123,16 @@ class TestPlacement:
         assert (found.cpus, found.cores) == (expected, cores)
         assert (found.sockets, found.nodes, found.caveats) == (sockets, nodes, ())
 
-    def test_with_all_threads(self, host):
+    def test_with_all_threads_and_cores_with_fewer_than_others(self, host, tmp_path):
         cores = topology(host(XEON))
-        assert place(cores, 2, threads_per_core=None).cpus == (0, 1, 8, 9)
-        assert place(cores, 2, threads_per_core=2).cpus == (0, 1, 8, 9)
+        for threads in (None, 2):
+            assert place(cores, 2, threads_per_core=threads).cpus == (0, 1, 8, 9)
         everything = place(cores)
         assert (everything.cpus, everything.cores) == (tuple(range(16)), 8)
+        cores = topology(TopologyTree(tmp_path / "fewer", XEON, [*range(9)]))
+        assert place(cores, 2).caveats == ()
+        (caveat,) = place(cores, 2, threads_per_core=None).caveats
+        assert caveat == "of the 2 cores some run more threads than others"
 
     @pytest.mark.parametrize("order", ["fill", "spread"])
     @pytest.mark.parametrize("cpus", [XEON, EPYC])
@@ -152,12 +153,6 @@ class TestPlacement:
     def test_more_than_there_is(self, host, allowed, cores, threads, said):
         with pytest.raises(MeasurementError, match=said):
             place(topology(host(XEON), allowed), cores, threads_per_core=threads)
-
-    def test_cores_with_fewer_threads_than_others_are_told(self, host):
-        cores = topology(host(XEON, online=[*range(9)]))
-        assert place(cores, 2).caveats == ()
-        (caveat,) = place(cores, 2, threads_per_core=None).caveats
-        assert caveat == "of the 2 cores some run more threads than others"
 
 
 class TestRunning:
@@ -191,38 +186,23 @@ class TestRunning:
             leave.set()
             thread.join()
 
-    @pytest.mark.parametrize(
-        ("cpus", "text"),
-        [
-            ([4000], "4000 is offline or not allowed"),
-            ([], r"CPUs \(none\)"),
-            ([0, 4000], "4000 is offline or not allowed"),
-        ],
-    )
-    def test_cpus_that_are_not_to_be_had(self, cpus, text):
+    def test_cpus_that_are_not_to_be_had(self):
         before = os.sched_getaffinity(0)
-        with pytest.raises(MeasurementError, match=text), run_on(cpus):
-            pytest.fail("it was entered")
+        offline = "4000 is offline or not allowed"
+        for cpus, text in (([4000], offline), ([], r"CPUs \(none\)"), ([0, 4000], offline)):
+            with pytest.raises(MeasurementError, match=text), run_on(cpus):
+                pytest.fail("it was entered")
         assert os.sched_getaffinity(0) == before
 
 
 class TestLists:
-    @pytest.mark.parametrize(
-        ("text", "cpus"),
-        [
-            ("0-3,8", (0, 1, 2, 3, 8)),
-            ("0 1 2 3\n", (0, 1, 2, 3)),
-            ("\n", ()),
-            (" 5 , 2-3,2", (2, 3, 5)),
-        ],
-    )
-    def test_as_the_kernel_writes_them(self, text, cpus):
-        assert parse_cpu_list(text) == cpus
-
-    @pytest.mark.parametrize("text", ["a", "3-1", "1-", "-1", "0x3", "1.5", "0-99999999", "1;2"])
-    def test_what_is_none(self, text):
-        with pytest.raises(MeasurementError, match="is no list of CPUs"):
-            parse_cpu_list(text)
+    def test_as_the_kernel_writes_them_and_what_is_none(self):
+        cpus = {"0-3,8": (0, 1, 2, 3, 8), "0 1 2 3\n": (0, 1, 2, 3), " 5 , 2-3,2": (2, 3, 5)}
+        for text, found in {**cpus, "\n": ()}.items():
+            assert parse_cpu_list(text) == found
+        for text in ("a", "3-1", "1-", "-1", "0x3", "1.5", "0-99999999", "1;2"):
+            with pytest.raises(MeasurementError, match="is no list of CPUs"):
+                parse_cpu_list(text)
 
     @given(st.sets(st.integers(0, 8191)))
     def test_writing_and_reading_are_inverse(self, cpus):

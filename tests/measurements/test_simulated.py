@@ -67,11 +67,6 @@ class TestRow:
         assert fast["time_s"] < slow["time_s"]
         assert fast == again
 
-    def test_a_program_is_what_the_runs_table_calls_it(self, made):
-        program = Program("mine", made("other", "return 0;").elf, data_bytes=64)
-        row = simulate(program, "o3", 1e9)
-        assert (row["workload"], row["data_bytes"], row["compiler"]) == ("mine", 64, None)
-
 
 @PEER
 class TestRegion:
@@ -85,14 +80,12 @@ class TestRegion:
         assert row["region"] == WHOLE
         assert row["instructions"] > alone
 
-    def test_a_kernel_begins_where_its_preparation_ends(self, folder):
-        row = simulate(program_of("pointer_chase", folder), "inorder", 1e9)
-        assert row["region"] == MARKED
-        assert row["data_bytes"] == KERNELS["pointer_chase"].data_bytes
-
-    def test_success_by_the_finisher(self, made):
+    def test_success_by_the_finisher_and_a_program_by_the_name_of_the_runs_table(self, made):
         body = f"{WORK} *(volatile uint32_t *)0x100000 = 0x5555; for (;;);"
         assert simulate(made("finisher", body), "inorder", 1e9)["region"] == WHOLE
+        program = Program("mine", made("other", "return 0;").elf, data_bytes=64)
+        row = simulate(program, "o3", 1e9)
+        assert (row["workload"], row["data_bytes"], row["compiler"]) == ("mine", 64, None)
 
     @pytest.mark.parametrize(
         ("name", "body", "said"),
@@ -108,11 +101,16 @@ class TestRegion:
         with pytest.raises(MeasurementError, match=said):
             simulate(made(name, body), "o3", 1e9)
 
-    def test_a_broken_file_is_an_error(self, work, tmp_path):
+    def test_a_broken_file_is_an_error_and_a_kernel_begins_after_its_preparation(
+        self, work, folder, tmp_path
+    ):
         cut = tmp_path / "cut.elf"
         cut.write_bytes(work.elf.read_bytes()[:100])
         with pytest.raises(MeasurementError, match=r"cut\.elf cannot be loaded"):
             simulate(program_of(str(cut), tmp_path), "inorder", 1e9)
+        row = simulate(program_of("pointer_chase", folder), "inorder", 1e9)
+        assert row["region"] == MARKED
+        assert row["data_bytes"] == KERNELS["pointer_chase"].data_bytes
 
 
 class TestPrograms:
@@ -123,18 +121,14 @@ class TestPrograms:
         assert elf.read_bytes().startswith(b"\x7fELF")
         assert compiler.startswith("riscv64-unknown-elf-gcc ")
 
-    @pytest.mark.parametrize(
-        ("name", "said"),
-        [
-            ("kmens", r"neither a kernel \(word_count, .*\) nor a file \(did you mean 'kmeans'\?"),
-            (sys.executable, "not an ELF file for RISC-V"),
-            (__file__, "not an ELF file for RISC-V"),
-            ("/", "cannot be read: Is a directory"),
-        ],
-    )
-    def test_what_is_no_program(self, name, said, tmp_path):
-        with pytest.raises(MeasurementError, match=said):
-            program_of(name, tmp_path)
+    def test_what_is_no_program(self, tmp_path):
+        for name, said in {
+            "kmens": r"neither a kernel \(word_count, .*\) nor a file \(did you mean 'kmeans'\?",
+            **dict.fromkeys((sys.executable, __file__), "not an ELF file for RISC-V"),
+            "/": "cannot be read: Is a directory",
+        }.items():
+            with pytest.raises(MeasurementError, match=said):
+                program_of(name, tmp_path)
 
     def test_without_a_compiler_or_rvsim(self, tmp_path, monkeypatch):
         monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -161,25 +155,21 @@ class TestSweep:
         for cell, row in rows:
             assert row == simulate(work, cell.core, cell.freq_hz)
 
-    @pytest.mark.parametrize(
-        ("core", "hertz", "said"),
-        [
-            *(("o3", f, "whole number of MHz from 100 MHz to") for f in (1.2345678e9, 50e6, 20e9)),
-            ("inordr", 1e9, r"core 'inordr': .* \(did you mean 'inorder'\?\)"),
-        ],
-    )
-    def test_a_clock_or_core_that_cannot_be(self, work, core, hertz, said):
-        with pytest.raises(MeasurementError, match=said):
-            next(simulate_sweep([str(work.elf)], [core], [1e9, hertz]))
-
-    def test_two_programs_of_one_name(self, work, tmp_path):
-        other = Path(shutil.copy(work.elf, tmp_path))
-        with pytest.raises(MeasurementError, match="would both be workload 'work'"):
-            next(simulate_sweep([str(work.elf), str(other)], ["o3"], [1e9]))
-
-    def test_a_failing_program_ends_it(self, made):
+    def test_what_cannot_be_simulated_is_refused_and_a_failing_program_ends_it(
+        self, work, made, tmp_path
+    ):
+        clock = "whole number of MHz from 100 MHz to"
+        one, twin = str(work.elf), shutil.copy(work.elf, tmp_path)
+        fails = str(made("fails", "return 3;").elf)
+        for asked, core, hertz, said in (
+            *(([one], "o3", f, clock) for f in (1.2345678e9, 50e6, 20e9)),
+            ([one], "inordr", 2e9, r"core 'inordr': .* \(did you mean 'inorder'\?\)"),
+            ([one, str(twin)], "o3", 2e9, "would both be workload 'work'"),
+        ):
+            with pytest.raises(MeasurementError, match=said):
+                next(simulate_sweep(asked, [core], [1e9, hertz]))
         with pytest.raises(MeasurementError, match="exit code 3"):
-            list(simulate_sweep([str(made("fails", "return 3;").elf)], ["o3"], [1e9, 2e9]))
+            list(simulate_sweep([fails], ["o3"], [1e9, 2e9]))
 
     def test_nothing_outlives_a_kill(self, made, tmp_path):
         endless = str(made("forever", "for (;;);").elf)
