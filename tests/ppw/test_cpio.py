@@ -77,7 +77,7 @@ class TestMetric:
         assert row["utilisation"] == pytest.approx(40 / 60)
         assert only(answered(cycles_per_io, runs).caveats, "stolen by the hypervisor")
 
-    @settings(max_examples=settings.default.max_examples // 2)
+    @settings(max_examples=max(5, settings.default.max_examples // 4))
     @given(st.floats(6, 600), st.floats(1e3, 1e6), st.integers(1, 64), st.floats(0.01, 1))
     def test_a_known_cost_comes_back_and_the_papers_identity_holds(
         self, time_s, cpio, cores, utilisation
@@ -136,7 +136,7 @@ class TestMetric:
         unknown = self.windows().assign(freq_hz=np.nan)
         assert point(pd.concat([self.windows(), unknown]))["cpio"] == pytest.approx(15e3)
 
-    @settings(max_examples=settings.default.max_examples // 2)
+    @settings(max_examples=max(5, settings.default.max_examples // 4))
     @given(st.lists(st.floats(1.0, 1e6), min_size=2, max_size=6), st.integers(0, 9))
     def test_an_interval_has_no_end_below_zero(self, ios, seed):
         busy = np.random.default_rng(seed).uniform(0.1, 39.9, len(ios))
