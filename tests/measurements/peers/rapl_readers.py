@@ -31,93 +31,69 @@ class Ppw:
         self._source = module.open_source(None, SourceSettings())
         channels = {channel.label: channel for channel in self._source.channels}
         self._range_j = channels[PACKAGE].range_j
-        self.drawn = 0.0
-
-    def begin(self):
-        self._last = self._joules()
+        self._last, self.drawn = None, 0.0
 
     def tick(self):
-        joules = self._joules()
-        step = joules - self._last
-        self.drawn += step + self._range_j if step < 0 else step
+        joules = next(r.value for r in self._source.read() if r.label == PACKAGE)
+        if self._last is not None:
+            step = joules - self._last
+            self.drawn += step + self._range_j if step < 0 else step
         self._last = joules
 
-    def end(self):
+    def __next__(self):
         self.tick()
         return self.drawn
 
-    def _joules(self):
-        return next(r.value for r in self._source.read() if r.label == PACKAGE)
+
+# Others: they are set up, begin and end at a `next` each, and the last gives the joules.
 
 
-class PyRapl:
-    def __init__(self):
-        pyRAPL.setup()
-        self._measurement = pyRAPL.Measurement("package")
-
-    def begin(self):
-        self._measurement.begin()
-
-    def end(self):
-        self._measurement.end()
-        pkg = self._measurement.result.pkg
-        return None if pkg is None else pkg[0] / 1e6
+def py_rapl():
+    pyRAPL.setup()
+    measurement = pyRAPL.Measurement("package")
+    yield
+    yield measurement.begin()
+    measurement.end()
+    package = measurement.result.pkg
+    yield None if package is None else package[0] / 1e6
 
 
-class PyJoules:
-    def __init__(self):
-        self._device = RaplDevice()
-        self._device.configure(RaplDevice.available_package_domains())
-
-    def begin(self):
-        self._before = self._device.get_energy()[0]
-
-    def end(self):
-        return (self._device.get_energy()[0] - self._before) / 1e6
+def code_carbon():
+    reader = IntelRAPL()
+    yield
+    yield reader.start()
+    details = reader.get_cpu_details(Time.from_seconds(1.0))
+    yield details["Processor Energy Delta_0(kWh)"] * 3.6e6
 
 
-class CodeCarbon:
-    def __init__(self):
-        self._rapl = IntelRAPL()
-
-    def begin(self):
-        self._rapl.start()
-
-    def end(self):
-        details = self._rapl.get_cpu_details(Time.from_seconds(1.0))
-        return details["Processor Energy Delta_0(kWh)"] * 3.6e6
+def difference(microjoules):
+    yield
+    before = microjoules()
+    yield
+    yield (microjoules() - before) / 1e6
 
 
-class PowercapInfo:
-    def begin(self):
-        self._before = self._microjoules()
-
-    def end(self):
-        return (self._microjoules() - self._before) / 1e6
-
-    def _microjoules(self):
-        command = ["powercap-info", "intel-rapl", "--zone", "0", "--z-energy"]
-        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def powercap_info():
+    command = ["powercap-info", "intel-rapl", "--zone", "0", "--z-energy"]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def main():
-    readers = {
-        "outer": Ppw(rapl),
-        "pyRAPL": PyRapl(),
-        "pyJoules": PyJoules(),
-        "codecarbon": CodeCarbon(),
-        "powercap-info": PowercapInfo(),
-        "rapl:pyrapl": Ppw(rapl_pyrapl),
-        "inner": Ppw(rapl),
-    }
+    device = RaplDevice()
+    device.configure(RaplDevice.available_package_domains())
+    others = {"pyRAPL": py_rapl(), "pyJoules": difference(lambda: device.get_energy()[0])}
+    others |= {"codecarbon": code_carbon(), "powercap-info": difference(powercap_info)}
+    for reader in others.values():
+        next(reader)
+    outer, other, inner = Ppw(rapl), Ppw(rapl_pyrapl), Ppw(rapl)
+    readers = {"outer": outer, **others, "rapl:pyrapl": other, "inner": inner}
     for reader in readers.values():
-        reader.begin()
-    while readers["inner"].drawn <= float(sys.argv[1]):
+        next(reader)
+    while inner.drawn <= float(sys.argv[1]):
         time.sleep(0.02)
-        for name in ("outer", "rapl:pyrapl", "inner"):
-            readers[name].tick()
-    seen = {name: readers[name].end() for name in reversed(readers)}
-    print(json.dumps(seen))
+        for source in (outer, other, inner):
+            source.tick()
+    print(json.dumps({name: next(readers[name]) for name in reversed(readers)}))
 
 
 if __name__ == "__main__":
