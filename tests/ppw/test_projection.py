@@ -386,11 +386,11 @@ def cpi_sweeps(draw):
 
 # Some draws are long levers or sit at a bound; their caveats are the subject of other tests.
 quiet = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
-fewer_examples = settings(max_examples=max(4, settings.default.max_examples // 2))
+few_examples = settings(max_examples=max(4, settings.default.max_examples // 5))
 
 
 @quiet
-@fewer_examples
+@few_examples
 @given(cpi_sweeps(), st.integers(8, 60), st.integers(8, 60))
 def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, other):
     low, high = sorted((one * 1e8, other * 1e8))
@@ -400,7 +400,7 @@ def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, othe
 
 @quiet
 @any_interval
-@fewer_examples
+@few_examples
 @given(points=cpi_sweeps(), random=st.randoms(use_true_random=False), factor=st.floats(0.1, 10))
 def test_order_changes_no_digit_and_cpi_scales_through(points, random, factor, interval):
     asked = {"freq": 2.5e9, "interval": interval}
@@ -418,7 +418,7 @@ def test_order_changes_no_digit_and_cpi_scales_through(points, random, factor, i
 
 @quiet
 @any_interval
-@fewer_examples
+@few_examples
 @given(points=cpi_sweeps(), level=st.floats(0.5, 0.95), more=st.floats(0.01, 0.04))
 def test_intervals_hold_the_answer_and_widen_with_their_level(points, level, more, interval):
     narrow, wide = (
