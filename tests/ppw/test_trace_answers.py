@@ -9,6 +9,7 @@ from made_traces import MadeTrace, busy, fragmented, trace
 
 from fitting.caches import Cache
 from fitting.device_model import Disk, SolidState
+from fitting.lru import touched_blocks
 from ppw.errors import CaveatWarning, PpwError
 from ppw.traces.devices import (
     DEVICES,
@@ -69,19 +70,14 @@ class TestFigures:
         types = dict(zip(result.streams["stream"], result.streams["original_type"], strict=True))
         assert types == {"web on sda": "scan", "log on sda": "random writes"}
 
-    def test_batches_make_no_difference(self):
+    def test_batches_make_no_difference_and_a_trace_passes_against_itself(self):
         made = busy(n=2500)
         whole = MadeTrace(made.table.combine_chunks(), made.names)
         one, other = validate_trace(made, made), validate_trace(whole, whole)
         assert one.table.equals(other.table)
-
-
-def test_a_trace_passes_against_itself():
-    made = busy()
-    result = validate_trace(made, made)
-    assert result.passed
-    offset = result.table.loc[result.table["group"] != "spatial", "off"]
-    assert np.nanmax(np.abs(offset)) < 1e-12
+        assert one.passed
+        offset = one.table.loc[one.table["group"] != "spatial", "off"]
+        assert np.nanmax(np.abs(offset)) < 1e-12
 
 
 def test_even_arrivals_pass_against_themselves_and_have_no_variation():
@@ -168,20 +164,16 @@ def test_locality_that_is_lost_fails_and_is_shown():
     assert "With uniform places" in result.verdict()[-1]
 
 
-class TestRepeats:
-    def test_the_mean_is_judged(self):
-        made = busy()
-        times = made.table["time_s"].to_numpy()
-        slow, fast = (changed(made, time_s=times * k) for k in (1.2, 1 / 1.2))
-        assert not validate_trace(made, slow).passed
-        both = validate_trace(made, [slow, fast])
-        assert figure(both, "requests a second")["verdict"] == "pass"
-        assert figure(both, "spread of requests a second")["verdict"] == "fail"
-
-    def test_the_spread_of_equal_repeats_is_none(self):
-        made = busy()
-        row = figure(validate_trace(made, [made, made, made]), "spread of requests")
-        assert (row["off"], row["verdict"]) == (0.0, "pass")
+def test_the_mean_of_repeats_is_judged_and_equal_ones_have_no_spread():
+    made = busy()
+    times = made.table["time_s"].to_numpy()
+    slow, fast = (changed(made, time_s=times * k) for k in (1.2, 1 / 1.2))
+    assert not validate_trace(made, slow).passed
+    both = validate_trace(made, [slow, fast])
+    assert figure(both, "requests a second")["verdict"] == "pass"
+    assert figure(both, "spread of requests a second")["verdict"] == "fail"
+    row = figure(validate_trace(made, [made, made, made]), "spread of requests")
+    assert (row["off"], row["verdict"]) == (0.0, "pass")
 
 
 def test_latency_is_the_traces_own_where_both_record_it():
@@ -194,13 +186,15 @@ def test_latency_is_the_traces_own_where_both_record_it():
     assert figure(result, "99th percentile")["original"] == pytest.approx(2e-3, rel=0.02)
 
 
-def test_a_device_is_named_with_its_parameters():
+def test_a_device_is_named_with_its_parameters_or_warned_of():
     made = busy(n=300)
     fast = validate_trace(made, made, device="ssd,read=10us,write=10us")
     slow = validate_trace(made, made, device="disk,average_seek=20ms,full_seek=30ms")
     times = [figure(r, "device time")["original"] for r in (fast, slow)]
     assert times[1] > 20 * times[0]
     assert "average_seek 20 ms" in slow.device
+    with pytest.warns(CaveatWarning, match="assumed parameters"):
+        validate_trace(made, made)
 
 
 QUESTIONS = {
@@ -240,13 +234,10 @@ def test_a_closed_loop_has_no_times():
         validate_trace(made, [])
 
 
-def test_a_device_that_never_rests_says_little_of_latency():
+def test_devices_that_never_rest_and_traces_of_other_lengths_are_said():
     made = busy(n=2000, rate=1e6)
     (said,) = [c for c in validate_trace(made, made).caveats if "busy all the time" in c]
     assert "latency is that of a queue that only grows" in said
-
-
-def test_traces_of_other_lengths_are_said():
     caveats = validate_trace(busy(n=2000), busy(n=1500)).caveats
     (said,) = [c for c in caveats if "differ in length by more than 5 %" in c]
     assert "without --count and --duration" in said
@@ -260,12 +251,6 @@ def test_of_one_that_fails_more_seeds_are_asked_for():
     assert "make some with other seeds" in alone.verdict()[1]
     assert "other seeds" not in " ".join(several.verdict())
     assert "other seeds" not in " ".join(validate_trace(original, original).verdict())
-
-
-def test_caveats_are_warned_of():
-    made = busy(n=100)
-    with pytest.warns(CaveatWarning, match="assumed parameters"):
-        validate_trace(made, made)
 
 
 @pytest.mark.thirdparty
@@ -286,10 +271,8 @@ def test_streams_without_names_go_by_their_numbers():
 
 
 # Every request off the path takes 10 ms: 1 ms of overhead, 4 of seek, 5 of half a turn.
-FLAT = (
-    "disk,overhead=1ms,track_seek=4ms,average_seek=4ms,full_seek=4ms,revolutions=100,"
-    "outer=1000GB,inner=1000GB"
-)
+FLAT = "disk,overhead=1ms,track_seek=4ms,average_seek=4ms,full_seek=4ms,revolutions=100,"
+FLAT += "outer=1000GB,inner=1000GB"
 QUICK = "ssd,read=1ms,write=1ms,unit=1000GB,units=1"
 
 
@@ -312,15 +295,8 @@ class TestCacheByHand:
         ],
     )
     def test_time_of_a_request(self, writes, hits, mean_ms):
-        result = trace_what_if(
-            self.LOAD,
-            cache_bytes=10 * 4096,
-            caches=[1],
-            writes=writes,
-            device=FLAT,
-            cache_device=QUICK,
-            repeats=200,
-        )
+        how = {"cache_bytes": 10 * 4096, "caches": [1], "writes": writes, "device": FLAT}
+        result = trace_what_if(self.LOAD, **how, cache_device=QUICK, repeats=200)
         row = option(result, "1 cache drive")
         assert row["hit_ratio"] == pytest.approx(hits)
         # Turns are drawn: their mean is half of one.
@@ -340,18 +316,14 @@ class TestCacheByHand:
 def test_a_caches_hits_are_those_of_the_simulator():
     made = busy(n=3000)
     size = 64 * 4096
-    result = trace_what_if(
-        made, cache_bytes=size, caches=[1, 2], policies=["lru", "lfu"], repeats=1
-    )
+    asked = {"cache_bytes": size, "caches": [1, 2], "policies": ["lru", "lfu"]}
+    result = trace_what_if(made, **asked, repeats=1)
     table = made.table
-    from fitting.lru import touched_blocks
-
     blocks, request = touched_blocks(table["lbn"].to_numpy(), table["size_bytes"].to_numpy())
     writes = table["op"].to_numpy()[request] == 1
     for drives, policy in ((1, "lru"), (2, "lru"), (1, "lfu")):
         hits = Cache(64 * drives, policy).access(blocks, writes).mean()
-        plural = "s" if drives > 1 else ""
-        row = option(result, f"{drives} cache drive{plural}, {policy.upper()}")
+        row = option(result, f"{drives} cache drive{'s' * (drives > 1)}, {policy.upper()}")
         assert row["hit_ratio"] == pytest.approx(hits)
 
 
@@ -393,13 +365,11 @@ class TestDefragmentation:
         kept = option(result, "defragmented, order of address")
         assert before < kept["sequential_share"] < 0.2
 
-    def test_files_in_one_piece_stay_as_they_are(self):
+    def test_files_in_one_piece_stay_as_they_are_and_without_files_it_is_refused(self):
         load = trace(lbn=np.arange(60) * 8, file=np.repeat([0, 1], 30))
         result = trace_what_if(load, caches=[], defragment=True, repeats=1)
         assert result.table["sequential_share"].tolist() == pytest.approx([59 / 60] * 3)
         assert result.table["speed_up"].tolist() == pytest.approx([1.0] * 3)
-
-    def test_a_trace_without_files_is_refused(self):
         with pytest.raises(PpwError, match="which file"):
             trace_what_if(busy(n=50), defragment=True)
 
@@ -427,18 +397,18 @@ def test_added_cost_and_watts_are_by_drive_and_missing_where_unknown():
     assert unknown.table["added_cost"].isna().tolist() == [False, True]
     assert "–" in unknown.cells()[1]
 
-
-def test_a_disk_reaches_as_far_as_the_trace():
-    far = trace(lbn=[0, 2**36, 8])
-    result = trace_what_if(far, caches=[], repeats=1)
+    # A disk reaches as far as the trace.
+    result = trace_what_if(trace(lbn=[0, 2**36, 8]), caches=[], repeats=1)
     assert "capacity 3.518e+04 GB" in result.device
 
 
 class TestHalves:
-    def test_a_steady_load_drifts_little(self):
+    def test_a_steady_load_drifts_little_and_too_few_are_refused(self):
         drift = half_drift(ArrayTrace(made(8000)))
         assert abs(figure(drift, "reads")["drift"]) < 0.03
         assert figure(drift, "requests a second")["model_off"] == pytest.approx(0, abs=0.06)
+        with pytest.raises(PpwError, match="no halves"):
+            half_drift(ArrayTrace(made(60)))
 
     def test_a_load_that_turns_is_as_far_from_its_model_as_from_itself(self):
         columns = made(8000)
@@ -451,10 +421,6 @@ class TestHalves:
         assert figure(drift, "requests a second")["drift"] == pytest.approx(0.5, abs=0.05)
         assert figure(drift, "requests a second")["model_off"] == pytest.approx(-0.5, abs=0.05)
 
-    def test_too_few_are_refused(self):
-        with pytest.raises(PpwError, match="no halves"):
-            half_drift(ArrayTrace(made(60)))
-
 
 class TestTimeScales:
     def test_what_is_completed_levels_off(self):
@@ -462,9 +428,8 @@ class TestTimeScales:
         scales = time_scales(model, scales=[1, 0.01, 10, 0.001])
         table = scales.table
         assert list(table["time_scale"]) == [10, 1, 0.01, 0.001]
-        assert table["offered"].to_numpy() * table["time_scale"].to_numpy() == pytest.approx(
-            model.rate
-        )
+        scaled = table["offered"].to_numpy() * table["time_scale"].to_numpy()
+        assert scaled == pytest.approx(model.rate)
         assert table["completed"][0] == pytest.approx(table["offered"][0], rel=0.05)
         assert table["completed"][3] == pytest.approx(table["completed"][2], rel=0.1)
         assert table["completed"][3] < table["offered"][3] / 2
@@ -531,8 +496,6 @@ def test_quantiles_of_latencies_are_those_of_all_to_two_percent():
         assert latencies.quantile_s(share) == pytest.approx(np.quantile(found, share), rel=0.022)
     assert np.isnan(Latencies().mean_s)
 
-
-def test_no_latency_has_no_quantile():
     none = Latencies()
     none.add(np.array([np.nan, np.nan]))
     assert (none.requests, none.mean_s == none.mean_s) == (0, False)

@@ -70,14 +70,12 @@ class TestTwentyRequestsByHand:
             assert found[key][1] == pytest.approx(float(Fraction(count, made_in)), abs=1e-15)
             assert found[key][2] == pytest.approx(float(Fraction(count, 19)), abs=1e-15)
 
-    def test_rate_is_one_over_the_mean_gap(self):
+    def test_rate_is_one_over_the_mean_gap_and_requests_that_go_on_are_told(self):
         model = by_hand()
         assert model.rate == pytest.approx(2.0)
         assert model.laws.mean_s == pytest.approx(0.5)
-
-    def test_requests_that_go_on_are_told(self):
         # 0→1, 4→(none), 12→13, 0→1, 14→15.
-        assert by_hand().counts.count[by_hand().counts.sequential == 1].sum() == 4
+        assert model.counts.count[model.counts.sequential == 1].sum() == 4
 
 
 def test_counts_do_not_depend_on_how_the_trace_is_cut():
@@ -111,14 +109,6 @@ def test_coarser_is_what_a_fit_of_fewer_levels_counts():
     assert np.array_equal(fine.reuse, direct.reuse)
 
 
-def test_comes_back_from_json():
-    model = fit_trace(ArrayTrace(made(3000)))
-    again = TraceModel.from_json(model.to_json())
-    assert again.to_json() == model.to_json()
-    assert again.summary() == model.summary()
-    assert again.to_frame().equals(again.to_frame())
-
-
 @pytest.mark.parametrize("damage", ["transitions", "states", "windows"])
 def test_a_damaged_document_is_refused(damage):
     import json
@@ -129,23 +119,14 @@ def test_a_damaged_document_is_refused(damage):
         TraceModel.from_json(json.dumps(document))
 
 
-def test_a_space_that_ends_before_the_trace_is_refused():
+def test_requests_out_of_order_and_a_space_that_ends_before_them_are_refused():
     with pytest.raises(PpwError, match="ends before block"):
         fit_trace(ArrayTrace(made(500)), space_bytes=1e6)
-
-
-def test_requests_out_of_order_are_named():
     columns = made(500)
     time = columns.time_s.copy()
     time[300] = 0.0
     with pytest.raises(FittingError, match="request 300"):
         fit_trace(ArrayTrace(columns._replace(time_s=time)))
-
-
-def test_draws_itself():
-    ax = fit_trace(ArrayTrace(made(3000))).plot()
-    assert ax.has_data()
-    assert ax.get_ylabel() == "from state"
 
 
 WINDOWS = {"cloudphysics": (1, 10, 60), "wsrch": (0.1, 1), "tpcc": (1e-3, 1e-2)}
@@ -299,11 +280,6 @@ class TestOptions:
         assert first["time_s"][0].as_py() == 0
         assert len(first) == 5000
 
-    def test_a_model_read_back_generates_the_same(self, model):
-        once = TraceModel.from_json(model.to_json())
-        twice = TraceModel.from_json(once.to_json())
-        assert requests_of(generate_trace(once)).equals(requests_of(generate_trace(twice)))
-
     def test_time_scale_stretches_times_and_nothing_else(self, model):
         fast, slow = generated(model), generated(model, time_scale=2.0)
         assert slow.time_s == pytest.approx(2 * fast.time_s)
@@ -315,12 +291,10 @@ class TestOptions:
         assert 12_000 / columns.time_s[-1] == pytest.approx(model.rate, rel=0.05)
         assert (np.diff(columns.time_s) >= 0).all()
 
-    def test_duration_ends_the_trace(self, model):
+    def test_duration_ends_the_trace_and_a_closed_loop_has_no_times(self, model):
         columns = generated(model, duration_s=20.0)
         assert 19 < columns.time_s[-1] <= 20
         assert len(columns.lbn) == pytest.approx(20 * model.rate, rel=0.1)
-
-    def test_closed_loop_has_no_times(self, model):
         table = generate_trace(model, outstanding=8).to_table()
         assert np.isnan(table["time_s"].to_numpy()).all()
 
@@ -333,12 +307,8 @@ class TestOptions:
     @pytest.mark.parametrize(
         "options",
         [
-            {"mode": "run"},
-            {"arrivals": "never"},
-            {"time_scale": 0},
-            {"count": 0},
-            {"outstanding": 0},
-            {"outstanding": 4, "duration_s": 3.0},
+            *({"mode": "run"}, {"arrivals": "never"}, {"time_scale": 0}, {"count": 0}),
+            *({"outstanding": 0}, {"outstanding": 4, "duration_s": 3.0}),
         ],
     )
     def test_what_cannot_be_is_refused(self, model, options):
@@ -373,10 +343,6 @@ REQUESTS = 40_000
 JUDGED = ("reads", "random requests", "requests of 4 KiB", "octant", "LRU hits")
 
 
-def uniform(rng):
-    return rng.integers(0, 200_000, REQUESTS)
-
-
 def zipf(rng):
     share = np.cumsum(1 / np.arange(1, 50_001))
     return rng.permutation(50_000)[np.searchsorted(share / share[-1], rng.random(REQUESTS))]
@@ -387,23 +353,24 @@ def hot_spot(rng):
     return np.where(hot, rng.integers(0, 10_000, REQUESTS), rng.integers(0, 100_000, REQUESTS))
 
 
-def loop(rng):
-    return np.arange(REQUESTS) % 8000
+# Blocks by popularity and without, over and over, in runs, and once.
+HABITS = {
+    "uniform": lambda rng: rng.integers(0, 200_000, REQUESTS),
+    "zipf": zipf,
+    "hot spot": hot_spot,
+    "loop": lambda rng: np.arange(REQUESTS) % 8000,
+    "runs of 50": lambda rng: np.add.outer(
+        rng.integers(0, 2_000_000, REQUESTS // 50), np.arange(50)
+    ).ravel(),
+    "written once": lambda rng: np.arange(REQUESTS),
+}
 
 
-def runs_of_50(rng):
-    return (rng.integers(0, 2_000_000, REQUESTS // 50)[:, None] + np.arange(50)).ravel()
-
-
-def written_once(rng):
-    return np.arange(REQUESTS)
-
-
-@pytest.mark.parametrize("pages", [uniform, zipf, hot_spot, loop, runs_of_50, written_once])
-def test_habits_are_kept(pages):
+@pytest.mark.parametrize("habit", HABITS)
+def test_habits_are_kept(habit):
     rng = np.random.default_rng(4)
     time_s = np.cumsum(rng.exponential(0.001, REQUESTS))
-    original = trace(time_s=time_s, lbn=8 * pages(rng), op=np.zeros(REQUESTS))
+    original = trace(time_s=time_s, lbn=8 * HABITS[habit](rng), op=np.zeros(REQUESTS))
     model = fit_trace(original)
     table = validate_trace(original, generate_trace(model, seed=2)).table
     judged = table[table["figure"].str.startswith(JUDGED)]
