@@ -78,10 +78,9 @@ class PowercapTree:
 
     def __init__(self, root):
         self.root = root
-        self.classes = root / "class" / "powercap"
-        self.devices = root / "devices" / "virtual" / "powercap"
-        self.classes.mkdir(parents=True)
-        self.devices.mkdir(parents=True)
+        self.classes, self.devices = root / "class/powercap", root / "devices/virtual/powercap"
+        for folder in (self.classes, self.devices):
+            folder.mkdir(parents=True)
         self._top = {}
 
     def package(self, number=0, die=None, **known):
@@ -97,18 +96,10 @@ class PowercapTree:
         """Add the memory of a package."""
         return self.zone("dram", package, DRAM_RANGE_UJ, start_uj, enabled=False)
 
-    def zone(
-        self,
-        name,
-        parent=None,
-        range_uj=PACKAGE_RANGE_UJ,
-        start_uj=0,
-        *,
-        control_type="intel-rapl",
-        enabled=True,
-        limits_w=(),
-    ):
+    def zone(self, name, parent=None, range_uj=PACKAGE_RANGE_UJ, start_uj=0, **known):
         """Add a zone of any name at the top of a control type or below another zone."""
+        known = {"control_type": "intel-rapl", "enabled": True, "limits_w": (), **known}
+        control_type = known["control_type"]
         if parent is None:
             above = self._control_type(control_type)
             place = f"{control_type}:{self._top[control_type]}"
@@ -117,11 +108,9 @@ class PowercapTree:
             above, place = parent.folder, f"{parent.folder.name}:{parent.children}"
             parent.children += 1
         zone = Zone(above / place, name, range_uj, start_uj)
-        texts = {"name": name, "enabled": int(enabled), "max_energy_range_uj": range_uj}
-        for index, (watts, kind) in enumerate(
-            zip(limits_w, ("long_term", "short_term"), strict=False)
-        ):
-            texts[f"constraint_{index}_name"] = kind
+        texts = {"name": name, "enabled": int(known["enabled"]), "max_energy_range_uj": range_uj}
+        for index, watts in enumerate(known["limits_w"]):
+            texts[f"constraint_{index}_name"] = ("long_term", "short_term")[index]
             texts[f"constraint_{index}_power_limit_uw"] = round(watts * 1e6)
             texts[f"constraint_{index}_time_window_us"] = 999424
         write(zone.folder, **texts)
@@ -237,13 +226,13 @@ class CounterWriter:
 
 def topology(folder, sockets):
     """Mounts for `private_sys` that give the machine one processor in each of so many sockets."""
-    packages = {f"package_of_cpu{cpu}": cpu for cpu in range(sockets)}
-    write(folder, present="0" if sockets == 1 else f"0-{sockets - 1}", **packages)
-    cpus = "/sys/devices/system/cpu"
-    mounts = {
-        f"{cpus}/cpu{cpu}/topology/physical_package_id": folder / name
-        for name, cpu in packages.items()
-    }
+    cpus, mounts = "/sys/devices/system/cpu", {}
+    files = {"present": "0" if sockets == 1 else f"0-{sockets - 1}"}
+    for cpu in range(sockets):
+        files[f"package_of_cpu{cpu}"] = cpu
+        place = f"{cpus}/cpu{cpu}/topology/physical_package_id"
+        mounts[place] = folder / f"package_of_cpu{cpu}"
+    write(folder, **files)
     return {f"{cpus}/present": folder / "present", **mounts}
 
 
@@ -260,15 +249,9 @@ def private_sys(mounts, command):
 
 def in_private_sys(mounts, *command):
     """Output of a command that ends well and sees the mounts (see `private_sys`)."""
-    root = Path(__file__).resolve().parents[3]
-    done = subprocess.run(
-        private_sys(mounts, command),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        check=False,
-    )
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    known = {"capture_output": True, "text": True, "timeout": 60, "env": env}
+    done = subprocess.run(private_sys(mounts, command), check=False, **known)
     assert done.returncode == 0, done.stderr
     assert "ResourceWarning" not in done.stderr
     return done.stdout
@@ -289,15 +272,12 @@ def _make_room(place, *, folder):
     if place.exists():
         return
     _make_room(place.parent, folder=True)
+    make = place.mkdir if folder else place.touch
     try:
-        _make(place, folder=folder)
+        make()
     except OSError:
         _overlay(place.parent)
-        _make(place, folder=folder)
-
-
-def _make(place, *, folder):
-    place.mkdir() if folder else place.touch()
+        make()
 
 
 def _overlay(folder):

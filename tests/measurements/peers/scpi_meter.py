@@ -29,20 +29,11 @@ class ScpiMeter:
     stand; one of ``deaf`` gets none.
     """
 
-    def __init__(
-        self,
-        watts=298.77,
-        *,
-        identity=IDENTITY,
-        items=ITEMS,
-        others=(),
-        rate="500.0E-03",
-        headers=False,
-        binary=False,
-    ):
-        self.watts, self.identity, self.items, self.rate = watts, identity, tuple(items), rate
-        self.others, self.integrating = dict(others), "STAR"
-        self.headers, self.binary = headers, binary
+    def __init__(self, watts=298.77, **known):
+        self.watts, self.identity, self.items, self.rate = watts, IDENTITY, ITEMS, "500.0E-03"
+        self.others, self.integrating, self.headers, self.binary = {}, "STAR", False, False
+        assert vars(self).keys() >= known.keys()
+        vars(self).update(known)
         self.asked, self.connections, self.drops = [], 0, 0
         self.next_said, self.deaf = deque(), set()
         self._server = _Server(self)
@@ -78,9 +69,8 @@ class ScpiMeter:
             return self.next_said.popleft()
         figures = [self._figure(item) for item in self.items]
         if line == VALUES and self.binary:
-            return (
-                b"#4%04d" % (4 * len(figures)) + struct.pack(f">{len(figures)}f", *figures) + b"\n"
-            )
+            block = struct.pack(f">{len(figures)}f", *figures)
+            return b"#4%04d%b\n" % (len(block), block)
         said = self._said(line, figures)
         return None if said is None else said.encode() + b"\n"
 

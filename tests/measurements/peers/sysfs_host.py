@@ -8,6 +8,8 @@ then changes file by file.
 from dataclasses import dataclass
 from pathlib import Path
 
+from peers.topology import Cpu, TopologyTree
+
 CPU = "sys/devices/system/cpu"
 NET_DEV = """
 Inter-|   Receive                                                |  Transmit
@@ -41,20 +43,10 @@ class FakeHost:
 
     def topology(self, sockets, cores, threads=1):
         """Number CPUs as Linux on x86 does: a thread of every core, then the second threads."""
-        physical = sockets * cores
-        nodes = "sys/devices/system/node"
-        self.put_all(CPU, {"online": f"0-{physical * threads - 1}", "isolated": ""})
-        self.put(f"{nodes}/online", f"0-{sockets - 1}" if sockets > 1 else 0)
-        for socket in range(sockets):
-            firsts = range(socket * cores, physical * threads, physical)
-            lists = ",".join(f"{first}-{first + cores - 1}" for first in firsts)
-            self.put(f"{nodes}/node{socket}/cpulist", lists)
-        for number in range(physical * threads):
-            core = number % physical
-            siblings = ",".join(map(str, range(core, physical * threads, physical)))
-            files = {"physical_package_id": core // cores, "core_id": core % cores}
-            files["thread_siblings_list"] = siblings
-            self.put_all(f"{CPU}/cpu{number}/topology", files)
+        places = [(n % cores, n // cores % sockets) for n in range(sockets * cores * threads)]
+        TopologyTree(self.root, [Cpu(n, c, s, s) for n, (c, s) in enumerate(places)])
+        self.put(f"{CPU}/isolated", "")
+        self.put("sys/devices/system/node/online", f"0-{sockets - 1}" if sockets > 1 else 0)
 
     def cpufreq(self, cpus, driver, governor, khz):
         """One policy a CPU, to which its folder is a link; lowest, highest and current clock."""
@@ -196,12 +188,8 @@ def epyc(root):
     host.topology(sockets=1, cores=8)
     host.cpufreq(range(8), "acpi-cpufreq", "performance", (1_500_000, 2_450_000, 2_450_000))
     host.put_all(CPU, {"cpufreq/boost": 0, "smt/active": 0})
-    temperatures = {
-        "temp1": ("Tctl", 75_000),
-        "temp3": ("Tccd1", 47_250),
-        "temp4": ("Tccd2", 48_500),
-    }
-    host.hwmon(3, "k10temp", temperatures)
+    dies = {"temp3": ("Tccd1", 47_250), "temp4": ("Tccd2", 48_500)}
+    host.hwmon(3, "k10temp", {"temp1": ("Tctl", 75_000), **dies})
     host.cpuinfo(8, {"vendor_id": "AuthenticAMD", "model name": "AMD EPYC 7543", "flags": "fpu"})
     return host
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from peers.powercap import write
+
 
 class Cpu(NamedTuple):
     """A logical CPU: its number, and those of its core, socket and NUMA node."""
@@ -28,23 +30,18 @@ class TopologyTree:
         numbers = [cpu.number for cpu in self.cpus]
         self.alive = [c for c in self.cpus if self.online is None or c.number in self.online]
         folder = self.root / "sys/devices/system"
-        _write(folder / "cpu", online=_listed(c.number for c in self.alive), kernel_max="8191")
-        _write(folder / "cpu", possible=_listed(numbers), present=_listed(numbers))
+        write(folder / "cpu", online=_listed(c.number for c in self.alive), kernel_max="8191")
+        write(folder / "cpu", possible=_listed(numbers), present=_listed(numbers))
         for cpu in self.alive:
             package = [c.number for c in self.alive if c.socket == cpu.socket]
             threads = [c.number for c in self.alive if (c.core, c.socket) == (cpu.core, cpu.socket)]
-            _write(
-                folder / f"cpu/cpu{cpu.number}/topology",
-                physical_package_id=str(cpu.socket),
-                core_id=str(cpu.core),
-                thread_siblings_list=_listed(threads),
-                thread_siblings=_mask(threads),
-                core_siblings_list=_listed(package),
-                core_siblings=_mask(package),
-            )
+            ids = {"physical_package_id": cpu.socket, "core_id": cpu.core}
+            for name, cpus in (("thread", threads), ("core", package)):
+                ids |= {f"{name}_siblings_list": _listed(cpus), f"{name}_siblings": _mask(cpus)}
+            write(folder / f"cpu/cpu{cpu.number}/topology", **ids)
         for node in {cpu.node for cpu in self.cpus}:
             there = [c.number for c in self.alive if c.node == node]
-            _write(folder / f"node/node{node}", cpulist=_listed(there), cpumap=_mask(there))
+            write(folder / f"node/node{node}", cpulist=_listed(there), cpumap=_mask(there))
 
     def described(self):
         """Core, socket and node of each CPU online; cores are numbered over all sockets."""
@@ -59,12 +56,6 @@ class TopologyTree:
         rows = [line.split(",") for line in told.splitlines() if not line.startswith("#")]
         # Nodes are empty where there is but one.
         return {int(c): (int(core), int(s), int(n or 0)) for c, core, s, n in rows}
-
-
-def _write(folder, **files):
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text + "\n")
 
 
 def _listed(cpus):
