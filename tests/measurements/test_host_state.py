@@ -428,10 +428,3 @@ def test_ticks_that_miss_time_are_told():
         names = ("user_s", "nice_s", "system_s")[: len(ticks)]
         caveat = tick_caveat(dict(zip(names, ticks, strict=True)) | others)
         assert caveat is None if said is None else said in caveat
-
-
-def test_no_reader_brings_in_the_table_libraries():
-    code = "import sys, measurements.host_state, measurements.host.snapshot; "
-    code += "print([m for m in ('pandas', 'numpy', 'scipy') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -19,6 +19,7 @@ from itertools import product
 from pathlib import Path
 from unittest import mock
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -551,20 +552,10 @@ def test_a_session_that_ends_by_itself_is_told_and_one_that_stays_is_killed(monk
     process.kill.assert_called_once_with()
 
 
-def children(parent):
-    """Processes that it started; the kernel's own list may leave some out."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            if int(stat.read_text().rpartition(") ")[2].split()[1]) == parent:
-                found.add(int(stat.parent.name))
-    return found
-
-
 def left_open():
     """Child processes, threads and files of this process."""
     files = {file.name for file in Path("/proc/self/fd").iterdir()}
-    return children(os.getpid()), threading.active_count(), files
+    return set(psutil.Process().children()), threading.active_count(), files
 
 
 @both_tools
@@ -641,9 +632,9 @@ def test_the_session_ends_with_the_process_that_asks(tmp_path, local_bmc, local)
             wait_for(Path(local_bmc["IPMI_DEVICE_SILENT"]).exists)
         else:
             assert asking.stdout.readline() == "open\n"
-        (session,) = children(asking.pid)
+        (session,) = psutil.Process(asking.pid).children()
         asking.kill()
-        wait_for(lambda: not is_running(session))
+        wait_for(lambda: not is_running(session.pid))
 
 
 @both_tools
@@ -773,7 +764,9 @@ def test_a_password_is_seen_nowhere(tmp_path, tool):
 
 def test_addresses():
     for where, expected in {
-        "bmc-7": ("bmc-7", 623), "bmc-7:6230": ("bmc-7", 6230), "10.0.0.7:1": ("10.0.0.7", 1),
+        "bmc-7": ("bmc-7", 623),
+        "bmc-7:6230": ("bmc-7", 6230),
+        "10.0.0.7:1": ("10.0.0.7", 1),
         **dict.fromkeys(("fe80::7", "[fe80::7]"), ("fe80::7", 623)),
         "[fe80::7]:65535": ("fe80::7", 65535),
     }.items():

@@ -19,7 +19,7 @@ from peers.redfish_bmc import CHASSIS, LOCAL, SESSIONS, V1, Authority, RedfishBm
 from measurements.power import redfish_client, registry
 from measurements.power.protocol import Channel, Login, SensorError, SourceSettings
 from measurements.power.redfish import PERIOD_S, open_source
-from measurements.power.redfish_figures import best_power, energy_counter, seconds, watts
+from measurements.power.redfish_figures import best_power, energy_counter, seconds
 from measurements.power.redfish_origin import Origin, parse_origin
 
 USER, PASSWORD = "admin", "s3cret, with: äö"
@@ -252,12 +252,6 @@ def test_a_counter_of_energy_stands_beside_the_power_where_it_is_fine(start):
         bmc.change(ENVIRONMENT, EnergykWh={"Reading": coarse})
         with opened(bmc) as source:
             assert [channel.label for channel in source.channels] == ["redfish:environment"]
-
-
-@given(st.recursive(st.none() | st.booleans() | st.text() | st.floats() | st.integers(), st.lists))
-def test_watts_are_positive_or_missing(said):
-    value = watts(said)
-    assert math.isnan(value) or 0 < value < math.inf
 
 
 KEYS = (

@@ -309,9 +309,10 @@ def test_one_that_cannot_be_opened_is_an_error_with_its_remedy_and_orders_are_li
 HEAVY = {"numpy", "pandas", "scipy", "matplotlib", "requests", "pyvisa", "pyghmi", "pyRAPL"}
 
 
-def test_neither_it_nor_a_source_loads_a_library_before_it_is_needed():
+def test_neither_it_nor_a_source_nor_a_hosts_state_loads_a_library_before_it_is_needed():
     sources = [f"measurements.power.{name}" for name in ("ipmi", "ipmi_tool", "meter", "redfish")]
     sources += ["measurements.power.power_log", "measurements.sampler"]
+    sources += ["measurements.host_state", "measurements.host.snapshot"]
     code = f"import sys, {', '.join(sources)}; print({HEAVY!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

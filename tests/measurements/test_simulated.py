@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 from peers.riscv import WORK, build, marked
 from peers.waiting import is_running, wait_for
@@ -172,6 +173,10 @@ class TestSweep:
             list(simulate_sweep([fails], ["o3"], [1e9, 2e9]))
 
     def test_nothing_outlives_a_kill(self, made, tmp_path):
+        def simulating(parent):
+            spawned = psutil.Process(parent.pid).children()
+            return [child for child in spawned if "spawn_main" in " ".join(child.cmdline())]
+
         endless = str(made("forever", "for (;;);").elf)
         code = (
             "from measurements.workloads.simulated import simulate_sweep\n"
@@ -181,23 +186,11 @@ class TestSweep:
         command = [sys.executable, "-c", f"if __name__ == '__main__':\n exec({code!r})"]
         with subprocess.Popen(command, env=env) as parent:
             try:
-                wait_for(lambda: len(_simulating(parent.pid)) == 2)
-                children = _simulating(parent.pid)
+                wait_for(lambda: len(simulating(parent)) == 2)
+                children = simulating(parent)
                 # Simulating, and no longer starting: then only the kernel can end them.
-                wait_for(lambda: all(_cpu_s(child) > 1.5 for child in children))
+                wait_for(lambda: all(sum(child.cpu_times()[:2]) > 1.5 for child in children))
             finally:
                 parent.kill()
-        wait_for(lambda: not any(map(is_running, children)))
+        wait_for(lambda: not any(is_running(child.pid) for child in children))
         wait_for(lambda: not list(tmp_path.iterdir()))
-
-
-def _simulating(parent):
-    """Spawned children of a process."""
-    children = Path("/proc", str(parent), "task", str(parent), "children").read_text().split()
-    return [c for c in children if b"spawn_main" in Path("/proc", c, "cmdline").read_bytes()]
-
-
-def _cpu_s(process):
-    """CPU time that it has taken."""
-    fields = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
