@@ -192,10 +192,9 @@ def test_a_hybrid_processor_names_who_can(tree, opened):
     assert {write.path.parent.name for write in control.writes} == {"policy0", "policy1"}
 
 
-@pytest.mark.parametrize(
-    ("share", "value", "asked"), [("max_perf_pct", "50", 3.0), ("min_perf_pct", "60", 1.0)]
-)
-def test_shares_of_intel_pstate_that_would_hold_the_clock(tree, opened, share, value, asked):
+@pytest.mark.parametrize("share", ["max_perf_pct", "min_perf_pct"])
+def test_shares_of_intel_pstate_that_would_hold_the_clock(tree, opened, share):
+    value, asked = ("50", 3.0) if share == "max_perf_pct" else ("60", 1.0)
     host = tree(skylake())
     (host.cpu / "intel_pstate" / share).write_text(value)
     with pytest.raises(MeasurementError, match=rf"{share}: write \d+ there"):

@@ -443,13 +443,9 @@ def test_the_unit_of_the_first_time_holds_for_all_and_numbers_are_of_this_centur
     assert times.read(f"{NOON * 1e3:.0f}") == NOON
     for text in ("946684800", "4102444799", "946684800000"):
         assert TimeReader().read(text) in (946684800.0, 4102444799.0)
-    for text, reader in (
-        (f"{NOON:.0f}", times),
-        ("946684799", TimeReader()),
-        ("4102444800", TimeReader()),
-    ):
+    for reader, text in ((times, NOON), (TimeReader(), 946684799), (TimeReader(), 4102444800)):
         with pytest.raises(BadTimeError):
-            reader.read(text)
+            reader.read(f"{text:.0f}")
 
 
 def test_date_and_time_in_two_columns(log):
