@@ -257,7 +257,7 @@ class TestPriceAndPower:
 
 
 class TestProperties:
-    @settings(max_examples=max(4, settings.default.max_examples // 2))
+    @settings(max_examples=max(4, settings.default.max_examples // 3))
     @given(st.sampled_from([*OBJECTIVES]), st.integers(0, 50), st.floats(0.5, 0.99))
     def test_of_any_objective(self, objective, seed, level):
         runs = lines(repeats=1, noise=0.02, steps=[1.0, 1.6, 2.2, 2.8], price=10.0)

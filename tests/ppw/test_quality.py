@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from golden_runs import golden
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import answered, only, sweep
 from processes import ppw_inside, refused
@@ -623,6 +623,7 @@ def suspects(runs):
 
 
 class TestProperties:
+    @settings(max_examples=max(4, settings.default.max_examples // 2))
     @given(
         dirty_tables(),
         st.sampled_from([("time_ms", 1e3), ("time_us", 1e6), ("time_min", 1 / 60)]),
