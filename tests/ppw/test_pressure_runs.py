@@ -14,7 +14,6 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -375,30 +374,25 @@ def disk(files):
     }
 
 
-class Pair(NamedTuple):
-    """Two workloads at a steady and at their full demand, and what is to break first."""
-
-    steady: tuple
-    full: tuple
-    breaks: str
-    compared: tuple
-
-
+# Two workloads at a steady and at their full demand, what is to break first, what is compared.
 PAIRS = {
-    "burner and random reads": lambda a, b: Pair(
+    "burner and random reads": lambda a, b: (
         (burner(0.15), random_reads(a, 5)),
         (burner(1, 2), random_reads(a, 20)),
         "CPU",
         ("CPU", "disk I/Os"),
     ),
-    "scan and scan": lambda a, b: Pair(
+    "scan and scan": lambda a, b: (
         (scan(a, "150m"), scan(b, "100m")),
         (scan(a), scan(b)),
         "disk bandwidth",
         ("disk bandwidth",),
     ),
-    "cache and burner": lambda a, b: Pair(
-        (cache(5), burner(0.15)), (cache(0), burner(1, 2)), "CPU", ("CPU",)
+    "cache and burner": lambda a, b: (
+        (cache(5), burner(0.15)),
+        (cache(0), burner(1, 2)),
+        "CPU",
+        ("CPU",),
     ),
 }
 
@@ -408,21 +402,21 @@ PAIRS = {
 @pytest.mark.parametrize("name", PAIRS)
 class TestPairs:
     def test_demand_together_is_within_a_tenth_of_the_sum(self, name, files, disk):
-        pair = PAIRS[name](*files)
-        alone = {str(place): record_steady(one) for place, one in enumerate(pair.steady)}
+        steady, *_, compared = PAIRS[name](*files)
+        alone = {str(place): record_steady(one) for place, one in enumerate(steady)}
         predicted = co_locate(alone, capacity=disk)
-        together = demands(record_steady(*pair.steady))[list(NAMES)].mean()
+        together = demands(record_steady(*steady))[list(NAMES)].mean()
         assert predicted.fits
         mean = predicted.resources.set_index("resource")["mean"]
-        for resource in pair.compared:
+        for resource in compared:
             assert together[resource] == pytest.approx(mean[resource], rel=0.10), resource
 
     def test_first_bottleneck_is_the_predicted_one(self, name, files, disk):
-        pair = PAIRS[name](*files)
-        alone = {str(place): record(one) for place, one in enumerate(pair.full)}
+        _, full, breaks, _ = PAIRS[name](*files)
+        alone = {str(place): record(one) for place, one in enumerate(full)}
         predicted = co_locate(alone, capacity=disk)
-        together = record(*pair.full)
+        together = record(*full)
         limits = capacities(capacity_for(together, disk))
         share = load_of(demands(together)[list(NAMES)].to_numpy() / limits).mean
-        assert predicted.first == pair.breaks
-        assert pd.Series(share, NAMES).idxmax() == pair.breaks
+        assert predicted.first == breaks
+        assert pd.Series(share, NAMES).idxmax() == breaks
