@@ -10,9 +10,9 @@ import json
 import os
 import subprocess
 import sys
+from collections import namedtuple
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from peers.virtual_files import File, VirtualFiles
 
@@ -254,13 +254,8 @@ class Host:
         policy.offline = order.get("offline", policy.offline)
 
 
-class Write(NamedTuple):
-    """A write that the emulated kernel got, and the limits (kHz) asked for after it."""
-
-    path: str
-    text: str
-    error: int
-    limits: list[list[int]]
+# A write that the emulated kernel got, and the limits (kHz) asked for after it.
+Write = namedtuple("Write", "path text error limits")
 
 
 class CpufreqTree:

@@ -38,7 +38,21 @@ class Sensor(NamedTuple):
     owner: int = 0x20
 
 
-class PlayedBmc:
+class Bmc:
+    """What both BMCs can do."""
+
+    def set_watts(self, watts):
+        """Draw so many watts: by DCMI at once, by the sensors of ipmi_sim within 0.1 s."""
+        self.set(**dict.fromkeys(NAMES, watts))
+        self.set_count(watts)
+
+    def restart(self):
+        """Cut its power for a moment: it forgets all sessions."""
+        self.kill()
+        self.start()
+
+
+class PlayedBmc(Bmc):
     """A BMC in memory, with the limits that BMCs have.
 
     Its repository of `Sensor` (or, of its own, ``records``) gives ``most`` bytes at a time, loses
@@ -58,10 +72,6 @@ class PlayedBmc:
         self.is_silent, self.says, self.waits, self.logouts = False, "", [], 0
         self.set_watts(watts)
 
-    def set_watts(self, watts):
-        self.set(**dict.fromkeys(NAMES, watts))
-        self.set_count(watts)
-
     def set(self, **values):
         self.values.update(values)
 
@@ -76,10 +86,6 @@ class PlayedBmc:
 
     def start(self):
         self.is_silent = False
-
-    def restart(self):
-        self.kill()
-        self.start()
 
     def raw(self, netfn, command, data, until_s, *, lun=0):
         assert until_s <= time.monotonic() + 60.0
@@ -134,7 +140,7 @@ class PlayedBmc:
         return 0, struct.pack("<H", following) + held
 
 
-class IpmiBmc:
+class IpmiBmc(Bmc):
     """A BMC on a free UDP port of the loopback, whose faults can be set.
 
     In a ``folder`` of its own; whether it knows DCMI's power reading, which ``sensors`` are in its
@@ -164,11 +170,6 @@ class IpmiBmc:
             library = ("-shared", "-fPIC", "-o", str(folder / "dcmi.so"))
             subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", *library, MODULE], check=True)
 
-    def set_watts(self, watts):
-        """Draw so many watts: by DCMI at once, by the sensors within 0.1 s."""
-        self.set(**dict.fromkeys(NAMES, watts))
-        self.set_count(watts)
-
     def set(self, **values):
         """Set what DCMI answers (see ``ipmi_dcmi.c``), and leave the sensors alone."""
         self._values.update(values)
@@ -188,14 +189,11 @@ class IpmiBmc:
         state = self.folder / f"state-{self._starts}"
         state.mkdir()
         with (self.folder / "ipmi_sim.log").open("ab") as log:
+            # -n: without it the end of input stops it.
+            command = ["ipmi_sim", "-n", "-c", "lan.conf", "-f", "bmc.emu", "-s", state]
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             self._process = subprocess.Popen(
-                # -n: without it the end of input stops it.
-                ["ipmi_sim", "-n", "-c", "lan.conf", "-f", "bmc.emu", "-s", state],
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                command, cwd=self.folder, start_new_session=True, **streams
             )
         deadline = time.monotonic() + START_S
         while not self._answers():
@@ -210,11 +208,6 @@ class IpmiBmc:
             self._process.kill()
             self._process.wait()
             self._process = None
-
-    def restart(self):
-        """Cut its power for a moment: it forgets all sessions."""
-        self.kill()
-        self.start()
 
     def pause(self):
         """Let it stop answering, with its port open."""

@@ -16,9 +16,8 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections import deque
+from collections import deque, namedtuple
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
@@ -34,17 +33,13 @@ V1 = "/redfish/v1"
 CHASSIS = f"{V1}/Chassis"
 SESSIONS = f"{V1}/SessionService/Sessions"
 FIGURES = ("environment", "supplies", "power")
+# PEM files of a certificate and its key; a request.
+Certificate = namedtuple("Certificate", "pem key")
+Asked = namedtuple("Asked", "method path headers")
 
 
 def linked(path):
     return {"@odata.id": path}
-
-
-class Certificate(NamedTuple):
-    """PEM files of a certificate and its key."""
-
-    pem: Path
-    key: Path
 
 
 class Authority:
@@ -120,14 +115,6 @@ class Said(NamedTuple):
     pause_s: float = 0.0
 
 
-class Asked(NamedTuple):
-    """A request."""
-
-    method: str
-    path: str
-    headers: dict[str, str]
-
-
 class RedfishBmc:
     """A started BMC; a context manager that stops it.
 
@@ -180,11 +167,8 @@ class RedfishBmc:
         command = [sys.executable, "-m", "sushy_tools.static.main", "-i", LOCAL, "-p", str(port)]
         if self.certificate:
             command += ["-c", str(self.certificate.pem), "-k", str(self.certificate.key)]
-        self._static = subprocess.Popen(
-            [*command, "-m", str(self._folder)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+        self._static = subprocess.Popen([*command, "-m", str(self._folder)], **quiet)
 
         def answers():
             assert self._static.poll() is None, "sushy-static ended"
