@@ -66,15 +66,10 @@ class TestSsh:
         assert not list(elsewhere.cache.glob("*"))
         assert "not measured here: cpi" in done.stderr
 
-    def test_a_command_with_spaces_arrives_as_it_is_and_a_greeting_is_no_run(
-        self, run, elsewhere, tmp_path
-    ):
+    def test_a_command_with_spaces_arrives_and_a_greeting_is_no_run(self, run, elsewhere, tmp_path):
         """The other host's shell greets before ppw does."""
-        program(
-            elsewhere.there,
-            "ppw",
-            f"echo Welcome\n{elsewhere.ppw.read_text().partition(chr(10))[2]}",
-        )
+        own = elsewhere.ppw.read_text().partition("\n")[2]
+        program(elsewhere.there, "ppw", f"echo Welcome\n{own}")
         script = f"printf '%s|' \"$@\" > {tmp_path / 'seen'}"
         done = run(*ONCE, "sh", "-c", script, "sh", "a b", "$HOME")
         assert done.returncode == 0, done.stderr
@@ -82,19 +77,16 @@ class TestSsh:
         assert done.stderr.splitlines()[0] == "Welcome"
         assert len(pd.read_csv(tmp_path / "runs.csv")) == 1
 
-    def test_an_interrupt_here_ends_it_there_and_it_can_go_on(
+    def test_an_interrupt_here_ends_it_there_and_it_goes_on(
         self, run, elsewhere, synthetic, tmp_path
     ):
         before = synthetic.kernel.state()
         what = ("--ssh", "elsewhere", "--sysfs", str(synthetic.sysfs), "--freq", "1.5GHz")
         asked = (*what, "--repeats", "8", *QUICK, "-o", "runs.csv", "--", *synthetic.workload())
-        with subprocess.Popen(
-            [sys.executable, "-m", "ppw", "measure", *asked],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=tmp_path,
-            env=environment(PATH=elsewhere.path),
-        ) as process:
+        quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+        command = [sys.executable, "-m", "ppw", "measure", *asked]
+        env = environment(PATH=elsewhere.path)
+        with subprocess.Popen(command, cwd=tmp_path, env=env, **quiet) as process:
             wait_for(lambda: synthetic.finished() >= 3)
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 130
@@ -197,7 +189,7 @@ class TestOldHosts:
             assert found["instructions"] == pytest.approx(laws.instructions(cores), rel=1e-6)
             assert found["idle_power_w"] == pytest.approx(laws.idle_w, abs=1)
 
-    def test_what_another_clock_will_do_comes_back_within_its_interval(self, runs):
+    def test_what_another_clock_will_do_and_which_is_faster_are_within_intervals(self, runs):
         per_byte = runs["instructions"] / runs["data_bytes"]
         both = runs[runs["cores"] == 2]
         projection = answered(
@@ -213,23 +205,17 @@ class TestOldHosts:
             family="Atom D",
         )
         time_s, power_w = LAWS.time_s(ASKED_HZ, 2), LAWS.power_w(ASKED_HZ, 2)
-        for quantity, truth in {
-            "time_s": time_s,
-            "power_w": power_w,
-            "perf_per_watt": 1 / (time_s * power_w),
-            "perf_per_dollar": 1 / (time_s * 95.0),
-        }.items():
+        truths = {"time_s": time_s, "power_w": power_w, "perf_per_watt": 1 / (time_s * power_w)}
+        for quantity, truth in (truths | {"perf_per_dollar": 1 / (time_s * 95.0)}).items():
             estimate = getattr(projection, quantity)
             assert estimate.lower < truth < estimate.upper, quantity
             if quantity in ("time_s", "perf_per_dollar"):
                 # A BMC's whole watts at two near clocks say little of a third; cycles do.
                 assert abs(np.log(estimate / truth)) < 0.03, quantity
-
-    def test_the_two_hosts_compared(self, runs):
-        """The older host loses in time, by the ratio of the laws."""
-        two, sides = runs[runs["cores"] == 2], ({"host": "d510"}, {"host": "d525"})
+        # Two hosts compared: the older one loses in time, by the ratio of the laws.
+        sides = ({"host": "d510"}, {"host": "d525"})
         clocks = {"freq_a": CLOCKS["d510"], "freq_b": CLOCKS["d525"]}
-        result = answered(ppw.compare, two, *sides, metric=["time"], **clocks)
+        result = answered(ppw.compare, both, *sides, metric=["time"], **clocks)
         row = result.table.iloc[0]
         truth = LAWS.time_s(CLOCKS["d510"], 2) / LAWS.time_s(CLOCKS["d525"], 2)
         assert row["lower"] < truth < row["upper"]

@@ -136,12 +136,10 @@ class TestCompiledCode:
         command = [sys.executable, "-W", "error", script]
         return subprocess.check_output(command, env=env, text=True).split()
 
-    def test_is_kept_where_it_may_be_and_others_keep_theirs_where_they_did(self, tmp_path):
+    def test_is_kept_where_it_may_be_beside_that_of_others_and_not_needed_elsewhere(self, tmp_path):
         cache = tmp_path / "cache"
         assert self.run(tmp_path, cache) == ["42.0", "1", "True"]
         assert [p.name[:4] for p in cache.iterdir()] == ["ppw-"]
-
-    def test_is_not_needed_where_nothing_can_be_kept(self, tmp_path):
         (tmp_path / "file").touch()
         assert self.run(tmp_path, tmp_path / "file" / "folder") == ["42.0", "0", "True"]
 
@@ -200,31 +198,27 @@ class TestClosedEnds:
     def closed(self, process):
         return lambda end, *given: process(*given, wrapped=("sh", "-c", f'exec "$@" {end}', "sh"))
 
-    def test_output_that_is_closed(self, closed):
+    def test_output_and_input_that_are_closed(self, closed):
         for arguments in (("hosts",), ("demo", "--runs", "-")):
             done = closed(">&-", *arguments)
             assert done.returncode == 1
             assert b"ppw: error: standard output: Bad file descriptor\n" in done.stderr
             assert b"Traceback" not in done.stderr
+        done = closed("<&-", "project", "-", *CLOCK)
+        assert done.returncode == 1
+        assert done.stderr == b"ppw: error: standard input: is empty\n"
 
     def test_files_are_written_all_the_same(self, closed, project, tmp_path):
         done = closed(">&- <&-", *project, "-o", "it.txt")
         assert (done.stderr, done.returncode) == (b"", 0)
         assert NAME in (tmp_path / "it.txt").read_text(encoding="utf-8")
 
-    def test_input_that_is_closed(self, closed):
-        done = closed("<&-", "project", "-", *CLOCK)
-        assert done.returncode == 1
-        assert done.stderr == b"ppw: error: standard input: is empty\n"
-
-    def test_errors_that_nobody_reads(self, closed):
+    def test_errors_that_nobody_reads_and_a_reader_that_has_gone(self, closed, process):
         done = closed("2>&-", "project", "nothing.csv", *CLOCK)
         assert (done.stdout, done.returncode) == (b"", 1)
         done = closed("2>&-", "hosts")
         assert done.returncode == 0
         assert b"Xeon" in done.stdout
-
-    def test_a_reader_that_has_gone(self, process):
         done = process("hosts", wrapped=("sh", "-c", '"$@" | true', "sh"))
         assert done.stderr == b""
 
@@ -237,42 +231,36 @@ $(complete -p ppw | sed 's/.*-F //; s/ .*//') ppw; printf "%s\\n" "${COMPREPLY[@
 """
 
 
-class TestCompletion:
-    def test_in_bash(self, tmp_path):
-        program = tmp_path / "bin" / "ppw"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ppw "$@"\n')
-        program.chmod(0o755)
-        path = f"{program.parent}:{os.environ['PATH']}"
-        for words, offered in (
-            (("pr",), ["pressure", "project"]),
-            (("project", "ru"), ["-o", "default"]),
-        ):
-            done = subprocess.run(
-                ["bash", "--norc", "-c", PRESS, "bash", "ppw", *words],
-                capture_output=True,
-                text=True,
-                check=True,
-                cwd=tmp_path,
-                env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-            )
-            assert (done.stdout.split("\n")[:-1], done.stderr) == (offered, "")
+def test_completion_in_bash(tmp_path):
+    program = tmp_path / "bin" / "ppw"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ppw "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    known = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    for words, offered in (
+        (("pr",), ["pressure", "project"]),
+        (("project", "ru"), ["-o", "default"]),
+    ):
+        asked = ["bash", "--norc", "-c", PRESS, "bash", "ppw", *words]
+        kept = {"capture_output": True, "text": True, "check": True, "cwd": tmp_path}
+        done = subprocess.run(asked, env=known, **kept)
+        assert (done.stdout.split("\n")[:-1], done.stderr) == (offered, "")
 
-    @pytest.mark.parametrize(
-        ("words", "offered"),
-        [
-            (("project", "--fo"), ["--form", "--format"]),
-            (("project", "--format", ""), ["text", "json", "csv", "html"]),
-            (("project", "runs.csv", "--output", ""), [""]),
-        ],
-    )
-    def test_of_options_choices_and_files(self, tmp_path, words, offered):
-        asked = {"_PPW_COMPLETE": "bash_complete", "COMP_CWORD": str(len(words))}
-        done = ppw_inside(cwd=tmp_path, **asked, COMP_WORDS=" ".join(["ppw", *words]))
-        assert [line.partition(",")[2] for line in done.stdout.splitlines()] == offered
 
-    @pytest.mark.parametrize("shell", ["zsh", "fish"])
-    def test_scripts_for_other_shells(self, shell, tmp_path):
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("project", "--fo"), ["--form", "--format"]),
+        (("project", "--format", ""), ["text", "json", "csv", "html"]),
+        (("project", "runs.csv", "--output", ""), [""]),
+    ],
+)
+def test_completion_of_options_choices_and_files(tmp_path, words, offered):
+    asked = {"_PPW_COMPLETE": "bash_complete", "COMP_CWORD": str(len(words))}
+    done = ppw_inside(cwd=tmp_path, **asked, COMP_WORDS=" ".join(["ppw", *words]))
+    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == offered
+    for shell in ("zsh", "fish"):
         done = ppw_inside("--completion", shell, cwd=tmp_path)
         assert (done.stderr, done.returncode) == ("", 0)
         assert f"_PPW_COMPLETE={shell}_complete" in done.stdout
