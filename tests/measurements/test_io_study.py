@@ -42,17 +42,13 @@ def reaper():
         yield reaper
 
 
-LATENCIES = {
-    "mean": 80_000.0,
-    "max": 5_000_000,
-    "percentile": {"50.000000": 70_000, "99.000000": 410_000},
-}
+LATENCIES = {"mean": 80_000.0, "max": 5_000_000}
+LATENCIES |= {"percentile": {"50.000000": 70_000, "99.000000": 410_000}}
 READ = {"total_ios": 25_000, "iops": 12_500.0, "bw_bytes": 51_200_000, "runtime": 2000}
 READ |= {"iops_samples": 4, "iops_mean": 12_000.0, "iops_stddev": 480.0, "lat_ns": LATENCIES}
 WRITE = {"total_ios": 0, "iops": 0.0, "lat_ns": {"mean": 0.0, "max": 0}}
-REPORT = json.dumps(
-    {"fio version": "fio-3.33", "jobs": [{"error": 0, "read": READ, "write": WRITE}]}
-)
+JOB = {"error": 0, "read": READ, "write": WRITE}
+REPORT = json.dumps({"fio version": "fio-3.33", "jobs": [JOB]})
 
 
 class TestReport:
@@ -92,17 +88,18 @@ class TestReport:
 
 
 class TestFioOptions:
-    @pytest.mark.parametrize(
-        ("text", "pattern"),
-        [
-            ("randread", ("randread", 4096)),
-            ("write", ("write", 32768)),
-            ("read:1MiB", ("read", 1 << 20)),
-            ("randwrite:512", ("randwrite", 512)),
-        ],
-    )
-    def test_patterns(self, text, pattern):
-        assert Pattern.parse(text) == pattern
+    def test_patterns_and_the_published_ones_are_the_default(self):
+        for text, pattern in (
+            *(("randread", ("randread", 4096)), ("write", ("write", 32768))),
+            *(("read:1MiB", ("read", 1 << 20)), ("randwrite:512", ("randwrite", 512))),
+        ):
+            assert Pattern.parse(text) == pattern
+        options = FioOptions(folder=".")
+        assert {(p.rw, p.block_bytes) for p in options.patterns} == {
+            *(("randread", 4096), ("randwrite", 4096)),
+            *(("read", 32768), ("write", 32768)),
+        }
+        assert options.depths == (1, 2, 4, 8, 16, 32)
 
     @pytest.mark.parametrize(
         ("text", "said"),
@@ -115,14 +112,6 @@ class TestFioOptions:
     def test_what_is_no_pattern(self, text, said):
         with pytest.raises(MeasurementError, match=said):
             Pattern.parse(text)
-
-    def test_the_published_ones_are_the_default(self):
-        options = FioOptions(folder=".")
-        assert {(p.rw, p.block_bytes) for p in options.patterns} == {
-            *(("randread", 4096), ("randwrite", 4096)),
-            *(("read", 32768), ("write", 32768)),
-        }
-        assert options.depths == (1, 2, 4, 8, 16, 32)
 
     @pytest.mark.parametrize(
         ("options", "said"),
@@ -183,8 +172,7 @@ def interval(**more):
 
 
 QUIET = interval(sectors_read=0.0, sectors_written=0.0)
-
-
+LEFT_OUT = {"steal_s": None, "iowait_s": None, "idle_s": 1.2}
 OWN = {"user_s": 0.1, "system_s": 0.2, "scope": "own", "idle_s": 1.2, "iowait_s": 0.4}
 
 
@@ -215,11 +203,7 @@ class TestWindow:
                 {"cpu_accounting": "tick", "scheduled_s": None},
             ),
             # A kernel that does not count a kind of time.
-            (
-                [interval(iowait_s=None, steal_s=None)],
-                {},
-                {"steal_s": None, "iowait_s": None, "idle_s": 1.2},
-            ),
+            ([interval(iowait_s=None, steal_s=None)], {}, LEFT_OUT),
             ([interval(), QUIET], {}, {"io_notes": "1 of 2 intervals had no I/O"}),
             (
                 [QUIET, QUIET],
@@ -324,12 +308,12 @@ class TestCpuTime:
         assert user > 5 * system
         assert not group.folder.exists()
 
-    def test_where_no_group_may_be_made_there_is_none(self, reaper, tmp_path):
+    def test_where_no_group_may_be_made_there_is_none_and_an_ended_process_has_no_clock(
+        self, reaper, tmp_path
+    ):
         (tmp_path / "self").mkdir()
         (tmp_path / "self/cgroup").write_text("0::/\n")
         assert ControlGroup.make(reaper, "a", tmp_path, tmp_path) is None
-
-    def test_a_process_that_has_ended_has_no_clock(self):
         process = subprocess.Popen(["true"])
         process.wait()
         assert process_cpu_s(process.pid) == 0.0
@@ -418,12 +402,9 @@ time.sleep(1000)
 
 def owning(code, *arguments):
     """Start Python code that prints a line when it is ready."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
 
 
 class TestMemoryDevice:
@@ -493,9 +474,6 @@ class TestBandwidth:
             load.stop()
         with pytest.raises(MeasurementError, match="memory bandwidth ended with -9"):
             load.check()
-
-    def test_one_that_cannot_run_says_why(self, reaper, tmp_path):
-        thief, _ = BandwidthThief.open(reaper)
         with pytest.raises(MeasurementError, match="a CPU that may not be used"):
             thief.start(0.0, [4095], tmp_path / "load.txt")
 
@@ -538,15 +516,11 @@ class TestKernelWorkers:
             owner.kill()
         wait_for(lambda: mask.read_text().strip() == "ff")
 
-    def test_a_kernel_without_it(self, tmp_path):
+    def test_a_kernel_without_it_and_masks(self, tmp_path):
         with pytest.raises(MeasurementError, match="leave --confine-kernel out"):
             KernelWorkers(tmp_path)
-
-    @pytest.mark.parametrize(
-        ("cpus", "mask"), [([0, 1, 33], "2,00000003"), ([31], "80000000"), ([32], "1,00000000")]
-    )
-    def test_masks(self, cpus, mask):
-        assert cpu_mask(cpus) == mask
+        for cpus, mask in (([0, 1, 33], "2,00000003"), ([31], "80000000"), ([32], "1,00000000")):
+            assert cpu_mask(cpus) == mask
 
     @with_fio
     def test_masks_are_the_kernels(self):

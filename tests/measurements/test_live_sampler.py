@@ -23,7 +23,6 @@ from measurements.workloads.io_study.findings import tick_shortfall
 
 ROOT = Path(__file__).resolve().parents[2]
 HZ = os.sysconf("SC_CLK_TCK")
-HOST_NAMESPACES = {"cgroup": "cgroup:[4026531835]", "pid": "pid:[4026531836]"}
 
 
 class MadeUpKernel:
@@ -34,7 +33,7 @@ class MadeUpKernel:
         self.clock = FakeClock()
         (self.proc / "net").mkdir(parents=True)
         (self.proc / "self/ns").mkdir(parents=True)
-        for name, target in HOST_NAMESPACES.items():
+        for name, target in (("cgroup", "cgroup:[4026531835]"), ("pid", "pid:[4026531836]")):
             (self.proc / "self/ns" / name).symlink_to(target)
         self.sys.mkdir()
         for disk in ("sda", "nvme0n1"):
@@ -98,26 +97,12 @@ class TestByHand:
         kernel.stat(user=100 + HZ, system=50 + HZ // 2, idle=1000 + HZ // 4, iowait=20, ctxt=77)
         kernel.clock.wait(1.0)
         row = sampler.row()
-        expected = {
-            "user_s": 1.0,
-            "system_s": 0.5,
-            "idle_s": 0.25,
-            "cpu_accounting": "tick",
-            "tick_busy_s": 1.5,
-            "scheduled_s": None,
-            "cpus": 2,
-            "hz": HZ,
-            "interval_s": 1.0,
-            "context_switches": 77,
-            # One of the three that run is the sampler.
-            "run_queue": 2,
-            "blocked": 1,
-            "memory_total_bytes": 1000 * 1024,
-            "swap_used_bytes": 5 * 1024,
-            "ios": 0,
-            # No I/O is no wait.
-            "disk_wait_s[sda]": None,
-        }
+        expected = {"user_s": 1.0, "system_s": 0.5, "idle_s": 0.25, "cpu_accounting": "tick"}
+        expected |= {"tick_busy_s": 1.5, "scheduled_s": None, "cpus": 2, "hz": HZ}
+        expected |= {"interval_s": 1.0, "context_switches": 77, "blocked": 1, "ios": 0}
+        expected |= {"memory_total_bytes": 1000 * 1024, "swap_used_bytes": 5 * 1024}
+        # One of the three that run is the sampler; no I/O is no wait.
+        expected |= {"run_queue": 2, "disk_wait_s[sda]": None}
         assert {column: row[column] for column in expected} == expected
         assert "CPU time is by ticks only" in " ".join(sampler.caveats)
         assert {split_device(column)[0] for column in row} <= COLUMNS.keys()
@@ -136,7 +121,7 @@ class TestByHand:
         columns = ("scheduled_s", "user_s", "system_s", "idle_s", "iowait_s")
         assert [row[c] for c in columns] == pytest.approx([0.08, 0.06, 0.02, 0.09, 0.03])
 
-    def test_disks_once(self, kernel):
+    def test_disks_once_and_those_that_were_named(self, kernel):
         sampler = kernel.sampler()
         one = (1 + 10, 8 + 160, 1 + 30, 1 + 5, 8 + 80, 1 + 15, 1 + 40, 1 + 60)
         kernel.disks({"sda": one, "sda1": one, "dm-0": one, "md0": one, "loop0": one, "zram0": one})
@@ -150,8 +135,7 @@ class TestByHand:
         assert row["disk_busy_share[sda]"] == pytest.approx(0.040 / 0.05)
         assert row["disk_queue[sda]"] == pytest.approx(0.060 / 0.05)
         assert {split_device(c)[1] for c in row if c.startswith("disk_")} == {"sda"}
-
-    def test_disks_that_were_named(self, kernel):
+        # Disks that were named.
         kernel.disks({"sda": (0,) * 8, "loop0": (0,) * 8})
         sampler = kernel.sampler(disks=["loop0"])
         kernel.disks({"sda": (9,) * 8, "loop0": (1, 8, 1, 0, 0, 0, 1, 1)})
@@ -173,7 +157,7 @@ class TestByHand:
 
 
 class TestFaults:
-    def test_counters_that_go_back(self, kernel):
+    def test_counters_that_go_back_and_a_disk_that_appears_and_goes(self, kernel):
         kernel.disks({"sda": (9, 80, 9, 9, 80, 9, 9, 9)})
         sampler = kernel.sampler()
         kernel.stat(user=10, system=51, idle=1001, iowait=19)
@@ -183,8 +167,7 @@ class TestFaults:
         assert row["marks"] == "counter back"
         assert (row["user_s"], row["iowait_s"], row["sectors_read"]) == (None, None, None)
         assert (row["system_s"], row["sectors_written"]) == (1 / HZ, 8)
-
-    def test_a_disk_that_appears_and_goes(self, kernel):
+        kernel.disks({"sda": (1, 8, 1, 1, 8, 1, 1, 1)})
         sampler = kernel.sampler()
         for disks, told in (
             ({"sda": (1, 8, 1, 1, 8, 1, 1, 1), "nvme0n1": (2, 16, 1, 0, 0, 0, 1, 1)}, "new"),
@@ -195,16 +178,6 @@ class TestFaults:
             row = sampler.row()
             assert row["marks"] == f"device {told}"
             assert row["sectors_read"] == {"new": 16, "gone": 0}[told]
-
-    def test_what_cannot_be_sampled(self, tmp_path):
-        with pytest.raises(MeasurementError, match="has no CPU times"):
-            LiveSampler(procfs=tmp_path)
-        with pytest.raises(MeasurementError, match="either seconds or a command"):
-            sample()
-        with pytest.raises(MeasurementError, match="cannot be started"):
-            sample(command=["no-such-program-anywhere"])
-        with pytest.raises(MeasurementError, match="give 10 ms or more"):
-            sample(seconds=1, interval_s=0.001)
 
     def test_a_container_by_its_marks_and_namespaces(self, kernel):
         (kernel.root / ".dockerenv").touch()
@@ -241,14 +214,12 @@ class TestRows:
         sampler = kernel.sampler(interval_s=0.25, **options)
         return list(sampler.rows(for_seconds(seconds, clock=kernel.clock, wait=wait)))
 
-    def test_one_each_interval_and_one_for_the_rest(self, kernel):
+    def test_one_each_interval_and_one_for_the_rest_and_none_made_up_for(self, kernel):
         intervals = [row["interval_s"] for row in self.rows(kernel, 1.1)]
         assert intervals == pytest.approx([0.25] * 4 + [0.1])
         # A rest is never too short for a rate, and its row may be due just before the end.
         assert [r["interval_s"] for r in self.rows(kernel, 0.0)] == pytest.approx([0.02])
         assert [r["interval_s"] for r in self.rows(kernel, 0.51)] == pytest.approx([0.25] * 2)
-
-    def test_those_that_were_missed_are_not_made_up_for(self, kernel):
         rows = self.rows(kernel, 1.0, late_s=0.3)
         assert [row["interval_s"] for row in rows] == pytest.approx([0.55, 0.2, 0.25])
         assert [row["marks"] for row in rows] == ["gap", "", ""]
@@ -277,10 +248,18 @@ class TestRows:
         assert frame["disk_wait_s[sda]"].isna().all()
         assert not list(tmp_path.glob("*.part*"))
 
-    def test_of_this_host(self):
+    def test_of_this_host_and_what_cannot_be_sampled(self, tmp_path):
         frame = sample(seconds=0.1, interval_s=0.05).frame
         assert (frame["interval_s"] > 0).all()
         assert frame["time_s"].is_monotonic_increasing
+        with pytest.raises(MeasurementError, match="has no CPU times"):
+            LiveSampler(procfs=tmp_path)
+        with pytest.raises(MeasurementError, match="either seconds or a command"):
+            sample()
+        with pytest.raises(MeasurementError, match="cannot be started"):
+            sample(command=["no-such-program-anywhere"])
+        with pytest.raises(MeasurementError, match="give 10 ms or more"):
+            sample(seconds=1, interval_s=0.001)
 
     @pytest.mark.peer("fio")
     def test_of_a_command_that_writes_a_device(self, tmp_path):
@@ -309,16 +288,11 @@ class TestCommandLine:
         assert ("ppw: error: sh: ended with exit code N" in said) == bool(code)
         assert len(read_time_series(tmp_path / "s.csv").frame) >= 1
 
-    @pytest.mark.parametrize(
-        ("arguments", "what"),
-        [
-            (("-o", "a.csv", "--duration", "1s", "--", "true"), "leave out --duration"),
-            (("-o", "-", "--", "true"), "standard output is the COMMAND's"),
-            ((), "Missing option '-o'"),
-        ],
-    )
-    def test_wrong_usage(self, run, arguments, what):
-        refused(run(*arguments), what, code=2)
+    def test_wrong_usage(self, run):
+        both = ("-o", "a.csv", "--duration", "1s", "--", "true")
+        refused(run(*both), "leave out --duration", code=2)
+        refused(run("-o", "-", "--", "true"), "standard output is the COMMAND's", code=2)
+        refused(run(), "Missing option '-o'", code=2)
 
     def test_standard_output(self, run):
         done = run("-o", "-", "--duration", "30ms", "--interval", "10ms")
@@ -413,9 +387,8 @@ class TestPeers:
             assert seconds == pytest.approx(busy["sa.json"], rel=0.05, abs=ticks_s), (name, busy)
         live = recorded["live"]
         capacity_s = float((live.frame["cpus"] * live.frame["interval_s"]).sum())
-        assert float(live.frame[list(CPU_COLUMNS)].sum().sum()) == pytest.approx(
-            capacity_s, rel=0.15
-        )
+        spent_s = float(live.frame[list(CPU_COLUMNS)].sum().sum())
+        assert spent_s == pytest.approx(capacity_s, rel=0.15)
         if live.tick_shortfall() is not None:
             # What ticks miss of the scheduler's time, by whoever reads them.
             assert "of the scheduler's CPU time" in live.summary()
@@ -438,9 +411,8 @@ class TestPeers:
         shared = one.columns.intersection(other.columns).drop(["host", "marks", "cpu_accounting"])
         assert {"user_s", "sectors_read", "run_queue"} <= set(shared)
         for column in shared.drop("cpus", errors="ignore"):
-            assert np.array(one[column], dtype=float) == pytest.approx(
-                np.array(other[column], dtype=float), nan_ok=True
-            ), column
+            wanted = pytest.approx(np.array(other[column], dtype=float), nan_ok=True)
+            assert np.array(one[column], dtype=float) == wanted, column
 
 
 def test_the_docs_tables_are_the_schema():

@@ -37,18 +37,9 @@ from measurements.workloads.memcached.verdicts import judged
 from measurements.workloads.reaper import Reaper
 
 with_memcached = pytest.mark.peer("memcached")
-WORK = Work(
-    get_share=1.0,
-    keys_per_request=1,
-    keys=2000,
-    key_bytes=30,
-    value_bytes=64,
-    connections=8,
-    threads=1,
-    rate_s=None,
-    seconds=0.5,
-    seed=1,
-)
+SIZES = {"keys_per_request": 1, "keys": 2000, "key_bytes": 30, "value_bytes": 64}
+CLIENT = {"connections": 8, "threads": 1, "rate_s": None, "seconds": 0.5, "seed": 1}
+WORK = Work(get_share=1.0, **SIZES, **CLIENT)
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 HERE = Address("127.0.0.1", 1)
 
@@ -127,9 +118,8 @@ class TestServers:
 
     def test_objects_that_do_not_fit_are_refused(self, start):
         servers = start(memory_bytes=64 << 20)
-        with pytest.raises(
-            MeasurementError, match=r"2000 objects of 65536 B do not fit: .*evicted"
-        ):
+        said = r"2000 objects of 65536 B do not fit: .*evicted"
+        with pytest.raises(MeasurementError, match=said):
             servers.controls[0].fill(lambda n: f"key-{n:026d}", 2000, 65536)
 
     @pytest.mark.parametrize("value_bytes", [64, 1024, 65536])
@@ -142,17 +132,12 @@ class TestServers:
 
 
 class TestAddresses:
-    @pytest.mark.parametrize(
-        ("text", "address"),
-        [
-            ("10.0.0.7:11299", ("10.0.0.7", 11299)),
-            ("cache7", ("cache7", 11211)),
-            ("[::1]:11299", ("::1", 11299)),
-            ("[::1]", ("::1", 11211)),
-        ],
-    )
-    def test_what_they_are(self, text, address):
-        assert Address.parse(text) == address
+    def test_what_they_are(self):
+        for text, address in (
+            *(("10.0.0.7:11299", ("10.0.0.7", 11299)), ("cache7", ("cache7", 11211))),
+            *(("[::1]:11299", ("::1", 11299)), ("[::1]", ("::1", 11211))),
+        ):
+            assert Address.parse(text) == address
 
     @pytest.mark.parametrize("text", ["", ":11211", "a:b", "a:0", "a:70000"])
     def test_what_is_none(self, text):
@@ -183,7 +168,7 @@ class TestAddresses:
             control.close()
             thread.join()
 
-    def test_loopback_has_no_line_rate_and_a_driver_says_that_of_others(self, tmp_path):
+    def test_only_some_links_have_a_line_rate(self, tmp_path, monkeypatch):
         link = link_to(Address("127.0.0.1", 11211))
         assert (link.interface, link.bits_s, link.is_loopback) == ("lo", None, True)
         received, sent = link.moved()
@@ -195,7 +180,7 @@ class TestAddresses:
             assert line_rate("eth0", tmp_path) == rate
         assert line_rate("eth1", tmp_path) is None
 
-    def test_a_name_that_is_none_has_no_link(self, monkeypatch):
+        # A name that is none has no link.
         def refuse(*_, **__):
             raise socket.gaierror(-2, "Name or service not known")
 
@@ -301,12 +286,9 @@ class TestMemcaslap:
 def memtier_json(count=1000, p50=0.3, p99=1.2, mean=0.4):
     """As its result_print_to_json writes it, of gets alone."""
     part = {"Count": count, "Ops/sec": 1.0, "Average Latency": mean, "Max Latency": 9.0}
-    none = {"Count": 0, "Ops/sec": 0.0, "Average Latency": 0.0, "Max Latency": 0.0}
     percentiles = {"Percentile Latencies": {"p50.00": p50, "p99.00": p99}}
-    wrong_mean = {"Average Latency": 77.0}
-    return {
-        "ALL STATS": {"Sets": none, "Gets": part, "Totals": {**part, **percentiles, **wrong_mean}}
-    }
+    totals = {**part, **percentiles, "Average Latency": 77.0}
+    return {"ALL STATS": {"Sets": dict.fromkeys(part, 0), "Gets": part, "Totals": totals}}
 
 
 class TestMemtier:
@@ -326,9 +308,8 @@ class TestMemtier:
             memtier.Memtier("m").report([], tmp_path, [WORK])
 
     def test_its_command(self, tmp_path):
-        work = WORK._replace(
-            get_share=0.9, threads=2, rate_s=4000.0, keys_per_request=8, seconds=2.25
-        )
+        work = WORK._replace(get_share=0.9, threads=2, rate_s=4000.0, keys_per_request=8)
+        work = work._replace(seconds=2.25)
         loader = memtier.Memtier("memtier_benchmark")
         command = loader.command(Address("cache7", 11211), work, tmp_path, 3)
         # 4000 a second over 2 threads of 4 connections are 500 each.
@@ -408,18 +389,15 @@ class TestPaced:
             client.wait(30)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_is_no_report_of_the_paced_client(tmp_path):
+    file = tmp_path / "client.txt"
+    for text, said in (
         ("", "had no answer to any request"),
         ("127.0.0.1:1: no connection: refused\n", "the client failed: 127.0.0.1:1"),
-    ],
-)
-def test_what_is_no_report_of_the_paced_client(tmp_path, text, said):
-    file = tmp_path / "client.txt"
-    file.write_text(text)
-    with pytest.raises(MeasurementError, match=said):
-        paced.read_totals(file)
+    ):
+        file.write_text(text)
+        with pytest.raises(MeasurementError, match=said):
+            paced.read_totals(file)
 
 
 class TestLoaders:
@@ -446,21 +424,14 @@ class TestLoaders:
             find_loader(name)
 
     @given(
-        st.integers(1, 200),
-        st.integers(1, 16),
-        st.integers(1, 4),
-        st.booleans(),
-        st.one_of(st.none(), st.floats(10, 1e6)),
-        st.floats(0, 1),
-        st.integers(1, 20),
+        *(st.integers(1, 200), st.integers(1, 16), st.integers(1, 4), st.booleans()),
+        *(st.one_of(st.none(), st.floats(10, 1e6)), st.floats(0, 1), st.integers(1, 20)),
     )
-    def test_a_demand_is_shared_whole(
-        self, connections, threads, partitions, one_thread, asked, gets, keys
-    ):
+    def test_a_demand_is_shared_whole(self, connections, threads, servers, one, asked, gets, keys):
         base = WORK._replace(get_share=gets, keys_per_request=keys)
         demand = Demand(connections, threads, asked, 1.0)
-        shared = works(base, demand, partitions, one_thread=one_thread)
-        assert len(shared) % partitions == 0
+        shared = works(base, demand, servers, one_thread=one)
+        assert len(shared) % servers == 0
         assert sum(w.connections for w in shared) == max(connections, len(shared))
         assert all(1 <= w.threads <= w.connections for w in shared)
         if asked is None:
@@ -494,15 +465,15 @@ class TestPercentiles:
         assert found.least_s - tiny <= found.estimate_s <= found.most_s + tiny
         assert found.most_s <= 2 * found.least_s + 1e-6 + tiny
 
+    def test_of_nothing_there_is_none(self):
+        with pytest.raises(MeasurementError, match="no latency was counted"):
+            Histogram(()).percentile(0.5)
+
     @given(*[st.lists(st.integers(1, 10_000), min_size=1, max_size=50)] * 2)
     def test_merged_counts_are_the_counts_of_all(self, one, other):
         both = self.counted([*one, *other])
         assert merged([self.counted(one), self.counted(other)]) == both
         assert merged([self.counted(other), self.counted(one)]) == both
-
-    def test_of_nothing(self):
-        with pytest.raises(MeasurementError, match="no latency was counted"):
-            Histogram(()).percentile(0.5)
 
 
 class TestSides:

@@ -87,7 +87,7 @@ class TestByHand:
         assert trace.names["device"] == ("8,16",)
         assert trace.start_unix_ns == 1_700_000_000_000_000_500 - 100 + 1000
 
-    def test_files_of_all_cpus_by_any_name(self, write, tmp_path):
+    def test_files_of_all_cpus_by_any_name_and_one_that_is_cut_short(self, write, tmp_path):
         write(binary(10, READ | QUEUE, 8) + binary(40, READ | QUEUE, 16), "sda.blktrace.0")
         write(b"", "sda.blktrace.1")
         write(binary(20, READ | COMPLETE, 8) + binary(30, READ | QUEUE, 24), "sda.blktrace.10")
@@ -95,8 +95,7 @@ class TestByHand:
             table = read_trace(name).to_table()
             assert table["lbn"].to_pylist() == [8, 24, 16]
             assert table["latency_s"][0].as_py() == pytest.approx(10e-9)
-
-    def test_a_payload_longer_than_the_rest_is_cut_short(self, write):
+        # A payload longer than the rest is cut short.
         path = write(events(LITTLE) + binary(1, NOTIFY | 2, payload=b"x" * 50)[:-1])
         with pytest.raises(ValueError, match="record 10 is cut short, 97 bytes are left"):
             read_trace(path).to_table()
@@ -152,10 +151,8 @@ class TestRecordedElsewhere:
     def test_arrivals_are_those_that_blkparse_prints(self, folder):
         form = ("-f", "%T %t %a %S %n\\n", "-a", "queue")
         printed = told("blkparse", "-q", "-i", "vda", *form, cwd=folder).splitlines()
-        rows = (line.split() for line in printed if re.match(r"\d+ \d+ Q ", line))
-        wanted = [
-            (int(s) * 10**9 + int(ns), int(lbn), int(n)) for s, ns, _, lbn, n in rows if int(n)
-        ]
+        rows = [line.split() for line in printed if re.match(r"\d+ \d+ Q ", line)]
+        wanted = [(int(f"{s}{ns:>09}"), int(lbn), int(n)) for s, ns, _, lbn, n in rows if int(n)]
         table = read_trace(folder / "vda").to_table()
         moved = table.filter(pa.compute.field("size_bytes") > 0)
         assert moved["lbn"].to_pylist() == [lbn for _, lbn, _ in wanted]
@@ -304,11 +301,6 @@ class TestRefusals:
         assert refused == (done.method == "blk tracer")
 
 
-def test_no_such_device(tmp_path):
-    with pytest.raises(MeasurementError, match="sdzz: no block device: choose one of"):
-        record("sdzz", ["true"], tmp_path / "t.parquet")
-
-
 CODE = """
 import sys
 from measurements.traces.record import record
@@ -369,8 +361,10 @@ class TestKilled:
         assert f"{device.name}/trace/enable" in said
 
 
-def test_the_recorder_says_nothing_to_a_ppw_that_was_killed():
+def test_a_recorder_says_nothing_to_a_ppw_that_was_killed_and_needs_a_device(tmp_path):
     """No traceback, and nothing of Python's at its end, when nobody reads what it says."""
+    with pytest.raises(MeasurementError, match="sdzz: no block device: choose one of"):
+        record("sdzz", ["true"], tmp_path / "t.parquet")
     end, write = os.pipe()
     os.close(end)
     say = "from measurements.traces import blk_tracer; blk_tracer._say(a=1); blk_tracer._say(b=2)"
