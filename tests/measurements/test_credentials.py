@@ -175,7 +175,8 @@ def at_terminal(times, *typed):
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", ASKING, str(times)],
-        cwd=ROOT, start_new_session=True,
+        cwd=ROOT,
+        start_new_session=True,
         **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
     ) as asking:
         os.close(theirs)
