@@ -134,8 +134,9 @@ class TestMemcached:
         assert (runs["client_user_s"] + runs["client_system_s"]).gt(0.02).all()
         assert runs["latency_p50_s"].le(runs["latency_p99_s"]).all()
         for name in ("p50", "p99"):
-            ends = (runs[f"latency_{name}{end}_s"] for end in ("_least", "", "_most"))
-            least, figure, most = ends
+            least, figure, most = (
+                runs[f"latency_{name}{end}_s"] for end in ("_least", "", "_most")
+            )
             assert least.le(figure).all()
             assert figure.le(most).all()
             assert most.le(2.001 * least).all()
@@ -189,8 +190,7 @@ class TestMemcached:
         _, again = ask(*asked, "2,4", "--resume", table="runs.csv")
         assert records.read_text().splitlines(keepends=True)[0] == lines[0]
         assert sorted(again["connections"]) == sorted(first["connections"]) == [2, 4]
-        another = ppw_inside(*asked, "8", "--resume", cwd=tmp_path)
-        refused(another, "another workload was asked")
+        refused(ppw_inside(*asked, "8", "--resume", cwd=tmp_path), "another workload was asked")
         refused(ppw_inside(*asked, "2,4", cwd=tmp_path), "is there already", "--resume")
 
     def test_watts_are_of_the_window(self, ask, tmp_path):
@@ -249,26 +249,15 @@ def test_wrong_usage(inside, given, said, code):
     refused(inside(*given), said, code=code)
 
 
-@pytest.mark.parametrize(
-    ("given", "gone", "said"),
-    [
-        (["memcached"], "memcached", "memcached is not there: apt install memcached"),
-        (["memcached"], "memcaslap", "no load generator is there: apt install libmemcached-tools"),
-        (["memcached", "--client", "paced"], "cc", "no C compiler on this host: apt install gcc"),
-        (["fio", "--folder", "."], "fio", "the program fio is not there: apt install fio"),
-    ],
-)
-def test_a_missing_program_is_one_line(inside, tmp_path, given, gone, said):
-    (tmp_path / "bin" / gone).unlink(missing_ok=True)
-    done = inside(*given, *QUICK, "--power", "none", "-o", "a.csv", PATH=str(tmp_path / "bin"))
-    refused(done, said)
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_server_that_is_not_there(inside):
+def test_a_missing_program_or_server_is_one_line(inside, tmp_path):
     server = f"127.0.0.1:{free_ports(1)[0]}"
     done = inside("memcached", "--server", server, *QUICK, "-o", "runs.csv")
     refused(done, f"memcached at {server}: no connection: ")
+    (tmp_path / "bin" / "memcached").unlink()
+    asked = ("memcached", *QUICK, "--power", "none", "-o", "a.csv")
+    done = inside(*asked, PATH=str(tmp_path / "bin"))
+    refused(done, "memcached is not there: apt install memcached")
+    assert len(done.stderr.splitlines()) == 1
 
 
 @with_fio
@@ -343,10 +332,8 @@ class TestStudies:
         names = [f"fio {pattern}" for pattern in patterns]
         cells = {(r.workload, r.device_kind, r.cores) for r in runs.itertuples()}
         assert cells == {(p, d, n) for p in names for d in ("disk", "memory") for n in (1, 2)}
-        for column, value in (
-            *(("cpu_accounting", "scheduler"), ("direct", True), ("scope", "own")),
-            ("intervals", 8),
-        ):
+        told = {"cpu_accounting": "scheduler", "direct": True, "scope": "own", "intervals": 8}
+        for column, value in told.items():
             assert set(runs[column]) == {value}, column
         self.accounts_agree(runs)
         # The kernel counted in 512 bytes what fio counted in requests, over windows of their own.
@@ -450,21 +437,16 @@ class TestStudies:
         wait_for(lambda: leftovers() == [] and list(disk.iterdir()) == [])
         wait_for(lambda: WORKQUEUE.read_text() == mask)
 
-    @pytest.mark.parametrize(
-        ("given", "said"),
-        [
+    def test_what_cannot_be_measured(self, tmp_path):
+        all_cores = ["--cores", str(os.cpu_count()), "--take-bandwidth", "50%"]
+        for given, said in (
             (["--", "no-such-program"], "not found"),
             (["--prepare", "false", "--", "true"], "--prepare"),
-            (
-                ["--cores", str(os.cpu_count()), "--take-bandwidth", "50%"],
-                "memory bandwidth is taken from cores beside the workload's",
-            ),
-        ],
-    )
-    def test_what_cannot_be_measured(self, tmp_path, given, said):
-        asked = ("run", "cpio", "--folder", "/", "--size", "1MiB", *STUDY, *given)
-        refused(ppw_inside(*asked, cwd=tmp_path), said)
-        assert not (tmp_path / "runs.csv").exists()
+            (all_cores, "memory bandwidth is taken from cores beside the workload's"),
+        ):
+            asked = ("run", "cpio", "--folder", "/", "--size", "1MiB", *STUDY, *given)
+            refused(ppw_inside(*asked, cwd=tmp_path), said)
+            assert not (tmp_path / "runs.csv").exists()
 
 
 @pytest.mark.peer("instructions")
@@ -547,9 +529,8 @@ class TestServiceRuns:
         again = made()
         assert again.done(self.STEP._replace(setup={"a": 2.0, "b": 1})) == row
         assert again.done(self.STEP._replace(repeat=1)) is None
-        assert json.loads(ServiceStep("run", {"b": 1, "a": (1, 2)}, None, 0).key) == [
-            *("run", {"a": [1, 2], "b": 1}, None, 0)
-        ]
+        key = ServiceStep("run", {"b": 1, "a": (1, 2)}, None, 0).key
+        assert json.loads(key) == ["run", {"a": [1, 2], "b": 1}, None, 0]
 
     def test_a_load_that_fails_is_ended_and_no_record(self, made):
         runs = made()
@@ -590,11 +571,8 @@ class TestServiceRuns:
 
 
 def test_the_workloads_are_listed_without_importing_them():
-    code = (
-        "import sys, click.testing\n"
-        "from ppw.cli.run import command\n"
-        "done = click.testing.CliRunner().invoke(command, ['--help'])\n"
-        "print([m for m in sys.modules if m.startswith('ppw.cli.run_')], 'fio' in done.output)"
-    )
+    code = "import sys, click.testing; from ppw.cli.run import command\n"
+    code += "done = click.testing.CliRunner().invoke(command, ['--help'])\n"
+    code += "print([m for m in sys.modules if m.startswith('ppw.cli.run_')], 'fio' in done.output)"
     said = subprocess.check_output([sys.executable, "-c", code], text=True, env=environment())
     assert said == "[] True\n"
