@@ -1,7 +1,5 @@
 """Over a fleet: files and formats, faults, engines as they are set up, states, commands."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -58,12 +56,9 @@ class TestFormats:
     def test_csv_in_other_units_and_words(self, tmp_path, name):
         table = runs()
         foreign = pd.DataFrame(
-            {
-                "Machine": table["host"],
-                "Frequency (MHz)": table["freq_ghz"] * 1e3,
-                "Elapsed": [f"{t * 1e3!r} ms" for t in table["time_s"]],
-            }
+            {"Machine": table["host"], "Frequency (MHz)": table["freq_ghz"] * 1e3}
         )
+        foreign["Elapsed"] = [f"{t * 1e3!r} ms" for t in table["time_s"]]
         path = tmp_path / "runs.csv"
         foreign.to_csv(path, index=False, sep=";")
         answer = quiet(fleet.project, path, freq="3GHz", engine=engine(name))
@@ -100,11 +95,6 @@ class TestFormats:
         good = ppw.read_runs(path, check=False).dropna(subset="time_s")
         assert_same(answer.to_frame(), quiet(ppw.fit_runs, good).to_frame())
         assert answer.origin.runs == len(rows)
-
-    def test_a_line_that_is_no_object_is_named(self, tmp_path):
-        (tmp_path / "a.jsonl").write_text('{"freq_ghz": 1, "time_s": 2}\n\n[1]\n')
-        with pytest.raises(PpwError, match=r"a\.jsonl: line 3 is not a JSON object: correct it"):
-            fleet.fit(tmp_path)
 
     def test_missing_words_are_missing_and_text_is_a_fault(self, tmp_path):
         path = tmp_path / "runs.csv"
@@ -146,12 +136,11 @@ class TestFaults:
     @pytest.mark.parametrize("name", ENGINES)
     def test_corrupt_pages_that_only_reading_shows(self, tmp_path, name):
         for number in range(5):
-            runs(number, host=f"r{number}").to_parquet(
-                tmp_path / f"{number}.parquet", compression="snappy"
-            )
+            part = runs(number, host=f"r{number}")
+            part.to_parquet(tmp_path / f"{number}.parquet", compression="snappy")
         broken = tmp_path / "3.parquet"
         content = bytearray(broken.read_bytes())
-        content[4:400] = bytes(255 for _ in range(396))
+        content[4:400] = bytes([255] * 396)
         broken.write_bytes(content)
         answer = quiet(fleet.fit, tmp_path, engine=engine(name))
         assert [f.file for f in answer.faults] == [str(broken)]
@@ -159,9 +148,8 @@ class TestFaults:
 
     def test_other_columns_over_time(self, tmp_path):
         runs(0).to_parquet(tmp_path / "a.parquet")
-        runs(1).rename(columns={"time_s": "elapsed_ms"}).assign(
-            elapsed_ms=lambda t: t["elapsed_ms"] * 1e3
-        ).to_parquet(tmp_path / "b.parquet")
+        other = runs(1).assign(elapsed_ms=lambda t: t["time_s"] * 1e3).drop(columns="time_s")
+        other.to_parquet(tmp_path / "b.parquet")
         runs(2).rename(columns={"time_s": "how_long"}).to_parquet(tmp_path / "c.parquet")
         answer = quiet(fleet.fit, tmp_path)
         both = pd.concat([runs(0), runs(1)], ignore_index=True)
@@ -178,8 +166,9 @@ class TestFaults:
         monkeypatch.chdir(tmp_path)
         for source in (tmp_path, "."):
             (fault,) = quiet(fleet.fit, source).faults
+            name = "b.parquet" if source == "." else str(tmp_path / "b.parquet")
             assert fault == (
-                "b.parquet" if source == "." else str(tmp_path / "b.parquet"),
+                name,
                 "time_s that cannot be in 3 runs: left out; correct or drop them",
             )
 
@@ -209,20 +198,23 @@ class TestFaults:
         (tmp_path / "empty").mkdir()
         with pytest.raises(PpwError, match="empty: no file there ends in"):
             fleet.fit(tmp_path / "empty")
+        (tmp_path / "a.jsonl").write_text('{"freq_ghz": 1, "time_s": 2}\n\n[1]\n')
+        with pytest.raises(PpwError, match=r"a\.jsonl: line 3 is not a JSON object: correct it"):
+            fleet.fit(tmp_path / "a.jsonl")
 
 
-class TestConnection:
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"engine": "sqlite"}, "engine 'sqlite' is not one of duckdb, spark"),
-            ({"memory_limit": "4 frogs"}, "is not a quantity in B"),
-            ({"temporary": "/no/such"}, "temporary folder /no/such: is no folder"),
-        ],
-    )
-    def test_what_is_refused(self, options, message):
-        with pytest.raises((PpwError, ppw.MeasurementError), match=message):
-            fleet.connect(**options)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "sqlite"}, "engine 'sqlite' is not one of duckdb, spark"),
+        ({"memory_limit": "4 frogs"}, "is not a quantity in B"),
+        ({"memory_limit": "5kB"}, "'5kB' is less than a MiB: write 4GiB"),
+        ({"temporary": "/no/such"}, "temporary folder /no/such: is no folder"),
+    ],
+)
+def test_connections_that_are_refused(options, message):
+    with pytest.raises((PpwError, ppw.MeasurementError), match=message):
+        fleet.connect(**options)
 
 
 def test_units_in_cells_are_read_as_in_memory(tmp_path):
@@ -252,17 +244,13 @@ def test_decimal_commas_are_a_fault_that_says_what_reads_them(tmp_path):
     assert said in str(done.exception) + done.output
 
 
-def test_values_that_cannot_be_are_named_where_none_is_left(tmp_path):
+def test_values_that_cannot_be_and_a_fault_told_once_where_keys_have_no_point(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("host,freq_ghz,time_s\na,1.0,x\na,2.0,3.1\na,2.4,y\n")
     done = ask("project", path, "--freq", "3GHz", "--metric", "time")
     assert isinstance(done.exception, PpwError)
     assert "fault:" in done.output
     assert "time_s that cannot be in 2 runs" in done.output
-
-
-def test_a_fault_is_told_once_and_keys_have_no_point(tmp_path):
-    path = tmp_path / "r.csv"
     path.write_text("host,cores,freq_ghz,time_s\na,4,1.0,5\na,4,2.0,3.1\na,4,2.4,\n")
     done = ask("project", path, "--freq", "3GHz", "--metric", "time")
     assert done.output.count("such as host=a, cores=4: these runs") == 1
@@ -301,30 +289,25 @@ class TestAnswers:
         assert done.stdout.startswith(in_memory.summary().split("\ncaveat")[0])
         assert "From 24 runs in 2 files, condensed to 6 cells by duckdb." in done.stdout
 
-    def test_json_is_read_back(self, racks):
-        done = ask("fit", racks, "--format", "json")
-        answer = FleetAnswer.from_json(done.stdout)
-        assert json.loads(answer.to_json()) == json.loads(done.stdout)
-        assert answer.origin.engine == "duckdb"
-
-    def test_parquet_by_the_ending_of_output(self, racks):
+    def test_parquet_by_the_ending_of_output_with_its_caveats_told(self, racks):
         assert ask("validate", racks, "-o", racks / "out.parquet").return_value == 0
         whole = ppw.read_runs([racks / "rack1.parquet", racks / "rack2.parquet"])
         written = pd.read_parquet(racks / "out.parquet")
         in_memory = quiet(ppw.validate, whole).to_frame()
         assert_same(written.astype({"covered": object}), in_memory)
-
-    def test_caveats_that_parquet_has_no_place_for_are_told(self, racks):
+        (racks / "out.parquet").unlink()
         done = ask("project", racks, "--freq", "9GHz", "-o", racks / "out.parquet")
         assert done.return_value == 0
         assert done.stderr.startswith("ppw: caveat: ")
         assert len(pd.read_parquet(racks / "out.parquet")) == 2
 
-    @pytest.mark.parametrize("form", ["html", "csv"])
+    @pytest.mark.parametrize("form", ["html", "csv", "json"])
     def test_other_formats(self, racks, form):
         done = ask("project", racks, "--freq", "3GHz", "--format", form)
         assert done.return_value == 0
         assert "rack2" in done.stdout
+        if form == "json":
+            assert FleetAnswer.from_json(done.stdout).origin.engine == "duckdb"
 
     def test_check_names_what_cannot_be_right(self, racks):
         odd = runs(3, rows=12, host="rack3")
@@ -348,9 +331,7 @@ class TestExitCodes:
         assert "1 faults: the answer is of the rest; --keep-going accepts that" in done.stderr
         kept = ask("fit", racks, "--keep-going")
         assert (kept.return_value, kept.stdout) == (0, done.stdout)
-
-    def test_a_fault_comes_before_a_check(self, racks):
-        (racks / "rack3.parquet").write_bytes(b"PAR1")
+        # A fault comes before a check.
         done = ask("check", racks, "--strict")
         assert done.return_value == 1
         assert "check failed" not in done.stderr
@@ -383,20 +364,11 @@ class TestSparkSubmit:
         where.mkdir()
         job = job.replace("hdfs:///runs/*.parquet", f"{racks}/rack*.parquet")
         (where / "job.py").write_text(job, encoding="utf-8")
-        done = subprocess.run(
-            shlex.split(walk.splitlines()[0], comments=True),
-            cwd=where,
-            env={
-                **os.environ,
-                "PATH": f"{Path(pyspark.__file__).parent / 'bin'}{os.pathsep}{os.environ['PATH']}",
-                "PYTHONPATH": str(ROOT),
-                "PYSPARK_PYTHON": sys.executable,
-            },
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        path = f"{Path(pyspark.__file__).parent / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        known = {"PATH": path, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+        words = shlex.split(walk.splitlines()[0], comments=True)
+        how = {"capture_output": True, "text": True, "timeout": 300, "check": False}
+        done = subprocess.run(words, cwd=where, env={**os.environ, **known}, **how)
         assert done.returncode == 0, done.stderr[-2000:]
         assert "From 24 runs in 2 files, condensed to 6 cells by pyspark." in done.stdout
         whole = ppw.read_runs([racks / "rack1.parquet", racks / "rack2.parquet"])
@@ -443,19 +415,15 @@ class TestChecksOfReadings:
         energy[4] *= 1000
         return energy
 
-    def test_energy_of_another_unit(self):
+    def test_energy_of_another_unit_and_without_the_idle_power(self):
         assert self.counts(energy_j=self.energy())["energy_is_not_power_times_time"] == 1
-
-    def test_energy_without_the_idle_power(self):
         found = self.counts(energy_j=self.energy(idle=12.0), idle_power_w=12.0)
         assert found["energy_is_not_power_times_time"] == 1
 
-    def test_a_clock_that_was_not_reached(self):
+    def test_a_clock_that_was_not_reached_and_power_below_idle(self):
         achieved = RUNS["freq_ghz"] * 1e9
         achieved[[3, 7]] *= 0.5
         assert sum(self.counts(freq_achieved_hz=achieved).values()) == 2
-
-    def test_power_below_idle(self):
         idle = np.where(np.arange(len(RUNS)) == 5, 500.0, 12.0)
         assert self.counts(idle_power_w=idle)["power_at_or_below_idle"] == 1
 
@@ -493,23 +461,15 @@ class TestEngine:
         found = connection.con.execute(f"select {said}").fetchone()
         assert found == ("64.0 MiB", str(tmp_path), 1)
 
-    def test_answers_of_others_are_refused(self):
+    def test_answers_of_others_and_suspects_one_by_one_are_refused(self):
         answer = quiet(fleet.fit, RUNS, engine=engine("duckdb"))
         other = answer.to_json().replace('"kind": "parameters"', '"kind": "sonnet"')
         assert other != answer.to_json()
         with pytest.raises(ppw.PpwError, match="this fleet document holds a 'sonnet'"):
             fleet.FleetAnswer.from_json(other)
-
-    def test_suspects_are_named_by_cell(self):
         answer = quiet(fleet.check, RUNS, engine=engine("duckdb"))
         with pytest.raises(ppw.PpwError, match="a fleet's suspects are named by cell"):
             _ = answer.answer.passed
-
-    def test_less_than_a_mebibyte_is_refused(self):
-        with pytest.raises(ppw.PpwError, match="'5kB' is less than a MiB: write 4GiB"):
-            fleet.connect(memory_limit="5kB")
-
-    def test_one_of_the_users_is_not_set_up(self):
         with pytest.raises(ppw.PpwError, match="set them where you make it"):
             fleet.connect(engine("duckdb"), threads=1)
 
@@ -576,13 +536,11 @@ class TestSavedState:
         with pytest.raises(ppw.PpwError, match=said):
             quiet(fleet.fit, state, engine=engine("duckdb"), **options)
 
-    def test_without_runs_has_no_answer(self, tmp_path):
+    def test_without_runs_has_no_answer_and_is_a_folder_of_this_machine(self, tmp_path):
         empty = FleetState(tmp_path / "state")
         for ask in (lambda: empty.cells(engine("duckdb")), empty.layout_by):
             with pytest.raises(ppw.PpwError, match="holds no runs yet: add some"):
                 ask()
-
-    def test_is_a_folder_and_of_this_machine(self, tmp_path):
         path = saved(RUNS, tmp_path / "runs.parquet")
         with pytest.raises(ppw.PpwError, match="is a file: name a folder for the state"):
             fleet.update_state(path, path, engine=engine("duckdb"))
@@ -598,11 +556,9 @@ class TestRuns:
         assert (found.origin.files, found.origin.runs) == (3, len(RUNS))
         assert_same(found.to_frame(), quiet(ppw.fit_runs, RUNS).to_frame())
 
-    def test_what_names_no_runs_is_refused(self):
+    def test_none_of_which_can_be_used(self):
         with pytest.raises(ppw.PpwError, match="runs is a int: give files"):
             fleet.fit(7)
-
-    def test_none_of_which_can_be_used(self):
         wrong = RUNS.assign(time_s=-1.0)
         with pytest.raises(ppw.PpwError, match=r"no run that can be used \(36 cannot\)"):
             quiet(fleet.fit, wrong, engine=engine("duckdb"))
@@ -658,7 +614,7 @@ class TestSamples:
         with pytest.raises(ppw.PpwError, match=said):
             fleet.Sensor(**options)
 
-    def test_of_the_labels_asked_for(self, tmp_path):
+    def test_of_the_labels_asked_for_and_written_as_parquet(self, tmp_path):
         at = 1.7e9 + np.arange(11.0)
         pdu = pd.DataFrame({"host": "a", "at": at, "value": 50.0, "label": "pdu"})
         samples = pd.concat([pdu, pdu.assign(value=20.0, label="fan")], ignore_index=True)
@@ -666,6 +622,8 @@ class TestSamples:
         tables = table(runs, tmp_path / "runs"), table(samples, tmp_path / "samples")
         joined = fleet.join_power(*tables, offset_s={}, labels=["pdu"]).to_pandas()
         assert joined["energy_j"].tolist() == pytest.approx([500.0])
+        with pytest.raises(ppw.PpwError, match=r"give a name that ends in \.parquet"):
+            write_runs(tables[0], tmp_path / "joined.csv")
 
     def test_columns_are_of_samples(self, tmp_path):
         with pytest.raises(ppw.PpwError, match="samples have no column watts: map host, at, value"):
@@ -673,8 +631,3 @@ class TestSamples:
         lacking = table(pd.DataFrame({"host": ["a"]}), tmp_path / "lacking")
         with pytest.raises(ppw.PpwError, match="runs: no column started_at, time_s; the columns"):
             fleet.join_power(lacking, lacking)
-
-    def test_joined_runs_are_written_as_parquet(self, tmp_path):
-        joined = table(pd.DataFrame({"host": ["a"]}), tmp_path / "runs")
-        with pytest.raises(ppw.PpwError, match=r"give a name that ends in \.parquet"):
-            write_runs(joined, tmp_path / "joined.csv")
