@@ -1,7 +1,5 @@
 """Hadoop for tests: its jars, a made-up Maven and cluster, and job histories written by hand."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -59,15 +57,9 @@ def attempt(
         return [started, event(f"{kind}_ATTEMPT_{status}", record, **ended)]
     times = {"shuffleFinishTime": start_ms + third, "sortFinishTime": start_ms + 2 * third}
     ended |= {"taskStatus": status} | ({"mapFinishTime": end_ms} if kind == "MAP" else times)
-    task_end = event(
-        "TASK_FINISHED",
-        "TaskFinished",
-        taskid=known["taskid"],
-        taskType=kind,
-        finishTime=end_ms,
-        status=status,
-        successfulAttemptId={"string": known["attemptId"]},
-    )
+    task = {"taskid": known["taskid"], "taskType": kind, "finishTime": end_ms, "status": status}
+    succeeded = {"successfulAttemptId": {"string": known["attemptId"]}}
+    task_end = event("TASK_FINISHED", "TaskFinished", **task, **succeeded)
     record = f"{kind.capitalize()}AttemptFinished"
     return [started, event(f"{kind}_ATTEMPT_FINISHED", record, **ended), task_end]
 
@@ -80,15 +72,10 @@ def history(lines, *, end_s=60.0, totals=None):
         event("JOB_SUBMITTED", "JobSubmitted", **body, submitTime=SUBMITTED_MS),
         event("JOB_INITED", "JobInited", jobid=JOB, launchTime=SUBMITTED_MS + 2000),
     ]
-    finish = event(
-        "JOB_FINISHED",
-        "JobFinished",
-        jobid=JOB,
-        finishTime=SUBMITTED_MS + round(1000 * end_s),
-        totalCounters=totals or counters(),
-        mapCounters=counters(),
-        reduceCounters=counters(),
-    )
+    ended = {"jobid": JOB, "finishTime": SUBMITTED_MS + round(1000 * end_s)}
+    parts = dict.fromkeys(("mapCounters", "reduceCounters"), counters())
+    totals = totals or counters()
+    finish = event("JOB_FINISHED", "JobFinished", **ended, **parts, totalCounters=totals)
     return "\n".join(["Avro-Json", '{"type":"record"}', "", *begin, *lines, finish, ""])
 
 

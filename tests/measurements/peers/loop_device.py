@@ -1,7 +1,5 @@
 """A loop device of its own for a test, and what the kernel's tracer is set to."""
 
-from __future__ import annotations
-
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Another host by SSH: OpenSSH's own server on a free port of the loopback, and its client."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Waits of tests: for what other processes do, and by a clock that nobody waits for."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path
