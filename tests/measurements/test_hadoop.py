@@ -701,10 +701,7 @@ class TestLocalLog:
         assert first_complaint(path) == ""
         for text, complaint in (
             ("all is well\n", ""),
-            (
-                "WARN x\njava.io.IOException: no\n\tat a.b\nCaused by: X\n",
-                "java.io.IOException: no",
-            ),
+            ("WARN x\njava.io.IOException: no\n\tat a.b\nCaused: X\n", "java.io.IOException: no"),
         ):
             path.write_text(text)
             assert first_complaint(path) == complaint
