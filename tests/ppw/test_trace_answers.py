@@ -1,7 +1,5 @@
 """Questions to a trace: is a synthetic one like it, what would a cache do, does it drift?"""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from block_traces import ArrayTrace, made
@@ -11,16 +9,7 @@ from fitting.caches import Cache
 from fitting.device_model import Disk, SolidState
 from fitting.lru import touched_blocks
 from ppw.errors import CaveatWarning, PpwError
-from ppw.traces.devices import (
-    DEVICES,
-    Latencies,
-    Storage,
-    completed_iops,
-    described,
-    parse_device,
-    reaching,
-    time_text,
-)
+from ppw.traces import devices
 from ppw.traces.drift import half_drift
 from ppw.traces.fidelity import validate_trace
 from ppw.traces.fit import fit_trace
@@ -48,13 +37,8 @@ def changed(original, **columns):
 class TestFigures:
     def test_of_a_trace_by_hand(self):
         # Stream 0 reads 0, then goes on; stream 1 writes elsewhere between, twice at random.
-        made = trace(
-            time_s=[0, 1, 2, 5],
-            stream=[0, 1, 0, 1],
-            lbn=[0, 800, 8, 80],
-            size_bytes=[4096, 512, 8192, 512],
-            op=[0, 1, 0, 1],
-        )
+        places = {"lbn": [0, 800, 8, 80], "size_bytes": [4096, 512, 8192, 512]}
+        made = trace(time_s=[0, 1, 2, 5], stream=[0, 1, 0, 1], op=[0, 1, 0, 1], **places)
         result = validate_trace(made, made)
         # Requests over rate: three gaps of 5 s in all, and one more of their mean.
         assert figure(result, "mean inter-arrival")["original"] == pytest.approx(5 / 3)
@@ -80,121 +64,113 @@ class TestFigures:
         assert np.nanmax(np.abs(offset)) < 1e-12
 
 
-def test_even_arrivals_pass_against_themselves_and_have_no_variation():
-    made = trace(time_s=np.arange(4000) / 128, lbn=8 * np.arange(4000))
-    result = validate_trace(made, made)
-    assert result.passed
-    assert figure(result, "dispersion over 1 s")["original"] == 0
-    late = changed(made, time_s=np.arange(4000) / 128 + np.arange(4000) % 2 / 500)
-    off = figure(validate_trace(made, late), "variation of inter-arrival")
-    assert (off["off"], off["verdict"]) == (np.inf, "fail")
+class TestVerdicts:
+    def test_even_arrivals_pass_against_themselves_and_have_no_variation(self):
+        made = trace(time_s=np.arange(4000) / 128, lbn=8 * np.arange(4000))
+        result = validate_trace(made, made)
+        assert result.passed
+        assert figure(result, "dispersion over 1 s")["original"] == 0
+        late = changed(made, time_s=np.arange(4000) / 128 + np.arange(4000) % 2 / 500)
+        off = figure(validate_trace(made, late), "variation of inter-arrival")
+        assert (off["off"], off["verdict"]) == (np.inf, "fail")
 
+    def test_halves_are_as_far_apart_as_their_places(self):
+        """The second half goes elsewhere, but for a quarter of its requests."""
+        lbn = np.where((np.arange(4000) < 2000) | (np.arange(4000) % 4 == 0), 0, 8_000_000)
+        lbn[0] = 8_000_000
+        made = trace(lbn=lbn + 8 * (np.arange(4000) % 16))
+        found = figure(validate_trace(made, made), "the same of the original's halves")["off"]
+        assert found == pytest.approx(0.75 - 1 / 2000)
 
-def test_halves_are_as_far_apart_as_their_places():
-    """The second half goes elsewhere, but for a quarter of its requests."""
-    lbn = np.where((np.arange(4000) < 2000) | (np.arange(4000) % 4 == 0), 0, 8_000_000)
-    lbn[0] = 8_000_000
-    made = trace(lbn=lbn + 8 * (np.arange(4000) % 16))
-    found = figure(validate_trace(made, made), "the same of the original's halves")["off"]
-    assert found == pytest.approx(0.75 - 1 / 2000)
+    def test_another_seed_of_the_same_law_passes_the_shares(self):
+        result = validate_trace(busy(n=30_000, seed=1), busy(n=30_000, seed=2))
+        rows = result.table[result.table["group"] == "features"]
+        assert set(rows["verdict"]) == {"pass", "–"}
 
-
-def test_another_seed_of_the_same_law_passes_the_shares():
-    result = validate_trace(busy(n=30_000, seed=1), busy(n=30_000, seed=2))
-    rows = result.table[result.table["group"] == "features"]
-    assert set(rows["verdict"]) == {"pass", "–"}
-
-
-@pytest.mark.parametrize(
-    ("column", "change", "failing"),
-    [
-        ("op", lambda v: np.zeros_like(v), "reads"),
-        ("size_bytes", lambda v: v * 2, "requests of 4 KiB"),
-        ("time_s", lambda v: v * 1.1, "requests a second"),
-        ("lbn", lambda v: v[::-1], "random requests"),
-    ],
-)
-def test_a_figure_that_is_off_fails(column, change, failing):
-    made = busy()
-    values = change(made.table[column].to_numpy())
-    result = validate_trace(made, changed(made, **{column: values}))
-    assert not result.passed
-    assert figure(result, failing)["verdict"] == "fail"
-    assert failing in result.verdict()[0]
-
-
-def test_what_is_shown_and_not_judged_is_named_with_how_far_it_is_off():
-    made = busy()
-    late = changed(made, latency_s=np.full(4000, 0.002))
-    slower = changed(made, latency_s=np.where(np.arange(4000) % 50, 0.002, 0.003))
-    result = validate_trace(late, slower)
-    (_, said) = result.verdict()
-    assert said.startswith(
-        "Not judged: requests of another size (0.00%); 99th percentile of latency (+"
+    @pytest.mark.parametrize(
+        ("column", "change", "failing"),
+        [
+            ("op", lambda v: np.zeros_like(v), "reads"),
+            ("size_bytes", lambda v: v * 2, "requests of 4 KiB"),
+            ("time_s", lambda v: v * 1.1, "requests a second"),
+            ("lbn", lambda v: v[::-1], "random requests"),
+        ],
     )
-    percentile = figure(result, "99th percentile")["off"]
-    assert percentile == pytest.approx(0.5, abs=0.05)
-    assert f"latency ({percentile:+.2%})" in said
-    unjudged = result.table[result.table["verdict"] == "–"]
-    assert said.count(";") + 1 == len(unjudged) - 1
-    assert "halves" not in said
+    def test_a_figure_that_is_off_fails(self, column, change, failing):
+        made = busy()
+        values = change(made.table[column].to_numpy())
+        result = validate_trace(made, changed(made, **{column: values}))
+        assert not result.passed
+        assert figure(result, failing)["verdict"] == "fail"
+        assert failing in result.verdict()[0]
 
+    def test_what_is_shown_and_not_judged_is_named_with_how_far_it_is_off(self):
+        made = busy()
+        late = changed(made, latency_s=np.full(4000, 0.002))
+        slower = changed(made, latency_s=np.where(np.arange(4000) % 50, 0.002, 0.003))
+        result = validate_trace(late, slower)
+        (_, said) = result.verdict()
+        assert said.startswith(
+            "Not judged: requests of another size (0.00%); 99th percentile of latency (+"
+        )
+        percentile = figure(result, "99th percentile")["off"]
+        assert percentile == pytest.approx(0.5, abs=0.05)
+        assert f"latency ({percentile:+.2%})" in said
+        unjudged = result.table[result.table["verdict"] == "–"]
+        assert said.count(";") + 1 == len(unjudged) - 1
+        assert "halves" not in said
 
-def test_bursts_that_are_lost_fail():
-    """The same requests, in even distances and in bursts of two seconds."""
-    made = busy(n=8000)
-    even = np.arange(8000) / 100.0
-    bursts = even // 4 * 4 + even % 4 / 2
-    result = validate_trace(changed(made, time_s=bursts), changed(made, time_s=even))
-    assert figure(result, "dispersion over 1 s")["verdict"] == "fail"
-    assert figure(result, "requests a second")["verdict"] == "pass"
+    def test_bursts_that_are_lost_fail(self):
+        """The same requests, in even distances and in bursts of two seconds."""
+        made = busy(n=8000)
+        even = np.arange(8000) / 100.0
+        bursts = even // 4 * 4 + even % 4 / 2
+        result = validate_trace(changed(made, time_s=bursts), changed(made, time_s=even))
+        assert figure(result, "dispersion over 1 s")["verdict"] == "fail"
+        assert figure(result, "requests a second")["verdict"] == "pass"
 
+    def test_locality_that_is_lost_fails_and_is_shown(self):
+        made = busy()
+        without = WithoutLocality(made, survey(made).survey, seed=3)
+        result = validate_trace(made, without, no_locality=True)
+        row = figure(result, "LRU hits, cache of 5%")
+        assert row["verdict"] == "fail"
+        assert row["off"] < -0.1
+        ablation = result.table[result.table["group"] == "ablation"]
+        assert (ablation["off"] < -0.15).any()
+        assert figure(result, "reads")["off"] == 0
+        assert figure(result, "requests of 4 KiB")["off"] == 0
+        assert "With uniform places" in result.verdict()[-1]
 
-def test_locality_that_is_lost_fails_and_is_shown():
-    made = busy()
-    without = WithoutLocality(made, survey(made).survey, seed=3)
-    result = validate_trace(made, without, no_locality=True)
-    row = figure(result, "LRU hits, cache of 5%")
-    assert row["verdict"] == "fail"
-    assert row["off"] < -0.1
-    ablation = result.table[result.table["group"] == "ablation"]
-    assert (ablation["off"] < -0.15).any()
-    assert figure(result, "reads")["off"] == 0
-    assert figure(result, "requests of 4 KiB")["off"] == 0
-    assert "With uniform places" in result.verdict()[-1]
+    def test_the_mean_of_repeats_is_judged_and_equal_ones_have_no_spread(self):
+        made = busy()
+        times = made.table["time_s"].to_numpy()
+        slow, fast = (changed(made, time_s=times * k) for k in (1.2, 1 / 1.2))
+        assert not validate_trace(made, slow).passed
+        both = validate_trace(made, [slow, fast])
+        assert figure(both, "requests a second")["verdict"] == "pass"
+        assert figure(both, "spread of requests a second")["verdict"] == "fail"
+        row = figure(validate_trace(made, [made, made, made]), "spread of requests")
+        assert (row["off"], row["verdict"]) == (0.0, "pass")
 
+    def test_latency_is_the_traces_own_where_both_record_it(self):
+        made = busy(n=500)
+        recorded = changed(made, latency_s=np.full(500, 2e-3))
+        result = validate_trace(recorded, recorded)
+        row = figure(result, "mean latency, recorded")
+        assert row["original"] == pytest.approx(2e-3)
+        assert not any("assumed parameters" in c for c in result.caveats)
+        assert figure(result, "99th percentile")["original"] == pytest.approx(2e-3, rel=0.02)
 
-def test_the_mean_of_repeats_is_judged_and_equal_ones_have_no_spread():
-    made = busy()
-    times = made.table["time_s"].to_numpy()
-    slow, fast = (changed(made, time_s=times * k) for k in (1.2, 1 / 1.2))
-    assert not validate_trace(made, slow).passed
-    both = validate_trace(made, [slow, fast])
-    assert figure(both, "requests a second")["verdict"] == "pass"
-    assert figure(both, "spread of requests a second")["verdict"] == "fail"
-    row = figure(validate_trace(made, [made, made, made]), "spread of requests")
-    assert (row["off"], row["verdict"]) == (0.0, "pass")
-
-
-def test_latency_is_the_traces_own_where_both_record_it():
-    made = busy(n=500)
-    recorded = changed(made, latency_s=np.full(500, 2e-3))
-    result = validate_trace(recorded, recorded)
-    row = figure(result, "mean latency, recorded")
-    assert row["original"] == pytest.approx(2e-3)
-    assert not any("assumed parameters" in c for c in result.caveats)
-    assert figure(result, "99th percentile")["original"] == pytest.approx(2e-3, rel=0.02)
-
-
-def test_a_device_is_named_with_its_parameters_or_warned_of():
-    made = busy(n=300)
-    fast = validate_trace(made, made, device="ssd,read=10us,write=10us")
-    slow = validate_trace(made, made, device="disk,average_seek=20ms,full_seek=30ms")
-    times = [figure(r, "device time")["original"] for r in (fast, slow)]
-    assert times[1] > 20 * times[0]
-    assert "average_seek 20 ms" in slow.device
-    with pytest.warns(CaveatWarning, match="assumed parameters"):
-        validate_trace(made, made)
+    def test_a_device_is_named_with_its_parameters_or_warned_of(self):
+        made = busy(n=300)
+        fast = validate_trace(made, made, device="ssd,read=10us,write=10us")
+        slow = validate_trace(made, made, device="disk,average_seek=20ms,full_seek=30ms")
+        times = [figure(r, "device time")["original"] for r in (fast, slow)]
+        assert times[1] > 20 * times[0]
+        assert "average_seek 20 ms" in slow.device
+        with pytest.warns(CaveatWarning, match="assumed parameters"):
+            validate_trace(made, made)
 
 
 QUESTIONS = {
@@ -225,49 +201,46 @@ def test_arguments_that_cannot_be_are_refused(question, given, said):
         QUESTIONS[question](made, **given)
 
 
-def test_a_closed_loop_has_no_times():
-    made = busy(n=50)
-    closed = changed(made, time_s=np.full(50, np.nan))
-    with pytest.raises(PpwError, match="no arrival times"):
-        validate_trace(made, closed)
-    with pytest.raises(PpwError, match="no synthetic trace"):
-        validate_trace(made, [])
+class TestCaveats:
+    def test_a_closed_loop_has_no_times(self):
+        made = busy(n=50)
+        closed = changed(made, time_s=np.full(50, np.nan))
+        with pytest.raises(PpwError, match="no arrival times"):
+            validate_trace(made, closed)
+        with pytest.raises(PpwError, match="no synthetic trace"):
+            validate_trace(made, [])
 
+    def test_devices_that_never_rest_and_traces_of_other_lengths_are_said(self):
+        made = busy(n=2000, rate=1e6)
+        (said,) = [c for c in validate_trace(made, made).caveats if "busy all the time" in c]
+        assert "latency is that of a queue that only grows" in said
+        caveats = validate_trace(busy(n=2000), busy(n=1500)).caveats
+        (said,) = [c for c in caveats if "differ in length by more than 5 %" in c]
+        assert "without --count and --duration" in said
 
-def test_devices_that_never_rest_and_traces_of_other_lengths_are_said():
-    made = busy(n=2000, rate=1e6)
-    (said,) = [c for c in validate_trace(made, made).caveats if "busy all the time" in c]
-    assert "latency is that of a queue that only grows" in said
-    caveats = validate_trace(busy(n=2000), busy(n=1500)).caveats
-    (said,) = [c for c in caveats if "differ in length by more than 5 %" in c]
-    assert "without --count and --duration" in said
+    def test_of_one_that_fails_more_seeds_are_asked_for(self):
+        original, off = busy(n=2000), busy(n=2000, rate=300.0)
+        alone, several = validate_trace(original, off), validate_trace(original, [off, off])
+        assert not alone.passed
+        assert not several.passed
+        assert "make some with other seeds" in alone.verdict()[1]
+        assert "other seeds" not in " ".join(several.verdict())
+        assert "other seeds" not in " ".join(validate_trace(original, original).verdict())
 
+    @pytest.mark.thirdparty
+    def test_uniform_placement_of_a_real_trace_loses_its_cache(self, data_dir):
+        path = data_dir / "block-traces" / "raw" / "cloudPhysicsIO_first_hour.vscsi"
+        result = validate_trace(path, path, no_locality=True)
+        assert result.passed
+        row = result.table[result.table["group"] == "ablation"].iloc[-1]
+        assert row["off"] < -0.15
 
-def test_of_one_that_fails_more_seeds_are_asked_for():
-    original, off = busy(n=2000), busy(n=2000, rate=300.0)
-    alone, several = validate_trace(original, off), validate_trace(original, [off, off])
-    assert not alone.passed
-    assert not several.passed
-    assert "make some with other seeds" in alone.verdict()[1]
-    assert "other seeds" not in " ".join(several.verdict())
-    assert "other seeds" not in " ".join(validate_trace(original, original).verdict())
-
-
-@pytest.mark.thirdparty
-def test_uniform_placement_of_a_real_trace_loses_its_cache(data_dir):
-    path = data_dir / "block-traces" / "raw" / "cloudPhysicsIO_first_hour.vscsi"
-    result = validate_trace(path, path, no_locality=True)
-    assert result.passed
-    row = result.table[result.table["group"] == "ablation"].iloc[-1]
-    assert row["off"] < -0.15
-
-
-def test_streams_without_names_go_by_their_numbers():
-    made = busy(n=600)
-    nameless = MadeTrace(made.table, {"stream": ("all",), "device": ("all",), "file": ()})
-    result = validate_trace(made, nameless)
-    assert figure(result, "requests of threads that keep their type")["synthetic"] == 1.0
-    assert figure(result, "weight of web on sda")["verdict"] == "pass"
+    def test_streams_without_names_go_by_their_numbers(self):
+        made = busy(n=600)
+        nameless = MadeTrace(made.table, {"stream": ("all",), "device": ("all",), "file": ()})
+        result = validate_trace(made, nameless)
+        assert figure(result, "requests of threads that keep their type")["synthetic"] == 1.0
+        assert figure(result, "weight of web on sda")["verdict"] == "pass"
 
 
 # Every request off the path takes 10 ms: 1 ms of overhead, 4 of seek, 5 of half a turn.
@@ -313,43 +286,42 @@ class TestCacheByHand:
         assert row["hit_ratio"] == pytest.approx(2 / 4)
 
 
-def test_a_caches_hits_are_those_of_the_simulator():
-    made = busy(n=3000)
-    size = 64 * 4096
-    asked = {"cache_bytes": size, "caches": [1, 2], "policies": ["lru", "lfu"]}
-    result = trace_what_if(made, **asked, repeats=1)
-    table = made.table
-    blocks, request = touched_blocks(table["lbn"].to_numpy(), table["size_bytes"].to_numpy())
-    writes = table["op"].to_numpy()[request] == 1
-    for drives, policy in ((1, "lru"), (2, "lru"), (1, "lfu")):
-        hits = Cache(64 * drives, policy).access(blocks, writes).mean()
-        row = option(result, f"{drives} cache drive{'s' * (drives > 1)}, {policy.upper()}")
-        assert row["hit_ratio"] == pytest.approx(hits)
+class TestCaches:
+    def test_a_caches_hits_are_those_of_the_simulator(self):
+        made = busy(n=3000)
+        size = 64 * 4096
+        asked = {"cache_bytes": size, "caches": [1, 2], "policies": ["lru", "lfu"]}
+        result = trace_what_if(made, **asked, repeats=1)
+        table = made.table
+        blocks, request = touched_blocks(table["lbn"].to_numpy(), table["size_bytes"].to_numpy())
+        writes = table["op"].to_numpy()[request] == 1
+        for drives, policy in ((1, "lru"), (2, "lru"), (1, "lfu")):
+            hits = Cache(64 * drives, policy).access(blocks, writes).mean()
+            row = option(result, f"{drives} cache drive{'s' * (drives > 1)}, {policy.upper()}")
+            assert row["hit_ratio"] == pytest.approx(hits)
 
+    def test_without_locality_a_cache_is_worth_next_to_nothing(self):
+        made = busy(n=6000)
+        without = WithoutLocality(made, survey(made).survey, seed=1)
+        given = {"cache_bytes": 400 * 4096, "caches": [1], "repeats": 2}
+        local, uniform = (trace_what_if(one, **given) for one in (made, without))
+        gains = [option(r, "1 cache")["speed_up"] - 1 for r in (local, uniform)]
+        assert gains[0] > 0.25
+        assert gains[1] < gains[0] / 5
 
-def test_without_locality_a_cache_is_worth_next_to_nothing():
-    made = busy(n=6000)
-    without = WithoutLocality(made, survey(made).survey, seed=1)
-    given = {"cache_bytes": 400 * 4096, "caches": [1], "repeats": 2}
-    local, uniform = (trace_what_if(one, **given) for one in (made, without))
-    gains = [option(r, "1 cache")["speed_up"] - 1 for r in (local, uniform)]
-    assert gains[0] > 0.25
-    assert gains[1] < gains[0] / 5
-
-
-def test_a_run_is_a_trace_and_the_spread_is_theirs():
-    seeds = [busy(n=1500, seed=s) for s in range(4)]
-    result = trace_what_if(seeds, cache_bytes=100 * 4096, caches=[1])
-    single = [
-        trace_what_if(s, cache_bytes=100 * 4096, caches=[1], repeats=1, seed=k)
-        for k, s in enumerate(seeds)
-    ]
-    speed_ups = [option(one, "1 cache")["speed_up"] for one in single]
-    row = option(result, "1 cache")
-    assert result.runs == 4
-    assert row["speed_up"] == pytest.approx(np.mean(speed_ups))
-    assert (row["lower"], row["upper"]) == pytest.approx((min(speed_ups), max(speed_ups)))
-    assert row["spread"] == pytest.approx(np.std(speed_ups, ddof=1) / np.mean(speed_ups))
+    def test_a_run_is_a_trace_and_the_spread_is_theirs(self):
+        seeds = [busy(n=1500, seed=s) for s in range(4)]
+        result = trace_what_if(seeds, cache_bytes=100 * 4096, caches=[1])
+        single = [
+            trace_what_if(s, cache_bytes=100 * 4096, caches=[1], repeats=1, seed=k)
+            for k, s in enumerate(seeds)
+        ]
+        speed_ups = [option(one, "1 cache")["speed_up"] for one in single]
+        row = option(result, "1 cache")
+        assert result.runs == 4
+        assert row["speed_up"] == pytest.approx(np.mean(speed_ups))
+        assert (row["lower"], row["upper"]) == pytest.approx((min(speed_ups), max(speed_ups)))
+        assert row["spread"] == pytest.approx(np.std(speed_ups, ddof=1) / np.mean(speed_ups))
 
 
 class TestDefragmentation:
@@ -444,23 +416,25 @@ class TestTimeScales:
 class TestParsing:
     def test_parameters_with_units_and_with_or_without_their_endings(self):
         given = "disk,average_seek=9ms,full_seek_s=0.02,capacity=4000GB,revolutions=90,cylinders=5"
-        assert parse_device(given) == (
+        assert devices.parse_device(given) == (
             "disk",
             Disk(4e12, 90.0, average_seek_s=9 * 1e-3, full_seek_s=0.02, cylinders=5),
         )
-        assert parse_device("ssd,units=16,read=70us,unit=500MB") == (
+        assert devices.parse_device("ssd,units=16,read=70us,unit=500MB") == (
             "ssd",
             SolidState(read_s=70e-6, unit_bytes_s=500e6, units=16),
         )
 
-    @pytest.mark.parametrize("name", DEVICES)
+    @pytest.mark.parametrize("name", devices.DEVICES)
     def test_every_parameter_is_said(self, name):
-        said = described(DEVICES[name])
+        said = devices.described(devices.DEVICES[name])
         for pair in said.split(", "):
             key, value, *unit = pair.split()
-            again = parse_device(f"{name},{key}={value}{''.join(unit).removesuffix('/s')}")[1]
-            assert described(again) == said
-        assert said.count(",") + 1 == len(DEVICES[name].__dataclass_fields__)
+            again = devices.parse_device(f"{name},{key}={value}{''.join(unit).removesuffix('/s')}")[
+                1
+            ]
+            assert devices.described(again) == said
+        assert said.count(",") + 1 == len(devices.DEVICES[name].__dataclass_fields__)
 
     @pytest.mark.parametrize(
         "text",
@@ -468,13 +442,13 @@ class TestParsing:
     )
     def test_what_is_no_device_is_refused(self, text):
         with pytest.raises(PpwError):
-            parse_device(text)
+            devices.parse_device(text)
 
 
 def test_a_disk_grows_to_the_trace_and_a_drive_has_no_places():
-    assert reaching(DEVICES["disk"], 2**40).capacity_bytes == 2**49
-    assert reaching(DEVICES["disk"], 8) is DEVICES["disk"]
-    assert reaching(DEVICES["ssd"], 2**40) is DEVICES["ssd"]
+    assert devices.reaching(devices.DEVICES["disk"], 2**40).capacity_bytes == 2**49
+    assert devices.reaching(devices.DEVICES["disk"], 8) is devices.DEVICES["disk"]
+    assert devices.reaching(devices.DEVICES["ssd"], 2**40) is devices.DEVICES["ssd"]
 
 
 @pytest.mark.parametrize(
@@ -482,21 +456,21 @@ def test_a_disk_grows_to_the_trace_and_a_drive_has_no_places():
     [(0, "0 s"), (3e-9, "3 ns"), (8.5e-5, "85 µs"), (0.0015, "1.5 ms"), (61.5, "61.5 s")],
 )
 def test_times_have_the_unit_that_suits(seconds, text):
-    assert time_text(seconds) == text
+    assert devices.time_text(seconds) == text
 
 
 def test_quantiles_of_latencies_are_those_of_all_to_two_percent():
     found = np.random.default_rng(8).lognormal(-7, 1, 20_000)
-    latencies = Latencies()
+    latencies = devices.Latencies()
     for part in np.array_split(np.append(found, np.nan), 3):
         latencies.add(part)
     assert latencies.requests == 20_000
     assert latencies.mean_s == pytest.approx(found.mean())
     for share in (0.1, 0.5, 0.99):
         assert latencies.quantile_s(share) == pytest.approx(np.quantile(found, share), rel=0.022)
-    assert np.isnan(Latencies().mean_s)
+    assert np.isnan(devices.Latencies().mean_s)
 
-    none = Latencies()
+    none = devices.Latencies()
     none.add(np.array([np.nan, np.nan]))
     assert (none.requests, none.mean_s == none.mean_s) == (0, False)
     assert np.isnan(none.quantile_s(0.99))
@@ -509,7 +483,7 @@ class TestStorage:
     def test_latency_and_throughput_by_hand(self):
         # Five at once on one device: two, two, one; another device has one.
         made = trace(time_s=np.zeros(6), device=[0, 0, 0, 0, 0, 1], lbn=np.arange(6) * 80)
-        storage = Storage(self.DRIVE)
+        storage = devices.Storage(self.DRIVE)
         (batch,) = columns(made)
         assert storage.take(batch) == pytest.approx([2e-3, 2e-3, 4e-3, 4e-3, 6e-3, 2e-3])
         assert storage.iops == pytest.approx(6 / 6e-3)
@@ -519,12 +493,14 @@ class TestStorage:
 
     def test_angles_are_the_seeds(self):
         (batch,) = columns(trace(lbn=np.arange(50) * 800))
-        first, again, other = (Storage(DEVICES["disk"], seed=s).take(batch) for s in (1, 1, 2))
+        first, again, other = (
+            devices.Storage(devices.DEVICES["disk"], seed=s).take(batch) for s in (1, 1, 2)
+        )
         np.testing.assert_array_equal(first, again)
         assert (first != other).any()
 
     def test_completed_requests_do_not_depend_on_when_they_came(self):
         table = busy(n=500).table
         later = table.set_column(0, table.schema.field(0), [np.arange(500.0) * 9])
-        assert completed_iops(table) == completed_iops(later)
-        assert completed_iops(table) < completed_iops(table, DEVICES["ssd"])
+        assert devices.completed_iops(table) == devices.completed_iops(later)
+        assert devices.completed_iops(table) < devices.completed_iops(table, devices.DEVICES["ssd"])

@@ -1,7 +1,5 @@
 """Models of block traces and what they generate: by hand, by their definition, on known habits."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import ClassVar
 
@@ -29,13 +27,9 @@ WALK = [0, 1, 1, 0, 5, 4, 4, 12, 13, 12, 0, 1, 0, 0, 5, 15, 14, 15, 1, 0]
 
 
 def by_hand():
-    columns = Columns(
-        np.arange(20) * 0.5,
-        np.zeros(20, np.int32),
-        np.array(WALK, dtype=np.int64),
-        np.full(20, 512, dtype=np.int64),
-        np.zeros(20, np.uint8),
-    )
+    lbn, size_bytes = np.array(WALK, np.int64), np.full(20, 512, np.int64)
+    device, op = np.zeros(20, np.int32), np.zeros(20, np.uint8)
+    columns = Columns(np.arange(20) * 0.5, device, lbn, size_bytes, op)
     return fit_trace(ArrayTrace(columns), levels=2, space_bytes=16 * 512)
 
 
@@ -78,55 +72,52 @@ class TestTwentyRequestsByHand:
         assert model.counts.count[model.counts.sequential == 1].sum() == 4
 
 
-def test_counts_do_not_depend_on_how_the_trace_is_cut():
-    columns = made(5000)
-    whole = fit_trace(ArrayTrace(columns))
-    cut = fit_trace(ArrayTrace(columns, at_once=333))
-    for name in ("origin", "pair", "op", "sequential", "size_class", "count", "occupancy"):
-        assert np.array_equal(getattr(whole.counts, name), getattr(cut.counts, name)), name
-    assert np.array_equal(whole.reuse, cut.reuse)
+class TestFits:
+    def test_counts_do_not_depend_on_how_the_trace_is_cut(self):
+        columns = made(5000)
+        whole = fit_trace(ArrayTrace(columns))
+        cut = fit_trace(ArrayTrace(columns, at_once=333))
+        for name in ("origin", "pair", "op", "sequential", "size_class", "count", "occupancy"):
+            assert np.array_equal(getattr(whole.counts, name), getattr(cut.counts, name)), name
+        assert np.array_equal(whole.reuse, cut.reuse)
 
+    def test_shares_are_those_of_the_definition(self):
+        columns = made(4000)
+        model = fit_trace(ArrayTrace(columns))
+        streams = len(np.unique(columns.device))
+        assert model.counts.count.sum() == 4000 - streams
+        on = sequential(columns).sum()
+        assert model.counts.count[model.counts.sequential == 1].sum() == on
+        rate = 1 / np.diff(columns.time_s).mean()
+        assert model.rate == pytest.approx(rate)
 
-def test_shares_are_those_of_the_definition():
-    columns = made(4000)
-    model = fit_trace(ArrayTrace(columns))
-    streams = len(np.unique(columns.device))
-    assert model.counts.count.sum() == 4000 - streams
-    on = sequential(columns).sum()
-    assert model.counts.count[model.counts.sequential == 1].sum() == on
-    rate = 1 / np.diff(columns.time_s).mean()
-    assert model.rate == pytest.approx(rate)
+    def test_coarser_is_what_a_fit_of_fewer_levels_counts(self):
+        columns = made(4000)
+        space = 4**6 * 4096
+        fine = fit_trace(ArrayTrace(columns), levels=4, space_bytes=space * 512).coarser()
+        direct = fit_trace(ArrayTrace(columns), levels=3, space_bytes=space * 512)
+        for name in ("origin", "pair", "count", "state", "occupancy", "departures", "arrivals"):
+            assert np.array_equal(getattr(fine.counts, name), getattr(direct.counts, name)), name
+        assert fine.laws.mean_s == pytest.approx(direct.laws.mean_s)
+        assert np.array_equal(fine.reuse, direct.reuse)
 
+    @pytest.mark.parametrize("damage", ["transitions", "states", "windows"])
+    def test_a_damaged_document_is_refused(self, damage):
+        import json
 
-def test_coarser_is_what_a_fit_of_fewer_levels_counts():
-    columns = made(4000)
-    space = 4**6 * 4096
-    fine = fit_trace(ArrayTrace(columns), levels=4, space_bytes=space * 512).coarser()
-    direct = fit_trace(ArrayTrace(columns), levels=3, space_bytes=space * 512)
-    for name in ("origin", "pair", "count", "state", "occupancy", "departures", "arrivals"):
-        assert np.array_equal(getattr(fine.counts, name), getattr(direct.counts, name)), name
-    assert fine.laws.mean_s == pytest.approx(direct.laws.mean_s)
-    assert np.array_equal(fine.reuse, direct.reuse)
+        document = json.loads(fit_trace(ArrayTrace(made(500))).to_json())
+        del document[damage]
+        with pytest.raises(PpwError, match=damage):
+            TraceModel.from_json(json.dumps(document))
 
-
-@pytest.mark.parametrize("damage", ["transitions", "states", "windows"])
-def test_a_damaged_document_is_refused(damage):
-    import json
-
-    document = json.loads(fit_trace(ArrayTrace(made(500))).to_json())
-    del document[damage]
-    with pytest.raises(PpwError, match=damage):
-        TraceModel.from_json(json.dumps(document))
-
-
-def test_requests_out_of_order_and_a_space_that_ends_before_them_are_refused():
-    with pytest.raises(PpwError, match="ends before block"):
-        fit_trace(ArrayTrace(made(500)), space_bytes=1e6)
-    columns = made(500)
-    time = columns.time_s.copy()
-    time[300] = 0.0
-    with pytest.raises(FittingError, match="request 300"):
-        fit_trace(ArrayTrace(columns._replace(time_s=time)))
+    def test_requests_out_of_order_and_a_space_that_ends_before_them_are_refused(self):
+        with pytest.raises(PpwError, match="ends before block"):
+            fit_trace(ArrayTrace(made(500)), space_bytes=1e6)
+        columns = made(500)
+        time = columns.time_s.copy()
+        time[300] = 0.0
+        with pytest.raises(FittingError, match="request 300"):
+            fit_trace(ArrayTrace(columns._replace(time_s=time)))
 
 
 WINDOWS = {"cloudphysics": (1, 10, 60), "wsrch": (0.1, 1), "tpcc": (1e-3, 1e-2)}
@@ -366,50 +357,49 @@ HABITS = {
 }
 
 
-@pytest.mark.parametrize("habit", HABITS)
-def test_habits_are_kept(habit):
-    rng = np.random.default_rng(4)
-    time_s = np.cumsum(rng.exponential(0.001, REQUESTS))
-    original = trace(time_s=time_s, lbn=8 * HABITS[habit](rng), op=np.zeros(REQUESTS))
-    model = fit_trace(original)
-    table = validate_trace(original, generate_trace(model, seed=2)).table
-    judged = table[table["figure"].str.startswith(JUDGED)]
-    assert len(judged) == 14
-    off = judged.loc[judged["verdict"] == "fail", ["figure", "off"]]
-    assert off.empty, off
+class TestHabits:
+    @pytest.mark.parametrize("habit", HABITS)
+    def test_habits_are_kept(self, habit):
+        rng = np.random.default_rng(4)
+        time_s = np.cumsum(rng.exponential(0.001, REQUESTS))
+        original = trace(time_s=time_s, lbn=8 * HABITS[habit](rng), op=np.zeros(REQUESTS))
+        model = fit_trace(original)
+        table = validate_trace(original, generate_trace(model, seed=2)).table
+        judged = table[table["figure"].str.startswith(JUDGED)]
+        assert len(judged) == 14
+        off = judged.loc[judged["verdict"] == "fail", ["figure", "off"]]
+        assert off.empty, off
 
+    def test_each_kind_of_requests_keeps_its_alignment(self):
+        """Pages of 8 KiB read by popularity, and records of some sectors written in a row."""
+        rng = np.random.default_rng(6)
+        written = rng.random(REQUESTS) < 0.3
+        sectors = np.where(written, rng.integers(1, 9, REQUESTS), 16)
+        record = np.cumsum(np.where(written, sectors, 0)) - sectors
+        share = np.cumsum(np.arange(1, 30_001) ** -0.9)
+        page = rng.permutation(30_000)[np.searchsorted(share / share[-1], rng.random(REQUESTS))]
+        original = trace(
+            time_s=np.cumsum(rng.exponential(0.001, REQUESTS)),
+            lbn=np.where(written, 1_000_000 + record, 16 * page),
+            size_bytes=512 * sectors,
+            op=written,
+        )
+        made = generate_trace(fit_trace(original), seed=1)
+        table = made.to_table()
+        lbn, op = table["lbn"].to_numpy(), table["op"].to_numpy()
+        assert (lbn[op == 0] % 8 == 0).mean() > 0.99
+        assert (lbn[op == 1] % 8 == 0).mean() < 0.3
+        found = validate_trace(original, made).table
+        judged = found[found["figure"].str.startswith("LRU hits")]
+        assert set(judged["verdict"]) == {"pass"}
 
-def test_each_kind_of_requests_keeps_its_alignment():
-    """Pages of 8 KiB read by popularity, and records of any number of sectors written in a row."""
-    rng = np.random.default_rng(6)
-    written = rng.random(REQUESTS) < 0.3
-    sectors = np.where(written, rng.integers(1, 9, REQUESTS), 16)
-    record = np.cumsum(np.where(written, sectors, 0)) - sectors
-    share = np.cumsum(np.arange(1, 30_001) ** -0.9)
-    page = rng.permutation(30_000)[np.searchsorted(share / share[-1], rng.random(REQUESTS))]
-    original = trace(
-        time_s=np.cumsum(rng.exponential(0.001, REQUESTS)),
-        lbn=np.where(written, 1_000_000 + record, 16 * page),
-        size_bytes=512 * sectors,
-        op=written,
-    )
-    made = generate_trace(fit_trace(original), seed=1)
-    table = made.to_table()
-    lbn, op = table["lbn"].to_numpy(), table["op"].to_numpy()
-    assert (lbn[op == 0] % 8 == 0).mean() > 0.99
-    assert (lbn[op == 1] % 8 == 0).mean() < 0.3
-    found = validate_trace(original, made).table
-    judged = found[found["figure"].str.startswith("LRU hits")]
-    assert set(judged["verdict"]) == {"pass"}
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_two_hundred_requests_in_short_runs(seed):
-    rng = np.random.default_rng(7)
-    run = np.cumsum(rng.random(200) < 0.2)
-    start = rng.integers(0, 20_000, run[-1] + 1)[run]
-    lbn = 8 * (start + np.arange(200) - np.searchsorted(run, run))
-    original = trace(time_s=np.cumsum(rng.exponential(0.001, 200)), lbn=lbn)
-    table = validate_trace(original, generate_trace(fit_trace(original), seed=seed)).table
-    judged = table[table["figure"].str.startswith(JUDGED)]
-    assert "fail" not in set(judged["verdict"])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_two_hundred_requests_in_short_runs(self, seed):
+        rng = np.random.default_rng(7)
+        run = np.cumsum(rng.random(200) < 0.2)
+        start = rng.integers(0, 20_000, run[-1] + 1)[run]
+        lbn = 8 * (start + np.arange(200) - np.searchsorted(run, run))
+        original = trace(time_s=np.cumsum(rng.exponential(0.001, 200)), lbn=lbn)
+        table = validate_trace(original, generate_trace(fit_trace(original), seed=seed)).table
+        judged = table[table["figure"].str.startswith(JUDGED)]
+        assert "fail" not in set(judged["verdict"])
