@@ -1,7 +1,5 @@
 """The saved state of a fleet; the oracle is one pass over all runs at once."""
 
-from __future__ import annotations
-
 import fcntl
 import subprocess
 import sys
@@ -16,6 +14,7 @@ from click.testing import CliRunner
 from fleet_peers import OTHERS_WARNINGS, sockets_closed  # noqa: F401
 
 from ppw import fleet
+from ppw.cli.fleet_update import command
 from ppw.curves import FitOptions
 from ppw.errors import PpwError
 from ppw.fleet.cells import condensed
@@ -43,16 +42,10 @@ def made(seed, rows=200):
     work = rng.choice([1.0, 3.0], rows)
     time = (2.0 + 4e9 * work / freq) * (1 + 0.01 * rng.standard_normal(rows))
     power = (20 + 15 * freq / 1e9) * (1 + 0.01 * rng.standard_normal(rows))
-    return pd.DataFrame(
-        {
-            "host": rng.choice(["a", "b"], rows),
-            "workload": np.where(work == 1.0, "sort", "join"),
-            "freq_hz": freq,
-            "time_s": time,
-            "power_w": np.where(rng.random(rows) < 0.1, np.nan, power),
-            "started_at": "2026-03-01T12:00:00Z",
-        }
-    )
+    hosts = {"host": rng.choice(["a", "b"], rows)}
+    hosts["workload"] = np.where(work == 1.0, "sort", "join")
+    measured = {"time_s": time, "power_w": np.where(rng.random(rows) < 0.1, np.nan, power)}
+    return pd.DataFrame(hosts | {"freq_hz": freq} | measured).assign(started_at="2026-03-01T12:00Z")
 
 
 def saved(frame, path):
@@ -82,213 +75,177 @@ def check_same_answers(state, whole, connection, by=None):
         pd.testing.assert_frame_equal(found, wanted, rtol=1e-9, check_dtype=False)
 
 
-@pytest.mark.parametrize(("seed", "by"), [(0, None), (1, ["workload"])])
-def test_a_state_answers_as_all_its_files_do(duckdb, tmp_path, seed, by):
-    files = saved_parts(made(seed), tmp_path / "runs", seed, parts=3)
-    state = tmp_path / "state"
-    order = np.random.default_rng(seed).permutation(len(files))
-    for one in order:
-        update_state(state, files[one], engine=duckdb)
-    # Again, under another name, and all at once.
-    twin = tmp_path / "twin.parquet"
-    twin.write_bytes(files[0].read_bytes())
-    again = update_state(state, [twin, tmp_path / "runs"], engine=duckdb)
-    assert (len(again.known), again.added, again.runs) == (len(files) + 1, (), 0)
-    assert again.state.runs == 200
-    check_same_answers(FleetState.open(state), tmp_path / "runs", duckdb, by=by)
+def ask(*arguments):
+    return CliRunner().invoke(command, list(map(str, arguments)), standalone_mode=False)
 
 
-@pytest.mark.peer("spark")
-def test_spark_keeps_the_state_that_duckdb_keeps(duckdb, tmp_path):
-    spark = connect("spark", threads=2)
-    files = saved_parts(made(7), tmp_path / "runs", parts=2)
-    saved(made(4, 5).assign(started_at="2126-03-01"), tmp_path / "ahead.parquet")
-    for state, engine in (("a", duckdb), ("b", spark)):
-        update_state(tmp_path / state, files[0], engine=engine)
-        done = update_state(
-            tmp_path / state, [tmp_path / "runs", tmp_path / "ahead.parquet"], engine=engine
-        )
-        assert [Path(f.file).name for f in done.faults] == ["ahead.parquet"]
-        assert (done.state.runs, len(done.known)) == (200, 1)
-    mine, theirs = (found_cells(tmp_path / state)[1] for state in "ba")
-    pd.testing.assert_frame_equal(mine, theirs, rtol=1e-12, check_dtype=False)
+class TestUpdates:
+    @pytest.mark.parametrize(("seed", "by"), [(0, None), (1, ["workload"])])
+    def test_a_state_answers_as_all_its_files_do(self, duckdb, tmp_path, seed, by):
+        files = saved_parts(made(seed), tmp_path / "runs", seed, parts=3)
+        state = tmp_path / "state"
+        order = np.random.default_rng(seed).permutation(len(files))
+        for one in order:
+            update_state(state, files[one], engine=duckdb)
+        # Again, under another name, and all at once.
+        twin = tmp_path / "twin.parquet"
+        twin.write_bytes(files[0].read_bytes())
+        before = {p: p.read_bytes() for p in state.rglob("*") if p.is_file()}
+        again = update_state(state, [twin, tmp_path / "runs"], engine=duckdb)
+        assert {p: p.read_bytes() for p in state.rglob("*") if p.is_file()} == before
+        assert (len(again.known), again.added, again.runs) == (len(files) + 1, (), 0)
+        assert again.state.runs == 200
+        check_same_answers(FleetState.open(state), tmp_path / "runs", duckdb, by=by)
+
+    @pytest.mark.peer("spark")
+    def test_spark_keeps_the_state_that_duckdb_keeps(self, duckdb, tmp_path):
+        spark = connect("spark", threads=2)
+        files = saved_parts(made(7), tmp_path / "runs", parts=2)
+        saved(made(4, 5).assign(started_at="2126-03-01"), tmp_path / "ahead.parquet")
+        for state, engine in (("a", duckdb), ("b", spark)):
+            update_state(tmp_path / state, files[0], engine=engine)
+            offered = [tmp_path / "runs", tmp_path / "ahead.parquet"]
+            done = update_state(tmp_path / state, offered, engine=engine)
+            assert [Path(f.file).name for f in done.faults] == ["ahead.parquet"]
+            assert (done.state.runs, len(done.known)) == (200, 1)
+        mine, theirs = (found_cells(tmp_path / state)[1] for state in "ba")
+        pd.testing.assert_frame_equal(mine, theirs, rtol=1e-12, check_dtype=False)
+
+    def test_columns_that_appear_later_are_taken_in(self, duckdb, tmp_path):
+        """Yesterday no watts and MHz, today watts, threads and Hz; tomorrow yesterday's again."""
+        whole = made(2, 300).assign(power_w=lambda f: f.power_w.fillna(50.0))
+        old = whole[:100].drop(columns="power_w")
+        old = old.assign(freq_mhz=old.freq_hz / 1e6).drop(columns="freq_hz")
+        new = whole[100:200].assign(threads=4.0, power_source="rapl:package")
+        (tmp_path / "runs").mkdir()
+        days = [old, new, whole[200:].drop(columns="power_w")]
+        files = [saved(f, tmp_path / "runs" / f"{k}.parquet") for k, f in enumerate(days)]
+        for file in files:
+            update_state(tmp_path / "s", file, engine=duckdb)
+        check_same_answers(FleetState.open(tmp_path / "s"), tmp_path / "runs", duckdb)
+
+    def test_files_at_fault_are_named_and_the_rest_is_done(self, duckdb, tmp_path):
+        files = saved_parts(made(3), tmp_path / "runs", parts=8)
+        good = {str(f) for f in files}
+        whole = files[0].read_bytes()
+        (tmp_path / "runs" / "torn.parquet").write_bytes(whole[: len(whole) // 2])
+        page = bytearray(whole)
+        page[200:400] = bytes(200)
+        (tmp_path / "runs" / "page.parquet").write_bytes(page)
+        saved(pd.DataFrame({"host": ["a"], "clock": [1e9]}), tmp_path / "runs" / "other.parquet")
+        ahead = made(4, 5).assign(started_at="2126-03-01T12:00:00Z")
+        saved(ahead, tmp_path / "runs" / "ahead.parquet")
+        (tmp_path / "runs" / "none.csv").write_text("")
+        done = update_state(tmp_path / "s", tmp_path / "runs", engine=duckdb)
+        assert set(done.added) == good
+        assert done.state.runs == 200
+        told = {Path(fault.file).name.partition(".")[0]: fault.what for fault in done.faults}
+        assert set(told) == {"torn", "page", "other", "ahead", "none"}
+        assert "in the future of this machine's clock: the clocks disagree" in told["ahead"]
+        assert "broken Parquet" in told["torn"]
+        # Repaired, it is taken in.
+        saved(ahead.assign(started_at="2026-03-02"), tmp_path / "runs" / "ahead.parquet")
+        again = update_state(tmp_path / "s", tmp_path / "runs", engine=duckdb)
+        assert (again.runs, len(again.known), len(again.faults)) == (5, len(good), 4)
+
+    def test_bad_files_that_are_offered_daily_are_faults_each_time(self, duckdb, tmp_path):
+        good = saved(made(1), tmp_path / "a.parquet")
+        other = saved(pd.DataFrame({"host": ["a"], "clock": [1e9]}), tmp_path / "other.parquet")
+        torn = tmp_path / "torn.parquet"
+        torn.write_bytes(good.read_bytes()[:-20])
+        with pytest.raises(PpwError, match="none of 2 files can be used, such as"):
+            update_state(tmp_path / "s", [other, torn], engine=duckdb)
+        update_state(tmp_path / "s", [good, other, torn], engine=duckdb)
+        for offered in ([good, other, torn], [good, other], [torn]):
+            again = update_state(tmp_path / "s", offered, engine=duckdb)
+            assert {fault.file for fault in again.faults} == {str(f) for f in offered} - {str(good)}
+            assert (again.added, again.state.runs) == ((), 200)
+
+    def test_runs_that_cannot_be_are_named_by_file_and_counted_apart(self, duckdb, tmp_path):
+        files = [saved(made(k, 40), tmp_path / f"{k}.parquet") for k in range(3)]
+        odd = made(3, 40)
+        odd.loc[:1, "time_s"] = [-1.0, np.inf]
+        files.append(saved(odd, tmp_path / "3.parquet"))
+        first = update_state(tmp_path / "s", files[:2], engine=duckdb)
+        assert (first.partly, first.state.unusable_runs()) == ((), 0)
+        done = update_state(tmp_path / "s", files, engine=duckdb)
+        assert (done.faults, done.runs, done.state.unusable_runs()) == ((), 78, 2)
+        (fault,) = done.partly
+        what = "time_s that cannot be in 2 runs: left out; correct or drop them"
+        assert (fault.file, fault.what) == (str(files[3]), what)
+        assert str(fault) in done.summary()
+        # What is in the state already is told once.
+        assert not update_state(tmp_path / "s", files, engine=duckdb).partly
 
 
-def test_a_file_that_was_seen_changes_nothing(duckdb, tmp_path):
-    file = saved(made(1), tmp_path / "a.parquet")
-    first = update_state(tmp_path / "s", file, engine=duckdb)
-    assert (first.runs, first.state.files, first.added) == (200, 1, (str(file),))
-    before = {p: p.read_bytes() for p in (tmp_path / "s").rglob("*") if p.is_file()}
-    update_state(tmp_path / "s", [file, file], engine=duckdb)
-    assert {p: p.read_bytes() for p in (tmp_path / "s").rglob("*") if p.is_file()} == before
-
-
-def test_columns_that_appear_later_are_taken_in(duckdb, tmp_path):
-    """Yesterday no watts and MHz, today watts, threads and Hz; tomorrow yesterday's again."""
-    whole = made(2, 300).assign(power_w=lambda f: f.power_w.fillna(50.0))
-    old = whole[:100].drop(columns="power_w")
-    old = old.assign(freq_mhz=old.freq_hz / 1e6).drop(columns="freq_hz")
-    new = whole[100:200].assign(threads=4.0, power_source="rapl:package")
-    (tmp_path / "runs").mkdir()
-    days = [old, new, whole[200:].drop(columns="power_w")]
-    files = [saved(f, tmp_path / "runs" / f"{k}.parquet") for k, f in enumerate(days)]
-    for file in files:
+class TestRefusals:
+    def test_what_a_state_cannot_answer(self, duckdb, tmp_path):
+        file = saved(made(1), tmp_path / "a.parquet")
         update_state(tmp_path / "s", file, engine=duckdb)
-    check_same_answers(FleetState.open(tmp_path / "s"), tmp_path / "runs", duckdb)
+        with pytest.raises(PpwError, match="s: a saved state has no single runs, and the checks"):
+            fleet.check(tmp_path / "s", engine=duckdb)
+        with pytest.raises(PpwError, match="s: is a saved state, which answers alone"):
+            fleet.fit([tmp_path / "s", file], engine=duckdb)
+        projected = fleet.project(tmp_path / "s", freq="3GHz", engine=duckdb)
+        assert "those that cannot be right were not left out" in projected.caveats[-1]
+        kept = fleet.project(tmp_path / "s", freq="3GHz", engine=duckdb, keep_all=True)
+        assert kept.caveats == projected.caveats[:-1]
 
-
-def test_files_at_fault_are_named_and_the_rest_is_done(duckdb, tmp_path):
-    files = saved_parts(made(3), tmp_path / "runs", parts=8)
-    good = {str(f) for f in files}
-    whole = files[0].read_bytes()
-    (tmp_path / "runs" / "torn.parquet").write_bytes(whole[: len(whole) // 2])
-    page = bytearray(whole)
-    page[200:400] = bytes(200)
-    (tmp_path / "runs" / "page.parquet").write_bytes(page)
-    saved(pd.DataFrame({"host": ["a"], "clock": [1e9]}), tmp_path / "runs" / "other.parquet")
-    ahead = made(4, 5).assign(started_at="2126-03-01T12:00:00Z")
-    saved(ahead, tmp_path / "runs" / "ahead.parquet")
-    (tmp_path / "runs" / "none.csv").write_text("")
-    done = update_state(tmp_path / "s", tmp_path / "runs", engine=duckdb)
-    assert set(done.added) == good
-    assert done.state.runs == 200
-    told = {Path(fault.file).name: fault.what for fault in done.faults}
-    assert set(told) == {
-        "torn.parquet",
-        "page.parquet",
-        "other.parquet",
-        "ahead.parquet",
-        "none.csv",
-    }
-    assert "in the future of this machine's clock: the clocks disagree" in told["ahead.parquet"]
-    assert "broken Parquet" in told["torn.parquet"]
-    # Repaired, it is taken in.
-    saved(ahead.assign(started_at="2026-03-02"), tmp_path / "runs" / "ahead.parquet")
-    again = update_state(tmp_path / "s", tmp_path / "runs", engine=duckdb)
-    assert (again.runs, len(again.known), len(again.faults)) == (5, len(good), 4)
-
-
-def test_a_bad_file_that_is_offered_daily_is_a_fault_each_time(duckdb, tmp_path):
-    good = saved(made(1), tmp_path / "a.parquet")
-    other = saved(pd.DataFrame({"host": ["a"], "clock": [1e9]}), tmp_path / "other.parquet")
-    torn = tmp_path / "torn.parquet"
-    torn.write_bytes(good.read_bytes()[:-20])
-    with pytest.raises(PpwError, match="none of 2 files can be used, such as"):
-        update_state(tmp_path / "s", [other, torn], engine=duckdb)
-    update_state(tmp_path / "s", [good, other, torn], engine=duckdb)
-    for offered in ([good, other, torn], [good, other], [torn]):
-        again = update_state(tmp_path / "s", offered, engine=duckdb)
-        assert {fault.file for fault in again.faults} == {str(f) for f in offered} - {str(good)}
-        assert (again.added, again.state.runs) == ((), 200)
-
-
-def test_runs_that_cannot_be_are_named_by_file_and_counted_apart(duckdb, tmp_path):
-    files = [saved(made(k, 40), tmp_path / f"{k}.parquet") for k in range(3)]
-    odd = made(3, 40)
-    odd.loc[:1, "time_s"] = [-1.0, np.inf]
-    files.append(saved(odd, tmp_path / "3.parquet"))
-    first = update_state(tmp_path / "s", files[:2], engine=duckdb)
-    assert (first.partly, first.state.unusable_runs()) == ((), 0)
-    done = update_state(tmp_path / "s", files, engine=duckdb)
-    assert (done.faults, done.runs, done.state.unusable_runs()) == ((), 78, 2)
-    (fault,) = done.partly
-    what = "time_s that cannot be in 2 runs: left out; correct or drop them"
-    assert (fault.file, fault.what) == (str(files[3]), what)
-    assert str(fault) in done.summary()
-    # What is in the state already is told once.
-    assert not update_state(tmp_path / "s", files, engine=duckdb).partly
-
-
-def test_what_a_state_cannot_answer(duckdb, tmp_path):
-    file = saved(made(1), tmp_path / "a.parquet")
-    update_state(tmp_path / "s", file, engine=duckdb)
-    with pytest.raises(PpwError, match="s: a saved state has no single runs, and the checks"):
-        fleet.check(tmp_path / "s", engine=duckdb)
-    with pytest.raises(PpwError, match="s: is a saved state, which answers alone"):
-        fleet.fit([tmp_path / "s", file], engine=duckdb)
-    projected = fleet.project(tmp_path / "s", freq="3GHz", engine=duckdb)
-    assert "those that cannot be right were not left out" in projected.caveats[-1]
-    kept = fleet.project(tmp_path / "s", freq="3GHz", engine=duckdb, keep_all=True)
-    assert kept.caveats == projected.caveats[:-1]
-
-
-class TestCommand:
-    @staticmethod
-    def run(*arguments):
-        from ppw.cli.fleet_update import command
-
-        return CliRunner().invoke(command, list(map(str, arguments)), standalone_mode=False)
-
-    def test_says_what_happened(self, tmp_path, monkeypatch):
+    def test_the_command_says_what_happened_and_refuses_other_groups(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         saved(made(5, 40), "a.parquet")
         Path("b.parquet").write_bytes(b"PAR1 no more")
-        done = self.run("s", "a.parquet", "b.parquet")
+        done = ask("s", "a.parquet", "b.parquet", "--by", "workload")
         assert done.return_value == 1
         assert done.stderr.startswith("ppw: fault: b.parquet: broken Parquet: ")
         assert done.stdout.startswith(
             "1 files with 40 runs added, 0 known already\ns: 40 runs of 1 files\n"
             "1 files could not be used and are left out:\nb.parquet: "
         )
-        again = self.run("s", "a.parquet", "b.parquet", "--keep-going")
-        assert again.return_value != 1
-
-    def test_other_groups_are_refused(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        saved(made(5, 40), "a.parquet")
-        assert not self.run("s", "a.parquet", "--by", "workload").return_value
-        refused = self.run("s", "a.parquet", "--by", "host")
+        assert ask("s", "a.parquet", "b.parquet", "--keep-going").return_value != 1
+        refused = ask("s", "a.parquet", "--by", "host")
         assert isinstance(refused.exception, PpwError)
         assert "told apart by workload, not by host" in str(refused.exception)
 
+    def test_two_updates_at_once_and_a_damaged_state_are_refused(self, duckdb, tmp_path):
+        file = saved(made(1), tmp_path / "a.parquet")
+        (tmp_path / "s").mkdir()
+        with (tmp_path / "s" / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.write("4711")
+            lock.flush()
+            with pytest.raises(PpwError, match="is being updated by process 4711: wait"):
+                update_state(tmp_path / "s", file, engine=duckdb)
+        state = update_state(tmp_path / "s", file, engine=duckdb).state
+        (state.folder / state.generation / "cells.parquet").write_bytes(b"PAR1")
+        with pytest.raises(PpwError, match="the state is damaged"):
+            update_state(tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=duckdb)
 
-def test_two_updates_at_once_are_refused(duckdb, tmp_path):
-    file = saved(made(1), tmp_path / "a.parquet")
-    (tmp_path / "s").mkdir()
-    with (tmp_path / "s" / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write("4711")
-        lock.flush()
-        with pytest.raises(PpwError, match="is being updated by process 4711: wait"):
-            update_state(tmp_path / "s", file, engine=duckdb)
-    update_state(tmp_path / "s", file, engine=duckdb)
+    def test_a_file_that_changes_while_read_is_not_taken_in(self, duckdb, tmp_path, monkeypatch):
+        from ppw.fleet import state_update
 
-
-def test_a_file_that_changes_while_it_is_read_is_not_taken_in(duckdb, tmp_path, monkeypatch):
-    from ppw.fleet import state_update
-
-    file = saved(made(1), tmp_path / "a.parquet")
-    update_state(tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=duckdb)
-    opened = state_update.open_runs
-
-    def written_to(*arguments, **options):
-        saved(made(3), file)
-        return opened(*arguments, **options)
-
-    monkeypatch.setattr(state_update, "open_runs", written_to)
-    with pytest.raises(PpwError, match=r"a\.parquet: was written to while it was read"):
-        update_state(tmp_path / "s", file, engine=duckdb)
-    assert FleetState.open(tmp_path / "s").runs == 200
-
-
-def test_a_damaged_state_is_said(duckdb, tmp_path):
-    state = update_state(
-        tmp_path / "s", saved(made(1), tmp_path / "a.parquet"), engine=duckdb
-    ).state
-    (state.folder / state.generation / "cells.parquet").write_bytes(b"PAR1")
-    with pytest.raises(PpwError, match="the state is damaged"):
+        file = saved(made(1), tmp_path / "a.parquet")
         update_state(tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=duckdb)
+        opened = state_update.open_runs
 
+        def written_to(*arguments, **options):
+            saved(made(3), file)
+            return opened(*arguments, **options)
 
-@pytest.mark.parametrize("content", ["{", '{"schema_version": 99}', "[]"])
-def test_what_is_no_state_is_refused(duckdb, tmp_path, content):
-    file = saved(made(1), tmp_path / "a.parquet")
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "manifest.json").write_text(content)
-    with pytest.raises(PpwError, match="manifest"):
-        update_state(tmp_path / "s", file, engine=duckdb)
-    with pytest.raises(PpwError, match=r"holds no state of a fleet, but a\.parquet"):
-        update_state(tmp_path, file, engine=duckdb)
+        monkeypatch.setattr(state_update, "open_runs", written_to)
+        with pytest.raises(PpwError, match=r"a\.parquet: was written to while it was read"):
+            update_state(tmp_path / "s", file, engine=duckdb)
+        assert FleetState.open(tmp_path / "s").runs == 200
+
+    @pytest.mark.parametrize("content", ["{", '{"schema_version": 99}', "[]"])
+    def test_what_is_no_state_is_refused(self, duckdb, tmp_path, content):
+        file = saved(made(1), tmp_path / "a.parquet")
+        (tmp_path / "s").mkdir()
+        (tmp_path / "s" / "manifest.json").write_text(content)
+        with pytest.raises(PpwError, match="manifest"):
+            update_state(tmp_path / "s", file, engine=duckdb)
+        with pytest.raises(PpwError, match=r"holds no state of a fleet, but a\.parquet"):
+            update_state(tmp_path, file, engine=duckdb)
 
 
 def found_cells(state):
@@ -311,12 +268,9 @@ def test_killed_at_any_moment_the_state_is_the_old_or_the_new_one(tmp_path):
     for number, file in enumerate(files, start=1):
         update_state(tmp_path / "whole", file, threads=1)
         wanted[number] = found_cells(tmp_path / "whole")[1]
-    killer = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("killed_updates.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, Path(__file__).with_name("killed_updates.py")]
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    killer = subprocess.Popen(command, text=True, **pipes)
     try:
         ready = killer.stdout.readline()
         assert ready == "ready\n"
