@@ -472,16 +472,11 @@ class TestNoTables:
         assert "No such file or directory" in refusal(tmp_path / "none.csv")
         assert "Is a directory" in refusal(tmp_path)
 
-    @pytest.mark.parametrize(
-        ("header", "cell", "hint"),
-        [
-            ("freq_mhz", "2400000", "2.4e+06 is over 20 GHz: is the unit too large?"),
-            ("Frequency (kHz)", "2.4", "2.4 is under 10 MHz"),
-        ],
-    )
-    def test_a_frequency_in_the_wrong_unit_is_refused_with_a_hint(self, file, header, cell, hint):
-        message = refusal(file(f"host,{header}\na,{cell}\na,{cell}\n"))
-        assert f"rows 1-2, column {header}: {hint}" in message
+    def test_a_frequency_in_the_wrong_unit_is_refused_as_it_stands_in_the_file(self, file):
+        message = refusal(file("host,freq_mhz\na,2400000\na,2400000\n"))
+        assert "rows 1-2, column freq_mhz: 2.4e+06 is over 20 GHz: is the unit too" in message
+        message = refusal(file("Frequency (kHz)\n2.4\n"))
+        assert "row 1, column Frequency (kHz): 2.4 is under 10 MHz" in message
 
     @pytest.mark.parametrize("cell", ["-1", "0", "inf", "-inf", "soon", "True", "1_000", "0x10"])
     def test_a_time_that_cannot_be_is_named_by_file_row_and_column(self, file, cell):
@@ -616,10 +611,7 @@ class TestChecks:
             pd.Series(["1", " 2 "]),
             pd.Series(["1", "2"], dtype="category"),
             pd.Series([1.0, 2.0], dtype="category"),
-            *(
-                pd.Series([1, 2], dtype=d)
-                for d in ("Int64", "Float64", "float32", "int64[pyarrow]")
-            ),
+            *(pd.Series([1, 2], dtype=d) for d in ("Int64", "Float64", "float32", "int8[pyarrow]")),
             pd.Series([1, "2"], dtype=object),
         ],
         ids=lambda values: str(values.dtype),

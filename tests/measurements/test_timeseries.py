@@ -30,17 +30,9 @@ from measurements.timeseries.schema import COLUMNS, split_device
 HALF = "50 0 0 0 0 0 0 50"
 SDA = "[DSK:sda]Name [DSK:sda]RKBytes"
 DISK = {"disk-device": "sda", "tps": 3.0, "rkB": 8.0, "wkB": 4.0, "await": 2.0}
-SADF = sadf_document(
-    [
-        sample(
-            n,
-            cpu_load=[cpu_row(usr=50.0), cpu_row("0", usr=50.0)],
-            disk=[DISK],
-            network={"net-dev": [{"iface": "eth0", "rxkB": 1.0}]},
-        )
-        for n in range(4)
-    ]
-)
+HALVES = [cpu_row(usr=50.0), cpu_row("0", usr=50.0)]
+ETH0 = {"net-dev": [{"iface": "eth0", "rxkB": 1.0}]}
+SADF = sadf_document([sample(n, cpu_load=HALVES, disk=[DISK], network=ETH0) for n in range(4)])
 SADF_CPU = (
     "# hostname;interval;timestamp;CPU;%usr;%nice;%sys;%iowait;%steal;%irq;%soft;%guest;"
     "%gnice;%idle\n"
@@ -701,14 +693,9 @@ class TestPerf:
         refused("of use", perf_log(clock))
 
     def test_what_was_not_counted_is_not_known(self, read):
-        frame = read(
-            perf_log(
-                counted(1.0, "cs", "3.0"),
-                counted(1.0, "unc_m_cas_count.rd", "<not counted>"),
-                counted(2.0, "cs", "<not supported>"),
-                counted(2.0, "unc_m_cas_count.rd", "2.0"),
-            )
-        ).frame
+        lines = [counted(1.0, "cs", "3.0"), counted(1.0, "unc_m_cas_count.rd", "<not counted>")]
+        lines += [counted(2.0, "cs", "<not supported>"), counted(2.0, "unc_m_cas_count.rd", "2.0")]
+        frame = read(perf_log(*lines)).frame
         np.testing.assert_array_equal(frame["context_switches"], [3, np.nan])
         np.testing.assert_array_equal(frame["memory_read_bytes"], [np.nan, 128])
 
