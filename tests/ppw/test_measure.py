@@ -162,13 +162,9 @@ class TestSyntheticHost:
         third = f"[ $(wc -c < {pid}.n) -ge 2 ] || {{ printf x >> {pid}.n; exit; }}"
         command = f"touch {pid}.n; {third}; (setsid sleep 600 & echo $! > {pid}); sleep 600"
         what = ("--sysfs", str(host.sysfs), "--freq", "1.5GHz,1.8GHz", "-o", "runs.csv", *QUICK)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ppw", "measure", *what, "--", "sh", "-c", command],
-            cwd=tmp_path,
-            env=environment(),
-            stderr=subprocess.PIPE,
-        )
-        with process:
+        asked = [sys.executable, "-m", "ppw", "measure", *what, "--", "sh", "-c", command]
+        how_run = {"cwd": tmp_path, "env": environment(), "stderr": subprocess.PIPE}
+        with subprocess.Popen(asked, **how_run) as process:
             wait_for(lambda: pid.exists() and pid.read_text().strip())
             process.send_signal(how)
             assert process.wait(60) == (130 if how is signal.SIGINT else -how)
