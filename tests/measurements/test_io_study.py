@@ -474,6 +474,9 @@ class TestBandwidth:
             load.stop()
         with pytest.raises(MeasurementError, match="memory bandwidth ended with -9"):
             load.check()
+
+    def test_one_that_cannot_run_says_why(self, reaper, tmp_path):
+        thief, _ = BandwidthThief.open(reaper)
         with pytest.raises(MeasurementError, match="a CPU that may not be used"):
             thief.start(0.0, [4095], tmp_path / "load.txt")
 
