@@ -368,6 +368,10 @@ def cluster(nodes, *, master=None, scopes=(), **more):
     return cluster_row(node("cluster:c", **more), nodes, master=master, domains=domains)
 
 
+FAMILIES = [node("n1", family="Atom"), node("n2", family="Westmere")]
+SENSORS = [node("n1", 100.0), node("n2", 40.0, "rapl:package")]
+
+
 class TestNodes:
     def test_a_table_of_nodes(self, tmp_path):
         path = tmp_path / "nodes.csv"
@@ -419,19 +423,9 @@ class TestNodes:
     @pytest.mark.parametrize(
         ("nodes", "scopes", "gone", "said"),
         [
-            (
-                [node("n1", family="Atom"), node("n2", family="Westmere")],
-                {},
-                "family",
-                "nodes of different families (Atom, Westmere)",
-            ),
+            (FAMILIES, {}, "family", "nodes of different families (Atom, Westmere)"),
             ([node("n1", 100.0), node("n2")], {}, "power_w", "none are known of n2"),
-            (
-                [node("n1", 100.0), node("n2", 40.0, "rapl:package")],
-                {"n2": "package"},
-                "power_w",
-                "different scope (host and package)",
-            ),
+            (SENSORS, {"n2": "package"}, "power_w", "different scope (host and package)"),
         ],
     )
     def test_what_differs_is_not_added(self, nodes, scopes, gone, said):

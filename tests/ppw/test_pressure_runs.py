@@ -377,22 +377,16 @@ def disk(files):
 # Two workloads at a steady and at their full demand, what is to break first, what is compared.
 PAIRS = {
     "burner and random reads": lambda a, b: (
-        (burner(0.15), random_reads(a, 5)),
-        (burner(1, 2), random_reads(a, 20)),
-        "CPU",
-        ("CPU", "disk I/Os"),
+        *((burner(0.15), random_reads(a, 5)), (burner(1, 2), random_reads(a, 20))),
+        *("CPU", ("CPU", "disk I/Os")),
     ),
     "scan and scan": lambda a, b: (
-        (scan(a, "150m"), scan(b, "100m")),
-        (scan(a), scan(b)),
-        "disk bandwidth",
-        ("disk bandwidth",),
+        *((scan(a, "150m"), scan(b, "100m")), (scan(a), scan(b))),
+        *("disk bandwidth", ("disk bandwidth",)),
     ),
     "cache and burner": lambda a, b: (
-        (cache(5), burner(0.15)),
-        (cache(0), burner(1, 2)),
-        "CPU",
-        ("CPU",),
+        *((cache(5), burner(0.15)), (cache(0), burner(1, 2))),
+        *("CPU", ("CPU",)),
     ),
 }
 
