@@ -91,6 +91,7 @@ class TestUpdates:
         twin = tmp_path / "twin.parquet"
         twin.write_bytes(files[0].read_bytes())
         before = {p: p.read_bytes() for p in state.rglob("*") if p.is_file()}
+        update_state(state, [files[0], files[0]], engine=duckdb)
         again = update_state(state, [twin, tmp_path / "runs"], engine=duckdb)
         assert {p: p.read_bytes() for p in state.rglob("*") if p.is_file()} == before
         assert (len(again.known), again.added, again.runs) == (len(files) + 1, (), 0)
