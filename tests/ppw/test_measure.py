@@ -68,6 +68,19 @@ def host(tmp_path):
         yield host
 
 
+WHAT = {"command": ("true",), "workload": "true", "host": "h", "repeats": 2}
+WHAT |= {"frequencies": (1.5e9, 1.8e9, 2.2e9)}
+
+
+def test_the_order_is_the_seeds():
+    first, again, other = (order_of(SweepOptions(**WHAT, seed=seed)) for seed in (1, 1, 2))
+    assert first == again != other
+    clocks = [1.5e9, 1.5e9, 1.8e9, 1.8e9, 2.2e9, 2.2e9]
+    assert [step.freq_hz for step in sorted(first)] == clocks
+    assert sorted(first) == sorted(other)
+    assert len(set(first)) == 6
+
+
 @for_measuring
 class TestSyntheticHost:
     def test_measured_and_projected_the_true_laws_come_back(self, measure, tmp_path):
@@ -104,21 +117,14 @@ class TestSyntheticHost:
             return Execution(clock.now_s - 0.5 * len(commands), clock.now_s, 0, 0.1, 0.1)
 
         monkeypatch.setattr("measurements.sweep.execute", execute)
-        what = {"command": ("true",), "workload": "true", "host": "h", "repeats": 2}
-        what |= {"frequencies": (1.5e9, 1.8e9, 2.2e9), "idle_s": 3.0, "at_least_s": 30.0}
-        options = SweepOptions(**what, counters=False)
-        order, again, other = (order_of(SweepOptions(**what, seed=seed)) for seed in (0, 0, 2))
-        assert order == again == order_of(options) != other
-        assert sorted(order) == sorted(other)
-        assert [step.freq_hz for step in sorted(order)] == np.repeat(
-            what["frequencies"], 2
-        ).tolist()
+        options = SweepOptions(**WHAT, idle_s=3.0, at_least_s=30.0, counters=False)
         sensed = HostOptions(sysfs=str(host.sysfs), power="rapl", metrics=("time", "power"))
         before = host.kernel.state()
         with set_up(options, sensed, tmp_path / "runs.csv", tell=told.append) as measuring:
             measuring.sweep.clock, measuring.sweep.wait = clock, clock.wait
             rows = list(measuring.rows())
         assert host.kernel.state() == before
+        order = order_of(options)
         measured = [(row["freq_hz"], row["repeat"]) for row in rows]
         assert measured == [(step.freq_hz, step.repeat) for step in order]
         # Settled before idling; then at the clock that is quickest, and after each change.
