@@ -362,7 +362,8 @@ class TestMapping:
     def test_the_unit_of_a_mapped_time(self, target, header, trace):
         text = f"{header},lbn,op,size_bytes\n0,0,r,512\n1500,8,r,512\n"
         assert columns(trace(text, mapping={target: header}))["time_s"] == [0.0, 1.5]
-        # Half of the sizes inside a block are no doubt.
+
+    def test_half_of_the_sizes_inside_a_block_are_no_doubt(self, trace):
         assert trace("time_s,lbn,op,size_bytes\n0,0,r,512\n1,8,r,100\n").findings == ()
 
     @pytest.mark.parametrize(
@@ -380,6 +381,8 @@ class TestMapping:
     def test_what_a_map_says_wrong(self, mapping, said, trace):
         with pytest.raises(MeasurementError, match=re.escape(said)):
             trace("t ms,x (KB),b\n1,2,3\n", mapping=mapping).to_table()
+
+    def test_a_map_for_another_format(self):
         with pytest.raises(MeasurementError, match="--map means nothing"):
             read_trace(DATA / "msr.csv", format="msr", mapping={"time_s": "a"})
 

@@ -425,8 +425,10 @@ class TestSimulated:
             ("o3 --repeats 3 -o r.csv kmeans", 2, "--repeats says nothing to a sim"),
         ],
     )
-    def test_wrong_usage_and_without_rvsim(self, inside, words, code, said, monkeypatch):
+    def test_wrong_usage(self, inside, words, code, said):
         refused(inside("--simulate", *words.split()), said, code=code)
+
+    def test_without_rvsim_one_line_says_what_to_install(self, inside, monkeypatch):
         monkeypatch.setitem(sys.modules, "rvsim", None)
         done = inside(*self.asked("o3", "--freq", "1GHz"), "kmeans")
         refused(done, "pip install 'perf-per-watt[simulate]'")

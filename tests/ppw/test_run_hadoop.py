@@ -171,6 +171,8 @@ class TestRefusals:
         done = inside("-o", "x.csv", *given.split())
         refused(done, code=2)
         assert said in " ".join(done.stderr.split())
+
+    def test_nowhere_to_write_and_a_codec_that_hadoops_jars_have_not(self, inside):
         refused(inside(), "no -o FILE", code=2)
         refused(inside("-o", "x.csv", "--compression", "zstd"), "zstd", "none, zlib, snappy")
 
