@@ -6,6 +6,7 @@ They are reached through ibis, so that each statistic is written once.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,8 @@ def _local_session(builder: Any, size: int | None, folder: str | None, threads: 
     }
     if local:
         builder = builder.master(f"local[{threads or '*'}]")
+        # Otherwise python3 of the PATH, which need not have numpy.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if size is not None:
         settings["spark.driver.memory"] = f"{size >> 20}m"

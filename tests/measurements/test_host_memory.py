@@ -16,11 +16,13 @@ import pytest
 from peers.waiting import FakeClock, is_running, wait_for
 
 from measurements import MeasurementError, memory_traffic
+from measurements.machine import Machine
 from measurements.memory_counters import llc_misses_per_byte, memory_events
 from measurements.memory_kernels import WORDS
 from measurements.memory_probe import probe_memory
 from measurements.memory_sizes import available_memory, cpu_quota, last_level_cache
 from measurements.memory_traffic import MemoryTraffic
+from measurements.run_rows import row_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB, GIB = 2**20, 2**30
@@ -509,3 +511,25 @@ class TestTraffic:
             assert is_running(pid)
             os.kill(parent.pid, signal.SIGKILL)
         wait_for(lambda: not is_running(pid))
+
+
+def test_memory_traffic_is_counted_around_a_run_and_is_a_rate(tmp_path):
+    begun = []
+    machine = object.__new__(Machine)
+    machine.control, machine.procfs, machine.sysfs = None, Path("/proc"), tmp_path
+    machine._placement = SimpleNamespace(sockets=(0,))
+    counted = {"memory_read_bytes_s": 5e9}
+    machine.traffic = SimpleNamespace(start=begun.append, stop=lambda: counted)
+    before = machine.before_run(tmp_path / "counts.txt")
+    assert begun == [tmp_path / "counts.txt"]
+    row = machine.after_run(before, SimpleNamespace(user_s=1.0, system_s=1.0), 2)
+    assert row["memory_read_bytes_s"] == 5e9
+
+
+@pytest.mark.parametrize(("data_bytes", "found"), [(1.2e8, 0.025), (None, None)])
+def test_misses_a_byte_are_in_the_row(data_bytes, found):
+    plan = {"host": "x", "family": "x", "workload": "x", "data_bytes": data_bytes, "price": None}
+    times = {"start_s": 1.0, "end_s": 3.0, "executions": 1, "facts": {"llc_misses": 3e6}}
+    run = {"freq_hz": 2e9, "cores": 1, "repeat": 0, "failures": {}, "started_at": "now"}
+    row = row_of(SimpleNamespace(plan=plan), times | run, {}, {})
+    assert row.get("llc_misses_per_byte") == found

@@ -287,6 +287,12 @@ class TestEveryFormat:
 
 
 class TestCollectl:
+    def test_an_interval_that_no_clock_has_is_no_number(self, read):
+        rows = "".join(f"{at} 50 0 0 0 0 0 0 50\n" for at in ("-1e18", "1e18"))
+        series = read(f"{COMMENTS}#UTC {CPU_HEADER}\n{rows}")
+        assert list(series.frame["interval_s"]) == pytest.approx([1, np.nan], nan_ok=True)
+        assert list(series.frame["marks"]) == ["", "gap; not a number"]
+
     def test_shares_become_seconds_of_all_cpus(self, read):
         series = read(
             plot_log([("15:06:40", "25 0 10 5 0 1 0 59"), ("15:06:42", "50 1 20 0 2 0 3 24")])

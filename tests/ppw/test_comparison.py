@@ -419,3 +419,9 @@ def test_thread_counts_of_a_server_at_a_frequency_left_out(data_dir):
     assert len(errors) == 14
     assert np.median(errors) < 0.02
     assert max(errors) < 0.2
+
+
+def test_a_plot_names_what_tells_its_ratios_apart():
+    result = answer(both(workloads=("sort", "grep")), metric="time")
+    names = [text.get_text() for text in result.plot().get_yticklabels()]
+    assert names == ["grep", "sort"]

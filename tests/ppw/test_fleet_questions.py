@@ -481,12 +481,15 @@ class TestEngine:
             monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4040")
         else:
             monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+        monkeypatch.setattr(os, "environ", {**os.environ})
+        os.environ.pop("PYSPARK_PYTHON", None)
         builder = SparkBuilder()
         assert _local_session(builder, 4 << 30, str(tmp_path), 3) is builder
         assert builder.settings["spark.driver.memory"] == "4096m"
         assert builder.settings["spark.local.dir"] == str(tmp_path)
         assert builder.settings["spark.sql.shuffle.partitions"] == 6
         assert builder.address == (None if submitted else "local[3]")
+        assert os.environ.get("PYSPARK_PYTHON") == (None if submitted else sys.executable)
         assert ("spark.driver.host" in builder.settings) == (not submitted)
 
     def test_too_little_memory_says_what_to_do(self):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import answered, sweep
+from made_up import answered, only, sweep
 
 import ppw
 from ppw.errors import UnknownColumnError
@@ -126,3 +126,11 @@ def test_names_of_runs_and_of_steps_and_measured_numbers_are_no_kinds():
         note=None,
     )
     assert unknown_columns(runs) == []
+
+
+def test_rows_that_repeat_are_a_caveat():
+    times = {"host": "a", "freq_hz": [1e9, 2e9, 2e9, 2e9], "time_s": [2.0, 1.0, 1.0, 1.1]}
+    runs, said = pd.DataFrame(times), "rows repeat another one in every column"
+    assert only(answered(ppw.fit_runs, runs, metric="time").caveats, said).startswith("1 of 4 ")
+    once = answered(ppw.fit_runs, runs.drop(index=2), metric="time").caveats
+    assert not any(said in caveat for caveat in once)
