@@ -50,7 +50,7 @@ with Guard(lock=folder, state=folder / "state") as guard:
     guard.change(folder / "one", "changed", was="1")
     guard.change(folder / "two", "changed", was="2")
     def ready(*more):
-        print(guard.pid, *more, flush=True)
+        os.write(1, (" ".join(map(str, (guard.pid, *more))) + "\\n").encode())
     {then}
 """
 

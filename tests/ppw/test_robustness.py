@@ -231,6 +231,7 @@ $(complete -p ppw | sed 's/.*-F //; s/ .*//') ppw; printf "%s\\n" "${COMPREPLY[@
 """
 
 
+@pytest.mark.peer("measure")
 def test_completion_in_bash(tmp_path):
     program = tmp_path / "bin" / "ppw"
     program.parent.mkdir()

@@ -64,6 +64,7 @@ def test_discards_alone_are_no_load():
         jobs_of(answered(ppw.fit_trace, made, levels=2))
 
 
+@pytest.mark.peer("fio")
 def test_a_replay_through_the_page_cache_says_so(tmp_path):
     asked = {"direct": False, "ioengine": "psync", "device": "ssd"}
     result = answered(ppw.replay_trace, busy(100, rate=1000.0), str(tmp_path / "scratch"), **asked)
