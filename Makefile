@@ -33,7 +33,7 @@ test: $(VENV)/.test
 
 # Peers, and the packages that root on Debian is given for them: tests/system.toml.
 system: $(VENV)/.system
-	$(BIN)/python tests/system.py $(addprefix --peer ,$(PEER)) -- $(SYSTEM_OPTIONS)
+	$(BIN)/python tests/system.py $(addprefix --peer ,$(PEER))
 
 # What takes minutes: clusters, long fuzzing, 2000 examples a property, accuracy on a quiet machine.
 slow: $(VENV)/.dev
