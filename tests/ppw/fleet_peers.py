@@ -7,6 +7,8 @@ import warnings
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ppw.errors import CaveatWarning
@@ -14,6 +16,9 @@ from ppw.fleet import connect
 
 # Differences of shares from one, in percent: they are equal where one plus them is.
 DIFFERENCES = ("pulled_pct", "error_pct")
+every_engine = pytest.mark.parametrize(
+    "name", ["duckdb", pytest.param("spark", marks=pytest.mark.peer("spark"))]
+)
 
 
 @cache
@@ -48,6 +53,12 @@ def quiet(function, *arguments, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CaveatWarning)
         return function(*arguments, **options)
+
+
+def saved(frame, path):
+    """Write a table without its index; the file."""
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path)
+    return path
 
 
 def assert_same(found, expected, *, rtol=1e-9):
