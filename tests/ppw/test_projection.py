@@ -62,11 +62,6 @@ class TestInputs:
         both = [project(p, freq=f) for p, f in ((points, "3000 MHz"), (LINE, 3e9))]
         assert both[0].to_json() == both[1].to_json()
 
-    def test_repeats_are_points_of_their_own(self):
-        twice = straight([*LINE, *LINE])
-        assert float(twice.cpi) == pytest.approx(2.5, rel=1e-12)
-        assert twice.cpi.lower == pytest.approx(2.5, rel=1e-9)
-
     @pytest.mark.parametrize(
         "measured",
         [{"power_w": [30, 40], "power_source": "bmc"}, {"energy_j": [300, 200], "time_s": [10, 5]}],
@@ -77,10 +72,8 @@ class TestInputs:
         assert float(straight(runs).power_w) == pytest.approx(50)
         given_ = straight(runs, power_pts=[(1e9, 10), (2e9, 20)])
         assert float(given_.power_w) == pytest.approx(30)
-
-    def test_a_column_without_any_watt_is_no_power(self):
-        runs = pd.DataFrame({"freq_ghz": [1.0, 2.0], "cpi": [1.5, 2], "power_w": [np.nan, np.nan]})
-        assert project(runs).power_w is None
+        # A column without any watt is no power.
+        assert project(runs.assign(power_w=np.nan, energy_j=np.nan)).power_w is None
 
 
 class TestPublishedAtom:
@@ -146,9 +139,7 @@ class TestWorkedByHand:
         assert float(answer.time_s) == pytest.approx(expected, rel=1e-12)
 
     def test_power_energy_and_both_efficiencies(self):
-        answer = straight(
-            LINE, instructions=4e12, power_pts=WATT_LINE, power_source="meter", price=500.0
-        )
+        answer = straight(LINE, instructions=4e12, power_pts=WATT_LINE, price=500.0)
         time = 4e12 * 2.5 / 3e9
         assert float(answer.power_w) == pytest.approx(50, rel=1e-12)
         assert float(answer.energy_j) == pytest.approx(50 * time, rel=1e-12)
@@ -227,12 +218,9 @@ class TestIntervals:
 
     def test_an_end_that_would_be_negative_is_zero_and_of_its_reciprocal_unbounded(self):
         answer = straight([(1e9, 1.0), (2e9, 1.5), (3e9, 1.0)])
-        assert answer.cpi.lower == 0
-        assert answer.instructions_per_s.upper == math.inf
-        again = ppw.Projection.from_json(answer.to_json())
-        assert again == answer
-        assert again.instructions_per_s.upper == math.inf
-        assert again.summary() == answer.summary()
+        for one in (answer, ppw.Projection.from_json(answer.to_json())):
+            assert (one.cpi.lower, one.instructions_per_s.upper) == (0, math.inf)
+            assert one == answer
 
     def test_an_error_beyond_all_bounds_stays_a_number(self):
         # Power falls to almost nothing at the target, so its relative error explodes.
@@ -264,17 +252,17 @@ class TestCaveats:
             assert ["unknown source" in c for c in answer.caveats] == [True] * said
         assert project(POINTS).caveats == ()
 
-    @pytest.mark.parametrize(("onto", "said"), [("Nehalem", 1), ("Bonnell", 0)])
-    def test_family_mismatch(self, onto, said):
+    def test_family_mismatch(self):
         runs = pd.DataFrame({"freq_hz": F, "cpi": CPI, "family": "Bonnell"})
         text = "family mismatch: points of Bonnell projected onto Nehalem"
-        assert [text in c for c in project(runs, family=onto).caveats] == [True] * said
+        assert only(project(runs, family="Nehalem").caveats, "family").startswith(text)
+        assert project(runs, family="Bonnell").caveats == ()
 
-    @pytest.mark.parametrize(("cores", "said"), [(1, 0), (8, 0), (9, 1)])
-    def test_path_length_outside_its_range(self, cores, said):
-        caveats = project(POINTS, cores=cores, data_bytes=1e9, path_length=PATH).caveats
+    def test_path_length_outside_its_range(self):
         text = "path length outside its range: measured at 1 to 8 cores, used at 9"
-        assert list(caveats) == [text] * said
+        for cores, said in ((1, ()), (8, ()), (9, (text,))):
+            answer = project(POINTS, cores=cores, data_bytes=1e9, path_length=PATH)
+            assert answer.caveats == said
 
     def test_the_warning_points_at_the_caller(self):
         with pytest.warns(CaveatWarning) as caught:
@@ -285,6 +273,7 @@ class TestCaveats:
 POINT = (1.2e9, 1.3)
 REFUSED = {
     "one frequency": ({"cpi_pts": [POINT, POINT, POINT]}, "3 at one distinct frequency"),
+    "one by two counters": ({"cpi_pts": [(2.4e9, 1), (2.3992e9, 1)]}, "one distinct frequency"),
     "no points": ({"cpi_pts": []}, "shape (0,)"),
     "text": ({"cpi_pts": [(1.2e9, "fast"), POINT]}, "are not numbers"),
     "ragged": ({"cpi_pts": [(1.2e9,), POINT]}, "are not numbers"),
@@ -296,13 +285,9 @@ REFUSED = {
     "frequency in GHz": ({"freq": 3.0}, "is it in GHz or MHz?"),
     "frequency in kHz": ({"freq": 3e12}, "is over 20 GHz"),
     "no frequency": ({"freq": None}, "frequency None is not a finite number"),
-    "text frequency": ({"freq": "fast"}, "'fast' is not a quantity in Hz"),
     "frequency in watts": ({"freq": "95W"}, "'95W' is not a quantity in Hz"),
     "form": ({"form": "amdal"}, "'amdal' is not one of amdahl, unbounded, reciprocal"),
-    "power form": (
-        {"power_form": "cubic", "power_pts": POWER},
-        "'cubic' is not one of linear, cmos",
-    ),
+    "power form": ({"power_form": "cubic", "power_pts": POWER}, "'cubic' is not one of linear, c"),
     "interval": ({"interval": "conformal"}, "'conformal' is not one of bayes, t, none"),
     "level": ({"level": 90}, "level 90 is not a share between 0 and 1"),
     "cores": ({"cores": 0}, "cores 0 must be greater than 0"),
@@ -310,30 +295,17 @@ REFUSED = {
     "instructions": ({"instructions": -1}, "instructions -1 must be greater than 0"),
     "data": ({"data_bytes": math.inf}, "data_bytes inf is not a finite number"),
     "efficiency": ({"efficiency": 0, "instructions": 1}, "efficiency 0 must be greater than 0"),
-    "nan efficiency": ({"efficiency": math.nan}, "efficiency nan is not a finite number"),
     "price": ({"price": 0}, "price 0 must be greater than 0"),
-    "two times": (
-        {"instructions": 1, "path_length": PATH},
-        "give instructions or path_length, not both",
-    ),
+    "two times": ({"instructions": 1, "path_length": PATH}, "instructions or path_length, not bo"),
     "no data": ({"path_length": PATH}, "give data_bytes with it"),
     "another workload": (
         {"path_length": PATH, "data_bytes": 1, "workload": "grep"},
         "belongs to workload 'sort', not 'grep'",
     ),
-    "unbounded below zero": (
-        {"cpi_pts": [(1e9, 3.0), (2e9, 1.0)], "form": "unbounded"},
-        "no positive answer at 3 GHz",
-    ),
+    "below zero": ({"cpi_pts": [(1e9, 3), (2e9, 1)], "form": "unbounded"}, "no positive answer"),
     "several groups": ({"cpi_pts": sweep()}, "holds 3 groups"),
-    "table without cpi": (
-        {"cpi_pts": pd.DataFrame({"freq_ghz": [1, 2], "cp": [1, 2]})},
-        "no column cpi",
-    ),
-    "bad cell": (
-        {"cpi_pts": pd.DataFrame({"freq_ghz": [1, 2], "cpi": [1, -2]})},
-        "row 2, column cpi: -2 must be greater than 0",
-    ),
+    "table without cpi": ({"cpi_pts": pd.DataFrame({"freq_ghz": [1, 2]})}, "no column cpi"),
+    "bad cell": ({"cpi_pts": pd.DataFrame({"freq_ghz": [1, 2], "cpi": [1, -2]})}, "row 2, column"),
 }
 
 
@@ -373,7 +345,6 @@ class TestResult:
         for twin in (copy.deepcopy(answer), pickle.loads(pickle.dumps(answer))):
             assert twin == answer
             assert twin.power_w.upper == answer.power_w.upper
-
         assert answer.input_digest != project(LINE).input_digest
 
 
