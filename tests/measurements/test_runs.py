@@ -78,38 +78,22 @@ def assert_text_was_read(runs):
     assert runs["time_s"].tolist() == [1.5, 1.0]
 
 
-def values_of(problems, *columns):
-    return problems[list(columns)].to_numpy().tolist()
-
-
 class TestCsv:
     @pytest.mark.parametrize(
         "text",
         [
-            TEXT,
-            TEXT.replace(",", ";"),
-            TEXT.replace(",", "\t"),
-            "\ufeff" + TEXT,
-            TEXT.replace("\n", "\r\n"),
-            TEXT.replace("\n", "\r"),
-            TEXT.rstrip("\n"),
-            "\n \n" + TEXT,
-            "\ufeff\r\n" + TEXT,
+            *(TEXT.replace(",", mark) for mark in ",;\t"),
+            *(TEXT.replace("\n", end) for end in ("\r\n", "\r")),
+            *(before + TEXT for before in ("\ufeff", "\n \n", "\ufeff\r\n")),
             TEXT.replace("\nb", "\n\n  \nb") + "\n\n",
-            TEXT.replace("\n", ",\n"),
-            TEXT.replace("0\n", "0,\n"),
-            TEXT.replace("ms\n", "ms,\n"),
+            TEXT.rstrip("\n"),
+            # A delimiter at the end of every line, of every row, of the header.
+            *(TEXT.replace(end, f"{end[:-1]},\n") for end in ("\n", "0\n", "ms\n")),
             '"host","freq_mhz","time_ms"\n"a","2000","1500"\n"b",3000,"1000"\n',
             " host , Freq (MHz) , Time [ms] \na,2000, 1500 \nb,3000,1000\n",
             '"host","Freq\n(MHz)","Time\r\n[ms]"\na,2000,1500\nb,3000,1000\n',
             # Comments before the header are no rows.
             *(f"{said}{TEXT}" for said in ("# lab 3, night run\n", "# a\n#\n\n# b, c\n", "#x;y\n")),
-        ],
-        ids=[
-            *("comma", "semicolon", "tab", "bom", "crlf", "cr", "no_last_newline", "leading_blank"),
-            *("bom_and_blank", "blank_lines", "trailing_delimiter", "trailing_delimiter_in_rows"),
-            *("trailing_delimiter_in_header", "quotes", "spaces", "header_of_two_lines"),
-            *("comment", "comments", "comment_like_a_header"),
         ],
     )
     def test_csv_in_any_dialect_reads_the_same(self, read, text):
@@ -125,7 +109,7 @@ class TestCsv:
 
     @pytest.mark.parametrize("name", ["NA", "null", "007", "nan", "None", "1e5", "True", "<NA>"])
     def test_a_name_stays_text(self, read, name):
-        for column in ("host", "machine", "workload", "power_source"):
+        for column in ("host", "machine", "workload", "power_source", "family", "started_at"):
             runs = read(f"{column},time_s\n{name},1\n{name},2\n")
             assert runs[{"machine": "host"}.get(column, column)].tolist() == [name, name]
         assert read("host,time_s\n,1\n").host.isna().all()
@@ -160,37 +144,17 @@ class TestCsv:
         runs = read("time_ms\n" + "\n".join(cells))
         assert runs["time_s"].tolist() == [float(cell) / 1000 for cell in cells]
 
-    def test_very_many_rows(self, read):
-        rows = np.arange(200_000)
-        table = pd.DataFrame({"host": "a", "cores": rows % 16 + 1, "cycles": rows * 12_345.0 + 1})
-        runs = read(table.assign(freq_mhz=2000).to_csv(index=False))
-        assert_frame_equal(runs[["cores", "cycles"]], table[["cores", "cycles"]], check_dtype=False)
-        assert (runs["freq_hz"] == 2e9).all()
-        assert (runs["host"] == "a").all()
-
 
 class TestCells:
-    def test_a_synonym_with_the_unit_in_each_cell_is_converted(self, read):
-        runs = read("frequency,data size,time\n2.10GHz,1 MiB,5ms\n900 MHz,1MB,\n")
-        assert runs["freq_hz"].tolist() == [2.1e9, 9e8]
-        assert runs["data_bytes"].tolist() == [1_048_576, 1_000_000]
-        np.testing.assert_array_equal(runs["time_s"], [0.005, np.nan])
-
-    @pytest.mark.parametrize("header", ["freq_mhz", "Clock (MHz)", "freq_ghz"])
+    @pytest.mark.parametrize("header", ["frequency", "freq_mhz", "Clock (MHz)", "freq_ghz"])
     def test_a_cell_with_a_unit_is_in_that_one(self, read, header):
-        runs = read(f"{header},watts,time_s\n1.8GHz,87.6 W,104.84 s\n1800 MHz,0.0876kW,2min\n")
+        runs = read(f"{header},watts,time\n1.8GHz,87.6 W,104.84 s\n1800 MHz,0.0876kW,2min\n")
         assert runs["freq_hz"].tolist() == [1.8e9, 1.8e9]
         assert runs["power_w"].tolist() == pytest.approx([87.6, 87.6])
         assert runs["time_s"].tolist() == [104.84, 120.0]
-
-    @pytest.mark.parametrize(
-        ("cells", "row", "unit"),
-        [(["2400", "2400"], 1, "mhz"), (["2.4GHz", "2400"], 2, "mhz"), (["1.5"], 1, "ghz")],
-    )
-    def test_a_synonym_without_a_unit_is_refused_with_the_way_out(self, file, cells, row, unit):
-        message = refusal(file("clock,frequency\n" + "".join(f"x,{cell}\n" for cell in cells)))
-        assert f"column 'frequency' has no unit (row {row})" in message
-        assert f"such as freq_{unit}, or --map freq_{unit}=frequency" in message
+        runs = read("data size,time\n1 MiB,5ms\n1MB,\n")
+        assert runs["data_bytes"].tolist() == [1_048_576, 1_000_000]
+        np.testing.assert_array_equal(runs["time_s"], [0.005, np.nan])
 
     @pytest.mark.parametrize(
         ("clock", "column"), [("1.8", "ghz"), ("1800", "mhz"), ("1800000", "khz"), ("1.8e9", "hz")]
@@ -232,6 +196,19 @@ class TestCells:
             ("freq_ghz;time_s\n1,8;1.100\n2,4;700\n", "decimal comma"),
             ("host,freq_ghz,time_s\na,1,8,10\n", "line 2 has 4 fields"),
             ("watts\n5 s\n", "column watts: '5 s' is not a number"),
+            (
+                "freq_mhz\n2400000\n2400000\n",
+                "rows 1-2, column freq_mhz: 2.4e+06 is over 20 GHz: is",
+            ),
+            ("Frequency (kHz)\n2.4\n", "row 1, column Frequency (kHz): 2.4 is under 10 MHz"),
+            *(
+                (f"host,time_s\na,1\na,{cell}\na,2\n", "row 2, column time_s: ")
+                for cell in ("-1", "0", "inf", "-inf", "soon", "True", "1_000", "0x10")
+            ),
+            *(
+                ("clock,frequency\nx,2.4GHz\nx,2400\n", said)
+                for said in ("column 'frequency' has no unit (row 2)", "--map freq_mhz=frequency")
+            ),
             ("frequency\n2.4GHz\nfast\n", "row 2, column frequency: "),
             ('{"frequency":"2.4GHz"}\n{"frequency":[1]}\n', "row 2, column frequency: "),
         ],
@@ -260,10 +237,8 @@ class TestCells:
     @pytest.mark.parametrize(
         ("cells", "doubted"),
         [
-            (("1.100", "770", "600"), True),
-            (("1.100", "0.770", "600"), False),
-            (("1.100", "1.770", "1.600"), False),
-            (("1.1", "2.770", "600"), False),
+            *((("1.100", "770", "600"), True), (("1.100", "0.770", "600"), False)),
+            *((("1.100", "1.770", "1.600"), False), (("1.1", "2.770", "600"), False)),
         ],
     )
     def test_points_that_may_part_thousands_are_a_caveat(self, read, cells, doubted):
@@ -289,8 +264,7 @@ class TestOtherFormats:
         )
         for content in (lines, "\ufeff" + lines, gzip.compress(lines.encode())):
             assert_text_was_read(read(content, "runs.jsonl"))
-
-    def test_a_json_object_without_a_key_is_missing_there(self, read):
+        # What an object does not have is missing.
         runs = read('{"host":"a","power_w":null}\n{"power_w":5}\n{"time_s":1}', "r.jsonl")
         np.testing.assert_array_equal(runs["power_w"], [np.nan, 5.0, np.nan])
         assert runs["host"].isna().tolist() == [False, True, True]
@@ -298,11 +272,8 @@ class TestOtherFormats:
     @pytest.mark.parametrize(
         ("line", "reason"),
         [
-            ("{oops}", ": Expecting property name"),
-            ("[1]", ""),
-            ("7", ""),
-            ('{"a": 1', ": Expecting ',' delimiter"),
-            ('{"a":' + "[" * 200_000, ": too large or too deep"),
+            *(("{oops}", ": Expecting property name"), ('{"a": 1', ": Expecting ',' delimiter")),
+            *(("[1]", ""), ("7", ""), ('{"a":' + "[" * 200_000, ": too large or too deep")),
             ('{"a":1' + "0" * 5_000 + "}", ": too large or too deep"),
         ],
     )
@@ -312,9 +283,12 @@ class TestOtherFormats:
 
     def test_parquet_with_dictionary_columns(self, read):
         table = FRAME.astype({"host": "category", "freq_mhz": "category"})
-        runs = read(table.to_parquet(), "runs.parquet")
-        assert_text_was_read(runs)
+        table["host"] = table["host"].cat.add_categories("unused")
+        runs = read(table.assign(power_w=[5.0, np.nan]).to_parquet(), "runs.parquet")
+        assert_text_was_read(runs.drop(columns="power_w"))
         assert runs["freq_hz"].dtype == np.float64
+        assert identity_columns(runs) == ["host"]
+        assert check_runs(runs, needed=["power_w"])["power_w"].notna().tolist() == [True, False]
 
     def test_parquet_whose_metadata_are_damaged_is_refused(self, file):
         table = pa.table({"time_s": [1.0]}).replace_schema_metadata(
@@ -323,16 +297,6 @@ class TestOtherFormats:
         stream = io.BytesIO()
         pq.write_table(table, stream)
         assert "broken Parquet: 'kind'" in refusal(file(stream.getvalue(), "runs.parquet"))
-
-    def test_dictionary_keys_group_runs_like_text(self, read):
-        table = pd.DataFrame(
-            {"host": ["a", "a", "b"], "freq_hz": 1e9, "power_w": [5.0, 6.0, np.nan]}
-        )
-        table["host"] = table["host"].astype("category").cat.set_categories(["a", "b", "unused"])
-        runs = read(table.to_parquet(), "runs.parquet")
-        assert identity_columns(runs) == ["host"]
-        checked = check_runs(runs, needed=["power_w"])
-        assert checked["power_w"].notna().tolist() == [True, True, False]
 
     @pytest.mark.parametrize("index", [["host"], ["host", "freq_mhz"]])
     def test_what_parquet_keeps_in_a_named_index_is_a_column(self, read, index):
@@ -360,13 +324,14 @@ class TestOtherFormats:
         }
         assert_frame_equal(read_runs([path]), read_runs(path))
 
-    def test_unchecked_reading_leaves_bad_values_to_the_check(self, file):
-        path = file("time_ms,power_w\n5,1\n-5,x\nsoon,1\n")
+    def test_unchecked_reading_leaves_bad_values_and_short_rows_to_the_check(self, file):
+        path = file("time_ms,power_w\n5,1\n-5,x\nsoon\n")
         runs = read_runs(path, check=False)
         assert runs["time_s"].tolist() == [0.005, -0.005, "soon"]
-        problems = bad_values(runs).problems
-        found = values_of(problems, "row", "column")
-        assert found == [[2, "power_w"], [2, "time_s"], [3, "time_s"]]
+        problems = bad_values(runs, needed=["power_w"]).problems
+        found = problems[["row", "column"]].to_numpy().tolist()
+        assert found == [[2, "power_w"], [2, "time_s"], [3, "power_w"], [3, "time_s"]]
+        assert problems["reason"].tolist()[2] == "missing"
         assert set(problems["file"]) == {str(path)}
 
     def test_the_clock_is_named_as_in_the_file(self, read):
@@ -402,7 +367,9 @@ class TestSeveralFiles:
         assert "standard input: row 1, column time_s: 0 must" in str(refused.value)
         assert refused.value.problems["row"].tolist() == [2, 1]
 
-    def test_a_bad_file_among_several_is_the_one_named_and_none_is_refused(self, file):
+    def test_the_bad_file_is_the_one_named_and_no_file_is_refused(self, file, tmp_path):
+        assert "No such file or directory" in refusal(tmp_path / "none.csv")
+        assert "Is a directory" in refusal(tmp_path)
         empty = file("", "b.csv")
         with pytest.raises(MeasurementError, match="is empty") as refused:
             read_runs([file(TEXT), empty])
@@ -461,35 +428,9 @@ class TestNoTables:
         assert "not a table of 2 columns: " in message
         assert reason in message
 
-    def test_what_a_short_row_lacks_is_missing(self, read):
-        runs = read("host,freq_hz,time_s\na,1e9,1\na,1e9\na\n", check=False)
-        problems = bad_values(runs, needed=["freq_hz", "time_s"]).problems
-        found = values_of(problems, "row", "column")
-        assert found == [[2, "time_s"], [3, "freq_hz"], [3, "time_s"]]
-        assert set(problems["reason"]) == {"missing"}
-
-    def test_a_missing_file_and_a_directory_are_named(self, tmp_path):
-        assert "No such file or directory" in refusal(tmp_path / "none.csv")
-        assert "Is a directory" in refusal(tmp_path)
-
-    def test_a_frequency_in_the_wrong_unit_is_refused_as_it_stands_in_the_file(self, file):
-        message = refusal(file("host,freq_mhz\na,2400000\na,2400000\n"))
-        assert "rows 1-2, column freq_mhz: 2.4e+06 is over 20 GHz: is the unit too" in message
-        message = refusal(file("Frequency (kHz)\n2.4\n"))
-        assert "row 1, column Frequency (kHz): 2.4 is under 10 MHz" in message
-
-    @pytest.mark.parametrize("cell", ["-1", "0", "inf", "-inf", "soon", "True", "1_000", "0x10"])
-    def test_a_time_that_cannot_be_is_named_by_file_row_and_column(self, file, cell):
-        path = file(f"host,time_s\na,1\na,{cell}\na,2\n")
-        assert f"{path}: row 2, column time_s: " in refusal(path)
-
 
 GOOD = {"freq_hz": 2e9, "freq_achieved_hz": 1.9e9, "load": 0.35}
 NUMBERS = {name: column.kind for name, column in COLUMNS.items() if column.kind != "text"}
-BELOW_ZERO = {
-    **dict.fromkeys(("positive", "non-negative", "share", "count"), False),
-    **dict.fromkeys(("net", "any"), True),
-}
 
 
 def table(**columns):
@@ -504,33 +445,25 @@ def bad_values(runs, **options):
 
 
 def places(error):
-    return [tuple(place) for place in values_of(error.problems, "file", "row", "column")]
+    found = error.problems[["file", "row", "column"]]
+    return [tuple(place) for place in found.to_numpy().tolist()]
 
 
-def is_accepted(column, value):
-    runs = table(**{column: [value]})
-    try:
-        check_runs(runs)
-    except BadRunsError:
-        return places(bad_values(runs)) != [("runs", 1, column)]
-    return True
+def refused_columns(value):
+    """Columns of numbers in which a value cannot be."""
+    error = bad_values(table(**{column: [value] for column in NUMBERS}))
+    return {column for _, _, column in places(error)}
 
 
 class TestChecks:
-    @pytest.mark.parametrize("column", NUMBERS)
-    def test_every_column_accepts_what_its_kind_can_be(self, column):
-        kind = NUMBERS[column]
-        assert is_accepted(column, GOOD.get(column, 3.5))
-        assert is_accepted(column, np.nan)
-        assert is_accepted(column, -1.0) == BELOW_ZERO[kind]
-        assert is_accepted(column, 0.0) == (kind != "positive")
+    def test_every_column_accepts_what_its_kind_can_be(self):
+        check_runs(table(**{column: [GOOD.get(column, 3.5), np.nan] for column in NUMBERS}))
+        positive = {column for column, kind in NUMBERS.items() if kind == "positive"}
+        below_zero = {column for column, kind in NUMBERS.items() if kind in ("net", "any")}
+        assert refused_columns(-1.0) == NUMBERS.keys() - below_zero
+        assert refused_columns(0.0) == positive
         for never in (np.inf, -np.inf, "many", True, pd.Timestamp("2024-01-01")):
-            assert not is_accepted(column, never)
-
-    @pytest.mark.parametrize("column", ["host", "family", "workload", "power_source", "started_at"])
-    def test_text_columns_may_hold_anything(self, column):
-        values = ["NA", "-1", "inf", "007", None]
-        assert check_runs(table(**{column: values}))[column].tolist()[:4] == values[:4]
+            assert refused_columns(never) == NUMBERS.keys()
 
     @pytest.mark.parametrize("column", ["power_w", "energy_j"])
     @pytest.mark.parametrize("value", [-0.25, 0.0])
@@ -545,11 +478,8 @@ class TestChecks:
         ("value", "hint"),
         [
             (2.4, "2.4 is under 10 MHz: is it in GHz or MHz? Write the unit"),
-            (2400.0, "2400 is under 10 MHz: is it in GHz or MHz? Write the unit"),
             (2.4e12, "2.4e+12 is over 20 GHz: is the unit too large?"),
             (0.0, "0 must be greater than 0"),
-            (-2e9, "-2e+09 must be greater than 0"),
-            (np.inf, "inf is not finite"),
         ],
     )
     @pytest.mark.parametrize("column", ["freq_hz", "freq_achieved_hz"])
@@ -613,20 +543,18 @@ class TestChecks:
             pd.Series([1.0, 2.0], dtype="category"),
             *(pd.Series([1, 2], dtype=d) for d in ("Int64", "Float64", "float32", "int8[pyarrow]")),
             pd.Series([1, "2"], dtype=object),
+            *(
+                pd.Series([1, None], dtype=d)
+                for d in ("Int64", "Float64", "double[pyarrow]", object)
+            ),
         ],
-        ids=lambda values: str(values.dtype),
     )
-    def test_numbers_of_any_type_become_float64(self, values):
-        checked = check_runs(table(time_s=values))
-        assert checked["time_s"].dtype == np.float64
-        assert checked["time_s"].tolist() == [1.0, 2.0]
-        assert as_numbers(values).tolist() == [1.0, 2.0]
-
-    @pytest.mark.parametrize("dtype", ["Int64", "Float64", "double[pyarrow]", object])
-    def test_missing_stays_missing_in_any_type(self, dtype):
-        checked = check_runs(table(time_s=pd.Series([1, None], dtype=dtype)))
-        assert checked["time_s"].dtype == np.float64
-        np.testing.assert_array_equal(checked["time_s"], [1.0, np.nan])
+    def test_numbers_of_any_type_become_float64_and_what_is_missing_stays_so(self, values):
+        wanted = [1.0, np.nan if values.isna()[1] else 2.0]
+        checked = check_runs(table(time_s=values))["time_s"]
+        assert checked.dtype == np.float64
+        for numbers in (checked, as_numbers(values)):
+            np.testing.assert_array_equal(numbers, wanted)
 
     def test_every_bad_value_is_listed_once_in_order(self):
         runs = table(
@@ -667,9 +595,8 @@ class TestChecks:
         assert "; and 80 more (100 bad values" in str(error)
 
     def test_rows_are_counted_by_place_in_their_own_file(self):
-        runs = table(
-            time_s=[1.0, -1.0, 1.0, -1.0], source_file=["a.csv", "a.csv", "b.csv", "b.csv"]
-        )
+        files = ["a.csv", "a.csv", "b.csv", "b.csv"]
+        runs = table(time_s=[1.0, -1.0, 1.0, -1.0], source_file=files)
         error = bad_values(runs)
         assert places(error) == [("a.csv", 2, "time_s"), ("b.csv", 2, "time_s")]
         assert "a.csv: row 2, column time_s" in str(error)
@@ -776,7 +703,7 @@ class TestChecks:
 
 
 class TestTidyRuns:
-    def test_tidy_runs_converts_a_frame_as_reading_does(self):
+    def test_tidy_runs_converts_a_frame_as_reading_does_with_what_its_index_names(self):
         frame = FRAME.copy()
         tidy = tidy_runs(frame)
         assert_text_was_read(tidy)
@@ -785,19 +712,15 @@ class TestTidyRuns:
         assert_frame_equal(frame, FRAME)
         checked = check_runs(tidy_runs(frame))
         assert_frame_equal(tidy_runs(checked), checked)
+        assert_text_was_read(tidy_runs(FRAME.set_index("host")))
+        frame = FRAME.set_index(pd.Index([5, 5]))
+        assert tidy_runs(frame).index.tolist() == [0, 1]
+        assert frame.index.tolist() == [5, 5]
 
     def test_tidy_runs_takes_a_mapping(self):
         frame = pd.DataFrame({"Clock (kHz)": [2e6], "P": [5_000], 3: ["x"]})
         tidy = tidy_runs(frame, columns={"freq_hz": "Clock (kHz)", "power_mw": "P", "rack": "3"})
         assert tidy.to_dict("records") == [{"freq_hz": 2e9, "power_w": 5.0, "rack": "x"}]
-
-    def test_tidy_runs_makes_columns_of_a_named_index_and_drops_another(self):
-        assert_text_was_read(tidy_runs(FRAME.set_index("host")))
-        frame = FRAME.set_index(pd.Index([5, 5]))
-        tidy = tidy_runs(frame)
-        assert_text_was_read(tidy)
-        assert tidy.index.tolist() == [0, 1]
-        assert frame.index.tolist() == [5, 5]
 
     def test_tidy_runs_leaves_bad_values_to_the_check_and_refuses_an_empty_frame(self):
         tidy = tidy_runs(pd.DataFrame({"time_ms": ["5", "x", None]}))
@@ -854,7 +777,7 @@ class TestEveryEnding:
     def path(self, tmp_path, format_):
         return tmp_path / f"runs.{format_}"
 
-    def test_it_chooses_the_format(self, path, format_):
+    def test_it_chooses_the_format_and_names_survive(self, path, format_):
         frame = FRAME.copy()
         write_runs(frame, path)
         assert_frame_equal(frame, FRAME)
@@ -864,15 +787,13 @@ class TestEveryEnding:
         start = {"c": b"host", "j": b'{"ho', "n": b'{"ho', "p": b"PAR1"}[format_[0].lower()]
         assert plain[:4] == start
         assert_text_was_read(read_runs(path))
+        names = ["NA", "null", "007", "ü\u2028x"]
+        write_runs(table(host=names, time_s=1.0), path)
+        assert read_runs(path)["host"].tolist() == names
         # A new file has the permissions of any other.
         other = path.with_name("other")
         other.touch()
         assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
-
-    def test_a_name_that_looks_like_something_else_survives(self, path, format_):
-        runs = table(host=["NA", "null", "007", "ü\u2028x"], time_s=1.0)
-        write_runs(runs, path)
-        assert read_runs(path)["host"].tolist() == runs["host"].tolist()
 
     def test_a_failed_write_leaves_what_was_there_and_nothing_else(self, path, format_):
         runs = table(time_s=[1.0, 2.0], thing=[1, Unwritable()])
@@ -902,10 +823,6 @@ class TestWriting:
             for column in ("host", "site"):
                 assert again[column].tolist() == runs[column].tolist()
 
-    def test_a_dash_writes_csv_to_standard_output(self, capsys):
-        write_runs(FRAME, "-")
-        assert capsys.readouterr().out == TEXT
-
     def test_dates_and_lists_are_written_to_json_lines(self, tmp_path):
         path = tmp_path / "runs.jsonl"
         started = pd.to_datetime(["2024-01-02T03:04:05Z", None])
@@ -927,16 +844,13 @@ class TestWriting:
         assert list(tmp_path.iterdir()) == []
 
     def test_where_nothing_can_be_written_the_target_is_named(self, tmp_path):
-        for target, reason in (
-            (tmp_path / "none" / "runs.csv", "No such file or directory"),
-            (tmp_path, "Is a directory"),
-        ):
-            with pytest.raises(MeasurementError) as refused:
+        for target in (tmp_path / "none" / "runs.csv", tmp_path):
+            said = f"^{target}: cannot be written: (No such file or|Is a) directory$"
+            with pytest.raises(MeasurementError, match=said):
                 write_runs(FRAME, target)
-            assert str(refused.value) == f"{target}: cannot be written: {reason}"
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_pipe_is_written_to_and_not_replaced(self, tmp_path):
+    def test_a_pipe_is_not_replaced_and_a_dash_is_standard_output(self, tmp_path, capsys):
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -946,11 +860,14 @@ class TestWriting:
         finally:
             os.close(reader)
         assert pipe.is_fifo()
+        write_runs(FRAME, "-")
+        assert capsys.readouterr().out == TEXT
 
 
 TIDY = [("host", "machine", None), ("freq_hz", "freq_mhz", 1e6), ("time_s", "time_s", 1)]
 TIDY += [("power_w", "power_w", 1), ("threads", "threads", 1)]
-XU3 = ("cycles", "instructions", "voltage_v", "nsamples")
+XU3 = [*TIDY, ("repeat", "run", 1)]
+XU3 += [(name, name, 1) for name in ("cycles", "instructions", "voltage_v", "nsamples")]
 FREQBENCH = [
     *(("freq_hz", "Frequency (kHz)", 1e3), ("power_w", "Power (mW)", 1e-3)),
     *(("throughput_ops_s", "CoreMarks (iter/s)", 1), ("time_s", "Time (s)", 1)),
@@ -959,35 +876,29 @@ FREQBENCH = [
 ]
 
 
-class TestOfOthers:
-    @pytest.mark.thirdparty
-    @pytest.mark.parametrize(
-        ("pattern", "files", "columns", "identity"),
-        [
-            ("nornir-repara/tidy.csv", 1, TIDY, ["host", "workload", "threads"]),
-            (
-                "xu3-cbench/tidy_runs.csv",
-                1,
-                [*TIDY, ("repeat", "run", 1), *((name, name, 1) for name in XU3)],
-                ["host", "workload", "threads"],
-            ),
-            ("freqbench/raw/*/*/results.csv", 30, FREQBENCH, ["source_file", "workload"]),
-        ],
-    )
-    def test_every_value_of_others_is_read(self, data_dir, pattern, files, columns, identity):
-        """Oracle: the files by Python's own reader, and the units by hand."""
-        paths = sorted(data_dir.glob(pattern))
-        assert len(paths) == files
-        mapping = {column: header for column, header, _ in FREQBENCH[:5]} if files > 1 else None
-        runs = read_runs(paths, columns=mapping)
-        raw = [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
-        assert len(runs) == len(raw) > 100
-        for column, header, factor in columns:
-            cells = [row[header] for row in raw]
-            if factor is None:
-                assert runs[column].tolist() == cells
-            else:
-                wanted = np.array(cells, float) * factor
-                np.testing.assert_allclose(runs[column], wanted, rtol=1e-15, err_msg=column)
-        assert identity_columns(runs) == identity
-        check_runs(runs, needed=["freq_hz", "time_s"])
+@pytest.mark.thirdparty
+@pytest.mark.parametrize(
+    ("pattern", "files", "columns", "identity"),
+    [
+        ("nornir-repara/tidy.csv", 1, TIDY, ["host", "workload", "threads"]),
+        ("xu3-cbench/tidy_runs.csv", 1, XU3, ["host", "workload", "threads"]),
+        ("freqbench/raw/*/*/results.csv", 30, FREQBENCH, ["source_file", "workload"]),
+    ],
+)
+def test_every_value_of_others_is_read(data_dir, pattern, files, columns, identity):
+    """Oracle: the files by Python's own reader, and the units by hand."""
+    paths = sorted(data_dir.glob(pattern))
+    assert len(paths) == files
+    mapping = {column: header for column, header, _ in FREQBENCH[:5]} if files > 1 else None
+    runs = read_runs(paths, columns=mapping)
+    raw = [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
+    assert len(runs) == len(raw) > 100
+    for column, header, factor in columns:
+        cells = [row[header] for row in raw]
+        if factor is None:
+            assert runs[column].tolist() == cells
+        else:
+            wanted = np.array(cells, float) * factor
+            np.testing.assert_allclose(runs[column], wanted, rtol=1e-15, err_msg=column)
+    assert identity_columns(runs) == identity
+    check_runs(runs, needed=["freq_hz", "time_s"])
