@@ -46,26 +46,20 @@ def test_every_name_of_a_package_is_there_and_sorted(package):
         package.nothing  # noqa: B018
 
 
-def loaded_by(code):
-    script = f"import sys\n{code}\nprint(*(m for m in {HEAVY!r} if m in sys.modules))"
-    words = [sys.executable, "-W", "error", "-c", script]
-    return subprocess.run(
-        words, capture_output=True, text=True, check=True, cwd=ROOT
-    ).stdout.split()
-
-
-def test_importing_the_package_imports_nothing_heavy():
-    assert loaded_by("import ppw, measurements, fitting") == []
-
-
-def test_a_name_brings_only_what_it_needs():
-    assert "pandas" not in loaded_by("import ppw; ppw.PpwError, ppw.CaveatWarning, ppw.Estimate")
-    calls = [getattr(ppw, name) for name in ppw.__all__]
-    answers = [c.__name__ for c in calls if c.__name__.islower() and "catalogue" not in c.__name__]
+def test_a_name_brings_only_what_it_needs_and_the_package_itself_nothing_heavy():
+    answers = [name for name in ppw.__all__ if name.islower() and "catalogue" not in name]
     assert {"best_frequency", "check_quality", "compare", "plan", "validate"} <= set(answers)
-    brought = loaded_by("import ppw; " + ", ".join(f"ppw.{name}" for name in answers))
-    assert "matplotlib" not in brought
-    assert "sklearn" not in loaded_by("import ppw; ppw.project, ppw.project_runs")
+    stages = ["import ppw, measurements, fitting", "ppw.PpwError, ppw.CaveatWarning, ppw.Estimate"]
+    stages += ["ppw.project, ppw.project_runs", ", ".join(f"ppw.{name}" for name in answers)]
+    told = f"print(*(m for m in {HEAVY!r} if m in sys.modules))"
+    script = "\n".join(["import sys", *(f"{stage}\n{told}" for stage in stages)])
+    words = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT)
+    package, errors, projections, everything = done.stdout.split("\n")[:-1]
+    assert package == ""
+    assert "pandas" not in errors
+    assert "sklearn" not in projections
+    assert "matplotlib" not in everything
 
 
 def test_every_result_but_of_points_has_a_page():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import re
@@ -15,17 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from laid_out_pages import laid_out
-from made_up import answered
 from processes import ppw_inside
 from procurement_scenarios import ROOT, asked, documented, ranged, scenario, server
 
 from ppw.cli import main
 from ppw.errors import PpwError
 from ppw.procurement.candidates import gather
-from ppw.procurement.procure import procure
 from ppw.procurement.scenario import read_scenario, scenario_of
-from ppw.procurement.schema import dotted, node_at, resolved, schema_text
-from ppw.report.procurement_page import _side_by_side, procurement_page, second_figure
+from ppw.procurement.schema import resolved, schema_text
+from ppw.report.procurement_page import procurement_page, second_figure
 
 
 def nodes(node, path=()):
@@ -187,32 +184,26 @@ def test_loads_may_be_percent():
     typed = asked(changed(levels, {"load": [0, 0.5, 1], **watts}))
     percent = asked(changed(levels, {"load": ["0%", "50%", "100%"], **watts}))
     assert percent.candidates.equals(typed.candidates)
-    refused(changed(levels, {"load": [0, 50, 100], **watts}), "write 50% or 0.5")
+    refused(
+        changed(levels, {"load": [0, 50, 100], **watts}),
+        *("candidate 1: power_levels.load.2 = 50", "write 50% or 0.5", "power_levels.load.3 = 100"),
+    )
 
 
-def test_all_that_is_wrong_is_said_at_once():
-    table = changed(("site", "pue"), 0.5)
-    table["demand"]["yeers"] = 3
-    table["candidate"][1]["price"] = -1
-    refused(table, "site.pue", "demand.yeers", "candidate 2: price")
-
-
-def test_weights_need_a_demand_to_share():
+def test_workloads_share_a_demand_by_weight_and_cut_the_day_alike():
     table = scenario()
-    del table["workload"][0]["rate"]
-    table["workload"][0]["weight"] = 2
+    work = table["workload"][0]
+    rate = work.pop("rate")
+    work["weight"] = 2
     refused(table, "there is no demand.rate to share")
     table["demand"]["rate"] = 10
     assert asked(table).candidates["servers"].tolist() == [1]
-    table["workload"][0] = scenario()["workload"][0]
+    table["workload"] = [{"name": "work", "rate": rate}]
     refused(table, "demand.rate is shared by weight, and no workload has one")
-
-
-def test_profiles_cut_the_day_alike():
-    table = scenario()
-    second = {**copy.deepcopy(table["workload"][0]), "name": "more", "profile": [1, 0.5]}
-    table["workload"] = [{**table["workload"][0], "profile": [1, 0.5, 0.2]}, second]
-    table["candidate"][0]["workload"]["more"] = table["candidate"][0]["workload"]["work"]
+    table["workload"] = [
+        {**work, "profile": [1, 0.5, 0.2]},
+        {**work, "name": "more", "profile": [1, 0.5]},
+    ]
     refused(table, "the profiles have 2 and 3 parts")
 
 
@@ -249,21 +240,6 @@ def test_rates_are_counted_in_any_time():
     assert asked(hourly).costs.equals(asked(scenario(server("one"))).costs)
 
 
-def test_keys_are_written_as_in_the_file():
-    assert dotted(("site", "pue")) == "site.pue"
-    assert dotted(("workload", 0)) == "workload 1"
-    rate = dotted(("candidate", 1, "workload", "sort", "rate"))
-    assert rate == "candidate 2: workload.sort.rate"
-    load = dotted(("candidate", 0, "power_levels", "load", 2))
-    assert load == "candidate 1: power_levels.load.3"
-
-
-def test_a_node_has_the_words_of_its_own_and_of_what_it_refers_to():
-    node = node_at(["candidate", 0, "workload", "any name", "power"])
-    assert node["title"] == "full-load power"
-    assert node["x-si"] == "w"
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Folder with the guide's scenario."""
@@ -286,6 +262,10 @@ class TestCommandLine:
         text = (tmp_path / "report.html").read_text(encoding="utf-8")
         assert "wimpy at 3.6 GHz" in text
         assert "projected" in text
+        # Its three candidates stand side by side, and its sliders have all draws.
+        assert "What to buy (" not in text
+        assert text.count('"draws":2000,') == 1
+        assert len(text) < 600_000
 
     def test_json_and_csv_take_the_options(self, folder):
         options = "--draws", "300", "--seed", "4", "--level", "0.8"
@@ -312,9 +292,7 @@ class TestCommandLine:
             (("scenario.toml", "--a", "host=x"), "--a is for runs tables"),
             (("scenario.toml", "--electricity", "0.2"), "--electricity is for runs tables"),
             (("scenario.toml", "--no-pool"), "--pool is for runs tables"),
-            (("scenario.toml", "other.toml"), "one scenario at a time, and 2 files were given"),
             (("scenario.toml", "runs.csv"), "one scenario at a time, and 2 files were given"),
-            (("runs.csv", "--a", "host=x"), "Missing option '--b'"),
             (("runs.csv",), "Missing option '--a'"),
             ((), "Missing argument 'RUNS...'"),
         ],
@@ -369,7 +347,6 @@ def test_a_page_has_the_verdict_full_tables_and_labelled_figures(name, drawn, an
     assert page.verdict == answers[name].verdict()
     text = page.render()
     assert text.index('class="verdict"') < text.index("<svg") < text.index("<table>")
-    assert procurement_page(answers[name]).render() == text
     for table in page.tables:
         assert {len(row) for row in table.rows} == {len(table.header)}
     titles = [re.sub(r" \(\d\)", "", table.title) for table in page.tables]
@@ -409,14 +386,6 @@ class TestWhatIsDrawn:
         assert len(drawn["one"].figures) == 2
 
 
-def test_three_candidates_stand_side_by_side(answers):
-    section = answers["guide"].sections()[0]
-    names = ["wimpy at 2.4 GHz", "wimpy at 3.6 GHz", "brawny"]
-    rows = [[row[0], *(["168,092 … 243,390"] * 3)] for row in section.rows]
-    (table,) = _side_by_side(section._replace(header=["figure", *names], rows=rows))
-    assert table.title == "What to buy"
-
-
 @pytest.mark.peer("browser")
 @pytest.mark.parametrize("name", ["guide", "five"])
 def test_it_reads_at_1280_and_400_pixels_and_on_paper(name, drawn, tmp_path):
@@ -425,9 +394,3 @@ def test_it_reads_at_1280_and_400_pixels_and_on_paper(name, drawn, tmp_path):
     found = laid_out(drawn[name], tmp_path, (1280, 400, paper))
     assert max(found[paper]["tables"]) <= paper
     assert found[400]["height"] > found[1280]["height"]
-
-
-def test_a_path_and_a_mapping_are_the_same_question(folder, answers):
-    by_path = answered(procure, folder / "scenario.toml", draws=200)
-    assert by_path.costs.equals(answers["guide"].costs)
-    assert by_path.input_digest == answers["guide"].input_digest
