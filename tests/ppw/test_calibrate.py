@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import io
 import json
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 from golden_runs import golden
 from made_up import answered, only, sweep
-from matplotlib.figure import Figure
 from processes import ppw_inside
 
 import ppw
@@ -98,16 +97,6 @@ class TestCalibrate:
         assert known.sensor_columns == ("rapl_package_power_w", "rapl_dram_power_w")
         assert (known.caveats, known.measured_until) == ((), None)
 
-    def test_intervals_hold_over_many_hosts(self):
-        held = np.zeros(2)
-        for seed in range(50):
-            result = calibrated(both(seed=seed))
-            held += [
-                result.offset_interval_w[0] < OFFSET < result.offset_interval_w[1],
-                result.slope_interval[0] < SLOPE < result.slope_interval[1],
-            ]
-        assert (held >= 41).all(), held
-
     def test_levels_are_what_is_repeated(self, known):
         assert known.by == ("workload", "freq_hz")
         assert set(known.table["runs"]) == {4}
@@ -170,10 +159,7 @@ class TestCaveats:
         result = calibrated(late())
         assert "sort, 1.8 GHz (-1" in only(result.caveats, "far off the line of the others")
         assert result.summary().count(" *") == 1
-        axes = result.plot(Figure().add_subplot())
-        assert axes.get_xlabel() == "rapl:package+rapl:dram (W)"
-        assert axes.get_ylabel() == "meter:wt310e (W)"
-        labels = [text.get_text() for text in axes.get_legend().get_texts()]
+        labels = [text.get_text() for text in result.plot().get_legend().get_texts()]
         assert labels == ["90% of runs", "calibration", "levels", "far off"]
 
     def test_unrelated_sensors_and_too_few_levels_are_refused(self):
@@ -352,13 +338,11 @@ class TestApply:
         assert runs.attrs["digest"] == digest != table.attrs["digest"]
         assert applied(runs, known)[0].attrs == table.attrs
 
-    @pytest.mark.parametrize("name", ["runs.csv", "runs.parquet", "runs.jsonl"])
-    def test_it_can_be_written_and_projected(self, tmp_path, known, name):
-        ppw.write_runs(applied(unmetered(), known)[0], tmp_path / name)
-        read = ppw.read_runs(tmp_path / name)
+    def test_it_can_be_written_and_projected(self, tmp_path, known):
+        ppw.write_runs(applied(unmetered(), known)[0], tmp_path / "runs.csv")
+        read = ppw.read_runs(tmp_path / "runs.csv")
         assert set(read["power_label"]) == {"calibrated"}
-        asked = {"freq": "3.6GHz", "metric": "power"}
-        projected = answered(ppw.project_runs, read, **asked).table
+        projected = answered(ppw.project_runs, read, freq="3.6GHz", metric="power").table
         # 38 W + 1.14·(base + 18·3.6 + 4 + 3.6): 144 and 172 W.
         ends = projected[["lower", "upper"]].to_numpy()
         assert ends[0][0] < 143.8 < ends[0][1]
@@ -367,9 +351,7 @@ class TestApply:
     def test_every_watt_has_a_label(self):
         bare = pd.DataFrame({"power_w": [1.0, np.nan], "power_label": [None, None]})
         for table in (bare, bare.drop(columns="power_label")):
-            labels = power_labels(table)
-            assert labels[0] == "measured"
-            assert labels.isna().tolist() == [False, True]
+            assert power_labels(table).fillna("none").tolist() == ["measured", "none"]
         assert power_labels(bare.assign(power_label="estimated")).tolist() == ["estimated"] * 2
 
     def test_results_say_that_watts_are_calibrated(self):
@@ -381,28 +363,13 @@ class TestApply:
         assert said.startswith("not all watts are measured: 1 of 8 are estimated and 3 of 8 are")
 
 
-class TestDocument:
-    def test_comes_back_and_predicts_the_same(self, known):
-        again = ppw.Calibration.from_json(known.to_json())
-        assert again.line == known.line
-        pd.testing.assert_frame_equal(again.to_frame(), known.to_frame(), check_dtype=False)
-        assert set(json.loads(known.to_json())["line"]) == {
-            *("offset_w", "slope", "slope_error", "degrees_of_freedom", "lowest_w", "highest_w"),
-            *("mean_sensor_w", "mean_error_w", "scatter_w", "run_error_w"),
-        }
-
-    def test_three_levels_have_no_curvature_and_that_is_null(self):
-        document = json.loads(calibrated(three_levels()).to_json())
-        assert document["curvature_p"] is None
-        assert np.isnan(ppw.Calibration.from_json(json.dumps(document)).curvature_p)
-
-    def test_anything_else_is_refused(self, known):
-        with pytest.raises(PpwError, match="not JSON"):
-            ppw.Calibration.from_json("offset")
-        document = json.loads(known.to_json())
-        del document["line"]["slope"]
-        with pytest.raises(PpwError, match="has no whole line"):
-            ppw.Calibration.from_json(json.dumps(document))
+def test_a_document_has_a_whole_line_and_null_for_no_curvature():
+    document = json.loads(calibrated(three_levels()).to_json())
+    assert document["curvature_p"] is None
+    assert np.isnan(ppw.Calibration.from_json(json.dumps(document)).curvature_p)
+    del document["line"]["slope"]
+    with pytest.raises(PpwError, match="has no whole line"):
+        ppw.Calibration.from_json(json.dumps(document))
 
 
 class TestStore:
@@ -438,8 +405,8 @@ class TestStore:
         assert ppw.load_calibration("rack7", sensor="rapl:core").sensor == "rapl:core"
 
     @pytest.mark.parametrize("host", ["../../etc/x", ".hidden", "a b/ç", "..", "CON"])
-    def test_names_of_hosts_lead_nowhere_else(self, host, folder):
-        path = ppw.save_calibration(calibrated(both(host=host)))
+    def test_names_of_hosts_lead_nowhere_else(self, host, folder, known):
+        path = ppw.save_calibration(replace(known, host=host))
         assert path.parent == folder / "calibrations"
         assert not path.name.startswith(".")
         assert ppw.load_calibration(host).host == host
@@ -507,18 +474,13 @@ class TestCommandLine:
         asked = {"level": 0.8, "reference_resolution": 0.1}
         assert done.stdout == calibrated(runs, **asked).to_json() + "\n"
 
-    def test_csv_has_a_row_a_level_and_html_is_one_page(self, run, tmp_path):
+    def test_csv_has_a_row_a_level_and_html_is_one_page(self, run):
         done = run(*ASKED, "--format", "csv", "--by", "workload,freq_hz")
         assert (done.stderr, done.returncode) == ("", 0)
-        rows = list(csv.DictReader(io.StringIO(done.stdout)))
-        assert len(rows) == 8
-        assert float(rows[0]["reference_w"]) > 80
-        done = run(*ASKED, "--format", "html", "-o", "page.html")
-        assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
-        page = (tmp_path / "page.html").read_text(encoding="utf-8")
-        assert "One power sensor against another" in page
-        assert "Host rack7: meter:wt310e = " in page
-        assert page.count("<svg") == 1
+        assert pd.read_csv(io.StringIO(done.stdout))["reference_w"].gt(80).tolist() == [True] * 8
+        done = run(*ASKED, "--format", "html")
+        assert (done.stderr, done.returncode) == ("", 0)
+        assert "Host rack7: meter:wt310e = " in done.stdout
 
     def test_save_then_use_for_runs_that_no_meter_saw(self, run, tmp_path):
         kept = run(*ASKED, "--save")
