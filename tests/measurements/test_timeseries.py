@@ -23,7 +23,7 @@ from timeseries_logs import (
 )
 
 from measurements.errors import MeasurementError
-from measurements.timeseries import pcp, perf_intervals, read_time_series, write_time_series
+from measurements.timeseries import pcp, read_time_series, write_time_series
 from measurements.timeseries.devices import physical_disks, physical_interfaces
 from measurements.timeseries.schema import COLUMNS, split_device
 
@@ -220,31 +220,35 @@ class TestEveryFormat:
         ("data", "what"),
         [
             (b"", "is empty"),
-            (b"hello\n", "is no log that is known"),
-            (b"time_s,power_w\n1,2\n", "is no log that is known"),
+            *(
+                (head, "is no log that is known")
+                for head in (
+                    *(b"hello\n", bytes(range(256)), b"time_s,power_w\n1,2\n", b"time,user\n"),
+                    *(b'Time,"total"\n', b"Time,kernel.all\n", b"Time", b"{}"),
+                    b"# started on\n\n1.0,5,,cs\n",
+                )
+            ),
             (b"\x96\xd5\x75\x21" + bytes(100), "a binary file of sar: convert it with sadf -j"),
             (b"Linux 6.1.0 (vm) \t11/21/26\n", "text of sar"),
-            (bytes(range(256)), "is no log that is known"),
             (b"\x1f\x8b\x09 not gzip", "cannot be read"),
-            (b'{"sysstat": 3}', "does not begin as sadf -j"),
-            (b'{"sysstat": {"host": 3}}', "does not begin as sadf -j"),
-            (b'{"sysstat": {"hosts": []}}', "holds no interval"),
+            *(
+                (b'{"sysstat": %s}' % of, "does not begin as sadf -j")
+                for of in (b"3", b'{"host": 3}')
+            ),
             (b'{"time_s": 1%s, "interval_s": 1}' % (b"0" * 400), "is no series of ppw"),
-            (b"#Date Time [CPU]User%\n", "holds no interval"),
-            (PCP.splitlines()[0].encode() + b"\n", "holds no interval"),
-            (b"time_s,interval_s,user_s\n", "holds no interval"),
+            *(
+                (head.encode(), "holds no interval")
+                for head in (
+                    *('{"sysstat": {"hosts": []}}', "#Date Time [CPU]User%\n"),
+                    *(f"{PCP.splitlines()[0]}\n", "time_s,interval_s,user_s\n"),
+                )
+            ),
             (b"time_s,interval_s,user_s\nx,1,1\n", "has no time"),
             (b"PAR1 and no more", "is no series of ppw"),
         ],
     )
     def test_other_kinds(self, data, what, refused):
         refused(what, data)
-
-    def test_heads_of_others(self):
-        heads = (b"time,user\n", b'Time,"total"\n', b"Time,kernel.all\n", b"Time")
-        assert not any(pcp.recognises(head) for head in heads)
-        heads = (b"{}", b'{"sysstat"', b"# started on\n\n1.0,5,,cs\n", b"")
-        assert not any(perf_intervals.recognises(head) for head in heads)
 
     def test_what_is_not_there(self, tmp_path, refused):
         with pytest.raises(MeasurementError, match="No such file"):
@@ -261,11 +265,8 @@ class TestEveryFormat:
         assert len(series.frame) == 3
         assert "breaks off" in said(series)
         rng = random.Random(7)
-        rows = [
-            (f"15:{m:02}:{s:02}", f"{rng.randrange(90)} 0 0 0 0 0 0 {rng.randrange(9)}")
-            for m in range(60)
-            for s in range(60)
-        ]
+        times = [f"15:{n // 60:02}:{n % 60:02}" for n in range(3600)]
+        rows = [(at, f"{rng.randrange(90)} 0 0 0 0 0 0 {rng.randrange(9)}") for at in times]
         packed = gzip.compress(plot_log(rows).encode())
         series = read(packed[: len(packed) // 2])
         assert 0 < len(series.frame) < 3600
@@ -469,21 +470,18 @@ class TestSadfJson:
         assert "irq_s" not in series.frame
         assert "system_s has the interrupts in it" in said(series)
 
-    @pytest.mark.parametrize(
-        ("disks", "amounts"),
-        [
+    def test_disks_of_both_versions(self, read):
+        for disks, amounts in (
             (("sda", "dm-0"), {"rkB": 8.0, "wkB": 4.0, "aqu-sz": 0.5}),
             (("sda",), {"rd_sec": 16.0, "wr_sec": 8.0, "avgqu-sz": 0.5}),
-        ],
-    )
-    def test_disks_of_both_versions(self, disks, amounts, read):
-        about = {"tps": 3.0, **amounts, "await": 2.0, "util-percent": 25.0}
-        rows = [{"disk-device": disk, **about} for disk in disks]
-        row = read(sadf_document([sample(0, disk=rows)])).frame.iloc[0]
-        assert (row["sectors_read"], row["sectors_written"], row["ios"]) == (16, 8, 3)
-        assert row["disk_busy_share[sda]"] == 0.25
-        assert row["disk_queue[sda]"] == 0.5
-        assert row["disk_wait_s[sda]"] == pytest.approx(0.002)
+        ):
+            about = {"tps": 3.0, **amounts, "await": 2.0, "util-percent": 25.0}
+            rows = [{"disk-device": disk, **about} for disk in disks]
+            row = read(sadf_document([sample(0, disk=rows)])).frame.iloc[0]
+            assert (row["sectors_read"], row["sectors_written"], row["ios"]) == (16, 8, 3)
+            assert row["disk_busy_share[sda]"] == 0.25
+            assert row["disk_queue[sda]"] == 0.5
+            assert row["disk_wait_s[sda]"] == pytest.approx(0.002)
 
     def test_disks_in_total(self, read):
         io = {"tps": 5.0, "io-reads": {"rtps": 3.0, "bread": 24.0}}
@@ -494,25 +492,24 @@ class TestSadfJson:
         row = read(sadf_document([sample(0, 2, io=io, disk=[DISK])])).frame.iloc[0]
         assert row["sectors_read"] == 32
 
-    def test_a_disk_that_appears(self, read):
+    def test_a_disk_that_appears_and_a_restart_are_marked(self, read):
         two = [DISK, {**DISK, "disk-device": "sdb"}]
         disks = ([DISK], two, [DISK])
         series = read(sadf_document([sample(n, disk=rows) for n, rows in enumerate(disks)]))
         assert list(series.frame["sectors_read"]) == [16, 32, 16]
         assert marks(series) == ["", "device new", "device gone"]
+        document = json.loads(sadf_document([sample(n, disk=[DISK]) for n in (0, 60)]))
+        boot = {"date": "2025-06-15", "time": "15:07:30", "utc": 1}
+        document["sysstat"]["hosts"][0]["restarts"] = [{"boot": boot}]
+        assert marks(read(json.dumps(document))) == ["", "restart"]
 
     def test_the_rest(self, read):
         memory = {"memfree": 500, "avail": 700, "memused": 300, "memused-percent": 30.0}
         memory |= {"buffers": 50, "cached": 100, "inactive": 60, "slab": 50, "swpused": 9}
-        network = {
-            "net-dev": [
-                {"iface": i, "rxpck": 1.0, "txpck": 2.0, "rxkB": 3.0, "txkB": 4.0}
-                for i in ("lo", "eth0")
-            ],
-            "net-edev": [
-                {"iface": "eth0", "rxerr": 1.0, "txerr": 2.0, "rxdrop": 3.0, "txdrop": 4.0}
-            ],
-        }
+        rates = {"rxpck": 1.0, "txpck": 2.0, "rxkB": 3.0, "txkB": 4.0}
+        faults = {"rxerr": 1.0, "txerr": 2.0, "rxdrop": 3.0, "txdrop": 4.0}
+        network = {"net-dev": [{"iface": name, **rates} for name in ("lo", "eth0")]}
+        network["net-edev"] = [{"iface": "eth0", **faults}]
         activities = {
             "process_and_context_switch": {"proc": 1.0, "cswch": 100.0},
             "swap_pages": {"pswpin": 2.0, "pswpout": 3.0},
@@ -545,12 +542,6 @@ class TestSadfJson:
         assert series.frame["time_s"][0] == START_S - 3600
         assert "UTC" not in said(series)
 
-    def test_restarts(self, read):
-        document = json.loads(sadf_document([sample(n, disk=[DISK]) for n in (0, 60)]))
-        boot = {"date": "2025-06-15", "time": "15:07:30", "utc": 1}
-        document["sysstat"]["hosts"][0]["restarts"] = [{"boot": boot}]
-        assert marks(read(json.dumps(document))) == ["", "restart"]
-
     @pytest.mark.parametrize(
         ("activities", "is_read"),
         [
@@ -568,13 +559,17 @@ class TestSadfJson:
         else:
             refused("log: its statistics are not those", log)
 
-    @pytest.mark.parametrize("what", [{}, {"timestamp": {}}, 3, None, []])
-    def test_what_is_no_sample_is_left_out(self, what, read):
-        assert len(read(sadf_document([sample(0, disk=[DISK]), what])).frame) == 1
+    def test_what_is_no_sample_is_left_out(self, read):
+        for what in ({}, {"timestamp": {}}, 3, None, []):
+            assert len(read(sadf_document([sample(0, disk=[DISK]), what])).frame) == 1
 
 
 class TestSadfCsv:
-    def test_by_hand(self, read):
+    def test_by_hand_also_of_cpus_one_by_one(self, read):
+        head = SADF_CSV.partition("\n")[0]
+        rows = [f"db7;1;2025-06-15 15:06:40 UTC;{cpu};50;0;0;0;0;0;0;0;0;50\n" for cpu in range(2)]
+        row = read(f"{head}\n{''.join(rows)}", cpus=8).frame.iloc[0]
+        assert (row["user_s"], row["cpus"]) == (1.0, 2)
         frame = read(SADF_CSV, cpus=4).frame
         assert list(frame["time_s"]) == [START_S, START_S + 1]
         assert list(frame["user_s"]) == pytest.approx([1.2, 2.0])
@@ -588,12 +583,6 @@ class TestSadfCsv:
         frame = read(*logs[::order], cpus=16).frame
         assert set(frame["cpus"]) == {4}
         assert list(frame["user_s"]) == pytest.approx([1.2, 2.0])
-
-    def test_cpus_one_by_one_are_counted(self, read):
-        head = SADF_CSV.partition("\n")[0]
-        rows = [f"db7;1;2025-06-15 15:06:40 UTC;{cpu};50;0;0;0;0;0;0;0;0;50\n" for cpu in range(2)]
-        row = read(f"{head}\n{''.join(rows)}", cpus=8).frame.iloc[0]
-        assert (row["user_s"], row["cpus"]) == (1.0, 2)
 
 
 class TestPcp:
@@ -621,6 +610,9 @@ class TestPcp:
         for separator in ";\t|":
             again = read(PCP.replace(",", separator), timezone="+0000").frame
             pd.testing.assert_frame_equal(again, series.frame)
+        series = read(PCP.replace("3000.0", "N/A"))
+        assert marks(series) == ["", "not a number"]
+        assert np.isnan(series.frame["user_s"][1])
 
     def test_every_metric_is_a_column(self):
         assert {split_device(f.column)[0] for f in pcp.METRICS.values()} <= set(COLUMNS)
@@ -654,11 +646,6 @@ class TestPcp:
         assert np.isnan(series.frame["disk_read_bytes[sda]"][2])
         assert series.frame["disk_read_bytes[sdc]"][2] == 4096
         assert marks(series) == ["", "", "device new; device gone"]
-
-    def test_what_is_no_number(self, read):
-        series = read(PCP.replace("3000.0", "N/A"))
-        assert marks(series) == ["", "not a number"]
-        assert np.isnan(series.frame["user_s"][1])
 
 
 class TestPerf:

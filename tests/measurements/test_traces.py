@@ -179,16 +179,13 @@ class TestByHand:
         assert headed.format == "msr"
         assert columns(headed) == columns(read_trace(DATA / "msr.csv"))
 
-    def test_vscsi_1(self, trace):
+    def test_vscsi_has_response_times_in_version_2_and_other_commands_are_left_out(self, trace):
         records = [(0x2A, 512, 7, 5_000_000), (0x28, 4096, 8, 5_250_000), (0x35, 0, 0, 6_000_000)]
         read = trace(b"".join(vscsi_1(*record) for record in records))
-        found = columns(read)
         assert read.format == "vscsi-1"
+        found = columns(read)
         assert found["time_s"] == [0.0, 0.25, 1.0]
-        assert found["op"] == [WRITE, READ, FLUSH]
-        assert found["lbn"] == [7, 8, 0]
-
-    def test_vscsi_2_has_response_times_and_other_commands_are_left_out(self, trace):
+        assert (found["op"], found["lbn"]) == ([WRITE, READ, FLUSH], [7, 8, 0])
         read = trace(vscsi_2(0x88, 512, 7, 10, 125) + vscsi_2(0x8A, 4096, 8, 20, 250))
         assert read.format == "vscsi-2"
         assert columns(read)["op"] == [READ, WRITE]
@@ -198,27 +195,20 @@ class TestByHand:
         assert found.to_table().num_rows == 21
         assert any("1 SCSI commands" in finding for finding in found.findings)
 
-
-class TestBlkparseFormats:
-    def test_common_ones_are_recognised_and_any_other_is_given(self, trace):
+    def test_common_formats_of_blkparse_are_recognised_and_any_other_is_given(self, trace):
         lines = ("0.000000000 697 Q", "0.000001000 697 D", "0.000002000 0 C")
         read = trace("".join(f"{line} R 100 8\n" for line in lines))
         assert read.format == "blkparse"
         assert columns(read)["latency_s"] == pytest.approx([2e-6])
         assert any("%T.%t %p %a %d %S %n" in finding for finding in read.findings)
-        # Any other is given.
         text = "Q|R|100|4096|0.000000000|cat dog\nC|R|100|4096|0.000002000|0\n"
         found = columns(trace(text, format="blkparse:%a|%d|%S|%N|%T.%t|%C"))
         assert found["size_bytes"] == [4096]
         assert found["latency_s"] == pytest.approx([2e-6])
-
-    @pytest.mark.parametrize(
-        ("layout", "said"),
-        [("%T.%t %a %d %S", "sizes"), ("%a %d %S %n", "%T is needed"), ("%T.%t %Z", "%Z")],
-    )
-    def test_what_it_must_hold(self, layout, said):
-        with pytest.raises(MeasurementError, match=said):
-            read_trace(DATA / "msr.csv", format=f"blkparse:{layout}")
+        lacks = {"%T.%t %a %d %S": "sizes", "%a %d %S %n": "%T is needed", "%T.%t %Z": "%Z"}
+        for layout, said in lacks.items():
+            with pytest.raises(MeasurementError, match=said):
+                trace(text, format=f"blkparse:{layout}")
 
 
 class TestEveryFormat:
@@ -261,6 +251,8 @@ class TestEveryFormat:
             read_trace(DATA / "msr.csv", format="spc").to_table()
         with pytest.raises(MeasurementError, match="no trace format 'msrc': choose one of blktrac"):
             read_trace(DATA / "msr.csv", format="msrc")
+        with pytest.raises(MeasurementError, match="--map means nothing"):
+            read_trace(DATA / "msr.csv", format="msr", mapping={"time_s": "a"})
         refused("looks like no block trace", "Shall I compare thee to a summer's day?\n")
         refused("is empty", "")
         refused("no line is an arrival", "\n", format="blkparse")
@@ -296,21 +288,21 @@ class TestStream:
 
 
 class TestMapping:
-    def test_units_are_in_the_headers(self, trace):
+    def test_units_are_in_the_headers_that_a_map_names_or_that_people_write(self, trace):
         mapping = {"time_s": "when_ms", "offset_bytes": "at_kib", "size_bytes": "len_kib"}
-        text = "when_ms;at_kib;len_kib;kind\n10;4;8;R\n12.5;8;4;w\n"
-        found = columns(trace(text, mapping={**mapping, "op": "kind"}))
-        assert found["time_s"] == pytest.approx([0.0, 2.5e-3])
-        assert found["lbn"] == [8, 16]
-        assert found["size_bytes"] == [8192, 4096]
-        assert found["op"] == [READ, WRITE]
+        text = "when_ms;at_kib;len_kib;kind\n10;4;8;R\n16.5;8;64;w\n"
+        mapped = columns(trace(text, mapping={**mapping, "op": "kind"}))
+        head = "ts_us,Operation,Offset (KiB),Length (KiB),Device\n"
+        for found in (mapped, columns(trace(head + "0,Read,4,8,sda\n6500,Write,8,64,sda\n"))):
+            assert found["time_s"] == pytest.approx([0.0, 6.5e-3])
+            assert (found["lbn"], found["size_bytes"]) == ([8, 16], [8192, 65536])
+            assert found["op"] == [READ, WRITE]
 
     def test_known_names_need_no_map_and_come_before_those_often_used(self, trace):
         head = "time_us,lbn,blocks,op,device,latency_us,file\n"
         read = trace(head + "5,100,8,read,a,10,f\n6,1,1,TRIM,b,,\n")
         found = columns(read)
-        assert found["size_bytes"] == [4096, 512]
-        assert found["op"] == [READ, DISCARD]
+        assert (found["size_bytes"], found["op"]) == ([4096, 512], [READ, DISCARD])
         assert found["latency_s"] == pytest.approx([1e-5, np.nan], nan_ok=True)
         assert read.names["device"] == ("a", "b")
         found = columns(trace("length_kib,sector,op,lbn,time_s,size_bytes\n8,99,R,3,1,512\n"))
@@ -320,14 +312,6 @@ class TestMapping:
         text = TABLE + "0,0,512,1\n1,0,512,0\n"
         refused(r"line 2.*op is '1': say which code is a read", text)
         assert columns(trace(text, mapping={"op": "op:1/0"}))["op"] == [READ, WRITE]
-
-    def test_headers_that_people_write_are_known_by_their_units(self, trace):
-        head = "ts_us,Operation,Offset (KiB),Length (KiB),Device\n"
-        found = columns(trace(head + "0,Read,8,4,sda\n6500,Write,4,64,sda\n"))
-        assert found["time_s"] == [0.0, 0.0065]
-        assert found["lbn"] == [16, 8]
-        assert found["size_bytes"] == [4096, 65536]
-        assert found["op"] == [READ, WRITE]
 
     def test_parquet(self, trace, refused):
         table = {"ts": [1.0, 2.0], "lbn": [1, 2], "size_bytes": [512, 512], "rw": ["W", "R"]}
@@ -343,28 +327,25 @@ class TestMapping:
     @pytest.mark.parametrize(
         ("target", "header", "size"),
         [
-            *(("size_bytes", h, 4000) for h in ("KB", "Size KB", "SizeKB", "size_kbytes")),
+            *(("size_bytes", h, 4000) for h in ("KB", "SizeKB", "size_kbytes")),
             *(("size_bytes", "size in KiB", 4096), ("size_bytes", "size_sectors", 2048)),
             *(("size_bytes", "len", 4), ("size_kib", "len", 4096), ("size_kib", "KB", 4096)),
             *(("size_sectors", "len", 2048), ("blocks", "len", 2048)),
         ],
     )
-    def test_the_unit_of_a_mapped_size(self, target, header, size, trace):
+    def test_the_unit_of_a_mapped_size_and_its_doubt(self, target, header, size, trace):
         read = trace(f"time_s,lbn,op,{header}\n0,0,r,4\n1,8,r,4\n", mapping={target: header})
         assert columns(read)["size_bytes"] == [size, size]
         doubts = [said for said in read.findings if f"is column {header!r} in" in said]
         assert len(doubts) == (size % 512 > 0)
-
-    @pytest.mark.parametrize(
-        ("target", "header"),
-        [("time_ms", "t"), ("time_s", "t ms"), ("time_s", "ms"), ("timestamp_ms", "t")],
-    )
-    def test_the_unit_of_a_mapped_time(self, target, header, trace):
-        text = f"{header},lbn,op,size_bytes\n0,0,r,512\n1500,8,r,512\n"
-        assert columns(trace(text, mapping={target: header}))["time_s"] == [0.0, 1.5]
-
-    def test_half_of_the_sizes_inside_a_block_are_no_doubt(self, trace):
+        # Half of the sizes are no doubt.
         assert trace("time_s,lbn,op,size_bytes\n0,0,r,512\n1,8,r,100\n").findings == ()
+
+    def test_the_unit_of_a_mapped_time(self, trace):
+        targets = {"time_ms": "t", "time_s": "t ms", "timestamp_ms": "t"}
+        for target, header in (*targets.items(), ("time_s", "ms")):
+            text = f"{header},lbn,op,size_bytes\n0,0,r,512\n1500,8,r,512\n"
+            assert columns(trace(text, mapping={target: header}))["time_s"] == [0.0, 1.5]
 
     @pytest.mark.parametrize(
         ("mapping", "said"),
@@ -381,10 +362,6 @@ class TestMapping:
     def test_what_a_map_says_wrong(self, mapping, said, trace):
         with pytest.raises(MeasurementError, match=re.escape(said)):
             trace("t ms,x (KB),b\n1,2,3\n", mapping=mapping).to_table()
-
-    def test_a_map_for_another_format(self):
-        with pytest.raises(MeasurementError, match="--map means nothing"):
-            read_trace(DATA / "msr.csv", format="msr", mapping={"time_s": "a"})
 
 
 def requests(**given):
@@ -541,6 +518,7 @@ FAULTS = {
     "blktrace version": (b"\x08tae" + blktrace()[4:], "of version 8 of blktrace's records"),
     "gzip and more": (gzip.compress(MSR.encode()) + b"more", "broken gzip"),
     "gzip": (b"\x1f\x8b\x08\x00rubbish", "broken gzip"),
+    "gzip cut short": (gzip.compress(MSR.encode() * 20_000)[:-50], "broken gzip.*copy it again"),
     "parquet": (b"PAR1 rubbish PAR1", "is no whole Parquet file"),
     "no end of a line": (MSR + "9" * 100_000, "line 2"),
 }
@@ -550,11 +528,6 @@ FAULTS = {
 def test_faults_are_named_and_located(fault, refused):
     content, said = FAULTS[fault]
     refused(said, content)
-
-
-def test_gzip_cut_short(refused):
-    rows = "".join(MSR.replace("383496192", str(512 * n)) for n in range(20_000))
-    refused(r"broken gzip.*copy it again", gzip.compress(rows.encode())[:-5000])
 
 
 class TestPlainLines:
