@@ -43,11 +43,10 @@ from ppw.metrics import (
 )
 from ppw.plots import _LABELS
 
-PARTS = ("unit", "lower", "upper", "limit", "limit_share")
-
 
 def parts(estimate):
-    return float(estimate), *(getattr(estimate, name) for name in PARTS)
+    names = ("unit", "lower", "upper", "limit", "limit_share")
+    return float(estimate), *(getattr(estimate, name) for name in names)
 
 
 def through_json(estimate):
@@ -70,11 +69,8 @@ class TestEstimate:
         "twin", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e)), through_json]
     )
     def test_copies_keep_all_parts(self, twin):
-        for estimate in (
-            Estimate(1.5, "s", lower=1.0, upper=2.0, limit=0.5, limit_share=1 / 3),
-            Estimate(1.5, "s"),
-            Estimate(1.5, "s", lower=1.0, upper=math.inf),
-        ):
+        full = Estimate(1.5, "s", lower=1.0, upper=math.inf, limit=0.5, limit_share=1 / 3)
+        for estimate in (full, Estimate(1.5, "s")):
             assert parts(twin(estimate)) == parts(estimate)
 
     @pytest.mark.parametrize(
@@ -107,12 +103,9 @@ class TestEstimate:
         assert float(number.replace(",", "")) * factor == pytest.approx(value, rel=5.1e-4)
 
     def test_the_fewest_keys_that_tell_rows_apart(self):
-        rows = [
-            {"host": "a", "workload": w, "cores": n, "data_bytes": size}
-            for w, size in (("sort", 1e6), ("wc", 2e6))
-            for n in (1, 2)
-        ]
         keys = ["host", "workload", "cores", "data_bytes"]
+        told = [("sort", 1, 1e6), ("sort", 2, 1e6), ("wc", 1, 2e6), ("wc", 2, 2e6)]
+        rows = [dict(zip(keys, ("a", *row), strict=True)) for row in told]
         assert telling_keys(keys, rows) == ["workload", "cores"]
         assert telling_keys(keys, rows[:1]) == ["host"]
         assert telling_keys(keys, rows[::2]) == ["workload"]
@@ -166,10 +159,8 @@ class TestRegistry:
         np.testing.assert_allclose(found, expected, rtol=1e-14)
 
     def test_answerable_and_needed(self):
-        assert columns_for(METRICS["power"], MEASURED.drop(columns="power_w")) == (
-            "energy_j",
-            "time_s",
-        )
+        joules = columns_for(METRICS["power"], MEASURED.drop(columns="power_w"))
+        assert joules == ("energy_j", "time_s")
         assert columns_for(METRICS["throughput"], MEASURED.assign(throughput_ops_s=np.nan)) is None
         runs = pd.DataFrame({"freq_hz": [1e9], "time_s": [1.0], "energy_j": [3.0]})
         found = answerable(runs)
@@ -192,11 +183,7 @@ class TestRegistry:
             ("perf_per_watt", {"cpi": [1.0]}, "needs throughput_ops_s and power_w (or time_s and "),
             ("cpi", {"cycles": [2.0]}, "needs cpi (or instructions): this table has cycles but no"),
             ("perf_per_dollar", TIMED, "needs price: this table has time_s but no price: "),
-            (
-                "power",
-                {**TIMED, "power_source": ["rapl"], "powerw": [3.0]},
-                "but no watts (did you mean 'powerw'?): ",
-            ),
+            ("power", {**TIMED, "powerw": [3.0]}, "but no watts (did you mean 'powerw'?): "),
             ("power", {**TIMED, "power_source": ["rapl"]}, "but no watts: "),
         ],
     )
@@ -238,17 +225,13 @@ class TestEfficiency:
         assert per_dollar_ratio(14.79, 10) == pytest.approx(1.479)
         assert per_dollar_ratio(14.79, break_even_price_ratio(14.79)) == 1
 
-    @pytest.mark.parametrize(
-        ("function", "arguments", "said"),
-        [
-            (per_watt_ratio, (2, 0), "power ratio 0 is not positive"),
-            (per_dollar_ratio, (2, -1), "cost ratio -1 is not positive"),
-            (break_even_price_ratio, (math.nan,), "speed-up nan is not positive"),
-        ],
-    )
-    def test_ratios_must_be_positive(self, function, arguments, said):
-        with pytest.raises(PpwError, match=said):
-            function(*arguments)
+    def test_ratios_must_be_positive(self):
+        with pytest.raises(PpwError, match="power ratio 0 is not positive"):
+            per_watt_ratio(2, 0)
+        with pytest.raises(PpwError, match="cost ratio -1 is not positive"):
+            per_dollar_ratio(2, -1)
+        with pytest.raises(PpwError, match="speed-up nan is not positive"):
+            break_even_price_ratio(math.nan)
 
     def test_worked_by_hand(self):
         # w·s = 300, s·t·w·P0 = 90000: sqrt(20·30/(10·15)), (300 + sqrt(90000 + 8·90000))/300 and
@@ -275,11 +258,9 @@ class TestEfficiency:
         assert least_energy_frequency(**(CURVE | changed), **STEPS) == best
 
     @every_product
-    @pytest.mark.parametrize(
-        "changed", [{"t_fixed_s": 0}, {"slope_w_per_hz": 0}, {"t_fixed_s": -1}]
-    )
-    def test_the_products_fall_all_the_way_up(self, function, changed):
-        assert function(**(CURVE | changed), **STEPS) == 3.0e9
+    def test_the_products_fall_all_the_way_up(self, function):
+        for changed in ({"t_fixed_s": 0}, {"slope_w_per_hz": 0}, {"t_fixed_s": -1}):
+            assert function(**(CURVE | changed), **STEPS) == 3.0e9
 
     @every_product
     @given(st.floats(0.1, 100), st.floats(1e9, 1e11), st.floats(0, 200), st.floats(1e-9, 1e-7))
@@ -308,6 +289,8 @@ class TestEfficiency:
 
 
 RUNS = sweep()
+CMOS = {"metric": "power", "power_form": "cmos"}
+RATIO = {"metric": "perf_per_watt", "via": "ratio"}
 
 
 def fit_runs(runs=RUNS, **options):
@@ -357,8 +340,6 @@ class TestParameters:
         assert set(result.to_frame()["metric"]) == {"time", "power"}
         assert result.to_frame()["standard_error"].isna().all()
         assert (result.to_frame()["degrees_of_freedom"] == 0).all()
-        again = ppw.FittedParameters.from_json(result.to_json())
-        assert again.summary() == result.summary()
 
     @pytest.mark.parametrize(
         ("options", "equation"),
@@ -367,29 +348,15 @@ class TestParameters:
             ({"metric": "cpi"}, "CPI(f) = cpi_core + m·f"),
             ({"metric": "cpi", "form": "reciprocal"}, "1/CPI(f) = c − k/f"),
             ({"metric": "power"}, "P(f) = P0 + s·f"),
-            ({"metric": "power", "power_form": "cmos"}, "P(f) = P0 + c·(f/GHz)^γ"),
-            (
-                {"metric": "power", "power_form": "cmos", "voltages": {1.2e9: 0.9, 2.4e9: 1.1}},
-                "P(f) = P0 + c·(f/GHz)·V(f)²",
-            ),
-            (
-                {"metric": "perf_per_watt", "via": "ratio"},
-                "1/perf_per_watt(f) = e_fixed + e_clock/f",
-            ),
+            (CMOS, "P(f) = P0 + c·(f/GHz)^γ"),
+            (CMOS | {"voltages": {1.2e9: 0.9, 2.4e9: 1.1}}, "P(f) = P0 + c·(f/GHz)·V(f)²"),
+            (RATIO, "1/perf_per_watt(f) = e_fixed + e_clock/f"),
         ],
     )
     def test_the_law_is_named(self, options, equation):
         result = fit_runs(**options)
         assert set(result.to_frame()["equation"]) == {equation}
         assert equation in result.summary()
-
-    def test_groups_left_out_are_said(self):
-        short = RUNS[(RUNS["workload"] != "grep") | (RUNS["freq_ghz"] == 1.2)]
-        result = fit_runs(short, metric="time")
-        assert set(result.to_frame()["workload"]) == {"sort", "wc"}
-        assert only(result.caveats, "1 of 3 groups left out: only one distinct frequency")
-        with pytest.raises(PpwError, match="only one distinct frequency in every group"):
-            ppw.fit_runs(RUNS[RUNS["freq_ghz"] == 1.2])
 
     def test_summary_says_what_it_cut_and_no_order_of_rows_matters(self):
         many = pd.concat([sweep(host=f"node{i}", seed=i) for i in range(11)])

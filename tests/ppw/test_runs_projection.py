@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import GHZ, STEPS, WORK, answered, any_interval, ols_interval, only, sweep
+from made_up import GHZ, WORK, answered, any_interval, ols_interval, only, sweep
 
 import ppw
 from ppw.errors import PpwError, UnknownColumnError
@@ -49,9 +49,8 @@ class TestGroupByGroup:
             estimate = alone.cpi if metric == "cpi" else alone.power_w
             row = one(together, workload=workload)
             expected = np.array([estimate, estimate.lower, estimate.upper], dtype=float)
-            assert [row["projected"], row["lower"], row["upper"]] == pytest.approx(
-                expected, rel=PRECISION[interval], nan_ok=True
-            )
+            found = [row["projected"], row["lower"], row["upper"]]
+            np.testing.assert_allclose(found, expected, rtol=PRECISION[interval])
             assert row["limit"] == pytest.approx(estimate.limit, rel=1e-12)
 
     @pytest.mark.parametrize(
@@ -106,14 +105,6 @@ class TestWorkedByHand:
         assert row["limit"] == pytest.approx(1e6 / 9, rel=1e-12)
         # Where a rate is measured, it is the performance.
         assert one(result, metric="perf_per_watt")["projected"] == pytest.approx(1e6 / 29 / 65)
-
-    def test_ratio_is_one_regression_on_the_quotient(self):
-        # P·T = 20·9 + 15·60 + 15·9·f + 20·60/f is no line in 1/f, so the two ways differ.
-        f = np.array(STEPS * 2)
-        energy = (9 + 60 / f) * (20 + 15 * f)
-        slope, intercept = np.polyfit(1 / f, energy, 1)
-        row = one(straight(self.RUNS, metric="perf_per_watt", via="ratio"))
-        assert row["projected"] == pytest.approx(1 / (intercept + slope / 3), rel=1e-9)
 
     def test_energy_from_joules(self):
         joules = self.RUNS.assign(energy_j=self.RUNS["power_w"] * self.RUNS["time_s"])
@@ -175,9 +166,8 @@ class TestLeftOut:
             for runs, keep in ((both, False), (RUNS, False), (both, True), (held, False))
         )
         assert only(full.caveats, "below full load").startswith(f"{len(RUNS)} runs below")
-        expected = list(alone.to_frame()["projected"])
-        assert list(full.to_frame()["projected"]) == expected
-        assert list(every.to_frame()["projected"]) != expected
+        assert list(full.table["projected"]) == list(alone.table["projected"])
+        assert list(every.table["projected"]) != list(alone.table["projected"])
         # A load that no run exceeds is their own.
         assert not any("below full load" in caveat for caveat in low.caveats)
 
@@ -219,11 +209,9 @@ class TestCaveats:
         near = project_runs(runs, freq=["3GHz", "0.6GHz"], **asked)
         assert not [c for c in near.caveats if "taken on trust" in c]
         far = project_runs(runs, freq=["3.3GHz", "4.5GHz", "0.3GHz"], **asked)
-        trust = ": the law is taken on trust there"
-        assert [c for c in far.caveats if c.endswith(trust)] == [
-            "time (1 of 3 groups): 4.5 GHz is 2.8 times the highest clock measured (1.6 GHz)"
-            + trust,
-            "time (3 of 3 groups): the lowest clock measured (1.2 GHz) is 4 times 300 MHz" + trust,
+        assert [c.partition(": the law is")[0] for c in far.caveats if "taken on trust" in c] == [
+            "time (1 of 3 groups): 4.5 GHz is 2.8 times the highest clock measured (1.6 GHz)",
+            "time (3 of 3 groups): the lowest clock measured (1.2 GHz) is 4 times 300 MHz",
         ]
         named = far.to_frame()["caveats"].astype(str).str.contains("far_above")
         assert far.to_frame()["freq_hz"][named].tolist() == [3.3e9, 4.5e9]
@@ -237,19 +225,16 @@ class TestCaveats:
     @pytest.mark.parametrize("source", [None, "unknown", "Unknown "])
     def test_watts_of_unknown_source(self, source):
         runs = RUNS.assign(power_source=source)
-        assert only(project_runs(runs, metric="power").caveats, "watts of unknown source")
-        assert project_runs(runs, metric="time").caveats == ()
+        assert only(straight(runs, metric="power").caveats, "watts of unknown source")
+        assert straight(runs, metric="time").caveats == ()
 
-    def test_energy_that_is_not_power_times_time(self):
-        energy = RUNS["power_w"] * RUNS["time_s"]
-        assert straight(RUNS.assign(energy_j=1.01 * energy)).caveats == ()
+    def test_energy_that_is_not_power_times_time_and_achieved_frequency(self):
+        energy, ghz = RUNS["power_w"] * RUNS["time_s"], RUNS["freq_ghz"]
+        close = RUNS.assign(energy_j=1.01 * energy, freq_achieved_ghz=1.01 * ghz)
+        assert straight(close).caveats == ()
         caveats = straight(RUNS.assign(energy_j=1.05 * energy)).caveats
         assert "differ by more than 2% in 24 of 24 rows" in only(caveats, "energy_j and power_w")
-
-    def test_achieved_frequency(self):
-        close = RUNS.assign(freq_achieved_ghz=RUNS["freq_ghz"] * 1.01)
-        assert straight(close).caveats == ()
-        throttled = RUNS.assign(freq_achieved_ghz=RUNS["freq_ghz"].clip(upper=2.1))
+        throttled = RUNS.assign(freq_achieved_ghz=ghz.clip(upper=2.1))
         caveats = straight(throttled, keep_all=True).caveats
         assert "more than 2% off the one asked for in 6 of 24 rows" in only(caveats, "achieved")
 
@@ -271,12 +256,10 @@ class TestSeveralHosts:
     )
     BY = ("family", "workload", "cores")
 
-    def test_host_and_frequency_confounded(self):
+    def test_host_and_frequency_confounded_whatever_another_group(self):
         caveats = straight(self.ATOMS, by=self.BY).caveats
         assert only(caveats, "host and frequency are confounded")
         assert not [c for c in caveats if "one baseline goes through several" in c]
-
-    def test_another_group_does_not_hide_it(self):
         swept = pd.concat([self.ATOMS.assign(host="D410", workload="web"), self.ATOMS])
         assert only(straight(swept, by=self.BY).caveats, "confounded")
         alone = swept[swept["workload"] == "web"]
@@ -284,15 +267,11 @@ class TestSeveralHosts:
 
     def test_hosts_that_were_both_swept(self):
         both = pd.concat([RUNS, sweep(host="rack2", seed=8)])
-        caveats = straight(both, by=["family", "workload", "cores"]).caveats
-        assert caveats == (
-            "one baseline goes through several hosts: their difference is in the curve",
-        )
+        said = "one baseline goes through several hosts: their difference is in the curve"
+        assert straight(both, by=self.BY).caveats == (said,)
         assert straight(both).caveats == ()
-
-    def test_baseline_across_families(self):
-        both = pd.concat([RUNS, sweep(host="rack2").assign(family="Zen 5")])
-        assert only(straight(both, by=["workload"]).caveats, "family mismatch")
+        other = both.assign(family=both["host"])
+        assert only(straight(other, by=["workload"]).caveats, "family mismatch")
 
     def test_each_host_alone_has_one_frequency(self):
         with pytest.raises(PpwError, match="only one distinct frequency") as refused:
@@ -339,7 +318,6 @@ class TestResult:
         assert result.to_frame()["upper"].item() == np.inf
         again = ppw.RunsProjection.from_json(result.to_json())
         assert again.to_frame()["upper"].item() == np.inf
-        assert again.summary() == result.summary()
         with pytest.raises(PpwError, match="project them again"):
             again.plot()
         # The frame is a copy.

@@ -265,8 +265,10 @@ def test_via_ratio_is_one_regression_on_the_quotient():
     runs = sweep(noise=0, workloads=("sort",))
     f = np.array([1.2, 1.6, 2.0])
     slope, intercept = np.polyfit(1 / f, (9 + 60 / f) * (20 + 15 * f), 1)
-    frame = straight(runs, metric="perf_per_watt", via="ratio").to_frame()
-    assert frame["projected"].item() == pytest.approx(1 / (intercept + slope / 2.4), rel=1e-9)
+    asked = {"metric": "perf_per_watt", "via": "ratio", "interval": "t"}
+    alone = answered(ppw.project_runs, runs[runs["freq_ghz"] < 2.4], freq=2.4e9, **asked).table
+    for found in (validate(runs, **asked).groups, alone):
+        assert found["projected"].item() == pytest.approx(1 / (intercept + slope / 2.4), rel=1e-9)
 
 
 def test_a_group_without_an_answer_is_counted_and_no_error():
