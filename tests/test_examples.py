@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-EXAMPLES = ROOT / "examples"
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ANSWERS = {
     "atom_vs_westmere.py": ["15.03 from n·f/CPI", "perf/W ratio 2.51", "price ratio 14.79"],
     "gallery.py": ["knee at 8.695 kB", "batch and scan go together best", "7039 requests"],
@@ -19,16 +17,16 @@ ANSWERS = {
 }
 
 
-def run(script, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / script), *arguments],
-        capture_output=True,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def run(script, *arguments):
+        monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+        runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+        printed, said = capsys.readouterr()
+        assert said == ""
+        return printed
+
+    return run
 
 
 def errors(printed, metric, groups):
@@ -39,7 +37,7 @@ def errors(printed, metric, groups):
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
-def test_example_prints_its_answer(script):
+def test_example_prints_its_answer(script, run):
     printed = run(script)
     for answer in ANSWERS[script]:
         assert answer in printed
@@ -50,7 +48,7 @@ def test_example_prints_its_answer(script):
 
 
 @pytest.mark.thirdparty
-def test_validate_runs_takes_a_table_of_the_users(data_dir):
+def test_validate_runs_takes_a_table_of_the_users(data_dir, run):
     table = data_dir / "xu3-cbench" / "tidy_runs.csv"
     median, worst = errors(run("validate_runs.py", table, "1.0GHz,1.5GHz", "2.0GHz"), "cpi", 30)
     assert median < 1

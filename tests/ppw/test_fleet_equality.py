@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from fleet_peers import OTHERS_WARNINGS, assert_same, engine, quiet
+from fleet_peers import OTHERS_WARNINGS, assert_same, engine, every_engine, quiet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,11 +66,7 @@ def tables(draw):
     steps = np.sort(random.choice(np.arange(8, 40), draw(st.integers(2, 6)), replace=False)) / 10
     rows = []
     for group in range(draw(st.integers(1, 6))):
-        fixed, work, watts = (
-            random.exponential(5),
-            random.exponential(20) + 0.1,
-            random.exponential(40),
-        )
+        fixed, work, watts = random.exponential(1, 3) * (5, 20, 40) + (0, 0.1, 0)
         noise = draw(st.sampled_from([0.0, 1e-3, 0.02, 0.2]))
         measured = draw(st.booleans())
         digits = draw(st.sampled_from([2, 6, 17]))
@@ -80,7 +76,8 @@ def tables(draw):
                 time = float(f"{(fixed + work / ghz) * scatter[0]:.{digits}g}")
                 power = (30 + watts * ghz**2) * scatter[1] if measured else np.nan
                 cores = 2.0 ** (group % 3) if group < 4 else np.nan
-                rows.append((f"h{group % 2}", f"w{group // 3}", cores, ghz, time, power))
+                host = ("h0", "h1", None)[group % 3]
+                rows.append((host, f"w{group // 3}", cores, ghz, time, power))
     columns = ["host", "workload", "cores", "freq_ghz", "time_s", "power_w"]
     table = pd.DataFrame(rows, columns=columns).astype({"time_s": float, "power_w": float})
     table["power_source"] = draw(st.sampled_from(["rapl:package", "meter:wt310", "unknown"]))
@@ -149,7 +146,7 @@ def assert_same_but_places(in_memory, answered):
 
 
 @pytest.mark.thirdparty
-@pytest.mark.parametrize("name", ["duckdb", pytest.param("spark", marks=pytest.mark.peer("spark"))])
+@every_engine
 class TestMeasuredSweeps:
     """In memory is the oracle, the checks included."""
 
@@ -158,12 +155,10 @@ class TestMeasuredSweeps:
             quiet(ppw.fit_runs, measured), quiet(over_fleet.fit, measured, engine=engine(name))
         )
 
-    @pytest.mark.parametrize("options", [{}, {"interval": "t"}, {"keep_all": True}])
-    def test_projections(self, measured, name, options):
-        asked = {"freq": "3GHz", **options}
+    def test_projections(self, measured, name):
         assert_same_but_places(
-            quiet(ppw.project_runs, measured, **asked),
-            quiet(over_fleet.project, measured, engine=engine(name), **asked),
+            quiet(ppw.project_runs, measured, freq="3GHz"),
+            quiet(over_fleet.project, measured, freq="3GHz", engine=engine(name)),
         )
 
     @pytest.mark.parametrize("options", [{}, {"interval": "conformal", "keep_all": True}])
@@ -180,27 +175,6 @@ class TestMeasuredSweeps:
         assert (answered.rows, answered.suspects) == (in_memory.rows, in_memory.suspects)
 
 
-@pytest.mark.peer("spark")
-class TestSpark:
-    """The same expressions on Spark; one session for all."""
-
-    def test_hard_tables(self):
-        random = np.random.default_rng(5)
-        table = pd.DataFrame(
-            {
-                "host": random.choice(["a", "b", None], 400),
-                "cores": random.choice([1.0, 2.0, np.nan], 400),
-                "freq_mhz": random.choice([1200, 1800, 2400], 400),
-                "power_w": random.choice([40.0, 41.5, 50.25], 400),
-            }
-        )
-        table["time_ms"] = np.round(2e4 / table["freq_mhz"] + random.normal(0, 0.2, 400), 1)
-        for question, options in (("fit", {}), ("validate", {"scheme": "frequency"})):
-            in_memory, answered = both(question, table, over="spark", **options)
-            assert_same(answered.to_frame(), in_memory.to_frame())
-            assert answered.faults == ()
-
-
 def test_simulated_times_have_their_own_noise():
     """The noise level that a source stands for, with a question that asks for no watts."""
     in_memory, answered = both("project", simulated_sweep(), freq=3.2e9, metric="time")
@@ -208,20 +182,17 @@ def test_simulated_times_have_their_own_noise():
     assert_equal(in_memory, answered)
 
 
-class TestOptions:
-    """What is refused in memory is refused over a fleet, in the same words."""
-
-    @pytest.mark.parametrize(
-        "options", [{"by": ["rack"]}, {"metric": "speed"}, {"metric": "cpi"}, {"form": "linear"}]
-    )
-    def test_errors(self, options):
-        table = pd.DataFrame({"host": ["a", "a"], "freq_ghz": [1.0, 2.0], "time_s": [2.0, 1.0]})
-        errors = []
-        for function in (ppw.fit_runs, fleet.fit):
-            with pytest.raises((PpwError, ppw.MeasurementError)) as refused:
-                quiet(function, table, **options)
-            errors.append(str(refused.value))
-        assert errors[0] == errors[1]
+@pytest.mark.parametrize(
+    "options", [{"by": ["rack"]}, {"metric": "speed"}, {"metric": "cpi"}, {"form": "linear"}]
+)
+def test_what_is_refused_in_memory_is_refused_in_the_same_words(options):
+    table = pd.DataFrame({"host": ["a", "a"], "freq_ghz": [1.0, 2.0], "time_s": [2.0, 1.0]})
+    errors = []
+    for function in (ppw.fit_runs, fleet.fit):
+        with pytest.raises((PpwError, ppw.MeasurementError)) as refused:
+            quiet(function, table, **options)
+        errors.append(str(refused.value))
+    assert errors[0] == errors[1]
 
 
 TABLES = ("points", "cores", "data", "flat")
@@ -257,7 +228,7 @@ def made(seed, rows=300):
     )
 
 
-@pytest.mark.parametrize("name", ["duckdb", pytest.param("spark", marks=pytest.mark.peer("spark"))])
+@every_engine
 @pytest.mark.parametrize("seed", range(3))
 def test_memory_is_the_oracle(name, seed):
     runs = made(seed)
@@ -287,12 +258,9 @@ def test_runs_that_cannot_be_are_named(tmp_path):
     pd.testing.assert_frame_equal(answer.answer.points, expected, rtol=1e-9, check_dtype=False)
 
 
-def test_runs_without_instructions():
+def test_runs_without_instructions_and_a_saved_state_which_keeps_none(tmp_path):
     with pytest.raises(PpwError, match="no run has both instructions and data_bytes"):
         fleet.path_lengths(made(1)[["host", "freq_ghz", "time_s"]])
-
-
-def test_a_saved_state_keeps_no_instructions(tmp_path):
     made(1, 40).drop(columns="cores").to_parquet(tmp_path / "a.parquet")
     fleet.update_state(tmp_path / "s", tmp_path / "a.parquet")
     for source in (tmp_path / "s", [tmp_path / "s"]):
@@ -311,9 +279,6 @@ def test_command(tmp_path):
     assert isinstance(read.answer, ppw.PathLengths)
 
 
-ENGINES = ("duckdb", pytest.param("spark", marks=pytest.mark.peer("spark")))
-
-
 def condensed(name, table):
     runs = open_runs(table, engine=engine(name))
     known = known_columns(runs)
@@ -329,54 +294,42 @@ def table_of(times, host="a"):
     return pd.DataFrame({"host": host, "freq_ghz": 2.0, "time_s": times})
 
 
-class TestLargeOffset:
-    """A mean a million times the scatter: plain sums of squares would have no digit left."""
-
-    @pytest.mark.parametrize("name", ENGINES)
-    def test_nine_digits(self, name):
-        times = 1e6 + np.random.default_rng(1).normal(0, 1, 5000)
-        exact = [Fraction(t) for t in times]
-        mean = sum(exact) / len(exact)
-        squares = float(sum((t - mean) ** 2 for t in exact))
-        runs, _, cells = condensed(name, table_of(times))
-        (found,) = fetched(runs, cells).to_dict(orient="records")
+@every_engine
+def test_a_mean_a_million_times_the_scatter_leaves_nine_digits_and_so_does_merging(name):
+    """Plain sums of squares would have no digit left."""
+    times = 1e6 + np.random.default_rng(1).normal(0, 1, 5000)
+    exact = [Fraction(t) for t in times]
+    mean = sum(exact) / len(exact)
+    squares = float(sum((t - mean) ** 2 for t in exact))
+    naive = (times**2).sum() - times.sum() ** 2 / len(times)
+    assert abs(naive / squares - 1) > 1e-9
+    runs, layout, cells = condensed(name, table_of(times))
+    assert Layout.from_dict(layout.to_dict()) == layout
+    parts = [condensed(name, table_of(part))[2] for part in np.array_split(times, 7)]
+    whole, merged = (fetched(runs, t).iloc[0] for t in (cells, merge(parts, layout)))
+    for found in (whole, merged):
         assert found["time__mean"] == pytest.approx(float(mean), rel=1e-14)
         assert found["time__m2"] == pytest.approx(squares, rel=1e-9)
-        naive = (times**2).sum() - times.sum() ** 2 / len(times)
-        assert abs(naive / squares - 1) > 1e-9
-
-    @pytest.mark.parametrize("name", ENGINES)
-    def test_merging_keeps_them(self, name):
-        times = 1e6 + np.random.default_rng(2).normal(0, 1, 5000)
-        runs, layout, whole = condensed(name, table_of(times))
-        parts = [condensed(name, table_of(part))[2] for part in np.array_split(times, 7)]
-        known = fetched(runs, whole).iloc[0]
-        found = fetched(runs, merge(parts, layout)).iloc[0]
-        for column in ("time__m2", "time__log_m2", "time__inverse_m2"):
-            assert found[column] == pytest.approx(known[column], rel=1e-9)
         assert found["runs"] == 5000
+    for column in ("time__log_m2", "time__inverse_m2"):
+        assert merged[column] == pytest.approx(whole[column], rel=1e-9)
 
 
-class TestMerging:
-    @given(st.lists(st.floats(0.5, 2e3), min_size=1, max_size=40), st.integers(1, 5))
-    @settings(max_examples=settings.default.max_examples // 5)
-    def test_any_division_gives_the_moments_of_all(self, times, parts):
-        runs, layout, whole = condensed("duckdb", table_of(times))
-        divided = [
-            registered(runs.connection, runs.connection.to_pyarrow(condensed("duckdb", t)[2]))
-            for t in (table_of(times[i::parts]) for i in range(parts))
-            if len(t)
-        ]
-        found, known = fetched(runs, merge(divided, layout)), fetched(runs, whole)
-        for name in layout.columns:
-            if name in layout.keys:
-                assert found[name][0] == known[name][0]
-                continue
-            # Equal times have squares of rounding alone.
-            mean = known[name.replace("m2", "mean")][0]
-            tolerance = 1e-14 * len(times) * mean**2 if name.endswith("m2") else 0
-            assert found[name][0] == pytest.approx(known[name][0], rel=1e-9, abs=tolerance), name
-
-    def test_a_layout_is_kept_as_json_knows_it(self):
-        layout = condensed("duckdb", table_of([1.0]))[1]
-        assert Layout.from_dict(layout.to_dict()) == layout
+@given(st.lists(st.floats(0.5, 2e3), min_size=1, max_size=40), st.integers(1, 5))
+@settings(max_examples=settings.default.max_examples // 5)
+def test_any_division_gives_the_moments_of_all(times, parts):
+    runs, layout, whole = condensed("duckdb", table_of(times))
+    divided = [
+        registered(runs.connection, runs.connection.to_pyarrow(condensed("duckdb", t)[2]))
+        for t in (table_of(times[i::parts]) for i in range(parts))
+        if len(t)
+    ]
+    found, known = fetched(runs, merge(divided, layout)), fetched(runs, whole)
+    for name in layout.columns:
+        if name in layout.keys:
+            assert found[name][0] == known[name][0]
+            continue
+        # Equal times have squares of rounding alone.
+        mean = known[name.replace("m2", "mean")][0]
+        tolerance = 1e-14 * len(times) * mean**2 if name.endswith("m2") else 0
+        assert found[name][0] == pytest.approx(known[name][0], rel=1e-9, abs=tolerance), name
