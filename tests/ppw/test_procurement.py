@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import re
@@ -20,7 +19,6 @@ import ppw
 from ppw.efficiency import break_even_price_ratio, per_dollar_ratio, per_watt_ratio
 from ppw.errors import PpwError
 from ppw.procurement import words
-from ppw.procurement.inputs import Input
 from ppw.procurement.latency import share_within
 from ppw.procurement.procure import procure
 from ppw.procurement.ranking import on_front, share_best
@@ -61,7 +59,7 @@ class TestWorkedByHandInTheGuide:
         total = printed.pop("total cost")
         assert sum(printed.values()) == total
 
-    def test_the_guide_says_it(self):
+    def test_servers_racks_energy_carbon_and_worth_as_the_guide_says(self, worked):
         said = [
             "so 5 servers, and the spare one makes 6",
             "o 4 go into a rack",
@@ -70,8 +68,6 @@ class TestWorkedByHandInTheGuide:
             *("150 gets a joule", "12 gets/s for a euro", "38,940.26 EUR", "= 4556 EUR"),
         ]
         assert [part for part in said if part not in GUIDE] == []
-
-    def test_servers_racks_energy_carbon_and_worth(self, worked):
         small = row_of(worked, "candidates", "small")
         assert (small["servers"], small["by_rate"], small["spare"]) == (6, 5, 1)
         assert (small["racks"], small["per_rack"]) == (2, 4)
@@ -86,8 +82,6 @@ class TestWorkedByHandInTheGuide:
         cost = worked.figure("small", "work_per_cost")["value"]
         assert cost == pytest.approx(work / 24_833.21, rel=1e-6)
         assert cost == pytest.approx(200e6, rel=1e-3)
-
-    def test_where_it_turns(self, worked):
         assert round(tie(worked, "total cost", "candidate.large.price")["value"]) == 4556
         assert row_of(worked, "costs", "large")["tco"] == 38_940.26
 
@@ -96,20 +90,15 @@ shares = st.floats(0.0, 0.5).map(lambda x: round(x, 3))
 money = st.floats(1.0, 20_000.0).map(lambda x: round(x, 2))
 
 
-def typed_server(rate, idle, span, price, extra):
-    return server("x", rate=rate, power=idle + span, idle=idle, price=price, **extra)
-
-
 servers = st.builds(
-    typed_server,
+    lambda ports, idle, span, **known: server("x", power=idle + span, idle=idle, **known, **ports),
     rate=st.floats(5.0, 5000.0),
     idle=st.floats(1.0, 200.0),
     span=st.floats(1.0, 300.0),
     price=money,
-    extra=st.fixed_dictionaries(
-        {"cores": st.integers(1, 128), "height": st.integers(1, 4)},
-        optional={"ports": st.integers(0, 4)},
-    ),
+    cores=st.integers(1, 128),
+    height=st.integers(1, 4),
+    ports=st.fixed_dictionaries({}, optional={"ports": st.integers(0, 4)}),
 )
 
 
@@ -135,6 +124,7 @@ def scenarios(draw):
         "electricity": draw(shares),
         "electricity_change_per_year": draw(shares),
         "pue": 1 + draw(shares),
+        "rack_units": draw(st.integers(4, 42)),
         "rack_power": draw(st.floats(600.0, 20_000.0)),
         "rack_price": draw(money),
         "rack_rent_per_year": draw(money),
@@ -154,68 +144,47 @@ def scenarios(draw):
 def by_loops(table, name):
     """Servers, kWh, kg and money of one candidate of one-workload figures, without arrays."""
     demand, site, costs = table["demand"], table["site"], table.get("costs", {})
-    work = table["workload"][0]
     one = next(c for c in table["candidate"] if c["name"] == name)
     rate, full = (one["workload"]["work"][key] for key in ("rate", "power"))
-    years, profile = demand["years"], demand.get("profile", [1.0])
-    grown = [work["rate"] * (1 + demand.get("growth_per_year", 0)) ** y for y in range(years)]
-    needed = grown[-1] * (1 + demand.get("headroom", 0)) / demand.get("max_utilisation", 1)
-    count = max(1, math.ceil(needed / rate - 1e-6)) + demand.get("spare_servers", 0)
-    ports = one.get("ports", costs.get("ports", 1))
-    per_rack = site.get("rack_units", 42) // one.get("height", 1)
-    if "rack_power" in site:
-        peak = full + ports * costs.get("port_power", 0)
-        per_rack = min(per_rack, int(site["rack_power"] / peak + 1e-9))
+    years, profile, growth = demand["years"], demand["profile"], 1 + demand["growth_per_year"]
+    grown = [table["workload"][0]["rate"] * growth**year for year in range(years)]
+    needed = grown[-1] * (1 + demand["headroom"]) / demand["max_utilisation"]
+    count = max(1, math.ceil(needed / rate - 1e-6)) + demand["spare_servers"]
+    ports = one.get("ports", 1)
+    peak = full + ports * costs["port_power"]
+    per_rack = min(site["rack_units"] // one["height"], int(site["rack_power"] / peak + 1e-9))
     racks = math.ceil(count / per_rack - 1e-9)
     money = {
         "servers": count * one["price"],
-        "racks": racks * site.get("rack_price", 0),
-        "network": count * ports * costs.get("port_price", 0),
-        "licences": count * one.get("cores", 0) * costs.get("licence_per_core", 0),
+        "racks": racks * site["rack_price"],
+        "network": count * ports * costs["port_price"],
+        "licences": count * one["cores"] * costs["licence_per_core"],
         "support": 0.0,
         "energy": 0.0,
         "carbon": 0.0,
     }
     meter, kilograms = 0.0, 0.0
     for year, peak_rate in enumerate(grown):
-        worth = 1 / (1 + costs.get("discount_rate", 0)) ** (year + 1)
-        hours = 8760 / len(profile)
+        worth = 1 / (1 + costs["discount_rate"]) ** (year + 1)
         watt_hours = 0.0
         for part in profile:
             load = peak_rate * part / max(profile) / (count * rate)
             watts = one["idle_power"] + load * (full - one["idle_power"])
-            watt_hours += count * hours * (watts + ports * costs.get("port_power", 0))
+            watt_hours += count * 8760 / len(profile) * (watts + ports * costs["port_power"])
         kwh = site["pue"] * watt_hours / 1000
-        price = site["electricity"] * (1 + site.get("electricity_change_per_year", 0)) ** year
+        price = site["electricity"] * (1 + site["electricity_change_per_year"]) ** year
         grid = site.get("grid_carbon", 0) * (1 + site.get("grid_carbon_change_per_year", 0)) ** year
         meter, kilograms = meter + kwh, kilograms + grid * kwh
         money["energy"] += worth * price * kwh
-        money["support"] += worth * count * one["price"] * costs.get("support_share", 0)
-        money["racks"] += worth * racks * site.get("rack_rent_per_year", 0)
-        cores = one.get("cores", 0) * costs.get("licence_per_core_per_year", 0)
-        money["licences"] += worth * count * (cores + costs.get("licence_per_server_per_year", 0))
+        money["support"] += worth * count * one["price"] * costs["support_share"]
+        money["racks"] += worth * racks * site["rack_rent_per_year"]
+        cores = one["cores"] * costs["licence_per_core_per_year"]
+        money["licences"] += worth * count * (cores + costs["licence_per_server_per_year"])
         money["carbon"] += worth * grid * kwh * costs.get("carbon_price", 0) / 1000
     made = count * one.get("embodied_carbon", 0)
     money["carbon"] += made * costs.get("carbon_price", 0) / 1000
-    money["residual_value"] = -count * one["price"] * costs.get("residual_share", 0) * worth
+    money["residual_value"] = -count * one["price"] * costs["residual_share"] * worth
     return count, racks, meter, kilograms, made, money
-
-
-def agrees_with_loops(result, table):
-    """Compare with plain loops over candidates, years and parts of the day."""
-    for name in (candidate["name"] for candidate in table["candidate"]):
-        count, racks, meter, kilograms, made, parts = by_loops(table, name)
-        found = row_of(result, "candidates", name)
-        assert (found["servers"], found["racks"]) == (count, racks)
-        assert row_of(result, "energy", name)["total_kwh"] == pytest.approx(meter, abs=0.2)
-        if "grid_carbon" in table["site"]:
-            carbon = row_of(result, "carbon", name)
-            assert carbon["use_kg"] == pytest.approx(kilograms, abs=0.06)
-            assert carbon["embodied_kg"] == pytest.approx(made, abs=0.06)
-        costs = row_of(result, "costs", name)
-        for part, value in parts.items():
-            assert costs[part] == pytest.approx(value, abs=0.006, rel=1e-9), part
-        assert result.figure(name, "tco")["value"] == costs["tco"]
 
 
 def printed_sum(rows):
@@ -231,7 +200,19 @@ def printed_sum(rows):
 @given(table=scenarios())
 def test_a_second_program_agrees_and_parts_add_up_to_their_totals_as_printed(table):
     result = asked(table, draws=100)
-    agrees_with_loops(result, table)
+    for name in (candidate["name"] for candidate in table["candidate"]):
+        count, racks, meter, kilograms, made, parts = by_loops(table, name)
+        found = row_of(result, "candidates", name)
+        assert (found["servers"], found["racks"]) == (count, racks)
+        assert row_of(result, "energy", name)["total_kwh"] == pytest.approx(meter, abs=0.2)
+        if "grid_carbon" in table["site"]:
+            carbon = row_of(result, "carbon", name)
+            assert carbon["use_kg"] == pytest.approx(kilograms, abs=0.06)
+            assert carbon["embodied_kg"] == pytest.approx(made, abs=0.06)
+        costs = row_of(result, "costs", name)
+        for part, value in parts.items():
+            assert costs[part] == pytest.approx(value, abs=0.006, rel=1e-9), part
+        assert result.figure(name, "tco")["value"] == costs["tco"]
     titles = {"Money, present value": "USD", "Energy": "kWh"}
     if "grid_carbon" in table["site"]:
         titles["Carbon"] = "kg CO2e"
@@ -254,10 +235,8 @@ class TestServersNeeded:
     @pytest.mark.parametrize(
         ("parts", "count"),
         [
-            ({"workload": {"rate": 1000.0}}, 10),
             ({"workload": {"rate": 1000.1}}, 11),
             ({"workload": {"rate": 1e-3}}, 1),
-            ({"workload": {"rate": 99_999.99}}, 1000),
             # Three tenths of ten: in floating point a little more than 3.
             ({"workload": {"rate": 300.0}, "demand": {"max_utilisation": 0.3}}, 10),
             ({"demand": {"spare_share": 0.25, "spare_servers": 1}}, 14),
@@ -367,28 +346,18 @@ class TestLatency:
         assert result.candidates["candidate"].tolist() == ["fast"]
         assert any(c.startswith("slow is left out: its latency p99") for c in result.caveats)
 
-    def test_where_none_is_known_it_is_said(self):
-        result = asked(scenario(server("one"), workload={"latency_p50": "1ms"}))
-        (said,) = [c for c in result.caveats if "latency p50" in c]
-        assert "is not held against anything" in said
-
 
 class TestRacksAndRoom:
     @pytest.mark.parametrize(
         ("site", "more", "racks"),
         [
-            ({}, {}, 1),
-            ({"rack_units": 4}, {}, 3),
-            ({"rack_units": 4}, {"height": 2}, 5),
-            ({"rack_power": "600W"}, {}, 4),
             ({"rack_power": "600W"}, {"rated_power": "300W"}, 5),
-            ({"rack_power": "600W", "rack_units": 2}, {}, 5),
             ({"rack_power": "600W"}, {"beside_power": "100W"}, 5),
             # Exactly full.
             ({"power": "2kW", "rack_power": "0.4kW"}, {}, 5),
         ],
     )
-    def test_by_height_and_by_power(self, site, more, racks):
+    def test_by_what_racks_must_provide(self, site, more, racks):
         result = asked(scenario(server("one", **more), site=site))
         assert result.candidates["racks"].tolist() == [racks]
         assert result.any_fits
@@ -436,32 +405,14 @@ def test_levels_of_power_that_are_typed_in():
     assert asked(table).energy.equals(result.energy)
 
 
-class TestGivenRanges:
-    def test_are_triangular(self):
-        figure = Input("k", "k", "1", 3.0, "given", low=2.0, high=6.0)
-        drawn = figure.drawn(40_000, 0)
-        assert drawn.min() >= 2
-        assert drawn.max() <= 6
-        assert drawn.mean() == pytest.approx((2 + 3 + 6) / 3, abs=0.02)
-        share = (3 - 2) / (6 - 2)
-        assert (drawn < 3).mean() == pytest.approx(share, abs=0.01)
-
-    def test_the_same_seed_gives_the_same_draws_whatever_else_there_is(self):
-        site = {"electricity": ranged(0.1, 0.05, 0.3)}
-        alone, beside = (
-            scenario(server("one"), site=site),
-            scenario(server("two", price=3.0), server("one"), site=site),
-        )
-        ends = ["value", "lower", "upper"]
-        first = asked(alone).figure("one", "tco")[ends].tolist()
-        assert asked(beside).figure("one", "tco")[ends].tolist() == first
-        assert asked(alone, seed=1).figure("one", "tco")[ends].tolist() != first
-
-    def test_a_figure_without_a_range_has_no_interval(self):
-        result = asked(scenario(server("one")))
-        assert result.figures[["lower", "upper"]].isna().all(axis=None)
-        (said,) = [c for c in result.caveats if c.startswith("nothing is uncertain here")]
-        assert "{ value = …, low = …, high = … }" in said
+def test_the_same_seed_gives_the_same_draws_whatever_else_there_is():
+    site = {"electricity": ranged(0.1, 0.05, 0.3)}
+    alone = scenario(server("one"), site=site)
+    beside = scenario(server("two", price=3.0), server("one"), site=site)
+    ends = ["value", "lower", "upper"]
+    first = asked(alone).figure("one", "tco")[ends].tolist()
+    assert asked(beside).figure("one", "tco")[ends].tolist() == first
+    assert asked(alone, seed=1).figure("one", "tco")[ends].tolist() != first
 
 
 def published(price_ratio, **parts):
@@ -504,14 +455,10 @@ class TestPublishedArithmetic:
         assert (best["perf_per_watt"], best["perf_per_dollar"]) == ("WSM", per_dollar)
         assert ratio(result, "perf_per_dollar") == pytest.approx(14.79 / price_ratio)
         assert per_dollar_ratio(14.79, price_ratio) == pytest.approx(14.79 / price_ratio)
-
-    def test_the_price_at_which_they_tie_is_14_79_times_the_atoms(self):
-        result = asked(published(10.0))
+        # They tie where the one is 14.79 times as dear as the other.
         row = tie(result, "performance per price", f"candidate.{result.cheapest}.price")
-        other = 400.0 if result.cheapest == "WSM" else 4000.0
-        ties = row["value"] / other
-        expected = break_even_price_ratio(14.79)
-        assert ties == pytest.approx(expected if result.cheapest == "WSM" else 1 / expected)
+        ties = row["value"] / 400 if result.cheapest == "WSM" else 400 * price_ratio / row["value"]
+        assert ties == pytest.approx(break_even_price_ratio(14.79))
 
 
 class TestProbabilities:
@@ -563,17 +510,15 @@ class TestProbabilities:
             assert found[i] == (not beaten)
 
 
-def edited(table, key, value):
-    """Scenario with one figure, by its key in the answer, at another value."""
-    table = copy.deepcopy(table)
-    parts = key.split(".")
-    if parts[0] in ("demand", "site", "costs"):
-        table[parts[0]][parts[1]] = value
-        return table
-    place = next(entry for entry in table[parts[0]] if entry["name"] == parts[1])
-    for part in parts[2:-1]:
-        place = place[part]
-    place[parts[-1]] = value
+def edited(key, value):
+    """The guide's scenario with one figure, by its key in the answer, at another value."""
+    table = documented()
+    first, *path, last = key.split(".")
+    place = table[first]
+    for part in path:
+        named = place if isinstance(place, dict) else {entry["name"]: entry for entry in place}
+        place = named[part]
+    place[last] = value
     return table
 
 
@@ -591,7 +536,7 @@ class TestWhereItTurns:
         straight = rows[rows["p_tie"].notna()]
         assert len(straight) >= 2
         for row in straight.to_dict(orient="records"):
-            result = asked(edited(documented(), row["key"], row["value"]))
+            result = asked(edited(row["key"], row["value"]))
             # To the cents that the parts are rounded to.
             assert lead(result, "large") == pytest.approx(0.0, abs=0.1), row["what"]
 
@@ -600,7 +545,7 @@ class TestWhereItTurns:
         assert len(rows) >= 1
         for row in rows.to_dict(orient="records"):
             before, beyond = (
-                lead(asked(edited(documented(), row["key"], row["value"] * f)), "large")
+                lead(asked(edited(row["key"], row["value"] * f)), "large")
                 for f in ((1.0001, 0.9999) if row["value"] < row["now"] else (0.9999, 1.0001))
             )
             assert before > 0 > beyond, row["what"]
@@ -666,23 +611,9 @@ class TestWhatMovesIt:
         for row in (*rows[~years].head(5).to_dict("records"), *rows[years].to_dict("records")):
             for end in ("low", "high"):
                 value = int(row[end]) if row["key"] == "demand.years" else row[end]
-                moved = asked(edited(documented(), row["key"], value), draws=100)
+                moved = asked(edited(row["key"], value), draws=100)
                 assert moved.cheapest == row[f"cheapest_at_{end}"]
                 assert lead(moved, "large") == pytest.approx(row[f"apart_at_{end}"], abs=0.1)
-
-    def test_widest_first_and_what_changes_the_answer_is_marked(self):
-        table = scenario(
-            server("one", rate=2000.0),
-            server("two", rate=2000.0, price=ranged(1100.0, 900.0, 1200.0)),
-        )
-        rows = asked(table).sensitivities
-        swing = (rows["apart_at_high"] - rows["apart_at_low"]).abs()
-        assert swing.is_monotonic_decreasing
-        by_key = rows.set_index("key")
-        assert by_key.loc["candidate.two.price", "range"] == "given"
-        assert by_key.loc["candidate.two.price", "changes"]
-        assert by_key.loc["candidate.two.price", "cheapest_at_low"] == "two"
-        assert "site.pue" not in by_key.index
 
     def test_bounds_are_kept(self):
         table = scenario(
@@ -691,12 +622,17 @@ class TestWhatMovesIt:
         idle = asked(table).sensitivities.set_index("key").loc["candidate.one.idle_power"]
         assert (idle["low"], idle["high"]) == (152.0, 200.0)
 
-    def test_what_to_learn_next_has_most_of_the_variance(self):
+    def test_widest_first_and_what_to_learn_next_has_most_of_the_variance(self):
         table = scenario(
             server("one", rate=2000.0, price=ranged(1000.0, 900.0, 1100.0)),
             server("two", rate=2000.0, price=ranged(1010.0, 700.0, 1320.0)),
         )
         result = asked(table, draws=4000)
+        rows = result.sensitivities.set_index("key")
+        assert (rows["apart_at_high"] - rows["apart_at_low"]).abs().is_monotonic_decreasing
+        found = rows.loc["candidate.two.price", ["range", "changes", "cheapest_at_low"]].tolist()
+        assert found == ["given", True, "two"]
+        assert "site.pue" not in rows.index
         widths = np.array([200.0, 620.0]) ** 2
         first, second = result.learn_next
         assert first == f"price of two ({widths[1] / widths.sum():.0%} of the variance)"
@@ -705,12 +641,11 @@ class TestWhatMovesIt:
         assert result.verdict()[-1] == f"What to learn next: {first}, then {second}."
 
 
-def two_hosts(**more):
+def two_hosts():
     one = sweep(noise=0.01, seed=1, host="rack1")
     other = sweep(noise=0.01, seed=2, host="rack2").assign(price=5000.0)
     other["time_s"] /= 1.6
-    frame = pd.concat([one, other]).assign(idle_power_w=15.0, power_source="meter:wt310")
-    return frame.assign(**more)
+    return pd.concat([one, other]).assign(idle_power_w=15.0, power_source="meter:wt310")
 
 
 def measured(tmp_path, frame, *candidates, workloads=("sort",), **parts):
@@ -835,21 +770,17 @@ def rate_limited(**more):
     return frame.assign(workload="cache", price=1000.0, power_source="ipmi:dcmi", **more)
 
 
+def service(tmp_path, frame=None, **workload):
+    """Scenario of a service on two hosts, of runs."""
+    runs = rate_limited() if frame is None else frame
+    table = measured(tmp_path, runs, rack("small"), rack("large"))
+    table["workload"] = [{"name": "cache", "unit": "gets", "rate": 10_000.0, **workload}]
+    return table
+
+
 class TestServicesFromRuns:
-    @pytest.fixture
-    def service(self, tmp_path):
-        """Scenario of a service on two hosts, of runs."""
-
-        def service(frame=None, **workload):
-            runs = rate_limited() if frame is None else frame
-            table = measured(tmp_path, runs, rack("small"), rack("large"))
-            table["workload"] = [{"name": "cache", "unit": "gets", "rate": 10_000.0, **workload}]
-            return table
-
-        return service
-
-    def test_full_load_and_power_at_a_load_are_taken_from_the_runs(self, service):
-        result = asked(service())
+    def test_full_load_and_power_at_a_load_are_taken_from_the_runs(self, tmp_path):
+        result = asked(service(tmp_path))
         figures = inputs_of(result)["value"]
         assert figures["candidate.small.workload.cache.rate"] == pytest.approx(1000, rel=0.02)
         assert figures["candidate.large.workload.cache.power"] == pytest.approx(240, rel=0.02)
@@ -859,37 +790,37 @@ class TestServicesFromRuns:
         assert kwh == pytest.approx(watts * 8.76, rel=0.02)
         assert not any("straight" in c for c in result.caveats)
 
-    def test_latency_against_the_rate_is_taken_from_the_runs(self, service):
+    def test_latency_against_the_rate_is_taken_from_the_runs(self, tmp_path):
         # 2e-4/(1.05 − load): 8e-4 at a load of 0.8, the next point is above.
-        result = asked(service(latency_p99="0.8ms"))
+        result = asked(service(tmp_path, latency_p99="0.8ms"))
         servers = row_of(result, "candidates", "small")["by_rate"]
         assert servers == pytest.approx(10_000 / (0.8 * 1000), abs=1)
         assert not any("not held against" in c for c in result.caveats)
 
-    def test_a_load_never_reached_says_how_to_measure_it(self, service):
+    def test_a_load_never_reached_says_how_to_measure_it(self, tmp_path):
         frame = rate_limited()
         with pytest.raises(PpwError, match="every run is below full load: add runs at load 1"):
-            asked(service(frame[frame["load"] < 1]))
+            asked(service(tmp_path, frame[frame["load"] < 1]))
 
-    def test_latency_that_was_not_measured_is_none(self, service):
+    def test_latency_that_was_not_measured_is_none(self, tmp_path):
         unknown = rate_limited().assign(latency_p99_s=np.nan)
-        limited = asked(service(unknown, latency_p99="0.8ms"))
+        limited = asked(service(tmp_path, unknown, latency_p99="0.8ms", latency_p50="0.8ms"))
         assert not [name for name in inputs_of(limited).index if "latency" in name]
-        assert any("not held against" in c for c in limited.caveats)
+        for name in ("p50", "p99"):
+            assert only(limited.caveats, f"small: the limit on latency {name} of cache is not held")
 
-    def test_a_client_that_limits_is_said(self, service):
-        frame = rate_limited(client_limited=True)
-        said = [c for c in asked(service(frame)).caveats if "client" in c]
-        assert [c.partition(":")[0] for c in said] == ["small, cache", "large, cache"]
-        frame = rate_limited(client_limited="False")
-        assert not [c for c in asked(service(frame)).caveats if "client" in c]
+    @pytest.mark.parametrize(
+        ("limited", "named"), [(True, ["small, cache", "large, cache"]), ("False", [])]
+    )
+    def test_a_client_that_limits_is_said(self, limited, named, tmp_path):
+        result = asked(service(tmp_path, rate_limited(client_limited=limited)))
+        assert [c.partition(":")[0] for c in result.caveats if "client" in c] == named
 
-    def test_set_ups_that_are_mixed_up_are_said(self, service):
+    def test_set_ups_that_are_mixed_up_are_said(self, tmp_path):
         frame = pd.concat([rate_limited(threads_used=1), rate_limited(threads_used=4)])
         frame.loc[frame["threads_used"] == 4, "throughput_ops_s"] *= 3
-        said = [c for c in asked(service(frame)).caveats if "set-ups" in c]
-        assert any("up to 3 times apart" in c for c in said)
-        table = service(frame)
+        table = service(tmp_path, frame)
+        assert any("up to 3 times apart, as of several set-ups" in c for c in asked(table).caveats)
         for candidate in table["candidate"]:
             candidate["where"]["threads_used"] = 4
         result = asked(table)
@@ -898,37 +829,34 @@ class TestServicesFromRuns:
         assert rate == pytest.approx(3000, rel=0.02)
 
 
+def two_sensors(tmp_path, other="meter:wt310", **more):
+    """Scenario of two hosts, each with its sensor."""
+    frame = two_hosts()
+    frame["power_source"] = frame["host"].map({"rack1": "rapl:package", "rack2": other})
+    return measured(tmp_path, frame, rack("rack1", **more), rack("rack2"))
+
+
 class TestWattsOfDifferentScope:
-    @pytest.fixture
-    def both(self, tmp_path):
-        """Scenario of two hosts, each with its sensor."""
-
-        def both(one="rapl:package", other="meter:wt310", **more):
-            frame = two_hosts()
-            frame["power_source"] = frame["host"].map({"rack1": one, "rack2": other})
-            return measured(tmp_path, frame, rack("rack1", **more), rack("rack2"))
-
-        return both
-
-    def test_are_refused_unless_asked_for_or_made_whole(self, both):
+    def test_are_refused_unless_asked_for_or_made_whole(self, tmp_path):
+        table = two_sensors(tmp_path)
         with pytest.raises(PpwError, match=r"not of one scope \(rack1: package, rack2: wall\)"):
-            asked(both())
-        bare = asked(both() | {"mixed_scope": True})
+            asked(table)
+        bare = asked(table | {"mixed_scope": True})
         said = "mixed scope, as asked for: the watts are of rack1: package, rack2: wall"
         assert only(bare.caveats, "mixed scope") == said
-        whole = asked(both(beside_power="30W"))
+        whole = asked(two_sensors(tmp_path, beside_power="30W"))
         assert not [c for c in whole.caveats if "scope" in c]
         more = whole.energy["servers_kwh"][0] - bare.energy["servers_kwh"][0]
         servers = whole.candidates["servers"][0]
         assert more == pytest.approx(servers * 30 * 8.76, abs=0.2)
 
-    def test_typed_watts_are_not_of_the_sensor(self, both):
+    def test_typed_watts_are_not_of_the_sensor(self, tmp_path):
         typed = {"workload": {"sort": {"power": 70.0}}, "idle_power": 30.0, "power_scope": "wall"}
-        assert not [c for c in asked(both(**typed)).caveats if "scope" in c]
+        assert not [c for c in asked(two_sensors(tmp_path, **typed)).caveats if "scope" in c]
 
-    def test_package_watts_are_no_bill(self, both):
-        said = only(asked(both(other="rapl:package")).caveats, "add beside_power")
-        assert said.startswith("all watts are of the pac")
+    def test_package_watts_are_no_bill(self, tmp_path):
+        result = asked(two_sensors(tmp_path, other="rapl:package"))
+        assert only(result.caveats, "add beside_power").startswith("all watts are of the pac")
 
     def test_typed_ones_say_theirs(self):
         silent = server("one")
@@ -956,12 +884,6 @@ class TestTheCatalogue:
             "epyc: its price is the launch price"
         )
 
-    def test_its_tdp_is_no_power(self):
-        xeon = server("xeon", catalogue="Xeon X5670")
-        del xeon["workload"]["work"]["power"]
-        with pytest.raises(PpwError, match=r"no power of work: give .* which is not the TDP\)"):
-            asked(scenario(xeon))
-
     def test_its_price_is_in_dollars(self):
         epyc = server("epyc", catalogue="EPYC 9654")
         del epyc["price"]
@@ -973,32 +895,25 @@ LICENCES = {"costs": {"licence_per_core": ranged(0, 0, 5)}}
 CARBON = {"costs": {"carbon_price": 90}, "site": {"grid_carbon": 0.3}}
 SHORT = {"load": [0, 1], "power": [1, 2, 3]}
 ENDS_EARLY = {"load": [0, 0.9], "power": [50, 90]}
-UNLIKE = {"rate": [1, 2], "p99": ["1ms"]}
+UNLIKE, LIMIT = {"rate": [1, 2], "p99": ["1ms"]}, {"workload": {"latency_p99": 1}}
 
 
 @pytest.mark.parametrize(
     ("figures", "parts", "said"),
     [
         ({"rate": None}, {}, "no rate of work"),
-        ({"power": None}, {}, "no power of w"),
+        ({"power": None}, {}, "candidate.workload.work.power (W at full load)"),
+        ({"power": None, "catalogue": "Xeon X5670"}, {}, "power (W at full load, which is not th"),
         ({"idle": None}, {}, "no idle power: give idle_power or power_levels"),
         ({"price": None}, {}, "no price: give price"),
         ({}, {"workload": {"memory": "1GiB"}}, "no memory, which work asks for"),
         ({}, LICENCES, "no cores, which licences count"),
         ({}, CARBON, "costs.carbon_price needs site.grid_carbon and the candidate's embodied_ca"),
-        (
-            {"idle": 250.0},
-            {},
-            "its idle power 250 W is not below its full-load power 200 W",
-        ),
+        ({"idle": 250.0}, {}, "its idle power 250 W is not below its full-load power 200 W"),
         ({"where": {"host": "a"}}, {}, "where and freq are of runs, and none are named"),
         ({"power_levels": SHORT}, {}, "power_levels has 2 loads and 3 watts"),
         ({"power_levels": ENDS_EARLY}, {}, "power_levels ends below load 1"),
-        (
-            {"latency": UNLIKE},
-            {"workload": {"latency_p99": 1}},
-            "latency of work has 2 rates and 1 values of p99",
-        ),
+        ({"latency": UNLIKE}, LIMIT, "latency of work has 2 rates and 1 values of p99"),
     ],
 )
 def test_what_is_missing_is_an_error_and_not_a_guess(figures, parts, said):
