@@ -95,10 +95,10 @@ class TestFioJobs:
         assert sum(map(int, percents)) == 100
         assert sum(map(int, lengths)) == 1024 * MIB
 
-    @pytest.mark.parametrize("number", [0, 5000])
-    def test_no_jobs_and_too_many_are_refused(self, tmp_path, number):
-        with pytest.raises(MeasurementError, match=f"{number} jobs"):
-            write_fio_jobs([job()] * number, tmp_path / "x", target="f", duration_s=1)
+    def test_no_jobs_and_too_many_are_refused(self, tmp_path):
+        for number in (0, 5000):
+            with pytest.raises(MeasurementError, match=f"{number} jobs"):
+                write_fio_jobs([job()] * number, tmp_path / "x", target="f", duration_s=1)
 
 
 @pytest.mark.parametrize("write", [write_fio_jobs, write_diskspd])
@@ -177,7 +177,7 @@ class TestDiskSpd:
         assert profile.findtext(".//Duration") == "10"
         assert {p.text for p in profile.iter("Path")} == {"C:\\load<1>.dat"}
 
-    def test_open_loop_paces_each_target(self, write):
+    def test_open_loop_paces_each_target_and_closed_loop_weighs_them(self, write):
         root, said = write()
         fast, slow, log = root.iter("Target")
         assert fast.findtext("Throughput") == "20480"
@@ -187,8 +187,6 @@ class TestDiskSpd:
         assert (log.findtext("StrideSize"), log.find("Random")) == ("65536", None)
         assert [t.findtext("WriteRatio") for t in (fast, slow, log)] == ["0", "100", "100"]
         assert "misplace 0.00% of the requests" in said[0]
-
-    def test_closed_loop_weighs_the_targets(self, write):
         root, _ = write(outstanding=8)
         assert [w.text for w in root.iter("Weight")] == ["900000", "50000", "50000"]
         assert root.findtext(".//TimeSpan/RequestCount") == "8"
@@ -206,12 +204,8 @@ def batch(time, lbn, size, op):
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-REQUESTS = batch(
-    [0.0, 0.001, 0.25, 0.250001, 0.5],
-    [8, 0, 16, 0, 2040],
-    [4096, 512, 8192, 0, 4096],
-    [0, 1, 0, 3, 1],
-)
+TIMES = [0.0, 0.001, 0.25, 0.250001, 0.5]
+REQUESTS = batch(TIMES, [8, 0, 16, 0, 2040], [4096, 512, 8192, 0, 4096], [0, 1, 0, 3, 1])
 
 
 class TestIolog:
@@ -241,50 +235,38 @@ class TestIolog:
             assert table[name].to_pylist() == REQUESTS.column(name).to_pylist()
         np.testing.assert_allclose(table["time_s"], REQUESTS.column("time_s"), atol=1e-9)
 
-    def test_places_beyond_the_target_fold(self, path):
+    def test_places_beyond_the_target_fold_and_time_and_number_are_scaled(self, path):
         written = write_iolog([REQUESTS], str(path), target="/x/f", size_bytes=16384)
         assert (written.folded, written.extent_bytes) == (1, 16384)
         # Block 2040 modulo the 25 blocks where 4096 bytes can start.
         assert f"write {2040 % 25 * 512} 4096" in path.read_text()
-
-    def test_time_scale_and_count(self, path):
         written = write_iolog([REQUESTS], str(path), target="/x/f", time_scale=2.0, most=3)
         assert (written.requests, written.duration_s) == (3, 0.5)
         assert "500001 /x/f read 8192 8192" in path.read_text()
 
-    @pytest.mark.parametrize(
-        ("given", "said"),
-        [
-            ({"target": "/dev/zero"}, "is a device"),
-            ({"target": "/a b"}, "separates words by spaces"),
-            ({"target": "/x", "size_bytes": 1024}, "has no request of 8192"),
-            ({"target": "/x", "first_byte": 4096}, "before the first byte"),
-        ],
-    )
-    def test_what_cannot_be_is_refused(self, path, given, said):
-        with pytest.raises(MeasurementError, match=said):
-            write_iolog([REQUESTS], str(path), **given)
-
-    def test_requests_without_times_are_refused(self, path):
+    def test_what_cannot_be_is_refused(self, path):
         closed = batch([np.nan, np.nan], [0, 8], [512, 512], [0, 0])
-        with pytest.raises(MeasurementError, match="no times"):
-            write_iolog([closed], str(path), target="/x")
+        for requests, given, said in (
+            *((REQUESTS, {"target": "/dev/zero"}, "is a device"), (closed, {}, "no times")),
+            (REQUESTS, {"target": "/a b"}, "separates words by spaces"),
+            (REQUESTS, {"size_bytes": 1024}, "has no request of 8192"),
+            (REQUESTS, {"first_byte": 4096}, "before the first byte"),
+        ):
+            with pytest.raises(MeasurementError, match=said):
+                write_iolog([requests], str(path), **{"target": "/x", **given})
 
 
-class TestScratch:
-    def test_one_that_has_no_room_is_refused(self, tmp_path):
-        with pytest.raises(MeasurementError, match="MB are needed"):
-            make_scratch(tmp_path / "f", 2**60)
-        assert not (tmp_path / "f").exists()
-
-    def test_one_is_made_longer_and_never_shorter(self, tmp_path):
-        path = tmp_path / "f"
-        make_scratch(path, 3 * MIB)
-        first = path.read_bytes()
-        make_scratch(path, 4 * MIB + 5)
-        make_scratch(path, 10)
-        assert path.stat().st_size == 4 * MIB + 5
-        assert path.read_bytes().startswith(first)
+def test_a_scratch_file_is_made_longer_and_never_shorter_where_there_is_room(tmp_path):
+    path = tmp_path / "f"
+    with pytest.raises(MeasurementError, match="MB are needed"):
+        make_scratch(path, 2**60)
+    assert not path.exists()
+    make_scratch(path, 3 * MIB)
+    first = path.read_bytes()
+    make_scratch(path, 4 * MIB + 5)
+    make_scratch(path, 10)
+    assert path.stat().st_size == 4 * MIB + 5
+    assert path.read_bytes().startswith(first)
 
 
 @pytest.mark.peer("fio")
@@ -292,22 +274,16 @@ class TestFioItself:
     @pytest.mark.parametrize("outstanding", [None, 4])
     def test_fio_reads_every_kind_of_job(self, tmp_path, outstanding):
         jobs = [
-            job("reads"),
+            *(MIXED, job("reads"), job("poisson", arrivals="poisson", share=0.2)),
+            *(job("odd ] name: 1"), job("zones", zones=MANY_ZONES)),
             job("writes in sequence", read_share=0.0, random_share=0.0, rate=0.01),
-            job("poisson", arrivals="poisson", share=0.2),
-            MIXED,
-            job("odd ] name: 1"),
-            job("zones", zones=MANY_ZONES),
         ]
-        path = tmp_path / "load.fio"
-        write_fio_jobs(
-            jobs, path, target=str(tmp_path / "f"), duration_s=1.5, outstanding=outstanding
-        )
+        path, known = tmp_path / "load.fio", {"duration_s": 1.5, "outstanding": outstanding}
+        write_fio_jobs(jobs, path, target=str(tmp_path / "f"), **known)
         fio("--parse-only", path)
 
     def test_fio_runs_it_for_its_time_on_a_scratch_file(self, tmp_path):
-        path = tmp_path / "load.fio"
-        target = tmp_path / "scratch:1"
+        path, target = tmp_path / "load.fio", tmp_path / "scratch:1"
         jobs = [job("r", rate=50.0, share=0.5), job("w", rate=50.0, share=0.5, read_share=0.0)]
         write_fio_jobs(jobs, path, target=str(target), duration_s=1.2)
         report = json.loads(fio("--output-format=json", path))
@@ -339,20 +315,15 @@ class TestFioItself:
         fast = replay_iolog(path, as_fast_as_possible=True)
         assert fast.requests == 4
         assert fast.duration_s < 0.49
-
-    def test_the_gap_after_the_first_request_is_kept(self, tmp_path):
-        """A time of 0 would lose it: fio then takes the next time for the first."""
+        # The gap after the first request: with a time of 0, fio would take the next for the first.
         late = batch([0.0, 0.6], [0, 8], [4096, 4096], [0, 0])
-        write_iolog([late], str(tmp_path / "t.log"), target=str(tmp_path / "f"))
-        make_scratch(tmp_path / "f", 8192)
-        done = replay_iolog(tmp_path / "t.log", expected_s=1)
-        assert done.duration_s >= 0.55
+        write_iolog([late], str(path), target=str(target))
+        assert replay_iolog(path, expected_s=1).duration_s >= 0.55
 
     def test_its_errors_are_ours(self, tmp_path):
-        path = tmp_path / "t.log"
+        path, other = tmp_path / "t.log", tmp_path / "other.log"
         write_iolog([REQUESTS], str(path), target=str(tmp_path / "no" / "f"))
-        with pytest.raises(MeasurementError, match="fio"):
-            replay_iolog(path)
-        path.write_text("nothing of the kind\n")
-        with pytest.raises(MeasurementError, match="fio"):
-            replay_iolog(path)
+        other.write_text("nothing of the kind\n")
+        for log in (path, other):
+            with pytest.raises(MeasurementError, match="fio"):
+                replay_iolog(log)
