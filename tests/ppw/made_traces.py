@@ -1,8 +1,9 @@
-"""Traces made up for tests: a skewed load of two streams, and files in pieces."""
+"""Traces made up for tests: some of everything, a skewed load of two streams, files in pieces."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from measurements.traces.requests import SCHEMA
@@ -11,13 +12,13 @@ from measurements.traces.requests import SCHEMA
 class MadeTrace:
     """Requests that are at hand, with the attributes of a trace that was read."""
 
-    def __init__(self, table, names=None):
-        self.table = table
+    def __init__(self, table, names=None, at_once=700):
+        self.table, self.at_once = table, at_once
         self.names = names or {"stream": ("web", "log"), "device": ("sda",), "file": ()}
         self.findings = ()
 
     def batches(self):
-        yield from self.table.to_batches(max_chunksize=700)
+        yield from self.table.to_batches(max_chunksize=self.at_once)
 
 
 def trace(**columns):
@@ -34,6 +35,20 @@ def trace(**columns):
     known = {**default, **columns}
     arrays = [pa.array(np.asarray(known[f.name]).astype(f.type.to_pandas_dtype())) for f in SCHEMA]
     return MadeTrace(pa.table(arrays, schema=SCHEMA))
+
+
+def made(requests, seed=1, devices=2):
+    """Columns of reads at random and writes in runs, Poisson arrivals: some of everything."""
+    rng = np.random.default_rng(seed)
+    run = np.cumsum(rng.random(requests) < 0.2)
+    device = rng.integers(devices, size=run[-1] + 1)[run]
+    start = rng.integers(0, 1 << 17, size=run[-1] + 1)[run] * 8
+    within = np.arange(requests) - np.searchsorted(run, run)
+    writes = rng.random(run[-1] + 1)[run] < 0.4
+    size = np.where(writes, 65536, 8192)
+    time = np.cumsum(rng.exponential(0.01, requests))
+    columns = {"time_s": time, "device": device, "lbn": start + within * size // 512}
+    return pd.DataFrame({**columns, "size_bytes": size, "op": writes})
 
 
 def busy(n=4000, seed=1, rate=100.0, hot=300):

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from block_traces import ArrayTrace, Columns, made
 from fleet_peers import OTHERS_WARNINGS, sockets_closed  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_traces import busy, trace
+from made_traces import busy, made, trace
 
 from fitting.errors import FittingError
 from measurements.errors import MeasurementError
 from measurements.traces import write_trace
-from measurements.traces.requests import SCHEMA
 from measurements.traces.tables import METADATA
 from ppw.errors import PpwError
 from ppw.fleet.connection import connect
@@ -48,14 +47,10 @@ def check_same(found, wanted):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, err_msg=name)
     for name in ("counts", "small", "large", "gaps"):
         assert np.array_equal(getattr(found.cascade, name), getattr(wanted.cascade, name)), name
-    assert (found.cascade.stop, found.cascade.placement) == (
-        wanted.cascade.stop,
-        wanted.cascade.placement,
-    )
-    if wanted.reuse is None:
-        assert found.reuse is None
-    else:
-        assert np.array_equal(found.reuse, wanted.reuse)
+    assert found.cascade.stop == wanted.cascade.stop
+    assert found.cascade.placement == wanted.cascade.placement
+    assert (found.reuse is None) == (wanted.reuse is None)
+    assert wanted.reuse is None or np.array_equal(found.reuse, wanted.reuse)
     for name, value in vars(wanted.runs).items():
         assert np.array_equal(getattr(found.runs, name), value), name
     assert found.names == wanted.names
@@ -107,7 +102,7 @@ def test_a_trace_gives_the_model_that_it_gives_in_memory(
 @pytest.mark.peer("spark")
 def test_spark_gives_the_model_that_memory_gives(tmp_path):
     spark = connect("spark", threads=2)
-    for name, one in {"busy": busy(n=6000), "made": ArrayTrace(made(5000, devices=3))}.items():
+    for name, one in {"busy": busy(n=6000), "made": trace(**made(5000, devices=3))}.items():
         path = written(one, tmp_path / f"{name}.parquet")
         check_same(fit_trace_in(path, engine=spark), fit_trace(path))
     for seed in range(3):
@@ -115,48 +110,69 @@ def test_spark_gives_the_model_that_memory_gives(tmp_path):
         check_same(fit_trace_in(path, engine=spark, levels=3), fit_trace(path, levels=3))
 
 
-@pytest.mark.parametrize("options", [{}, {"space_bytes": 2.0**40, "laws": "published"}])
-def test_a_server_with_a_log(duckdb, tmp_path, options):
-    path = written(busy(n=6000), tmp_path / "t.parquet")
+ALONE = {"lbn": 8 * np.random.default_rng(6).integers(1000, size=1500)}
+
+
+@pytest.mark.parametrize(
+    ("load", "options"),
+    [
+        (busy(n=6000), {}),
+        (busy(n=6000), {"space_bytes": 2.0**40, "laws": "published", "reuse": False}),
+        (trace(**ALONE), {"levels": 2}),
+    ],
+    ids=["a server with a log", "with options", "one stream"],
+)
+def test_loads_are_fitted_as_in_memory(duckdb, tmp_path, load, options):
+    path = written(load, tmp_path / "t.parquet")
     check_same(fit_trace_in(path, engine=duckdb, **options), fit_trace(path, **options))
-    plain = fit_trace_in(path, engine=duckdb, reuse=False, **options)
-    check_same(plain, fit_trace(path, reuse=False, **options))
 
 
-def test_order_of_rows_does_not_matter_where_times_differ(duckdb, tmp_path):
-    trace = made(3000)
-    order = np.random.default_rng(0).permutation(3000)
-    a = written(ArrayTrace(trace), tmp_path / "a.parquet")
-    b = written(ArrayTrace(Columns(*(c[order] for c in trace))), tmp_path / "b.parquet")
-    check_same(fit_trace_in(b, engine=duckdb), fit_trace_in(a, engine=duckdb))
+def test_rows_in_any_order_give_a_model_to_be_made_coarser_and_read_back(duckdb, tmp_path):
+    columns = made(3000)
+    shuffled = written(trace(**columns.sample(frac=1, random_state=0)), tmp_path / "s.parquet")
+    model, wanted = fit_trace_in(shuffled, engine=duckdb), fit_trace(trace(**columns))
+    check_same(model, wanted)
+    check_same(model.coarser(), wanted.coarser())
+    same_input = replace(model, input_digest=wanted.input_digest)
+    assert same_input.to_json() == wanted.to_json()
 
 
-def part(table, names, start_ns, path):
-    said = f'{{"names": {{"stream": {names}, "device": ["sda"]}}, "start_unix_ns": {start_ns}}}'
-    said = said.replace("'", '"').encode()
-    pq.write_table(table.replace_schema_metadata({METADATA: said}), path)
+def part(columns, names, start_ns, path):
+    said = {"names": {"stream": names, "device": ["sda"]}, "start_unix_ns": start_ns}
+    table = trace(**columns).table.replace_schema_metadata({METADATA: json.dumps(said)})
+    pq.write_table(table, path)
 
 
 def test_files_with_other_codes_and_starts_are_one_trace(duckdb, tmp_path):
     """The second half begins a minute later, and numbers its streams the other way round."""
-    whole = busy(n=4000).table
-    time = np.round(whole["time_s"].to_numpy(), 3)
-    whole = whole.set_column(0, "time_s", pa.array(np.where(time > 20, time + 60, time)))
-    first = whole.filter(pa.array(time <= 20))
-    second = whole.filter(pa.array(time > 20))
-    turned = second.set_column(0, "time_s", pa.array(np.round(second["time_s"].to_numpy() - 60, 3)))
-    stream = pa.array(1 - second["stream"].to_numpy(), pa.int32())
-    turned = turned.set_column(1, SCHEMA.field("stream"), stream).cast(SCHEMA)
+    whole = busy(n=4000).table.to_pandas().round({"time_s": 3})
+    late = whole["time_s"] > 20
+    second = whole[late].assign(stream=1 - whole["stream"])
+    whole.loc[late, "time_s"] += 60
     folder = tmp_path / "parts"
     folder.mkdir()
-    part(first.cast(SCHEMA), ["web", "log"], 10**18, folder / "0.parquet")
-    part(turned, ["log", "web"], 10**18 + 60 * 10**9, folder / "1.parquet")
-    part(whole.cast(SCHEMA), ["web", "log"], 10**18, tmp_path / "whole.parquet")
+    part(whole[~late], ["web", "log"], 10**18, folder / "0.parquet")
+    part(second, ["log", "web"], 10**18 + 60 * 10**9, folder / "1.parquet")
+    part(whole, ["web", "log"], 10**18, tmp_path / "whole.parquet")
     found = fit_trace_in(folder, engine=duckdb)
-    wanted = fit_trace_in(tmp_path / "whole.parquet", engine=duckdb)
+    wanted = fit_trace(tmp_path / "whole.parquet")
     assert found.names == wanted.names == {"stream": ("web", "log"), "device": ("sda",)}
     for name in EXACT[:6]:
         assert np.array_equal(getattr(found.counts, name), getattr(wanted.counts, name)), name
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"lbn": [0, -8, 16]}, "1 requests cannot be"),
+        ({"lbn": [0, 8], "time_s": [3.0, 3.0]}, "2 requests within 0 s make no model"),
+        ({"lbn": [0, 8], "stream": [0, 1]}, "no stream of the trace has two requests"),
+    ],
+)
+def test_what_makes_no_model_is_refused(duckdb, tmp_path, columns, said):
+    path = written(trace(**columns), tmp_path / "t.parquet")
+    with pytest.raises(PpwError, match=said):
+        fit_trace_in(path, engine=duckdb)
 
 
 def test_what_cannot_be_read_is_named(duckdb, tmp_path):
@@ -168,12 +184,3 @@ def test_what_cannot_be_read_is_named(duckdb, tmp_path):
         fit_trace_in(tmp_path / "broken.parquet", engine=duckdb)
     with pytest.raises(PpwError, match="no Parquet file is there"):
         fit_trace_in([], engine=duckdb)
-
-
-def test_the_model_can_be_made_coarser_and_read_back(duckdb, tmp_path):
-    path = written(ArrayTrace(made(3000)), tmp_path / "t.parquet")
-    model = fit_trace_in(path, engine=duckdb)
-    wanted = fit_trace(path)
-    check_same(model.coarser(), wanted.coarser())
-    same_input = replace(model, input_digest=wanted.input_digest)
-    assert same_input.to_json() == wanted.to_json()
