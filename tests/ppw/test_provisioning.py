@@ -39,7 +39,8 @@ def sadf_log():
 
 def test_by_hand():
     busy = np.where(np.arange(60) % 10 == 0, 7.2, 6.4)
-    result, rows = sized(recording(cores=busy, memory=18e9, read=100e6), capacity=DISK)
+    series = recording(cores=busy, memory=18e9, read=100e6, received=1e9)
+    result, rows = sized(series, capacity=DISK)
     cpu, memory, disk = rows.loc["CPU"], rows.loc["memory"], rows.loc["disk bandwidth"]
     assert (cpu["finding"], cpu["value"], cpu["capacity"]) == ("buy more", pytest.approx(7.2), 8)
     assert (cpu["threshold"], cpu["column"]) == (pytest.approx(0.7), "user_s + system_s + …")
@@ -47,6 +48,8 @@ def test_by_hand():
     assert cpu["spare"] == pytest.approx(8 - 7.2 / 0.7)
     assert (memory["finding"], memory["needed"]) == ("enough", pytest.approx(18e9 / 0.8))
     assert (disk["finding"], disk["spare"]) == ("idle", pytest.approx(500e6 - 100e6 / 0.7))
+    # Each way is held against the line rate.
+    assert rows.loc[["network in", "network out"], "share"].tolist() == pytest.approx([0.8, 0.08])
     assert "buy 2.286 cores more with 30% headroom" in result.summary()
 
 
@@ -93,12 +96,9 @@ def test_what_was_not_measured_is_said():
     assert rows.loc["disk I/Os", "finding"] == "capacity not known"
     assert "run_queue" in rows.loc["CPU", "not_measured"]
     assert "memory, memory bandwidth, disk bandwidth: not measured" in result.summary()
-
-
-def test_network_is_held_against_the_line_rate_each_way():
-    _, rows = sized(recording(cores=1.0, received=1e9))
-    assert rows.loc["network in", "share"] == pytest.approx(0.8)
-    assert rows.loc["network out", "share"] == pytest.approx(0.08)
+    unknown = ["user_s", "memory_available_bytes", "sectors_read", "ios"]
+    unknown += ["network_rx_bytes", "network_tx_bytes"]
+    assert "nothing can be judged" in sized(recording(without=unknown))[0].summary()
 
 
 def test_an_idle_host_says_what_to_tune():
@@ -112,12 +112,6 @@ def test_an_idle_host_says_what_to_tune():
     # Medium itself is stress.
     assert sized(recording(cores=2.4))[0].stresses_the_host
     assert only(sized(recording(cores=1.0))[0].caveats, "one thread")
-
-
-def test_nothing_known_cannot_be_judged():
-    unknown = ["user_s", "memory_available_bytes", "sectors_read", "ios"]
-    unknown += ["network_rx_bytes", "network_tx_bytes"]
-    assert "nothing can be judged" in sized(recording(without=unknown))[0].summary()
 
 
 def test_candidates_have_the_cores_that_are_needed():
@@ -146,10 +140,8 @@ def test_memory_bandwidth_counts_where_both_are_known():
     assert table.loc["EPYC 9654", "fits"]
 
 
-def two_hosts():
-    series = recording()
-    series.frame.loc[30:, "host"] = "other"
-    return series
+TWO_HOSTS = recording()
+TWO_HOSTS.frame.loc[30:, "host"] = "other"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +150,7 @@ def two_hosts():
         (recording(), {"headroom": 1.0}, "headroom"),
         (recording(), {"quantile": 0.0}, "quantile"),
         (recording(), {"capacity": {"cpus": 8}}, "no capacity"),
-        (two_hosts(), {}, "is of host 'lab' and of 'other': read one host at a time"),
+        (TWO_HOSTS, {}, "is of host 'lab' and of 'other': read one host at a time"),
         ("db.json", {}, "series is a str, not a TimeSeries: read a log with .*read_time"),
         (recording(seconds=0), {}, "no interval"),
     ],
@@ -170,13 +162,10 @@ def test_what_cannot_be_right_sized_is_refused(series, options, said):
 
 def test_right_sizing_is_answered_from_a_recording(tmp_path):
     write_time_series(recording(cores=7.0), tmp_path / "db7.csv")
-    words = ["rightsize", "db7.csv", "--disk-bandwidth", "500MB/s"]
-    done = ppw_inside(*words, cwd=tmp_path)
+    done = ppw_inside("rightsize", "db7.csv", "--disk-bandwidth", "500MB/s", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "buy 2 cores more with" in done.stdout
-    done = ppw_inside(*words, "--format", "json", "--cpus", "16", cwd=tmp_path)
-    found = {row["resource"]: row["capacity"] for row in json.loads(done.stdout)["resources"]}
-    assert (found["CPU"], found["disk bandwidth"]) == (16, 5e8)
+    assert " 500 MB/s " in done.stdout
 
 
 @pytest.mark.parametrize(("name", "logs"), [("rightsize", 1), ("colocate", 2)])
@@ -335,21 +324,17 @@ def test_sums_do_not_depend_on_the_order(cores, shuffler):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "options", "said"),
+    ("one", "cpus", "options", "said"),
     [
-        (7.9, 3.0, {}, "a filled CPU"),
-        (7.9, 3.0, {"capacity": {"cores": 32}}, "a filled CPU"),
-        (0.5, 4.0, {}, "a does not stress its host"),
+        (7.9, 8, {}, "a filled CPU"),
+        (7.9, 8, {"capacity": {"cores": 32}}, "a filled CPU"),
+        (0.5, 8, {}, "a does not stress its host"),
+        (1.0, 16, {}, "unlike hosts"),
     ],
 )
-def test_demands_that_mislead_are_said(one, other, options, said):
-    result, _ = shared({"a": recording(cores=one), "b": recording(cores=other)}, **options)
-    assert only(result.caveats, said)
-
-
-def test_unlike_hosts_are_said():
-    loads = {"a": recording(cores=1.0), "b": recording(cores=4.0, cpus=16)}
-    assert only(shared(loads)[0].caveats, "unlike hosts")
+def test_demands_that_mislead_are_said(one, cpus, options, said):
+    loads = {"a": recording(cores=one), "b": recording(cores=4.0, cpus=cpus)}
+    assert only(shared(loads, **options)[0].caveats, said)
 
 
 def test_what_is_not_judged_is_said():
@@ -416,21 +401,15 @@ def test_protection_holds_in_the_pairs_that_it_is_in():
         pair_workloads(three(), latency_critical=["x"])
 
 
-class TestCoLocateCommand:
-    @pytest.fixture
-    def logs(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        for name, series in three().items():
-            write_time_series(series, f"{name}.csv")
-        return ["scan.csv", "cache.csv", "batch.csv"]
-
-    def test_golden(self, logs):
-        words = [*logs, "--disk-bandwidth", "500MB/s", "--latency-critical", "cache"]
-        golden("colocate.txt", f"$ ppw colocate {' '.join(words)}\n", command, words)
-
-    def test_pairs_under_names(self, logs, tmp_path):
-        named = [f"w{place}={log}" for place, log in enumerate(logs)]
-        done = ppw_inside("colocate", *named, "--pairs", "--format", "json", cwd=tmp_path)
-        assert json.loads(done.stdout)["workloads"] == ["w0", "w1", "w2"]
-        done = ppw_inside("colocate", logs[0], logs[0], cwd=tmp_path)
-        refused(done, "name them, NAME=LOG", code=2)
+def test_golden_and_pairs_under_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    logs = [f"{name}.csv" for name in three()]
+    for series, log in zip(three().values(), logs, strict=True):
+        write_time_series(series, log)
+    words = [*logs, "--disk-bandwidth", "500MB/s", "--latency-critical", "cache"]
+    golden("colocate.txt", f"$ ppw colocate {' '.join(words)}\n", command, words)
+    named = [f"w{place}={log}" for place, log in enumerate(logs)]
+    done = ppw_inside("colocate", *named, "--pairs", "--format", "json", cwd=tmp_path)
+    assert json.loads(done.stdout)["workloads"] == ["w0", "w1", "w2"]
+    done = ppw_inside("colocate", logs[0], logs[0], cwd=tmp_path)
+    refused(done, "name them, NAME=LOG", code=2)
