@@ -293,11 +293,7 @@ BENT_S = [10.0, 40.0, 45.0, 10.1, 40.1, 45.1]
         ),
         (parallel([1, 2], [9.0, 5.0]), {"cores": 4}, "two core counts, which show nothing"),
         (noisy_parallel(), {"cores": 64}, "the target is 8 times the most cores measured"),
-        (
-            parallel([1, 2, 4] * 2, BENT_S[::-1]),
-            {"cores": 16},
-            "1 groups do not follow Amdahl's law",
-        ),
+        (parallel([1, 2, 4] * 2, BENT_S[::-1]), {"cores": 16}, "do not follow Amdahl's law"),
         (
             pd.concat([noisy_parallel(), parallel([1.0], [9.0], workload="x")]),
             {"cores": 16},
