@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from fleet_peers import OTHERS_WARNINGS, engine
+from fleet_peers import OTHERS_WARNINGS
 from made_traces import busy, trace
 from made_up import answered, only
+from processes import ppw_inside, refused
 
 import ppw
 from measurements.traces import write_trace
-from ppw.cli.trace_fit import command
-from ppw.errors import CaveatWarning, PpwError
+from ppw.errors import PpwError
 from ppw.report import trace_page
 from ppw.report.trace_whatif_page import trace_whatif_page
 from ppw.traces.jobs import jobs_of
 from ppw.traces.model import TraceModel
 
 pytestmark = OTHERS_WARNINGS
+IN_DUCKDB = "--engine", "duckdb"
 
 
-class TestWithoutReuse:
-    @pytest.fixture(scope="class")
-    def model(self):
-        return answered(ppw.fit_trace, busy(1500), levels=3, reuse=False)
-
-    def test_a_generated_trace_says_that_caches_hit_less(self, model):
-        made = ppw.generate_trace(model, count=400)
-        only(made.caveats, "no law of reuse")
-        assert made.to_table().num_rows == 400
-
-    def test_a_coarser_model_has_none_either(self, model):
-        coarser = model.coarser()
-        assert (coarser.diagram.levels, coarser.reuse) == (2, None)
+def test_a_model_without_reuse_says_that_caches_hit_less_and_a_coarser_one_has_none_either():
+    model = answered(ppw.fit_trace, busy(1500), levels=3, reuse=False)
+    made = ppw.generate_trace(model, count=400)
+    only(made.caveats, "no law of reuse")
+    assert made.to_table().num_rows == 400
+    coarser = model.coarser()
+    assert (coarser.diagram.levels, coarser.reuse) == (2, None)
 
 
 def test_sizes_of_jobs_have_the_mean_of_the_trace():
@@ -44,8 +36,7 @@ def test_sizes_of_jobs_have_the_mean_of_the_trace():
     # More sizes than there are classes: one class stands for many.
     sizes = 512 * rng.integers(1, 2000, n)
     made = trace(lbn=8 * rng.integers(10**6, size=n), size_bytes=sizes)
-    jobs, _ = jobs_of(answered(ppw.fit_trace, made, levels=2), by="stream")
-    (job,) = jobs
+    ((job,), _) = jobs_of(answered(ppw.fit_trace, made, levels=2), by="stream")
     mean = sum(size * share for size, share in job.sizes)
     assert mean == pytest.approx(sizes.mean(), rel=0.02)
 
@@ -76,8 +67,7 @@ def test_a_replay_through_the_page_cache_says_so(tmp_path):
 def test_zones_shorter_than_a_request_are_one():
     # Two blocks apart, in states of a block each, and requests of eight.
     made = trace(lbn=np.tile([0, 2, 40, 42], 300), size_bytes=np.full(1200, 4096))
-    jobs, _ = jobs_of(answered(ppw.fit_trace, made, levels=4), by="stream")
-    (job,) = jobs
+    ((job,), _) = jobs_of(answered(ppw.fit_trace, made, levels=4), by="stream")
     ends = [end for zone in job.zones for end in (zone.first_byte, zone.end_byte)]
     assert ends == sorted(ends)
     assert all(zone.end_byte - zone.first_byte >= 4096 for zone in job.zones)
@@ -106,43 +96,11 @@ def test_a_new_layout_that_takes_requests_apart_says_so(tmp_path):
     assert "Hits of an LRU cache" not in page
 
 
-class TestInAnEngine:
-    def fitted(self, made, tmp_path):
-        write_trace(made.batches(), tmp_path / "trace.parquet")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CaveatWarning)
-            return ppw.fit_trace_in(tmp_path / "trace.parquet", engine=engine("duckdb"), levels=2)
-
-    def test_one_stream_is_fitted_as_in_memory(self, tmp_path):
-        rng = np.random.default_rng(6)
-        made = trace(lbn=8 * rng.integers(1000, size=1500))
-        found, known = self.fitted(made, tmp_path), answered(ppw.fit_trace, made, levels=2)
-        assert found.counts.count.tolist() == known.counts.count.tolist()
-        assert found.counts.state.tolist() == known.counts.state.tolist()
-
-    @pytest.mark.parametrize(
-        ("columns", "said"),
-        [
-            ({"lbn": [0, -8, 16]}, "1 requests cannot be"),
-            ({"lbn": [0, 8], "time_s": [3.0, 3.0]}, "2 requests within 0 s make no model"),
-            ({"lbn": [0, 8], "stream": [0, 1]}, "no stream of the trace has two requests"),
-        ],
-    )
-    def test_what_makes_no_model_is_refused(self, tmp_path, columns, said):
-        with pytest.raises(PpwError, match=said):
-            self.fitted(trace(**columns), tmp_path)
-
-    def test_on_the_command_line(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        write_trace(busy(1500).batches(), "disk.parquet")
-        asked = ["disk.parquet", "--levels", "2", "--format", "json"]
-        here, there = (
-            CliRunner().invoke(command, [*asked, *more], standalone_mode=False)
-            for more in ([], ["--engine", "duckdb"])
-        )
-        assert (here.exception, there.exception) == (None, None)
-        models = [TraceModel.from_json(done.stdout) for done in (here, there)]
-        assert np.array_equal(*(model.counts.count for model in models))
-        drifting = CliRunner().invoke(command, [*asked, "--engine", "duckdb", "--drift"])
-        assert drifting.exit_code == 2
-        assert "--engine fits one model" in " ".join(drifting.stderr.split())
+def test_the_command_fits_in_an_engine_as_in_memory(tmp_path):
+    write_trace(busy(1500).batches(), tmp_path / "disk.parquet")
+    words = "trace", "fit", "disk.parquet", "--levels", "2", "--format", "json"
+    here, there = (ppw_inside(*words, *more, cwd=tmp_path) for more in ([], IN_DUCKDB))
+    models = [TraceModel.from_json(done.stdout) for done in (here, there)]
+    assert np.array_equal(*(model.counts.count for model in models))
+    drifting = ppw_inside(*words, *IN_DUCKDB, "--drift", cwd=tmp_path)
+    refused(drifting, "--engine fits one model", code=2)
