@@ -1,6 +1,6 @@
 """A BMC that speaks Redfish: an HTTP server of this process, with login and faults.
 
-Its resources are its own, or those of sushy-static behind it (`RedfishBmc.serve_from`).
+sushy-static can serve the same resources (`RedfishBmc.served`).
 """
 
 import base64
@@ -14,10 +14,9 @@ import ssl
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections import deque, namedtuple
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
@@ -33,8 +32,7 @@ V1 = "/redfish/v1"
 CHASSIS = f"{V1}/Chassis"
 SESSIONS = f"{V1}/SessionService/Sessions"
 FIGURES = ("environment", "supplies", "power")
-# PEM files of a certificate and its key; a request.
-Certificate = namedtuple("Certificate", "pem key")
+A_DAY = datetime.timedelta(days=1)
 Asked = namedtuple("Asked", "method path headers")
 
 
@@ -42,62 +40,34 @@ def linked(path):
     return {"@odata.id": path}
 
 
-class Authority:
-    """A private authority, whose certificate is the file ``pem``."""
+class Certificate(NamedTuple):
+    """The file ``pem`` has a certificate and its key."""
 
-    def __init__(self, folder, name="Test authority"):
-        self._folder, self._slug, self._count = folder, name.replace(" ", "-"), 0
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named(name)
-        public = self._key.public_key()
-        extensions = (
-            x509.BasicConstraints(ca=True, path_length=None),
-            x509.SubjectKeyIdentifier.from_public_key(public),
-        )
-        self.pem = self._write("", self._signed(self._name, public, *extensions))
+    pem: Path
+    name: x509.Name
+    key: ec.EllipticCurvePrivateKey
 
-    def certificate(self, host=LOCAL):
-        """Make a new certificate for a host, by its name or address."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        try:
-            made_out = x509.IPAddress(ipaddress.ip_address(host))
-        except ValueError:
-            made_out = x509.DNSName(host)
-        extensions = (
-            x509.SubjectAlternativeName([made_out]),
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
-        )
-        self._count += 1
-        pem = self._write(self._count, self._signed(_named(host), key.public_key(), *extensions))
-        files = Certificate(pem, pem.with_suffix(".key"))
-        encoding, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-        files.key.write_bytes(key.private_bytes(encoding, kind, serialization.NoEncryption()))
-        return files
-
-    def _write(self, number, signed):
-        pem = self._folder / f"{self._slug}{number}.pem"
-        pem.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-        return pem
-
-    def _signed(self, subject, key, *extensions):
-        now = datetime.datetime.now(datetime.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=30))
-        )
-        for extension in extensions:
-            critical = isinstance(extension, x509.BasicConstraints)
-            builder = builder.add_extension(extension, critical=critical)
-        return builder.sign(self._key, hashes.SHA256())
+    def issue(self, host=LOCAL):
+        """Make a new certificate for a host by this authority."""
+        return certificate(self.pem.parent, host, by=self)
 
 
-def _named(name):
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+def certificate(folder, host, *, by=None):
+    """Make a certificate for a host, or without another one it is ``by`` an authority's own."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    number, from_to = x509.random_serial_number(), (now - A_DAY, now + A_DAY)
+    place = x509.IPAddress(ipaddress.ip_address(host)) if host == LOCAL else x509.DNSName(host)
+    signed = (
+        x509.CertificateBuilder(by.name if by else name, name, key.public_key(), number, *from_to)
+        .add_extension(x509.SubjectAlternativeName([place]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=not by, path_length=None), critical=True)
+        .sign(by.key if by else key, hashes.SHA256())
+    )
+    pem, encoding = folder / f"{number}.pem", serialization.Encoding.PEM
+    how = (encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    pem.write_bytes(signed.public_bytes(encoding) + key.private_bytes(*how))
+    return Certificate(pem, name, key)
 
 
 class Said(NamedTuple):
@@ -125,7 +95,6 @@ class RedfishBmc:
     It notes what was ``asked``, how many ``connections`` there were and the ``tokens`` of open
     sessions, and answers nobody (``is_silent``), ends the connection instead (``hang_ups``), or
     gives the answers of ``next_said``. An answer to a login has the headers ``tells_session_by``.
-    ``direct`` is the address of sushy-static, which knows no login and no faults.
     """
 
     def __init__(
@@ -135,8 +104,7 @@ class RedfishBmc:
         self.is_silent, self.hang_ups, self.connections = False, 0, 0
         self.next_said, self.asked, self.tokens = deque(), [], set()
         self.tells_session_by = {"X-Auth-Token", "Location"}
-        self.stopping, self.certificate, self.direct = threading.Event(), certificate, None
-        self._texts, self._folder, self._static = {}, None, None
+        self.stopping, self._texts, self._folder = threading.Event(), {}, None
         links = {"SessionService": linked(f"{V1}/SessionService"), "Chassis": linked(CHASSIS)}
         sessions_at = {"Links": {"Sessions": linked(SESSIONS)}}
         self.put(V1, {"Id": "RootService", "RedfishVersion": "1.18.0", **links, **sessions_at})
@@ -156,27 +124,26 @@ class RedfishBmc:
     def __exit__(self, *_):
         self.stop()
 
-    def serve_from(self, folder):
-        """Let sushy-static serve the resources from now on."""
+    @contextlib.contextmanager
+    def served(self, folder):
+        """Address where sushy-static, which knows no login and no faults, has the resources."""
         self._folder = folder / "mockup"
         for path, text in self._texts.items():
             self._write(path, text)
-        with socket.socket() as listener:
-            listener.bind((LOCAL, 0))
+        with socket.create_server((LOCAL, 0)) as listener:
             port = listener.getsockname()[1]
-        command = [sys.executable, "-m", "sushy_tools.static.main", "-i", LOCAL, "-p", str(port)]
-        if self.certificate:
-            command += ["-c", str(self.certificate.pem), "-k", str(self.certificate.key)]
+        words = ("sushy_tools.static.main", "-i", LOCAL, "-p", str(port), "-m", str(self._folder))
         quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
-        self._static = subprocess.Popen([*command, "-m", str(self._folder)], **quiet)
+        with subprocess.Popen([sys.executable, "-m", *words], **quiet) as static:
 
-        def answers():
-            assert self._static.poll() is None, "sushy-static ended"
-            with contextlib.suppress(OSError), socket.create_connection((LOCAL, port), START_S):
-                return True
+            def answers():
+                assert static.poll() is None, "sushy-static ended"
+                with contextlib.suppress(OSError), socket.create_connection((LOCAL, port), START_S):
+                    return True
 
-        wait_for(answers)
-        self.direct = self.address.replace(str(self._front.server_port), str(port))
+            wait_for(answers)
+            yield f"http://{LOCAL}:{port}"
+            static.terminate()
 
     def set_watts(self, watts, chassis="1"):
         """Let every figure of a chassis say so from now on."""
@@ -241,31 +208,21 @@ class RedfishBmc:
 
     def renew(self, certificate):
         """Show another certificate from the next connection on, and hang up on the present."""
-        self._front.context.load_cert_chain(certificate.pem, certificate.key)
+        self._front.context.load_cert_chain(certificate.pem)
         self.drop_connections()
 
     def stop(self):
-        """Stop front and service; a second call does nothing."""
+        """Stop it; a second call does nothing."""
         self.stopping.set()
         self._front.shutdown()
         self._front.drop_connections()
         self._front.server_close()
         self._thread.join()
-        if self._static:
-            self._static.terminate()
-            self._static.wait(START_S)
 
     def said(self, path):
         """Answer of the resource itself."""
-        if self.direct is None:
-            text = self._texts.get(path.rstrip("/"))
-            return Said(404) if text is None else Said(200, text.encode())
-        try:
-            with self._front.onward.open(self.direct + path, timeout=START_S) as onward:
-                return Said(onward.status, onward.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                return Said(error.code, error.read())
+        text = self._texts.get(path.rstrip("/"))
+        return Said(404) if text is None else Said(200, text.encode())
 
 
 class _Front(ThreadingHTTPServer):
@@ -278,10 +235,7 @@ class _Front(ThreadingHTTPServer):
         self.bmc, self._open, self.context = bmc, set(), None
         if certificate:
             self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self.context.load_cert_chain(certificate.pem, certificate.key)
-        no_proxy = urllib.request.ProxyHandler({})
-        any_certificate = urllib.request.HTTPSHandler(context=ssl._create_unverified_context())
-        self.onward = urllib.request.build_opener(no_proxy, any_certificate)
+            self.context.load_cert_chain(certificate.pem)
         super().__init__((LOCAL, 0), _Handler)
 
     def finish_request(self, request, client_address):
