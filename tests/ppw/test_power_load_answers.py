@@ -19,7 +19,6 @@ from ppw.errors import CaveatWarning, PpwError
 from ppw.power_load import PowerLoadCurve
 from ppw.power_load_answer import power_loads
 
-TENTHS = np.arange(11) / 10
 # Idle 60 W, 80 W at half, 120 W at full load.
 HAND = PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name="hand")
 
@@ -109,28 +108,28 @@ class TestOutsideLevels:
             curve.only([0.3, 0.9])
 
 
-class TestWhatCannotBe:
-    @pytest.mark.parametrize(
-        ("load", "watts", "said"),
-        [
-            ([0.5], [100], "1 levels with watts"),
-            ([0.5, 1], [100, np.nan], "1 levels with watts"),
-            ([0.5, 0.5, 1], [100, 110, 120], "two levels at load 0.5: give their mean"),
-            ([0.5, 1.2], [100, 110], "load 1.2 is no share"),
-            ([-0.1, 1], [100, 110], "load -0.1 is no share"),
-            ([0.5, 1], [0, 110], "0 W cannot be"),
-            ([0.5, 1], [100], "2 loads and 1 watts"),
-            ([0.5, np.inf], [100, 110], "load inf is no share"),
-        ],
-    )
-    def test_levels(self, load, watts, said):
-        with pytest.raises(PpwError, match=said):
-            PowerLoadCurve.of_levels(load, watts, name="x")
+@pytest.mark.parametrize(
+    ("load", "watts", "said"),
+    [
+        ([0.5], [100], "1 levels with watts"),
+        ([0.5, 1], [100, np.nan], "1 levels with watts"),
+        ([0.5, 0.5, 1], [100, 110, 120], "two levels at load 0.5: give their mean"),
+        ([0.5, 1.2], [100, 110], "load 1.2 is no share"),
+        ([-0.1, 1], [100, 110], "load -0.1 is no share"),
+        ([0.5, 1], [0, 110], "0 W cannot be"),
+        ([0.5, 1], [100], "2 loads and 1 watts"),
+        ([0.5, np.inf], [100, 110], "load inf is no share"),
+    ],
+)
+def test_levels_that_cannot_be(load, watts, said):
+    with pytest.raises(PpwError, match=said):
+        PowerLoadCurve.of_levels(load, watts)
 
-    @pytest.mark.parametrize("load", [-0.1, 1.1, np.nan])
-    def test_loads(self, load):
+
+def test_loads_that_cannot_be():
+    for load in (-0.1, 1.1, np.nan):
         with pytest.raises(PpwError, match="is no share of full load"):
-            HAND.watts(np.array([load]))
+            HAND.watts([load])
 
 
 class TestFigures:
@@ -235,13 +234,12 @@ class TestFromSpecpower:
         assert curve.watts(np.array([1.0])) == pytest.approx(150)
         assert (curve.name, curve.caveats) == ("Pebble", ())
 
-    def test_without_actual_loads_throughputs_stand_for_them(self):
-        curve = PowerLoadCurve.from_specpower(published(actual=False))
+    def test_without_actual_loads_throughputs_stand_for_them_and_without_either_the_targets(self):
+        result = published(actual=False)
+        curve = PowerLoadCurve.from_specpower(result)
         assert curve.load[-2] == pytest.approx(89 / 99)
         assert "loads are shares of throughput" in curve.caveats[0]
-
-    def test_without_either_the_targets_do(self):
-        levels = tuple(x._replace(ops_s=None) for x in published(actual=False).levels)
+        levels = tuple(x._replace(ops_s=None) for x in result.levels)
         curve = PowerLoadCurve.from_specpower(published(levels=levels))
         assert curve.load[-2] == pytest.approx(0.9)
         assert "loads are the target loads" in curve.caveats[0]
@@ -290,12 +288,13 @@ class TestAnswer:
         assert list(found.figures["server"][:2]) == ["hand", "hand (2)"]
         assert (found.plot().get_legend() is not None) == named
 
-    @pytest.mark.parametrize("options", [{"level": 1.0}, {"at": []}, {"at": [2.0]}])
-    def test_options_that_cannot_be(self, options):
-        with pytest.raises(PpwError):
-            answered([HAND], **options)
-        with pytest.raises(PpwError, match="no curve"):
-            answered([])
+    @pytest.mark.parametrize(
+        ("curves", "at", "said"),
+        [([HAND], [], "no load"), ([HAND], [2.0], "load 2 is no share"), ([], [0.5], "no curve")],
+    )
+    def test_what_has_no_answer(self, curves, at, said):
+        with pytest.raises(PpwError, match=said):
+            answered(curves, at=at)
 
 
 @pytest.mark.parametrize(
@@ -322,15 +321,11 @@ def test_loads_in_percent_without_a_sign_are_refused(tmp_path):
     """10, 50, 90 once became 11, 56 and 100 %: another 50 % than the one that was measured."""
     path = tmp_path / "pct.csv"
     path.write_text("host,load,power_w\nr1,10,60\nr1,50,80\nr1,90,120\n")
-    done = ppw_inside("powerload", "pct.csv", "--at", "50%", cwd=tmp_path)
-    refused(
-        done,
-        "rows 1-3, column load: 10 is more than the whole",
-        "write 50% in the cells, or name the column load_pct",
-    )
+    ask = functools.partial(ppw_inside, "powerload", "pct.csv", "--at", "50%", cwd=tmp_path)
+    said = "write 50% in the cells, or name the column load_pct"
+    refused(ask(), "rows 1-3, column load: 10 is more than the whole", said)
     path.write_text(path.read_text().replace("load", "load_pct"))
-    done = ppw_inside("powerload", "pct.csv", "--at", "50%", cwd=tmp_path)
-    assert (done.returncode, "80 W" in done.stdout) == (0, True)
+    assert "80 W" in ask().stdout
 
 
 @pytest.mark.thirdparty
@@ -344,23 +339,17 @@ def test_the_energy_proportionality_of_published_servers_is_as_published(data_di
     assert 0.50 <= np.median(share[year == 2011]) <= 0.80
 
 
-class TestCommand:
-    @pytest.fixture
-    def run(self, tmp_path):
-        runs().to_csv(tmp_path / "runs.csv", index=False)
-        (tmp_path / "pebble.txt").write_text(text_report())
-        return functools.partial(ppw_inside, "powerload", cwd=tmp_path)
-
-    def test_text(self, run):
-        done = run("runs.csv", "--at", "50%,1")
-        assert (done.returncode, done.stderr, done.stdout) == (0, "", GOLDEN)
-
-    def test_published_results(self, run):
-        done = run("pebble.txt")
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith("Pebble 100: 50 W idle, 200 W at full load: ")
-        mixed = run("pebble.txt", "runs.csv")
-        refused(mixed, "runs.csv is no SPECpower result, as pebble.txt is: ask apart", code=2)
+def test_the_command_reads_runs_and_published_results_each_by_themselves(tmp_path):
+    runs().to_csv(tmp_path / "runs.csv", index=False)
+    (tmp_path / "pebble.txt").write_text(text_report())
+    run = functools.partial(ppw_inside, "powerload", cwd=tmp_path)
+    done = run("runs.csv", "--at", "50%,1")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", GOLDEN)
+    done = run("pebble.txt")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Pebble 100: 50 W idle, 200 W at full load: ")
+    mixed = run("pebble.txt", "runs.csv")
+    refused(mixed, "runs.csv is no SPECpower result, as pebble.txt is: ask apart", code=2)
 
 
 GOLDEN = """\
