@@ -482,9 +482,9 @@ class TestRealPerf:
         assert one.read(into).task_clock_s == pytest.approx(one.read(into).elapsed_s, rel=0.1)
 
     def test_perf_in_a_locale_with_a_decimal_comma_is_read(self, tmp_path, into):
-        made = ["localedef", "-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")]
+        made = ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", str(tmp_path / "de_DE")]
         subprocess.run(made, check=True, capture_output=True)
-        german = {**os.environ, "LOCPATH": str(tmp_path), "LC_ALL": "de_DE.UTF-8"}
+        german = {**os.environ, "LOCPATH": str(tmp_path), "LC_ALL": "de_DE"}
         kinds = [], ["-I", "40"], ["-I", "40", "--summary"], ["-a", "-A"]
         for form, options in product(("-j", "-x;"), kinds):
             command = ["perf", "stat", form, *options, "-o", into, "-e", ",".join(SOFTWARE)]

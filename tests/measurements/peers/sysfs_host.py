@@ -1,8 +1,8 @@
 """Trees that look like the sysfs, procfs and root folder of hosts of several kinds.
 
 A `FakeHost` writes the files that the kernel would have, in the kernel's units and spelling, under
-a folder of the test; `xeon`, `epyc`, `arm_board` and `bare_machine` build whole hosts, which a test
-then changes file by file.
+a folder of the test; `xeon`, `arm_board` and `bare_machine` build whole hosts, which a test then
+changes file by file.
 """
 
 from dataclasses import dataclass
@@ -179,18 +179,6 @@ def xeon(root):
     }
     for path, value in files.items():
         host.put(path, value)
-    return host
-
-
-def epyc(root):
-    """One socket of eight cores without a second thread, boost off, sensors of AMD."""
-    host = FakeHost(root)
-    host.topology(sockets=1, cores=8)
-    host.cpufreq(range(8), "acpi-cpufreq", "performance", (1_500_000, 2_450_000, 2_450_000))
-    host.put_all(CPU, {"cpufreq/boost": 0, "smt/active": 0})
-    dies = {"temp3": ("Tccd1", 47_250), "temp4": ("Tccd2", 48_500)}
-    host.hwmon(3, "k10temp", {"temp1": ("Tctl", 75_000), **dies})
-    host.cpuinfo(8, {"vendor_id": "AuthenticAMD", "model name": "AMD EPYC 7543", "flags": "fpu"})
     return host
 
 
