@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from golden_runs import golden
 from made_up import answered, only
-from matplotlib.figure import Figure
 from processes import ppw_inside
 
 from ppw.characterisation import characterise
@@ -44,13 +43,13 @@ def runs(**columns):
     return frame.assign(**columns)
 
 
+def described(frame=None, **options):
+    return answered(characterise, runs() if frame is None else frame, **options)
+
+
 @pytest.fixture(scope="module")
 def made():
     return described()
-
-
-def described(frame=None, **options):
-    return answered(characterise, runs() if frame is None else frame, **options)
 
 
 def row_of(made, title, workload, measure):
@@ -147,16 +146,14 @@ class TestReference:
         for frame in (runs().iloc[::-1], runs().sample(frac=1, random_state=3)):
             assert described(frame).to_json() == made.to_json()
 
-    def test_may_be_chosen(self):
+    def test_may_be_chosen_and_has_no_ratio_to_itself(self):
         turned = described(reference="wsm")
         assert turned.hosts == ("wsm", "atom")
         assert turned.value("speed-up", "atom", workload="memcached") == pytest.approx(1 / 14.79)
-
-    def test_has_no_ratio_to_itself(self, made):
-        assert set(made.table.loc[made.table["table"] == RATIOS, "host"]) == {"wsm"}
-        (section,) = [s for s in made.sections() if s.title == RATIOS]
-        assert section.header[-1] == "wsm"
-        assert "atom" not in section.header
+        assert set(turned.table.loc[turned.table["table"] == RATIOS, "host"]) == {"atom"}
+        (section,) = [s for s in turned.sections() if s.title == RATIOS]
+        assert section.header[-1] == "atom"
+        assert "wsm" not in section.header
 
 
 class TestWattsOfTwoScopes:
@@ -182,30 +179,22 @@ class TestWattsOfTwoScopes:
         assert round(made.value("perf/W ratio", **MEMCACHED), 2) == 2.51
         assert "wsm package, atom wall" in only(made.caveats, "mixed scope, as asked for")
 
-    def test_alike_ones_need_no_word(self, made):
+    def test_alike_ones_need_no_word_and_unknown_ones_are_said(self, made):
         assert "scope" not in " ".join(made.caveats)
         assert row_of(made, made.sections()[0].title, "memcached", "power") == ["30", "177"]
-
-    def test_unknown_ones_are_said(self):
-        made = described(runs().drop(columns="power_source"))
-        assert only(made.caveats, "watts of unknown source")
+        unknown = described(runs().drop(columns="power_source"))
+        assert only(unknown.caveats, "watts of unknown source")
 
 
-class TestResult:
-    def test_every_table_is_printed_in_its_order(self, made):
-        assert [s.title for s in made.sections()] == list(TABLES)
-        assert {m.table for m in MEASURES} | {RATIOS} == set(TABLES)
-
-    def test_page_and_plot(self, made):
-        assert [t.title for t in characterisation_page(made).tables] == list(TABLES)
-        axes = made.plot(Figure().add_subplot())
-        assert axes.get_xscale() == "log"
-        assert {line.get_label() for line in axes.lines} >= {"speed-up", "perf/W ratio"}
-
-    def test_nothing_to_draw(self):
-        page = characterisation_page(described(runs()[["host", "workload", "cpi"]]))
-        assert page.figures == []
-        assert "wsm: nothing to set against it." in page.verdict
+def test_a_page_has_every_table_and_a_figure_where_there_is_something_to_draw(made):
+    assert [t.title for t in characterisation_page(made).tables] == list(TABLES)
+    assert {m.table for m in MEASURES} | {RATIOS} == set(TABLES)
+    axes = made.plot()
+    assert axes.get_xscale() == "log"
+    assert {line.get_label() for line in axes.lines} >= {"speed-up", "perf/W ratio"}
+    page = characterisation_page(described(runs()[["host", "workload", "cpi"]]))
+    assert page.figures == []
+    assert "wsm: nothing to set against it." in page.verdict
 
 
 @pytest.mark.parametrize(
