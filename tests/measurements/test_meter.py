@@ -56,11 +56,7 @@ def refusal(read):
 
 
 def refused_opening(meter, **given):
-    def read():
-        with opened(meter, **given):
-            pass
-
-    return refusal(read)
+    return refusal(opened(meter, **given).__enter__)
 
 
 def power(source):
@@ -284,11 +280,17 @@ def test_one_answer_that_is_no_number_is_forgiven_and_two_are_not():
         assert power(source) == 298.77
 
 
+# PyVISA-py forgets to close the socket of a connection that is refused.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_names_that_lead_nowhere_and_meters_that_are_silent():
     with socket.socket() as reserved:
         reserved.bind((LOCAL, 0))
         port = reserved.getsockname()[1]
         assert "Connection refused" in refused_opening(f"TCPIP0::{LOCAL}::{port}::SOCKET")
+    message = refused_opening(f"TCPIP0::{LOCAL}::inst0::INSTR", timeout_s=0.5)
+    assert "cannot be opened" in message
+    assert "check that the name is as the meter shows it" in message
+    gc.collect()
     assert "no host is called" in refused_opening(f"TCPIP0::{'a' * 64}::5025::SOCKET")
     assert "Invalid resource reference" in refused_opening("wt310 on the desk")
     assert "needs a VISA name" in refusal(lambda: open_source(None, SourceSettings()))
@@ -296,15 +298,6 @@ def test_names_that_lead_nowhere_and_meters_that_are_silent():
         meter.deaf.add("*IDN?")
         message = refused_opening(meter, timeout_s=AT_ONCE_S)
         assert f"no answer within {AT_ONCE_S:g} s to *IDN?" in message
-
-
-# PyVISA-py forgets to close the socket of a connection that is refused.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_network_instrument_that_is_not_there():
-    message = refused_opening(f"TCPIP0::{LOCAL}::inst0::INSTR", timeout_s=0.5)
-    assert "cannot be opened" in message
-    assert "check that the name is as the meter shows it" in message
-    gc.collect()
 
 
 def test_options_that_cannot_be_and_a_library_that_is_missing(monkeypatch):

@@ -19,8 +19,7 @@ from processes import ppw_process
 from scipy.stats import chi2
 
 from measurements.errors import MeasurementError
-from measurements.power import registry
-from measurements.power.clock_offset import ClockOffset, estimate_clock_offset
+from measurements.power.clock_offset import estimate_clock_offset
 from measurements.power.log_tail import Lines, Tail
 from measurements.power.log_times import BadTimeError, TimeReader
 from measurements.power.power_log import RECENT_BYTES, open_source
@@ -68,11 +67,7 @@ def refusal(read):
 
 
 def refused_opening(log, text=None, **options):
-    def read():
-        with opened(log, text, **options):
-            pass
-
-    return refusal(read)
+    return refusal(opened(log, text, **options).__enter__)
 
 
 def test_rows_come_once_and_with_their_own_time(log):
@@ -401,21 +396,13 @@ def test_an_offset_moves_the_log_to_this_clock(log):
         assert shifted.source_at_s == plain.source_at_s == NOON
         assert moved.channels[0].note == "clock offset -2.5 s"
         assert not moved.channels[0].other_clock
-    with opened(log, past="yes", offset="auto") as source:
-        assert source.channels[0].other_clock
+    with opened(log, offset="auto", name="psu", domain="wall", value="power_w") as source:
+        (channel,) = source.channels
+        assert (channel.label, channel.domain, channel.other_clock) == ("log:psu", "wall", True)
     # Seconds since the start of the log.
     here = time.monotonic() + 0.5
     with opened(log, HEADER + "0.5,100\n", past="yes", offset=f"{time.time():.1f}") as source:
         assert source.read()[0].at_s == pytest.approx(here, abs=5.0)
-
-
-def test_the_registry_opens_it(log):
-    log.write_text(HEADER + rows(100))
-    spec = registry.parse_spec(f"log@{log},past=yes,name=psu,domain=wall,value=power_w")
-    with contextlib.closing(registry.open_source(spec, SourceSettings())) as source:
-        assert (source.channels[0].label, source.channels[0].domain) == ("log:psu", "wall")
-        assert [reading.value for reading in source.read()] == [100.0]
-        source.close()
 
 
 RUNS = [(100.0, 130.0), (145.0, 190.0), (250.0, 265.0)]
@@ -465,7 +452,6 @@ def test_order_gaps_and_rows_without_a_figure_do_not_matter():
     order = np.random.default_rng(2).permutation(len(times))
     with_gaps = np.append(times[order], times[:3]), np.append(watts[order], [np.nan] * 3)
     assert estimate_clock_offset(*with_gaps, RUNS[::-1]) == whole
-    assert isinstance(whole, ClockOffset)
     cut = [RUNS[0], (145.0, 160.0), (160.0, 190.0), RUNS[2]]
     assert estimate_clock_offset(times, watts, cut) == whole
     thrice = estimate_clock_offset(np.repeat(times, 3), np.repeat(watts, 3), RUNS)

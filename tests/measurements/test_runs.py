@@ -79,9 +79,8 @@ def assert_text_was_read(runs):
 
 
 class TestCsv:
-    @pytest.mark.parametrize(
-        "text",
-        [
+    def test_csv_in_any_dialect_reads_the_same(self, read):
+        for text in (
             *(TEXT.replace(",", mark) for mark in ",;\t"),
             *(TEXT.replace("\n", end) for end in ("\r\n", "\r")),
             *(before + TEXT for before in ("\ufeff", "\n \n", "\ufeff\r\n")),
@@ -94,11 +93,9 @@ class TestCsv:
             '"host","Freq\n(MHz)","Time\r\n[ms]"\na,2000,1500\nb,3000,1000\n',
             # Comments before the header are no rows.
             *(f"{said}{TEXT}" for said in ("# lab 3, night run\n", "# a\n#\n\n# b, c\n", "#x;y\n")),
-        ],
-    )
-    def test_csv_in_any_dialect_reads_the_same(self, read, text):
-        assert_text_was_read(read(text))
-        assert_text_was_read(read(gzip.compress(text.encode())))
+        ):
+            assert_text_was_read(read(text))
+            assert_text_was_read(read(gzip.compress(text.encode())))
 
     def test_a_header_may_begin_with_a_hash_and_quoted_cells_hold_anything(self, read):
         runs = read("#note,freq_ghz,time_s\nx,1.2,5\ny,1.8,4\n")
@@ -114,20 +111,17 @@ class TestCsv:
             assert runs[{"machine": "host"}.get(column, column)].tolist() == [name, name]
         assert read("host,time_s\n,1\n").host.isna().all()
 
-    @pytest.mark.parametrize(
-        "cell",
-        [
+    def test_what_was_not_measured_is_missing_and_never_0(self, read):
+        for cell in (
             *("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None"),
             *("<not counted>", "<not supported>"),
-        ],
-    )
-    def test_what_was_not_measured_is_missing_and_never_0(self, read, cell):
-        lines = f'{{"cycles":"{cell}","time_ms":"{cell}"}}\n{{"cycles":5,"time_ms":5}}\n'
-        tables = [read(f"host,cycles,time_ms\na,{cell},{cell}\nb,5,5\n")]
-        tables += [read(lines, "runs.jsonl")] if cell else []
-        for table in tables:
-            np.testing.assert_array_equal(table["cycles"], [np.nan, 5.0])
-            np.testing.assert_array_equal(table["time_s"], [np.nan, 0.005])
+        ):
+            lines = f'{{"cycles":"{cell}","time_ms":"{cell}"}}\n{{"cycles":5,"time_ms":5}}\n'
+            tables = [read(f"host,cycles,time_ms\na,{cell},{cell}\nb,5,5\n")]
+            tables += [read(lines, "runs.jsonl")] if cell else []
+            for table in tables:
+                np.testing.assert_array_equal(table["cycles"], [np.nan, 5.0])
+                np.testing.assert_array_equal(table["time_s"], [np.nan, 0.005])
 
     def test_unknown_and_unnamed_columns_are_kept_untouched_in_their_place(self, read):
         runs = read("site,time_s,nsamples,power_now\nnorth,1,58,7.5\nsouth,2,59,\n")
@@ -156,29 +150,22 @@ class TestCells:
         assert runs["data_bytes"].tolist() == [1_048_576, 1_000_000]
         np.testing.assert_array_equal(runs["time_s"], [0.005, np.nan])
 
-    @pytest.mark.parametrize(
-        ("clock", "column"), [("1.8", "ghz"), ("1800", "mhz"), ("1800000", "khz"), ("1.8e9", "hz")]
-    )
-    def test_all_columns_without_a_unit_are_named_at_once_with_one_that_fits(
-        self, file, clock, column
-    ):
-        path = file(f"host,frequency,time,watts\na,{clock},10,90\n")
-        message = refusal(path)
-        assert "columns 'frequency', 'time' have no unit" in message
-        maps = {f"freq_{column}": "frequency", "time_s": "time"}
-        assert " ".join(f"--map {c}={h}" for c, h in maps.items()) in message
-        assert read_runs(path, columns=maps)["freq_hz"].tolist() == pytest.approx([1.8e9])
+    def test_all_columns_without_a_unit_are_named_at_once_with_one_that_fits(self, file):
+        for clock, column in (("1.8", "ghz"), ("1800", "mhz"), ("1800000", "khz"), ("1.8e9", "hz")):
+            path = file(f"host,frequency,time,watts\na,{clock},10,90\n")
+            message = refusal(path)
+            assert "columns 'frequency', 'time' have no unit" in message
+            maps = {f"freq_{column}": "frequency", "time_s": "time"}
+            assert " ".join(f"--map {c}={h}" for c, h in maps.items()) in message
+            assert read_runs(path, columns=maps)["freq_hz"].tolist() == pytest.approx([1.8e9])
 
-    @pytest.mark.parametrize("delimiter", [";", "\t"])
-    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-    def test_decimal_commas_are_those_of_the_same_table_with_points(
-        self, read, delimiter, encoding
-    ):
+    def test_decimal_commas_are_those_of_the_same_table_with_points(self, read):
         wanted = read("host;freq_ghz;time_s\na;1.8;10.5\nb;2;900\n")
-        commas = "host;freq_ghz;time_s\na;1,8;10,5\nb;2;900\n".replace(";", delimiter)
-        assert read(commas.encode(encoding))[wanted.columns].equals(wanted)
-
-    def test_a_decimal_comma_beside_a_unit_and_with_an_exponent(self, read):
+        for delimiter in ";\t":
+            commas = "host;freq_ghz;time_s\na;1,8;10,5\nb;2;900\n".replace(";", delimiter)
+            for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+                assert read(commas.encode(encoding))[wanted.columns].equals(wanted)
+        # Beside a unit and with an exponent.
         runs = read("frequency;time_s;power_w\n1,8GHz;1,05e1;\n900 MHz;7;n/a\n")
         assert runs["freq_hz"].tolist() == [1.8e9, 9e8]
         assert runs["time_s"].tolist() == [10.5, 7.0]
@@ -186,9 +173,8 @@ class TestCells:
         runs = read("host;workload;note;time_s\na;sort 1,5;2,5;1.5\n")
         assert runs.iloc[0].tolist() == ["a", "sort 1,5", "2,5", 1.5]
 
-    @pytest.mark.parametrize(
-        ("text", "said"),
-        [
+    def test_a_cell_that_may_be_another_number_or_is_no_quantity_is_refused(self, file):
+        for text, said in (
             *(
                 (f"freq_ghz;time_s\n1,8;{cell}\n2,4;700\n", f"column 'time_s' has {cell!r}")
                 for cell in ("1.100", "1.100,5", "1.5")
@@ -211,10 +197,8 @@ class TestCells:
             ),
             ("frequency\n2.4GHz\nfast\n", "row 2, column frequency: "),
             ('{"frequency":"2.4GHz"}\n{"frequency":[1]}\n', "row 2, column frequency: "),
-        ],
-    )
-    def test_a_cell_that_may_be_another_number_or_is_no_quantity_is_refused(self, file, text, said):
-        assert said in refusal(file(text))
+        ):
+            assert said in refusal(file(text))
 
     def test_a_map_the_wrong_way_round_or_two_in_one_are_told_apart(self, file):
         message = refusal(file("frequency\n1800\n"), columns={"frequency": "freq_mhz"})
@@ -222,17 +206,14 @@ class TestCells:
         message = refusal(file("clock,t\n1,2\n"), columns={"freq_ghz": "clock,time_s=t"})
         assert "give --map again for each column" in message
 
-    @pytest.mark.parametrize(
-        ("cell", "plain"),
-        [
+    def test_thousands_separators_are_named_with_what_to_write(self, file):
+        for cell, plain in (
             *(("1,200", "1200"), ("216,408.4", "216408.4"), ("1'200'000", "1200000")),
             *(("1 200", "1200"), ("1,20", ""), ("12,34,567", ""), ("1,2000", ""), ("a,200", "")),
-        ],
-    )
-    def test_thousands_separators_are_named_with_what_to_write(self, file, cell, plain):
-        message = refusal(file(f'freq_ghz,time_s\n1.2,"{cell}"\n1.8,70\n'))
-        said = f": it has thousands separators: write {plain}" if plain else ""
-        assert f"row 1, column time_s: {cell!r} is not a number{said} (1 bad value" in message
+        ):
+            message = refusal(file(f'freq_ghz,time_s\n1.2,"{cell}"\n1.8,70\n'))
+            said = f": it has thousands separators: write {plain}" if plain else ""
+            assert f"row 1, column time_s: {cell!r} is not a number{said} (1 bad value" in message
 
     @pytest.mark.parametrize(
         ("cells", "doubted"),
@@ -269,17 +250,14 @@ class TestOtherFormats:
         np.testing.assert_array_equal(runs["power_w"], [np.nan, 5.0, np.nan])
         assert runs["host"].isna().tolist() == [False, True, True]
 
-    @pytest.mark.parametrize(
-        ("line", "reason"),
-        [
+    def test_a_bad_json_line_is_named_by_its_number(self, file):
+        for line, reason in (
             *(("{oops}", ": Expecting property name"), ('{"a": 1', ": Expecting ',' delimiter")),
             *(("[1]", ""), ("7", ""), ('{"a":' + "[" * 200_000, ": too large or too deep")),
             ('{"a":1' + "0" * 5_000 + "}", ": too large or too deep"),
-        ],
-    )
-    def test_a_bad_json_line_is_named_by_its_number(self, file, line, reason):
-        message = refusal(file('{"time_s":1}\n\n' + line + '\n{"time_s":1}\n', "runs.jsonl"))
-        assert f"line 3 is not a JSON object{reason}" in message
+        ):
+            message = refusal(file('{"time_s":1}\n\n' + line + '\n{"time_s":1}\n', "runs.jsonl"))
+            assert f"line 3 is not a JSON object{reason}" in message
 
     def test_parquet_with_dictionary_columns(self, read):
         table = FRAME.astype({"host": "category", "freq_mhz": "category"})
@@ -411,9 +389,8 @@ class TestNoTables:
         for content in NO_TABLES[reason]:
             assert reason in refusal(file(content))
 
-    @pytest.mark.parametrize(
-        ("rows", "reason"),
-        [
+    def test_a_row_longer_than_the_header_is_named(self, file):
+        for rows, reason in (
             *(("1,a,9\n2,b\n", "line 2 has 3 fields"), ("1,a\n2,b,9\n", "line 3 has 3 fields")),
             *(("1,a\n2,b,,\n", "line 3 has 4 fields"), ("1,a,\n2,b,9\n", "line 3 has 3 fields")),
             *(("1,a,8\n2,b,9\n", "line 2 has 3 fields"), ("1,a,8,9\n", "line 2 has 4 fields")),
@@ -421,12 +398,10 @@ class TestNoTables:
             ("1,a\n2,b,\n", "Expected 2 fields in line 3, saw 3"),
             ('1,"a\n2,b\n', "EOF inside string"),
             ('"1,a\n2,b\n', "EOF inside string"),
-        ],
-    )
-    def test_a_row_longer_than_the_header_is_named(self, file, rows, reason):
-        message = refusal(file("time_s,host\n" + rows))
-        assert "not a table of 2 columns: " in message
-        assert reason in message
+        ):
+            message = refusal(file("time_s,host\n" + rows))
+            assert "not a table of 2 columns: " in message
+            assert reason in message
 
 
 GOOD = {"freq_hz": 2e9, "freq_achieved_hz": 1.9e9, "load": 0.35}
@@ -474,36 +449,30 @@ class TestChecks:
         assert places(error) == [("runs", 2, column)]
         assert f"{value:g} must be greater than 0" in str(error)
 
-    @pytest.mark.parametrize(
-        ("value", "hint"),
-        [
+    def test_a_frequency_of_no_core_is_refused_with_a_hint(self):
+        for value, hint in (
             (2.4, "2.4 is under 10 MHz: is it in GHz or MHz? Write the unit"),
             (2.4e12, "2.4e+12 is over 20 GHz: is the unit too large?"),
             (0.0, "0 must be greater than 0"),
-        ],
-    )
-    @pytest.mark.parametrize("column", ["freq_hz", "freq_achieved_hz"])
-    def test_a_frequency_of_no_core_is_refused_with_a_hint(self, column, value, hint):
-        error = bad_values(table(**{column: [2e9, value]}))
-        assert places(error) == [("runs", 2, column)]
-        assert f"runs: row 2, column {column}: {hint} (1 bad value" in str(error)
+        ):
+            for column in ("freq_hz", "freq_achieved_hz"):
+                error = bad_values(table(**{column: [2e9, value]}))
+                assert places(error) == [("runs", 2, column)]
+                assert f"runs: row 2, column {column}: {hint} (1 bad value" in str(error)
 
-    @pytest.mark.parametrize(
-        ("value", "reason"),
-        [
+    def test_a_bad_value_in_a_needed_column_is_named(self):
+        for value, reason in (
             *((value, "missing") for value in (np.nan, None, "<not counted>", "n/a")),
             *(("soon", "'soon' is not a number"), (-1.0, "-1 must be greater than 0")),
             *((0.0, "0 must be greater than 0"), (np.inf, "inf is not finite")),
             *((-np.inf, "-inf is not finite"), ([1.0], "[1.0] is not a number")),
             *(({"s": 1}, "{'s': 1} is not a number"), (10**400, "is not a number")),
-        ],
-    )
-    def test_a_bad_value_in_a_needed_column_is_named(self, value, reason):
-        runs = table(freq_hz=[1e9, 2e9], time_s=pd.Series([1.0, value], dtype=object))
-        error = bad_values(runs, needed=["freq_hz", "time_s"])
-        assert places(error) == [("runs", 2, "time_s")]
-        assert "runs: row 2, column time_s: " in str(error)
-        assert reason in str(error)
+        ):
+            runs = table(freq_hz=[1e9, 2e9], time_s=pd.Series([1.0, value], dtype=object))
+            error = bad_values(runs, needed=["freq_hz", "time_s"])
+            assert places(error) == [("runs", 2, "time_s")]
+            assert "runs: row 2, column time_s: " in str(error)
+            assert reason in str(error)
 
     @pytest.mark.parametrize("value", [pd.Timedelta(seconds=1), True, 1j])
     def test_what_only_pandas_takes_for_a_number_is_refused(self, value):
@@ -534,27 +503,22 @@ class TestChecks:
             with pytest.raises(BadRunsError, match="column time_s: True is not a number"):
                 ask()
 
-    @pytest.mark.parametrize(
-        "values",
-        [
-            pd.Series([1, 2]),
-            pd.Series(["1", " 2 "]),
-            pd.Series(["1", "2"], dtype="category"),
-            pd.Series([1.0, 2.0], dtype="category"),
+    def test_numbers_of_any_type_become_float64_and_what_is_missing_stays_so(self):
+        for values in (
+            *(pd.Series(two) for two in ([1, 2], ["1", " 2 "])),
+            *(pd.Series(two, dtype="category") for two in (["1", "2"], [1.0, 2.0])),
             *(pd.Series([1, 2], dtype=d) for d in ("Int64", "Float64", "float32", "int8[pyarrow]")),
             pd.Series([1, "2"], dtype=object),
             *(
                 pd.Series([1, None], dtype=d)
                 for d in ("Int64", "Float64", "double[pyarrow]", object)
             ),
-        ],
-    )
-    def test_numbers_of_any_type_become_float64_and_what_is_missing_stays_so(self, values):
-        wanted = [1.0, np.nan if values.isna()[1] else 2.0]
-        checked = check_runs(table(time_s=values))["time_s"]
-        assert checked.dtype == np.float64
-        for numbers in (checked, as_numbers(values)):
-            np.testing.assert_array_equal(numbers, wanted)
+        ):
+            wanted = [1.0, np.nan if values.isna()[1] else 2.0]
+            checked = check_runs(table(time_s=values))["time_s"]
+            assert checked.dtype == np.float64
+            for numbers in (checked, as_numbers(values)):
+                np.testing.assert_array_equal(numbers, wanted)
 
     def test_every_bad_value_is_listed_once_in_order(self):
         runs = table(
@@ -616,9 +580,8 @@ class TestChecks:
         with pytest.raises(MeasurementError, match=said):
             check_runs(table(freq_hz=[1e9], power_source=["rapl"]), needed=["power_w"])
 
-    @pytest.mark.parametrize(
-        ("hosts", "power_w", "rows"),
-        [
+    def test_a_column_may_be_missing_in_whole_groups(self):
+        for hosts, power_w, rows in (
             # A group that lacks the whole column was not measured there; part of one is refused.
             (["a", "a", "b", "b"], [5.0, 6.0, np.nan, np.nan], []),
             (["a", "a", "b", "b"], [5.0, np.nan, np.nan, np.nan], [2]),
@@ -627,16 +590,14 @@ class TestChecks:
             (["a", None, None], [5.0, np.nan, 6.0], [2]),
             # Text in its only value is no missing column.
             (["a", "b"], [5.0, "high"], [2]),
-        ],
-    )
-    def test_a_column_may_be_missing_in_whole_groups(self, hosts, power_w, rows):
-        runs = table(host=hosts, freq_hz=1e9, power_w=power_w)
-        if rows:
-            error = bad_values(runs, needed=["freq_hz", "power_w"])
-            assert places(error) == [("runs", row, "power_w") for row in rows]
-        else:
-            checked = check_runs(runs, needed=["freq_hz", "power_w"])
-            np.testing.assert_array_equal(checked["power_w"], power_w)
+        ):
+            runs = table(host=hosts, freq_hz=1e9, power_w=power_w)
+            if rows:
+                error = bad_values(runs, needed=["freq_hz", "power_w"])
+                assert places(error) == [("runs", row, "power_w") for row in rows]
+            else:
+                checked = check_runs(runs, needed=["freq_hz", "power_w"])
+                np.testing.assert_array_equal(checked["power_w"], power_w)
 
     def test_a_frequency_is_needed_in_every_group_and_by_says_what_a_group_is(self):
         runs = table(host=["a", "b"], freq_hz=[1e9, np.nan], time_s=1.0)
@@ -686,20 +647,16 @@ class TestChecks:
         assert_frame_equal(runs, before)
         assert runs.attrs == before.attrs
 
-    @pytest.mark.parametrize(
-        ("columns", "expected"),
-        [
+    def test_identity_columns(self):
+        for columns, expected in (
             ({"host": ["a"], "cores": [1], "site": ["x"]}, ["host", "cores"]),
             ({"threads": [1], "workload": ["w"]}, ["workload", "threads"]),
-            ({"host": [None], "cores": [1]}, ["cores"]),
+            *(({"host": [None], "cores": [1]}, ["cores"]), ({"time_s": [1.0]}, [])),
             ({"source_file": ["a.csv"], "cores": [1]}, ["source_file", "cores"]),
             ({"source_file": ["a.csv"], "host": ["h"]}, ["host"]),
             ({"source_file": ["a.csv"], "host": [None]}, ["source_file"]),
-            ({"time_s": [1.0]}, []),
-        ],
-    )
-    def test_identity_columns(self, columns, expected):
-        assert identity_columns(pd.DataFrame(columns)) == expected
+        ):
+            assert identity_columns(pd.DataFrame(columns)) == expected
 
 
 class TestTidyRuns:

@@ -31,17 +31,12 @@ def tree(tmp_path):
     return PowercapTree(tmp_path / "sys")
 
 
-def test_several_with_options_and_a_file_with_commas_in_its_name():
+def test_sources_with_options_and_a_file_with_commas_in_its_name_and_what_is_no_source():
     text = r"rapl,ipmi@bmc-7,interface=lan,meter@TCPIP0::10.0.0.5::INSTR,log@w\,r=1.csv,column=W"
     assert parse_specs(text) == [
-        Spec("rapl", None, {}),
-        Spec("ipmi", "bmc-7", {"interface": "lan"}),
-        Spec("meter", "TCPIP0::10.0.0.5::INSTR", {}),
-        Spec("log", "w,r=1.csv", {"column": "W"}),
+        *(Spec("rapl", None, {}), Spec("ipmi", "bmc-7", {"interface": "lan"})),
+        *(Spec("meter", "TCPIP0::10.0.0.5::INSTR", {}), Spec("log", "w,r=1.csv", {"column": "W"})),
     ]
-
-
-def test_what_is_no_source():
     for text, said in {
         "raple": "no power source is called 'raple' .did you mean 'rapl'.*: the kinds are",
         "redfish": "redfish needs an address",
@@ -72,15 +67,15 @@ class Run:
 
     def run(self, seconds, act=lambda: None):
         """Let a run take so long, and something happen in the middle; its start and end."""
-        self.file = self.folder / "run.csv"
-        assert self.sampler.start({"file": str(self.file)}) == {"failures": {}}
+        file = self.folder / "run.csv"
+        assert self.sampler.start({"file": str(file)}) == {"failures": {}}
         start = self.time.now
         self.time.sleep(seconds / 2)
         act()
         self.time.sleep(seconds / 2)
         end = self.time.now
         self.stopped = self.sampler.stop({})
-        self.samples = read_samples(self.file)
+        self.samples = read_samples(file)
         assert self.stopped["readings"] == len(self.samples)
         return start, end
 
@@ -90,15 +85,10 @@ class Run:
         return summed(parts, channels, streams(self.samples), start, end)
 
 
-def order(tree, specs="rapl", interval_s=0.1, timeout_s=60.0):
-    return {
-        "do": "open",
-        "sources": [list(spec) for spec in parse_specs(specs)],
-        "interval_s": interval_s,
-        "sysfs": str(tree.root),
-        "procfs": "/proc",
-        "timeout_s": timeout_s,
-    }
+def order(tree, specs="rapl", **known):
+    sources = [list(spec) for spec in parse_specs(specs)]
+    paces = {"interval_s": 0.1, "timeout_s": 60.0, **known}
+    return {"do": "open", "sources": sources, "sysfs": str(tree.root), "procfs": "/proc", **paces}
 
 
 @pytest.fixture
@@ -306,14 +296,12 @@ def test_one_that_cannot_be_opened_is_an_error_with_its_remedy_and_orders_are_li
     assert done.stderr == ""
 
 
-HEAVY = {"numpy", "pandas", "scipy", "matplotlib", "requests", "pyvisa", "pyghmi", "pyRAPL"}
-
-
 def test_neither_it_nor_a_source_nor_a_hosts_state_loads_a_library_before_it_is_needed():
-    sources = [f"measurements.power.{name}" for name in ("ipmi", "ipmi_tool", "meter", "redfish")]
-    sources += ["measurements.power.power_log", "measurements.sampler"]
-    sources += ["measurements.host_state", "measurements.host.snapshot"]
-    code = f"import sys, {', '.join(sources)}; print({HEAVY!r} & set(sys.modules))"
+    heavy = {"numpy", "pandas", "scipy", "matplotlib", "requests", "pyvisa", "pyghmi", "pyRAPL"}
+    sources = [f"power.{name}" for name in ("ipmi", "ipmi_tool", "meter", "power_log", "redfish")]
+    sources += ["sampler", "host_state", "host.snapshot"]
+    names = ", ".join(f"measurements.{name}" for name in sources)
+    code = f"import sys, {names}; print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -146,38 +146,31 @@ class TestEveryFormat:
         assert series.frame["user_s"].equals(read(LOGS[format_]).frame["user_s"])
         assert "given" not in said(series)
 
-    @pytest.mark.parametrize(
-        ("log", "user_s"),
-        [
+    def test_shares_of_cpus_whose_number_is_given(self, read):
+        for log, user_s in (
             # As on a terminal, without the comments.
             (plain_log().removeprefix(COMMENTS), [8.0] * 3),
             (SADF_CSV, [4.8, 8.0]),
-        ],
-        ids=["collectl", "sadf-csv"],
-    )
-    def test_shares_of_cpus_whose_number_is_given(self, log, user_s, read):
-        series = read(log, cpus=16)
-        assert list(series.frame["user_s"]) == pytest.approx(user_s)
-        assert set(series.frame["cpus"]) == {16.0}
-        assert "they are taken to be of the 16 that were given" in said(series)
-        series = read(log)
-        assert "user_s" not in series.frame
-        assert "give their number" in said(series)
+        ):
+            series = read(log, cpus=16)
+            assert list(series.frame["user_s"]) == pytest.approx(user_s)
+            assert set(series.frame["cpus"]) == {16.0}
+            assert "they are taken to be of the 16 that were given" in said(series)
+            series = read(log)
+            assert "user_s" not in series.frame
+            assert "give their number" in said(series)
 
-    @pytest.mark.parametrize(
-        "log",
-        [
+    def test_a_log_of_two_hosts(self, read, refused):
+        for log in (
             plain_log() + plain_log().replace("db7", "db8").replace("15:06:4", "15:16:4"),
             SADF_CSV + SADF_CSV.replace("db7;", "db8;"),
             SADF_CSV + SADF_CPU.replace("db7;", "db8;"),
             PCP_HOST + PCP_HOST.splitlines()[-1].replace("db7", "db8") + "\n",
-        ],
-    )
-    def test_a_log_of_two_hosts(self, log, read, refused):
-        refused(r"log: is of host 'db7' and then of 'db8'", log, cpus=4)
-        refused(r"log: is of host 'db7' and then of 'db8'", log, cpus=4, columns=["user_s"])
-        # The caller may know better: a host that was given another name.
-        assert set(read(log, host="db", cpus=4).frame["host"]) == {"db"}
+        ):
+            refused(r"log: is of host 'db7' and then of 'db8'", log, cpus=4)
+            refused(r"log: is of host 'db7' and then of 'db8'", log, cpus=4, columns=["user_s"])
+            # The caller may know better: a host that was given another name.
+            assert set(read(log, host="db", cpus=4).frame["host"]) == {"db"}
 
     def test_local_times_say_so(self, read):
         for log in (plain_log().removeprefix(COMMENTS), PCP, PERF):
@@ -216,39 +209,28 @@ class TestEveryFormat:
         assert "1 lines are no rows" in said(series)
         assert "breaks off" in said(series)
 
-    @pytest.mark.parametrize(
-        ("data", "what"),
-        [
-            (b"", "is empty"),
-            *(
-                (head, "is no log that is known")
-                for head in (
-                    *(b"hello\n", bytes(range(256)), b"time_s,power_w\n1,2\n", b"time,user\n"),
-                    *(b'Time,"total"\n', b"Time,kernel.all\n", b"Time", b"{}"),
-                    b"# started on\n\n1.0,5,,cs\n",
-                )
-            ),
-            (b"\x96\xd5\x75\x21" + bytes(100), "a binary file of sar: convert it with sadf -j"),
-            (b"Linux 6.1.0 (vm) \t11/21/26\n", "text of sar"),
-            (b"\x1f\x8b\x09 not gzip", "cannot be read"),
-            *(
-                (b'{"sysstat": %s}' % of, "does not begin as sadf -j")
-                for of in (b"3", b'{"host": 3}')
-            ),
-            (b'{"time_s": 1%s, "interval_s": 1}' % (b"0" * 400), "is no series of ppw"),
-            *(
-                (head.encode(), "holds no interval")
-                for head in (
-                    *('{"sysstat": {"hosts": []}}', "#Date Time [CPU]User%\n"),
-                    *(f"{PCP.splitlines()[0]}\n", "time_s,interval_s,user_s\n"),
-                )
-            ),
-            (b"time_s,interval_s,user_s\nx,1,1\n", "has no time"),
-            (b"PAR1 and no more", "is no series of ppw"),
-        ],
-    )
-    def test_other_kinds(self, data, what, refused):
-        refused(what, data)
+    def test_other_kinds(self, refused):
+        for what, contents in {
+            "is empty": [b""],
+            "is no log that is known": [
+                *(bytes(range(256)), b"hello\n", b"time_s,power_w\n1,2\n", b"time,user\n", b"Time"),
+                *(b'Time,"total"\n', b"Time,kernel.all\n", b"{}", b"# started on\n\n1.0,5,,cs\n"),
+            ],
+            "a binary file of sar: convert it with sadf -j": [b"\x96\xd5\x75\x21" + bytes(100)],
+            "text of sar": [b"Linux 6.1.0 (vm) \t11/21/26\n"],
+            "cannot be read": [b"\x1f\x8b\x09 not gzip"],
+            "does not begin as sadf -j": [b'{"sysstat": 3}', b'{"sysstat": {"host": 3}}'],
+            "holds no interval": [
+                *(b'{"sysstat": {"hosts": []}}', b"#Date Time [CPU]User%\n"),
+                *(PCP.splitlines()[0].encode() + b"\n", b"time_s,interval_s,user_s\n"),
+            ],
+            "has no time": [b"time_s,interval_s,user_s\nx,1,1\n"],
+            "is no series of ppw": [
+                *(b"PAR1 and no more", b'{"time_s": 1%s, "interval_s": 1}' % (b"0" * 400)),
+            ],
+        }.items():
+            for data in contents:
+                refused(what, data)
 
     def test_what_is_not_there(self, tmp_path, refused):
         with pytest.raises(MeasurementError, match="No such file"):
@@ -374,20 +356,16 @@ class TestCollectl:
         assert list(frame["user_s"]) == [1.0, 10.0]
         assert list(frame["context_switches"]) == [7.0, 70.0]
 
-    @pytest.mark.parametrize(
-        "log",
-        [
+    def test_every_form_of_time_and_separator(self, read):
+        for log in (
             COMMENTS + plain_log().removeprefix(COMMENTS).replace(" ", ";"),
             "waiting for 1 second sample...\n" + plain_log().removeprefix(COMMENTS),
             f"{COMMENTS}#UTC {CPU_HEADER}\n" + "".join(f"{START_S + n} {HALF}\n" for n in range(3)),
             plain_log().replace("20250615 ", "06/15 "),
-        ],
-        ids=["separator", "terminal", "epoch", "month and day"],
-    )
-    def test_every_form_of_time_and_separator(self, log, read):
-        frame = read(log, cpus=4).frame
-        assert list(frame["time_s"] - START_S) == [0, 1, 2]
-        assert list(frame["user_s"][1:]) == [2.0, 2.0]
+        ):
+            frame = read(log, cpus=4).frame
+            assert list(frame["time_s"] - START_S) == [0, 1, 2]
+            assert list(frame["user_s"][1:]) == [2.0, 2.0]
 
     def test_time_zones_and_days_without_a_year(self, read, refused):
         log = plain_log().replace("20250615 ", "06/15 ").removeprefix(COMMENTS)
@@ -623,20 +601,17 @@ class TestPcp:
         assert list(frame["interval_s"]) == [10, 10]
         assert list(frame["user_s"]) == [5, 5]
 
-    @pytest.mark.parametrize(
-        ("stamp", "zone", "offset"),
-        [
+    def test_stamps(self, read):
+        for stamp, zone, offset in (
             ("2025-06-15T15:06:40Z", None, 0),
             ("2025-06-15T15:06:40+0200", "Asia/Tokyo", -7200),
             ("2025-06-15T15:06:40-04:00", None, 14400),
             ("2025-06-15 15:06:40", "Europe/Berlin", -7200),
             ("2025-06-15 15:06:40.250", "+0000", 0.25),
-        ],
-    )
-    def test_stamps(self, stamp, zone, offset, read):
-        series = read(f'Time,"kernel.all.cpu.user"\n{stamp},5\n', timezone=zone)
-        assert list(series.frame["time_s"]) == [START_S + offset]
-        assert "time zone" not in said(series)
+        ):
+            series = read(f'Time,"kernel.all.cpu.user"\n{stamp},5\n', timezone=zone)
+            assert list(series.frame["time_s"]) == [START_S + offset]
+            assert "time zone" not in said(series)
 
     def test_columns_that_change(self, read):
         """With a dynamic header (-G), pmrep writes another one when instances come and go."""
@@ -730,22 +705,19 @@ class TestOwn:
         with pytest.raises(MeasurementError, match="ends in"):
             write_time_series(read(SADF), tmp_path / "s.xlsx")
 
-    @pytest.mark.parametrize(
-        ("times", "intervals", "wanted"),
-        [
+    def test_steps(self, read):
+        for times, intervals, wanted in (
             # How long that interval was is not known, nor what was used in it.
             (("40", "41", "30", "31"), [np.nan, 1, 1, 1], ["clock back", "", "", ""]),
             (("40", "41", "44", "45"), [1, 1, 3, 1], ["", "", "gap", ""]),
             (("40", "41", "41"), [1, 1, np.nan], ["", "", "time repeats"]),
-        ],
-    )
-    def test_steps(self, times, intervals, wanted, read):
-        series = read(plot_log([(f"15:06:{time}", HALF) for time in times]))
-        assert series.frame["time_s"].is_monotonic_increasing
-        assert marks(series) == wanted
-        np.testing.assert_array_equal(series.frame["interval_s"], intervals)
-        np.testing.assert_array_equal(series.frame["user_s"], 2 * np.array(intervals))
-        assert {finding.mark for finding in series.findings} >= {*wanted} - {""}
+        ):
+            series = read(plot_log([(f"15:06:{time}", HALF) for time in times]))
+            assert series.frame["time_s"].is_monotonic_increasing
+            assert marks(series) == wanted
+            np.testing.assert_array_equal(series.frame["interval_s"], intervals)
+            np.testing.assert_array_equal(series.frame["user_s"], 2 * np.array(intervals))
+            assert {finding.mark for finding in series.findings} >= {*wanted} - {""}
 
     def test_intervals_of_sadf_stay_known(self, read):
         load = [cpu_row(usr=50.0, idle=50.0)]
@@ -754,9 +726,8 @@ class TestOwn:
         assert list(series.frame["interval_s"]) == [1.0] * 5
         assert series.frame["user_s"].sum() == pytest.approx(10.0)
 
-    @pytest.mark.parametrize(
-        ("cells", "user_s", "mark"),
-        [
+    def test_what_cannot_be_is_marked(self, read):
+        for cells, user_s, mark in (
             # Above capacity is kept, below 0 is left out.
             ("90 0 20 0 0 0 0 10", 3.6, "over capacity"),
             ("-5 0 20 0 0 0 0 10", np.nan, "negative"),
@@ -764,12 +735,10 @@ class TestOwn:
                 (f"{text} 0 20 0 0 0 0 10", np.nan, "not a number")
                 for text in ("x", "nan", "inf", "1e999", "1e300", "0x10", "1,5")
             ),
-        ],
-    )
-    def test_what_cannot_be_is_marked(self, cells, user_s, mark, read):
-        series = read(plot_log([("15:06:40", cells), ("15:06:41", "7 0 20 0 0 0 0 10")]))
-        assert marks(series) == [mark, ""]
-        assert list(series.frame["user_s"]) == pytest.approx([user_s, 0.28], nan_ok=True)
+        ):
+            series = read(plot_log([("15:06:40", cells), ("15:06:41", "7 0 20 0 0 0 0 10")]))
+            assert marks(series) == [mark, ""]
+            assert list(series.frame["user_s"]) == pytest.approx([user_s, 0.28], nan_ok=True)
 
     def test_a_broken_counter_of_sadf(self, read):
         broken = {"disk-device": "sda", "tps": 18446744073709551615.0, "rkB": 1e308, "wkB": 4.0}

@@ -324,20 +324,17 @@ class TestMapping:
         pq.write_table(pa.table({**table, "lbn": [[1], [2]]}), stream)
         refused(r"lbn is \[1\], no number", stream.getvalue(), mapping={"time_s": "ts", "op": "rw"})
 
-    @pytest.mark.parametrize(
-        ("target", "header", "size"),
-        [
+    def test_the_unit_of_a_mapped_size_and_its_doubt(self, trace):
+        for target, header, size in (
             *(("size_bytes", h, 4000) for h in ("KB", "SizeKB", "size_kbytes")),
             *(("size_bytes", "size in KiB", 4096), ("size_bytes", "size_sectors", 2048)),
             *(("size_bytes", "len", 4), ("size_kib", "len", 4096), ("size_kib", "KB", 4096)),
             *(("size_sectors", "len", 2048), ("blocks", "len", 2048)),
-        ],
-    )
-    def test_the_unit_of_a_mapped_size_and_its_doubt(self, target, header, size, trace):
-        read = trace(f"time_s,lbn,op,{header}\n0,0,r,4\n1,8,r,4\n", mapping={target: header})
-        assert columns(read)["size_bytes"] == [size, size]
-        doubts = [said for said in read.findings if f"is column {header!r} in" in said]
-        assert len(doubts) == (size % 512 > 0)
+        ):
+            read = trace(f"time_s,lbn,op,{header}\n0,0,r,4\n1,8,r,4\n", mapping={target: header})
+            assert columns(read)["size_bytes"] == [size, size]
+            doubts = [said for said in read.findings if f"is column {header!r} in" in said]
+            assert len(doubts) == (size % 512 > 0)
         # Half of the sizes are no doubt.
         assert trace("time_s,lbn,op,size_bytes\n0,0,r,512\n1,8,r,100\n").findings == ()
 
@@ -347,9 +344,8 @@ class TestMapping:
             text = f"{header},lbn,op,size_bytes\n0,0,r,512\n1500,8,r,512\n"
             assert columns(trace(text, mapping={target: header}))["time_s"] == [0.0, 1.5]
 
-    @pytest.mark.parametrize(
-        ("mapping", "said"),
-        [
+    def test_what_a_map_says_wrong(self, trace):
+        for mapping, said in (
             ({"time_us": "t ms"}, "carry different units; write time_s=t ms"),
             ({"time_s": "x (KB)"}, "the column is not in s, by its header"),
             ({"time_s": "t ms", "time_ms": "b"}, "--map names two columns for time_s"),
@@ -357,11 +353,9 @@ class TestMapping:
             ({"time_s": "bb"}, "column 'bb', which is not there (did you mean 'b'"),
             ({"time_s": "b"}, "no column is lbn or offset_bytes, size_bytes or blocks, op: name"),
             ({"op": "b:1"}, "give the codes of a read and a write"),
-        ],
-    )
-    def test_what_a_map_says_wrong(self, mapping, said, trace):
-        with pytest.raises(MeasurementError, match=re.escape(said)):
-            trace("t ms,x (KB),b\n1,2,3\n", mapping=mapping).to_table()
+        ):
+            with pytest.raises(MeasurementError, match=re.escape(said)):
+                trace("t ms,x (KB),b\n1,2,3\n", mapping=mapping).to_table()
 
 
 def requests(**given):
@@ -409,23 +403,20 @@ class TestWriting:
         write_trace([batch], path)
         assert list(read_trace(path).batches()) == [batch]
 
-    @pytest.mark.parametrize(
-        ("name", "values"),
-        [
+    def test_columns_of_a_single_value(self, path):
+        for name, values in (
             ("latency_s", [np.nan, np.nan, np.nan, np.nan]),
             ("latency_s", [np.nan, np.nan, 0.5, np.nan]),
             *(("latency_s", [0.5, np.nan, 0.5, 0.5]), ("file", [2, 2, 2, 2])),
             *(("file", [-1, -1, -1, 0]), ("stream", [7, 7, 8, 8]), ("op", [1, 1, 1, 1])),
             ("time_s", [0.0, 0.0, 0.0, 0.0]),
-        ],
-    )
-    def test_columns_of_a_single_value(self, name, values, path):
-        table = requests(**{name: values})
-        # Two chunks in the file: what one has says nothing of the other.
-        write_trace(table.to_batches(max_chunksize=2), path)
-        found = read_trace(path).to_table()
-        for column in SCHEMA.names:
-            np.testing.assert_array_equal(found[column].to_numpy(), table[column].to_numpy())
+        ):
+            table = requests(**{name: values})
+            # Two chunks in the file: what one has says nothing of the other.
+            write_trace(table.to_batches(max_chunksize=2), path)
+            found = read_trace(path).to_table()
+            for column in SCHEMA.names:
+                np.testing.assert_array_equal(found[column].to_numpy(), table[column].to_numpy())
 
     def test_a_column_that_says_nothing_is_read(self, path):
         write_trace(requests().to_batches(), path)
@@ -555,22 +546,19 @@ class TestPlainLines:
         ways = ("Read", "Write")
         return [line.format(n % 3, n % 3, ways[n % 2], 512 * n) for n in range(number)]
 
-    @pytest.mark.parametrize(
-        "odd",
-        [
+    def test_odd_lines(self, read):
+        plain = self.lines(500)
+        for odd in (
             *("", "\n", "1,host,0,Read,-512,512,1\n", "1,a b,1,write,0,512,1\r\n"),
             *("1,,1,write,0,512,1\n", f"1,{'h' * 70},1,Write,0,512,1\n"),
             *("1,host,0,Read,512,512\n", "1,host,0,Read,512,512,1,1\n", "1,host,0,Read,512,x,1\n"),
             *(f"1,host,0,Read,{2**63},512,1\n", "1,host,0,Trim,512,512,1\n"),
-        ],
-    )
-    def test_odd_lines(self, odd, read):
-        plain = self.lines(500)
-        for end in ("\n", ""):
-            text = "".join([*plain[:250], odd, *plain[250:]]).rstrip("\n") + end
-            arrow = read(text, False)
-            assert read(text, True) == arrow
-            assert read(text, True, block=1000) == arrow
+        ):
+            for end in ("\n", ""):
+                text = "".join([*plain[:250], odd, *plain[250:]]).rstrip("\n") + end
+                arrow = read(text, False)
+                assert read(text, True) == arrow
+                assert read(text, True, block=1000) == arrow
 
     @pytest.mark.parametrize("seed", range(40))
     def test_damaged_lines(self, seed, read):
