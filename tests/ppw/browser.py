@@ -127,14 +127,6 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
         self.settle()
 
-    def press(self, key, code):
-        """Press a key of the keyboard."""
-        for kind in ("keyDown", "keyUp"):
-            self.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
-            )
-        self.settle()
-
     def screenshot(self):
         """Take a picture of the screen: PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot")["data"])
