@@ -34,6 +34,19 @@ def ppw_process(*words, cwd, before=(), timeout=300, **more):
     )
 
 
+@contextlib.contextmanager
+def started(*words, cwd, **more):
+    """Start ppw as users do; it is killed in the end. ``more`` is of its environment."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-W", "error", "-m", "ppw", *map(str, words)]
+    process = subprocess.Popen(command, cwd=cwd, env=environment(**more), text=True, **streams)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def ppw_inside(*words, cwd, stdin=b"", **more):
     """Run ppw inside this process, which takes milliseconds; same arguments and same answer.
 

@@ -108,29 +108,17 @@ class TestRegistry:
         # The lowest is not known.
         assert host_steps(find_host("EPYC 9654")) == ()
 
-    def test_summary_of_one_host(self):
-        citation = dict(find_host("Atom D525").sources)
-        assert (
-            find_host("Atom D525").summary()
-            == f"""\
-Atom D525 (Intel, Bonnell, processor)
-  cores                    2 [intel]
-  threads                  4 [intel]
-  base_hz                  1.8 GHz [intel]
-  l1i_bytes                32 KiB a core [cpuid-atom] (read on an Atom 230, which has the same core)
-  l1d_bytes                24 KiB a core [cpuid-atom] (read on an Atom 230, which has the same core)
-  l2_bytes                 512 KiB a core [intel] (half of the 1 MB stated for two cores)
-  memory_bandwidth_bytes_s 6.4 GB/s [intel]
-  tdp_w                    13 W [intel]
-  rapl                     no [linux-rapl]
-  dvfs                     no [intel] (no Enhanced SpeedStep: one frequency only)
-  launched                 2010-Q2 [intel]
-  not known: turbo_hz, min_hz, step_hz, steps_hz, l3_bytes, launch_price_usd
-Sources
-  [intel] {citation["intel"]}
-  [linux-rapl] {citation["linux-rapl"]}
-  [cpuid-atom] {citation["cpuid-atom"]}"""
-        )
+    def test_a_summary_has_a_line_a_figure_and_names_what_is_not_known(self):
+        lines = find_host("Atom D525").summary().splitlines()
+        assert lines[0] == "Atom D525 (Intel, Bonnell, processor)"
+        assert [line for line in lines if line.startswith(("  base_hz", "  l2", "  dvfs"))] == [
+            "  base_hz                  1.8 GHz [intel]",
+            "  l2_bytes                 512 KiB a core [intel] (half of the 1 MB stated for two "
+            "cores)",
+            "  dvfs                     no [intel] (no Enhanced SpeedStep: one frequency only)",
+        ]
+        missing = "turbo_hz, min_hz, step_hz, steps_hz, l3_bytes, launch_price_usd"
+        assert f"  not known: {missing}" in lines
 
 
 class TestFinding:
@@ -191,7 +179,6 @@ class TestUserFiles:
 
 BAD_FILES = [
     ("cores =", "coers =", r"key 'coers': unknown; did you mean 'cores'\?"),
-    ("cores =", "base_ghz =", r"key 'base_ghz': unknown; did you mean 'base_hz'\?"),
     ("cores =", '"\\n" =', r"key '\\n': unknown; use one of name, "),
     ('"me" }', '"me", sauce = 1 }', r"key 'cores.sauce': unknown; did you mean 'source'\?"),
     ('{ value = 8, source = "me" }', "8", "key 'cores': a figure without source"),
@@ -202,11 +189,9 @@ BAD_FILES = [
     ("= 8,", "= 8.5,", "key 'cores': 8.5 is not a whole number"),
     ("= 8,", "= true,", "key 'cores': True is not a whole number"),
     ("= 8,", "= 0,", "key 'cores': 0 is not positive; give a positive value, or leave"),
-    ("= 8,", "= -8,", "key 'cores': -8 is not positive"),
     ("= 8,", "= 32,", "key 'threads': 16 is below cores = 32"),
     ("= 8,", f"= 1{'0' * 400},", "key 'cores': not a finite figure"),
     ("= 3.0e9", "= nan", "key 'base_hz': not a finite figure"),
-    ("= 3.0e9", "= inf", "key 'base_hz': not a finite figure"),
     ("= 3.0e9", "= 3.0", r"key 'base_hz': 3.0 Hz is below 1 MHz; .*3.0 GHz is 3.0e9"),
     ("base_hz", "steps_hz", "key 'steps_hz': .* is not a list of frequencies"),
     ("base_hz = { value = 3.0e9", "steps_hz = { value = [2e9, 1e9]", "'steps_hz': not asc"),

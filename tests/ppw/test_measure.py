@@ -23,7 +23,7 @@ from peers.cpufreq import zen
 from peers.riscv import WORK, build, marked
 from peers.synthetic_host import Laws, SyntheticHost
 from peers.waiting import FakeClock, is_running, wait_for
-from processes import environment, ppw_inside, ppw_process, refused
+from processes import environment, ppw_inside, ppw_process, refused, started
 
 import ppw
 from measurements.execution import Execution
@@ -167,14 +167,12 @@ class TestSyntheticHost:
         # The third run goes on, and so does what it started.
         third = f"[ $(wc -c < {pid}.n) -ge 2 ] || {{ printf x >> {pid}.n; exit; }}"
         command = f"touch {pid}.n; {third}; (setsid sleep 600 & echo $! > {pid}); sleep 600"
-        what = ("--sysfs", str(host.sysfs), "--freq", "1.5GHz,1.8GHz", "-o", "runs.csv", *QUICK)
-        asked = [sys.executable, "-m", "ppw", "measure", *what, "--", "sh", "-c", command]
-        how_run = {"cwd": tmp_path, "env": environment(), "stderr": subprocess.PIPE}
-        with subprocess.Popen(asked, **how_run) as process:
+        what = ("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz", "-o", "runs.csv", *QUICK)
+        with started("measure", *what, "--", "sh", "-c", command, cwd=tmp_path) as process:
             wait_for(lambda: pid.exists() and pid.read_text().strip())
             process.send_signal(how)
             assert process.wait(60) == (130 if how is signal.SIGINT else -how)
-            assert b"Traceback" not in process.stderr.read()
+            assert "Traceback" not in process.stderr.read()
         wait_for(lambda: not is_running(pid.read_text().strip()))
         wait_for(lambda: host.kernel.state() == before)
         assert len(pd.read_csv(tmp_path / "runs.csv")) == 2
@@ -199,10 +197,9 @@ for line in sys.stdin:
 
 
 @pytest.mark.peer("kill")
-@pytest.mark.parametrize("kills", [15, pytest.param(100, marks=pytest.mark.slow)])
-def test_killed_at_any_moment_no_run_is_lost_and_the_host_is_as_it_was(tmp_path, kills):
+def test_killed_at_any_moment_no_run_is_lost_and_the_host_is_as_it_was(tmp_path):
     """Kill with SIGKILL at random moments of a sweep that goes on each time."""
-    rng = random.Random(20120101)
+    rng, kills = random.Random(20120101), 15
     laws = Laws(t_fixed=0.01, work=0.02e9)
     with SyntheticHost(tmp_path / "host", laws=laws, spec=zen()) as host:
         before = host.kernel.state()
@@ -311,41 +308,31 @@ class TestBareHost:
         assert len(pd.read_csv(tmp_path / "runs.csv")) == 2
 
     @pytest.mark.parametrize(
-        ("given", "said"),
+        ("given", "said", "code"),
         [
-            (["--as-found"], ["cpi cannot be measured here", "--metric time,power"]),
-            (["--freq", "1.2GHz", *AT_ONCE], ["--as-found"]),
-            (["--as-found", "--cores", "4096", *AT_ONCE], ["4096"]),
-            (["--as-found", "--power", "raple", *AT_ONCE], ["no power source is called 'raple'"]),
-            (["--as-found", "--power", "rapl", "--metric", "time,power"], ["powercap"]),
-            (["--as-found", "--power", "none", "--metric", "time,power"], ["out of --metric"]),
+            ("--as-found -o a.csv -- touch ran", "cpi cannot be measured here", 1),
+            ("--freq 1.2GHz --metric time -o a.csv -- touch ran", "--as-found", 1),
+            ("--as-found --metric time --cores 4096 -o a.csv -- touch ran", "4096", 1),
+            (
+                "--as-found --metric time --power raple -o a.csv -- touch ran",
+                "no power source is called",
+                1,
+            ),
+            ("--as-found --power rapl --metric power -o a.csv -- touch ran", "powercap", 1),
+            ("--as-found --power none --metric power -o a.csv -- touch ran", "out of --metric", 1),
+            ("--as-found --metric time -o /proc/a -- touch ran", "/proc/a: cannot be written", 1),
+            ("--as-found --metric time -o a.csv -- no-such", "no-such: cannot be started", 1),
+            ("--as-found -o a.csv", "no COMMAND", 2),
+            ("-o a.csv -- touch ran", "say which clocks", 2),
+            ("--as-found --freq 1GHz -o a.csv -- touch ran", "give one", 2),
+            ("--as-found -- touch ran", "no -o FILE", 2),
+            ("--as-found -o - -- touch ran", "written anew after every run", 2),
+            ("--freq 1GHz --clock 2GHz -- touch ran", "with --freq it is set", 2),
         ],
     )
-    def test_what_cannot_be_measured_or_set_is_refused(self, bare, tmp_path, given, said):
-        refused(bare(*given, "-o", "runs.csv", "--", "touch", "ran"), *said)
+    def test_what_cannot_be_is_refused_before_a_run(self, bare, tmp_path, given, said, code):
+        refused(bare(*BRIEF, "--settle", "0", *given.split()), said, code=code)
         assert not (tmp_path / "ran").exists()
-
-    @pytest.mark.parametrize(
-        ("arguments", "said"),
-        [
-            (["--as-found", "-o", "runs.csv"], "no COMMAND"),
-            (["-o", "runs.csv", "--", "true"], "say which clocks"),
-            (["--as-found", "--freq", "1GHz", "-o", "a.csv", "--", "true"], "give one"),
-            (["--as-found", "--", "true"], "no -o FILE"),
-            (["--as-found", "-o", "-", "--", "true"], "written anew after every run"),
-            (["--freq", "1GHz", "--clock", "2GHz", "--", "true"], "with --freq it is set"),
-        ],
-    )
-    def test_wrong_usage(self, bare, arguments, said):
-        refused(bare(*arguments), said, code=2)
-
-    def test_commands_and_outputs_that_cannot_be(self, bare, tmp_path):
-        asked = ("--as-found", *AT_ONCE, "--power", "none", "-o")
-        done = bare(*asked, "/proc/runs.csv", "--", "touch", "ran")
-        refused(done, "/proc/runs.csv: cannot be written")
-        assert not (tmp_path / "ran").exists()
-        done = bare(*asked, "runs.csv", "--", "no-such-command")
-        refused(done, "no-such-command: cannot be started", "after --")
 
     @for_measuring
     def test_a_disk_that_is_full(self, inside, tmp_path):

@@ -1,10 +1,7 @@
 """`ppw measure` on other hosts: over OpenSSH, and on two old ones that are compared."""
 
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,12 +12,11 @@ from peers.old_host import OldHost, OldLaws
 from peers.ssh_host import SshHost
 from peers.synthetic_host import SyntheticHost
 from peers.waiting import wait_for
-from processes import environment, ppw_inside, ppw_process, refused
+from processes import ROOT, environment, ppw_inside, ppw_process, refused, started
 
 import ppw
 from fitting import LogPathLength
 
-ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("--settle", "0.05s", "--warm-ups", "0", "--idle", "0", "--metric", "time")
 ONCE = ("--as-found", "--repeats", 1, *QUICK, "-o", "runs.csv", "--")
 
@@ -81,12 +77,9 @@ class TestSsh:
         self, run, elsewhere, synthetic, tmp_path
     ):
         before = synthetic.kernel.state()
-        what = ("--ssh", "elsewhere", "--sysfs", str(synthetic.sysfs), "--freq", "1.5GHz")
+        what = ("measure", "--ssh", "elsewhere", "--sysfs", synthetic.sysfs, "--freq", "1.5GHz")
         asked = (*what, "--repeats", "8", *QUICK, "-o", "runs.csv", "--", *synthetic.workload())
-        quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
-        command = [sys.executable, "-m", "ppw", "measure", *asked]
-        env = environment(PATH=elsewhere.path)
-        with subprocess.Popen(command, cwd=tmp_path, env=env, **quiet) as process:
+        with started(*asked, cwd=tmp_path, PATH=elsewhere.path) as process:
             wait_for(lambda: synthetic.finished() >= 3)
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 130

@@ -163,11 +163,7 @@ NO_PRICE = "is not a price: write a number alone, all prices in one currency"
 COMPARE = "compare runs.csv --a host=rack1 --b host=rack2"
 CALIBRATE = "calibrate paired.csv --sensor rapl:package --reference meter"
 PROJECT = "project runs.csv --freq 3GHz"
-ENDINGS = (
-    *((PROJECT, "pdf", ".json, .csv or .html"), (PROJECT, "parquet", ".json, .csv or .html")),
-    *(("hosts", "html", ".json or .csv"), ("datasets", "HTM", ".json or .csv")),
-    *(("sensors", "csv", ".json"), ("sensors", "html", ".json")),
-)
+NOT_WRITTEN = "is not written: end it in"
 
 
 class TestTyped:
@@ -198,8 +194,6 @@ class TestTyped:
             ("pressure log.tab --disk-bandwidth 500", "'500' has no unit"),
             ("pressure log.tab --memory 16", "'16' has no unit: write one, such as 256GiB"),
             ("project runs.csv --freq 3GHz --level 95", "write 95% or 0.95"),
-            ("best runs.csv --objective perf_per_dollar --price $2500", NO_PRICE),
-            ("best runs.csv --objective perf_per_dollar --price 2500EUR", NO_PRICE),
             ("best runs.csv --objective perf_per_dollar --price 2.500,00", NO_PRICE),
             ("best runs.csv --objective speed", "'speed' is not one of"),
             ("best runs.csv --steps 1GHz:2GHz", "are not LOWEST:HIGHEST:STEP"),
@@ -216,7 +210,6 @@ class TestTyped:
             (f"{CALIBRATE} --sensor-resolution 1s", "is not a quantity in W"),
             (f"{CALIBRATE} --level 1", "--level"),
             ("characterise runs.csv --price wsm", "is not HOST=PRICE, such as atom=450"),
-            ("characterise runs.csv --price wsm=", "is not HOST=PRICE"),
             ("characterise runs.csv --price =3", "is not HOST=PRICE"),
             ("characterise runs.csv --price wsm=-3", "-3.0 is not in the range x>0"),
             ("characterise runs.csv --price wsm=dear", "'dear' is not a price: write a number"),
@@ -225,10 +218,9 @@ class TestTyped:
             ("powerload runs.csv --at half", "half"),
             ("powerload runs.csv --by host", "--by"),
             ("trace generate disk.json -o a.csv --count 9 --duration 1s", "both say how long"),
-            *(
-                (f"{words} -o a.{end}", f".{end.lower()} is not written: end it in {known}, or say")
-                for words, end, known in ENDINGS
-            ),
+            (f"{PROJECT} -o a.pdf", f".pdf {NOT_WRITTEN} .json, .csv or .html, or say"),
+            ("datasets -o a.HTM", f".htm {NOT_WRITTEN} .json or .csv, or say"),
+            ("sensors -o a.csv", f".csv {NOT_WRITTEN} .json, or say"),
         ],
     )
     def test_a_slip_is_refused_with_what_to_type_instead(self, folder, words, said):
@@ -266,9 +258,6 @@ class TestTyped:
         assert "network no capacity: line rate not known (--network)\n" in text
         text = typed("rightsize log.tab --cpus 8")
         assert "capacity not known: give --disk-bandwidth, --disk-iops, --network\n" in text
-        said = " ".join(typed("plan --help").split())
-        assert "Default: perf_per_watt, and one at a time." in said
-        assert "all that the columns allow" not in said
         # Sizes of requests are in the units of storage.
         text = typed("trace show disk.json")
         assert "KiB" in text

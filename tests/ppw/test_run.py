@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import pandas as pd
 import pytest
 from peers.synthetic_host import SyntheticHost
 from peers.waiting import FakeClock, processes, wait_for
-from processes import environment, ppw_inside, ppw_process, refused
+from processes import environment, ppw_inside, ppw_process, refused, started
 
 import ppw
 from measurements.counters import PerfCounters
@@ -34,6 +33,8 @@ from measurements.workloads.service_run import (
 QUICK = ["--window", "1s", "--repeats", "1", "--idle", "0", "--settle", "0.1s"]
 PACED = ("memcached", "--client", "paced", "--objects", "500", "-o", "runs.csv")
 with_fio, with_memcached = pytest.mark.peer("fio"), pytest.mark.peer("memcached")
+# Of short windows little can be said.
+without_caveats = pytest.mark.filterwarnings("ignore::ppw.CaveatWarning")
 
 
 @pytest.fixture
@@ -78,34 +79,23 @@ def disk():
 @pytest.fixture
 def killed(tmp_path):
     """Send a signal to `ppw run` once some programs run; nothing of it may be left."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+
+    def running():
+        return processes(f"TMPDIR={scratch}\0", "environ")
 
     def killed(how, *given, programs, ready=lambda: True):
-        scratch = tmp_path / "scratch"
-        scratch.mkdir()
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ppw", "run", *map(str, given)],
-            **quiet,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=tmp_path,
-            env=environment(TMPDIR=str(scratch)),
-        )
-
         def runs(name):
-            started = processes(f"TMPDIR={scratch}\0", "environ")
-            return any(Path(line.split(" ")[0]).name == name for line in started)
+            return any(Path(line.split(" ")[0]).name == name for line in running())
 
-        try:
+        with started("run", *given, cwd=tmp_path, TMPDIR=str(scratch)) as process:
             wait_for(lambda: (all(map(runs, programs)) and ready()) or process.poll() is not None)
             assert process.poll() is None, process.communicate()
             process.send_signal(how)
             assert process.wait(60) == {signal.SIGINT: 130}.get(how, -how)
-            wait_for(lambda: not processes(f"TMPDIR={scratch}\0", "environ"))
+            wait_for(lambda: not running())
             assert "Traceback" not in process.stderr.read()
-        finally:
-            process.kill()
-            process.communicate()
         wait_for(lambda: list(scratch.iterdir()) == [])
 
     return killed
@@ -113,15 +103,12 @@ def killed(tmp_path):
 
 @with_memcached
 class TestMemcached:
-    @pytest.mark.parametrize(
-        "sizes", [[1024], pytest.param([64, 1024, 16384], marks=pytest.mark.slow)]
-    )
-    def test_one_and_two_threads_at_each_size(self, ask, tmp_path, sizes):
-        asked = ("--threads", "1,2", "--object-size", ",".join(map(str, sizes)), *QUICK)
+    def test_one_and_two_threads(self, ask, tmp_path):
+        asked = ("--threads", "1,2", "--object-size", "1024", *QUICK)
         where = ("--server-cpus", "0", "--client-cpus", "1", "-o", "runs.csv")
         done, runs = ask("run", "memcached", *asked, *where, table="runs.csv")
         cells = {(row.threads, row.data_bytes) for row in runs.itertuples()}
-        assert cells == {(t, s) for t in (1, 2) for s in sizes}
+        assert cells == {(1, 1024), (2, 1024)}
         for column, value in (
             *(("workload", "memcached get"), ("cores", 1), ("hit_rate", 1)),
             *(("server_cpus", 0), ("client_cpus", 1)),
@@ -146,7 +133,7 @@ class TestMemcached:
         assert runs[["limited_by", "client_step_ops_s"]].notna().all(axis=None)
         assert "the clients run on the host that is measured" in done.stderr
         assert done.stdout.splitlines()[0].split()[:3] == ["workload", "threads", "object"]
-        assert len(done.stdout.splitlines()) == 2 + 2 * len(sizes)
+        assert len(done.stdout.splitlines()) == 4
         assert {path.name for path in tmp_path.iterdir()} == {"runs.csv", "runs.samples"}
 
     def test_rates_partitions_and_mixed_requests(self, ask):
@@ -193,6 +180,7 @@ class TestMemcached:
         refused(ppw_inside(*asked, "8", "--resume", cwd=tmp_path), "another workload was asked")
         refused(ppw_inside(*asked, "2,4", cwd=tmp_path), "is there already", "--resume")
 
+    @without_caveats
     def test_watts_are_of_the_window(self, ask, tmp_path):
         with SyntheticHost(tmp_path / "host") as host:
             watts = ("--sysfs", host.sysfs, "--power", "rapl", "--metric", "power", "--idle", "1s")
@@ -206,12 +194,9 @@ class TestMemcached:
             assert runs[column].to_numpy() == pytest.approx(host.laws.idle_w, rel=0.05)
         assert np.allclose(runs["energy_j"], runs["power_w"] * runs["window_s"], rtol=1e-9)
         assert set(runs["family"]) == {"Zen 4"}
-        with warnings.catch_warnings():
-            # Of two windows of a second little can be said.
-            warnings.simplefilter("ignore", ppw.CaveatWarning)
-            # At idle power, which is below that of the idle machine as often as not.
-            metric = ["throughput", "perf_per_watt"]
-            found = ppw.project_runs(runs, freq="1.8GHz", metric=metric, keep_all=True)
+        # At idle power, which is below that of the idle machine as often as not.
+        metric = ["throughput", "perf_per_watt"]
+        found = ppw.project_runs(runs, freq="1.8GHz", metric=metric, keep_all=True)
         assert found.to_frame()["projected"].gt(0).all()
 
     @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -306,60 +291,23 @@ def leftovers():
 
 
 @with_fio
+@without_caveats
 class TestStudies:
-    @pytest.mark.parametrize(
-        ("patterns", "options"),
-        [
-            (
-                ("randread 4 KiB", "write 128 KiB"),
-                ("--pattern", "randread,write:128KiB", "--size", "32MiB", "--depth", "8", *STUDY),
-            ),
-            pytest.param(
-                ("randread 4 KiB", "randwrite 4 KiB", "read 128 KiB", "write 128 KiB"),
-                ("--size", "256MiB", *NO_REPEATS, "--repeats", "2"),
-                marks=[pytest.mark.slow, pytest.mark.timeout(7200)],
-            ),
-        ],
-    )
-    def test_fio_on_one_and_two_cores_on_disk_and_in_memory(self, ask, disk, patterns, options):
+    def test_fio_on_one_and_two_cores_on_disk_and_in_memory(self, ask, disk):
         mask = WORKQUEUE.read_text()
+        what = ("--pattern", "randread,write:128KiB", "--size", "32MiB", "--depth", "8", *STUDY)
         scope = ("--without-device", "--confine-kernel", "--scope", "own", "--cores", "1,2")
-        scope += ("--window", "0.5s")
-        done, runs = ask("run", "cpio", "--folder", disk, *options, *scope, table="runs.csv")
+        asked = (*what, *scope, "--window", "0.5s")
+        done, runs = ask("run", "cpio", "--folder", disk, *asked, table="runs.csv")
         assert WORKQUEUE.read_text() == mask
         assert "control group and rusage of the programs agree within" in done.stderr
         assert "of the scheduler's CPU time" in done.stderr
-        names = [f"fio {pattern}" for pattern in patterns]
+        names = ["fio randread 4 KiB", "fio write 128 KiB"]
         cells = {(r.workload, r.device_kind, r.cores) for r in runs.itertuples()}
         assert cells == {(p, d, n) for p in names for d in ("disk", "memory") for n in (1, 2)}
         told = {"cpu_accounting": "scheduler", "direct": True, "scope": "own", "intervals": 8}
         for column, value in told.items():
             assert set(runs[column]) == {value}, column
-        self.accounts_agree(runs)
-        # The kernel counted in 512 bytes what fio counted in requests, over windows of their own.
-        ios = (runs["sectors_read"] + runs["sectors_written"]) / runs["time_s"]
-        assert (ios * 512 / runs["bandwidth_bytes_s"]).between(0.5, 2.0).all()
-        more_read = runs["sectors_read"] > runs["sectors_written"]
-        assert (more_read == runs["pattern"].str.contains("read")).all()
-        # All CPU time is that of the cores used, so that the I/O rate follows from its parts.
-        kinds = ("user", "nice", "system", "irq", "softirq", "steal", "idle", "iowait")
-        cpus = runs[[f"{kind}_s" for kind in kinds]].sum(axis=1) / runs["time_s"]
-        assert (cpus >= 0.9 * runs["cores"]).all()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ppw.CaveatWarning)
-            found = ppw.cycles_per_io(runs)
-        assert found.points["cpio"].between(10, 1e6).all()
-        assert len(found.devices) == 2 * len(names)
-        for given in (
-            ("runs.csv",),
-            ("project", "runs.csv", "--cores", "16"),
-            ("compare", "runs.csv", "--roof", "runs.csv"),
-        ):
-            answer = ask("cpio", *given)
-            assert all(name in answer.stdout for name in names)
-        assert leftovers() == []
-
-    def accounts_agree(self, runs):
         # What a kernel's account of a group of processes may be off from that of each of them.
         long = runs[runs["rusage_s"] > 0.2]
         assert len(long) > len(runs) / 2
@@ -369,6 +317,26 @@ class TestStudies:
         assert (runs["scheduled_s"] + 0.01 >= 0.98 * known).all()
         total = (known + runs["other_programs_s"]).to_numpy()
         assert total == pytest.approx(runs["scheduled_s"].to_numpy(), abs=0.01, rel=0.02)
+        # The kernel counted in 512 bytes what fio counted in requests, over windows of their own.
+        ios = (runs["sectors_read"] + runs["sectors_written"]) / runs["time_s"]
+        assert (ios * 512 / runs["bandwidth_bytes_s"]).between(0.5, 2.0).all()
+        more_read = runs["sectors_read"] > runs["sectors_written"]
+        assert (more_read == runs["pattern"].str.contains("read")).all()
+        # All CPU time is that of the cores used, so that the I/O rate follows from its parts.
+        kinds = ("user", "nice", "system", "irq", "softirq", "steal", "idle", "iowait")
+        cpus = runs[[f"{kind}_s" for kind in kinds]].sum(axis=1) / runs["time_s"]
+        assert (cpus >= 0.9 * runs["cores"]).all()
+        found = ppw.cycles_per_io(runs)
+        assert found.points["cpio"].between(10, 1e6).all()
+        assert len(found.devices) == 4
+        for given in (
+            ("runs.csv",),
+            ("project", "runs.csv", "--cores", "16"),
+            ("compare", "runs.csv", "--roof", "runs.csv"),
+        ):
+            answer = ask("cpio", *given)
+            assert all(name in answer.stdout for name in names)
+        assert leftovers() == []
 
     def test_a_command_is_counted_to_the_sector(self, ask, tmp_path, disk):
         """40 MiB that are read, once each instance; of the loop device nobody else reads."""
@@ -396,10 +364,8 @@ class TestStudies:
         assert (quiet["sectors_read"], quiet["sectors_written"]) == (0, 0)
         assert quiet["intervals_without_io"] == quiet["intervals"] == 3
         assert "no sector was read or written: there are no cycles per I/O" in done.stderr
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ppw.CaveatWarning)
-            both = pd.concat([runs, runs.assign(sectors_read=8.0)])
-            points = ppw.cycles_per_io(both, by=["device_kind"]).points
+        both = pd.concat([runs, runs.assign(sectors_read=8.0)])
+        points = ppw.cycles_per_io(both, by=["device_kind"]).points
         assert "no I/O" in points.set_index("device_kind").loc["memory", "why_not"]
         assert "inf" not in done.stdout
 

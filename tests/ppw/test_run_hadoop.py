@@ -1,9 +1,6 @@
 """`ppw run hadoop` as a user runs it: jobs in one process for real, and on a made-up cluster."""
 
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -12,11 +9,10 @@ import pandas as pd
 import pytest
 from peers import hadoop as peer
 from peers.waiting import processes, wait_for
-from processes import environment, ppw_inside, ppw_process, refused
+from processes import ppw_inside, ppw_process, refused, started
 
 import ppw
 from measurements.workloads.hadoop.jars import set_up
-from ppw.data_size import project_data_size
 
 ONCE = ("--warm-ups", 0, "--repeats", 1)
 QUICK = (*ONCE, "--power", "none")
@@ -61,19 +57,6 @@ def run(tmp_path, scratch):
     return run
 
 
-@contextmanager
-def killed(*given, cwd, **more):
-    """Run it as a process, and kill that."""
-    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    command = [sys.executable, "-W", "error", "-m", "ppw", "run", "hadoop", *map(str, given)]
-    process = subprocess.Popen(command, cwd=cwd, env=environment(**more), **quiet)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-
 @with_hadoop
 class TestLocal:
     def test_a_sweep_makes_a_runs_table(self, run, tmp_path):
@@ -104,7 +87,8 @@ class TestLocal:
     def test_killed_it_leaves_nothing_and_goes_on_later(self, run, scratch, tmp_path):
         asked = ("--workload", "wordcount", "--data", "4MB,16MB", *QUICK)
         cache = {"PPW_CACHE_DIR": str(set_up().parent)}
-        with killed("--scratch", scratch, *asked, "-o", "runs.csv", cwd=tmp_path, **cache):
+        where = ("--scratch", scratch, "-o", "runs.csv")
+        with started("run", "hadoop", *where, *asked, cwd=tmp_path, **cache):
             # In the middle of the second job, when the first is in the table.
             second = tmp_path / "runs.samples" / "output" / "0001.txt"
             wait_for(lambda: second.exists() and "Starting task" in second.read_text(), 240)
@@ -291,8 +275,8 @@ class TestCluster:
     )
     def test_killed_it_ends_the_job_and_tidies_up(self, scratch, tmp_path, workload, log):
         client = peer.Client(tmp_path / "hadoop", seconds=600)
-        asked = ("--scratch", scratch, *CLUSTER, "--workload", workload)
-        with killed(*asked, cwd=tmp_path, PATH=client.path):
+        asked = ("run", "hadoop", "--scratch", scratch, *CLUSTER, "--workload", workload)
+        with started(*asked, cwd=tmp_path, PATH=client.path):
             wait_for(lambda: any("Running job" in path.read_text() for path in tmp_path.glob(log)))
         wait_for(lambda: len(client.calls()) > 1 and client.calls()[-1][:2] == ["fs", "-rm"])
         assert client.calls()[-2] == ["job", "-kill", peer.JOB]
@@ -327,24 +311,7 @@ def power_logs(watts):
 
 @with_hadoop
 @pytest.mark.slow
-class TestSlow:
-    # Where other programs disturb one of the runs, the times lie on no line, which is said.
-    @pytest.mark.filterwarnings("ignore::ppw.CaveatWarning")
-    def test_four_sizes_and_the_largest_projected_from_the_others(self, run):
-        what = ("--workload", "wordcount,terasort", "--data", "64MB,128MB,256MB,512MB")
-        _, runs = run(*what, "--map-slots", 1, "--reduce-slots", 1, *QUICK)
-        assert len(runs) == 8
-        found = project_data_size(runs, data_bytes=512 * MB)
-        assert list(found.table["workload"]) == ["terasort", "wordcount"]
-        assert (found.table["projected"] > 0).all()
-        assert found.coverage is not None
-        # Of CPU time, which other programs on this host change less than the time that passes.
-        cpu_s = runs["command_user_s"] + runs["command_system_s"]
-        found = project_data_size(runs.assign(time_s=cpu_s), data_bytes=512 * MB)
-        wordcount = found.table.set_index("workload").loc["wordcount"]
-        assert abs(wordcount["error_pct"]) < 10
-        assert wordcount["rate_bytes_s"] < 100 * MB
-
+class TestYarn:
     def test_a_cluster_of_this_machine(self, run, tmp_path):
         what = ("--mode", "yarn", "--workload", "terasort", "--data", "16MB", *ONCE)
         slots = ("--map-slots", 2, "--reduce-slots", 1, "--cluster", "desk", "--host", "h")
@@ -367,7 +334,7 @@ class TestSlow:
     def test_killed_the_cluster_ends_too(self, scratch, tmp_path):
         asked = ("--scratch", scratch, "--mode", "yarn", "--data", "16MB", *QUICK)
         cache = {"PPW_CACHE_DIR": str(set_up().parent)}
-        with killed(*asked, "-o", "runs.csv", cwd=tmp_path, **cache):
+        with started("run", "hadoop", *asked, "-o", "runs.csv", cwd=tmp_path, **cache):
             output = tmp_path / "runs.samples" / "output" / "0000.txt"
             wait_for(lambda: output.exists() and "map 0%" in output.read_text(), 240)
             assert len(processes(str(scratch))) > 2
