@@ -8,7 +8,6 @@ programs, as the kernel counts them for each process.
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -23,7 +22,6 @@ from peers.waiting import wait_for
 
 from fitting.co_location import load_of
 from measurements.timeseries import LiveSampler, TimeSeries, read_time_series, sample
-from measurements.workloads.hadoop.jars import set_up
 from measurements.workloads.memcached.servers import free_ports
 from ppw.errors import CaveatWarning
 from ppw.pressure.demand import demand_of
@@ -33,7 +31,6 @@ from ppw.pressure.phases import find_phases
 from ppw.provisioning.co_location import co_locate
 from ppw.provisioning.resources import NAMES, capacities, capacity_for, demands
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.peer("pressure")
 SECONDS = 5
 CPUS = os.cpu_count()
@@ -79,9 +76,8 @@ def python(script, *arguments):
 def random_fio(folder, seconds=SECONDS):
     """Random reads past the page cache, more at once than any disk serves."""
     file = ("fio", "--name=load", f"--filename={folder / 'fio.dat'}", "--size=256M", "--bs=64k")
-    how = ("--rw=randread", "--ioengine=libaio", "--iodepth=256", "--direct=1", "--time_based")
-    how += ("--numjobs=2",)
-    return [*file, *how, f"--runtime={seconds}", "--output=/dev/null"]
+    how = ("--rw=randread", "--ioengine=libaio", "--iodepth=256", "--direct=1", "--numjobs=2")
+    return [*file, *how, "--time_based", f"--runtime={seconds}", "--output=/dev/null"]
 
 
 def recorded(command, folder):
@@ -129,17 +125,37 @@ def check(both, expected, **options):
 
 
 @contextlib.contextmanager
-def serving(port, *command):
-    """A server, until it is no longer needed."""
+def running(*commands):
+    """Programs, until they are no longer needed; tells what they and their children used."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, **quiet)
+    processes = []
+
+    def used():
+        """CPU seconds by the scheduler, bytes from disks, and reads."""
+        found = np.zeros(3)
+        for process in processes:
+            assert process.poll() is None, process.args
+            for one in (process, *process.children(recursive=True)):
+                moved = one.io_counters()
+                found[1:] += (moved.read_bytes, moved.read_count)
+                for task in Path(f"/proc/{one.pid}/task").iterdir():
+                    # A thread may end meanwhile.
+                    with contextlib.suppress(OSError):
+                        found[0] += int((task / "schedstat").read_text().split()[0]) / 1e9
+        return found
+
     try:
-        with socket.socket() as probe:
-            wait_for(lambda: probe.connect_ex(("127.0.0.1", port)) == 0)
-        yield
+        for command in commands:
+            processes.append(psutil.Popen([*FIRST, *command], **quiet))
+            # A client needs its server.
+            time.sleep(0.3)
+        yield used
     finally:
-        process.kill()
-        process.wait()
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for one in (*process.children(recursive=True), process):
+                    one.kill()
+            process.wait()
 
 
 def memcached(port, *more):
@@ -161,7 +177,7 @@ class TestPressure:
     def test_of_memcached_over_loopback(self, tmp_path):
         (port,) = free_ports(1)
         load = ["memcaslap", "-s", f"127.0.0.1:{port}", "-t", f"{SECONDS}s", "-T", "1", "-c", "16"]
-        with serving(port, *memcached(port, "-m", "128")):
+        with running(memcached(port, "-m", "128")):
             both = recorded(load, tmp_path)
         result = check(both, {"cpu": "high", "network": "no capacity"})
         cells = result.cells[result.cells["resource"] == "network"]
@@ -174,24 +190,13 @@ class TestPressure:
         (port,) = free_ports(1)
         here = ("--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path))
         load = ["redis-benchmark", "-p", str(port), "-l", "-q", "-t", "set,get", "-d", "1000"]
-        with serving(port, "redis-server", *here):
+        with running(["redis-server", *here]):
             both = recorded(["timeout", "--preserve-status", str(SECONDS), *load], tmp_path)
         # It has one thread: CPU is judged against one core.
         expected = {"cpu": "high", "network": "no capacity"}
         result = check(both, expected, capacity={"process_cores": 1.0})
         rows = result.evidence[result.evidence["measure"] == "process_utilisation"]
         assert (rows["value"] > 0.7).all()
-
-    @pytest.mark.slow
-    def test_of_a_hadoop_job(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("PPW_CACHE_DIR", str(set_up().parent))
-        monkeypatch.setenv("PYTHONPATH", str(ROOT))
-        (tmp_path / "jobs").mkdir()
-        job = ("run", "hadoop", "--workload", "wordcount", "--data", "64MB", "--warm-ups", "0")
-        how = ("--repeats", "1", "--power", "none", "--scratch", str(tmp_path / "jobs"))
-        table = ("-o", str(tmp_path / "runs.csv"))
-        both = recorded([sys.executable, "-m", "ppw", *job, *how, *table], tmp_path)
-        check(both, {"cpu": "high", "memory_bandwidth": "not measured"})
 
     @pytest.mark.slow
     def test_of_stages_of_a_script(self, tmp_path):
@@ -278,57 +283,16 @@ def cache(each):
     return [memcached(port, "-t", "1"), python(CLIENT, port, each)]
 
 
-class Running:
-    """Programs that run, and what they and their children used."""
-
-    def __init__(self, commands):
-        self.processes = []
-        for command in commands:
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            self.processes.append(psutil.Popen([*FIRST, *command], **quiet))
-            # A client needs its server.
-            time.sleep(0.3)
-
-    def used(self):
-        """CPU seconds by the scheduler, bytes from disks, and reads."""
-        found = np.zeros(3)
-        for process in self.processes:
-            assert process.poll() is None, process.args
-            for one in (process, *process.children(recursive=True)):
-                moved = one.io_counters()
-                found += (_scheduled_s(one.pid), moved.read_bytes, moved.read_count)
-        return found
-
-    def end(self):
-        for process in self.processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for one in (*process.children(recursive=True), process):
-                    one.kill()
-            process.wait()
-
-
-def _scheduled_s(process):
-    found = 0.0
-    for task in Path(f"/proc/{process}/task").iterdir():
-        # A thread may end meanwhile.
-        with contextlib.suppress(OSError):
-            found += int((task / "schedstat").read_text().split()[0]) / 1e9
-    return found
-
-
 def record(*workloads):
     """Record programs that run together."""
-    running = Running([command for workload in workloads for command in workload])
-    try:
+    with running(*(command for workload in workloads for command in workload)) as used:
         time.sleep(SETTLE_S)
-        sampler, used, rows = LiveSampler(interval_s=INTERVAL_S), [running.used()], []
+        sampler, amounts, rows = LiveSampler(interval_s=INTERVAL_S), [used()], []
         for _ in range(INTERVALS):
             time.sleep(INTERVAL_S)
             rows.append(sampler.row())
-            used.append(running.used())
-    finally:
-        running.end()
-    cpu_s, read, reads = np.diff(np.array(used), axis=0).T
+            amounts.append(used())
+    cpu_s, read, reads = np.diff(np.array(amounts), axis=0).T
     nothing = ("nice_s", "system_s", "irq_s", "softirq_s", "steal_s", "sectors_written")
     # Reads of sockets move nothing from a disk; direct ones move 4 KiB or more.
     ios = np.minimum(reads, read / 4096)
