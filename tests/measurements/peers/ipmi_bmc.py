@@ -4,12 +4,15 @@ The watts of the first are those of a file, so that a test, a thread or the meas
 sets them.
 """
 
-import contextlib
+import atexit
+import functools
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +26,6 @@ START_S = 60.0
 PASSWORD = "correct-horse-9!"
 # Get Channel Authentication Capabilities, outside of a session.
 HELLO = bytes.fromhex("0600ff07 0000000000 00000000 09 2018c881 00388e04b5")
-MODULE = Path(__file__).with_name("ipmi_dcmi.c")
 NAMES = ("current", "minimum", "maximum", "average")
 
 
@@ -156,7 +158,7 @@ class IpmiBmc(Bmc):
         # Address as it stands behind ``ipmi@``.
         self.where = f"{self.host}:{self.port}"
         self.login = Login("ppw", password)
-        self._sensors, self._starts, self._process = sensors, 0, None
+        self._sensors, self._process = sensors, None
         # What DCMI answers: a program that is measured may write it too.
         self.figures = folder / "figures"
         self._values = {"period_ms": 1000.0, "stamp": -1.0, "state": 0x40}
@@ -166,9 +168,6 @@ class IpmiBmc(Bmc):
             self.set_present(sensor)
         (folder / "bmc.emu").write_text(self._emulation())
         (folder / "lan.conf").write_text(self._configuration(privilege, dcmi=dcmi))
-        if dcmi:
-            library = ("-shared", "-fPIC", "-o", str(folder / "dcmi.so"))
-            subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", *library, MODULE], check=True)
 
     def set(self, **values):
         """Set what DCMI answers (see ``ipmi_dcmi.c``), and leave the sensors alone."""
@@ -185,9 +184,7 @@ class IpmiBmc(Bmc):
 
     def start(self):
         """Start it, with no memory of an earlier run, and wait until it answers."""
-        self._starts += 1
-        state = self.folder / f"state-{self._starts}"
-        state.mkdir()
+        state = tempfile.mkdtemp(dir=self.folder)
         with (self.folder / "ipmi_sim.log").open("ab") as log:
             # -n: without it the end of input stops it.
             command = ["ipmi_sim", "-n", "-c", "lan.conf", "-f", "bmc.emu", "-s", state]
@@ -235,7 +232,7 @@ class IpmiBmc(Bmc):
                 return False
 
     def _configuration(self, privilege, *, dcmi):
-        module = f'loadlib "{self.folder}/dcmi.so" "{self.figures}"' if dcmi else ""
+        module = f'loadlib "{compiled("ipmi_dcmi.c")}" "{self.figures}"' if dcmi else ""
         ways = "none md2 md5 straight"
         return f"""
 name "peer"
@@ -275,6 +272,17 @@ user 2 true "{self.login.user}" "{self.login.password}" {privilege} 10 {ways}
         return "\n".join([*lines, "mc_enable 0x20", ""])
 
 
+@functools.cache
+def compiled(name, *libraries):
+    """Compile a C file beside this one to a library, once for all that load it."""
+    folder = tempfile.mkdtemp(prefix="ppw-peer-")
+    atexit.register(shutil.rmtree, folder)
+    library = Path(folder, name).with_suffix(".so")
+    words = ["gcc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library]
+    subprocess.run([*words, Path(__file__).with_name(name), *libraries], check=True)
+    return library
+
+
 def sensor_record(record, sensor):
     """Full sensor record (IPMI 2.0, table 43-1) of an analog, unsigned, linear sensor."""
     name = sensor.name.encode("latin-1")
@@ -298,11 +306,3 @@ def free_port():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((LOCAL, 0))
         return probe.getsockname()[1]
-
-
-@contextlib.contextmanager
-def silent_port():
-    """UDP port that takes packets and never answers."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
-        sink.bind((LOCAL, 0))
-        yield sink.getsockname()[1]

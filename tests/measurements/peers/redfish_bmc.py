@@ -141,9 +141,11 @@ class RedfishBmc:
                 with contextlib.suppress(OSError), socket.create_connection((LOCAL, port), START_S):
                     return True
 
-            wait_for(answers)
-            yield f"http://{LOCAL}:{port}"
-            static.terminate()
+            try:
+                wait_for(answers)
+                yield f"http://{LOCAL}:{port}"
+            finally:
+                static.terminate()
 
     def set_watts(self, watts, chassis="1"):
         """Let every figure of a chassis say so from now on."""
