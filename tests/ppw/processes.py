@@ -38,7 +38,7 @@ def ppw_process(*words, cwd, before=(), timeout=300, **more):
 def started(*words, cwd, **more):
     """Start ppw as users do; it is killed in the end. ``more`` is of its environment."""
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    command = [sys.executable, "-W", "error", "-m", "ppw", *map(str, words)]
+    command = [sys.executable, "-m", "ppw", *map(str, words)]
     process = subprocess.Popen(command, cwd=cwd, env=environment(**more), text=True, **streams)
     try:
         yield process

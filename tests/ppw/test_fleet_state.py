@@ -1,17 +1,17 @@
 """The saved state of a fleet; the oracle is one pass over all runs at once."""
 
 import fcntl
-import subprocess
-import sys
+import multiprocessing
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from fleet_peers import OTHERS_WARNINGS, sockets_closed  # noqa: F401
+from fleet_peers import OTHERS_WARNINGS, saved, sockets_closed  # noqa: F401
 
 from ppw import fleet
 from ppw.cli.fleet_update import command
@@ -46,11 +46,6 @@ def made(seed, rows=200):
     hosts["workload"] = np.where(work == 1.0, "sort", "join")
     measured = {"time_s": time, "power_w": np.where(rng.random(rows) < 0.1, np.nan, power)}
     return pd.DataFrame(hosts | {"freq_hz": freq} | measured).assign(started_at="2026-03-01T12:00Z")
-
-
-def saved(frame, path):
-    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path)
-    return path
 
 
 def saved_parts(frame, folder, seed=0, parts=5):
@@ -261,56 +256,49 @@ def found_cells(state):
     return opened.files, cells
 
 
+@pytest.fixture
+def updated():
+    """Update a state and kill that after so many seconds: its exit code, and how long it took."""
+    context = multiprocessing.get_context("forkserver")
+    # Imported once, so that a kill does not meet the start of Python.
+    context.set_forkserver_preload(["ppw.fleet.state_update", "ibis.backends.duckdb"])
+
+    def updated(state, file, seconds):
+        process = context.Process(target=update_state, args=(state, file), kwargs={"threads": 1})
+        start = time.monotonic()
+        process.start()
+        process.join(seconds)
+        process.kill()
+        process.join()
+        return process.exitcode, time.monotonic() - start
+
+    return updated
+
+
 @pytest.mark.peer("kill")
-def test_killed_at_any_moment_the_state_is_the_old_or_the_new_one(tmp_path):
+def test_killed_at_any_moment_the_state_is_the_old_or_the_new_one(updated, tmp_path):
     """Fifty kills, at moments drawn over the length of an update and beyond."""
     files = saved_parts(made(6, 2000), tmp_path / "runs", parts=50)
     wanted = {0: None}
     for number, file in enumerate(files, start=1):
         update_state(tmp_path / "whole", file, threads=1)
         wanted[number] = found_cells(tmp_path / "whole")[1]
-    command = [sys.executable, Path(__file__).with_name("killed_updates.py")]
-    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
-    killer = subprocess.Popen(command, text=True, **pipes)
-    try:
-        ready = killer.stdout.readline()
-        assert ready == "ready\n"
-        for file in files[:3]:
-            length = _updated(killer, tmp_path / "unhurt", file, 120.0)[1]
-        ends = _killed_fifty_times(killer, tmp_path / "state", files, wanted, length)
-    finally:
-        killer.kill()
-        killer.wait()
-        killer.stdin.close()
-        killer.stdout.close()
-    # Enough of both, or the moments said nothing.
-    assert min(ends.count(True), ends.count(False)) >= 5
-    update_state(tmp_path / "state", tmp_path / "runs")
-    folders = [p for p in (tmp_path / "state").iterdir() if p.is_dir()]
-    assert len(folders) <= 2
-    assert FleetState.open(tmp_path / "state").runs == 2000
-
-
-def _updated(killer, state, file, seconds):
-    """Whether an update was killed after so many seconds or done before, and how long it ran."""
-    killer.stdin.write(f"{state} {file} {seconds}\n")
-    killer.stdin.flush()
-    how, took = killer.stdout.readline().split()
-    assert how in ("killed", "done")
-    return how, float(took)
-
-
-def _killed_fifty_times(killer, state, files, wanted, length):
-    """Whether each file was in the state after its kill; ``length`` is of an update (s)."""
-    rng = np.random.default_rng(20)
-    ends, taken = [], 0
+    for file in files[:3]:
+        code, length = updated(tmp_path / "unhurt", file, 120.0)
+        assert code == 0
+    state, rng, taken, ends = tmp_path / "state", np.random.default_rng(20), 0, []
     for _ in range(50):
         # Twice its length at most, since the machine may be busier than it was.
-        _updated(killer, state, files[taken], length * rng.uniform(0.0, 2.0))
+        code, _ = updated(state, files[taken], length * rng.uniform(0.0, 2.0))
+        assert code in (0, -signal.SIGKILL)
         number, cells = found_cells(state)
         assert number in (taken, taken + 1)
         if cells is not None:
             pd.testing.assert_frame_equal(cells, wanted[number], rtol=1e-12)
         ends.append(number > taken)
         taken = number
-    return ends
+    # Enough of both, or the moments said nothing.
+    assert min(ends.count(True), ends.count(False)) >= 5
+    update_state(state, tmp_path / "runs")
+    assert len([path for path in state.iterdir() if path.is_dir()]) <= 2
+    assert FleetState.open(state).runs == 2000
