@@ -132,9 +132,17 @@ class PowercapTree:
     def _away(self, zone):
         return self.root / f"removed-{zone.folder.name}"
 
+    def topology(self, sockets=1):
+        """Let the machine have one processor in each of so many sockets."""
+        cpus = self.root / "devices/system/cpu"
+        write(cpus, present="-".join(str(n) for n in sorted({0, sockets - 1})))
+        for number in range(sockets):
+            write(cpus / f"cpu{number}/topology", physical_package_id=number)
+
     def mounts(self):
-        """Where the tree belongs below the real /sys, for `private_sys`."""
-        return {"/sys/devices/virtual/powercap": self.devices, "/sys/class/powercap": self.classes}
+        """Where the tree, with a topology, belongs below the real /sys, for `private_sys`."""
+        names = ("devices/virtual/powercap", "class/powercap", "devices/system/cpu")
+        return {f"/sys/{name}": self.root / name for name in names}
 
     def _control_type(self, name):
         folder = self.devices / name
@@ -222,18 +230,6 @@ class CounterWriter:
                 self._counters.update()
         except BaseException as failure:  # handed to whoever leaves the context
             self._failure = failure
-
-
-def topology(folder, sockets):
-    """Mounts for `private_sys` that give the machine one processor in each of so many sockets."""
-    cpus, mounts = "/sys/devices/system/cpu", {}
-    files = {"present": "0" if sockets == 1 else f"0-{sockets - 1}"}
-    for cpu in range(sockets):
-        files[f"package_of_cpu{cpu}"] = cpu
-        place = f"{cpus}/cpu{cpu}/topology/physical_package_id"
-        mounts[place] = folder / f"package_of_cpu{cpu}"
-    write(folder, **files)
-    return {f"{cpus}/present": folder / "present", **mounts}
 
 
 def private_sys(mounts, command):
