@@ -272,29 +272,21 @@ def test_amounts_spans_and_counts_in_words():
     assert (count(3.01), count(3.0), count(np.nan)) == ("4", "3", "–")
 
 
-def device_runs():
-    rows = [
+DEVICES = pd.DataFrame(
+    [
         run(10e3, host="a", device="nvme", utilisation=0.8, cores=2),
         run(14e3, host="a", device="sda", utilisation=0.2, cores=2),
         run(12e3, host="b", device="nvme", utilisation=0.6, cores=2),
     ]
-    return pd.DataFrame(rows)
-
-
-def fio_runs():
-    """Roofs: 512 kB/s to a sector each; the largest of a device is its roof."""
-    return pd.DataFrame(
-        {
-            "host": ["a", "a", "a", "b"],
-            "device": ["nvme", "nvme", "sda", "nvme"],
-            "bandwidth_bytes_s": [80e6, 320e6, 30e6, 200e6],
-        }
-    )
+)
+# Roofs: 512 kB/s to a sector each; the largest of a device is its roof.
+FIO = pd.DataFrame({"host": [*"aaab"], "device": ["nvme", "nvme", "sda", "nvme"]})
+FIO = FIO.assign(bandwidth_bytes_s=[80e6, 320e6, 30e6, 200e6])
 
 
 class TestDevices:
     def test_rates_beside_the_roof_and_ratios_to_the_first_row(self):
-        made = answered(compare_devices, device_runs(), roof=fio_runs())
+        made = answered(compare_devices, DEVICES, roof=FIO)
         rows = made.table.set_index(["host", "device"])
         rate, slow = 0.8 * 2 * CLOCK / 10e3, 0.2 * 2 * CLOCK / 14e3
         first = rows.loc[("a", "nvme")]
@@ -306,22 +298,22 @@ class TestDevices:
         assert only(made.caveats, "clock of 3 of 3 runs")
 
     def test_a_row_at_its_roof_or_above_is_said(self):
-        roof = fio_runs().assign(bandwidth_bytes_s=[80e6, 165e6, 60e6, 200e6])
-        made = answered(compare_devices, device_runs(), roof=roof)
+        roof = FIO.assign(bandwidth_bytes_s=[80e6, 165e6, 60e6, 200e6])
+        made = answered(compare_devices, DEVICES, roof=roof)
         assert "1 of 3 rows reach 90%" in only(made.caveats, "reach 90%")
         less = roof.assign(bandwidth_bytes_s=1e6)
-        assert only(answered(compare_devices, device_runs(), roof=less).caveats, "such a roof")
+        assert only(answered(compare_devices, DEVICES, roof=less).caveats, "such a roof")
 
     def test_without_fio_there_is_no_roof_and_that_is_said(self):
-        made = answered(compare_devices, device_runs())
+        made = answered(compare_devices, DEVICES)
         assert made.table["of_roof"].isna().all()
         assert only(made.caveats, "maximum is not known")
         with pytest.raises(PpwError, match="no bandwidth_bytes_s"):
-            compare_devices(device_runs(), roof=device_runs())
+            compare_devices(DEVICES, roof=DEVICES)
 
     def test_a_device_that_fio_did_not_run_on_has_no_roof(self):
-        roof = fio_runs()[fio_runs()["host"] == "a"]
-        made = answered(compare_devices, device_runs(), roof=roof)
+        roof = FIO[FIO["host"] == "a"]
+        made = answered(compare_devices, DEVICES, roof=roof)
         assert made.table["roof_iops"].isna().tolist() == [False, False, True]
         assert only(made.caveats, "some hosts or devices have no run of fio")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up import answered
 from processes import ppw_inside, refused
 from specpower_results import text_report
 
@@ -21,12 +21,6 @@ from ppw.power_load_answer import power_loads
 
 # Idle 60 W, 80 W at half, 120 W at full load.
 HAND = PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name="hand")
-
-
-def answered(source, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CaveatWarning)
-        return power_loads(source, **options)
 
 
 @st.composite
@@ -256,7 +250,7 @@ class TestFromSpecpower:
 class TestAnswer:
     def test_frame_and_curve(self):
         two = [HAND, PowerLoadCurve.of_levels([0.5, 0.9], [100, 140], name="b")]
-        result = answered(two)
+        result = answered(power_loads, two)
         frame = result.to_frame()
         assert list(frame["power_at_50_w"]) == pytest.approx([80, 100])
         assert list(frame["server"]) == ["hand", "b"]
@@ -273,18 +267,18 @@ class TestAnswer:
 
     def test_set_ups_of_a_runs_table_are_curves_of_their_own(self):
         second = runs(host=["rack2"] * 5, power_w=runs()["power_w"] * 2)
-        found = answered(pd.concat([runs(), second]))
+        found = answered(power_loads, pd.concat([runs(), second]))
         assert list(found.figures["server"]) == ["rack1", "rack2"]
         assert list(found.figures["half_w"]) == pytest.approx([100, 200])
         # One of one load is left out.
         second = second.assign(load=1.0).drop(columns="idle_power_w")
-        found = answered(pd.concat([runs(), second]))
+        found = answered(power_loads, pd.concat([runs(), second]))
         assert list(found.figures["server"]) == ["rack1"]
         assert any("1 of 2 set-ups left out" in c for c in found.caveats)
 
     @pytest.mark.parametrize(("count", "named"), [(6, True), (7, False)])
     def test_a_figure_names_a_few_servers_alone(self, count, named):
-        found = answered([HAND] * count)
+        found = answered(power_loads, [HAND] * count)
         assert list(found.figures["server"][:2]) == ["hand", "hand (2)"]
         assert (found.plot().get_legend() is not None) == named
 
@@ -294,7 +288,7 @@ class TestAnswer:
     )
     def test_what_has_no_answer(self, curves, at, said):
         with pytest.raises(PpwError, match=said):
-            answered(curves, at=at)
+            answered(power_loads, curves, at=at)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +307,7 @@ def test_loads_as_people_write_them_are_one_curve(tmp_path, header, loads, endin
     path = tmp_path / f"runs.{ending}"
     table = pd.DataFrame({"host": "r1", header: loads.split(), "power_w": [60.0, 80, 120]})
     table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path)
-    (found,) = answered(read_runs(path)).figures.to_dict(orient="records")
+    (found,) = answered(power_loads, read_runs(path)).figures.to_dict(orient="records")
     assert (found["idle_w"], found["half_w"], found["full_w"]) == (60, 80, 120)
 
 
@@ -332,7 +326,7 @@ def test_loads_in_percent_without_a_sign_are_refused(tmp_path):
 def test_the_energy_proportionality_of_published_servers_is_as_published(data_dir):
     """Ryckbosch et al. (2011): from 30-40 percent in 2007 to 50-80 percent in 2011."""
     results = read_specpower(data_dir / "specpower" / "results_to_2012.csv")
-    found = answered(results).figures
+    found = answered(power_loads, results).figures
     year = np.array([r.year for r in results])
     share = found["energy_proportionality"].to_numpy()
     assert 0.30 <= np.median(share[year == 2007]) <= 0.40

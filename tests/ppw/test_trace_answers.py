@@ -26,11 +26,7 @@ def figure(result, name):
 
 def changed(original, **columns):
     """The same trace with other columns."""
-    table = original.table
-    for name, values in columns.items():
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, table.schema.field(at), [values])
-    return MadeTrace(table, original.names)
+    return trace(**{**original.table.to_pandas(), **columns})
 
 
 class TestFigures:
@@ -185,8 +181,8 @@ QUESTIONS = {
         ("validate", {"device": "ssd,rpm=7200"}, "says nothing of the ssd"),
         ("validate", {"device": "ssd,units=0"}, "units"),
         ("validate", {"features_tolerance": 0}, "greater than 0"),
-        ("time scales", {"device": "tape"}, "no device 'tape'"),
         ("validate", {"device": "ssd,read=5W"}, "read"),
+        ("time scales", {"device": "tape"}, "no device 'tape'"),
         ("time scales", {"scales": []}, "no time scale was given"),
         ("time scales", {"scales": [0]}, "greater than 0"),
         ("what if", {"policies": ["mru"]}, "policy 'mru'"),
@@ -394,14 +390,10 @@ def test_what_is_completed_levels_off_with_the_time_scale():
 class TestParsing:
     def test_parameters_with_units_and_with_or_without_their_endings(self):
         given = "disk,average_seek=9ms,full_seek_s=0.02,capacity=4000GB,revolutions=90,cylinders=5"
-        assert devices.parse_device(given) == (
-            "disk",
-            Disk(4e12, 90.0, average_seek_s=9 * 1e-3, full_seek_s=0.02, cylinders=5),
-        )
-        assert devices.parse_device("ssd,units=16,read=70us,unit=500MB") == (
-            "ssd",
-            SolidState(read_s=70e-6, unit_bytes_s=500e6, units=16),
-        )
+        disk = Disk(4e12, 90.0, average_seek_s=9 * 1e-3, full_seek_s=0.02, cylinders=5)
+        assert devices.parse_device(given) == ("disk", disk)
+        drive = SolidState(read_s=70e-6, unit_bytes_s=500e6, units=16)
+        assert devices.parse_device("ssd,units=16,read=70us,unit=500MB") == ("ssd", drive)
 
     @pytest.mark.parametrize("name", devices.DEVICES)
     def test_every_parameter_is_said(self, name):
@@ -475,7 +467,7 @@ class TestStorage:
         assert (first != other).any()
 
     def test_completed_requests_do_not_depend_on_when_they_came(self):
-        table = busy(n=500).table
-        later = table.set_column(0, table.schema.field(0), [np.arange(500.0) * 9])
+        made = busy(n=500)
+        table, later = made.table, changed(made, time_s=np.arange(500.0) * 9).table
         assert devices.completed_iops(table) == devices.completed_iops(later)
         assert devices.completed_iops(table) < devices.completed_iops(table, devices.DEVICES["ssd"])
