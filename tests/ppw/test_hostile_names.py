@@ -32,20 +32,17 @@ def acting(text):
 
 class TestWriting:
     @given(st.text())
-    def test_what_is_written_prints(self, text):
+    def test_what_is_written_prints_and_is_spelt_as_python_spells_it(self, text):
         assert printable(text).isprintable()
         assert printable_lines(text).count("\n") == text.count("\n")
         assert shown_name(text).isprintable()
         assert len(shown_name(text)) <= 48
+        alike = text.replace("\\", "").replace("'", "")
+        assert printable(alike) == repr(alike)[1:-1]
 
     @given(st.text(st.characters(exclude_categories=("C", "Z")), max_size=48))
     def test_what_prints_is_written_as_it_is(self, text):
         assert printable(text) == shown_name(text) == text
-
-    @given(st.text())
-    def test_is_spelt_as_python_spells_it(self, text):
-        alike = text.replace("\\", "").replace("'", "")
-        assert printable(alike) == repr(alike)[1:-1]
 
     def test_of_a_long_name_both_ends_stay(self):
         name = shown_name("rack" + "0" * 500 + "17")

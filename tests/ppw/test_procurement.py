@@ -436,29 +436,23 @@ def ratio(result, figure):
     return values[0] / values[1]
 
 
-class TestPublishedArithmetic:
-    def test_throughput_ratio_14_79_and_power_ratio_5_9_give_2_51_in_perf_per_watt(self):
-        assert (THROUGHPUT_RATIO, POWER_RATIO) == (14.79, 5.9)
-        found = ratio(asked(published(10.0)), "perf_per_watt")
-        assert found == pytest.approx(14.79 / 5.9)
-        assert round(found, 2) == round(per_watt_ratio(14.79, 5.9), 2) == 2.51
-
-    @pytest.mark.parametrize(
-        ("price_ratio", "per_dollar"),
-        [(3.0, "WSM"), (14.78, "WSM"), (14.80, "Atom"), (20.0, "Atom")],
-    )
-    def test_wsm_is_better_per_watt_and_atom_per_dollar_above_a_price_ratio_of_14_79(
-        self, price_ratio, per_dollar
-    ):
-        result = asked(published(price_ratio))
-        best = result.figures[result.figures["p_best"] == 1].set_index("figure")["candidate"]
-        assert (best["perf_per_watt"], best["perf_per_dollar"]) == ("WSM", per_dollar)
-        assert ratio(result, "perf_per_dollar") == pytest.approx(14.79 / price_ratio)
-        assert per_dollar_ratio(14.79, price_ratio) == pytest.approx(14.79 / price_ratio)
-        # They tie where the one is 14.79 times as dear as the other.
-        row = tie(result, "performance per price", f"candidate.{result.cheapest}.price")
-        ties = row["value"] / 400 if result.cheapest == "WSM" else 400 * price_ratio / row["value"]
-        assert ties == pytest.approx(break_even_price_ratio(14.79))
+@pytest.mark.parametrize(
+    ("price_ratio", "per_dollar"), [(3.0, "WSM"), (14.78, "WSM"), (14.80, "Atom"), (20.0, "Atom")]
+)
+def test_published_ratios_decide_who_is_better_per_watt_and_per_dollar(price_ratio, per_dollar):
+    assert (THROUGHPUT_RATIO, POWER_RATIO) == (14.79, 5.9)
+    result = asked(published(price_ratio))
+    best = result.figures[result.figures["p_best"] == 1].set_index("figure")["candidate"]
+    assert (best["perf_per_watt"], best["perf_per_dollar"]) == ("WSM", per_dollar)
+    found = ratio(result, "perf_per_watt")
+    assert found == pytest.approx(14.79 / 5.9)
+    assert round(found, 2) == round(per_watt_ratio(14.79, 5.9), 2) == 2.51
+    assert ratio(result, "perf_per_dollar") == pytest.approx(14.79 / price_ratio)
+    assert per_dollar_ratio(14.79, price_ratio) == pytest.approx(14.79 / price_ratio)
+    # They tie where the one is 14.79 times as dear as the other.
+    row = tie(result, "performance per price", f"candidate.{result.cheapest}.price")
+    ties = row["value"] / 400 if result.cheapest == "WSM" else 400 * price_ratio / row["value"]
+    assert ties == pytest.approx(break_even_price_ratio(14.79))
 
 
 class TestProbabilities:
@@ -709,9 +703,6 @@ class TestCandidatesFromRuns:
         source = figures.loc["candidate.rack1 at 3.0 GHz.workload.sort.rate", "source"]
         assert source == "runs.csv: host rack1, sort at 3 GHz"
         assert any("rack1 at 3.0 GHz: what its runs say is projected" in c for c in answer.caveats)
-
-    def test_the_measured_price_and_servers(self, answer):
-        figures = inputs_of(answer)
         assert figures.loc["candidate.rack2.price", "value"] == 5000
         rates = [figures.loc[f"candidate.rack2.workload.{w}.rate", "value"] for w in ("sort", "wc")]
         expected = np.ceil(5 / rates[0] + 5 / rates[1])
@@ -779,8 +770,8 @@ def service(tmp_path, frame=None, **workload):
 
 
 class TestServicesFromRuns:
-    def test_full_load_and_power_at_a_load_are_taken_from_the_runs(self, tmp_path):
-        result = asked(service(tmp_path))
+    def test_full_load_and_power_and_latency_at_a_load_are_taken_from_the_runs(self, tmp_path):
+        result = asked(service(tmp_path, latency_p99="0.8ms"))
         figures = inputs_of(result)["value"]
         assert figures["candidate.small.workload.cache.rate"] == pytest.approx(1000, rel=0.02)
         assert figures["candidate.large.workload.cache.power"] == pytest.approx(240, rel=0.02)
@@ -788,14 +779,9 @@ class TestServicesFromRuns:
         watts = servers * (40 + 40 * np.sqrt(10_000 / (servers * 1000)))
         kwh = row_of(result, "energy", "small")["servers_kwh"]
         assert kwh == pytest.approx(watts * 8.76, rel=0.02)
-        assert not any("straight" in c for c in result.caveats)
-
-    def test_latency_against_the_rate_is_taken_from_the_runs(self, tmp_path):
         # 2e-4/(1.05 − load): 8e-4 at a load of 0.8, the next point is above.
-        result = asked(service(tmp_path, latency_p99="0.8ms"))
-        servers = row_of(result, "candidates", "small")["by_rate"]
         assert servers == pytest.approx(10_000 / (0.8 * 1000), abs=1)
-        assert not any("not held against" in c for c in result.caveats)
+        assert not any("straight" in c or "not held against" in c for c in result.caveats)
 
     def test_a_load_never_reached_says_how_to_measure_it(self, tmp_path):
         frame = rate_limited()
@@ -868,27 +854,19 @@ class TestWattsOfDifferentScope:
             asked(scenario(server("two"), package))
 
 
-class TestTheCatalogue:
-    def test_cores_and_launch_price(self):
-        epyc = server("epyc", catalogue="EPYC 9654", sockets=2)
-        del epyc["price"]
-        result = asked(scenario(epyc, costs={"licence_per_core": 10.0}))
-        host = ppw.find_host("EPYC 9654")
-        figures = inputs_of(result)
-        assert figures.loc["candidate.epyc.price", "value"] == 2 * host.launch_price_usd
-        assert figures.loc["candidate.epyc.price", "label"] == "catalogue"
-        assert figures.loc["candidate.epyc.price", "source"].startswith("AMD")
-        servers = result.candidates["servers"][0]
-        assert result.costs["licences"][0] == servers * 2 * host.cores * 10
-        assert only(result.caveats, "launch price").startswith(
-            "epyc: its price is the launch price"
-        )
-
-    def test_its_price_is_in_dollars(self):
-        epyc = server("epyc", catalogue="EPYC 9654")
-        del epyc["price"]
-        with pytest.raises(PpwError, match="the catalogue's price is in USD, the scenario in EUR"):
-            asked(scenario(epyc) | {"currency": "EUR"})
+def test_cores_and_launch_price_in_dollars_are_of_the_catalogue():
+    epyc = server("epyc", catalogue="EPYC 9654", sockets=2)
+    del epyc["price"]
+    table = scenario(epyc, costs={"licence_per_core": 10.0})
+    result, host = asked(table), ppw.find_host("EPYC 9654")
+    price = inputs_of(result).loc["candidate.epyc.price"]
+    assert (price["value"], price["label"]) == (2 * host.launch_price_usd, "catalogue")
+    assert price["source"].startswith("AMD")
+    servers = result.candidates["servers"][0]
+    assert result.costs["licences"][0] == servers * 2 * host.cores * 10
+    assert only(result.caveats, "epyc: its price is the launch price")
+    with pytest.raises(PpwError, match="the catalogue's price is in USD, the scenario in EUR"):
+        asked(table | {"currency": "EUR"})
 
 
 LICENCES = {"costs": {"licence_per_core": ranged(0, 0, 5)}}
