@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,42 +26,41 @@ def most():
 """
 
 
-class TestSources:
-    """A package with the real `compiled`, in a process each: numba's stamp is of one file alone."""
+def loaded():
+    """Modules of the package, which are loaded no longer."""
+    return {name: sys.modules.pop(name) for name in [*sys.modules] if name.startswith("fitting")}
 
-    @pytest.fixture
-    def package(self, tmp_path):
-        folder = tmp_path / "fitting"
-        (folder / "laws").mkdir(parents=True)
-        (folder / "__init__.py").touch()
-        shutil.copy(module.__file__, folder)
-        (folder / "walk.py").write_text(WALK)
-        (folder / "limits.py").write_text("from fitting.laws.far import FAR\nMOST = FAR\n")
-        (folder / "laws" / "far.py").write_text("FAR = 1\n")
-        (folder / "unused.py").write_text("NOTHING = 0\n")
-        return folder
 
-    def answer(self, package):
-        """What the compiled function gives, and whether its code came from the disk."""
-        show = "from fitting.walk import most; print(most(), sum(most.stats.cache_hits.values()))"
-        done = subprocess.run(
-            [sys.executable, "-c", show],
-            cwd=package.parent,
-            env={**os.environ, "PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": ""},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        value, hits = map(int, done.stdout.split())
-        return value, bool(hits)
+def answer():
+    """What the compiled function gives, imported anew, and whether its code came from the disk."""
+    before = loaded()
+    try:
+        most = importlib.import_module("fitting.walk").most
+        return most(), sum(most.stats.cache_hits.values()) > 0
+    finally:
+        loaded()
+        sys.modules.update(before)
 
-    def test_code_on_disk_is_that_of_all_sources_it_is_made_of(self, package):
-        assert self.answer(package) == (1, False)
-        (package / "unused.py").write_text("NOTHING = 2\n")
-        assert self.answer(package) == (1, True)
-        (package / "laws" / "far.py").write_text("FAR = 3\n")
-        assert self.answer(package) == (3, False)
-        assert self.answer(package) == (3, True)
+
+def test_code_on_disk_is_that_of_all_sources_it_is_made_of(tmp_path, monkeypatch):
+    """Of a package with the real `compiled`: numba's stamp is of one file alone."""
+    package = tmp_path / "fitting"
+    (package / "laws").mkdir(parents=True)
+    for name in ("__init__.py", "laws/__init__.py"):
+        (package / name).touch()
+    shutil.copy(module.__file__, package)
+    (package / "walk.py").write_text(WALK)
+    (package / "limits.py").write_text("from fitting.laws.far import FAR\nMOST = FAR\n")
+    (package / "laws" / "far.py").write_text("FAR = 1\n")
+    (package / "unused.py").write_text("NOTHING = 0\n")
+    monkeypatch.setattr(module._settings, "CACHE_DIR", "")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert answer() == (1, False)
+    (package / "unused.py").write_text("NOTHING = 2\n")
+    assert answer() == (1, True)
+    (package / "laws" / "far.py").write_text("FAR = 3\n")
+    assert [answer(), answer()] == [(3, False), (3, True)]
 
 
 class TestFolders:
@@ -74,16 +74,13 @@ class TestFolders:
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
         return folder
 
-    def test_beside_the_package_then_the_users_caches(self, package, tmp_path):
+    def test_beside_the_package_then_the_users_caches(self, package, tmp_path, monkeypatch):
         home = tmp_path / "home" / ".cache" / "ppw"
         assert list(_parents()) == [package / "__pycache__", tmp_path / "xdg" / "ppw", home]
-
-    @pytest.mark.parametrize("given", ["", "relative/cache"])
-    def test_a_cache_that_is_no_absolute_path_is_ignored(self, package, monkeypatch, given):
-        monkeypatch.setenv("XDG_CACHE_HOME", given)
-        assert [p.name for p in _parents()] == ["__pycache__", "ppw"]
-
-    def test_the_one_that_numba_is_told_is_the_only_one(self, package, tmp_path, monkeypatch):
+        # One that is no absolute path is ignored; one that numba is told is the only one.
+        for given in ("", "relative/cache"):
+            monkeypatch.setenv("XDG_CACHE_HOME", given)
+            assert list(_parents()) == [package / "__pycache__", home]
         monkeypatch.setattr(module._settings, "CACHE_DIR", str(tmp_path / "told"))
         assert list(_parents()) == [tmp_path / "told"]
 
@@ -117,21 +114,16 @@ class TestMachineCode:
         assert before == module._settings.CACHE_DIR
 
     def test_that_cannot_be_read_or_written_is_made_anew(self, tmp_path, monkeypatch):
-        def fail(*_):
-            raise OSError("no space left")
-
         monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
-        monkeypatch.setattr(module._FunctionCache, "load_overload", fail)
-        monkeypatch.setattr(module._FunctionCache, "save_overload", fail)
+        for name in ("load_overload", "save_overload"):
+            full = Mock(side_effect=OSError("no space left"))
+            monkeypatch.setattr(module._FunctionCache, name, full)
         assert compiled(twice)(21) == 42
 
     @pytest.mark.parametrize("gone", [OSError, RuntimeError])
     def test_without_a_folder_for_it_is_made_by_each_process(self, gone, tmp_path, monkeypatch):
-        def fail(*_):
-            raise gone
-
         monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
-        monkeypatch.setattr(_Forgiving, "__init__", fail)
+        monkeypatch.setattr(_Forgiving, "__init__", Mock(side_effect=gone))
         assert compiled(twice)(21) == 42
         assert not list(tmp_path.rglob("*.nbc"))
 
@@ -197,10 +189,9 @@ class TestNotice:
         [("kept", "compiling, first use only"), (None, "name one by NUMBA_CACHE_DIR")],
     )
     def test_is_of_functions_that_are_not_on_disk(
-        self, folder, text, tmp_path, monkeypatch, caplog
+        self, folder, text, timers, tmp_path, monkeypatch, caplog
     ):
         caplog.set_level("INFO", "fitting.compiled")
-        timers = Timers()
         for name in ("_KEPT", "_NOT_KEPT"):
             own = Notice(getattr(module, name)._text, timer=timers, clock=lambda: 0.0)
             monkeypatch.setattr(module, name, own)

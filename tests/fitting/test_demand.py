@@ -18,13 +18,19 @@ from fitting.pressure import grade, summarise, worst
 INTERVALS = st.lists(st.tuples(st.floats(0, 1), st.integers(1, 5)), min_size=1, max_size=30)
 
 
-def test_use_by_hand():
+def test_use_and_its_levels_by_hand():
     use = summarise([0.1, 0.9, np.nan, 0.5], [2.0, 1.0, 4.0, 1.0], high=0.5)
     assert use.mean == pytest.approx((0.2 + 0.9 + 0.5) / 4)
     assert (use.median, use.p95, use.share_high, use.measured_s) == (0.1, 0.9, 0.5, 4.0)
     # A share that is just reached is not exceeded.
     use = summarise(np.arange(1.0, 21.0), np.full(20, 0.1))
     assert (use.median, use.p95) == (10.0, 19.0)
+    # Levels begin at their thresholds.
+    found = [grade(value, 0.3, 0.7) for value in (0.29, 0.3, 0.69, 0.7, np.nan)]
+    assert found == ["low", "medium", "medium", "high", ""]
+    assert worst([]) == ""
+    assert worst(["", "low"]) == "low"
+    assert worst(["high", "medium", "low"]) == "high"
 
 
 @given(INTERVALS, st.randoms(use_true_random=False))
@@ -40,31 +46,11 @@ def test_an_interval_of_n_seconds_is_n_intervals_of_one_in_any_order(intervals, 
     assert summarise(*zip(*intervals, strict=True), high=0.7) == pytest.approx(use)
 
 
-@pytest.mark.parametrize(
-    ("values", "seconds"), [([], []), ([np.nan], [1.0]), ([1.0], [np.nan]), ([1.0], [0.0])]
-)
-def test_nothing_measured_is_no_use(values, seconds):
-    use = summarise(values, seconds)
-    assert use.measured_s == 0
-    assert np.isnan(use[:4]).all()
-
-
-def test_levels_begin_at_their_thresholds():
-    found = [grade(value, 0.3, 0.7) for value in (0.29, 0.3, 0.69, 0.7, np.nan)]
-    assert found == ["low", "medium", "medium", "high", ""]
-    assert worst([]) == ""
-    assert worst(["", "low"]) == "low"
-    assert worst(["high", "medium", "low"]) == "high"
-
-
-def test_impossible_use_is_refused():
-    for values, seconds in (([1.0], [1.0, 2.0]), ([[1.0]], [[1.0]])):
-        with pytest.raises(FittingError, match="do not go with"):
-            summarise(values, seconds)
-    with pytest.raises(FittingError, match="negative length"):
-        summarise([1.0], [-1.0])
-    with pytest.raises(FittingError, match="is above"):
-        grade(0.5, 0.7, 0.3)
+def test_nothing_measured_is_no_use():
+    for values, seconds in (([], []), ([np.nan], [1.0]), ([1.0], [np.nan]), ([1.0], [0.0])):
+        use = summarise(values, seconds)
+        assert use.measured_s == 0
+        assert np.isnan(use[:4]).all()
 
 
 # Phases.
@@ -113,12 +99,6 @@ def test_noise_alone_is_one_phase(count, tables, series):
     assert sum(found) <= tables // 20
 
 
-def test_a_flat_run_is_one_phase():
-    assert change_points(np.full((50, 3), 0.7)) == []
-    small = 0.7 + 0.5 * NOISE_FLOOR * np.sin(np.arange(50))[:, None]
-    assert change_points(small) == []
-
-
 def test_no_other_division_is_cheaper():
     """All divisions of a short series into phases of at least two points, one by one."""
     table, _ = stages((5, 4, 6), series=2, noise=0.0)
@@ -140,7 +120,9 @@ def test_no_other_division_is_cheaper():
     assert change_points(table + wave) == list(min(divisions, key=cost))
 
 
-def test_missing_values_are_no_change():
+def test_missing_values_and_flat_runs_are_no_change():
+    assert change_points(np.full((50, 3), 0.7)) == []
+    assert change_points(0.7 + 0.5 * NOISE_FLOOR * np.sin(np.arange(50))[:, None]) == []
     table, ends = stages((10, 10))
     table[3:5, 0] = np.nan
     assert change_points(table) == ends
@@ -153,10 +135,6 @@ def test_the_shortest_phase():
     assert change_points(table, shortest=2) == [10, 12]
     assert change_points(table, shortest=12) == []
     assert change_points(table[:3]) == []
-    with pytest.raises(FittingError, match="one row a point"):
-        change_points([1.0, 2.0])
-    with pytest.raises(FittingError, match="at least 2"):
-        change_points([[1.0]], shortest=1)
 
 
 def test_a_steady_drift_is_no_noise():
@@ -221,31 +199,37 @@ def test_high_is_above_one_just_when_the_rest_of_time_is(shares, quantile):
     assert (load.high[0] > 1) == (below < quantile * len(shares) - 1e-9)
 
 
-def test_impossible_loads_are_refused():
-    for quantile in (0.0, 1.1):
-        with pytest.raises(FittingError, match="quantile"):
-            load_of(np.ones((3, 1)), quantile)
-    with pytest.raises(FittingError, match="intervals by resources"):
-        load_of(np.ones(3))
-    with pytest.raises(FittingError, match="lengths"):
-        on_clock([1.0, 2.0], [1.0], [[1.0]], 0.0, 1.0, 1)
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: summarise([1.0], [1.0, 2.0]), "do not go with"),
+        (lambda: summarise([[1.0]], [[1.0]]), "do not go with"),
+        (lambda: summarise([1.0], [-1.0]), "negative length"),
+        (lambda: grade(0.5, 0.7, 0.3), "is above"),
+        (lambda: change_points([1.0, 2.0]), "one row a point"),
+        (lambda: change_points([[1.0]], shortest=1), "at least 2"),
+        (lambda: load_of(np.ones((3, 1)), 0.0), "quantile"),
+        (lambda: load_of(np.ones((3, 1)), 1.1), "quantile"),
+        (lambda: load_of(np.ones(3)), "intervals by resources"),
+        (lambda: on_clock([1.0, 2.0], [1.0], [[1.0]], 0.0, 1.0, 1), "lengths"),
+    ],
+)
+def test_what_cannot_be_is_refused(ask, message):
+    with pytest.raises(FittingError, match=message):
+        ask()
 
 
 # Agreement with another recording.
 
 
-def test_agreement_of_constant_and_few_intervals():
+def test_agreement_of_constant_and_few_intervals_and_at_the_threshold():
     assert agreement(np.full(100, 0.2), 0.7) == agreement(np.full(100, 0.9), 0.7) == 1.0
     assert np.isnan(agreement(np.ones(9), 0.5))
     assert agreement(np.concatenate([np.ones(10), [np.nan]]), 0.5) == 1.0
-    # The order of draws is fixed.
-    shares = np.random.default_rng(2).random(50)
-    assert agreement(shares, 0.9) == agreement(shares, 0.9)
-
-
-def test_agreement_at_the_threshold():
     often = np.arange(200) % 19 == 0
-    assert 0.3 < agreement(np.where(often, 1.0, 0.2), 0.7) < 0.8
+    found = agreement(np.where(often, 1.0, 0.2), 0.7)
+    # The order of draws is fixed.
+    assert 0.3 < found == agreement(np.where(often, 1.0, 0.2), 0.7) < 0.8
     # A share of just the threshold is not above it.
     assert agreement(np.where(often, 0.7, 0.2), 0.7) == 1.0
 

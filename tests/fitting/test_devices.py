@@ -61,13 +61,10 @@ def test_a_disk_by_hand():
     assert DISK.service_s(*one, 1.0) - DISK.service_s(*one, 0.0) == pytest.approx([8e-3])
 
 
-def test_a_solid_state_drive_by_hand():
+def test_a_solid_state_drive_by_hand_and_ordinary_devices_by_default():
     drive = SolidState(read_s=100e-6, write_s=20e-6, unit_bytes_s=100e6, units=4)
     found = drive.service_s(blocks(0, 1, 2), blocks(0, 5, 9), blocks(10_000, 0, 0), blocks(0, 0, 0))
     assert found == pytest.approx([200e-6, 20e-6, 20e-6])
-
-
-def test_devices_are_ordinary_ones_by_default():
     one = (blocks(0), blocks(0), blocks(1_000_000), blocks(8))
     # 0.1 ms of the controller, to the next cylinder, half a turn of 7200 a minute, 200 MB/s.
     expected = (0.1 + 0.8 + 500 / 120 + 5.0) * 1e-3
@@ -78,11 +75,16 @@ def test_devices_are_ordinary_ones_by_default():
 # Queues.
 
 
-def test_a_request_follows_the_last_one_of_its_own_device():
+def test_a_request_follows_the_last_one_of_its_own_device_whose_units_are_as_many():
     ends = np.full(2, -1, dtype=np.int64)
     found = previous_ends(blocks(0, 1, 0), blocks(0, 100, 8), blocks(4096, 512, 512), ends)
     assert found.tolist() == [-1, -1, 8]
     assert ends.tolist() == [9, 101]
+    # The second device is first seen later.
+    queue = Queue()
+    for device in (0, 1):
+        latency = queue.latency_s(np.zeros(2), blocks(device, device), np.ones(2))
+        assert latency.tolist() == [1.0, 2.0]
 
 
 def simulated_open(arrivals, devices, services, units):
@@ -157,26 +159,17 @@ def test_a_closed_loop_is_an_event_simulation(services, units, outstanding):
     assert queue.end_s == pytest.approx(end)
 
 
-def test_a_device_first_seen_later_has_no_more_units():
-    queue, two = Queue(), np.zeros(2)
-    assert queue.latency_s(two, blocks(0, 0), np.ones(2)).tolist() == [1.0, 2.0]
-    assert queue.latency_s(two, blocks(1, 1), np.ones(2)).tolist() == [1.0, 2.0]
-
-
 @pytest.mark.parametrize(
-    "make",
+    ("make", "how"),
     [
-        lambda: Disk(revolutions_s=0),
-        lambda: Disk(track_seek_s=9e-3),
-        lambda: SolidState(units=0),
-        lambda: SolidState(read_s=float("nan")),
-        lambda: Queue(0),
-        lambda: Queue(1, 0),
+        *((Disk, {"revolutions_s": 0}), (Disk, {"track_seek_s": 9e-3})),
+        *((SolidState, {"units": 0}), (SolidState, {"read_s": np.nan})),
+        *((Queue, {"units": 0}), (Queue, {"units": 1, "outstanding": 0})),
     ],
 )
-def test_impossible_devices_are_refused(make):
+def test_impossible_devices_are_refused(make, how):
     with pytest.raises(FittingError):
-        make()
+        make(**how)
 
 
 # Layouts of files.
@@ -202,9 +195,7 @@ def test_layouts_by_hand():
     assert laid_out(file, pages, "first_use").tolist() == [10, 13, 11, 14, 12]
     # Devices are apart.
     assert laid_out((0, 0), (50, 9), "first_use", device=(0, 1)).tolist() == [50, 9]
-
-
-def test_a_request_keeps_its_place_in_the_page_and_may_be_broken():
+    # A request keeps its place in the page and may be broken.
     pages = FilePages()
     file, device = blocks(0, 1, 0), blocks(0, 0, 0)
     lbn, size = blocks(10 * PAGE + 3, 12 * PAGE, 11 * PAGE), blocks(512, 512, 8192)

@@ -221,16 +221,13 @@ def test_many_groups_of_a_few_designs_in_any_order():
         check_against_brute_force(law, many[order[row]], found, row)
 
 
-def test_repeats_share_a_part_of_their_noise():
+def test_repeats_share_a_part_of_their_noise_and_an_anchor_is_nearest_by_ratio():
     np.testing.assert_allclose(noise_share(np.array([1.0, 1e12])), [1.0, SHARED_NOISE])
     # n runs with covariance share everywhere and the rest on the diagonal.
     covariance = SHARED_NOISE * np.ones((5, 5)) + (1 - SHARED_NOISE) * np.eye(5)
     np.testing.assert_allclose(noise_share(np.array([5.0])), covariance.mean())
-
-
-def test_anchor_is_nearest_by_ratio():
     # 2.1 GHz is 1.1 GHz from 1 and 1.9 GHz from 4, but 4 is the nearer by ratio.
-    steps = np.array([[1e9, 4e9], [1e9, 4e9], [1e9, 4e9]])
+    steps = np.tile([1e9, 4e9], (3, 1))
     np.testing.assert_array_equal(anchors(steps, np.array([1.9e9, 2.1e9, 9e9])), [1e9, 4e9, 4e9])
 
 

@@ -97,16 +97,13 @@ class TestForecast:
             for one, all_ in zip(alone, together, strict=True):
                 np.testing.assert_allclose(one[0], all_[n])
 
-    def test_thousands_at_once(self):
-        load, watts = (
-            np.array([0.4, 0.5, 0.9]),
-            np.random.default_rng(1).uniform(100, 200, (5000, 3)),
-        )
+        # Thousands at once, too.
+        load, watts = np.array([0.4, 0.5, 0.9]), rng.uniform(100, 200, (5000, 3))
         found = forecast_watts(load, watts, np.array([1.0])).watts
         assert found.shape == (5000, 1)
         assert found[-1] == pytest.approx(of_one(load, watts[-1], [1.0]).watts[0])
 
-    def test_intervals_widen_with_distance_level_and_scatter(self):
+    def test_intervals_widen_with_distance_level_scatter_and_the_share_that_follows_the_load(self):
         found = of_one([0.5, 0.9], [100, 140], [0.95, 1.0])
         half = found.upper - found.watts
         assert half[0, 0] < half[0, 1]
@@ -115,9 +112,7 @@ class TestForecast:
         smooth = of_one([0.3, 0.5, 0.7, 0.9], [80, 100, 120, 140], [1.0])
         rough = of_one([0.3, 0.5, 0.7, 0.9], [80, 90, 130, 140], [1.0])
         assert (rough.upper - rough.lower)[0, 0] > (smooth.upper - smooth.lower)[0, 0]
-
-    def test_widths_go_by_a_power_of_the_share_that_follows_the_load(self):
-        # Both draw 200 W at full load: all of it follows the load in one, half in the other.
+        # By a power of that: of 200 W at full load all follow it in one, half in the other.
         all_of_it = of_one([0.5, 0.9], [100, 180], [1.0])
         half_of_it = of_one([0.5, 0.9], [150, 190], [1.0])
         assert all_of_it.half_width / half_of_it.half_width == pytest.approx(2**1.45)
@@ -150,59 +145,36 @@ class TestForecast:
             of_one(load, watts, asked)
 
 
-class TestEnergyProportionality:
-    """Figures worked by hand."""
-
-    def test_proportional_and_constant_servers(self):
-        assert energy_proportionality(TENTHS, 200 * TENTHS) == pytest.approx(1)
-        assert energy_proportionality(TENTHS, np.full(11, 200.0)) == pytest.approx(0)
-        assert idle_to_peak(np.full(11, 200.0)) == 1
-
-    def test_by_hand(self):
-        # Idle 60, 80 at half, 120 at full load: normalised 1/2, 2/3, 1. Area of the trapezoids
-        # 0.5·(1/2 + 2/3)/2 + 0.5·(2/3 + 1)/2 = 7/24 + 10/24 = 17/24; EP = 2 − 34/24 = 7/12.
-        load, watts = np.array([0, 0.5, 1]), np.array([60.0, 80, 120])
-        assert energy_proportionality(load, watts) == pytest.approx(7 / 12)
-        assert dynamic_range(watts) == pytest.approx(0.5)
-        # The line is at 90 at half load: 80/90 − 1.
-        assert linear_deviation(load, watts) == (pytest.approx(-1 / 9), 0.5)
-        np.testing.assert_allclose(proportionality_gap(load, watts), [1 / 2, 1 / 6, 0])
-        # Work per joule as a share of full load's: 0.5·120/80 = 0.75 at half load.
-        assert peak_efficiency(load, watts) == (1.0, 1.0)
-        assert peak_efficiency(load, np.array([60.0, 50, 120])) == (0.5, pytest.approx(1.2))
-
-
-@pytest.fixture(scope="module")
-def published(data_dir):
-    """Accuracy table of the full-load watts of SPECpower results from levels below, and results."""
-    from measurements.specpower import read_specpower
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).resolve().parents[2] / "benchmarks")
-        table = importlib.import_module("accuracy_power_load")
-    return table, table.measured(read_specpower(sorted((data_dir / "specpower").glob("*.csv"))))
+def test_energy_proportionality_by_hand():
+    assert energy_proportionality(TENTHS, 200 * TENTHS) == pytest.approx(1)
+    assert energy_proportionality(TENTHS, np.full(11, 200.0)) == pytest.approx(0)
+    assert idle_to_peak(np.full(11, 200.0)) == 1
+    # Idle 60, 80 at half, 120 at full load: normalised 1/2, 2/3, 1. Area of the trapezoids
+    # 0.5·(1/2 + 2/3)/2 + 0.5·(2/3 + 1)/2 = 7/24 + 10/24 = 17/24; EP = 2 − 34/24 = 7/12.
+    load, watts = np.array([0, 0.5, 1]), np.array([60.0, 80, 120])
+    assert energy_proportionality(load, watts) == pytest.approx(7 / 12)
+    assert dynamic_range(watts) == pytest.approx(0.5)
+    # The line is at 90 at half load: 80/90 − 1.
+    assert linear_deviation(load, watts) == (pytest.approx(-1 / 9), 0.5)
+    np.testing.assert_allclose(proportionality_gap(load, watts), [1 / 2, 1 / 6, 0])
+    # Work per joule as a share of full load's: 0.5·120/80 = 0.75 at half load.
+    assert peak_efficiency(load, watts) == (1.0, 1.0)
+    assert peak_efficiency(load, np.array([60.0, 50, 120])) == (0.5, pytest.approx(1.2))
 
 
 @pytest.mark.thirdparty
-def test_published_servers_from_two_and_three_levels(published):
-    table, data = published
-
-    def errors(*levels):
-        return table.errors(table.full_load(data, levels).watts[:, 0], data)
-
-    two = errors(50, 90)
+def test_published_servers_and_intervals_in_years_that_took_no_part(data_dir, monkeypatch):
+    """Full load of SPECpower results; the widths were fitted to 2012 alone."""
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "benchmarks")
+    table = importlib.import_module("accuracy_power_load")
+    data, levels = table.read(data_dir), [(50, 90), (40, 50, 90), (40, 60, 90)]
+    two, *three = (table.errors(table.full_load(data, at).watts[:, 0], data) for at in levels)
     assert two[0] <= 1.1
     assert two[1] <= 3.8
-    for three in (errors(40, 50, 90), errors(40, 60, 90)):
-        assert three[0] < 0.8 * two[0]
-        assert three[1] <= two[1]
-
-
-@pytest.mark.thirdparty
-@pytest.mark.parametrize("levels", [(50, 90), (40, 50, 90), (10, 50, 90), (0, 50, 90)])
-def test_intervals_hold_in_years_that_took_no_part(published, levels):
-    """The widths were fitted to 2012 alone."""
-    table, data = published
-    inside = table.covered(table.full_load(data, levels), data)
-    for year in range(2007, 2013):
-        assert inside[data.year == year].mean() >= 0.9
+    for errors in three:
+        assert errors[0] < 0.8 * two[0]
+        assert errors[1] <= two[1]
+    for at in ((50, 90), (40, 50, 90), (10, 50, 90), (0, 50, 90)):
+        inside = table.covered(table.full_load(data, at), data)
+        for year in range(2007, 2013):
+            assert inside[data.year == year].mean() >= 0.9
