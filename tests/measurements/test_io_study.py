@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from peers.hadoop import program
 from peers.waiting import is_running, wait_for
 from test_live_sampler import MadeUpKernel
 
-from measurements.cpu_lists import parse_cpu_list
 from measurements.errors import MeasurementError
 from measurements.timeseries import LiveSampler
 from measurements.workloads import fio
 from measurements.workloads.fio import FioOptions, Pattern
 from measurements.workloads.fio_report import read_report
-from measurements.workloads.io_study import memory_device
 from measurements.workloads.io_study.bandwidth import BandwidthThief
 from measurements.workloads.io_study.cpu_clocks import ControlGroup, KernelThreads, process_cpu_s
 from measurements.workloads.io_study.devices import block_device, fill
@@ -68,26 +67,23 @@ class TestReport:
             "fio_version": "fio-3.33",
         }
 
-    @pytest.mark.parametrize(
-        ("text", "said"),
-        [
-            ("", "no report of fio"),
-            ("fio: engine libaio not loadable\n", "no report of fio: fio: engine libaio not"),
-            (REPORT[:80], "no report of fio"),
-            (json.dumps({"jobs": []}), "no report of fio"),
-            # Nothing moved is an error, and not zero.
-            (REPORT, "fio moved nothing: error 0"),
-        ],
-    )
-    def test_what_is_none(self, tmp_path, text, said):
+    def test_what_is_none(self, tmp_path):
         file = tmp_path / "fio.json"
-        file.write_text(text)
-        with pytest.raises(MeasurementError, match=said):
-            read_report(file, "write")
+        for text, said in {
+            "": "no report of fio",
+            "fio: engine libaio not loadable\n": "no report of fio: fio: engine libaio not",
+            REPORT[:80]: "no report of fio",
+            json.dumps({"jobs": []}): "no report of fio",
+            # Nothing moved is an error, and not zero.
+            REPORT: "fio moved nothing: error 0",
+        }.items():
+            file.write_text(text)
+            with pytest.raises(MeasurementError, match=said):
+                read_report(file, "write")
 
 
 class TestFioOptions:
-    def test_patterns_and_the_published_ones_are_the_default(self):
+    def test_patterns_of_which_the_published_ones_are_the_default(self):
         for text, pattern in (
             *(("randread", ("randread", 4096)), ("write", ("write", 32768))),
             *(("read:1MiB", ("read", 1 << 20)), ("randwrite:512", ("randwrite", 512))),
@@ -100,27 +96,19 @@ class TestFioOptions:
         }
         assert options.depths == (1, 2, 4, 8, 16, 32)
 
-    @pytest.mark.parametrize(
-        ("text", "said"),
-        [
+    def test_what_is_no_pattern_and_no_size(self):
+        for text, said in (
             ("read:100", "a request is a multiple of 512 B"),
             ("read:big", "'big' is not a quantity"),
-        ],
-    )
-    def test_what_is_no_pattern(self, text, said):
-        with pytest.raises(MeasurementError, match=said):
-            Pattern.parse(text)
-
-    @pytest.mark.parametrize(
-        ("options", "said"),
-        [
-            ({"size_bytes": 1 << 60}, "too little for a file of"),
-            ({"size_bytes": 1024}, "a file of 1024 B has no request of 32768 B"),
-        ],
-    )
-    def test_what_cannot_be_measured(self, options, said):
-        with pytest.raises(MeasurementError, match=said):
-            FioOptions(folder="/", **options).check()
+        ):
+            with pytest.raises(MeasurementError, match=said):
+                Pattern.parse(text)
+        for size, said in (
+            (1 << 60, "too little for a file of"),
+            (1024, "a file of 1024 B has no request of 32768 B"),
+        ):
+            with pytest.raises(MeasurementError, match=said):
+                FioOptions(folder="/", size_bytes=size).check()
 
 
 class TestFioRuns:
@@ -135,12 +123,12 @@ class TestFioRuns:
         content = path.read_bytes()
         assert content.count(0) < len(content) / 2
         assert fio._takes_direct(path)
-        job = ("--rw=randread", "--bs=4096", "--time_based", f"--runtime={fio._ms(1.5)}")
+        job = ("--rw=randread", "--bs=4096", "--time_based", f"--runtime={fio._ms(0.5)}")
         command = [*fio._base(target, 8 << 20), *job]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         report = tmp_path / "fio.json"
         report.write_text(done.stdout)
-        assert read_report(report, "read")["fio_seconds"] == pytest.approx(1.5, abs=0.05)
+        assert read_report(report, "read")["fio_seconds"] == pytest.approx(0.5, abs=0.05)
 
     def test_what_this_host_tells(self, tmp_path, monkeypatch):
         assert not fio._takes_direct(tmp_path / "none")
@@ -174,9 +162,8 @@ OWN = {"user_s": 0.1, "system_s": 0.2, "scope": "own", "idle_s": 1.2, "iowait_s"
 
 
 class TestWindow:
-    @pytest.mark.parametrize(
-        ("rows", "how", "expected"),
-        [
+    def test_by_hand(self):
+        for rows, how, expected in (
             # 4 CPU seconds less 2 · 0.8, shared three to one as the kernel saw it.
             (
                 [interval(), interval(sectors_read=50.0)],
@@ -208,13 +195,11 @@ class TestWindow:
                 {"sectors_read": 0.0, "sectors_written": 0.0, "intervals_without_io": 2}
                 | {"io_notes": "no sector was read or written: there are no cycles per I/O"},
             ),
-        ],
-    )
-    def test_by_hand(self, rows, how, expected):
-        found = window_columns(rows, **{"cpus": 2, **how})
-        assert {c: found[c] for c in expected} == {
-            c: pytest.approx(v) if isinstance(v, float) else v for c, v in expected.items()
-        }
+        ):
+            found = window_columns(rows, **{"cpus": 2, **how})
+            assert {c: found[c] for c in expected} == {
+                c: pytest.approx(v) if isinstance(v, float) else v for c, v in expected.items()
+            }
 
     def test_gaps_and_clocks_are_named(self):
         found = window_columns([interval(marks="clock back; gap")], cpus=2)
@@ -260,24 +245,17 @@ class TestFaults:
 
 def groups_of(version, folder):
     """Trees that have control groups of one version only, the host's own."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split()
-        if version == 2 and kind == "cgroup2":
-            name = folder / "fs/cgroup"
-        elif version == 1 and kind == "cgroup" and "cpuacct" in options.split(","):
-            name = folder / "fs/cgroup/cpuacct"
-        else:
-            continue
-        name.parent.mkdir(parents=True, exist_ok=True)
-        name.symlink_to(before.split()[4])
+    which = ["cgroup2"] if version == 2 else ["cgroup", "-O", "cpuacct"]
+    there = subprocess.check_output(["findmnt", "-n", "-o", "TARGET", "-t", *which], text=True)
+    name = folder / "fs/cgroup" / ("" if version == 2 else "cpuacct")
+    name.parent.mkdir(parents=True)
+    name.symlink_to(there.split()[0])
     (folder / "self").mkdir()
-    said = "0::/" if version == 2 else "3:cpuacct:/"
-    (folder / "self/cgroup").write_text(f"{said}\n")
+    (folder / "self/cgroup").write_text("0::/\n" if version == 2 else "3:cpuacct:/\n")
     return folder
 
 
-SPIN = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.6: sum(range(20000))"]
+SPIN = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.4: sum(range(20000))"]
 
 
 class TestCpuTime:
@@ -298,10 +276,10 @@ class TestCpuTime:
                 clocks = max(clocks, sum(map(process_cpu_s, instances.pids)))
             used_s = group.cpu_s() - before_s
             user, system = group.user_and_system()
-        assert instances.rusage_s > 1.1
+        assert instances.rusage_s > 0.75
         assert used_s == pytest.approx(instances.rusage_s, rel=0.02)
         # Seen up to a look before the end.
-        assert 0.5 < clocks <= 1.02 * instances.rusage_s
+        assert 0.35 < clocks <= 1.02 * instances.rusage_s
         assert user > 5 * system
         assert not group.folder.exists()
 
@@ -400,15 +378,12 @@ class TestMemoryDevice:
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(MeasurementError, match=r"mkfs\.ext4 is not there: apt install e2fsp"):
             make_memory_device(reaper, 1 << 20, None)
-        refusal = "#!/bin/sh\necho 'mount: only root can do that' >&2; exit 1\n"
         for name in ("mount", "mkfs.ext4", "losetup", "umount"):
-            (tmp_path / name).write_text(refusal)
-            (tmp_path / name).chmod(0o755)
+            program(tmp_path, name, "echo 'mount: only root can do that' >&2; exit 1")
         with pytest.raises(MeasurementError, match="needs root and loop devices: mount: only"):
             make_memory_device(reaper, 1 << 20, None)
         with pytest.raises(MeasurementError, match=r"in memory is too much where .* MB are free"):
             make_memory_device(reaper, 1 << 50, None)
-        assert set(memory_device._MAKE) >= {"ext4", "xfs"}
 
 
 @pytest.mark.peer("memory")
@@ -425,9 +400,9 @@ class TestBandwidth:
         try:
             before = load.told()
             used_s = load.cpu_s()
-            time.sleep(0.8)
+            time.sleep(0.5)
             assert load.rate_since(before) == pytest.approx(0.2 * full, rel=0.2)
-            assert 0 < load.cpu_s() - used_s < 0.8
+            assert 0 < load.cpu_s() - used_s < 0.5
         finally:
             load.stop()
         with pytest.raises(MeasurementError, match="memory bandwidth ended with -9"):
@@ -456,13 +431,6 @@ class TestKernelWorkers:
             KernelWorkers(tmp_path)
         for cpus, mask in (([0, 1, 33], "2,00000003"), ([31], "80000000"), ([32], "1,00000000")):
             assert cpu_mask(cpus) == mask
-
-    @with_fio
-    def test_masks_are_the_kernels(self):
-        folder = Path("/sys/devices/system/cpu/cpu0/cache/index0")
-        ours = cpu_mask(parse_cpu_list((folder / "shared_cpu_list").read_text()))
-        its = (folder / "shared_cpu_map").read_text()
-        assert int(ours.replace(",", ""), 16) == int(its.replace(",", ""), 16)
 
 
 class TestFindings:
@@ -506,17 +474,14 @@ class TestOptions:
         assert options.name(None) == "x"
         assert options.name(Pattern.parse("write:128KiB")) == "fio write 128 KiB"
 
-    @pytest.mark.parametrize(
-        ("options", "said"),
-        [
+    def test_what_cannot_be(self):
+        for options, said in (
             ({"command": ("x",)}, "either of a command or of patterns"),
             ({"taken": (1.5,)}, "in shares of what the cores beside can take"),
             ({"size_bytes": 131072, "cores": (2,)}, "no part of 131072 B for each of 2 jobs"),
-        ],
-    )
-    def test_what_cannot_be(self, options, said):
-        with pytest.raises(MeasurementError, match=said):
-            StudyOptions(folder="/", **{"cores": (1,), **options}).check()
+        ):
+            with pytest.raises(MeasurementError, match=said):
+                StudyOptions(folder="/", **{"cores": (1,), **options}).check()
 
     @with_fio
     def test_what_was_prepared_is_not_cached(self, reaper):

@@ -142,17 +142,15 @@ class TestPlacement:
         assert [len(size) for size in sizes] == list(range(1, 9))
         assert all(small < large for small, large in pairwise(sizes))
 
-    @pytest.mark.parametrize(
-        ("allowed", "cores", "threads", "said"),
-        [
+    def test_more_than_there_is(self, host):
+        tree = host(XEON)
+        for allowed, cores, threads, said in (
             *((range(16), n, 1, rf"{n} physical cores .* 1 to 8$") for n in (0, -1, 9)),
             (range(8), 9, 1, r"1 to 8; CPUs 8-15 are online but not"),
             *((range(16), 2, n, r"threads a core .* 1 to 2") for n in (0, 3)),
-        ],
-    )
-    def test_more_than_there_is(self, host, allowed, cores, threads, said):
-        with pytest.raises(MeasurementError, match=said):
-            place(topology(host(XEON), allowed), cores, threads_per_core=threads)
+        ):
+            with pytest.raises(MeasurementError, match=said):
+                place(topology(tree, allowed), cores, threads_per_core=threads)
 
 
 class TestRunning:

@@ -63,7 +63,5 @@ def _listed(cpus):
 
 
 def _mask(cpus):
-    """Mask of CPUs in words of 32 bits, as the kernel writes it."""
-    digits = f"{sum(1 << cpu for cpu in cpus):x}"
-    digits = digits.rjust(-(-len(digits) // 8) * 8, "0")
-    return ",".join(digits[at : at + 8] for at in range(0, len(digits), 8))
+    """Mask of CPUs below 32, as the kernel writes it."""
+    return f"{sum(1 << cpu for cpu in cpus):08x}"
