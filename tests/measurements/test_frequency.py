@@ -532,11 +532,10 @@ def _guards(state):
 def test_cpupower_reads_what_was_set_and_put_back_and_is_noticed(tmp_path, opened):
     def cpupower(*arguments):
         """What it prints, and the limits (GHz) and governor of each CPU in it."""
-        place = {"/sys/devices/system/cpu": host.cpu}
-        said = in_private_sys(place, "cpupower", "-c", "all", *arguments)
+        said = in_private_sys(host.root, "cpupower", "-c", "all", *arguments)
         return said, re.findall(r"within (.*) GHz and (.*) GHz\.\s+The governor \"(\w+)\"", said)
 
-    with EmulatedKernel(tmp_path / "sys", westmere()) as host:
+    with EmulatedKernel(tmp_path / "sys", westmere(), log=tmp_path / "log") as host:
         with opened() as control:
             control.fix(1.862 * GHZ)
             _, policies = cpupower("frequency-info", "-p")

@@ -64,10 +64,6 @@ class Host:
         write(self.supplies / name, type="Battery", status=status, **figures)
         return self.supplies / name
 
-    def mounts(self):
-        links = {"/sys/devices/boards": self.devices, "/sys/class/hwmon": self.classes}
-        return {**links, "/sys/class/power_supply": self.supplies}
-
 
 @pytest.fixture
 def host(tmp_path):
@@ -215,34 +211,12 @@ def test_sensor_that_may_not_be_read_names_the_remedy(host, monkeypatch):
         assert list(values(source).values()) == [NAN, 228.0]
 
 
-AS_NOBODY = """
-import os, sys
-from measurements.power import hwmon
-from measurements.power.protocol import SensorError, SourceSettings
-os.setgroups([])
-os.setgid(65534)
-os.setuid(65534)
-try:
-    hwmon.open_source(None, SourceSettings())
-except SensorError as error:
-    print(error)
-"""
-
-
-@pytest.mark.peer("hwmon")
-def test_the_kernel_refuses_others_a_sensor_of_root(host):
-    (host.add("amd_energy", energy1_input=7_000_000) / "energy1_input").chmod(0o400)
-    said = in_private_sys(host.mounts(), sys.executable, "-c", AS_NOBODY)
-    path = "/sys/class/hwmon/hwmon0/energy1_input"
-    assert said == f"{path}: Permission denied: sudo chmod a+r {path}, or run as root\n"
-
-
 @pytest.mark.peer("hwmon")
 def test_lm_sensors_reads_the_same_watts(host):
     host.add_meter()
     host.add("amdgpu", power1_average=31_500_000, power1_label="PPT")
     host.add("i915", "0000:00:02.0", energy1_input=5_250_000)
-    seen = json.loads(in_private_sys(host.mounts(), "sensors", "-j"))
+    seen = json.loads(in_private_sys(host.settings.sysfs, "sensors", "-j"))
     acpi = seen["power_meter-acpi-0"]["power1"]
     with host.open("hwmon") as source:
         assert values(source) == {
@@ -312,7 +286,7 @@ PSUTIL = "import psutil; b = psutil.sensors_battery(); print(b.secsleft, b.power
 @pytest.mark.peer("hwmon")
 def test_psutil_sees_the_same_watts(host):
     host.add_battery(energy_now=40_000_000, energy_full=50_000_000, power_now=12_345_000)
-    seconds, plugged = in_private_sys(host.mounts(), sys.executable, "-c", PSUTIL).split()
+    seconds, plugged = in_private_sys(host.settings.sysfs, sys.executable, "-c", PSUTIL).split()
     assert plugged == "False"
     with host.open("battery") as source:
         assert int(seconds) == int(40.0 * 3600 / values(source)["battery:BAT0"])

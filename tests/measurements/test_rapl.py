@@ -482,7 +482,7 @@ def test_what_nobody_may_read_and_the_remedy_that_helps(tmp_path, kind):
 
     def as_nobody(before=""):
         code = before + AS_NOBODY.replace("KIND", kind)
-        return in_private_sys(tree.mounts(), sys.executable, "-W", "error", "-c", code).rstrip("\n")
+        return in_private_sys(tree.root, sys.executable, "-W", "error", "-c", code).rstrip("\n")
 
     said = as_nobody()
     assert said.count("\n") == 0
@@ -490,11 +490,6 @@ def test_what_nobody_may_read_and_the_remedy_that_helps(tmp_path, kind):
     assert "energy_uj: only root may read it" in said
     remedy = "chmod a+r /sys/class/powercap/*/energy_uj"
     assert f"sudo {remedy}" in said
-    package.energy.chmod(0o444)
-    if kind == "rapl":
-        said = as_nobody()
-        assert "not readable: sudo chmod a+r /sys/class/powercap/intel-rapl:0:0/energy_uj" in said
-        assert said.endswith("[4.0, nan]")
     said = as_nobody(f"import subprocess\nsubprocess.run('{remedy}', shell=True, check=True)\n")
     assert "('rapl:package-0', '')" in said
     assert said.endswith("[4.0, 0.0]" if kind == "rapl" else "[4.0]")
@@ -506,7 +501,7 @@ def test_all_readers_see_the_same_joules(tmp_path):
     tree.topology()
     package = tree.package(0, start_uj=1_000_000)
     with CounterWriter({package: 40.0, tree.core(package): 20.0, tree.dram(package): 4.0}):
-        seen = json.loads(in_private_sys(tree.mounts(), sys.executable, "-P", str(READERS), "0.5"))
+        seen = json.loads(in_private_sys(tree.root, sys.executable, "-P", str(READERS), "0.5"))
     inner, outer = seen.pop("inner"), seen.pop("outer")
     assert set(seen) == {"pyRAPL", "pyJoules", "codecarbon", "powercap-info", "rapl:pyrapl"}
     assert 10.0 < inner <= seen["rapl:pyrapl"] <= outer

@@ -8,22 +8,16 @@
         ...                     # read below tmp_path / "sys", as SourceSettings(sysfs=...)
     run.joules[package]         # what it drew, unwrapped and exact
 
-A reader that knows only the real /sys gets the tree there::
-
-    subprocess.run(private_sys(tree.mounts(), [sys.executable, "-c", "..."]))
+A reader that knows only the real /sys gets the tree there by `in_private_sys`.
 
 Every zone's watts waver by a hundredth, each at its own pace, as no two real counters move alike;
 ``mirrors`` names the zones that do.
 """
 
 import contextlib
-import json
 import math
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 import types
@@ -52,21 +46,11 @@ class Zone:
         self._uj = energy_uj % (self.range_uj + 1)
         with contextlib.suppress(FileNotFoundError):
             file = os.open(self.energy, os.O_WRONLY)
-            os.pwrite(file, self._text(), 0)
+            os.pwrite(file, self.text, 0)
             os.close(file)
 
-    def vanish(self, kept):
-        """Take all files away; what a reader has open gives nothing more, as in the kernel."""
-        os.truncate(self.energy, 0)
-        shutil.copytree(self.folder, kept, symlinks=True)
-        shutil.rmtree(self.folder)
-
-    def appear(self, kept):
-        """Come back as new files, with the counter where it should be by now."""
-        (kept / "energy_uj").write_bytes(self._text())
-        kept.rename(self.folder)
-
-    def _text(self):
+    @property
+    def text(self):
         return f"{self._uj:>{len(str(self.range_uj))}}\n".encode()
 
 
@@ -122,12 +106,16 @@ class PowercapTree:
         return zone
 
     def remove(self, zone):
-        """Take a zone away, as an unloaded driver does."""
-        zone.vanish(self._away(zone))
+        """Take a zone away, as an unloaded driver does: what a reader has open gives no more."""
+        os.truncate(zone.energy, 0)
+        zone.folder.rename(self._away(zone))
 
     def restore(self, zone):
-        """Put a removed zone back."""
-        zone.appear(self._away(zone))
+        """Put a removed zone back, its counter in a new file and where it should be by now."""
+        energy = self._away(zone) / "energy_uj"
+        energy.unlink()
+        energy.write_bytes(zone.text)
+        energy.parent.rename(zone.folder)
 
     def _away(self, zone):
         return self.root / f"removed-{zone.folder.name}"
@@ -138,11 +126,6 @@ class PowercapTree:
         write(cpus, present="-".join(str(n) for n in sorted({0, sockets - 1})))
         for number in range(sockets):
             write(cpus / f"cpu{number}/topology", physical_package_id=number)
-
-    def mounts(self):
-        """Where the tree, with a topology, belongs below the real /sys, for `private_sys`."""
-        names = ("devices/virtual/powercap", "class/powercap", "devices/system/cpu")
-        return {f"/sys/{name}": self.root / name for name in names}
 
     def _control_type(self, name):
         folder = self.devices / name
@@ -211,7 +194,7 @@ class CounterWriter:
     def __init__(self, watts, *, period_s=0.001):
         self._counters, self._period_s = Counters(watts), period_s
         self.joules = self._counters.joules
-        self._stop, self._failure = threading.Event(), None
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="powercap", daemon=True)
 
     def __enter__(self):
@@ -221,77 +204,24 @@ class CounterWriter:
     def __exit__(self, *_):
         self._stop.set()
         self._thread.join()
-        if self._failure is not None:
-            raise self._failure
 
     def _run(self):
-        try:
-            while not self._stop.wait(self._period_s):
-                self._counters.update()
-        except BaseException as failure:  # handed to whoever leaves the context
-            self._failure = failure
+        while not self._stop.wait(self._period_s):
+            self._counters.update()
 
 
-def private_sys(mounts, command):
-    """Command line that runs a command where folders and files stand at given places of /sys.
+def in_private_sys(root, *command):
+    """Output of a command that ends well, for which the folders of a tree are those of /sys.
 
-    A mount namespace of its own, so that nobody else sees them; nothing is copied, and what the
-    command writes there is written to the given files. Needs root.
+    In a mount namespace of its own, so that nobody else sees them; nothing is copied, and what the
+    command writes there is written to the tree. Needs root.
     """
-    binds = json.dumps({place: str(source) for place, source in mounts.items()})
-    unshare = ["unshare", "--mount", "--propagation", "private"]
-    return [*unshare, sys.executable, "-P", __file__, binds, *command]
-
-
-def in_private_sys(mounts, *command):
-    """Output of a command that ends well and sees the mounts (see `private_sys`)."""
+    mounts = (f"mount --rbind {folder} /sys/{folder.name}" for folder in root.iterdir())
+    script = f'{" && ".join(mounts)} && exec "$@"'
+    unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     known = {"capture_output": True, "text": True, "timeout": 60, "env": env}
-    done = subprocess.run(private_sys(mounts, command), check=False, **known)
+    done = subprocess.run([*unshare, *command], check=False, **known)
     assert done.returncode == 0, done.stderr
     assert "ResourceWarning" not in done.stderr
     return done.stdout
-
-
-def _mount_and_run(binds, command):
-    # An overlay hides what is mounted below it: all rooms come first, and the upper ones before.
-    mounts = sorted(json.loads(binds).items(), key=lambda item: len(Path(item[0]).parts))
-    for place, source in mounts:
-        _make_room(Path(place), folder=Path(source).is_dir())
-    for place, source in mounts:
-        _mount("--bind", source, place)
-    os.execvp(command[0], command)
-
-
-def _make_room(place, *, folder):
-    """Make a name that can be mounted on; sysfs takes none, but an overlay above it does."""
-    if place.exists():
-        return
-    _make_room(place.parent, folder=True)
-    make = place.mkdir if folder else place.touch
-    try:
-        make()
-    except OSError:
-        _overlay(place.parent)
-        make()
-
-
-def _overlay(folder):
-    scratch = tempfile.mkdtemp()
-    _mount("-t", "tmpfs", "tmpfs", scratch)
-    for name in ("upper", "work"):
-        Path(scratch, name).mkdir()
-    options = f"lowerdir={folder},upperdir={scratch}/upper,workdir={scratch}/work"
-    _mount("-t", "overlay", "overlay", "-o", options, str(folder))
-    # The overlay keeps what it stands on; the scratch name is not needed any more.
-    subprocess.run(["umount", "--lazy", scratch], check=True)
-    with contextlib.suppress(OSError):
-        Path(scratch).rmdir()
-
-
-def _mount(*arguments):
-    subprocess.run(["mount", *arguments], check=True)
-
-
-if __name__ == "__main__":
-    _mount_and_run(sys.argv[1], sys.argv[2:])
