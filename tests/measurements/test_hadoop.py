@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import settings as tried
@@ -27,7 +28,7 @@ from measurements.workloads.hadoop.configuration import (
     write_configuration,
 )
 from measurements.workloads.hadoop.counters import CPU_MS, GC_MS, Counter, printed_counters
-from measurements.workloads.hadoop.engine import OwnHadoop, check_room, first_complaint, in_memory
+from measurements.workloads.hadoop.engine import OwnHadoop, first_complaint, in_memory
 from measurements.workloads.hadoop.figures import job_columns, node_columns, write_tasks
 from measurements.workloads.hadoop.history import parse_history, read_history
 from measurements.workloads.hadoop.inputs import make_texts, room_needed
@@ -60,7 +61,7 @@ def run_job(engine, setting, folder):
     engine.starts(output)
     made = execute([command], output=output, environment=engine.environment())
     assert made.exit_code == 0, output.read_text()[-3000:]
-    return made, engine.job(setting, output)
+    return engine.job(setting, output)
 
 
 def parts(folder):
@@ -69,19 +70,8 @@ def parts(folder):
 
 @with_hadoop
 class TestLocalJobs:
-    def test_wordcount_counts_as_a_counter_does(self, own, tmp_path):
-        made, job = run_job(Local(own), Setting("wordcount", 2 * MB, 2, 2, None, None), tmp_path)
-        words = Tally((own.scratch / f"text-{2 * MB}").read_bytes().split())
-        counted = dict(line.split(b"\t") for line in parts(own.scratch / "output").splitlines())
-        assert {word: int(n) for word, n in counted.items()} == words
-        columns = job_columns(job)
-        assert job.status == "SUCCEEDED"
-        assert (columns["map_tasks"], columns["reduce_tasks"]) == (1, 2)
-        assert 0 < columns["map_phase_s"] < columns["job_s"] < made.end_s - made.start_s
-        assert made.user_s > 0
-
     def test_terasort_sorts_what_teragen_made(self, own, tmp_path):
-        _, job = run_job(Local(own), Setting("terasort", 4 * MB, 2, 2, None, "snappy"), tmp_path)
+        job = run_job(Local(own), Setting("terasort", 4 * MB, 2, 2, None, "snappy"), tmp_path)
         made, found = (
             np.frombuffer(parts(folder), dtype="S100")
             for folder in (own.scratch / f"rows-{4 * MB}", own.scratch / "output")
@@ -93,25 +83,21 @@ class TestLocalJobs:
         assert not list(own.scratch.glob("work/*.lst")), "a link is left behind"
 
     def test_sort_keeps_every_line(self, own, tmp_path):
-        _, job = run_job(Local(own), Setting("sort", 2 * MB, 1, 1, None, None), tmp_path)
+        job = run_job(Local(own), Setting("sort", 2 * MB, 1, 1, None, None), tmp_path)
         given = (own.scratch / f"text-{2 * MB}").read_bytes().splitlines()
         found = [line.rstrip(b"\t") for line in parts(own.scratch / "output").splitlines()]
         assert found == sorted(given)
+        assert (job.status, job_columns(job)["map_tasks"]) == ("SUCCEEDED", 1)
         assert job_columns(job)["gc_s"] >= 0
-
-    def test_the_jars_are_all_there(self):
-        sizes = [path.stat().st_size for path in jars.set_up().glob("*.jar")]
-        assert len(sizes) > 150
-        assert 90e6 < sum(sizes) < 120e6
 
 
 @with_hadoop
 @pytest.mark.slow
 class TestOneMachineCluster:
     def test_wordcount_with_its_history_and_nobody_else_can_connect(self, own, tmp_path):
-        ours = {port for _, port in listening()}
+        ours = listening()
         setting, engine = Setting("wordcount", 16 * MB, 1, 1, 2**29, "snappy"), OneMachine(own)
-        _, job = run_job(engine, setting, tmp_path)
+        job = run_job(engine, setting, tmp_path)
         columns = job_columns(job)
         assert (job.status, columns["map_tasks"], columns["reduce_tasks"]) == ("SUCCEEDED", 1, 1)
         assert columns["data_local_share"] == 1.0
@@ -121,7 +107,7 @@ class TestOneMachineCluster:
         assert columns["map_phase_s"] + columns["reduce_phase_s"] < columns["job_s"]
         assert list(node_columns(job)) == ["localhost"]
         # Only what listens on this host's own addresses could be reached from elsewhere.
-        assert {port for _, port in listening()} <= ours
+        assert listening() <= ours
         mark = own.environment()[MARK]
         assert any("MiniHadoopClusterManager" in line for line in processes(mark, "environ"))
         engine.close()
@@ -135,15 +121,8 @@ class TestOneMachineCluster:
 
 
 def listening():
-    """Addresses and ports on which somebody listens, as this process sees them."""
-    found = set()
-    for name in ("tcp", "tcp6"):
-        for line in Path("/proc/self/net", name).read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A":
-                address, _, port = fields[1].rpartition(":")
-                found.add((address, int(port, 16)))
-    return found
+    """Ports on which somebody listens, as this process sees them."""
+    return {c.laddr.port for c in psutil.net_connections("tcp") if c.status == "LISTEN"}
 
 
 SERVER = """
@@ -257,9 +236,6 @@ class TestJobs:
         sizes = {"wordcount": 10, "sort": 10, "terasort": 100, "teragen": 50}
         asked = [Setting(name, size, 1, 1, None, None) for name, size in sizes.items()]
         assert room_needed(asked) == 10 + 100 + 400
-        check_room(tmp_path, 1.0)
-        with pytest.raises(MeasurementError, match="--scratch"):
-            check_room(tmp_path, 1e18)
         mounts = f"/dev/sda / ext4 rw 0 0\ntmpfs {tmp_path}/a\\040b tmpfs rw 0 0\n"
         assert in_memory(tmp_path / "a b" / "c", mounts)
         assert not in_memory(tmp_path / "other", mounts)
@@ -292,27 +268,21 @@ class TestConfiguration:
 
 
 class TestJava:
-    @pytest.mark.parametrize("version", ["17.0.15", "21", "11.0.22"])
-    @pytest.mark.parametrize("vendor", ["openjdk", "java"])
-    def test_versions_that_run_hadoop(self, tmp_path, vendor, version):
-        program(tmp_path / "bin", "java", f"echo '{vendor} version \"{version}\" 2025' >&2")
-        java = find_java({"JAVA_HOME": str(tmp_path)})
-        assert (java.home, java.version) == (tmp_path, version)
+    def test_versions_that_run_hadoop(self, tmp_path):
+        for vendor, version in (("openjdk", "17.0.15"), ("java", "21"), ("openjdk", "11.0.22")):
+            program(tmp_path / "bin", "java", f"echo '{vendor} version \"{version}\" 2025' >&2")
+            java = find_java({"JAVA_HOME": str(tmp_path)})
+            assert (java.home, java.version) == (tmp_path, version)
 
-    @pytest.mark.parametrize(
-        ("said", "refusal"),
-        [
-            ('java version "1.8.0_292"', r"is Java 1\.8\.0_292.*JAVA_HOME"),
-            ('openjdk version "25" 2025', "is Java 25.*JAVA_HOME"),
-            ("hello", "does not say its version"),
-        ],
-    )
-    def test_versions_that_do_not(self, tmp_path, said, refusal):
-        program(tmp_path / "bin", "java", f"echo '{said}' >&2")
-        with pytest.raises(MeasurementError, match=refusal):
-            find_java({"PATH": str(tmp_path / "bin")})
-
-    def test_none_at_all(self):
+    def test_versions_that_do_not_and_none_at_all(self, tmp_path):
+        for said, refusal in {
+            'java version "1.8.0_292"': r"is Java 1\.8\.0_292.*JAVA_HOME",
+            'openjdk version "25" 2025': "is Java 25.*JAVA_HOME",
+            "hello": "does not say its version",
+        }.items():
+            program(tmp_path / "bin", "java", f"echo '{said}' >&2")
+            with pytest.raises(MeasurementError, match=refusal):
+                find_java({"PATH": str(tmp_path / "bin")})
         for where in ({"PATH": "/none"}, {"JAVA_HOME": "/none", "PATH": "/bin"}):
             with pytest.raises(MeasurementError, match="apt install default-jdk-headless maven"):
                 find_java(where)
@@ -333,13 +303,11 @@ class TestJars:
         project = ElementTree.parse(tmp_path / "told.xml").getroot()
         asked = {d[1].text: d[2].text for d in project.iter("dependency")}
         assert asked == dict(zip(JARS, ("3.4.2", "3.4.2", "4.13.2", "4.11.0"), strict=True))
-        # A jar that is gone is noticed and brought again; what is there is not.
+        # A jar that is gone is noticed and brought again.
         next(folder.glob("junit*")).unlink()
         with pytest.raises(MeasurementError, match="ppw run hadoop --setup"):
             jars.find_jars(environment)
         assert len(list(jars.set_up(environment).glob("*.jar"))) == 4
-        program(tmp_path / "bin", "mvn", "exit 1")
-        assert jars.set_up(environment) == folder
 
     @pytest.mark.parametrize(
         ("how", "said"),
@@ -368,10 +336,6 @@ def cluster(nodes, *, master=None, scopes=(), **more):
     return cluster_row(node("cluster:c", **more), nodes, master=master, domains=domains)
 
 
-FAMILIES = [node("n1", family="Atom"), node("n2", family="Westmere")]
-SENSORS = [node("n1", 100.0), node("n2", 40.0, "rapl:package")]
-
-
 class TestNodes:
     def test_a_table_of_nodes(self, tmp_path):
         path = tmp_path / "nodes.csv"
@@ -381,57 +345,46 @@ class TestNodes:
         assert first.role == "master"
         assert (second.host, second.power, second.cores) == ("n2", None, None)
 
-    @pytest.mark.parametrize(
-        ("text", "said"),
-        [
-            ("host,powr\nn1,rapl\n", "no column 'powr' is known"),
-            ("power\nrapl\n", "has no column host"),
-            ("host\n", "names no node"),
-            ("host\nn1\nn1\n", "names n1 twice"),
-            ("host,role\nn1,master\nn2,master\n", "several masters, n1, n2"),
-            ("host,price\nn1,free\n", "line 2: price is 'free'"),
-            ("host,cores\nn1,1.5\n", "line 2: cores is '1.5'"),
-            ("host,cores\nn1,-1\n", "line 2: cores is '-1'"),
-            ("host,cores\nn1\n", "line 2: has not as many cells"),
-            ("host,cores\n,4\n", "line 2: has no host"),
-            ("host\n../n1\n", "is no name of a host"),
-        ],
-    )
-    def test_a_table_that_cannot_be_is_refused(self, tmp_path, text, said):
+    def test_a_table_that_cannot_be_is_refused(self, tmp_path):
         path = tmp_path / "nodes.csv"
-        path.write_text(text)
-        with pytest.raises(MeasurementError, match=str(path)) as caught:
-            read_nodes(path)
-        assert said in str(caught.value)
+        for text, said in {
+            "host,powr\nn1,rapl\n": "no column 'powr' is known",
+            "power\nrapl\n": "has no column host",
+            "host\n": "names no node",
+            "host\nn1\nn1\n": "names n1 twice",
+            "host,role\nn1,master\nn2,master\n": "several masters, n1, n2",
+            "host,price\nn1,free\n": "line 2: price is 'free'",
+            "host,cores\nn1,1.5\n": "line 2: cores is '1.5'",
+            "host,cores\nn1,-1\n": "line 2: cores is '-1'",
+            "host,cores\nn1\n": "line 2: has not as many cells",
+            "host,cores\n,4\n": "line 2: has no host",
+            "host\n../n1\n": "is no name of a host",
+        }.items():
+            path.write_text(text)
+            with pytest.raises(MeasurementError, match=f"{path}.*{said}"):
+                read_nodes(path)
 
     def test_watts_cores_and_prices_add_up(self):
         more = {"idle_power_w": 60.0, "family": "Atom", "price": 300, "cores": 2}
-        row = cluster([node(f"n{n}", 100.0 + n, **more) for n in range(3)], master="n0")
+        nodes = [node(f"n{n}", 100.0 + n, **more) for n in range(3)]
+        row = cluster(nodes, master="n0")
+        assert row == cluster(nodes[::-1], master="n0")
         expected = {"host": "cluster:c", "time_s": 50.0, "nodes": 3, "master": "n0"}
         expected |= {"power_w": 303.0, "energy_j": 303.0 * 50, "power_source": "ipmi:dcmi"}
         expected |= {"power_label": "measured", "idle_power_w": 180.0, "family": "Atom"}
         assert row == expected | {"price": 900, "cores": 6}
 
-    @given(st.lists(st.floats(0.1, 1e4), min_size=2, max_size=9))
-    def test_the_cluster_draws_what_its_nodes_draw(self, watts):
-        nodes = [node(f"n{n}", w) for n, w in enumerate(watts)]
-        row = cluster(nodes)
-        assert row["power_w"] == pytest.approx(sum(watts))
-        assert row["energy_j"] == pytest.approx(50 * sum(watts))
-        assert row == cluster(nodes[::-1])
-
-    @pytest.mark.parametrize(
-        ("nodes", "scopes", "gone", "said"),
-        [
-            (FAMILIES, {}, "family", "nodes of different families (Atom, Westmere)"),
+    def test_what_differs_is_not_added(self):
+        families = [node("n1", family="Atom"), node("n2", family="Westmere")]
+        sensors = [node("n1", 100.0), node("n2", 40.0, "rapl:package")]
+        for nodes, scopes, gone, said in (
+            (families, {}, "family", "nodes of different families (Atom, Westmere)"),
             ([node("n1", 100.0), node("n2")], {}, "power_w", "none are known of n2"),
-            (SENSORS, {"n2": "package"}, "power_w", "different scope (host and package)"),
-        ],
-    )
-    def test_what_differs_is_not_added(self, nodes, scopes, gone, said):
-        row = cluster(nodes, family="x", scopes=scopes)
-        assert gone not in row
-        assert said in row["notes"]
+            (sensors, {"n2": "package"}, "power_w", "different scope (host and package)"),
+        ):
+            row = cluster(nodes, family="x", scopes=scopes)
+            assert gone not in row
+            assert said in row["notes"]
 
     def test_sources_of_one_scope_are_named_by_their_kinds(self):
         nodes = [node("n1", 100.0, "meter:a"), node("n2", 40.0, "log:b")]
@@ -558,24 +511,20 @@ class TestMadeUpHistory:
         assert "map_task_s" not in columns
         assert columns["map_tasks"] == 1
 
-    @pytest.mark.parametrize(
-        ("text", "said"),
-        [
-            ("Avro-Binary\n\x00\x01", "-Dmapreduce.jobhistory.jhist.format=json"),
-            ("Hello\nthere", "its first line is 'Hello'"),
-            ("", "its first line is ''"),
-            ("Avro-Json\n{}\n", "no event in it names a job"),
-            ("Avro-Json\n{}\nnonsense\n" + "\n".join(history([]).splitlines()[2:]), "line 3"),
-            (None, "cannot be read: No such file"),
-        ],
-    )
-    def test_what_is_no_history_is_refused(self, text, said, tmp_path):
+    def test_what_is_no_history_is_refused(self, tmp_path):
         path = tmp_path / "job.jhist"
-        if text is not None:
-            path.write_bytes(text.encode("latin-1"))
-        with pytest.raises(MeasurementError, match=str(path)) as caught:
-            read_history(path)
-        assert said in str(caught.value)
+        for text, said in {
+            None: "cannot be read: No such file",
+            "Avro-Binary\n\x00\x01": "-Dmapreduce.jobhistory.jhist.format=json",
+            "Hello\nthere": "its first line is 'Hello'",
+            "": "its first line is ''",
+            "Avro-Json\n{}\n": "no event in it names a job",
+            "Avro-Json\n{}\nnonsense\n" + "\n".join(history([]).splitlines()[2:]): "line 3",
+        }.items():
+            if text is not None:
+                path.write_bytes(text.encode("latin-1"))
+            with pytest.raises(MeasurementError, match=f"{path}.*{said}"):
+                read_history(path)
 
     @given(
         st.lists(
@@ -605,19 +554,18 @@ class TestMadeUpHistory:
 
 
 class TestPrintedCounters:
-    @pytest.mark.parametrize("name", ["wordcount", "terasort"])
-    def test_as_many_as_the_client_says_are_read(self, name):
-        lines = (DATA / f"{name}.log").read_text().splitlines()
-        (said,) = [int(line.rpartition(" ")[2]) for line in lines if "Job: Counters: " in line]
-        found = printed_counters(lines)
-        assert len(found) == said == 55
-        if name == "terasort":
-            # Known ones have the names of a history.
-            assert found[Counter("JobCounter", "DATA_LOCAL_MAPS")] == 2
-            assert found[Counter("FileSystemCounter", "HDFS_BYTES_READ")] == 268435606
-            assert found[Counter("FileSystemCounter", "FILE_BYTES_WRITTEN")] == 838406039
-            assert found[Counter("FileInputFormatCounter", "BYTES_READ")] == 268435400
-            assert found[Counter("TaskCounter", "MAP_INPUT_RECORDS")] == 2684354
+    def test_as_many_as_the_client_says_are_read(self):
+        for name in ("wordcount", "terasort"):
+            lines = (DATA / f"{name}.log").read_text().splitlines()
+            (said,) = [int(line.rpartition(" ")[2]) for line in lines if "Job: Counters: " in line]
+            found = printed_counters(lines)
+            assert len(found) == said == 55
+        # Known ones have the names of a history.
+        assert found[Counter("JobCounter", "DATA_LOCAL_MAPS")] == 2
+        assert found[Counter("FileSystemCounter", "HDFS_BYTES_READ")] == 268435606
+        assert found[Counter("FileSystemCounter", "FILE_BYTES_WRITTEN")] == 838406039
+        assert found[Counter("FileInputFormatCounter", "BYTES_READ")] == 268435400
+        assert found[Counter("TaskCounter", "MAP_INPUT_RECORDS")] == 2684354
 
     def test_counters_of_one_task_are_not_those_of_the_job(self):
         of_task = ["INFO Task: Final Counters for attempt_1: Counters: 1", "\tMap-Reduce Framework"]

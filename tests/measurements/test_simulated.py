@@ -88,21 +88,18 @@ class TestRegion:
         row = simulate(program, "o3", 1e9)
         assert (row["workload"], row["data_bytes"], row["compiler"]) == ("mine", 64, None)
 
-    @pytest.mark.parametrize(
-        ("name", "body", "said"),
-        [
+    def test_a_program_that_fails_and_a_broken_file_are_errors(
+        self, made, work, tmp_path, monkeypatch
+    ):
+        monkeypatch.setattr(simulated, "_MOST_CYCLES", 50_000)
+        for name, body, said in (
             ("half", "REGION_BEGINS(); return 0;", "marks one end of a region"),
             ("wrong", f"{WORK} return 7;", r"wrong on o3 at 1 GHz: .* exit code 7"),
             ("trap", "*(volatile int *)8 = 1; return 0;", "trap on o3 at 1 GHz: the program fails"),
             ("endless", "for (;;);", "does not exit within 50,000 cycles"),
-        ],
-    )
-    def test_a_program_that_fails_is_an_error(self, made, monkeypatch, name, body, said):
-        monkeypatch.setattr(simulated, "_MOST_CYCLES", 50_000)
-        with pytest.raises(MeasurementError, match=said):
-            simulate(made(name, body), "o3", 1e9)
-
-    def test_a_broken_file_is_an_error(self, work, tmp_path):
+        ):
+            with pytest.raises(MeasurementError, match=said):
+                simulate(made(name, body), "o3", 1e9)
         cut = tmp_path / "cut.elf"
         cut.write_bytes(work.elf.read_bytes()[:100])
         with pytest.raises(MeasurementError, match=r"cut\.elf cannot be loaded"):

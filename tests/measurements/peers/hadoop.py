@@ -12,6 +12,7 @@ GROUP = "org.apache.hadoop.mapreduce."
 JOB = "job_1700000000000_0007"
 # A job's submission in the histories made here (ms since 1970).
 SUBMITTED_MS = 1_700_000_000_000
+DONE, NEAR = "SUCCEEDED", "NODE_LOCAL"
 
 
 def event(kind, record, **body):
@@ -30,17 +31,7 @@ def counters(**values):
 
 
 def attempt(
-    kind,
-    task,
-    number=0,
-    *,
-    node,
-    start_s,
-    end_s,
-    status="SUCCEEDED",
-    cpu_ms=0,
-    gc_ms=0,
-    locality="NODE_LOCAL",
+    kind, task, number=0, *, node, start_s, end_s, status=DONE, cpu_ms=0, gc_ms=0, locality=NEAR
 ):
     """Lines of one attempt: its start, its end, and the task's if this attempt counts."""
     name = f"{JOB.removeprefix('job_')}_{kind[0].lower()}_{task:06}"
@@ -51,7 +42,7 @@ def attempt(
     started = event(f"{kind}_ATTEMPT_STARTED", "TaskAttemptStarted", **known, **began)
     ended = known | {"finishTime": end_ms, "hostname": node, "rackname": "/default-rack"}
     ended["counters"] = counters(**{CPU_MS.name: cpu_ms, GC_MS.name: gc_ms})
-    if status != "SUCCEEDED":
+    if status != DONE:
         ended |= {"status": status, "error": "lost"}
         record = "TaskAttemptUnsuccessfulCompletion"
         return [started, event(f"{kind}_ATTEMPT_{status}", record, **ended)]
