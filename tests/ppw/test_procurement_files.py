@@ -121,11 +121,7 @@ def figures(table):
         (("candidate", 0, "name"), "", "candidate 1: name must not be empty"),
         (("candidate", 0, "name"), "two", "two [[candidate]] are named 'two'"),
         (("candidate", 0, "power_scope"), "wal", "(did you mean 'wall'?)"),
-        (
-            ("candidate", 0, "workload"),
-            {"wrok": {"rate": 1}},
-            "has figures of 'wrok', which is no [[workload]] (did you mean 'work'?)",
-        ),
+        (("candidate", 0, "workload"), {"wrok": {}}, "no [[workload]] (did you mean 'work'?)"),
         (("workload", 0, "weight"), 1, "give its rate, or its weight in demand.rate"),
         (("workload", 0, "rate"), None, "or its weight in demand.rate; it has neither"),
         (("site", "pue"), None, "site.pue is missing: give energy of the site over energy of ser"),
