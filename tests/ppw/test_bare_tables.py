@@ -19,7 +19,6 @@ from ppw.report.plan_page import plan_page
 
 ONE = sweep(workloads=("grep",), noise=0.02)
 TWO = pd.concat([ONE, sweep(workloads=("grep",), noise=0.02, seed=8, host="rack2")])
-SIDES = {"host": "rack1"}, {"host": "rack2"}
 LOADS = pd.DataFrame(
     {
         "load": [0.25, 0.5, 0.75, 1.0],
@@ -39,23 +38,6 @@ def cycles_per_io(*rows):
     return answered(ppw.cycles_per_io, pd.DataFrame(rows))
 
 
-@pytest.fixture(scope="module")
-def compared():
-    """Compare hosts by prices of the question, as the runs have none."""
-    prices = {"price_a": 100.0, "price_b": 400.0}
-    return answered(ppw.compare, TWO.drop(columns="price"), *SIDES, draws=200, **prices)
-
-
-@pytest.fixture(scope="module")
-def best():
-    return answered(ppw.best_frequency, ONE, draws=200)
-
-
-@pytest.fixture(scope="module")
-def planned():
-    return answered(ppw.plan, ONE, metric="time", steps="1.2GHz,1.8GHz")
-
-
 @pytest.mark.parametrize("left_out", ["workload", "time_s", "power_w"])
 def test_a_column_that_a_check_needs_is_not_there(left_out):
     bare = ONE.drop(columns=[left_out, "cycles", "instructions"])
@@ -70,18 +52,23 @@ def test_an_empty_column_is_as_none(column):
 
 
 class TestOneGroup:
-    def test_is_compared_in_a_sentence_of_its_own(self, compared):
+    def test_is_compared_in_a_sentence_of_its_own_by_prices_of_the_question(self):
+        sides, prices = ({"host": "rack1"}, {"host": "rack2"}), {"price_a": 100.0, "price_b": 400.0}
+        bare = TWO.drop(columns="price")
+        compared = answered(ppw.compare, bare, *sides, draws=200, **prices)
         ratio = compared.table.set_index("metric")["ratio"]
         (said,) = [line for line in compared.verdict() if line.startswith("time: ")]
         assert "geometric mean" not in said
         assert shown(ratio["time"]) in said
         assert ratio["perf_per_dollar"] == pytest.approx(4 / ratio["time"], rel=0.02)
 
-    def test_is_planned_in_a_sentence_of_its_own(self, planned):
+    def test_is_planned_in_a_sentence_of_its_own(self):
+        planned = answered(ppw.plan, ONE, metric="time", steps="1.2GHz,1.8GHz")
         (said,) = plan_page(planned).verdict
         assert said.lower() == planned.groups["advice"].iloc[0].lower()
 
-    def test_without_watts_has_no_best_of_performance_per_watt(self, best):
+    def test_without_watts_has_no_best_of_performance_per_watt(self):
+        best = answered(ppw.best_frequency, ONE, draws=200)
         blind = replace(best, table=best.table.assign(rises_to_hz=np.nan))
         assert "There are no watts, so perf/W is not known." in best_page(blind).render()
 
@@ -242,25 +229,17 @@ class TestLongAnswers:
     @pytest.mark.parametrize(
         ("kind", "table", "said"),
         [
-            ("best", "table", "… 5 more groups: use --format csv or to_frame()"),
-            ("calibrated", "table", "… 5 more levels: use --format csv or to_frame()"),
-            ("compared", "table", "… 5 more rows: use --format csv or to_frame()"),
-            ("swept", "knees", "… 35 more sweeps: --format json or csv"),
-            ("planned", "groups", "… 5 more groups: use --format json or .groups"),
-            ("loaded", "figures", "… 5 more servers: use --format json or .figures"),
+            ("BestFrequency", "table", "… 5 more groups: use --format csv or to_frame()"),
+            ("Calibration", "table", "… 5 more levels: use --format csv or to_frame()"),
+            ("Comparison", "table", "… 5 more rows: use --format csv or to_frame()"),
+            ("SweepKnees", "knees", "… 35 more sweeps: --format json or csv"),
+            ("Plan", "groups", "… 5 more groups: use --format json or .groups"),
+            ("PowerLoads", "figures", "… 5 more servers: use --format json or .figures"),
         ],
     )
-    def test_the_text_says_how_much_more_there_is(self, kind, table, said, request):
-        if kind == "calibrated":
-            paired = ONE.assign(meter_power_w=30 + 1.1 * ONE["power_w"])
-            result = answered(ppw.calibrate, paired, sensor="rapl:package", reference="meter")
-        elif kind == "loaded":
-            curve = ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name="one")
-            result = answered(ppw.power_loads, [curve])
-        else:
-            result = knees() if kind == "swept" else request.getfixturevalue(kind)
-        rows = pd.concat([getattr(result, table).head(1)] * 45, ignore_index=True)
-        lines = replace(result, **{table: rows}).summary().splitlines()
+    def test_the_text_says_how_much_more_there_is(self, kind, table, said, results):
+        rows = pd.concat([getattr(results(kind), table).head(1)] * 45, ignore_index=True)
+        lines = replace(results(kind), **{table: rows}).summary().splitlines()
         assert said in lines
         assert len(lines) < 130
 
