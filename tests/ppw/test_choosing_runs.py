@@ -4,6 +4,7 @@ The oracle of --where is a file that holds only the rows asked for, made by pand
 """
 
 import json
+from pathlib import Path
 
 import click
 import pandas as pd
@@ -14,6 +15,7 @@ from processes import ppw_inside, refused
 from walked_commands import COMMANDS, options
 
 import ppw
+from ppw import fleet
 from ppw.cli import main
 from ppw.selection import choose_runs
 
@@ -76,7 +78,7 @@ def test_every_command_that_reads_runs_tables_chooses_rows():
         ("project", "--freq", "3GHz", "--metric", "time,power"),
         ("best", "--draws", "100"),
         ("validate", "--metric", "time"),
-        ("plan", "--freq", "3GHz", "--steps", "1.2GHz,2.4GHz", "--repeats", "1"),
+        ("plan", "--freq", "3GHz", "--steps", "1.2GHz", "--repeats", "1", "--metric", "time"),
         ("knee", "--over", "freq_hz", "--of", "time"),
     ],
     ids=lambda c: c[0],
@@ -147,61 +149,44 @@ class TestHeadersOfTheUsersOwn:
     """What reading renamed is named by either name, and which column it is, is said."""
 
     @pytest.mark.parametrize(
-        ("command", "own", "canonical"),
+        "words",
         [
-            ("fit", ("--by", "machine,Benchmark"), ("--by", "host,workload")),
-            ("fit", ("--where", "machine=atom"), ("--where", "host=atom")),
-            (
-                "compare",
-                ("--draws", "100", "--a", "machine=atom", "--b", "machine=xeon"),
-                ("--draws", "100", "--a", "host=atom", "--b", "host=xeon"),
-            ),
+            "fit mine.csv --by {host},{workload}",
+            "fit mine.csv --where {host}=atom",
+            "compare mine.csv --draws 100 --a {host}=atom --b {host}=xeon",
         ],
     )
-    def test_either_name(self, command, own, canonical):
-        mine, told = said(command, "mine.csv", *own)
-        assert (mine, "") == said(command, "mine.csv", *canonical)
+    def test_either_name(self, words):
+        mine, told = said(*words.format(**OWN).split())
+        assert (mine, "") == said(*words.format(**dict(zip(OWN, OWN, strict=True))).split())
         assert told.count("ppw: machine is read as the column host\n") == 1
 
     def test_axes_of_a_sweep(self):
         table = pd.read_csv("mine.csv").assign(**{"Worker Count": range(1, 49)})
         table.to_csv("mine.csv", index=False)
-        done, told = said(
-            *("knee", "mine.csv", "--map", "threads=Worker Count"),
-            *("--over", "Worker Count", "--of", "Elapsed [s]"),
-        )
+        axes = ("--over", "Worker Count", "--of", "Elapsed [s]")
+        done, told = said("knee", "mine.csv", "--map", "threads=Worker Count", *axes)
         assert "threads" in done
         assert "ppw: Worker Count is read as the column threads\n" in told
         assert "ppw: Elapsed [s] is read as the column time_s\n" in told
-
-    def test_in_python_too(self):
-        runs = ppw.read_runs("mine.csv")
-        with pytest.warns(ppw.CaveatWarning):
-            one, other = (
-                ppw.compare(runs, {name: "atom"}, {name: "xeon"}, metric="time", draws=100)
-                for name in ("machine", "host")
-            )
-        assert one.summary() == other.summary()
 
 
 @pytest.mark.usefixtures("folder")
 class TestFleet:
     pytestmark = OTHERS_WARNINGS
 
-    def test_the_same_rows_as_in_memory(self):
+    def test_the_same_rows_as_in_memory_and_refusals(self):
         where = ("--where", "machine=atom,freq_mhz=1200,freq=2.4GHz", "--metric", "time")
-        fleet, _ = said("fleet", "fit", "mine.csv", *where)
-        assert fleet.startswith(said("fit", "mine.csv", *where)[0].split("\ncaveat")[0])
+        found, _ = said("fleet", "fit", "mine.csv", *where)
+        assert found.startswith(said("fit", "mine.csv", *where)[0].split("\ncaveat")[0])
+        done = ask("fleet", "fit", "mine.csv", "--where", "mchine=atom")
+        refused(done, "no column 'mchine' to choose runs by")
+        done = ask("fleet", "fit", "mine.csv", "--where", "machine=atm")
+        refused(done, "mine.csv: no run has all of host=atm")
 
-    def test_what_matches_nothing_and_a_saved_state_that_has_no_rows(self):
-        for where, answer in (
-            ("mchine=atom", "no column 'mchine' to choose runs by"),
-            ("machine=atm", "mine.csv: no run has all of host=atm"),
-        ):
-            refused(ask("fleet", "fit", "mine.csv", "--where", where), answer)
-        said("fleet", "update", "state", "mine.csv")
-        done = ask("fleet", "fit", "state", "--where", "host=atom")
-        refused(done, "no single runs to choose from: leave --where out")
+    def test_a_saved_state_has_no_rows_to_choose(self):
+        with pytest.raises(ppw.PpwError, match="no single runs to choose from: leave --where out"):
+            fleet.fit(fleet.FleetState(Path("state")), where={"host": "atom"})
 
 
 def test_the_digest_is_of_the_rows(folder):

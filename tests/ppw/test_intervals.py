@@ -375,18 +375,23 @@ class TestPooling:
         assert lone.pool is True
 
 
-TOP = {"highest": {}, "split": {"train": ["1.2GHz", "1.6GHz", "2.0GHz"], "test": "2.4GHz"}}
-
-
 @pytest.fixture(scope="module")
 def two_hosts():
     return pd.concat([stale(of_cores()), of_cores(2, seed=8).assign(host="rack2")])
 
 
-@pytest.mark.parametrize("scheme", TOP)
-def test_without_the_test_rows_a_validation_projects_the_same(two_hosts, scheme):
-    held = validate(two_hosts, **TOP[scheme]).to_frame()
-    alone = project_runs(two_hosts[two_hosts["freq_ghz"] < 2.4], freq=2.4e9).to_frame()
+@pytest.mark.parametrize(
+    ("scheme", "how"),
+    [
+        ({}, {"interval": "bayes"}),
+        ({"train": ["1.2GHz", "1.6GHz", "2.0GHz"], "test": "2.4GHz"}, {"interval": "bayes"}),
+        ({"train": ["1.2GHz", "1.6GHz", "2.0GHz"]}, {"interval": "none"}),
+        ({}, {"interval": "t", "via": "ratio"}),
+    ],
+)
+def test_without_the_test_rows_a_validation_projects_the_same(two_hosts, scheme, how):
+    held = validate(two_hosts, **scheme, **how).to_frame()
+    alone = project_runs(two_hosts[two_hosts["freq_ghz"] < 2.4], freq=2.4e9, **how).to_frame()
     both = held.merge(alone, on=CELL, suffixes=("", "_alone"))
     assert len(both) == len(held)
     for column in ENDS:

@@ -271,10 +271,9 @@ class TestBoth:
         assert (done.stderr, done.returncode) == ("", 0)
         [row] = json.loads(done.stdout)["groups"]
         assert row["projected"] == pytest.approx(first(runs, **asked)["projected"])
-        for wrong in (("--cores", "0"), ("--data", "1GB", "--freq", "3GHz"), ()):
-            done = ppw_inside("project", "runs.csv", *wrong, cwd=tmp_path)
-            assert done.returncode == 2
-            assert wrong[:1] == ("--cores",) or "Give --freq, --cores or --data" in done.stderr
+        done = ppw_inside(*words, value, "--freq", "3GHz", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "Give --freq, --cores or --data" in done.stderr
 
 
 # Of six runs at three sizes or counts.
