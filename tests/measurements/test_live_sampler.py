@@ -69,16 +69,15 @@ class MadeUpKernel:
         (folder / "cpuacct.usage").write_text(f"{int(seconds * 1e9)}\n")
 
     def disks(self, counts):
-        rows = []
-        for name, (reads, sr, rms, writes, sw, wms, busy, queue) in counts.items():
-            rows.append(f"8 0 {name} {reads} 0 {sr} {rms} {writes} 0 {sw} {wms} 0 {busy} {queue}")
-        (self.proc / "diskstats").write_text("\n".join(rows) + "\n")
+        with (self.proc / "diskstats").open("w") as file:
+            for name, (reads, sr, rms, writes, sw, wms, busy, queue) in counts.items():
+                print(8, 0, name, reads, 0, sr, rms, writes, 0, sw, wms, 0, busy, queue, file=file)
 
     def network(self, counts):
-        rows = []
-        for name, (rb, rp, re_, rd, tb, tp, te, td) in counts.items():
-            rows.append(f"{name}: {rb} {rp} {re_} {rd} 0 0 0 0 {tb} {tp} {te} {td} 0 0 0 0")
-        (self.proc / "net/dev").write_text("Inter-|\n face |\n" + "\n".join(rows) + "\n")
+        with (self.proc / "net/dev").open("w") as file:
+            print("Inter-|\n face |", file=file)
+            for name, (*received, tb, tp, te, td) in counts.items():
+                print(f"{name}:", *received, 0, 0, 0, 0, tb, tp, te, td, 0, 0, 0, 0, file=file)
 
     def sampler(self, **options):
         trees = {"procfs": self.proc, "sysfs": self.sys, "root": self.root}
@@ -204,25 +203,24 @@ class TestFaults:
 
 
 class TestRows:
-    def rows(self, kernel, seconds, late_s=0.0, **options):
-        """Rows of so many seconds, in which the first wait takes longer than it should."""
-        late = [late_s]
-
-        def wait(wanted_s):
-            kernel.clock.wait(wanted_s + (late.pop() if late else 0.0))
-
-        sampler = kernel.sampler(interval_s=0.25, **options)
-        return list(sampler.rows(for_seconds(seconds, clock=kernel.clock, wait=wait)))
-
     def test_one_each_interval_and_one_for_the_rest_and_none_made_up_for(self, kernel):
-        intervals = [row["interval_s"] for row in self.rows(kernel, 1.1)]
-        assert intervals == pytest.approx([0.25] * 4 + [0.1])
+        def rows(seconds, late_s=0.0):
+            """Rows of so many seconds, in which the first wait takes longer than it should."""
+            late = [late_s]
+
+            def wait(wanted_s):
+                kernel.clock.wait(wanted_s + (late.pop() if late else 0.0))
+
+            sampler = kernel.sampler(interval_s=0.25)
+            return list(sampler.rows(for_seconds(seconds, clock=kernel.clock, wait=wait)))
+
+        assert [row["interval_s"] for row in rows(1.1)] == pytest.approx([0.25] * 4 + [0.1])
         # A rest is never too short for a rate, and its row may be due just before the end.
-        assert [r["interval_s"] for r in self.rows(kernel, 0.0)] == pytest.approx([0.02])
-        assert [r["interval_s"] for r in self.rows(kernel, 0.51)] == pytest.approx([0.25] * 2)
-        rows = self.rows(kernel, 1.0, late_s=0.3)
-        assert [row["interval_s"] for row in rows] == pytest.approx([0.55, 0.2, 0.25])
-        assert [row["marks"] for row in rows] == ["gap", "", ""]
+        assert [row["interval_s"] for row in rows(0.0)] == pytest.approx([0.02])
+        assert [row["interval_s"] for row in rows(0.51)] == pytest.approx([0.25] * 2)
+        late = rows(1.0, late_s=0.3)
+        assert [row["interval_s"] for row in late] == pytest.approx([0.55, 0.2, 0.25])
+        assert [row["marks"] for row in late] == ["gap", "", ""]
 
     def test_an_interrupt_ends_them_with_a_row(self, kernel):
         def ended(seconds):
@@ -288,17 +286,17 @@ class TestCommandLine:
         assert ("ppw: error: sh: ended with exit code N" in said) == bool(code)
         assert len(read_time_series(tmp_path / "s.csv").frame) >= 1
 
-    def test_wrong_usage(self, run):
-        both = ("-o", "a.csv", "--duration", "1s", "--", "true")
-        refused(run(*both), "leave out --duration", code=2)
-        refused(run("-o", "-", "--", "true"), "standard output is the COMMAND's", code=2)
-        refused(run(), "Missing option '-o'", code=2)
-
     def test_standard_output(self, run):
         done = run("-o", "-", "--duration", "30ms", "--interval", "10ms")
         header, *rows = done.stdout.splitlines()
         assert header.startswith("time_s,interval_s,host")
         assert len(rows) >= 1
+
+    def test_wrong_usage(self, run):
+        both = ("-o", "a.csv", "--duration", "1s", "--", "true")
+        refused(run(*both), "leave out --duration", code=2)
+        refused(run("-o", "-", "--", "true"), "standard output is the COMMAND's", code=2)
+        refused(run(), "Missing option '-o'", code=2)
 
     def test_an_interrupt_ends_it_well(self, run, tmp_path):
         """The command ends ppw once the first row is written, and is ended by it."""

@@ -95,10 +95,12 @@ class TestFioJobs:
         assert sum(map(int, percents)) == 100
         assert sum(map(int, lengths)) == 1024 * MIB
 
-    def test_no_jobs_and_too_many_are_refused(self, tmp_path):
+    def test_no_jobs_too_many_and_mixed_ones_for_diskspd_are_refused(self, tmp_path):
         for number in (0, 5000):
             with pytest.raises(MeasurementError, match=f"{number} jobs"):
                 write_fio_jobs([job()] * number, tmp_path / "x", target="f", duration_s=1)
+        with pytest.raises(MeasurementError, match="one a transition"):
+            write_diskspd([MIXED], tmp_path / "p.xml", target="f", duration_s=1)
 
 
 @pytest.mark.parametrize("write", [write_fio_jobs, write_diskspd])
@@ -191,10 +193,6 @@ class TestDiskSpd:
         assert [w.text for w in root.iter("Weight")] == ["900000", "50000", "50000"]
         assert root.findtext(".//TimeSpan/RequestCount") == "8"
         assert root.find(".//ThinkTime") is None
-
-    def test_a_mixed_job_is_refused(self, tmp_path):
-        with pytest.raises(MeasurementError, match="one a transition"):
-            write_diskspd([MIXED], tmp_path / "p.xml", target="f", duration_s=1)
 
 
 def batch(time, lbn, size, op):

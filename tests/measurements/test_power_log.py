@@ -463,13 +463,9 @@ def test_runs_at_regular_intervals_or_out_of_reach_give_no_offset():
     times = np.arange(0.0, 400.0, 0.5)
     endless = times, 100.0 + 100.0 * (times % 20 < 10)
     early, late = made_up_log(-20.0, 1.0, 5.0), made_up_log(20.0, 1.0, 5.0)
-    for shown, given_runs, reach_s in (
-        (endless, runs, 60.0),
-        (early, RUNS, 20.0),
-        (late, RUNS, 20.0),
-    ):
+    for shown, spans, reach_s in ((endless, runs, 60.0), (early, RUNS, 20.0), (late, RUNS, 20.0)):
         with pytest.raises(MeasurementError, match=f"is at the limit of {reach_s:g} s"):
-            estimate_clock_offset(*shown, given_runs, reach_s=reach_s)
+            estimate_clock_offset(*shown, spans, reach_s=reach_s)
     found = estimate_clock_offset(*made_up_log(100.0, 1.0, 5.0), RUNS, reach_s=150.0)
     assert found.offset_s == pytest.approx(100, abs=1)
 

@@ -259,7 +259,11 @@ class TestOtherFormats:
             message = refusal(file('{"time_s":1}\n\n' + line + '\n{"time_s":1}\n', "runs.jsonl"))
             assert f"line 3 is not a JSON object{reason}" in message
 
-    def test_parquet_with_dictionary_columns(self, read):
+    def test_parquet_with_dictionary_columns_or_a_named_index(self, read):
+        for index in (["host"], ["host", "freq_mhz"]):
+            runs = read(FRAME.set_index(index).to_parquet(), "runs.parquet")
+            assert_text_was_read(runs[["host", "freq_hz", "time_s"]])
+            assert runs.index.tolist() == [0, 1]
         table = FRAME.astype({"host": "category", "freq_mhz": "category"})
         table["host"] = table["host"].cat.add_categories("unused")
         runs = read(table.assign(power_w=[5.0, np.nan]).to_parquet(), "runs.parquet")
@@ -275,12 +279,6 @@ class TestOtherFormats:
         stream = io.BytesIO()
         pq.write_table(table, stream)
         assert "broken Parquet: 'kind'" in refusal(file(stream.getvalue(), "runs.parquet"))
-
-    @pytest.mark.parametrize("index", [["host"], ["host", "freq_mhz"]])
-    def test_what_parquet_keeps_in_a_named_index_is_a_column(self, read, index):
-        runs = read(FRAME.set_index(index).to_parquet(), "runs.parquet")
-        assert_text_was_read(runs[["host", "freq_hz", "time_s"]])
-        assert runs.index.tolist() == [0, 1]
 
     @pytest.mark.parametrize("format_", CONTENTS)
     def test_the_content_counts_and_not_the_name_also_of_standard_input(
@@ -473,10 +471,9 @@ class TestChecks:
             assert places(error) == [("runs", 2, "time_s")]
             assert "runs: row 2, column time_s: " in str(error)
             assert reason in str(error)
-
-    @pytest.mark.parametrize("value", [pd.Timedelta(seconds=1), True, 1j])
-    def test_what_only_pandas_takes_for_a_number_is_refused(self, value):
-        assert "is not a number" in str(bad_values(table(time_s=[value])))
+        # What only pandas takes for a number.
+        for value in (pd.Timedelta(seconds=1), True, 1j):
+            assert "is not a number" in str(bad_values(table(time_s=[value])))
 
     @pytest.mark.parametrize("percent", [[10, 50, 90], [0, 50, 100], [0.1, 0.2, 100]])
     def test_a_load_in_percent_is_refused_with_what_to_write(self, percent):
@@ -543,9 +540,8 @@ class TestChecks:
     def test_the_message_stays_readable_however_many_values_are_bad(self):
         time_s = np.ones(12)
         time_s[[0, 3, 4, 5, 9, 11]] = -1.0
-        assert "rows 1, 4-6, 10, 12, column time_s: -1 must be" in str(
-            bad_values(table(time_s=time_s))
-        )
+        error = bad_values(table(time_s=time_s))
+        assert "rows 1, 4-6, 10, 12, column time_s: -1 must be" in str(error)
         time_s = np.ones(10_000)
         time_s[::2] = -np.arange(5_000.0)
         error = bad_values(table(time_s=time_s))

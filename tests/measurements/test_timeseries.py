@@ -179,35 +179,19 @@ class TestEveryFormat:
             assert "time zone" not in said(berlin)
             assert berlin.frame["time_s"].iloc[-1] in START_S - 7200 + np.arange(4)
 
-    @pytest.mark.parametrize(
-        ("log", "column", "kept"),
-        [
-            (
-                plain_log(4).replace("20250615 15:06:41 50 0 0 0", "20250615 15:06:41 50 0")
-                + f"20250615 15:06:44 {HALF[:-3]}",
-                "user_s",
-                [2.0, 4.0, 2.0],
-            ),
-            (
-                PCP.replace("41,4,1500.0", "41,1500.0")
-                + PCP.splitlines(keepends=True)[-1].replace(":42", ":43")
-                + "2025-06-15 15:06:44,4,5.0",
-                "user_s",
-                [3.0, 3.0],
-            ),
-            (
-                PERF + '{"interval" : 4.0, "counter\n' + counted(5.0, "cs", "6") + '\n{"inter',
-                "context_switches",
-                [3, 4, 5, 6],
-            ),
-        ],
-        ids=["collectl", "pcp", "perf"],
-    )
-    def test_lines_that_are_cut(self, log, column, kept, read):
-        series = read(log)
-        assert list(series.frame[column]) == kept
-        assert "1 lines are no rows" in said(series)
-        assert "breaks off" in said(series)
+    def test_lines_that_are_cut(self, read):
+        collectl = plain_log(4).replace("20250615 15:06:41 50 0 0 0", "20250615 15:06:41 50 0")
+        short, last = PCP.replace("41,4,1500.0", "41,1500.0"), PCP.splitlines(keepends=True)[-1]
+        perf = PERF + '{"interval" : 4.0, "counter\n' + counted(5.0, "cs", "6") + '\n{"inter'
+        for log, column, kept in (
+            (f"{collectl}20250615 15:06:44 {HALF[:-3]}", "user_s", [2.0, 4.0, 2.0]),
+            (f"{short}{last.replace(':42', ':43')}2025-06-15 15:06:44,4,5.0", "user_s", [3.0, 3.0]),
+            (perf, "context_switches", [3, 4, 5, 6]),
+        ):
+            series = read(log)
+            assert list(series.frame[column]) == kept
+            assert "1 lines are no rows" in said(series)
+            assert "breaks off" in said(series)
 
     def test_other_kinds(self, refused):
         for what, contents in {
@@ -277,9 +261,8 @@ class TestCollectl:
         assert list(series.frame["marks"]) == ["", "gap; not a number"]
 
     def test_shares_become_seconds_of_all_cpus(self, read):
-        series = read(
-            plot_log([("15:06:40", "25 0 10 5 0 1 0 59"), ("15:06:42", "50 1 20 0 2 0 3 24")])
-        )
+        rows = [("15:06:40", "25 0 10 5 0 1 0 59"), ("15:06:42", "50 1 20 0 2 0 3 24")]
+        series = read(plot_log(rows))
         frame = series.frame
         assert list(frame["time_s"]) == [START_S, START_S + 2]
         # The first by the header, the second by the step.
@@ -356,20 +339,18 @@ class TestCollectl:
         assert list(frame["user_s"]) == [1.0, 10.0]
         assert list(frame["context_switches"]) == [7.0, 70.0]
 
-    def test_every_form_of_time_and_separator(self, read):
+    def test_every_form_of_time_zone_and_separator(self, read, refused):
+        without_year = plain_log().replace("20250615 ", "06/15 ")
         for log in (
             COMMENTS + plain_log().removeprefix(COMMENTS).replace(" ", ";"),
             "waiting for 1 second sample...\n" + plain_log().removeprefix(COMMENTS),
             f"{COMMENTS}#UTC {CPU_HEADER}\n" + "".join(f"{START_S + n} {HALF}\n" for n in range(3)),
-            plain_log().replace("20250615 ", "06/15 "),
+            without_year,
         ):
             frame = read(log, cpus=4).frame
             assert list(frame["time_s"] - START_S) == [0, 1, 2]
             assert list(frame["user_s"][1:]) == [2.0, 2.0]
-
-    def test_time_zones_and_days_without_a_year(self, read, refused):
-        log = plain_log().replace("20250615 ", "06/15 ").removeprefix(COMMENTS)
-        refused("have no year", log, cpus=4)
+        refused("have no year", without_year.removeprefix(COMMENTS), cpus=4)
         for series in (
             read(plain_log().replace("TZ: +0000", "TZ: -0500")),
             read(plain_log(), timezone="America/Bogota"),
@@ -380,18 +361,14 @@ class TestCollectl:
         frame = read(plot_log([(f"15:06:4{n}.25{n}", HALF) for n in range(3)])).frame
         assert list(frame["interval_s"][1:]) == pytest.approx([1.001, 1.001])
         rows = [(f"15:06:4{n // 2}", HALF) for n in range(4)]
-        frame = read(
-            plot_log(rows, comments=COMMENTS.replace("Interval: 1", "Interval: 0.5"))
-        ).frame
+        twice = COMMENTS.replace("Interval: 1", "Interval: 0.5")
+        frame = read(plot_log(rows, comments=twice)).frame
         assert list(frame["interval_s"]) == [0.5] * 4
         assert frame["user_s"].sum() == pytest.approx(4.0)
 
     def test_columns_that_change_in_the_middle(self, read):
-        second = plot_log(
-            [("15:06:41", "sda 8 sdb 4"), ("15:06:42", "sda 8 sdb 4")],
-            f"{SDA} {SDA.replace('sda', 'sdb')}",
-            comments="",
-        )
+        rows = [(f"15:06:{second}", "sda 8 sdb 4") for second in (41, 42)]
+        second = plot_log(rows, f"{SDA} {SDA.replace('sda', 'sdb')}", comments="")
         series = read(plot_log([("15:06:40", "sda 8")], SDA) + second)
         assert list(series.frame["sectors_read"]) == [16, 24, 24]
         assert np.isnan(series.frame["disk_read_bytes[sdb]"][0])
@@ -417,7 +394,7 @@ class TestCollectl:
         refused("is of host 'db8'", plain_log(), plain_log().replace("db7", "db8"))
 
 
-class TestSadfJson:
+class TestSadf:
     def test_shares_become_seconds_of_all_cpus_also_one_by_one(self, read):
         rows = [cpu_row(usr=25.0, guest=5.0, sys=10.0, soft=1.0, iowait=2.0, idle=57.0)]
         series = read(sadf_document([sample(0, cpu_load=rows), sample(10, 10, cpu_load=rows)]))
@@ -541,9 +518,7 @@ class TestSadfJson:
         for what in ({}, {"timestamp": {}}, 3, None, []):
             assert len(read(sadf_document([sample(0, disk=[DISK]), what])).frame) == 1
 
-
-class TestSadfCsv:
-    def test_by_hand_also_of_cpus_one_by_one(self, read):
+    def test_csv_by_hand_also_of_cpus_one_by_one(self, read):
         head = SADF_CSV.partition("\n")[0]
         rows = [f"db7;1;2025-06-15 15:06:40 UTC;{cpu};50;0;0;0;0;0;0;0;0;50\n" for cpu in range(2)]
         row = read(f"{head}\n{''.join(rows)}", cpus=8).frame.iloc[0]
@@ -765,9 +740,8 @@ class TestOwn:
     def test_what_ticks_missed(self, read):
         series = read("time_s,interval_s,scheduled_s,tick_busy_s\n1,1,2.0,1.5\n2,1,2.0,1.5\n")
         assert series.tick_shortfall() == pytest.approx(0.25)
-        assert "ticks show 75.0% of the scheduler's CPU time: ticks miss too much" in (
-            series.summary()
-        )
+        missed = "ticks show 75.0% of the scheduler's CPU time: ticks miss too much"
+        assert missed in series.summary()
 
 
 @given(st.lists(st.from_regex(r"(sd[a-z]{1,2}|nvme\d{1,2}n\d|vd[a-z]|mmcblk\d)", fullmatch=True)))
