@@ -36,7 +36,7 @@ import ppw
 import ppw.cli
 from measurements.traces import write_trace
 from ppw.cli import main
-from ppw.cli.options import output_options, output_options_of
+from ppw.cli.options import output_options
 from ppw.cli.output import refuse_an_input, report_error
 
 EXAMPLES = ROOT / "examples"
@@ -220,16 +220,6 @@ class TestFormats:
         for words in ((), ("Xeon L5640",)):
             assert "Xeon L5640" in printed("hosts", *words, "--format", format_)
 
-    @staticmethod
-    def chosen(add, *words):
-        """Format and file that a command with these options is called with."""
-        found = []
-        command = click.command()(add(lambda format_, output: found.append((format_, output))))
-        done = CliRunner().invoke(command, words, standalone_mode=False)
-        if done.exception:
-            raise done.exception
-        return found[0]
-
     @pytest.mark.parametrize(
         ("words", "form"),
         [
@@ -240,14 +230,10 @@ class TestFormats:
         ],
     )
     def test_the_ending_of_a_file_says_the_format_unless_one_is_given(self, words, form):
-        assert self.chosen(output_options, *words.split())[0] == form
-
-    def test_a_command_keeps_to_the_formats_it_has(self):
-        few = output_options_of("text", "json")
-        with pytest.raises(click.BadParameter, match=r"x.html: .html is not written: end it in"):
-            self.chosen(few, "-o", "x.html")
-        assert self.chosen(few, "-o", "x.html", "--format", "text") == ("text", "x.html")
-        assert self.chosen(few, "-o", "x.json") == ("json", "x.json")
+        found = []
+        command = click.command()(output_options(lambda format_, output: found.append(format_)))
+        CliRunner().invoke(command, words.split(), catch_exceptions=False)
+        assert found == [form]
 
 
 class TestInputs:
@@ -403,9 +389,7 @@ USAGE = {
     "": "Usage: ppw",
     "fit r.csv --metric tiem": "'tiem' (did you mean 'time'?) is not one of time, cpi",
     "project r.csv": "Give --freq, --cores or --data",
-    "project --freq 3GHz": "Missing argument 'RUNS...'",
     "project r.csv --freq 3.0": "is it in GHz or MHz?",
-    "project r.csv --freq 3W": "'3W' is not a quantity in Hz",
     "fit r.csv --exponent 9": "range 1<=x<=5",
     "project r.csv --freq 3GHz --interval beyes": "is not one of bayes, conformal, t, none",
     "fit r.csv --map freq_hz": "'freq_hz' is not COLUMN=HEADER",
@@ -435,7 +419,6 @@ BAD = {
     "nothing measured": ("workload,freq_ghz\nsort,1.2\n", "nothing to project"),
     "wide": (",".join(f"c{i}" for i in range(100_000)) + "\n", "the header has 100000 columns"),
     "ragged": (HEADER + "sort,1.2,5,6,7\n", "bad.csv"),
-    "binary": (bytes(range(256)) * 16, "bad.csv"),
     "broken json": ('{"freq_ghz": 1.2,\n', "line 1"),
 }
 
@@ -463,7 +446,6 @@ ABSENT = {
     "fit runs.csv --map cpi=CPI": "--map names column 'CPI'",
     "fit runs.csv -o folder": "folder: cannot be written: Is a directory",
     "fit runs.csv -o no/where": "no/where: cannot be written: No such",
-    "fit runs.csv -o runs.csv/out": "runs.csv/out: cannot be written",
     # It takes groups of other workloads at the target, measured or not.
     "project runs.csv --freq 2.4GHz --interval conformal": "takes 9 groups of other workloads",
     "project runs.csv --freq 3.0GHz --interval conformal": "takes 9 groups of other workloads",
@@ -566,11 +548,6 @@ class TestOutputIsInput:
                 refuse_an_input("runs.csv")
             context.params = {"output": "runs.csv", "logs": ("db=other.csv",), "level": 0.9}
             refuse_an_input("runs.csv")
-
-    def test_another_file_that_is_there_is_replaced(self, folder, printed):
-        (folder / "old.json").write_text("old")
-        printed("project", "runs.csv", "--freq", "3GHz", "-o", "old.json")
-        assert (folder / "old.json").read_text().startswith("{")
 
 
 @pytest.mark.thirdparty

@@ -105,27 +105,14 @@ QUESTIONS = st.sampled_from(
 )
 
 
-def _hold(table, question, options, over="duckdb"):
-    name, more = question
-    if not len(table):
-        return
-    more = more if name == "fit" else {**more, "keep_all": True}
-    assert_equal(*both(name, table, over=over, **options, **more))
-
-
-class TestRandomTables:
-    """In memory is the oracle."""
-
-    @given(tables(), QUESTIONS, OPTIONS)
-    @settings(max_examples=settings.default.max_examples // 5)
-    def test_duckdb_answers_as_memory_does(self, table, question, options):
-        _hold(table, question, options)
-
-    @pytest.mark.peer("spark")
-    @given(tables(), QUESTIONS, OPTIONS)
-    @settings(max_examples=settings.default.max_examples // 5)
-    def test_spark_answers_as_memory_does(self, table, question, options):
-        _hold(table, question, options, over="spark")
+@every_engine
+@given(table=tables(), question=QUESTIONS, options=OPTIONS)
+@settings(max_examples=settings.default.max_examples // 5)
+def test_random_tables_are_answered_as_in_memory(name, table, question, options):
+    asked, more = question
+    if len(table):
+        more = more if asked == "fit" else {**more, "keep_all": True}
+        assert_equal(*both(asked, table, over=name, **options, **more))
 
 
 SWEEPS = ("nornir-repara/tidy.csv", "xu3-cbench/tidy_runs.csv", "freqbench/tidy.csv")
@@ -149,11 +136,6 @@ def assert_same_but_places(in_memory, answered):
 @every_engine
 class TestMeasuredSweeps:
     """In memory is the oracle, the checks included."""
-
-    def test_fits(self, measured, name):
-        assert_same_but_places(
-            quiet(ppw.fit_runs, measured), quiet(over_fleet.fit, measured, engine=engine(name))
-        )
 
     def test_projections(self, measured, name):
         assert_same_but_places(

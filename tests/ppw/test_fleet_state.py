@@ -11,14 +11,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from fleet_peers import OTHERS_WARNINGS, saved, sockets_closed  # noqa: F401
+from fleet_peers import OTHERS_WARNINGS, engine, saved, sockets_closed  # noqa: F401
 
 from ppw import fleet
 from ppw.cli.fleet_update import command
 from ppw.curves import FitOptions
 from ppw.errors import PpwError
 from ppw.fleet.cells import condensed
-from ppw.fleet.connection import connect
 from ppw.fleet.reading import read_cells
 from ppw.fleet.source import open_runs
 from ppw.fleet.state import FleetState
@@ -28,11 +27,6 @@ from ppw.parameters import fit_prepared
 from ppw.runs_projection import project_prepared
 
 pytestmark = [*OTHERS_WARNINGS, pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")]
-
-
-@pytest.fixture(scope="module")
-def duckdb():
-    return connect("duckdb")
 
 
 def made(seed, rows=200):
@@ -76,38 +70,37 @@ def ask(*arguments):
 
 class TestUpdates:
     @pytest.mark.parametrize(("seed", "by"), [(0, None), (1, ["workload"])])
-    def test_a_state_answers_as_all_its_files_do(self, duckdb, tmp_path, seed, by):
+    def test_a_state_answers_as_all_its_files_do(self, tmp_path, seed, by):
         files = saved_parts(made(seed), tmp_path / "runs", seed, parts=3)
         state = tmp_path / "state"
         order = np.random.default_rng(seed).permutation(len(files))
         for one in order:
-            update_state(state, files[one], engine=duckdb)
+            update_state(state, files[one], engine=engine("duckdb"))
         # Again, under another name, and all at once.
         twin = tmp_path / "twin.parquet"
         twin.write_bytes(files[0].read_bytes())
         before = {p: p.read_bytes() for p in state.rglob("*") if p.is_file()}
-        update_state(state, [files[0], files[0]], engine=duckdb)
-        again = update_state(state, [twin, tmp_path / "runs"], engine=duckdb)
+        update_state(state, [files[0], files[0]], engine=engine("duckdb"))
+        again = update_state(state, [twin, tmp_path / "runs"], engine=engine("duckdb"))
         assert {p: p.read_bytes() for p in state.rglob("*") if p.is_file()} == before
         assert (len(again.known), again.added, again.runs) == (len(files) + 1, (), 0)
         assert again.state.runs == 200
-        check_same_answers(FleetState.open(state), tmp_path / "runs", duckdb, by=by)
+        check_same_answers(FleetState.open(state), tmp_path / "runs", engine("duckdb"), by=by)
 
     @pytest.mark.peer("spark")
-    def test_spark_keeps_the_state_that_duckdb_keeps(self, duckdb, tmp_path):
-        spark = connect("spark", threads=2)
+    def test_spark_keeps_the_state_that_duckdb_keeps(self, tmp_path):
         files = saved_parts(made(7), tmp_path / "runs", parts=2)
         saved(made(4, 5).assign(started_at="2126-03-01"), tmp_path / "ahead.parquet")
-        for state, engine in (("a", duckdb), ("b", spark)):
-            update_state(tmp_path / state, files[0], engine=engine)
+        for state, by in (("a", engine("duckdb")), ("b", engine("spark"))):
+            update_state(tmp_path / state, files[0], engine=by)
             offered = [tmp_path / "runs", tmp_path / "ahead.parquet"]
-            done = update_state(tmp_path / state, offered, engine=engine)
+            done = update_state(tmp_path / state, offered, engine=by)
             assert [Path(f.file).name for f in done.faults] == ["ahead.parquet"]
             assert (done.state.runs, len(done.known)) == (200, 1)
         mine, theirs = (found_cells(tmp_path / state)[1] for state in "ba")
         pd.testing.assert_frame_equal(mine, theirs, rtol=1e-12, check_dtype=False)
 
-    def test_columns_that_appear_later_are_taken_in(self, duckdb, tmp_path):
+    def test_columns_that_appear_later_are_taken_in(self, tmp_path):
         """Yesterday no watts and MHz, today watts, threads and Hz; tomorrow yesterday's again."""
         whole = made(2, 300).assign(power_w=lambda f: f.power_w.fillna(50.0))
         old = whole[:100].drop(columns="power_w")
@@ -117,10 +110,10 @@ class TestUpdates:
         days = [old, new, whole[200:].drop(columns="power_w")]
         files = [saved(f, tmp_path / "runs" / f"{k}.parquet") for k, f in enumerate(days)]
         for file in files:
-            update_state(tmp_path / "s", file, engine=duckdb)
-        check_same_answers(FleetState.open(tmp_path / "s"), tmp_path / "runs", duckdb)
+            update_state(tmp_path / "s", file, engine=engine("duckdb"))
+        check_same_answers(FleetState.open(tmp_path / "s"), tmp_path / "runs", engine("duckdb"))
 
-    def test_files_at_fault_are_named_and_the_rest_is_done(self, duckdb, tmp_path):
+    def test_files_at_fault_are_named_and_the_rest_is_done(self, tmp_path):
         files = saved_parts(made(3), tmp_path / "runs", parts=8)
         good = {str(f) for f in files}
         whole = files[0].read_bytes()
@@ -132,7 +125,7 @@ class TestUpdates:
         ahead = made(4, 5).assign(started_at="2126-03-01T12:00:00Z")
         saved(ahead, tmp_path / "runs" / "ahead.parquet")
         (tmp_path / "runs" / "none.csv").write_text("")
-        done = update_state(tmp_path / "s", tmp_path / "runs", engine=duckdb)
+        done = update_state(tmp_path / "s", tmp_path / "runs", engine=engine("duckdb"))
         assert set(done.added) == good
         assert done.state.runs == 200
         told = {Path(fault.file).name.partition(".")[0]: fault.what for fault in done.faults}
@@ -141,50 +134,50 @@ class TestUpdates:
         assert "broken Parquet" in told["torn"]
         # Repaired, it is taken in.
         saved(ahead.assign(started_at="2026-03-02"), tmp_path / "runs" / "ahead.parquet")
-        again = update_state(tmp_path / "s", tmp_path / "runs", engine=duckdb)
+        again = update_state(tmp_path / "s", tmp_path / "runs", engine=engine("duckdb"))
         assert (again.runs, len(again.known), len(again.faults)) == (5, len(good), 4)
 
-    def test_bad_files_that_are_offered_daily_are_faults_each_time(self, duckdb, tmp_path):
+    def test_bad_files_that_are_offered_daily_are_faults_each_time(self, tmp_path):
         good = saved(made(1), tmp_path / "a.parquet")
         other = saved(pd.DataFrame({"host": ["a"], "clock": [1e9]}), tmp_path / "other.parquet")
         torn = tmp_path / "torn.parquet"
         torn.write_bytes(good.read_bytes()[:-20])
         with pytest.raises(PpwError, match="none of 2 files can be used, such as"):
-            update_state(tmp_path / "s", [other, torn], engine=duckdb)
-        update_state(tmp_path / "s", [good, other, torn], engine=duckdb)
+            update_state(tmp_path / "s", [other, torn], engine=engine("duckdb"))
+        update_state(tmp_path / "s", [good, other, torn], engine=engine("duckdb"))
         for offered in ([good, other, torn], [good, other], [torn]):
-            again = update_state(tmp_path / "s", offered, engine=duckdb)
+            again = update_state(tmp_path / "s", offered, engine=engine("duckdb"))
             assert {fault.file for fault in again.faults} == {str(f) for f in offered} - {str(good)}
             assert (again.added, again.state.runs) == ((), 200)
 
-    def test_runs_that_cannot_be_are_named_by_file_and_counted_apart(self, duckdb, tmp_path):
+    def test_runs_that_cannot_be_are_named_by_file_and_counted_apart(self, tmp_path):
         files = [saved(made(k, 40), tmp_path / f"{k}.parquet") for k in range(3)]
         odd = made(3, 40)
         odd.loc[:1, "time_s"] = [-1.0, np.inf]
         files.append(saved(odd, tmp_path / "3.parquet"))
-        first = update_state(tmp_path / "s", files[:2], engine=duckdb)
+        first = update_state(tmp_path / "s", files[:2], engine=engine("duckdb"))
         assert (first.partly, first.state.unusable_runs()) == ((), 0)
-        done = update_state(tmp_path / "s", files, engine=duckdb)
+        done = update_state(tmp_path / "s", files, engine=engine("duckdb"))
         assert (done.faults, done.runs, done.state.unusable_runs()) == ((), 78, 2)
         (fault,) = done.partly
         what = "time_s that cannot be in 2 runs: left out; correct or drop them"
         assert (fault.file, fault.what) == (str(files[3]), what)
         assert str(fault) in done.summary()
         # What is in the state already is told once.
-        assert not update_state(tmp_path / "s", files, engine=duckdb).partly
+        assert not update_state(tmp_path / "s", files, engine=engine("duckdb")).partly
 
 
 class TestRefusals:
-    def test_what_a_state_cannot_answer(self, duckdb, tmp_path):
+    def test_what_a_state_cannot_answer(self, tmp_path):
         file = saved(made(1), tmp_path / "a.parquet")
-        update_state(tmp_path / "s", file, engine=duckdb)
+        update_state(tmp_path / "s", file, engine=engine("duckdb"))
         with pytest.raises(PpwError, match="s: a saved state has no single runs, and the checks"):
-            fleet.check(tmp_path / "s", engine=duckdb)
+            fleet.check(tmp_path / "s", engine=engine("duckdb"))
         with pytest.raises(PpwError, match="s: is a saved state, which answers alone"):
-            fleet.fit([tmp_path / "s", file], engine=duckdb)
-        projected = fleet.project(tmp_path / "s", freq="3GHz", engine=duckdb)
+            fleet.fit([tmp_path / "s", file], engine=engine("duckdb"))
+        projected = fleet.project(tmp_path / "s", freq="3GHz", engine=engine("duckdb"))
         assert "those that cannot be right were not left out" in projected.caveats[-1]
-        kept = fleet.project(tmp_path / "s", freq="3GHz", engine=duckdb, keep_all=True)
+        kept = fleet.project(tmp_path / "s", freq="3GHz", engine=engine("duckdb"), keep_all=True)
         assert kept.caveats == projected.caveats[:-1]
 
     def test_the_command_says_what_happened_and_refuses_other_groups(self, tmp_path, monkeypatch):
@@ -203,7 +196,7 @@ class TestRefusals:
         assert isinstance(refused.exception, PpwError)
         assert "told apart by workload, not by host" in str(refused.exception)
 
-    def test_two_updates_at_once_and_a_damaged_state_are_refused(self, duckdb, tmp_path):
+    def test_two_updates_at_once_and_a_damaged_state_are_refused(self, tmp_path):
         file = saved(made(1), tmp_path / "a.parquet")
         (tmp_path / "s").mkdir()
         with (tmp_path / "s" / "lock").open("w") as lock:
@@ -211,17 +204,21 @@ class TestRefusals:
             lock.write("4711")
             lock.flush()
             with pytest.raises(PpwError, match="is being updated by process 4711: wait"):
-                update_state(tmp_path / "s", file, engine=duckdb)
-        state = update_state(tmp_path / "s", file, engine=duckdb).state
+                update_state(tmp_path / "s", file, engine=engine("duckdb"))
+        state = update_state(tmp_path / "s", file, engine=engine("duckdb")).state
         (state.folder / state.generation / "cells.parquet").write_bytes(b"PAR1")
         with pytest.raises(PpwError, match="the state is damaged"):
-            update_state(tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=duckdb)
+            update_state(
+                tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=engine("duckdb")
+            )
 
-    def test_a_file_that_changes_while_read_is_not_taken_in(self, duckdb, tmp_path, monkeypatch):
+    def test_a_file_that_changes_while_read_is_not_taken_in(self, tmp_path, monkeypatch):
         from ppw.fleet import state_update
 
         file = saved(made(1), tmp_path / "a.parquet")
-        update_state(tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=duckdb)
+        update_state(
+            tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=engine("duckdb")
+        )
         opened = state_update.open_runs
 
         def written_to(*arguments, **options):
@@ -230,18 +227,18 @@ class TestRefusals:
 
         monkeypatch.setattr(state_update, "open_runs", written_to)
         with pytest.raises(PpwError, match=r"a\.parquet: was written to while it was read"):
-            update_state(tmp_path / "s", file, engine=duckdb)
+            update_state(tmp_path / "s", file, engine=engine("duckdb"))
         assert FleetState.open(tmp_path / "s").runs == 200
 
     @pytest.mark.parametrize("content", ["{", '{"schema_version": 99}', "[]"])
-    def test_what_is_no_state_is_refused(self, duckdb, tmp_path, content):
+    def test_what_is_no_state_is_refused(self, tmp_path, content):
         file = saved(made(1), tmp_path / "a.parquet")
         (tmp_path / "s").mkdir()
         (tmp_path / "s" / "manifest.json").write_text(content)
         with pytest.raises(PpwError, match="manifest"):
-            update_state(tmp_path / "s", file, engine=duckdb)
+            update_state(tmp_path / "s", file, engine=engine("duckdb"))
         with pytest.raises(PpwError, match=r"holds no state of a fleet, but a\.parquet"):
-            update_state(tmp_path, file, engine=duckdb)
+            update_state(tmp_path, file, engine=engine("duckdb"))
 
 
 def found_cells(state):

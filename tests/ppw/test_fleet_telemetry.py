@@ -228,16 +228,8 @@ class TestTwoSamplesByHand:
     """100 W at second 1 and 200 W at second 3 of a run of 5 s: 100·1 + 150·2 + 200·2 = 800 J."""
 
     RUNS = pd.DataFrame({"host": ["a"], "started_at": ["2026-03-01T12:00:00Z"], "time_s": [5.0]})
-    SAMPLES = pd.DataFrame(
-        {
-            "host": ["a", "a", "a"],
-            "at": pd.to_datetime(
-                ["2026-03-01T12:00:01", "2026-03-01T12:00:03", "2026-03-01T12:00:05.5"],
-                format="ISO8601",
-            ),
-            "value": [100.0, 200.0, 50.0],
-        }
-    )
+    AT = pd.Timestamp("2026-03-01T12:00:00") + pd.to_timedelta([1.0, 3.0, 5.5], unit="s")
+    SAMPLES = pd.DataFrame({"host": "a", "at": AT, "value": [100.0, 200.0, 50.0]})
 
     def test_level_ends_and_no_reading_from_outside(self, duckdb):
         found = joined(duckdb, self.RUNS, self.SAMPLES, Sensor(source="meter:wt310")).iloc[0]

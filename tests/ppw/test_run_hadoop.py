@@ -145,8 +145,6 @@ class TestRefusals:
             ("--mode cluster --freq 1GHz", "cannot be set from here"),
             ("--mode cluster --power rapl", "name them by --nodes"),
             ("-D nonsense", "'nonsense' is not NAME=VALUE"),
-            ("--data 0", "a size of nothing"),
-            ("--window 3", "--window"),
             ("--mode cluster --workload a,b -- jar x.jar", "one job of your own has one name"),
             ("--mode cluster --memory 1GiB -- jar x.jar", "{options}"),
         ],
