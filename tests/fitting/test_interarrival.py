@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from requests_reference import GAPS as DRAWS
+from requests_reference import drawn_gap
 from scipy import stats
 
-from fitting.compiled import uncounted
 from fitting.errors import FittingError
 from fitting.interarrival import LAWS, PUBLISHED, GapLaws, fit_gaps
 from fitting.random_numbers import randomness
@@ -103,10 +104,12 @@ def test_the_mean_and_variation_of_what_is_drawn_are_those_of_the_law(asked):
         assert drawn.min() >= 0
 
 
-def test_gamma_shape_is_scipys_maximum_likelihood():
+def test_gamma_shape_is_scipys_maximum_likelihood_and_an_unknown_law_is_refused():
     laws = fit_gaps(*sums_of(GAPS["gamma"]), TICK, "gamma")
     expected, _, _ = stats.gamma.fit(GAPS["gamma"], floc=0)
     assert laws.shape[0] == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(FittingError, match="weibull"):
+        fit_gaps(*sums_of(GAPS["gamma"]), TICK, "weibull")
 
 
 def test_a_histogram_of_fewer_gaps_than_there_were_has_no_quantiles():
@@ -117,13 +120,8 @@ def test_a_histogram_of_fewer_gaps_than_there_were_has_no_quantiles():
         assert LAWS[fit_gaps(sums, fewer, TICK, "empirical").law[0]] == law
 
 
-def test_an_unknown_law_is_refused():
-    with pytest.raises(FittingError, match="weibull"):
-        fit_gaps(*sums_of(GAPS["gamma"]), TICK, "weibull")
-
-
-MEAN, QUANTILES = 0.02, np.array([[9.0] * 15, np.linspace(0, 1, 15) ** 2 * 3])
-LEVELS = np.array(reference.TAIL)
+LEVELS, EVENLY = np.array(reference.TAIL), np.linspace(0, 1, 15)
+MEAN, QUANTILES = 0.02, np.array([9 + EVENLY, 3 * EVENLY**2, 2 * EVENLY])
 DISTRIBUTIONS = [
     (EXPONENTIAL, np.nan, stats.expon(scale=MEAN).cdf),
     (NORMAL, 0.2, stats.norm(MEAN, 0.2 * MEAN).cdf),
@@ -139,19 +137,15 @@ def laws_of(law, shape):
     return np.array([CONSTANT, law], dtype=np.int8), np.array([9.0, MEAN]), np.array([9.0, shape])
 
 
-@uncounted
-def draw_all(features, out, rng):
-    for i in range(len(out)):
-        out[i] = draw_gap(features, 1, rng)
+def features_of(law, shape):
+    none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
+    return Features(whole, whole, none, *laws_of(law, shape), QUANTILES, LEVELS, none)
 
 
 def by_walk(law, shape, number):
     """Gaps as a walk draws them."""
-    none, out = np.zeros(0), np.empty(number)
-    sizes = none.astype(np.int64), none.astype(np.int64), none
-    features = Features(*sizes, *laws_of(law, shape), QUANTILES, LEVELS, none)
-    draw_all(features, out, randomness(np.random.default_rng(5)))
-    return out
+    features, r = features_of(law, shape), randomness(np.random.default_rng(5))
+    return np.array([draw_gap(features, 1, r) for _ in range(number)])
 
 
 def by_laws(law, shape, number):
@@ -159,23 +153,31 @@ def by_laws(law, shape, number):
     return GapLaws(*laws_of(law, shape), QUANTILES).draw([1] * number, np.random.default_rng(5))
 
 
+@pytest.mark.parametrize("law", DRAWS)
+@pytest.mark.parametrize("shape", [1.0, 2.7])
+def test_a_gap_of_a_walk_is_a_draw_of_its_law(law, shape):
+    features, laws = features_of(law, shape), GapLaws(*laws_of(law, shape), QUANTILES)
+    r, copy = (randomness(np.random.default_rng(3)) for _ in range(2))
+    for _ in range(30):
+        assert draw_gap(features, 1, r) == pytest.approx(drawn_gap(laws, 1, copy), rel=1e-12)
+        assert r == copy
+
+
 @pytest.mark.parametrize("drawn", [by_walk, by_laws])
 class TestDrawn:
     @pytest.mark.parametrize(("law", "shape", "expected"), DISTRIBUTIONS)
     def test_gaps_are_of_their_distribution(self, drawn, law, shape, expected):
-        assert stats.kstest(drawn(law, shape, 4000), expected).pvalue > 0.001
+        assert stats.kstest(drawn(law, shape, 2000), expected).pvalue > 0.001
 
-    def test_a_constant_gap(self, drawn):
+    def test_a_constant_gap_and_no_negative_one_of_a_wide_normal_law(self, drawn):
         assert (drawn(CONSTANT, np.nan, 10) == MEAN).all()
-
-    def test_no_gap_of_a_wide_normal_law_is_negative(self, drawn):
-        found = drawn(NORMAL, 1.0, 4000)
+        found = drawn(NORMAL, 1.0, 2000)
         assert found.min() == 0.0
         assert np.mean(found == 0) == pytest.approx(stats.norm.cdf(-1), abs=0.02)
 
     @pytest.mark.parametrize("mean", [3.0, 400.0])
     def test_gaps_of_a_coarse_clock_are_poisson_in_ticks(self, drawn, mean):
-        ticks = drawn(POISSON, MEAN / mean, 4000) * mean / MEAN
+        ticks = drawn(POISSON, MEAN / mean, 2000) * mean / MEAN
         assert ticks == pytest.approx(np.round(ticks), abs=1e-9)
         counts = np.bincount(np.round(ticks).astype(int), minlength=int(2 * mean) + 2)
         expected = len(ticks) * stats.poisson(mean).pmf(np.arange(len(counts)))

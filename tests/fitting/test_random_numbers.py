@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from requests_reference import FIBONACCI, GAPS, WHOLE, Batch, drawn_gap, permuted
+from requests_reference import FIBONACCI, WHOLE, Batch, permuted
 from scipy import special, stats
 
 from fitting import random_numbers as module
-from fitting.interarrival import KNOTS, GapLaws
 from fitting.random_numbers import random_bits, randomness, uniform
-from fitting.walk_draws import Features, _permuted, draw, draw_gap, new_batches, poisson
+from fitting.walk_draws import _permuted, draw, new_batches, poisson
 
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
@@ -115,10 +114,6 @@ def ziggurat(law, r):
                 return sign * (x[1] + further / x[1])
 
 
-def gamma_of(shape, r):
-    return module.standard_gamma(r, shape)
-
-
 def gamma(shape, r):
     """Gamma law of Marsaglia and Tsang, by the acceptance that their squeeze only abbreviates."""
     d = (shape if shape >= 1 else shape + 1) - 1 / 3
@@ -152,7 +147,7 @@ def some_begun(number):
         (module.standard_normal, partial(ziggurat, "normal"), [*crafted()]),
         *(
             (
-                partial(gamma_of, shape),
+                partial(module.standard_gamma, shape=shape),
                 partial(gamma, shape),
                 some_begun(1000 if shape < 0.1 else 200),
             )
@@ -177,7 +172,7 @@ def test_draws_are_those_of_their_authors(draw_one, reference, begins):
         (uniform, stats.uniform()),
         (module.standard_exponential, stats.expon()),
         (module.standard_normal, stats.norm()),
-        *((partial(gamma_of, shape), stats.gamma(shape)) for shape in (0.4, 60.0)),
+        *((partial(module.standard_gamma, shape=s), stats.gamma(s)) for s in (0.4, 60.0)),
     ],
 )
 def test_draws_follow_their_laws_and_tails(draw_one, law):
@@ -188,31 +183,6 @@ def test_draws_follow_their_laws_and_tails(draw_one, law):
     tail = out[out > edge]
     assert abs(len(tail) - 200) < 4 * 14
     assert stats.kstest(1 - law.sf(tail) / 0.02, "uniform").pvalue > 1e-3
-
-
-QUANTILES = np.sort(np.random.default_rng(0).exponential(size=(3, len(KNOTS))))
-
-
-def laws_of(law, shape):
-    """The second of two laws, whose mean is 0.02 s."""
-    law = np.array([0, law], dtype=np.int8)
-    return GapLaws(law, np.array([9.0, 0.02]), np.array([9.0, shape]), QUANTILES)
-
-
-def gap(law, shape, r):
-    of, nothing, whole = laws_of(law, shape), np.zeros(0), np.zeros(0, dtype=np.int64)
-    by_law = of.law, of.mean_s, of.shape, of.quantiles
-    return draw_gap(Features(whole, whole, nothing, *by_law, KNOTS, nothing), 1, r)
-
-
-@pytest.mark.parametrize("law", GAPS)
-@pytest.mark.parametrize("shape", [1.0, 2.7])
-def test_a_gap_is_a_draw_of_its_law(law, shape):
-    for seed in range(30):
-        r, copy = begun(seed), begun(seed)
-        expected = drawn_gap(laws_of(law, shape), 1, copy)
-        assert gap(law, shape, r) == pytest.approx(expected, rel=1e-12)
-        assert r == copy
 
 
 class TestBatches:
