@@ -1,21 +1,20 @@
-"""The estimators: statsmodels and the batch fits as oracles, every kind of input, scikit-learn."""
+"""The estimators: statsmodels as oracle, every kind of input, scikit-learn."""
 
 import pickle
 import subprocess
 import sys
 import traceback
 import warnings
+from functools import partial
 from unittest import SkipTest
 
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from hypothesis import given
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from strategies import sweeps
 
 import fitting
 from fitting import (
@@ -27,7 +26,6 @@ from fitting import (
     OutOfRangeError,
     ReciprocalRegression,
 )
-from fitting.models import fit
 from fitting.scaling import AmdahlScaling, ErnestScaling, UniversalScalability
 
 STEPS = np.array([1.2, 1.5, 1.8, 2.1, 2.6, 3.3]) * 1e9
@@ -108,19 +106,15 @@ def test_lines_are_those_of_statsmodels_and_given_out_by_name(name):
     ols = sm.OLS(ordinate(metric), x).fit()
     results = estimator.statsmodels_results()
     assert [*results.params.index] == [*estimator.parameters_]
-    for parameters, errors in (
-        (estimator.parameters_.values(), estimator.standard_errors_.values()),
-        (results.params, results.bse),
-    ):
-        np.testing.assert_allclose([*parameters], ols.params, rtol=1e-10)
-        np.testing.assert_allclose([*errors], ols.bse, rtol=1e-10)
+    for found in (results.params, pd.Series(estimator.parameters_)):
+        np.testing.assert_allclose(found, ols.params, rtol=1e-10)
+    for found in (results.bse, pd.Series(estimator.standard_errors_)):
+        np.testing.assert_allclose(found, ols.bse, rtol=1e-10)
     assert estimator.degrees_of_freedom_ == ols.df_resid
     frame = ols.get_prediction(x).summary_frame(alpha=0.1)
-    for repeats, expected in (
-        (1, [frame.obs_ci_lower, frame.obs_ci_upper]),
-        (np.inf, [frame.mean_ci_lower, frame.mean_ci_upper]),
-    ):
+    for repeats, of in ((1, "obs"), (np.inf, "mean")):
         ends = ordinate(np.array(estimator.predict_interval(X, repeats=repeats)))
+        expected = frame[[f"{of}_ci_lower", f"{of}_ci_upper"]].T
         np.testing.assert_allclose(np.sort(ends, axis=0), expected, rtol=1e-10)
     assert results.get_influence().hat_matrix_diag.sum() == pytest.approx(2)
     robust = results.get_robustcov_results("HC3")
@@ -150,19 +144,6 @@ def test_a_parameter_on_its_bound_is_named_and_left_out_of_the_inference(power, 
     assert estimator.limit_ == (0 if held == "t_fixed_s" else estimator.parameters_["t_fixed_s"])
 
 
-@given(sweeps(least=3))
-def test_estimator_is_the_one_group_case_of_the_batch_fit(sweep):
-    f, time = sweep
-    estimator = AmdahlRegression().fit(f, time)
-    times = np.concatenate([2 * time, time])
-    batch = fit(estimator.model_fit_.model, np.repeat([0, 1], len(f)), np.tile(f, 2), times, 2)
-    at = 1.2 * f.max()
-    np.testing.assert_allclose(estimator.predict([at])[0], batch.predict(at)[1], rtol=1e-12)
-    np.testing.assert_allclose(
-        np.ravel(estimator.predict_interval([at])), np.array(batch.interval(at))[:, 1], rtol=1e-9
-    )
-
-
 # Kinds of input.
 
 
@@ -178,86 +159,116 @@ def test_two_points_give_values_without_errors(name):
 
 
 @cases
-def test_any_array_like_gives_the_same_fit(name):
-    estimator, X, y = case(name)
-    whole = learned(name, estimator.fit(X, y))
-    kinds = [X.tolist(), X.astype(object), X.astype(np.float32), np.asfortranarray(X), X.copy()]
-    kinds[-1].flags.writeable = False
-    if X.shape[1] == 1:
-        line = X[:, 0]
-        kinds += [line, line.tolist(), line.astype(np.int64), line.astype(np.int64).tolist()]
-        kinds += [pd.Series(line), pd.Series(line, index=range(9, 3, -1)), line.astype(object)]
-    for kind in kinds:
-        found = learned(name, clone(estimator).fit(kind, pd.Series(y)))
-        np.testing.assert_allclose(found, whole, rtol=1e-9)
-        np.testing.assert_allclose(estimator.predict(kind), estimator.predict(X), rtol=1e-13)
-        ends = estimator.predict_interval(kind), estimator.predict_interval(X)
-        np.testing.assert_allclose(*ends, rtol=1e-13)
-    integers = np.ceil(y * 1000 / y.min()).astype(np.int64)
-    expected = learned(name, clone(estimator).fit(X, integers.astype(float)))
-    for kind in (integers, integers.tolist()):
-        np.testing.assert_array_equal(learned(name, clone(estimator).fit(X, kind)), expected)
+class TestEveryEstimator:
+    def test_any_array_like_gives_the_same_fit(self, name):
+        estimator, X, y = case(name)
+        whole = learned(name, estimator.fit(X, y))
+        kinds = [X.tolist(), X.astype(object), X.astype(np.float32), np.asfortranarray(X), X.copy()]
+        kinds[-1].flags.writeable = False
+        if X.shape[1] == 1:
+            line = X[:, 0]
+            kinds += [line, line.tolist(), line.astype(np.int64), line.astype(np.int64).tolist()]
+            kinds += [pd.Series(line), pd.Series(line, index=range(9, 3, -1)), line.astype(object)]
+        for kind in kinds:
+            found = learned(name, clone(estimator).fit(kind, pd.Series(y)))
+            np.testing.assert_allclose(found, whole, rtol=1e-9)
+            np.testing.assert_allclose(estimator.predict(kind), estimator.predict(X), rtol=1e-13)
+            ends = estimator.predict_interval(kind), estimator.predict_interval(X)
+            np.testing.assert_allclose(*ends, rtol=1e-13)
+        integers = np.ceil(y * 1000 / y.min()).astype(np.int64)
+        expected = learned(name, clone(estimator).fit(X, integers.astype(float)))
+        for kind in (integers, integers.tolist()):
+            np.testing.assert_array_equal(learned(name, clone(estimator).fit(X, kind)), expected)
 
+    def test_a_frame_keeps_the_names_of_its_columns_and_a_column_of_metrics_warns(self, name):
+        estimator, X, y = case(name)
+        names = ["first", "second"][: X.shape[1]]
+        frame = pd.DataFrame(X, columns=names)
+        estimator.fit(frame, y)
+        assert estimator.feature_names_in_.tolist() == names
+        np.testing.assert_array_equal(estimator.predict(frame), fitted(name).predict(X))
+        with pytest.raises(FittingError, match=r"(?s)feature names should match .*- speed"):
+            estimator.predict(frame.rename(columns={"first": "speed"}))
+        with pytest.warns(DataConversionWarning):
+            model = clone(estimator).fit(X, y[:, None])
+        np.testing.assert_array_equal(learned(name, model), learned(name, estimator.fit(X, y)))
 
-@cases
-def test_a_frame_keeps_the_names_of_its_columns(name):
-    estimator, X, y = case(name)
-    names = ["first", "second"][: X.shape[1]]
-    frame = pd.DataFrame(X, columns=names)
-    estimator.fit(frame, y)
-    assert estimator.feature_names_in_.tolist() == names
-    np.testing.assert_array_equal(estimator.predict(frame), fitted(name).predict(X))
-    with pytest.raises(FittingError, match=r"(?s)feature names should match .*- speed"):
-        estimator.predict(frame.rename(columns={"first": "speed"}))
+    def test_impossible_metrics_are_named(self, name):
+        message = r"row 3 .*above 0|contains " if name in SCALINGS else r"element 3|contains"
+        for bad in BAD:
+            estimator, X, y = case(name)
+            y[3] = bad
+            with pytest.raises(FittingError, match=message):
+                estimator.fit(X, y)
 
+    def test_impossible_levels_and_repeats_are_refused(self, name):
+        message = (
+            r"give a share between 0 and 1" if name in SCALINGS else r"^(interval level|repeats)"
+        )
+        wrong = [{"level": 90}, {"level": 0.0}, {"level": 1.0}, {"level": np.nan}, {"repeats": 0}]
+        for options in [*wrong, {"repeats": 1.5}] if name in SCALINGS else wrong:
+            with pytest.raises(FittingError, match=message):
+                fitted(name).predict_interval(CASES[name][1], **options)
 
-@cases
-def test_a_column_of_metrics_warns_and_fits(name):
-    estimator, X, y = case(name)
-    with pytest.warns(DataConversionWarning):
-        model = clone(estimator).fit(X, y[:, None])
-    np.testing.assert_array_equal(learned(name, model), learned(name, estimator.fit(X, y)))
+    def test_unfitted_estimators_say_so(self, name):
+        estimator, X, _ = case(name)
+        for ask in (estimator.predict, estimator.predict_interval):
+            with pytest.raises(NotFittedError):
+                ask(X)
+        if name in LINES:
+            with pytest.raises(NotFittedError):
+                estimator.statsmodels_results()
+
+    def test_scikit_learn_habits_hold_on_valid_input(self, name):
+        estimator, X, y = case(name)
+        before = estimator.get_params()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert estimator.fit(X, y) is estimator
+        assert estimator.get_params() == before
+        assert estimator.n_features_in_ == X.shape[1]
+        state = {key: repr(value) for key, value in vars(estimator).items()}
+        expected = learned(name, estimator)
+        assert 0.9 < estimator.score(X, y) <= 1
+        assert {key: repr(value) for key, value in vars(estimator).items()} == state
+        again = pickle.loads(pickle.dumps(estimator)), estimator.fit(X, y)
+        for model in again:
+            np.testing.assert_array_equal(learned(name, model), expected)
+        order = np.array([3, 0, 5, 1, 4, 2])
+        for rows in (order, [*order, *order]):
+            shuffled = clone(estimator).fit(X[rows], y[rows])
+            np.testing.assert_allclose(shuffled.predict(X), estimator.predict(X), rtol=1e-6)
+        np.testing.assert_array_equal(estimator.predict(X[order]), estimator.predict(X)[order])
+        new = set(vars(estimator)) - set(estimator.get_params())
+        assert all(key.startswith("_") or key.endswith("_") for key in new)
+        numbers = [value for value in vars(estimator).values() if np.isscalar(value)]
+        numbers += estimator.standard_errors_.values()
+        numbers += getattr(estimator, "parameters_", {}).values()
+        assert not any(isinstance(number, np.generic) for number in numbers)
 
 
 # Refusals.
 
 
-@cases
-@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf, -1.0])
-def test_impossible_predictors_are_named(name, bad):
-    estimator, X, y = case(name)
-    model = fitted(name)
-    X[2, 0] = bad
-    message = rf"^X must be .*; element 2 is {bad:g}: .*$"
+BAD = (0.0, np.nan, np.inf, -1.0, -np.inf)
+CELLS = [(name, 0, bad) for name in CASES for bad in BAD]
+CELLS += [*((name, 0, 0.5) for name in SCALINGS), *(("ernest", 1, bad) for bad in BAD)]
+
+
+@pytest.mark.parametrize(("name", "column", "bad"), CELLS)
+def test_impossible_predictors_are_named(name, column, bad):
+    (estimator, X, y), model = case(name), fitted(name)
+    X[2, column] = bad
+    rule = rf"^X must be .*; element 2 is {bad:g}: .*$"
     if bad < 0:
-        message = "^Negative values in data passed to "
+        rule = "^Negative values in data passed to "
     elif name in SCALINGS:
-        message = r"row 2 \(1 of 6 rows .*1 or more"
-    for ask in (lambda: estimator.fit(X, y), lambda: model.predict(X)):
-        with pytest.raises(FittingError, match=message):
-            ask()
-    with pytest.raises(FittingError, match=r"predict_interval" if name in SCALINGS else message):
+        rule = r"data size D\).* row 2 .*above 0" if column else r"row 2 \(1 of 6 rows .*1 or more"
+    for ask in (partial(estimator.fit, y=y), model.predict):
+        with pytest.raises(FittingError, match=rule):
+            ask(X)
+    with pytest.raises(FittingError, match="predict_interval" if name in SCALINGS else rule):
         model.predict_interval(X)
-
-
-@pytest.mark.parametrize("bad", [0.5, -np.inf, 0.0, -1.0, np.nan, np.inf])
-def test_impossible_core_counts_and_data_sizes_are_refused(bad):
-    for name, column in [*((name, 0) for name in SCALINGS), *[("ernest", 1)] * (bad != 0.5)]:
-        estimator, X, y = case(name)
-        X[3, column] = bad
-        rule = r"data size D\).* row 3 .*above 0" if column else r"row 3 \(1 of 6 rows .*1 or more"
-        with pytest.raises(FittingError, match=rf"Negative values|{rule}"):
-            estimator.fit(X, y)
-
-
-@cases
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
-def test_impossible_metrics_are_named(name, bad):
-    estimator, X, y = case(name)
-    y[3] = bad
-    message = r"row 3 .*above 0|y contains|contains " if name in SCALINGS else r"element 3|contains"
-    with pytest.raises(FittingError, match=message):
-        estimator.fit(X, y)
 
 
 SHAPES = {
@@ -315,46 +326,23 @@ def test_points_to_predict_are_checked_as_those_to_fit(name):
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", [AmdahlRegression, ReciprocalRegression])
-def test_an_unknown_metric_is_refused_with_the_known_ones(kind):
-    with pytest.raises(FittingError, match=r"^metric 'speed' is not one of time, cpi, throughput$"):
-        kind(metric="speed").fit(STEPS, STEPS)
-
-
-@cases
-def test_impossible_levels_and_repeats_are_refused(name):
-    message = r"give a share between 0 and 1" if name in SCALINGS else r"^(interval level|repeats)"
-    wrong = [{"level": 90}, {"level": 0.0}, {"level": 1.0}, {"level": np.nan}, {"repeats": 0}]
-    for options in [*wrong, {"repeats": 1.5}] if name in SCALINGS else wrong:
+def test_an_unknown_metric_is_refused_with_the_known_ones():
+    message = r"^metric 'speed' is not one of time, cpi, throughput$"
+    for kind in (AmdahlRegression, ReciprocalRegression):
         with pytest.raises(FittingError, match=message):
-            fitted(name).predict_interval(CASES[name][1], **options)
+            kind(metric="speed").fit(STEPS, STEPS)
 
 
-@cases
-def test_unfitted_estimators_say_so(name):
-    estimator, X, _ = case(name)
-    for ask in (estimator.predict, estimator.predict_interval):
-        with pytest.raises(NotFittedError):
-            ask(X)
-    if name in LINES:
-        with pytest.raises(NotFittedError):
-            estimator.statsmodels_results()
-
-
-@pytest.mark.parametrize(
-    "published",
-    [
+def test_published_coefficients_have_values_but_no_inference():
+    for published in (
         ReciprocalRegression.from_coefficients(c=0.304, k_hz=250e6),
         LogPathLength.from_coefficients(a=-31500, b=70702, cores=(1, 9)),
-    ],
-)
-def test_published_coefficients_have_values_but_no_inference(published):
-    assert published.degrees_of_freedom_ == 0
-    assert np.isnan([*published.standard_errors_.values()]).all()
-    assert np.isnan(published.predict_interval([3.0])).all()
-    assert published.bound_ is None
-    with pytest.raises(FittingError, match="has coefficients but no runs: fit it"):
-        published.statsmodels_results()
+    ):
+        assert (published.degrees_of_freedom_, published.bound_) == (0, None)
+        assert np.isnan([*published.standard_errors_.values()]).all()
+        assert np.isnan(published.predict_interval([3.0])).all()
+        with pytest.raises(FittingError, match="has coefficients but no runs: fit it"):
+            published.statsmodels_results()
 
 
 def test_an_unbounded_time_that_would_be_negative_is_refused():
@@ -366,38 +354,6 @@ def test_an_unbounded_time_that_would_be_negative_is_refused():
     ):
         model.predict([3e9, 6.5e9])
     assert np.isnan(model.predict_interval([6.5e9])).all()
-
-
-# scikit-learn's habits that its own checks cannot see on positive columns.
-
-
-@cases
-def test_scikit_learn_habits_hold_on_valid_input(name):
-    estimator, X, y = case(name)
-    before = estimator.get_params()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert estimator.fit(X, y) is estimator
-    assert estimator.get_params() == before
-    assert estimator.n_features_in_ == X.shape[1]
-    state = {key: repr(value) for key, value in vars(estimator).items()}
-    expected = learned(name, estimator)
-    assert 0.9 < estimator.score(X, y) <= 1
-    assert {key: repr(value) for key, value in vars(estimator).items()} == state
-    again = pickle.loads(pickle.dumps(estimator)), estimator.fit(X, y)
-    for model in again:
-        np.testing.assert_array_equal(learned(name, model), expected)
-    order = np.array([3, 0, 5, 1, 4, 2])
-    for rows in (order, [*order, *order]):
-        shuffled = clone(estimator).fit(X[rows], y[rows])
-        np.testing.assert_allclose(shuffled.predict(X), estimator.predict(X), rtol=1e-6)
-    np.testing.assert_array_equal(estimator.predict(X[order]), estimator.predict(X)[order])
-    new = set(vars(estimator)) - set(estimator.get_params())
-    assert all(key.startswith("_") or key.endswith("_") for key in new)
-    numbers = [value for value in vars(estimator).values() if np.isscalar(value)]
-    numbers += estimator.standard_errors_.values()
-    numbers += getattr(estimator, "parameters_", {}).values()
-    assert not any(isinstance(number, np.generic) for number in numbers)
 
 
 # The package.

@@ -60,29 +60,26 @@ def random_groups(groups, points, seed):
     return x, y * np.exp(rng.normal(0, 0.15, (groups, points)))
 
 
+def check_intervals(fit, at, expected, level):
+    """Those of new points and of the line itself, against a frame of statsmodels."""
+    for repeats, of in ((1, "obs"), (np.inf, "mean")):
+        ends = [expected[f"{of}_ci_{end}"] for end in ("lower", "upper")]
+        found = fit.interval(at, level=level, repeats=repeats)
+        np.testing.assert_allclose(found, ends, rtol=1e-10)
+
+
 # Ordinary least squares.
 
 
 @pytest.mark.parametrize("name", SCALES)
-def test_line_errors_and_intervals_are_those_of_statsmodels(name):
+def test_intervals_are_those_of_statsmodels(name):
     x, y = SCALES[name]
     fit = one(x, y)
     ols = sm.OLS(y, sm.add_constant(x)).fit()
-    np.testing.assert_allclose([fit.intercept[0], fit.slope[0]], ols.params, rtol=1e-10)
-    np.testing.assert_allclose(np.ravel(fit.standard_errors()), ols.bse, rtol=1e-10)
-    np.testing.assert_allclose(fit.variance, ols.mse_resid, rtol=1e-10)
     assert fit.degrees_of_freedom[0] == ols.df_resid == 4
-
     at = np.array([0.5 * x.min(), x.mean(), 2.5 * x.max()])
     expected = ols.get_prediction(np.column_stack([np.ones(3), at])).summary_frame(alpha=0.2)
-    np.testing.assert_allclose(
-        fit.interval(at, level=0.8), [expected.obs_ci_lower, expected.obs_ci_upper], rtol=1e-10
-    )
-    np.testing.assert_allclose(
-        fit.interval(at, level=0.8, repeats=np.inf),
-        [expected.mean_ci_lower, expected.mean_ci_upper],
-        rtol=1e-10,
-    )
+    check_intervals(fit, at, expected, level=0.8)
     error = np.sqrt(fit.variance * fit.leverage(at))
     np.testing.assert_allclose(error, expected.mean_se, rtol=1e-10)
     # A prediction is of one new point unless said.
@@ -101,28 +98,27 @@ def exact_line(x, y):
         intercept = my - slope * mx
         squares = mpmath.fsum((b - intercept - slope * a) ** 2 for a, b in zip(xs, ys, strict=True))
         variance = squares / (n - 2)
-        errors = (
-            mpmath.sqrt(variance * (mpmath.mpf(1) / n + mx**2 / sxx)),
-            mpmath.sqrt(variance / sxx),
-        )
+        parts = mpmath.mpf(1) / n + mx**2 / sxx, 1 / sxx
+        errors = (mpmath.sqrt(variance * part) for part in parts)
         return [float(v) for v in (intercept, slope, *errors, variance)]
 
 
-@pytest.mark.parametrize("name", SCALES)
-def test_line_has_the_digits_of_mpmath(name):
-    x, y = SCALES[name]
+NEAR = np.array([0.0, 1.0, 2.0, 4.0])
+LEANT = 7 + 3 * NEAR + np.array([0.2, -0.1, 0.3, -0.2])
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "digits"),
+    [
+        *((*points, 1e-11) for points in SCALES.values()),
+        # Nearly equal abscissas lose only the digits that rounding them costs.
+        *((2e9 * (1 + apart * NEAR), LEANT, 1e-13 / apart) for apart in (1e-3, 1e-5, 1e-7)),
+    ],
+)
+def test_lines_have_the_digits_of_mpmath(x, y, digits):
     for fit in (one(x, y), fit_points(x[None], y[None])):
         got = [fit.intercept, fit.slope, *fit.standard_errors(), fit.variance]
-        np.testing.assert_allclose(np.ravel(got), exact_line(x, y), rtol=1e-11)
-
-
-@pytest.mark.parametrize(("apart", "digits"), [(1e-3, 1e-10), (1e-5, 1e-8), (1e-7, 1e-6)])
-def test_nearly_equal_abscissas_lose_only_the_digits_that_rounding_them_cost(apart, digits):
-    x = 2e9 * (1 + apart * np.array([0.0, 1.0, 2.0, 4.0]))
-    y = 7 + 3 * np.array([0.0, 1.0, 2.0, 4.0]) + np.array([0.2, -0.1, 0.3, -0.2])
-    fit = one(x, y)
-    got = [fit.intercept, fit.slope, *fit.standard_errors(), fit.variance]
-    np.testing.assert_allclose(np.ravel(got), exact_line(x, y), rtol=digits)
+        np.testing.assert_allclose(np.ravel(got), exact_line(x, y), rtol=digits)
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
@@ -155,7 +151,6 @@ def test_runs_condensed_by_abscissa_have_the_line_of_all_runs(nonnegative):
 def test_lines_taken_away_are_those_of_a_single_abscissa():
     x, y = random_groups(3, 4, 1)
     found = fit_points(x, y).without(np.array([False, True, False]))
-    y[1], x = y[1], np.broadcast_to(x, y.shape).copy()
     x[1] = x[1, 0]
     assert learned(found) == pytest.approx(learned(fit_points(x, y)), nan_ok=True)
 
@@ -201,15 +196,8 @@ def test_inference_on_a_bound_is_that_of_the_regression_without_the_coefficient(
     assert np.isnan(errors[held - 1])
     at = np.array([2e-10, 9e-10])
     expected = ols.get_prediction(np.column_stack([np.ones(2), at])[:, kept])
-    expected = expected.summary_frame(alpha=0.1)
-    np.testing.assert_allclose(
-        fit.interval(at), [expected.obs_ci_lower, expected.obs_ci_upper], rtol=1e-10
-    )
-    np.testing.assert_allclose(
-        fit.interval(at, repeats=np.inf),
-        [expected.mean_ci_lower, expected.mean_ci_upper],
-        rtol=1e-10,
-    )
+    check_intervals(fit, at, expected.summary_frame(alpha=0.1), level=0.9)
+    np.testing.assert_array_equal(fit.interval(at), fit.interval(at, level=0.9))
 
 
 # Invariances.
@@ -243,13 +231,18 @@ def test_a_large_group_with_one_abscissa_is_not_a_line():
     assert np.isnan(fit.slope[0])
 
 
-def test_take_selects_groups_in_order_and_repeatedly():
+def test_groups_are_taken_in_order_and_repeatedly_and_may_have_repeats_of_their_own():
     x, y = random_groups(50, 4, seed=8)
     fit = fit_points(x, y, nonnegative=True)
     chosen = np.array([7, 3, 3, 49])
     taken = fit.take(chosen)
     np.testing.assert_array_equal(learned(taken), learned(fit)[:, chosen])
     np.testing.assert_array_equal(taken.interval(2e-10), np.array(fit.interval(2e-10))[:, chosen])
+    repeats = np.array([1, 2, 9, 1])
+    together = np.array(taken.interval(2e-10, repeats=repeats))
+    for group, count in enumerate(repeats):
+        alone = np.array(taken.interval(2e-10, repeats=int(count)))
+        np.testing.assert_array_equal(together[:, group], alone[:, group])
 
 
 # Intervals.
@@ -262,26 +255,13 @@ def test_quantiles_are_those_of_scipy_and_missing_without_freedom():
     assert student_quantile(np.array([], dtype=int), 0.9).shape == (0,)
 
 
-@pytest.mark.parametrize("level", [0, 1, -0.5, 90, np.nan])
-def test_levels_that_are_no_share_are_refused(level):
-    with pytest.raises(FittingError, match=r"not a share between 0 and 1; try 0\.90$"):
-        one(STEPS, STEPS).interval(1.0, level=level)
-
-
-@pytest.mark.parametrize("repeats", [0, -1, 0.5, np.nan, np.array([2, 0])])
-def test_repeats_below_one_are_refused(repeats):
-    with pytest.raises(FittingError, match=r"^repeats is \S+: a mean takes 1 new point or more$"):
-        variance_of_mean(repeats)
-
-
-def test_repeats_may_differ_by_group():
-    x, y = random_groups(3, 4, seed=2)
-    fit = fit_points(x, y)
-    repeats = np.array([1, 2, 9])
-    together = np.array(fit.interval(2e-10, repeats=repeats))
-    for group, count in enumerate(repeats):
-        alone = np.array(fit.interval(2e-10, repeats=int(count)))
-        np.testing.assert_array_equal(together[:, group], alone[:, group])
+def test_levels_that_are_no_share_and_repeats_below_one_are_refused():
+    for level in (0, 1, -0.5, 90, np.nan):
+        with pytest.raises(FittingError, match=r"not a share between 0 and 1; try 0\.90$"):
+            one(STEPS, STEPS).interval(1.0, level=level)
+    for repeats in (0, -1, 0.5, np.nan, np.array([2, 0])):
+        with pytest.raises(FittingError, match=r"^repeats is \S+: a mean takes 1 new point or"):
+            variance_of_mean(repeats)
 
 
 # Groups that are no line, and odd input.
