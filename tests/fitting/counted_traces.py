@@ -45,9 +45,8 @@ def counted(trace, levels=2, fan_out=4, parts=()):
     survey = surveyed(*batches)
     classes, device = survey.size_classes(), survey.device_of_stream
     diagram = Diagram.over(survey.low_lbn, survey.high_lbn, levels, fan_out)
-    counter = TransitionCounter(diagram, survey, classes)
+    counter, again = TransitionCounter(diagram, survey, classes), []
     ages, runs = ReuseCounter(device, survey.piece), RunCounter(len(survey.streams))
-    again = []
     for batch in batches:
         seen = counter.add(*batch)
         again.append(ages.add(seen, batch.lbn, batch.size_bytes))
@@ -59,16 +58,11 @@ def counted(trace, levels=2, fan_out=4, parts=()):
     return Counted(trace, survey, classes, counts, again, runs.by_state(rows), law)
 
 
-def kinds_of(trace):
-    """Kind of the request of every transition, as chains and generators take them."""
-    sizes = [int(trace.classes.sizes[class_][0]) for class_ in trace.counts.size_class]
-    ops = trace.counts.op.tolist()
-    return np.array([kind(*of, trace.survey.piece) for of in zip(ops, sizes, strict=True)])
-
-
 def learnt_of(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constant", met=0.0):
-    survey, counts, kinds = trace.survey, trace.counts, kinds_of(trace)
-    device = survey.device_of_stream
+    survey, counts, device = trace.survey, trace.counts, trace.survey.device_of_stream
+    sizes = (int(trace.classes.sizes[class_][0]) for class_ in counts.size_class)
+    ways = zip(counts.op.tolist(), sizes, strict=True)
+    kinds = np.array([kind(*of, survey.piece) for of in ways])
     return Learnt(
         *(counts, kinds, make_chain(counts, kinds, entry), trace.runs),
         fit_gaps(counts.sums, counts.histogram, survey.tick_s, laws),
@@ -91,9 +85,8 @@ def both_of(trace, *, expected=1.0, stratified=True, seed=0, largest=4096, **how
     """Generator and reference, which draw from the same random numbers."""
     learnt, diagram = learnt_of(trace, **how), trace.counts.diagram
     model = Model(trace.columns, diagram.levels, diagram.fan_out, trace.again)
-    rules = {"expected": expected, "stratified": stratified}
-    rng, again = np.random.default_rng(seed), np.random.default_rng(seed)
-    entry = how.get("entry", ENTRIES[0])
+    rules, entry = {"expected": expected, "stratified": stratified}, how.get("entry", ENTRIES[0])
+    rng, again = (np.random.default_rng(seed) for _ in range(2))
     reference = Reference(learnt, model, entry, rng=again, largest=largest, **rules)
     return Walk(learnt, rng=rng, **rules), reference
 
@@ -121,21 +114,24 @@ def mixed(n, seed, *, streams=2, devices=1, sizes=3, first=0, space=4000, alignm
     rng = np.random.default_rng(seed)
     end, earlier, rows = {}, ([first] * 5, [first] * 5), []
     of_size = 512 * rng.choice(np.r_[1:40, 64, 100], size=sizes)
-    share, of_stream = rng.dirichlet(np.ones(4)), rng.dirichlet(np.full(streams, 0.7))
-    for k in range(n):
-        s, way = int(rng.choice(streams, p=of_stream)), rng.choice(4, p=share)
-        lbn = first + alignment * int(rng.integers(space // alignment)) + int(rng.random() < 0.05)
+    anywhere = first + alignment * rng.integers(space // alignment, size=n) + (rng.random(n) < 0.05)
+    drawn = (
+        *(rng.choice(streams, n, p=rng.dirichlet(np.full(streams, 0.7))), anywhere),
+        *(rng.choice(4, n, p=rng.dirichlet(np.ones(4))), rng.integers(-5, 0, n)),
+        *(rng.choice(of_size, n), rng.choice([0, 0, 1, 2, 7], n)),
+    )
+    for k, (s, lbn, way, ago, size, op) in enumerate(np.transpose(drawn).tolist()):
         if way == 0:
             lbn = end.get(s, lbn)
         elif way < 3:
-            lbn = earlier[way - 1][int(rng.integers(-5, 0))]
+            lbn = earlier[way - 1][ago]
         lbn = lbn if lbn < first + space else first
-        size = 512 * large if large and k % 40 == 7 else int(rng.choice(of_size))
+        size = 512 * large if large and k % 40 == 7 else size
         if lbn != end.get(s):
             earlier[0].append(lbn)
             earlier[1].append(end.get(s, lbn))
         end[s] = lbn + size // 512
-        rows.append((s, s % devices * 5, lbn, size, int(rng.choice([0, 0, 1, 2, 7]))))
+        rows.append((s, s % devices * 5, lbn, size, op))
     stream, device, lbn, size, op = zip(*rows, strict=True)
     gaps = rng.choice([0.0, 0.5, 1.0, 3.0], size=n) if seed % 2 else rng.exponential(size=n) + 1e-6
     time_s = 100 + np.cumsum(gaps) + np.arange(n) * 0.25 * (seed % 4 != 3)

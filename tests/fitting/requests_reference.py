@@ -52,11 +52,12 @@ class Survey:
         self.piece = piece_blocks(sum(sizes) / len(sizes))
 
     def classes(self, alone=12):
-        """Common sizes alone, the others together by power of two."""
+        """Sizes and how many requests have each: common ones alone, others by power of two."""
         others = defaultdict(list)
         for size in self.sizes[alone:]:
             others[max(1, size).bit_length()].append(size)
-        return [[size] for size in self.sizes[:alone]] + [others[p] for p in sorted(others)]
+        groups = [[size] for size in self.sizes[:alone]] + [others[p] for p in sorted(others)]
+        return [(sizes, [self.size_counts[size] for size in sizes]) for sizes in groups]
 
 
 class Model:
@@ -67,7 +68,7 @@ class Model:
         self.levels, self.k, self.piece = levels, fan_out, survey.piece
         self.width = -(-max(1, survey.high - survey.low) // fan_out**levels)
         self.classes = survey.classes()
-        class_of = {size: c for c, sizes in enumerate(self.classes) for size in sizes}
+        class_of = {size: c for c, (sizes, _) in enumerate(self.classes) for size in sizes}
         touched, gaps, runs, last = defaultdict(list), defaultdict(list), defaultdict(list), {}
         out, into, self.first_state = Counter(), Counter(), {}
         for row, (time, stream, device, lbn, size, op) in enumerate(survey.rows):
@@ -250,11 +251,9 @@ def length_class(length):
 
 def length_law(lengths):
     """Cumulated share and mean of every class of lengths."""
-    classes = defaultdict(list)
-    for length in lengths:
-        classes[length_class(length)].append(length)
     reached, law = 0, []
-    for _, members in sorted(classes.items()):
+    for _, of_class in itertools.groupby(sorted(lengths), length_class):
+        members = list(of_class)
         reached += len(members)
         law.append((reached / len(lengths), sum(members) / len(members)))
     return law
@@ -591,26 +590,20 @@ class Reference:
         return max((v for v in mine if self.model.states[v][1] <= wanted), default=mine[0])
 
     def _drawn_size(self, class_):
-        sizes = self.model.classes[class_]
-        if len(sizes) == 1:
-            return sizes[0]
-        counts = [self.model.survey.size_counts[size] for size in sizes]
-        u = uniform(self.r)
+        sizes, counts = self.model.classes[class_]
+        u = uniform(self.r) if len(sizes) > 1 else 0.0
         reached = itertools.accumulate(counts)
         return next(size for size, n in zip(sizes, reached, strict=True) if n / sum(counts) > u)
 
     def _further(self, v):
         """Mean blocks of the requests that go on from a state."""
-        if self.chain.follows[v] is None:
-            return 0.0
+        on = self.chain.nodes[self.chain.follows[v]] if self.chain.follows[v] else []
         total = number = 0
-        for t in self.chain.nodes[self.chain.follows[v]]:
-            sizes = self.model.classes[self.model.transitions[t][6]]
-            counts = [self.model.survey.size_counts[size] for size in sizes]
-            mean = np.dot(sizes, counts) / sum(counts) / 512
-            total += mean * self.chain.count[t]
+        for t in on:
+            sizes, counts = self.model.classes[self.model.transitions[t][6]]
+            total += np.dot(sizes, counts) / sum(counts) / 512 * self.chain.count[t]
             number += self.chain.count[t]
-        return total / number
+        return total / (number or 1)
 
     def _begin_run(self, p, v):
         p.reuse = FRESH
@@ -699,25 +692,21 @@ class Reference:
         # Runs meet what was touched before, too, by the share that was counted.
         behind = memory.met[g] < self.addresses.met[g] * memory.passed[g]
         wanted = 1 if behind else p.blocks
-        best, most = 0, -1
-        for _ in range(16):
-            lbn = self._anywhere(v, p.blocks)
+        best, most, room = 0, -1, 0
+        alignment, offset = self.aligned[v]
+        step = -(-memory.piece // alignment) * alignment
+        behind = self.model.survey.low + self.model.states[v][1] * self.model.width
+        behind += (offset - behind) % alignment
+        for k in range(16 + 512):
+            if k >= 16 and behind + wanted > end:
+                break
+            lbn = self._anywhere(v, p.blocks) if k < 16 else behind
             room = self._ahead(g, lbn, wanted)
             if room > most:
                 best, most = lbn, room
             if most == wanted:
-                return best
-        alignment, offset = self.aligned[v]
-        step = -(-memory.piece // alignment) * alignment
-        lbn = self.model.survey.low + self.model.states[v][1] * self.model.width
-        lbn += (offset - lbn) % alignment
-        for _ in range(512):
-            if most == wanted or lbn + wanted > end:
                 break
-            room = self._ahead(g, lbn, wanted)
-            if room > most:
-                best, most = lbn, room
-            lbn += max(step, room // step * step)
+            behind += max(step, room // step * step) if k >= 16 else 0
         return best
 
     def _remember(self, p, g, kind_, lbn):

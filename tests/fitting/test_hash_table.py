@@ -47,19 +47,17 @@ def test_tables_are_powers_of_two_at_most_a_quarter_full():
         keys = new_keys(16)
         keys[:held] = range(held)
         assert len(roomy(keys, np.zeros(16, dtype=np.int64))[0]) == room
+    # Consecutive keys are neighbours.
+    keys = new_keys(1 << 12)
+    at = [find(keys, key) for key in range(64, 72)]
+    assert at == list(range(at[0], at[0] + 8))
+    assert len({find(keys, key) // 8 for key in range(0, 2**16, 8)}) == 512
 
 
 @given(st.integers(0, 2**62))
 def test_keys_are_spread_by_multiplication(key):
     assert hash_table.hashed(key) == hashed(key)
     assert mixed(key) == (key * FIBONACCI % WHOLE) >> 30
-
-
-def test_consecutive_keys_are_neighbours():
-    keys = new_keys(1 << 12)
-    at = [find(keys, key) for key in range(64, 72)]
-    assert at == list(range(at[0], at[0] + 8))
-    assert len({find(keys, key) // 8 for key in range(0, 2**16, 8)}) == 512
 
 
 @given(st.dictionaries(KEYS, st.integers(0, 2**31 - 1), min_size=1, max_size=60))
@@ -91,7 +89,7 @@ def test_numbers_follow_the_order_in_which_keys_appear(parts):
     assert list(zip(keys.tolist(), of.tolist(), strict=True)) == sorted(wanted.items())
 
 
-def test_a_table_of_numbers_grows():
+def test_a_table_of_numbers_grows_and_rows_behind_those_used_are_noughts():
     numbers, keys = Numbers(2**62), np.random.default_rng(0).integers(2**62, size=6000)
     for start in range(0, 6000, 1500):
         numbers.make_room(1500)
@@ -99,15 +97,9 @@ def test_a_table_of_numbers_grows():
         for key in keys[start : start + 1500].tolist():
             numbered(numbers.numbering, key)
     assert numbers.in_order()[1].tolist() == np.argsort(keys).tolist()
-
-
-def test_rows_behind_those_used_are_noughts():
     rows = np.arange(6.0).reshape(3, 2)
     assert longer(rows, 2, 1) is rows
-    more = longer(rows, 2, 3)
-    assert more.shape == (10, 2)
-    assert more[:2].tolist() == rows[:2].tolist()
-    assert not more[2:].any()
+    assert longer(rows, 2, 3).tolist() == [*rows[:2].tolist(), *[[0.0, 0.0]] * 8]
 
 
 @pytest.mark.parametrize("bits", [0, 1, 2])
@@ -201,9 +193,9 @@ def test_places_in_a_piece_are_told_apart_as_far_as_their_field_goes():
 def test_lists_share_what_room_there_is():
     assert new_recency(np.full(2, 2.0**23), stops=False).room.tolist() == [2**22 + 16] * 2
     found = new_recency(np.array([3.7, 0.0, 100.0]), stops=True)
-    assert found.stops
-    assert (found.room.tolist(), found.start.tolist()) == ([19, 16, 116], [0, 19, 35])
-    assert (found.limit.tolist(), len(found.entry)) == ([19, 16, 64], 151)
+    room, limit = [19, 16, 116], [19, 16, 64]
+    assert (found.stops, found.room.tolist(), found.limit.tolist()) == (True, room, limit)
+    assert (found.start.tolist(), len(found.entry)) == ([0, 19, 35], 151)
     alone = Addresses(8, 0, 100, None)
     assert (alone.piece, alone.devices.tolist(), alone.met.tolist()) == (8, [0], [0.0])
 

@@ -38,11 +38,7 @@ def assert_same(found, expected):
 @pytest.mark.parametrize(
     ("expected", "stratified", "reuse", "entry"),
     [
-        *(
-            (0.4, True, True, "arrivals"),
-            (1.0, True, True, "arrivals"),
-            (2.5, True, True, "arrivals"),
-        ),
+        *((share, True, True, "arrivals") for share in (0.4, 1.0, 2.5)),
         *((1.0, True, False, "occupancy"), (2.5, False, True, "occupancy")),
         *((2.5, False, False, "arrivals"), (0.4, True, True, "occupancy")),
     ],
@@ -68,10 +64,9 @@ def test_of_many_streams_are_those_of_the_reference(seed, streams, stratified):
     assert_same(*(of.take(100) for of in both_of(trace, stratified=stratified)))
 
 
-@pytest.mark.parametrize("share", [0.5, 2.0])
-def test_of_large_nodes_are_drawn_by_their_alias_tables(monkeypatch, share):
+def test_of_large_nodes_are_drawn_by_their_alias_tables(monkeypatch):
     monkeypatch.setattr(decks, "LARGEST", 6)
-    for seed in range(4):
+    for seed, share in itertools.product(range(4), (0.5, 2.0)):
         trace = counted(mixed(150, seed, sizes=1), 1)
         both = both_of(trace, expected=share, seed=seed, largest=6)
         assert_same(*(of.take(200) for of in both))
@@ -96,7 +91,8 @@ class TestMemory:
 
     @pytest.mark.parametrize("reuse", [True, False])
     def test_begins_anew_where_its_clocks_end_if_there_is_any(self, reuse):
-        for seed in range(3):
+        # Of these both devices have requests.
+        for seed in (0, 3, 4):
             trace = counted(mixed(90, seed, devices=2))
             walk, reference = both_of(trace, expected=2.0, seed=seed, reuse=reuse)
             assert_same(walk.take(50), reference.take(50))
@@ -115,12 +111,12 @@ class TestMemory:
                 reference.memory.clock = walk._course.m.clock.tolist()
                 assert_same(walk.take(60), reference.take(60))
 
-    @pytest.mark.parametrize("expected", [0.5, 3.0])
-    def test_has_room_for_twice_the_requests_to_come(self, expected):
-        walk, reference = both_of(counted(mixed(40, 3)), expected=expected)
-        memory = walk._course.m
-        for lists, plain in ((memory.begins, reference.begins), (memory.ends, reference.ends)):
-            assert lists.room.tolist() == [plain[place].room for place in sorted(plain)]
+    def test_has_room_for_twice_the_requests_to_come(self):
+        for expected in (0.5, 3.0):
+            walk, reference = both_of(counted(mixed(40, 3)), expected=expected)
+            memory = walk._course.m
+            for lists, plain in ((memory.begins, reference.begins), (memory.ends, reference.ends)):
+                assert lists.room.tolist() == [plain[place].room for place in sorted(plain)]
 
 
 def test_of_two_streams_due_at_once_the_one_on_the_left_moves_up():
@@ -199,15 +195,11 @@ class TestAsLongAsTheirTrace:
 
 
 @pytest.mark.parametrize("reuse", [False, True])
-def test_every_request_is_what_its_transition_says(busy, reuse):
+def test_every_request_is_where_its_transition_says(busy, reuse):
     counts, diagram, survey = busy.counts, busy.counts.diagram, busy.survey
     found = walk_of(busy, reuse=reuse).take(survey.requests)
     t, end = found.transition, found.lbn + found.size_bytes // 512
     assert (np.diff(found.due_s) >= 0).all()
-    assert np.array_equal(found.op, counts.op[t])
-    assert np.array_equal(found.stream, counts.stream[t])
-    for size, class_ in zip(found.size_bytes, counts.size_class[t], strict=True):
-        assert size in busy.classes.sizes[class_]
     assert survey.low_lbn <= found.lbn.min() <= found.lbn.max() < survey.high_lbn
     assert not (found.lbn % 8).any()
     pairs, goes_on = diagram.pairs(counts.pair[t]), counts.sequential[t] == 1
@@ -278,6 +270,6 @@ def test_tables_are_those_of_the_reference(columns, levels, fan_out, entry):
         assert entered == random[found.target == target].sum()
 
 
-def test_an_unknown_way_of_entry_is_refused():
+def test_an_unknown_way_of_entry_is_refused(busy):
     with pytest.raises(FittingError, match="'anyhow': give arrivals or occupancy"):
-        learnt_of(counted(two_streams(20)), entry="anyhow")
+        learnt_of(busy, entry="anyhow")

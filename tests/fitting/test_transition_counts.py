@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from requests_reference import Model, Survey, drawn_length, length_class, length_law
 
-from fitting import runs as module
 from fitting.errors import FittingError
 from fitting.held_out import log_likelihood
 from fitting.request_kinds import KINDS, kind, piece_blocks
 from fitting.runs import CLASSES, COLUMNS, RunCounter, Runs, run_lengths, start_alignments
+from fitting.runs import drawn_length as drawn
 from fitting.state_diagram import Diagram
 from fitting.trace_survey import Surveyor, alignment_of
 from fitting.transition_counter import Seen, TransitionCounter
@@ -43,9 +43,9 @@ class TestSurvey:
         assert (found.requests, found.tick_s) == (len(trace.lbn), expected.tick)
         assert (found.first_s, found.last_s) == (trace.time_s[0], trace.time_s[-1])
         assert (found.low_lbn, found.high_lbn) == (expected.low, expected.high)
-        streams = zip(found.streams.tolist(), found.devices.tolist(), strict=True)
-        assert list(streams) == expected.streams
-        assert found.stream_counts.tolist() == [expected.stream_counts[s] for s in expected.streams]
+        streams = [*zip(found.streams.tolist(), found.devices.tolist(), strict=True)]
+        assert streams == expected.streams
+        assert found.stream_counts.tolist() == [expected.stream_counts[s] for s in streams]
         assert found.device_of_stream.tolist() == expected.devices
         assert found.sizes.tolist() == expected.sizes
         assert found.size_counts.tolist() == [expected.size_counts[s] for s in expected.sizes]
@@ -56,56 +56,40 @@ class TestSurvey:
         assert found.duration_s == pytest.approx(mean * len(trace.lbn))
         for alone in (2, 12):
             classes = found.size_classes(alone)
-            assert [sizes.tolist() for sizes in classes.sizes] == expected.classes(alone)
-            for sizes, counts in zip(classes.sizes, classes.counts, strict=True):
-                assert counts.tolist() == [expected.size_counts[s] for s in sizes.tolist()]
+            both = zip(classes.sizes, classes.counts, strict=True)
+            assert [tuple(of.tolist() for of in each) for each in both] == expected.classes(alone)
         assert len(classes) == len(expected.classes())
 
-    def test_of_a_flush_at_the_first_block_is_of_one_block(self):
+    def test_of_a_flush_at_the_first_block_is_of_one_block_and_of_one_instant_refused(self):
         found = surveyed(columns([0, 8], size_bytes=0))
         assert (found.requests, found.low_lbn, found.high_lbn) == (2, 0, 9)
-
-    def test_of_one_instant_is_refused(self):
-        for times, said in {
-            (): "0 requests",
-            (3.0,): "1 request",
-            (3.0, 3.0): "2 requests",
-        }.items():
+        for times, said in {(): "0 requests", (3,): "1 request", (3, 3): "2 requests"}.items():
             with pytest.raises(FittingError, match=f"^{said} within 0 s make no model: give"):
                 surveyed(columns(np.arange(len(times)), time_s=np.array(times)))
 
     @pytest.mark.parametrize("row", [0, 1, 3])
-    @pytest.mark.parametrize(
-        ("column", "value"),
-        [
-            *(("time_s", 9.0), ("time_s", np.nan), ("time_s", np.inf)),
-            *(("stream", -1), ("device", -1), ("lbn", -1), ("size_bytes", -1)),
-        ],
-    )
-    def test_of_requests_that_cannot_be_names_them(self, row, column, value):
-        surveyor, trace = Surveyor(), columns([8, 16, 24, 32], time_s=[10.0, 11.0, 12.0, 13.0])
-        surveyor.add(*trace[:5])
-        later = trace._replace(time_s=trace.time_s + 10)
-        getattr(later, column)[row] = value
-        said = f"request {4 + row}: it cannot be (time_s {later.time_s[row]!r} before"
-        with pytest.raises(FittingError, match=re.escape(said)):
-            surveyor.add(*later[:5])
+    @pytest.mark.parametrize("column", ["time_s", "stream", "device", "lbn", "size_bytes"])
+    def test_of_requests_that_cannot_be_names_them(self, row, column):
+        for value in (9.0, np.nan, np.inf) if column == "time_s" else (-1,):
+            surveyor, trace = Surveyor(), columns([8, 16, 24, 32], time_s=np.arange(10.0, 14.0))
+            surveyor.add(*trace[:5])
+            later = trace._replace(time_s=trace.time_s + 10)
+            getattr(later, column)[row] = value
+            said = f"request {4 + row}: it cannot be (time_s {later.time_s[row]!r} before"
+            with pytest.raises(FittingError, match=re.escape(said)):
+                surveyor.add(*later[:5])
 
 
-def test_alignments_by_hand():
+def test_alignments_kinds_and_pieces_by_hand():
     # One in ten may lie elsewhere; one in four may not.
     by_hand = [([5, 13, 21], (8, 5)), ([0] * 9 + [1], (256, 0)), ([0, 0, 0, 1], (1, 0))]
     for places, expected in by_hand:
         assert alignment_of(np.bincount(places, minlength=256)) == expected
-
-
-def test_kinds_are_three_sizes_of_reads_and_of_all_others():
+    # Three sizes of reads and of all others.
     sizes = {0.5: 0, 1: 0, 1.9: 0, 2: 1, 7.9: 1, 8: 2, 100: 2}
     for (pieces, size), op in itertools.product(sizes.items(), range(4)):
         assert kind(op, int(pieces * 4096), 8) == size + (3 if op else 0) < KINDS
-
-
-def test_a_mean_request_has_sixteen_pieces_at_most():
+    # A mean request has sixteen pieces at most.
     blocks = {4: 8, 64: 8, 64.1: 16, 128: 16, 129: 32, 1024: 128}
     assert {mean_kib: piece_blocks(mean_kib * 1024) for mean_kib in blocks} == blocks
 
@@ -146,14 +130,11 @@ class TestDiagram:
         assert Diagram.over(7, 7, 1).blocks == 4
         assert Diagram(2, 4, 0, 17).state_blocks == 2
 
-    @pytest.mark.parametrize(
-        ("levels", "fan_out", "blocks"), [(0, 4, 1), (2, 1, 1), (1, 4, 0), (13, 4, 1)]
-    )
-    def test_is_refused_where_it_is_none(self, levels, fan_out, blocks):
-        with pytest.raises(FittingError, match="give"):
-            Diagram(levels, fan_out, 0, blocks)
-        assert Diagram(12).states == 4**12
-        assert Diagram(1, 2).states == 2
+    def test_is_refused_where_it_is_none(self):
+        for levels, fan_out, blocks in ((0, 4, 1), (2, 1, 1), (1, 4, 0), (13, 4, 1)):
+            with pytest.raises(FittingError, match="give"):
+                Diagram(levels, fan_out, 0, blocks)
+        assert (Diagram(12).states, Diagram(1, 2).states) == (4**12, 2)
 
 
 def assert_counts(counts, trace, levels, fan_out, tick_s):
@@ -295,20 +276,14 @@ def test_runs_are_those_of_the_reference(columns, levels, parts):
                     assert drawn == pytest.approx(np.array(length_law(lengths)))
 
 
-def counted_lengths(lengths):
-    """Runs of a stream in a state, one after another, and their law."""
+@given(st.lists(st.one_of(st.integers(1, 40), st.integers(1, 5000)), min_size=1, max_size=12))
+def test_lengths_are_drawn_by_their_classes(lengths):
+    # Runs of a stream in a state, one after another.
     counter, on = RunCounter(1), np.concatenate([np.arange(n) > 0 for n in lengths])
     nothing = np.zeros(len(on), dtype=np.int64)
     counter.add(Seen(nothing.astype(np.int32), nothing, on), nothing, on & False)
     law = run_lengths(counter.by_state(np.array([0])), np.array([0]))
-    assert law.start.tolist()[0] == 0
-    return law
-
-
-@given(st.lists(st.one_of(st.integers(1, 40), st.integers(1, 5000)), min_size=1, max_size=12))
-def test_lengths_are_drawn_by_their_classes(lengths):
-    law, plain = counted_lengths(lengths), length_law(lengths)
-    found = [module.drawn_length(law, 0, k / 499) for k in range(499)]
+    plain, found = length_law(lengths), [drawn(law, 0, k / 499) for k in range(499)]
     assert found == [drawn_length(plain, k / 499) for k in range(499)]
     assert np.mean(found) == pytest.approx(np.mean(lengths), rel=0.03)
     # Those below eight, and any that is alone in its class, are dealt out as counted.
