@@ -1,6 +1,6 @@
 """Caches, hit ratios and ages of reuse: libCacheSim, plain simulations, and cases by hand."""
 
-from collections import Counter, OrderedDict
+from collections import Counter
 
 import libcachesim
 import numpy as np
@@ -16,55 +16,29 @@ from fitting.reuse import AGAIN, COLUMNS, FRESH, MET, PIECES, ReuseCounter, age_
 from fitting.sampled_reuse import ReuseSample, SampledCurve
 from fitting.transition_counter import Seen
 
-PEERS = {
-    "lru": libcachesim.LRU,
-    "fifo": libcachesim.FIFO,
-    "clock": libcachesim.Clock,
-    "lfu": libcachesim.LFU,
-}
-
-
 # Caches.
 
-
-def peer_hits(policy, size, blocks):
-    cache, request = PEERS[policy](cache_size=size), libcachesim.Request()
-    request.obj_size = 1
-    found = np.empty(len(blocks), dtype=bool)
-    for i, block in enumerate(blocks.tolist()):
-        request.obj_id = block
-        found[i] = cache.get(request)
-    return found
-
-
-def check_hits(policy, size, blocks):
-    """Hits of a cache, and of the curve where it is one of LRU, against libCacheSim."""
-    expected = peer_hits(policy, size, blocks)
-    hits = Cache(size, policy).access(blocks, np.zeros(len(blocks), dtype=bool))
-    np.testing.assert_array_equal(hits, expected)
-    if policy == "lru":
-        ratio = hit_ratio_curve(blocks).hit_ratio(size)
-        assert ratio == pytest.approx(expected.mean(), abs=1e-12)
+PEERS = {"lru": "LRU", "fifo": "FIFO", "clock": "Clock", "lfu": "LFU"}
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 700, 7_000])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_hit_is_libcachesims(policy, size):
     # A skewed load with runs: some blocks are hot, some are only passed through.
-    rng, accesses, blocks = np.random.default_rng(3), 12_000, 1_200
-    hot = (blocks * rng.random(accesses) ** 3).astype(np.int64)
-    scan = blocks + np.arange(accesses) % (2 * blocks)
-    check_hits(policy, size, np.where(rng.random(accesses) < 0.7, hot, scan))
-
-
-@pytest.mark.thirdparty
-def test_lru_of_a_real_trace_is_libcachesims(data_dir):
-    from measurements.traces import read_trace
-
-    trace = read_trace(data_dir / "block-traces" / "raw" / "wsrch-small.trace").to_table()
-    blocks = touched_blocks(*(trace[name].to_numpy() for name in ("lbn", "size_bytes")))[0]
-    for share in (0.01, 0.2):
-        check_hits("lru", int(share * len(np.unique(blocks))), blocks)
+    rng, accesses, hottest = np.random.default_rng(3), 12_000, 1_200
+    hot = (hottest * rng.random(accesses) ** 3).astype(np.int64)
+    scan = hottest + np.arange(accesses) % (2 * hottest)
+    blocks = np.where(rng.random(accesses) < 0.7, hot, scan)
+    peer, request = getattr(libcachesim, PEERS[policy])(cache_size=size), libcachesim.Request()
+    request.obj_size, expected = 1, []
+    for block in blocks.tolist():
+        request.obj_id = block
+        expected.append(peer.get(request))
+    hits = Cache(size, policy).access(blocks, np.zeros(len(blocks), dtype=bool))
+    np.testing.assert_array_equal(hits, expected)
+    if policy == "lru":
+        ratio = hit_ratio_curve(blocks).hit_ratio(size)
+        assert ratio == pytest.approx(np.mean(expected), abs=1e-12)
 
 
 @given(
@@ -114,70 +88,55 @@ def test_hits_and_cleaned_blocks_are_those_of_a_search_through_all_blocks(policy
 
 
 @pytest.mark.parametrize(
-    ("writes", "hits", "cleaned"),
+    ("writes", "again", "cleaned"),
     [
         # A in; b in; A again; c evicts b; d evicts A, which is dirty.
-        ("back", [0, 0, 1, 0, 0], 1),
-        ("through", [0, 0, 1, 0, 0], 0),
+        *(("back", True, 1), ("through", True, 0)),
         # A goes past the cache both times.
-        ("around", [0, 0, 0, 0, 0], 0),
+        ("around", False, 0),
     ],
 )
-def test_writes_worked_by_hand(writes, hits, cleaned):
+def test_writes_worked_by_hand(writes, again, cleaned):
     # Two blocks of room; writes in capitals: A b A c d.
     cache = Cache(2, "lru", writes)
     found = cache.access([1, 2, 1, 3, 4], [True, False, True, False, False])
-    assert found.tolist() == [bool(hit) for hit in hits]
+    assert found.tolist() == [False, False, again, False, False]
     assert cache.cleaned == cleaned
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_every_dirty_block_is_cleaned_once_or_still_there(policy):
-    blocks = np.arange(100)
-    cache = Cache(30, policy, "back")
-    cache.access(blocks, blocks % 2 == 0)
-    assert cache.cleaned + cache.dirty == 50
+def test_every_dirty_block_is_cleaned_once_or_still_there():
+    for policy in POLICIES:
+        cache = Cache(30, policy, "back")
+        cache.access(np.arange(100), np.arange(100) % 2 == 0)
+        assert cache.cleaned + cache.dirty == 50
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("ask", "message"),
     [
-        ((0,), "a cache of 0 blocks"),
-        ((2**40,), "or larger blocks"),
-        ((5, "mru"), "no cache 'mru'"),
-        ((5, "lru", "sideways"), "'sideways'"),
+        (lambda: Cache(0), "a cache of 0 blocks"),
+        (lambda: Cache(2**40), "or larger blocks"),
+        (lambda: Cache(5, "mru"), "no cache 'mru'"),
+        (lambda: Cache(5, "lru", "sideways"), "'sideways'"),
+        (lambda: Cache(2).access([1, -1], [False, False]), "0 or more"),
+        (lambda: reuse_distances([]), "block"),
+        (lambda: reuse_distances([-1]), "block"),
+        (lambda: ReuseSample().curve(), "no block"),
     ],
 )
-def test_impossible_caches_are_refused(arguments, message):
+def test_impossible_caches_and_blocks_are_refused(ask, message):
     with pytest.raises(FittingError, match=message):
-        Cache(*arguments)
-
-
-def test_impossible_blocks_are_refused():
-    with pytest.raises(FittingError, match="0 or more"):
-        Cache(2).access([1, -1], [False, False])
-    for blocks in ([], [-1]):
-        with pytest.raises(FittingError, match="block"):
-            reuse_distances(blocks)
-    with pytest.raises(FittingError, match="no block"):
-        ReuseSample().curve()
+        ask()
 
 
 # Hit ratios of all sizes.
 
 
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(0, 13))
-def test_an_ordered_dictionary_hits_the_same(blocks, size):
-    cache, hits = OrderedDict(), 0
-    for block in blocks:
-        if block in cache:
-            hits += 1
-            cache.move_to_end(block)
-        elif size:
-            cache[block] = None
-            if len(cache) > size:
-                cache.popitem(last=False)
-    assert hit_ratio_curve(blocks).hit_ratio(size) == pytest.approx(hits / len(blocks))
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(1, 13))
+def test_hit_ratios_are_those_of_a_search_through_all_blocks(blocks, size):
+    hits, *_ = simulated("lru", np.array(blocks), np.zeros(len(blocks), dtype=bool), size)
+    found = hit_ratio_curve(blocks).hit_ratio([0, size])
+    assert found == pytest.approx([0, sum(hits) / len(blocks)])
 
 
 def test_distances_and_touched_blocks_by_hand():
@@ -193,9 +152,8 @@ def test_distances_and_touched_blocks_by_hand():
 # Hit ratios of a sample of the blocks.
 
 
-def load(n=200_000, blocks=20_000):
-    rng = np.random.default_rng(9)
-    return (blocks * rng.random(n) ** 2).astype(np.int64)
+def load(n, blocks):
+    return (blocks * np.random.default_rng(9).random(n) ** 2).astype(np.int64)
 
 
 def sampled(accessed, parts=7, **options):
@@ -231,16 +189,12 @@ def kept(accessed, halvings):
     return np.array([b for b in accessed if halvings == 0 or reuse.followed(b, halvings)])
 
 
-@pytest.mark.parametrize("halvings", [0, 1, 2])
-def test_a_sample_that_just_fits_is_kept(halvings):
-    accessed = load(3000, 400)
-    fits = len(kept(accessed, halvings))
-    assert sampled(accessed, 1, most=fits).halvings == halvings
-    assert sampled(accessed, 1, most=fits - 1).halvings == halvings + 1
-
-
 def test_a_sample_is_halved_as_often_as_it_takes():
     accessed, most = load(3000, 400), 500
+    for halvings in (0, 1, 2):
+        fits = len(kept(accessed, halvings))
+        found = [sampled(accessed, 1, most=most).halvings for most in (fits, fits - 1)]
+        assert found == [halvings, halvings + 1]
     curve = sampled(accessed, 4, most=most)
     sample = kept(accessed, curve.halvings)
     assert len(sample) <= most < len(kept(accessed, curve.halvings - 1))
