@@ -54,16 +54,14 @@ class TestOneCellByHand:
     def judged(self, known, *candidates):
         return outlook([known], [Candidate(f * GHZ, r) for f, r in candidates], 0.90, chances())
 
-    def test_now(self):
+    def test_now_and_after_a_new_step_and_more_runs_of_an_old_one(self):
         known = one_cell(OneCell(self.NOISE))
         assert present([known], 0.90) == pytest.approx(self.expected(1, 1), rel=1e-3)
-
-    @pytest.mark.parametrize("runs", [1, 2, 5])
-    def test_a_new_step_and_more_runs_of_an_old_one(self, runs):
-        made = self.judged(one_cell(OneCell(self.NOISE)), (1.5, runs), (2.0, runs))
-        new, old = self.expected(1, 1, runs), self.expected(1, 1 + runs)
-        assert made.half_width == pytest.approx(np.outer([new, old], np.ones(16)), rel=1e-3)
-        assert made.expected == pytest.approx([new, old], rel=1e-3)
+        for runs in (1, 2, 5):
+            made = self.judged(known, (1.5, runs), (2.0, runs))
+            new, old = self.expected(1, 1, runs), self.expected(1, 1 + runs)
+            assert made.half_width == pytest.approx(np.outer([new, old], np.ones(16)), rel=1e-3)
+            assert made.expected == pytest.approx([new, old], rel=1e-3)
 
     def test_variances_of_a_product_add(self):
         pair = [one_cell(OneCell(0.03)), one_cell(OneCell(0.04, exponent=2.0))]
@@ -131,9 +129,8 @@ class TestRealLaws:
         projected = project_curve(curve, steps, target, alone, (0.05, 0.95))
         width = np.diff(projected.quantiles[:, 0]) / 2
         assert present([made], 0.90) == pytest.approx(width, rel=0.02)
-        mean, variance = made.answer().moments()
-        expected = projected.mixture.moments()
-        assert (mean[0], variance[0]) == pytest.approx((expected[0][0], expected[1][0]), rel=0.02)
+        found, expected = made.answer().moments(), projected.mixture.moments()
+        assert np.ravel(found) == pytest.approx(np.ravel(expected), rel=0.02)
 
     def test_what_is_known_of_each_group_is_what_is_projected(self):
         rows = [sweep(seed) for seed in (1, 2, 3)]
@@ -159,7 +156,7 @@ class TestRealLaws:
         assert each.mean() == pytest.approx(once.mean(), rel=0.03)
 
     @curves
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", range(2))
     def test_more_repeats_never_widen(self, seed, curve):
         made, _ = known(*sweep(seed, curve), curve)
         for at in (1.2, 1.8, 3.0):
@@ -230,9 +227,11 @@ def test_look_ahead_ends_with_the_goal_or_at_its_bounds():
     assert len(ahead(1e-4, most_stages=3)) == 3
 
 
-def test_a_step_is_found_to_a_thousandth():
-    points = one_cell(OneCell(0.1)).sweep
-    assert [step_of(points, f * GHZ) for f in (1.0, 1.9995, 1.99, 3.0)] == [0, 1, None, None]
+def test_a_step_is_found_to_a_thousandth_and_no_width_of_an_impossible_level():
+    cell = one_cell(OneCell(0.1))
+    assert [step_of(cell.sweep, f * GHZ) for f in (1.0, 1.9995, 1.99, 3.0)] == [0, 1, None, None]
+    with pytest.raises(FittingError, match=r"level 1\.5 is not inside"):
+        half_width([cell.answer()], 1.5)
 
 
 def test_chances_are_even_and_differ():
@@ -240,10 +239,5 @@ def test_chances_are_even_and_differ():
     for part in (cell, value, scatter):
         assert np.sort(part) == pytest.approx((np.arange(50) + 0.5) / 50)
     assert (cell != value).any()
-
-
-def test_refusals():
     with pytest.raises(FittingError, match="0 draws"):
         Chances.of(0, 1)
-    with pytest.raises(FittingError, match=r"level 1\.5 is not inside"):
-        half_width([one_cell(OneCell(0.1)).answer()], 1.5)
