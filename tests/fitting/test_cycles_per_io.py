@@ -64,21 +64,14 @@ class TestArithmetic:
 class TestBandwidth:
     AT = np.array([8e9, 4e9, 2e9, 1e9])
 
-    def test_by_hand(self):
+    def test_by_hand_of_levels_in_any_order_with_draws_as_rows(self):
         # Rises by 0, 5, 25 and 60 %: 10 % is a quarter of the way from 4 to 2 GB/s.
-        cpio = 1000 * np.array([1.0, 1.05, 1.25, 1.6])
-        assert bandwidth_at_rise(self.AT, cpio, 0.10) == pytest.approx(3.5e9)
-        assert bandwidth_at_rise(self.AT, cpio, 0.25) == pytest.approx(2e9)
-        assert np.isnan(bandwidth_at_rise(self.AT, cpio, 0.70))
-
-    def test_order_of_levels_says_nothing_and_draws_are_rows(self):
         cpio = 1000 * np.array([[1.0, 1.05, 1.25, 1.6], [1.0, 1.0, 1.0, 1.2]])
-        straight = bandwidth_at_rise(self.AT, cpio, 0.10)
-        shuffle = np.array([2, 0, 3, 1])
-        np.testing.assert_allclose(
-            bandwidth_at_rise(self.AT[shuffle], cpio[:, shuffle], 0.10), straight
-        )
-        np.testing.assert_allclose(straight, [3.5e9, 1.5e9])
+        for order in (np.arange(4), np.array([2, 0, 3, 1])):
+            found = bandwidth_at_rise(self.AT[order], cpio[:, order], 0.10)
+            np.testing.assert_allclose(found, [3.5e9, 1.5e9])
+        assert bandwidth_at_rise(self.AT, cpio[0], 0.25) == pytest.approx(2e9)
+        assert np.isnan(bandwidth_at_rise(self.AT, cpio[0], 0.70))
 
     @given(st.floats(1e3, 1e5), st.floats(1e10, 1e13), st.floats(0.05, 0.5))
     def test_of_a_stall_that_goes_with_one_over_bandwidth(self, core, stall, rise):
@@ -102,32 +95,25 @@ def made(rng, groups, *, noise=0.03, cores=CORES, cost=(9000.0, 400.0), busy=(0.
 
 
 class TestLines:
-    def test_of_utilisation_is_that_of_statsmodels(self):
+    def test_are_those_of_statsmodels_of_cpio_weighed(self):
         codes, n, cpio, busy = made(np.random.default_rng(1), 1)
-        fit = fit_scaling(codes, n, cpio, busy, 1)
-        oracle = sm.OLS(busy, sm.add_constant(n)).fit()
+        fit, design = fit_scaling(codes, n, cpio, busy, 1), sm.add_constant(n)
+        oracle = sm.OLS(busy, design).fit()
         line, centre = fit.utilisation, fit.utilisation_centres(64.0)["projected"]
         assert [line.intercept[0], line.slope[0]] == pytest.approx(list(oracle.params))
         at = oracle.get_prediction([[1.0, 64.0]])
         error = np.sqrt(at.se_mean[0] ** 2 + oracle.mse_resid)
         assert (centre.value[0], centre.error[0]) == pytest.approx((at.predicted_mean[0], error))
-
-    def test_of_cpio_is_weighed_as_in_statsmodels(self):
-        codes, n, cpio, busy = made(np.random.default_rng(1), 1)
-        fit = fit_scaling(codes, n, cpio, busy, 1)
-        first = sm.OLS(cpio, sm.add_constant(n)).fit()
-        oracle = sm.WLS(cpio, sm.add_constant(n), weights=first.fittedvalues**-2).fit()
+        first = sm.OLS(cpio, design).fit()
+        oracle = sm.WLS(cpio, design, weights=first.fittedvalues**-2).fit()
         assert [fit.cpio.intercept[0], fit.cpio.slope[0]] == pytest.approx(list(oracle.params))
         assert fit.scatter[0] == pytest.approx(np.sqrt(oracle.mse_resid))
-        centres = fit.cpio_centres(64.0)
+        today, projected = (fit.cpio_centres(64.0)[name] for name in ("today", "projected"))
         at = oracle.get_prediction([[1.0, 64.0]])
-        new = fit.scatter[0] * at.predicted_mean[0]
-        error = np.hypot(at.se_mean[0], new)
-        assert (centres["projected"].value[0], centres["projected"].error[0]) == pytest.approx(
-            (at.predicted_mean[0], error)
-        )
+        error = np.hypot(at.se_mean[0], fit.scatter[0] * at.predicted_mean[0])
+        found = projected.value[0], projected.error[0]
+        assert found == pytest.approx((at.predicted_mean[0], error))
         # Two runs on one core, and a new one.
-        today = centres["today"]
         assert today.error[0] == pytest.approx(fit.scatter[0] * today.value[0] * np.sqrt(1.5))
 
     def test_residuals_of_the_two_lines_go_together(self):
@@ -145,7 +131,7 @@ class TestLines:
         codes, n, cpio, busy = made(np.random.default_rng(3), 5)
         whole = fit_scaling(codes, n, cpio, busy, 5)
         order = np.random.default_rng(4).permutation(len(n))
-        again = fit_scaling(codes[order], n[order], cpio[order], busy[order], 5)
+        again = fit_scaling(*(column[order] for column in (codes, n, cpio, busy)), 5)
         np.testing.assert_allclose(again.cpio.slope, whole.cpio.slope)
         rows = codes == 3
         alone = fit_scaling(np.zeros(rows.sum(), int), n[rows], cpio[rows], busy[rows], 1)
@@ -178,9 +164,9 @@ class TestLines:
 class TestIntervals:
     def test_intervals_of_a_projected_rate_cover_as_often_as_they_say(self):
         """Runs with errors in proportion; a new run at four times the cores measured."""
-        rng, groups, cores = np.random.default_rng(11), 1500, 32.0
+        rng, groups, cores = np.random.default_rng(11), 1000, 32.0
         fit = fit_scaling(*made(rng, groups), groups)
-        first, second = fit.normals(1000, 7)
+        first, second = fit.normals(500, 7)
         cost = student_draws(fit.cpio_centres(cores)["projected"], first)
         busy = student_draws(fit.utilisation_centres(cores)["projected"], second)
         draws = io_rate(np.clip(busy, 0.01, 1.0), cores, 2e9, cost)
@@ -188,15 +174,13 @@ class TestIntervals:
         truth = io_rate(busy, cores, 2e9, cost)
         for level in (0.5, 0.9):
             lower, upper = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=1)
-            # Three standard errors of 1500 groups, and what errors in proportion cost.
+            # Three standard errors of 1000 groups, and what errors in proportion cost.
             assert np.mean((lower <= truth) & (truth <= upper)) == pytest.approx(level, abs=0.05)
 
-    def test_draws_go_together_as_the_residuals_do(self):
+    def test_draws_go_together_as_the_residuals_do_and_two_runs_give_no_interval(self):
         fit = fit_scaling(*made(np.random.default_rng(5), 1, noise=0.1), 1)
         first, second = fit.normals(40_000, 3)
         assert np.corrcoef(first[0], second[0])[0, 1] == pytest.approx(fit.correlation[0], abs=0.02)
-
-    def test_two_runs_give_no_interval(self):
         n = np.array([1.0, 8.0])
         fit = fit_scaling(np.zeros(2, int), n, np.array([900.0, 990.0]), np.array([0.9, 0.8]), 1)
         draws = student_draws(fit.cpio_centres(64.0)["projected"], fit.normals(10, 0)[0])
@@ -244,18 +228,13 @@ class TestLaws:
         assert scores[law].weight > least
         assert sum(s.weight for s in scores.values()) == pytest.approx(1.0)
 
-    def test_the_criterion_is_akaikes_with_the_correction_for_few_runs(self):
+    def test_the_criterion_is_akaikes_and_an_interval_of_rates_that_of_times_upside_down(self):
         given = runs(self.AMDAHLS)
-        n, k = len(CORES), 3
-        residual = np.log(given.rate / laws_of(given)[AMDAHL].rate(CORES))
-        # Two parameters and the variance of a normal law of ln rate.
+        law, n, k = laws_of(given)[AMDAHL], len(CORES), 3
+        residual = np.log(given.rate / law.rate(CORES))
+        # With the correction for few runs: two parameters and the variance of a law of ln rate.
         expected = n * np.log(np.mean(residual**2)) + 2 * k * n / (n - k - 1)
-        score = scored(given)[AMDAHL]
-        assert score.parameters == 2
-        assert score.aicc == pytest.approx(expected, rel=1e-12)
-
-    def test_an_interval_of_rates_is_that_of_times_upside_down(self):
-        law = laws_of(runs(self.AMDAHLS))[AMDAHL]
+        assert scored(given)[AMDAHL].aicc == pytest.approx(expected, rel=1e-12)
         time = AmdahlScaling().fit(CORES, 1 / self.AMDAHLS).predict_interval([16.0], level=0.9)
         found = law.interval(16.0, 0.9)
         assert found == pytest.approx((1 / time[1][0], 1 / time[0][0]), rel=1e-9)
@@ -269,7 +248,7 @@ class TestLaws:
         wanted = 1 / model.predict([8.0])[0] / self.GUNTHERS[-1] - 1
         assert scores[AMDAHL].held_out == pytest.approx(abs(wanted))
 
-    def test_too_few_core_counts_and_runs(self):
+    def test_few_core_counts_and_runs(self):
         two, one = np.array([1.0, 1.0, 2.0]), np.ones(3)
         assert set(laws_of(runs(1e5 * two, cores=two))) == {LINEAR_CPIO, AMDAHL}
         assert laws_of(runs(1e5 * one, cores=one)) == {}
@@ -277,10 +256,7 @@ class TestLaws:
         scores = scored(runs(1e5 * few / (1 + 0.1 * few), cores=few))
         assert all(np.isnan(s.aicc) for s in scores.values())
         assert np.isfinite(scores[AMDAHL].held_out)
-
-    def test_a_time_that_may_be_nothing_leaves_the_rate_unbounded(self):
-        cores = np.array([1.0, 2.0, 4.0, 8.0])
-        rate = 1e5 * cores * np.array([1.0, 1.3, 0.7, 1.25])
-        lower, upper = laws_of(runs(rate, cores=cores))[AMDAHL].interval(4096.0, 0.90)
-        assert lower > 0
-        assert upper == np.inf
+        # A time that may be nothing leaves the rate unbounded.
+        rate = 1e5 * few * np.array([1.0, 1.3, 0.7, 1.25])
+        lower, upper = laws_of(runs(rate, cores=few))[AMDAHL].interval(4096.0, 0.90)
+        assert 0 < lower < upper == np.inf
