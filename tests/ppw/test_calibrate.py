@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from golden_runs import golden
 from made_up import answered, only, sweep
-from processes import ppw_inside
+from processes import ppw_inside, refused
 
 import ppw
 from fitting.errors import OutOfRangeError
@@ -485,16 +485,12 @@ class TestCommandLine:
 
     def test_which_host_is_asked_where_runs_do_not_tell(self, run, tmp_path):
         run(*ASKED, "--save")
-        later = both(seed=20)
-        several = pd.concat([later, later.assign(host="rack8")])
         for table, said in (
-            (several, "the runs name 2 hosts: choose whose calibration with --host"),
-            (later.drop(columns="host"), "the runs name no host: choose"),
+            (TWO_HOSTS, "the runs name 2 hosts: choose whose calibration with --host"),
+            (both().drop(columns="host"), "the runs name no host: choose"),
         ):
             table.to_csv(tmp_path / "later.csv", index=False)
-            done = run("later.csv", "--stored")
-            assert done.returncode == 1
-            assert said in done.stderr
+            refused(run("later.csv", "--stored"), said)
             assert run("later.csv", "--stored", "--host", "rack7").returncode == 0
 
     def test_caveats_of_the_table_go_to_standard_error(self, run):

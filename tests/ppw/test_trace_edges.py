@@ -1,4 +1,4 @@
-"""Traces with the least in them: without reuse, of one stream, of any size, on a plain file."""
+"""Traces with the least in them: without reuse, of any size, on a plain file."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ class TestMeasuredTraces:
     def test_completed_iops_scarcely_move_between_seeds_with_window_counts(self, measured):
         iops = [
             completed_iops(generate_trace(measured.model, seed=s, arrivals="windows").to_table())
-            for s in range(10)
+            for s in range(6)
         ]
         assert np.std(iops) / np.mean(iops) < 0.01
 
@@ -225,13 +225,13 @@ class TestMeasuredTraces:
 
 
 def test_the_model_of_a_generated_trace_is_the_generating_one():
-    """Twenty seeds, independent draws: χ² of each state's transitions against their chances."""
+    """Ten seeds, independent draws: χ² of each state's transitions against their chances."""
     space = 4**11 * 512
-    model = fit_trace(trace(**made(10_000, devices=1)), levels=2, space_bytes=space)
+    model = fit_trace(trace(**made(20_000, devices=1)), levels=2, space_bytes=space)
     left = ["level", "from_state", "after_kind"]
     keys = [*left, "to_state", "op", "sequential", "size_bytes"]
     chances = []
-    for seed in range(20):
+    for seed in range(10):
         again = fit_trace(
             generate_trace(model, seed=seed, draws="independent"), levels=2, space_bytes=space
         )
