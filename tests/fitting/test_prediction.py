@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import kstest, norm
@@ -60,7 +60,11 @@ def test_cdf_is_the_weighted_sum_of_those_of_scipy(mixture, deviations, factor, 
         np.testing.assert_allclose(mixture.shifted(shift).cdf(x + shift), expected, atol=1e-9)
 
 
-def check_quantiles(mixture):
+@given(mixtures())
+@example(random_mixture(7, 50, 2))
+@example(random_mixture(7, 50, 5))
+@example(random_mixture(7, 50, 60))
+def test_quantiles_are_those_of_brentq(mixture):
     found = mixture.quantiles(PROBABILITIES)
     spread = np.sqrt(mixture.moments()[1])
     for p, row in zip(PROBABILITIES, found, strict=True):
@@ -70,16 +74,6 @@ def check_quantiles(mixture):
         in_gap = np.abs(mixture.cdf(row) - p)
         assert ((missed < 2e-3) | (in_gap < 3e-4)).all()
     assert (np.diff(found, axis=0) >= -2e-3 * spread).all()
-
-
-@given(mixtures())
-def test_quantiles_are_those_of_brentq(mixture):
-    check_quantiles(mixture)
-
-
-@pytest.mark.parametrize("components", [2, 5, 60])
-def test_quantiles_of_many_mixtures_at_once_are_those_of_brentq(components):
-    check_quantiles(random_mixture(7, 50, components))
 
 
 def test_quantiles_of_one_normal_and_of_far_components():

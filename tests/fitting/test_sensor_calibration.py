@@ -1,5 +1,7 @@
 """Calibration lines: York's published table, direct minimisation, statsmodels, coverage."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,17 +21,15 @@ PEARSON_X = np.array([0.0, 0.9, 1.8, 2.6, 3.3, 4.4, 5.2, 6.1, 6.5, 7.4])
 PEARSON_Y = np.array([5.9, 5.4, 4.4, 4.6, 3.5, 3.7, 2.8, 2.8, 2.4, 1.5])
 WEIGHT_X = np.array([1000, 1000, 500, 800, 200, 80, 60, 20, 1.8, 1.0])
 WEIGHT_Y = np.array([1, 1.8, 4, 8, 20, 20, 70, 70, 100, 500.0])
-PEARSON = PEARSON_X, PEARSON_Y, 1 / WEIGHT_X, 1 / WEIGHT_Y
 
 
 class TestYork:
     def test_the_published_line_of_pearsons_data(self):
-        line = york_line(*PEARSON)
-        assert line.intercept == pytest.approx(5.47991022403, abs=1e-10)
-        assert line.slope == pytest.approx(-0.48053340745, abs=1e-10)
-        assert line.intercept_error == pytest.approx(0.294970735, abs=1e-9)
-        assert line.slope_error == pytest.approx(0.0579850090, abs=1e-9)
-        assert line.chi_square / 8 == pytest.approx(1.483294149, abs=1e-9)
+        line = york_line(PEARSON_X, PEARSON_Y, 1 / WEIGHT_X, 1 / WEIGHT_Y)
+        found = line.intercept, line.slope
+        assert found == pytest.approx((5.47991022403, -0.48053340745), abs=1e-10)
+        found = line.intercept_error, line.slope_error, line.chi_square / 8
+        assert found == pytest.approx((0.294970735, 0.0579850090, 1.483294149), abs=1e-9)
 
     def test_correlated_errors_have_the_least_misfit_of_all_lines(self):
         rng = np.random.default_rng(3)
@@ -80,9 +80,8 @@ class TestYork:
 
     @pytest.mark.parametrize("lean", [1e-6, 0.0, -1e-6])
     def test_corners_of_an_upright_rectangle_show_no_slope(self, lean):
-        x, y = [0.0, 1.0, 0.0, 1.0], [0.0, lean, 10.0, 10.0 + lean]
         with pytest.raises(FittingError, match="above one another"):
-            york_line(x, y, 1.0, 1.0)
+            york_line([0.0, 1.0, 0.0, 1.0], [0.0, lean, 10.0, 10.0 + lean], 1.0, 1.0)
 
     def test_points_with_errors_along_the_line_pin_it(self):
         # One number is added to both co-ordinates of the first three: y = x + 2 stays as it is.
@@ -142,7 +141,7 @@ class TestCoverage:
         self, setting, least, most
     ):
         """Shares of intervals that hold the offset, the slope, and a new run's reference."""
-        rng, trials = np.random.default_rng(3), 250
+        rng, trials = np.random.default_rng(3), 150
         held = np.zeros(3)
         for _ in range(trials):
             line = calibrate_sensor(*measured(rng, **setting)).line
@@ -153,9 +152,8 @@ class TestCoverage:
                 line.slope_interval()[0] < SLOPE < line.slope_interval()[1],
                 new.lower < y[-1] < new.upper,
             ]
-        # Three standard errors of 250 trials are 5.7 %.
-        assert (held / trials > least).all(), held
-        assert (held / trials < most).all(), held
+        # Three standard errors of 150 trials are 7.3 %.
+        assert ((least < held / trials) & (held / trials < most)).all(), held
 
     def test_repeats_are_no_points_of_their_own(self):
         # Taken for points, 60 runs of 3 levels would make an interval of the slope that is
@@ -250,13 +248,11 @@ class TestRange:
         inside = line.predict(80.0, extrapolate=False)
         assert inside.value == pytest.approx(line.offset + 80 * line.slope)
 
-    def test_a_level_of_confidence_is_a_share(self):
+    def test_a_level_of_confidence_is_a_share_and_the_line_is_plain_numbers(self):
         with pytest.raises(FittingError, match="not a share"):
             self.LINE.predict(80.0, level=90)
         narrow, wide = (self.LINE.predict(80.0, level=p) for p in (0.5, 0.99))
         assert wide.upper - wide.lower > 3 * (narrow.upper - narrow.lower)
-
-    def test_the_line_is_plain_numbers(self):
         fields = {f: getattr(self.LINE, f) for f in self.LINE.__slots__}
         assert CalibrationLine(**fields) == self.LINE
         assert {type(value) for value in fields.values()} == {float, int}
@@ -269,6 +265,10 @@ class TestChecks:
         fitted = OLS(y, np.column_stack([np.ones(9), x, x**2])).fit()
         assert made.curvature_p == pytest.approx(fitted.pvalues[2], rel=1e-6)
         assert made.curvature == pytest.approx(fitted.params[2], rel=1e-6)
+        # Three levels leave nothing to test.
+        made = calibrate_sensor(*measured(np.random.default_rng(13), levels=3))
+        assert np.isnan([made.curvature, made.curvature_p]).all()
+        assert not made.outlier.any()
 
     def test_straight_lines_are_seldom_called_bent_or_said_to_have_outliers(self):
         rng = np.random.default_rng(11)
@@ -283,11 +283,6 @@ class TestChecks:
         assert made.outlier.tolist() == [False] * 5 + [True] + [False] * 2
         assert made.residual[5] < -15
 
-    def test_three_levels_leave_nothing_to_test(self):
-        made = calibrate_sensor(*measured(np.random.default_rng(13), levels=3))
-        assert np.isnan([made.curvature, made.curvature_p]).all()
-        assert not made.outlier.any()
-
 
 class TestRefusals:
     @pytest.mark.parametrize(
@@ -300,34 +295,24 @@ class TestRefusals:
         ],
     )
     def test_levels_closer_than_a_step_of_the_sensor_are_one(self, watts, message):
-        codes, reference = np.arange(4), 10 + 2 * np.array(watts)
-        if message is None:
-            calibrate_sensor(codes, watts, reference, sensor_resolution=1.0)
-            return
-        with pytest.raises(FittingError, match=message):
-            calibrate_sensor(codes, watts, reference, sensor_resolution=1.0)
+        with pytest.raises(FittingError, match=message) if message else nullcontext():
+            calibrate_sensor(np.arange(4), watts, 10 + 2 * np.array(watts), sensor_resolution=1.0)
 
     def test_levels_within_the_noise_are_one(self):
-        rng = np.random.default_rng(14)
-        codes = np.repeat(np.arange(5), 3)
-        x = 50 + rng.normal(0, 1, 15)
+        x, noise = np.random.default_rng(14).normal([[50], [0]], 1, (2, 15))
         with pytest.raises(FittingError, match="tells apart"):
-            calibrate_sensor(codes, x, 2 * x + rng.normal(0, 1, 15))
+            calibrate_sensor(np.repeat(np.arange(5), 3), x, 2 * x + noise)
 
     @pytest.mark.parametrize(
-        ("runs", "options", "message"),
+        ("codes", "x", "options", "message"),
         [
-            (([], [], []), {}, "no runs"),
-            (([0, 1], [1.0, 2.0], [1.0]), {}, "three lists"),
-            (([0, 1, 2], [1.0, np.nan, 3.0], [1.0, 2.0, 3.0]), {}, "finite"),
-            (([0, 1, 2], [1.0, 2, 3], [1.0, 2, 3]), {"sensor_resolution": -1}, "resolution of -1"),
-            (
-                ([0, 1, 2], [1.0, 2, 3], [1.0, 2, 3]),
-                {"reference_resolution": np.nan},
-                "resolution of nan",
-            ),
+            ([], [], {}, "no runs"),
+            ([0, 1], [1.0, 2.0, 3.0], {}, "three lists"),
+            ([0, 1, 2], [1.0, np.nan, 3.0], {}, "finite"),
+            ([0, 1, 2], [1.0, 2.0, 3.0], {"sensor_resolution": -1}, "resolution of -1"),
+            ([0, 1, 2], [1.0, 2.0, 3.0], {"reference_resolution": np.nan}, "resolution of nan"),
         ],
     )
-    def test_what_is_no_calibration(self, runs, options, message):
+    def test_what_is_no_calibration(self, codes, x, options, message):
         with pytest.raises(FittingError, match=message):
-            calibrate_sensor(*runs, **options)
+            calibrate_sensor(codes, x, np.arange(1.0, len(x) + 1), **options)
