@@ -461,12 +461,6 @@ def test_a_dry_run_tells_just_what_would_be_written(kernel, opened, host):
     assert kept.items() <= before.items()
 
 
-def test_two_at_once(tree, opened):
-    tree(zen())
-    with opened(), pytest.raises(MeasurementError, match=rf"process {os.getpid()}\)"):
-        opened()
-
-
 SWEEPS = """
 import sys
 sys.path.append(sys.argv[1])

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import gc
 import json
+import logging
 import math
 import os
 import queue
@@ -13,8 +14,10 @@ import socketserver
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import traceback
 import types
 from itertools import product
 from pathlib import Path
@@ -499,7 +502,8 @@ def test_a_dropped_session_is_opened_again_and_a_bmc_that_goes_is_an_error(bmc, 
 
 @both_tools
 @simulated
-def test_a_bmc_that_is_late_or_pauses(tmp_path, tool):
+def test_a_bmc_that_is_late_or_pauses(tmp_path, monkeypatch, tool):
+    monkeypatch.setattr(ipmi_power, "PRIVILEGES", ("administrator",))
     with IpmiBmc(tmp_path) as bmc, opened(tool, bmc) as source:
         bmc.set(delay_ms=1500)
         start_s = time.monotonic()
@@ -663,52 +667,42 @@ def test_the_session_ends_with_the_process_that_asks(local_bmc):
 
 # Passwords.
 
-SECRETIVE = """
-import logging, sys, traceback
-from measurements.power.protocol import Login, SensorError, SourceSettings
-from measurements.power.registry import open_source, parse_spec
-
-logging.basicConfig(level=logging.DEBUG)
-tool, where, password = sys.argv[1], sys.argv[2], sys.stdin.readline().strip()
-for said in (password, password[:-1], password * 2):
-    login = Login("ppw", said)
-    print(repr(login), login, f"{login}")
-    settings = SourceSettings(login=lambda *_: login, timeout_s=60.0)
-    print(repr(settings))
-    try:
-        source = open_source(parse_spec(f"{tool}@{where}"), settings)
-        print(source, vars(source), source.channels, source.read(), source.describe())
-        source.close()
-    except SensorError as error:
-        print(repr(error), vars(error), error.__context__, error.__cause__)
-        traceback.print_exc()
-"""
-
 
 @simulated
 @both_tools
-def test_a_password_is_seen_nowhere(tmp_path, tool):
-    secret, home, seen = "s3cr3t-Zebra", tmp_path / "home", set()
-    home.mkdir()
+def test_a_password_is_seen_nowhere(tmp_path, monkeypatch, caplog, capfd, tool):
+    secret, home, seen, over = "s3cr3t-Zebra", tmp_path / "home", set(), threading.Event()
     program = {"ipmi": "ipmi_session.py", "ipmi:ipmitool": "ipmitool"}[tool]
+    said = []
+
+    def look():
+        while not over.wait(0.01):
+            seen.update(processes(program), processes(secret[:-1]))
+
+    def ask(login):
+        settings = SourceSettings(login=lambda *_: login, timeout_s=AMPLE_S)
+        said.extend([repr(login), str(login), f"{login}", repr(settings)])
+        try:
+            source = open_source(parse_spec(f"{tool}@{bmc.where}"), settings)
+            said.append(repr((source, vars(source), source.read(), source.describe())))
+            source.close()
+        except SensorError as error:
+            said.extend([repr(error), repr(vars(error)), *traceback.format_exception(error)])
+
     with IpmiBmc(tmp_path, password=secret) as bmc:
         # Late answers keep its programs in the list of processes for a while.
         bmc.set(delay_ms=200)
-        with subprocess.Popen(
-            [sys.executable, "-X", "dev", "-B", "-c", SECRETIVE, tool, bmc.where],
-            cwd=home,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(home), "TMPDIR": str(home)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as asking:
-            asking.stdin.write(f"{secret}\n")
-            asking.stdin.flush()
-            while asking.poll() is None:
-                seen |= {*processes(program), *processes(secret[:-1])}
-                time.sleep(0.01)
-            said = asking.stdout.read()
+        home.mkdir()
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setattr(tempfile, "tempdir", str(home))
+        caplog.set_level(logging.DEBUG)
+        watch = threading.Thread(target=look, daemon=True)
+        watch.start()
+        for password in (secret, secret[:-1], secret * 2):
+            ask(Login("ppw", password))
+        over.set()
+        watch.join()
+    said = "\n".join([*said, caplog.text, *capfd.readouterr()])
     assert any(program in line for line in seen)
     assert not [line for line in seen if secret[:-1] in line]
     assert "rejects the password of user 'ppw'" in said
@@ -817,17 +811,17 @@ def test_names_are_those_of_pyghmi(name):
     assert sensor.name == pyghmi_entry(named(*name)).name.strip("\0 ")
 
 
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    [
+def test_names_in_other_codes():
+    for kind, data, name in (
         # The specification's own example of packed letters, which pyghmi reads without end.
-        (2, {b"\x29\xdc\xa6": "IPMI", b"\x29\xdc\xa6\x29\xdc\xa6": "IPMIIPMI", b"\x29\xdc": "IP"}),
-        (3, {"Läufer".encode("latin-1"): "Läufer", b"padded \0\0": "padded", b"": ""}),
-        (0, {"µW".encode(): "µW", b"\xff": "\ufffd"}),
-    ],
-)
-def test_names_in_other_codes(kind, names):
-    for data, name in names.items():
+        *((2, b"\x29\xdc\xa6" * n, "IPMI" * n) for n in (1, 2)),
+        (2, b"\x29\xdc", "IP"),
+        (3, "Läufer".encode("latin-1"), "Läufer"),
+        (3, b"padded \0\0", "padded"),
+        (3, b"", ""),
+        (0, "µW".encode(), "µW"),
+        (0, b"\xff", "\ufffd"),
+    ):
         (sensor,) = power_sensors([named(kind, data)])
         assert sensor.name == name
 

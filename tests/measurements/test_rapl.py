@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -201,23 +202,6 @@ def test_counters_agree_with_what_was_drawn_and_are_timed_one_after_the_other(ho
     assert [reading.at_s for reading in source.read()] == [0.5, 1.5]
 
 
-def test_wraps_are_seen_in_the_counter(host):
-    range_uj, wraps = 8_000_000, 5
-    package = host.tree.package(0, range_uj=range_uj, start_uj=range_uj - 1_000_000)
-    source = host.open()
-    counters = host.run({package: 24.0})
-    last, seen, joules = values(source)["rapl:package-0"], 0, 0.0
-    while seen < wraps:
-        host.time.sleep(0.02)
-        now = values(source)["rapl:package-0"]
-        seen += now < last
-        joules += now - last + (source.channels[0].range_j if now < last else 0.0)
-        last = now
-    # At a wrap the counter takes one step more than its range.
-    assert joules == pytest.approx(counters.joules[package], abs=1e-6 * (1 + wraps))
-    assert joules > 8 * (wraps - 1)
-
-
 def test_zones_that_go_and_come_back(host):
     package, other = host.tree.package(0), host.tree.package(1)
     dram = host.tree.dram(package)
@@ -367,13 +351,14 @@ def test_counters_that_only_root_may_read_and_the_remedy_that_is_told(host, monk
     message = host.refusal()
     counter = host.tree.classes / package.folder.name / "energy_uj"
     assert message.startswith(f"{counter}: only root may read it")
-    assert f"sudo chmod a+r {host.tree.classes}/*/energy_uj" in message
     package.energy.chmod(0o444)
     source = host.open()
     place = host.tree.classes / dram.folder.name / "energy_uj"
     assert f"not readable: sudo chmod a+r {place}" in source.channels[1].note
     assert values(source) == {"rapl:package-0": 4.0, "rapl:dram-0": NAN}
-    dram.energy.chmod(0o444)
+    remedy = f"chmod a+r {host.tree.classes}/*/energy_uj"
+    assert f": sudo {remedy}, which holds until the next boot, or run as root" in message
+    subprocess.run(["sh", "-c", remedy], check=True)
     assert values(source) == {"rapl:package-0": 4.0, "rapl:dram-0": 0.0}
 
 
@@ -451,48 +436,17 @@ def test_pyrapl_that_cannot_read_or_is_not_there_says_why(host, pyrapl, monkeypa
     refused(r"reads /sys alone, not .*: use rapl")
 
 
-AS_NOBODY = """
-import logging, os, sys
-from measurements.power import rapl, rapl_pyrapl
-from measurements.power.protocol import SensorError, SourceSettings
-from measurements.power.registry import open_source, parse_spec
+PYRAPL = """
+import logging, sys
+from measurements.power import rapl_pyrapl
 with rapl_pyrapl._quietly():
     import pyRAPL
 assert not {"pandas", "numpy"} & set(sys.modules) and not logging.root.handlers
-os.setgroups([])
-os.setgid(65534)
-os.setuid(65534)
-try:
-    source = open_source(parse_spec("KIND"), SourceSettings())
-except SensorError as error:
-    print(error)
-else:
-    print([(c.label, c.note) for c in source.channels], [r.value for r in source.read()])
-    source.close()
 """
 
 
-@pytest.mark.peer("rapl")
-@pytest.mark.parametrize("kind", ["rapl", "rapl:pyrapl"])
-def test_what_nobody_may_read_and_the_remedy_that_helps(tmp_path, kind):
-    tree = PowercapTree(tmp_path / "sys")
-    package = tree.package(0, start_uj=4_000_000)
-    tree.core(package)
-    tree.topology()
-
-    def as_nobody(before=""):
-        code = before + AS_NOBODY.replace("KIND", kind)
-        return in_private_sys(tree.root, sys.executable, "-W", "error", "-c", code).rstrip("\n")
-
-    said = as_nobody()
-    assert said.count("\n") == 0
-    assert said.startswith("/sys/class/powercap/")
-    assert "energy_uj: only root may read it" in said
-    remedy = "chmod a+r /sys/class/powercap/*/energy_uj"
-    assert f"sudo {remedy}" in said
-    said = as_nobody(f"import subprocess\nsubprocess.run('{remedy}', shell=True, check=True)\n")
-    assert "('rapl:package-0', '')" in said
-    assert said.endswith("[4.0, 0.0]" if kind == "rapl" else "[4.0]")
+def test_pyrapl_is_loaded_quietly_and_without_pandas():
+    subprocess.run([sys.executable, "-W", "error", "-c", PYRAPL], check=True)
 
 
 @pytest.mark.peer("rapl")
