@@ -106,11 +106,6 @@ class TestWorkedByHand:
         # Where a rate is measured, it is the performance.
         assert one(result, metric="perf_per_watt")["projected"] == pytest.approx(1e6 / 29 / 65)
 
-    def test_energy_from_joules(self):
-        joules = self.RUNS.assign(energy_j=self.RUNS["power_w"] * self.RUNS["time_s"])
-        only_joules = straight(joules.drop(columns="power_w"), metric="energy")
-        assert one(only_joules)["projected"] == pytest.approx(29 * 65, rel=1e-12)
-
     def test_cmos_power(self):
         runs = self.RUNS.assign(power_w=30 + 2 * self.RUNS["freq_ghz"] ** 3)
         asked = {"metric": "power", "power_form": "cmos"}
