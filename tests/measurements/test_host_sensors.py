@@ -227,7 +227,7 @@ def test_lm_sensors_reads_the_same_watts(host):
         assert source.channels[0].window_s == acpi["power1_average_interval"]
 
 
-def test_battery_counts_watts(host):
+def test_battery_counts_watts_or_amperes(host):
     write(host.supplies / "AC", type="Mains", online=0)
     folder = host.add_battery(power_now=12_345_000)
     host.add_battery("mouse", scope="Device", voltage_now=4_000_000, current_now=1_000)
@@ -239,13 +239,10 @@ def test_battery_counts_watts(host):
         for figure, value in ((12_345_000, 12.345), (0, NAN), ("", NAN), (11_000_000, 11.0)):
             write(folder, power_now=figure)
             assert values(source) == {"battery:BAT0": value}
-
-
-def test_battery_counts_amperes(host):
     for current_now in (1_500_000, -1_500_000):
-        host.add_battery(current_now=current_now, voltage_now=12_000_000)
-        with host.open("battery") as source:
-            assert values(source) == {"battery:BAT0": pytest.approx(18.0)}
+        host.add_battery("BAT1", current_now=current_now, voltage_now=12_000_000)
+        with host.open("battery@BAT1") as source:
+            assert values(source) == {"battery:BAT1": pytest.approx(18.0)}
             assert source.channels[0].resolution == pytest.approx(0.012)
 
 
@@ -280,13 +277,11 @@ def test_on_mains_or_without_a_battery_it_says_nothing(host):
                 source.read()
 
 
-PSUTIL = "import psutil; b = psutil.sensors_battery(); print(b.secsleft, b.power_plugged)"
-
-
 @pytest.mark.peer("hwmon")
 def test_psutil_sees_the_same_watts(host):
     host.add_battery(energy_now=40_000_000, energy_full=50_000_000, power_now=12_345_000)
-    seconds, plugged = in_private_sys(host.settings.sysfs, sys.executable, "-c", PSUTIL).split()
+    code = "import psutil; b = psutil.sensors_battery(); print(b.secsleft, b.power_plugged)"
+    seconds, plugged = in_private_sys(host.settings.sysfs, sys.executable, "-c", code).split()
     assert plugged == "False"
     with host.open("battery") as source:
         assert int(seconds) == int(40.0 * 3600 / values(source)["battery:BAT0"])

@@ -554,20 +554,17 @@ def test_what_is_no_resource_of_the_service_is_an_error_that_says_what_it_is(sta
         assert reading.at_s <= time.monotonic()
 
 
-@pytest.mark.parametrize(
-    ("where", "origin", "name"),
-    [
+def test_addresses():
+    for where, origin, name in (
         ("bmc-7", Origin("https", "bmc-7", 443), "bmc-7"),
         ("bmc-7:8443", Origin("https", "bmc-7", 8443), "bmc-7 port 8443"),
         ("https://10.0.0.7/redfish/v1/", Origin("https", "10.0.0.7", 443), "10.0.0.7"),
         ("http://localhost:8000", Origin("http", "localhost", 8000), "localhost port 8000"),
         ("http://localhost", Origin("http", "localhost", 80), "localhost"),
         ("[fe80::1]:8443", Origin("https", "fe80::1", 8443), "fe80::1 port 8443"),
-    ],
-)
-def test_addresses(where, origin, name):
-    assert parse_origin(where) == parse_origin(origin.url) == origin
-    assert origin.name == f"redfish at {name}"
+    ):
+        assert parse_origin(where) == parse_origin(origin.url) == origin
+        assert origin.name == f"redfish at {name}"
 
 
 def test_what_is_no_address_and_which_hosts_are_this_machine():

@@ -53,7 +53,7 @@ class Certificate(NamedTuple):
 
 
 def certificate(folder, host, *, by=None):
-    """Make a certificate for a host, or without another one it is ``by`` an authority's own."""
+    """Make a certificate: for a host ``by`` an authority, or without one an authority's own."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     number, from_to = x509.random_serial_number(), (now - A_DAY, now + A_DAY)
