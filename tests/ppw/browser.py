@@ -6,7 +6,6 @@ writes them to 4 (--remote-debugging-pipe).
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import itertools
 import json
@@ -126,10 +125,6 @@ class Browser:
             held = {"button": "left", "buttons": int(kind != "mouseReleased"), "clickCount": 1}
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
         self.settle()
-
-    def screenshot(self):
-        """Take a picture of the screen: PNG."""
-        return base64.b64decode(self.call("Page.captureScreenshot")["data"])
 
     def complaints(self):
         """Errors, refusals of the page's policy and exceptions since the page was loaded."""

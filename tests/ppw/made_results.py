@@ -43,21 +43,18 @@ def made(kind, one, two, folder):
             # ibis calls DuckDB by names that it will drop; caveats are no warnings here.
             warnings.simplefilter("ignore")
             return fleet.project(runs, freq=3e9)
+    metered = runs.assign(meter_power_w=30 + 1.1 * runs["power_w"])
     both = pd.concat([runs, runs.assign(host=two, time_s=2 * runs["time_s"])])
     io = study(noise=0.02, applications=dict(zip((one, two), APPLICATIONS.values(), strict=True)))
     io = io.assign(host=one, device=two)
+    task = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16}
     pair = {one: recording(cores=3.0), two: recording(cores=2.0, read=1e8)}
     trace = MadeTrace(busy(1500).table, {"stream": (one, two), "device": (one,), "file": ()})
     short = MadeTrace(busy(100, rate=1000.0).table, trace.names)
     other = MadeTrace(busy(1500, seed=2).table, trace.names)
     calls = {
         "BestFrequency": partial(ppw.best_frequency, runs, draws=200),
-        "Calibration": partial(
-            ppw.calibrate,
-            runs.assign(meter_power_w=30 + 1.1 * runs["power_w"]),
-            sensor="rapl:package",
-            reference="meter",
-        ),
+        "Calibration": partial(ppw.calibrate, metered, sensor="rapl:package", reference="meter"),
         "Characterisation": partial(ppw.characterise, both),
         "CoLocation": partial(ppw.co_locate, pair),
         "Comparison": partial(ppw.compare, both, {"host": one}, {"host": two}, draws=200),
@@ -79,12 +76,8 @@ def made(kind, one, two, folder):
         "Quality": partial(ppw.check_quality, _copied(runs)),
         "RightSizing": partial(ppw.right_size, recording(cores=6.0, name=one)),
         "RunsProjection": partial(ppw.project_runs, runs, freq=3e9, metric=["time", "power"]),
-        "ServerSizing": partial(
-            ppw.size_servers, io, data_bytes=1e15, time_s=86400.0, cores=16, server_power_w=300.0
-        ),
-        "SweepKnees": partial(
-            ppw.find_knees, _by_threads(one, two), over="threads", of="throughput"
-        ),
+        "ServerSizing": partial(ppw.size_servers, io, **task, server_power_w=300.0),
+        "SweepKnees": partial(ppw.find_knees, _swept(one, two), over="threads", of="throughput"),
         "TimeScales": lambda: ppw.time_scales(
             said_safely(partial(ppw.fit_trace, trace, levels=2)), scales=[1, 2]
         ),
@@ -128,7 +121,7 @@ def _by_cores(one, two):
     return pd.concat([table.assign(workload=one), table.assign(workload=two)])
 
 
-def _by_threads(one, two):
+def _swept(one, two):
     rates = [1e5, 2e5, 4e5, 4.1e5, 4.2e5]
     table = pd.DataFrame({"threads": [1, 2, 4, 8, 16], "throughput_ops_s": rates})
     return pd.concat([table.assign(host=one), table.assign(host=two)])

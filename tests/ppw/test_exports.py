@@ -24,10 +24,8 @@ import ppw
 from measurements.spreadsheets import csv_text, guarded, unguarded
 from ppw import fleet
 
-HEAVY = (
-    *("pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "jinja2", "click"),
-    *("numba", "pyarrow"),
-)
+HEAVY = ["pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "jinja2", "click"]
+HEAVY += ["numba", "pyarrow"]
 KINDS = [name for name in ppw.__all__ if hasattr(getattr(ppw, name), "from_json")]
 
 

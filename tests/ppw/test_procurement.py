@@ -365,8 +365,7 @@ class TestRacksAndRoom:
         cheap = row_of(result, "candidates", "cheap")
         assert (cheap["fits"], cheap["p_fits"], cheap["why_not"]) == (False, 0.0, why)
         assert result.cheapest == "dear"
-        assert result.figure("cheap", "tco")["p_best"] == 0
-        assert result.figure("dear", "tco")["p_best"] == 1
+        assert [result.figure(n, "tco")["p_best"] for n in ("cheap", "dear")] == [0, 1]
         assert f"cheap does not fit the site: {why}" in result.caveats
 
     def test_nobody_fits(self):

@@ -157,10 +157,9 @@ def test_a_share_is_a_number_or_percent_and_percent_need_their_sign(path):
 
 
 def test_loads_may_be_percent():
-    one = changed(("demand", "profile"), [0.5, 1])
-    for profile in (["50%", "100%"], [50, 100]):
-        other = asked(changed(("demand", "profile"), profile))
-        assert other.candidates.equals(asked(one).candidates)
+    profiles = [0.5, 1], ["50%", "100%"], [50, 100]
+    number, *others = (asked(changed(("demand", "profile"), p)).candidates for p in profiles)
+    assert all(other.equals(number) for other in others)
     watts = {"power": [60.0, 90.0, 110.0]}
     levels = ("candidate", 0, "power_levels")
     typed = asked(changed(levels, {"load": [0, 0.5, 1], **watts}))

@@ -137,11 +137,8 @@ def test_what_failed_bounds_the_knee():
     # A level that failed once is not recommended.
     _, row = found(failing(sweep(lambda x: 1000 * x), 12))
     assert (row["recommended"], row["next_step"]) == (8, 12)
-
-
-def test_the_interval_of_a_knee_ends_where_runs_fail():
-    runs = failing(sweep(ceiling, levels=(1, 2, 4, 5, 7, 8), noise=0.08), 9)
-    _, row = found(runs)
+    # The interval of a knee ends where runs fail.
+    _, row = found(failing(sweep(ceiling, levels=(1, 2, 4, 5, 7, 8), noise=0.08), 9))
     assert row["finding"] == "knee"
     assert row["upper"] <= 9
 
