@@ -149,7 +149,7 @@ FURTHER += [w for words in GROUPS_RUN for w in examples(COMMANDS[words])]
 def fresh():
     """Run a command where none of ours is imported yet, and any warning is an error."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["numba", "pandas"])
+    context.set_forkserver_preload(["numba", "pandas", "sklearn.base"])
     strict = {"initializer": warnings.simplefilter, "initargs": ("error",)}
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1, **strict) as pool:
         yield lambda *words, cwd: pool.submit(ppw_inside, *words, cwd=cwd).result()
