@@ -440,6 +440,7 @@ class TestCommandLine:
         ("words", "said"),
         [
             ("cpio runs.csv --logs", "logs tell no clock: give --clock"),
+            ("cpio project runs.csv", "Missing option '--cores'"),
             ("cpio project runs.csv --cores 8 --growth much", "is not a share"),
             ("size runs.csv --data 3XB", "is not a quantity in B"),
             ("size runs.csv --data 0TB", "must be more than 0"),
