@@ -515,7 +515,7 @@ def test_a_bmc_that_is_late_or_pauses(tmp_path, monkeypatch, tool):
         assert abs(reading.at_s - start_s - took_s / 2) < 0.2 * took_s
         bmc.set(delay_ms=0)
         bmc.pause()
-        threading.Timer(1.0, bmc.resume).start()
+        threading.Timer(0.5, bmc.resume).start()
         assert watts(source) == watts(source) == [100.0]
 
 

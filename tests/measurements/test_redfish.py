@@ -451,32 +451,21 @@ def test_a_broken_resource_does_not_hide_the_next_figure(start):
     assert f"{ENVIRONMENT} answers 418" in refused_opening(bmc)
 
 
-@contextlib.contextmanager
-def hurried(source):
-    """Wait for answers only for a moment."""
-    source._client._timeout_s = AT_ONCE_S
-    assert f"no answer within {AT_ONCE_S:g} s" in refusal(source.read)
-    source._client._timeout_s = AMPLE_S
-    yield
-    assert figures(source) == {"redfish:environment": 240.0}
-
-
 def test_a_late_answer_is_given_up_after_the_limit(start):
     assert SourceSettings().timeout_s == 10.0
-    bmc = start()
+    bmc, begun = start(), b'{"PowerWatts": '
+    stalls, byte_by_byte = Said(200, begun, missing=9, stalls=True), Said(200, begun, pause_s=0.01)
     with opened(bmc) as source:
-        bmc.is_silent = True
-        with hurried(source):
-            bmc.is_silent = False
-        # One that breaks off is asked for again, one that stalls is not.
-        begun = b'{"PowerWatts": '
+        for late in ([], [stalls], [byte_by_byte]):
+            bmc.is_silent = not late
+            bmc.next_said.extend(late)
+            source._client._timeout_s = AT_ONCE_S
+            assert f"no answer within {AT_ONCE_S:g} s" in refusal(source.read)
+            bmc.is_silent, source._client._timeout_s = False, AMPLE_S
+            assert figures(source) == {"redfish:environment": 240.0}
+        # One that breaks off is asked for again.
         bmc.next_said.append(Said(200, begun, missing=9))
         assert figures(source) == {"redfish:environment": 240.0}
-        # Byte by byte, none of them late.
-        for said in (Said(200, begun, missing=9, stalls=True), Said(200, b" " * 20, pause_s=0.01)):
-            bmc.next_said.append(said)
-            with hurried(source):
-                pass
 
 
 def test_one_broken_connection_is_forgiven(start):
