@@ -61,7 +61,7 @@ def gap_shapes(gaps, counts, tick_s):
         found["normal"] = max(wide, narrowest)
     # The largest likelihood is where ln k − ψ(k) is the log of the mean less the mean of the logs.
     ratio = max(math.log(middle) - mean(logs), 1e-12)
-    shape = brentq(lambda k: math.log(k) - digamma(k) - ratio, 1e-9, 1e15, xtol=1e-12)
+    shape = brentq(lambda k: math.log(k) - digamma(k) - ratio, 1e-9, 1e15, xtol=1e-12, maxiter=999)
     found["gamma"] = min(max(shape, 1e-3), 1e6, 1 / narrowest**2)
     found["lognormal"] = max(math.sqrt(variance(logs)), narrowest)
     if len(gaps) >= 64 and sum(counts) >= 64:
