@@ -597,9 +597,8 @@ class Reference:
 
     def _further(self, v):
         """Mean blocks of the requests that go on from a state."""
-        on = self.chain.nodes[self.chain.follows[v]] if self.chain.follows[v] else []
         total = number = 0
-        for t in on:
+        for t in self.chain.nodes.get(self.chain.follows[v], []):
             sizes, counts = self.model.classes[self.model.transitions[t][6]]
             total += np.dot(sizes, counts) / sum(counts) / 512 * self.chain.count[t]
             number += self.chain.count[t]

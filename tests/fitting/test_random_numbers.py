@@ -146,12 +146,8 @@ def some_begun(number):
         (module.standard_exponential, partial(ziggurat, "exponential"), [*crafted()]),
         (module.standard_normal, partial(ziggurat, "normal"), [*crafted()]),
         *(
-            (
-                partial(module.standard_gamma, shape=shape),
-                partial(gamma, shape),
-                some_begun(1000 if shape < 0.1 else 200),
-            )
-            for shape in (0.05, 0.4, 1.0, 1.7, 60.0)
+            (partial(module.standard_gamma, shape=shape), partial(gamma, shape), some_begun(n))
+            for shape, n in ((0.05, 1000), (0.4, 200), (1.0, 200), (1.7, 200), (60.0, 200))
         ),
         *(
             (partial(poisson, mean), partial(poisson_count, mean), some_begun(20))
