@@ -438,9 +438,7 @@ class TestRealPerf:
         assert 10 <= figures.events["page-faults"].value <= charged
         assert figures.caveats == ()
 
-    def test_the_status_is_that_of_the_command_and_its_arguments_reach_it_as_they_are(
-        self, tmp_path, into
-    ):
+    def test_status_and_arguments_are_those_of_the_command(self, tmp_path, into):
         for script, status in {"exit 7": 7, "kill -SEGV $$": 139, "kill -KILL $$": 137}.items():
             assert run(PerfCounters(SOFTWARE), ["sh", "-c", script], into) == status
             assert PerfCounters().read(into).task_clock_s > 0
@@ -579,9 +577,8 @@ def cycles_and_time(**printed):
 CORE, ATOM = "cpu_core/cycles/", "cpu_atom/cycles/"
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted", "lacking"),
-    [
+def test_events_that_the_processor_lacks_are_left_out(tmp_path):
+    for text, wanted, lacking in (
         # Counted under other names.
         (of("hybrid-6.12-process"), ("instructions", "cycles", "LLC-load-misses"), ()),
         (of("amd-6.1-modes"), EVENTS_BY_MODE, ("LLC-load-misses",)),
@@ -590,17 +587,15 @@ CORE, ATOM = "cpu_core/cycles/", "cpu_atom/cycles/"
         (cycles_and_time(**{"cycles:u": LOST}), ("cycles:u", "task-clock"), ()),
         (cycles_and_time(**{CORE: UNSUPPORTED, ATOM: UNSUPPORTED}), ("cycles", "task-clock"), None),
         (cycles_and_time(**{"cycles:u": UNSUPPORTED}), ("cycles", "task-clock"), None),
-    ],
-)
-def test_events_that_the_processor_lacks_are_left_out(tmp_path, text, wanted, lacking):
-    program = printing(tmp_path, text)
-    support = check_perf(PerfCounters(wanted, program=program))
-    left = tuple(e for e in wanted if e not in (("cycles",) if lacking is None else lacking))
-    assert support.counters == PerfCounters(left, program=program)
-    assert support.hardware is (lacking is not None)
-    if lacking is not None:
-        said = ("the processor does not count LLC-load-misses: the rest is measured",)
-        assert support.reasons == said * len(lacking)
+    ):
+        program = printing(tmp_path, text)
+        support = check_perf(PerfCounters(wanted, program=program))
+        left = tuple(e for e in wanted if e not in (("cycles",) if lacking is None else lacking))
+        assert support.counters == PerfCounters(left, program=program)
+        assert support.hardware is (lacking is not None)
+        if lacking is not None:
+            said = ("the processor does not count LLC-load-misses: the rest is measured",)
+            assert support.reasons == said * len(lacking)
 
 
 def test_user_mode_alone_is_told_with_its_remedy(tmp_path):
@@ -627,9 +622,13 @@ def test_a_machine_without_counters_is_told_apart_from_a_virtual_one(tmp_path):
         assert said in reason
 
 
-@pytest.mark.parametrize(
-    ("paranoid", "capable", "filtered", "wide", "said"),
-    [
+def test_a_refusal_names_who_refused(tmp_path):
+    usage = '[ "$2" = -h ] && { echo "Usage: perf stat"; exit 129; }'
+    program = stand_in(tmp_path, f"{usage}\nprintf 'Error:\\nNo luck today.\\n' >&2; exit 255")
+    host = bare_machine(tmp_path)
+    # What a row does not say is as it was.
+    for paranoid, capable, filtered, wide, said in (
+        (None, None, None, False, "CONFIG_PERF_EVENTS"),
         (4, None, None, False, "sysctl kernel.perf_event_paranoid=2"),
         (2, None, None, True, "sysctl kernel.perf_event_paranoid=0"),
         (2, "000001ffffffffff", 2, True, "--cap-add PERFMON"),
@@ -637,19 +636,13 @@ def test_a_machine_without_counters_is_told_apart_from_a_virtual_one(tmp_path):
         (4, "0000000000000000", 2, False, "paranoid=2"),
         (4, "0000004000000000", 0, False, "No luck"),
         (2, "x", 0, False, "No luck"),
-        (None, None, None, False, "CONFIG_PERF_EVENTS"),
-    ],
-)
-def test_a_refusal_names_who_refused(tmp_path, paranoid, capable, filtered, wide, said):
-    usage = '[ "$2" = -h ] && { echo "Usage: perf stat"; exit 129; }'
-    program = stand_in(tmp_path, f"{usage}\nprintf 'Error:\\nNo luck today.\\n' >&2; exit 255")
-    host = bare_machine(tmp_path)
-    if paranoid is not None:
-        host.put("proc/sys/kernel/perf_event_paranoid", paranoid)
-    if capable is not None:
-        host.put("proc/self/status", f"CapEff:\t{capable}\nSeccomp:\t{filtered}")
-    counters = PerfCounters(program=program, system_wide=wide)
-    (reason,) = check_perf(counters, procfs=host.procfs).reasons
-    assert said in reason
-    assert "--metric time" in reason
-    assert "\n" not in reason
+    ):
+        if paranoid is not None:
+            host.put("proc/sys/kernel/perf_event_paranoid", paranoid)
+        if capable is not None:
+            host.put("proc/self/status", f"CapEff:\t{capable}\nSeccomp:\t{filtered}")
+        counters = PerfCounters(program=program, system_wide=wide)
+        (reason,) = check_perf(counters, procfs=host.procfs).reasons
+        assert said in reason
+        assert "--metric time" in reason
+        assert "\n" not in reason

@@ -98,9 +98,7 @@ class TestEmulators:
         assert row["instructions_label"] == found.label
         assert row["instructions"] == found.instructions
 
-    def test_a_qemu_with_another_interface_is_asked_for_its_own_and_needs_a_compiler(
-        self, monkeypatch, tmp_path, built
-    ):
+    def test_qemu_of_another_interface_is_asked_for_its_own(self, monkeypatch, tmp_path, built):
         monkeypatch.setattr(instruction_counts, "_FIRST_API", 9)
         found = count_instructions([built["loop"]], method="qemu")
         assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED

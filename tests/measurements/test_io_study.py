@@ -34,7 +34,7 @@ from measurements.workloads.service_run import CutShortError
 with_fio = pytest.mark.peer("fio")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def reaper():
     with Reaper() as reaper:
         yield reaper
@@ -255,9 +255,6 @@ def groups_of(version, folder):
     return folder
 
 
-SPIN = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.4: sum(range(20000))"]
-
-
 class TestCpuTime:
     @with_fio
     @pytest.mark.parametrize("version", [1, 2])
@@ -268,7 +265,9 @@ class TestCpuTime:
             assert group is not None
             assert group.version == version
             before_s = group.cpu_s()
-            instances = Instances([SPIN, SPIN], os.sched_getaffinity(0), reaper, group)
+            code = "import time\nwhile time.process_time() < 0.4: sum(range(20000))"
+            spin = [sys.executable, "-c", code]
+            instances = Instances([spin, spin], os.sched_getaffinity(0), reaper, group)
             instances.start(tmp_path / "out.txt")
             instances.release()
             clocks = 0.0
@@ -283,9 +282,7 @@ class TestCpuTime:
         assert user > 5 * system
         assert not group.folder.exists()
 
-    def test_where_no_group_may_be_made_there_is_none_and_an_ended_process_has_no_clock(
-        self, reaper, tmp_path
-    ):
+    def test_where_none_may_be_made_is_no_group_and_an_end_has_no_clock(self, reaper, tmp_path):
         (tmp_path / "self").mkdir()
         (tmp_path / "self/cgroup").write_text("0::/\n")
         assert ControlGroup.make(reaper, "a", tmp_path, tmp_path) is None
@@ -301,45 +298,38 @@ class TestCpuTime:
         assert threads.used_s() > 0
 
 
+def started(reaper, folder, *commands):
+    """Instances behind their gate."""
+    made = Instances(commands, os.sched_getaffinity(0), reaper)
+    made.start(folder / "out.txt")
+    return made
+
+
 class TestInstances:
-    @pytest.fixture
-    def started(self, reaper, tmp_path):
-        """Instances behind their gate."""
-        made = []
-
-        def started(*commands):
-            made.append(Instances(commands, os.sched_getaffinity(0), reaper))
-            made[0].start(tmp_path / "out.txt")
-            return made[0]
-
-        yield started
-        made[0].stop()
-
-    def test_nothing_runs_before_the_gate_opens(self, started, tmp_path):
+    def test_nothing_runs_before_the_gate_opens(self, reaper, tmp_path):
         mark = tmp_path / "mark"
-        instances = started(["touch", str(mark)])
+        instances = started(reaper, tmp_path, ["touch", str(mark)])
         assert not instances.wait(0.1)
         assert not mark.exists()
         instances.release()
         assert instances.wait(60)
         assert mark.exists()
 
-    @pytest.mark.parametrize(
-        ("command", "said"),
-        [
+    def test_one_that_fails(self, reaper, tmp_path):
+        for command, said in (
             (["sh", "-c", "echo no luck; exit 3"], "sh ended with exit code 3: no luck; see "),
             (["sh", "-c", "kill -9 $$"], "sh ended with signal 9"),
             (["no-such-program"], "no-such-program ended with exit code 127: .*not found"),
-        ],
-    )
-    def test_one_that_fails(self, started, command, said):
-        instances = started(["true"], command)
-        instances.release()
-        with pytest.raises(MeasurementError, match=said):
-            instances.wait(60)
+        ):
+            instances = started(reaper, tmp_path, ["true"], command)
+            instances.release()
+            with pytest.raises(MeasurementError, match=said):
+                instances.wait(60)
+            instances.stop()
 
-    def test_what_it_started_ends_with_it(self, started, tmp_path):
-        instances = started(["sh", "-c", "sleep 1000 & echo $!; exec sleep 1000"])
+    def test_what_it_started_ends_with_it(self, reaper, tmp_path):
+        command = ["sh", "-c", "sleep 1000 & echo $!; exec sleep 1000"]
+        instances = started(reaper, tmp_path, command)
         instances.release()
         out = tmp_path / "out-0.txt"
         wait_for(lambda: out.read_text().endswith("\n"))

@@ -88,9 +88,7 @@ class TestRegion:
         row = simulate(program, "o3", 1e9)
         assert (row["workload"], row["data_bytes"], row["compiler"]) == ("mine", 64, None)
 
-    def test_a_program_that_fails_and_a_broken_file_are_errors(
-        self, made, work, tmp_path, monkeypatch
-    ):
+    def test_what_fails_or_is_broken_is_an_error(self, made, work, tmp_path, monkeypatch):
         monkeypatch.setattr(simulated, "_MOST_CYCLES", 50_000)
         for name, body, said in (
             ("half", "REGION_BEGINS(); return 0;", "marks one end of a region"),
@@ -148,9 +146,7 @@ class TestSweep:
         for cell, row in rows:
             assert row == simulate(work, cell.core, cell.freq_hz)
 
-    def test_what_cannot_be_simulated_is_refused_and_a_failing_program_ends_it(
-        self, work, made, tmp_path
-    ):
+    def test_what_cannot_be_simulated_is_refused_or_ends_it(self, work, made, tmp_path):
         clock = "whole number of MHz from 100 MHz to"
         one, twin = str(work.elf), shutil.copy(work.elf, tmp_path)
         fails = str(made("fails", "return 3;").elf)
@@ -181,7 +177,7 @@ class TestSweep:
                 wait_for(lambda: len(simulating(parent)) == 2)
                 children = simulating(parent)
                 # Simulating, and no longer starting: then only the kernel can end them.
-                wait_for(lambda: all(sum(child.cpu_times()[:2]) > 1.5 for child in children))
+                wait_for(lambda: all(sum(child.cpu_times()[:2]) > 0.8 for child in children))
             finally:
                 parent.kill()
         wait_for(lambda: not any(is_running(child.pid) for child in children))

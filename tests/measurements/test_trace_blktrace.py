@@ -286,13 +286,6 @@ class TestRefusals:
         assert refused == (done.method == "blk tracer")
 
 
-CODE = """
-import sys
-from measurements.traces.record import record
-record(sys.argv[1], ["sleep", "600"], sys.argv[2])
-"""
-
-
 def tracer():
     match = re.search(r"current_tracer <==\n(\w+)", tracer_settings())
     return match[1] if match else ""
@@ -310,8 +303,9 @@ class TestKilled:
     @pytest.fixture
     def recording(self, device, tmp_path):
         """A process that records, by the tracer: blktrace is tried before."""
-        command = [sys.executable, "-c", CODE, str(device), str(tmp_path / "t.parquet")]
-        process = subprocess.Popen(command, cwd=ROOT)
+        code = "from measurements.traces.record import record\n"
+        code += f"record({str(device)!r}, ['sleep', '600'], {str(tmp_path / 't.parquet')!r})"
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
         try:
             wait_for(lambda: tracer() == "blk" and is_traced(device))
             yield process

@@ -38,7 +38,10 @@ class VirtualFiles:
         self.files, self.links, self.watch = files, links, watch
         self.folders = {"": set()}
         for path in (*files, *links):
-            self._add(path)
+            while path:
+                parent, _, name = path.rpartition("/")
+                self.folders.setdefault(parent, set()).add(name)
+                path = parent
         self.paths = {_ROOT: ""}
         self.nodes = {"": _ROOT}
         self.device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
@@ -47,12 +50,6 @@ class VirtualFiles:
         options = f"{options},default_permissions".encode()
         if _LIBC.mount(b"virtual", self.mountpoint, b"fuse", 0, options):
             raise OSError(ctypes.get_errno(), "cannot mount", mountpoint)
-
-    def _add(self, path):
-        while path:
-            parent, _, name = path.rpartition("/")
-            self.folders.setdefault(parent, set()).add(name)
-            path = parent
 
     def serve(self, order):
         """Answer until standard input ends; its lines are orders, in JSON, answered by a line."""
