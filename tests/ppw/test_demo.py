@@ -79,4 +79,4 @@ def test_verdict_document_and_page_have_the_answers(figures):
     parsed = Parsed(page.render())
     assert json.loads(parsed.scripts["ppw-result"]) == json.loads(page.document) == document
     assert not [tag for tag, names in parsed.tags if tag == "link" or "src" in names]
-    assert page.render() == demo_page(demo()).render()
+    assert page.render() == demo_page(figures).render()
