@@ -58,11 +58,8 @@ def everything(*steps, **options):
 
 
 def width(estimate):
+    """Of an estimate, or of each row of a table."""
     return np.log(estimate.upper / estimate.lower)
-
-
-def widths(frame):
-    return np.log(frame["upper"] / frame["lower"]).to_numpy()
 
 
 def ordered(frame):
@@ -74,14 +71,7 @@ def ordered(frame):
 def same(frame, other):
     """Check that two tables answer alike, to the precision of quantiles."""
     apart = np.log(frame[ENDS].to_numpy() / other[ENDS].to_numpy())
-    assert np.abs(apart).max() <= OF_WIDTH * widths(other).max()
-
-
-def reciprocal(frame):
-    """Invert the values of a table, whose interval ends change places."""
-    flipped = frame.assign(projected=1 / frame["projected"])
-    flipped[["lower", "upper"]] = 1 / frame[["upper", "lower"]].to_numpy()
-    return flipped
+    assert np.abs(apart).max() <= OF_WIDTH * width(other).max()
 
 
 def hosts(count):
@@ -296,9 +286,11 @@ class TestProducts:
         runs = sweep(noise=0.02)
         rates = runs.assign(throughput_ops_s=1 / runs["time_s"]).drop(columns="time_s")
         time = project_runs(runs, metric="time").to_frame()
-        same(reciprocal(time), project_runs(rates, metric="throughput").to_frame())
+        rate = project_runs(rates, metric="throughput").to_frame()
         energy, ratio = (pooled[pooled["metric"] == m] for m in ("energy", "perf_per_watt"))
-        same(reciprocal(ratio), energy)
+        for one, other in ((time, rate), (ratio, energy)):
+            # The ends change places.
+            same((1 / one[["projected", "upper", "lower"]]).set_axis(ENDS, axis=1), other)
 
 
 TIMED = {"time fit", "time form", "time repeats"}
@@ -453,8 +445,8 @@ class TestConformal:
         before = held.groups[held.groups["metric"] == "power"].reset_index(drop=True)
         mine = other["workload"] == "w03"
         np.testing.assert_allclose(other.loc[mine, ENDS], before.loc[mine, ENDS], rtol=1e-12)
-        assert (widths(other[~mine]) >= widths(before[~mine]) - 1e-12).all()
-        assert (widths(other[~mine]) > widths(before[~mine]) + 1e-6).any()
+        assert (width(other[~mine]) >= width(before[~mine]) - 1e-12).all()
+        assert (width(other[~mine]) > width(before[~mine]) + 1e-6).any()
 
     def test_a_table_is_calibrated_where_some_groups_were_measured(self, twelve):
         short = twelve[(twelve["workload"] > "w01") | (twelve["freq_ghz"] < 2.4)]
@@ -600,7 +592,6 @@ def made_by_the_laws(groups, *, steps, noise, seed):
     [
         # Two steps learnt from, one tested: how much of the watts is static, they cannot show.
         ((1.2, 2.0, 3.0), 0.015, 1.0),
-        ((1.2, 1.6, 2.0, 2.6), 0.02, 0.995),
         ((1.2, 1.6, 2.0, 3.0), 0.02, 0.995),
         ((1.0, 1.4, 1.8, 2.2, 2.6), 0.02, 0.995),
     ],

@@ -107,17 +107,13 @@ class TestAgainstData:
 
 class TestLabels:
     def test_counted_emulated_and_estimated_are_told_apart(self):
-        runs = pd.DataFrame(
-            {
-                "data_bytes": [1e6] * 4,
-                "instructions": [3e6, 4e6, np.nan, np.nan],
-                "instructions_label": ["counted", "emulated", None, None],
-                "counted_modes": ["user+kernel", "user", None, None],
-                "command_user_s": [0.1, 0.1, 0.002, np.nan],
-                "command_system_s": [0.1, 0.1, 0.001, 0.1],
-                "freq_hz": [2e9] * 4,
-                "cpi": [np.nan, np.nan, 1.5, 1.5],
-            }
+        runs = by_size([1e6] * 4, [3e6, 4e6, np.nan, np.nan]).assign(
+            instructions_label=["counted", "emulated", None, None],
+            counted_modes=["user+kernel", "user", None, None],
+            command_user_s=[0.1, 0.1, 0.002, np.nan],
+            command_system_s=[0.1, 0.1, 0.001, 0.1],
+            freq_hz=2e9,
+            cpi=[np.nan, np.nan, 1.5, 1.5],
         )
         found = answered(runs)
         kept = with_instructions(runs)

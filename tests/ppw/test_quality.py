@@ -372,14 +372,10 @@ class TestTimeOfAnotherUnit:
     @pytest.mark.parametrize(
         ("factor", "said"),
         [
-            (60, "seconds among minutes"),
-            (1e3, "ms among s"),
-            (3600, "seconds among hours"),
-            (1e6, "µs among s"),
-            (1 / 60, "minutes among seconds"),
-            (1e-3, "s among ms"),
-            (1 / 3600, "hours among seconds"),
-            (1e-6, "s among µs"),
+            *((60, "seconds among minutes"), (1 / 60, "minutes among seconds")),
+            *((3600, "seconds among hours"), (1 / 3600, "hours among seconds")),
+            *((1e3, "ms among s"), (1e-3, "s among ms")),
+            *((1e6, "µs among s"), (1e-6, "s among µs")),
             # Merely held up.
             *((factor, None) for factor in (5.0, 7.5, 11.0, 40_000.0)),
         ],

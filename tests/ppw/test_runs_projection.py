@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import GHZ, WORK, answered, any_interval, ols_interval, only, sweep
+from made_up import ATOM, GHZ, WORK, answered, any_interval, ols_interval, only, sweep
 
 import ppw
 from ppw.errors import PpwError, UnknownColumnError
@@ -239,15 +239,8 @@ class TestCaveats:
 
 
 class TestSeveralHosts:
-    ATOMS = pd.DataFrame(
-        {
-            "host": ["D510", "D525"],
-            "family": "Bonnell",
-            "workload": "memcached",
-            "cores": 2,
-            "freq_ghz": [1.66, 1.80],
-            "cpi": [6.519, 6.057],
-        }
+    ATOMS = pd.DataFrame(ATOM, columns=["freq_hz", "cpi"]).assign(
+        host=["D510", "D525"], family="Bonnell", workload="memcached", cores=2
     )
     BY = ("family", "workload", "cores")
 

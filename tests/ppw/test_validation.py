@@ -223,14 +223,8 @@ class TestSchemes:
 
     def test_a_metric_that_was_not_measured_at_the_test_frequency(self):
         # Group b was never measured in watts, and group a never at 3 GHz.
-        runs = pd.DataFrame(
-            {
-                "workload": list("aaabbb"),
-                "freq_ghz": [1, 2, 2.5, 1, 2, 3],
-                "time_s": [9, 5, 4.2, 9, 5, 4],
-                "power_w": [10, 20, 25, None, None, None],
-            }
-        )
+        runs = pd.DataFrame({"workload": list("aaabbb"), "freq_ghz": [1, 2, 2.5, 1, 2, 3]})
+        runs = runs.assign(time_s=[9, 5, 4.2, 9, 5, 4], power_w=[10, 20, 25, None, None, None])
         result = validate(runs, train=["1GHz", "2GHz"], test="3GHz")
         assert list(result.summary_by_metric) == ["time"]
 

@@ -86,10 +86,8 @@ class TestWhereItComesFrom:
             (frame().rename(columns={"voltage_v": "v"}), "needs the columns freq_hz and voltage_v"),
             (frame().drop(columns="freq_hz"), "needs the columns freq_hz and voltage_v"),
             (frame({1e9: -1.0}), "positive frequencies"),
-            ({1e9: 0.0}, "positive frequencies"),
-            ({1e9: np.inf}, "positive frequencies"),
-            ({1e9: np.nan}, "positive frequencies"),
             ({-1e9: 1.0}, "positive frequencies"),
+            *(({1e9: volts}, "positive frequencies") for volts in (0.0, np.inf, np.nan)),
         ],
         ids=str,
     )
