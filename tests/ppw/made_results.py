@@ -6,7 +6,6 @@ import inspect
 import json
 import pkgutil
 import warnings
-from functools import partial
 from importlib import import_module
 
 import pandas as pd
@@ -53,39 +52,39 @@ def made(kind, one, two, folder):
     short = MadeTrace(busy(100, rate=1000.0).table, trace.names)
     other = MadeTrace(busy(1500, seed=2).table, trace.names)
     calls = {
-        "BestFrequency": partial(ppw.best_frequency, runs, draws=200),
-        "Calibration": partial(ppw.calibrate, metered, sensor="rapl:package", reference="meter"),
-        "Characterisation": partial(ppw.characterise, both),
-        "CoLocation": partial(ppw.co_locate, pair),
-        "Comparison": partial(ppw.compare, both, {"host": one}, {"host": two}, draws=200),
-        "CoreCountProjection": partial(ppw.project_core_count, _by_cores(one, two), cores=16),
-        "CpioProjection": partial(ppw.project_cpio, io, cores=16),
-        "CyclesPerIO": partial(ppw.cycles_per_io, io),
-        "DataSizeProjection": partial(ppw.project_data_size, _sizes(one, two), data_bytes=512e6),
-        "DeviceComparison": partial(ppw.compare_devices, io),
-        "FittedParameters": partial(ppw.fit_runs, runs),
-        "HalfDrift": partial(ppw.half_drift, trace, levels=2),
-        "LevelChoice": partial(ppw.choose_level, trace, levels=2),
-        "Pairing": partial(ppw.pair_workloads, pair),
-        "PathLengths": partial(ppw.path_lengths, _by_cores(one, two)),
-        "Plan": partial(ppw.plan, runs, metric="time", steps="1.2GHz,1.8GHz"),
-        "PowerLoads": partial(ppw.power_loads, [_curve(one), _curve(two)]),
-        "PressureMatrix": partial(ppw.pressure_matrix, {one: host(), two: host(user_s=3.0)}),
-        "Procurement": partial(ppw.procure, _scenario(one, two), draws=200),
-        "Projection": partial(ppw.project, ATOM, freq=3e9),
-        "Quality": partial(ppw.check_quality, _copied(runs)),
-        "RightSizing": partial(ppw.right_size, recording(cores=6.0, name=one)),
-        "RunsProjection": partial(ppw.project_runs, runs, freq=3e9, metric=["time", "power"]),
-        "ServerSizing": partial(ppw.size_servers, io, **task, server_power_w=300.0),
-        "SweepKnees": partial(ppw.find_knees, _swept(one, two), over="threads", of="throughput"),
-        "TimeScales": lambda: ppw.time_scales(
-            said_safely(partial(ppw.fit_trace, trace, levels=2)), scales=[1, 2]
+        "BestFrequency": lambda: ppw.best_frequency(runs, draws=200),
+        "Calibration": lambda: ppw.calibrate(metered, sensor="rapl:package", reference="meter"),
+        "Characterisation": lambda: ppw.characterise(both),
+        "CoLocation": lambda: ppw.co_locate(pair),
+        "Comparison": lambda: ppw.compare(both, {"host": one}, {"host": two}, draws=200),
+        "CoreCountProjection": lambda: ppw.project_core_count(_by_cores(one, two), cores=16),
+        "CpioProjection": lambda: ppw.project_cpio(io, cores=16),
+        "CyclesPerIO": lambda: ppw.cycles_per_io(io),
+        "DataSizeProjection": lambda: ppw.project_data_size(_sizes(one, two), data_bytes=512e6),
+        "DeviceComparison": lambda: ppw.compare_devices(io),
+        "FittedParameters": lambda: ppw.fit_runs(runs),
+        "HalfDrift": lambda: ppw.half_drift(trace, levels=2),
+        "LevelChoice": lambda: ppw.choose_level(trace, levels=2),
+        "Pairing": lambda: ppw.pair_workloads(pair),
+        "PathLengths": lambda: ppw.path_lengths(_by_cores(one, two)),
+        "Plan": lambda: ppw.plan(runs, metric="time", steps="1.2GHz,1.8GHz"),
+        "PowerLoads": lambda: ppw.power_loads(
+            [ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name=n) for n in (one, two)]
         ),
-        "TraceFidelity": partial(ppw.validate_trace, trace, other),
-        "TraceModel": partial(ppw.fit_trace, trace, levels=2),
+        "PressureMatrix": lambda: ppw.pressure_matrix({one: host(), two: host(user_s=3.0)}),
+        "Procurement": lambda: ppw.procure(_scenario(one, two), draws=200),
+        "Projection": lambda: ppw.project(ATOM, freq=3e9),
+        "Quality": lambda: ppw.check_quality(_copied(runs)),
+        "RightSizing": lambda: ppw.right_size(recording(cores=6.0, name=one)),
+        "RunsProjection": lambda: ppw.project_runs(runs, freq=3e9, metric=["time", "power"]),
+        "ServerSizing": lambda: ppw.size_servers(io, **task, server_power_w=300.0),
+        "SweepKnees": lambda: ppw.find_knees(_swept(one, two), over="threads", of="throughput"),
+        "TimeScales": lambda: ppw.time_scales(said_safely(calls["TraceModel"]), scales=[1, 2]),
+        "TraceFidelity": lambda: ppw.validate_trace(trace, other),
+        "TraceModel": lambda: ppw.fit_trace(trace, levels=2),
         "TraceReplay": lambda: ppw.replay_trace(short, str(folder / "scratch"), size_bytes=2**22),
-        "TraceWhatIf": partial(ppw.trace_what_if, trace, cache_bytes=2**20, repeats=2),
-        "Validation": partial(ppw.validate, runs),
+        "TraceWhatIf": lambda: ppw.trace_what_if(trace, cache_bytes=2**20, repeats=2),
+        "Validation": lambda: ppw.validate(runs),
     }
     return said_safely(calls[kind])
 
@@ -125,10 +124,6 @@ def _swept(one, two):
     rates = [1e5, 2e5, 4e5, 4.1e5, 4.2e5]
     table = pd.DataFrame({"threads": [1, 2, 4, 8, 16], "throughput_ops_s": rates})
     return pd.concat([table.assign(host=one), table.assign(host=two)])
-
-
-def _curve(name):
-    return ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name=name)
 
 
 def _scenario(one, two):

@@ -157,9 +157,8 @@ class TestProjection:
     def of(self, frequency, workload, cores):
         """Table of the answer to frequencies, for one group of the page, by metric."""
         table = projected(freq=frequency).table
-        return table[(table["workload"] == workload) & (table["cores"] == cores)].set_index(
-            "metric"
-        )
+        here = (table["workload"] == workload) & (table["cores"] == cores)
+        return table[here].set_index("metric")
 
     def group(self, page, workload, cores):
         """Choose a group, and return what the page holds of it."""
@@ -259,13 +258,9 @@ class TestProjection:
         page = open_page(page_of(projected(sweep(noise=0.0, workloads=["wc"]), 3e9)))
         tariff, pue, share, years = self.set_costs(page)
         found = page.numbers()
-        cost = log_cost(
-            OBJECTIVES["perf_per_dollar"],
-            np.log(found["time"][:1]),
-            np.log(found["power"][:1]),
-            2500.0,
-            Rates(electricity=tariff * pue, lifetime_hours=share * years * HOURS),
-        )
+        logs = (np.log(found[name][:1]) for name in ("time", "power"))
+        rates = Rates(electricity=tariff * pue, lifetime_hours=share * years * HOURS)
+        cost = log_cost(OBJECTIVES["perf_per_dollar"], *logs, 2500.0, rates)
         per_cost = found["work per total cost (per price unit)"]
         assert per_cost[0] == pytest.approx(1 / np.exp(cost[0]), rel=2e-3)
 

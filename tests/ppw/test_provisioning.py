@@ -110,7 +110,7 @@ def test_an_idle_host_says_what_to_tune():
     assert only(sized(recording(cores=1.0))[0].caveats, "one thread")
 
 
-def test_candidates_have_the_cores_that_are_needed():
+def test_candidates_have_the_cores_and_the_memory_bandwidth_that_are_needed():
     result, rows = sized(recording(cores=np.full(60, 7.0)))
     assert rows.loc["CPU", "needed"] == pytest.approx(10)
     fits = result.candidates[result.candidates["fits"]]
@@ -124,9 +124,7 @@ def test_candidates_have_the_cores_that_are_needed():
     _, rows = sized(recording(cores=4.0), host=find_host("E5-2690"))
     found = rows.loc["CPU", ["capacity", "capacity_source"]].tolist()
     assert found == [16, "catalogue: Xeon E5-2690"]
-
-
-def test_memory_bandwidth_counts_where_both_are_known():
+    # Memory bandwidth counts where both are known.
     series = recording(cores=1.5)
     series.frame["memory_read_bytes"] = 50e9
     series.frame["memory_written_bytes"] = 10e9
