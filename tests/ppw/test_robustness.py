@@ -174,11 +174,9 @@ class TestClosedEnds:
         return lambda end, *given: process(*given, wrapped=("sh", "-c", f'exec "$@" {end}', "sh"))
 
     def test_output_and_input_that_are_closed(self, closed):
-        for arguments in (("hosts",), ("demo", "--runs", "-")):
-            done = closed(">&-", *arguments)
-            assert done.returncode == 1
-            assert b"ppw: error: standard output: Bad file descriptor\n" in done.stderr
-            assert b"Traceback" not in done.stderr
+        done = closed(">&-", "hosts")
+        assert done.returncode == 1
+        assert done.stderr == b"ppw: error: standard output: Bad file descriptor\n"
         done = closed("<&-", "project", "-", *CLOCK)
         assert done.returncode == 1
         assert done.stderr == b"ppw: error: standard input: is empty\n"
