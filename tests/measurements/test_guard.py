@@ -277,7 +277,7 @@ class TestGuardItself:
         with host.guard() as guard:
             size = guard.journal.stat().st_size
             # It ends amid the first line that the guard would write.
-            resource.prlimit(guard.pid, resource.RLIMIT_FSIZE, (size + 9, resource.RLIM_INFINITY))
+            resource.prlimit(guard.pid, resource.RLIMIT_FSIZE, (size + 9, size + 999))
             with pytest.raises(MeasurementError, match=r"nothing is changed.*File too large"):
                 guard.learn([(host.one, "1")])
             # What was half written is gone again.

@@ -1,6 +1,6 @@
 """Reads the counters below /sys at the same time with ppw's sources and with others' readers.
 
-A script, run where `peers.powercap.private_sys` shows a tree: lets the seconds given pass, and
+A script, run where `peers.powercap.in_private_sys` shows a tree: lets the seconds given pass, and
 prints as JSON what each reader saw of the package's joules. ppw reads right around the others and
 again inside of them, so that what they see must lie between.
 """
