@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "measurements")]
 
-from peers.powercap import CounterProcess, PowercapTree, private_sys  # noqa: E402
+from peers.powercap import CounterWriter, PowercapTree, in_private_sys  # noqa: E402
 
 WATTS = 60.0
 # The counter wraps every two to three seconds.
@@ -105,17 +104,8 @@ PROGRAMS = {"ppw": OURS, "codecarbon": CODECARBON, "pyJoules": PYJOULES}
 def measured(tree: PowercapTree, script: str, seconds: float) -> dict[str, float]:
     """What one program used and saw, in a namespace of its own."""
     command = [sys.executable, "-c", COMMON + script + REPORT, str(seconds)]
-    done = subprocess.run(
-        private_sys(tree.mounts(), command),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        timeout=seconds + 120,
-    )
-    if done.returncode:
-        sys.exit(f"bench_sampling: {done.stderr[-2000:]}")
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    printed = in_private_sys(tree.root, *command)
+    result: dict[str, float] = json.loads(printed.splitlines()[-1])
     return result
 
 
@@ -125,7 +115,7 @@ def measured_programs(seconds: float) -> dict[str, dict[str, float]]:
         tree = PowercapTree(Path(folder) / "sys")
         package = tree.package(range_uj=RANGE_UJ, limits_w=(125.0, 250.0))
         zones = {package: WATTS, tree.core(package): WATTS / 2, tree.dram(package): 4.0}
-        with CounterProcess(zones):
+        with CounterWriter(zones):
             return {name: measured(tree, s, seconds) for name, s in PROGRAMS.items()}
 
 
