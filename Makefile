@@ -62,7 +62,7 @@ coverage: $(VENV)/.dev
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(AT_ONCE)
 	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest $(AT_ONCE) \
-		-W "ignore:overflow:RuntimeWarning" tests/fitting
+		-W "ignore:overflow:RuntimeWarning" tests/fitting --ignore tests/fitting/test_compiled.py
 	$(BIN)/coverage run tests/system.py
 	$(BIN)/coverage combine --quiet
 	@mkdir -p build
