@@ -391,7 +391,6 @@ USAGE = {
     "project r.csv": "Give --freq, --cores or --data",
     "project r.csv --freq 3.0": "is it in GHz or MHz?",
     "fit r.csv --exponent 9": "range 1<=x<=5",
-    "project r.csv --freq 3GHz --interval beyes": "is not one of bayes, conformal, t, none",
     "fit r.csv --map freq_hz": "'freq_hz' is not COLUMN=HEADER",
     "fit r.csv --map cpi=a --map cpi=b": "column cpi is given twice",
     "fit r.csv --by ,": "no name is given",

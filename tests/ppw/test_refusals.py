@@ -159,7 +159,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-NO_PRICE = "is not a price: write a number alone, all prices in one currency"
 COMPARE = "compare runs.csv --a host=rack1 --b host=rack2"
 CALIBRATE = "calibrate paired.csv --sensor rapl:package --reference meter"
 PROJECT = "project runs.csv --freq 3GHz"
@@ -193,7 +192,7 @@ class TestTyped:
             ("pressure log.tab --network 1", "'1' has no unit: write one, such as 500MB/s or 10G"),
             ("pressure log.tab --memory 16", "'16' has no unit: write one, such as 256GiB"),
             ("project runs.csv --freq 3GHz --level 95", "write 95% or 0.95"),
-            ("best runs.csv --objective perf_per_dollar --price 2.500,00", NO_PRICE),
+            ("best runs.csv --objective perf_per_dollar --price 2.500,00", "is not a price: write"),
             ("best runs.csv --objective speed", "'speed' is not one of"),
             ("best runs.csv --steps 1GHz:2GHz", "are not LOWEST:HIGHEST:STEP"),
             ("best runs.csv --idle-power 40GHz", "is not a quantity in W"),
