@@ -21,7 +21,7 @@ from slider_pages import page_of, projected, rich
 import ppw
 from ppw.report import procurement_sliders
 from ppw.report.pages import parameters_page, validation_page
-from ppw.report.projection_sliders import MOST_GROUPS
+from ppw.report.projection_sliders import MOST_GROUPS, projection_sliders
 from ppw.report.stops import stops
 
 RUNS = sweep(noise=0.02)
@@ -149,17 +149,17 @@ class TestSliders:
 
     def test_groups_are_capped_and_it_is_said(self):
         hosts = [sweep(host=f"node{i}", seed=i, repeats=1) for i in range(5)]
-        page = page_of(projected(pd.concat(hosts), 3e9, metric="time"))
-        assert page.sliders.note.startswith(f"{MOST_GROUPS} of 15 groups are here, ")
-        assert len(json.loads(page.sliders.data)["groups"]) == MOST_GROUPS
+        sliders = projection_sliders(projected(pd.concat(hosts), 3e9, metric="time"))
+        assert sliders.note.startswith(f"{MOST_GROUPS} of 15 groups are here, ")
+        assert len(json.loads(sliders.data)["groups"]) == MOST_GROUPS
 
     def test_fewer_draws_are_carried_where_there_are_many_and_it_is_said(self, monkeypatch):
         monkeypatch.setattr(procurement_sliders, "_MOST_NUMBERS", 1200)
         result = asked(rich(), draws=400)
-        page = page_of(result)
-        data = json.loads(page.sliders.data)
+        sliders = procurement_sliders.procurement_sliders(result)
+        data = json.loads(sliders.data)
         assert data["draws"] == 240
-        assert "of the first 240 draws of 400" in page.sliders.note
+        assert "of the first 240 draws of 400" in sliders.note
         packed = {key: drawn for key, _, drawn in data["figures"] if drawn}
         assert len(packed) == 5
         values = np.frombuffer(base64.b64decode(packed["site.pue"]), "<f8")
@@ -167,7 +167,7 @@ class TestSliders:
         assert values.tolist() == wanted[:240].tolist()
 
     def test_many_candidates_have_no_slider_each_and_it_is_said(self):
-        page = page_of(asked(scenario(*(server(f"s{i}") for i in range(7)))))
-        prices = [s for s in json.loads(page.sliders.data)["sliders"] if "price" in s["key"]]
-        assert len(prices) == 6
-        assert "The prices of the first 6 of 7 candidates have sliders." in page.sliders.note
+        result = asked(scenario(*(server(f"s{i}") for i in range(7))))
+        sliders = procurement_sliders.procurement_sliders(result)
+        assert len([s for s in json.loads(sliders.data)["sliders"] if "price" in s["key"]]) == 6
+        assert "The prices of the first 6 of 7 candidates have sliders." in sliders.note
