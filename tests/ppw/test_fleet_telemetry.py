@@ -229,7 +229,7 @@ class TestTwoSamplesByHand:
 
     RUNS = pd.DataFrame({"host": ["a"], "started_at": ["2026-03-01T12:00:00Z"], "time_s": [5.0]})
     AT = pd.Timestamp("2026-03-01T12:00:00") + pd.to_timedelta([1.0, 3.0, 5.5], unit="s")
-    SAMPLES = pd.DataFrame({"host": "a", "at": AT, "value": [100.0, 200.0, 50.0]})
+    SAMPLES = pd.DataFrame({"host": "a", "at": AT.as_unit("us"), "value": [100.0, 200.0, 50.0]})
 
     def test_level_ends_and_no_reading_from_outside(self, duckdb):
         found = joined(duckdb, self.RUNS, self.SAMPLES, Sensor(source="meter:wt310")).iloc[0]
