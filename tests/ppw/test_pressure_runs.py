@@ -8,6 +8,7 @@ programs, as the kernel counts them for each process.
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -125,8 +126,11 @@ def check(both, expected, **options):
 
 
 @contextlib.contextmanager
-def running(*commands):
-    """Programs, until they are no longer needed; tells what they and their children used."""
+def running(*commands, port=None):
+    """Programs, until they are no longer needed; tells what they and their children used.
+
+    It begins when somebody listens at the port.
+    """
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     processes = []
 
@@ -145,10 +149,10 @@ def running(*commands):
         return found
 
     try:
-        for command in commands:
-            processes.append(psutil.Popen([*FIRST, *command], **quiet))
-            # A client needs its server.
-            time.sleep(0.3)
+        processes.extend(psutil.Popen([*FIRST, *command], **quiet) for command in commands)
+        if port is not None:
+            with socket.socket() as probe:
+                wait_for(lambda: probe.connect_ex(("127.0.0.1", port)) == 0)
         yield used
     finally:
         for process in processes:
@@ -177,7 +181,7 @@ class TestPressure:
     def test_of_memcached_over_loopback(self, tmp_path):
         (port,) = free_ports(1)
         load = ["memcaslap", "-s", f"127.0.0.1:{port}", "-t", f"{SECONDS}s", "-T", "1", "-c", "16"]
-        with running(memcached(port, "-m", "128")):
+        with running(memcached(port, "-m", "128"), port=port):
             both = recorded(load, tmp_path)
         result = check(both, {"cpu": "high", "network": "no capacity"})
         cells = result.cells[result.cells["resource"] == "network"]
@@ -190,7 +194,7 @@ class TestPressure:
         (port,) = free_ports(1)
         here = ("--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path))
         load = ["redis-benchmark", "-p", str(port), "-l", "-q", "-t", "set,get", "-d", "1000"]
-        with running(["redis-server", *here]):
+        with running(["redis-server", *here], port=port):
             both = recorded(["timeout", "--preserve-status", str(SECONDS), *load], tmp_path)
         # It has one thread: CPU is judged against one core.
         expected = {"cpu": "high", "network": "no capacity"}
@@ -243,7 +247,8 @@ while True:
 # Gets of one object, so many every 10 ms; 0 is as many as can be.
 CLIENT = """
 import socket, sys, time
-server = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+server = socket.socket()
+while server.connect_ex(("127.0.0.1", int(sys.argv[1]))): pass
 server.sendall(b"set k 0 0 1000\\r\\n" + b"x" * 1000 + b"\\r\\n"); server.recv(64)
 each, due = int(sys.argv[2]), time.perf_counter()
 while True:
