@@ -117,7 +117,7 @@ def _map(ends: float) -> dict[str, dict[str, Any]]:
                 continue
             known[name] = {"digest": digest, "tests": mapped(name, SCRATCH, MAPPING_LIMIT)}
             if not known[name]["tests"]:
-                raise SystemExit(f"{name}: no test passes; see {SCRATCH / 'mapping.log'}")
+                print(f"{name} is left out: no test passes in time; see {SCRATCH / 'mapping.log'}")
             kept.write_text(json.dumps(known))
         calls |= known[name]["tests"]
     return calls

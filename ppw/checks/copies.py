@@ -44,6 +44,8 @@ def find(runs: pd.DataFrame, groups: Groups) -> Found:
     be recorded to a thousandth or finer; without watts the times must be to a millionth. The
     workload with the larger time is named, at a ratio of 1 the one whose name comes last.
     """
+    if runs["workload"].nunique(dropna=False) < 2:
+        return nothing()
     rows = _rows(runs, groups)
     if rows.empty:
         return nothing()
