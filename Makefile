@@ -13,8 +13,8 @@ INSTALL = -m pip install --quiet --no-compile --disable-pip-version-check --no-i
 	--constraint constraints.txt
 EDITABLE := --config-settings editable_mode=compat --editable
 
-# Two at once, the tests of a file by one of them.
-AT_ONCE := -n 2 --dist loadfile
+# Three at once, as some wait for others' processes; the tests of a file by one of them.
+AT_ONCE := -n 3 --dist loadfile
 
 # The documentation has an environment of its own, without the tests' packages.
 DOCS := .venv-docs
