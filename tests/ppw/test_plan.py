@@ -173,6 +173,7 @@ class TestRefusals:
         result = plan(runs)
         assert list(result.groups["workload"]) == ["sort"]
         assert only(result.caveats, "1 of 2 groups left out")
+        assert not plan(runs[runs["workload"] == "sort"]).caveats
 
     def test_suspect_rows_are_left_out_as_from_a_projection(self):
         runs = one(repeats=1, steps=(1.2, 1.4, 1.6, 1.8, 2.0)).drop(columns=["cycles"])
