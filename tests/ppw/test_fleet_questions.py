@@ -156,7 +156,8 @@ class TestFaults:
         monkeypatch.chdir(tmp_path)
         what = "time_s that cannot be in 3 runs: left out; correct or drop them"
         for source, name in ((tmp_path, str(tmp_path / "b.parquet")), (".", "b.parquet")):
-            assert quiet(fleet.fit, source).faults == ((name, what),)
+            answer = quiet(fleet.fit, source)
+            assert (answer.faults, answer.origin.unusable) == (((name, what),), 3)
 
     def test_a_worker_that_fails_once(self, tmp_path, monkeypatch):
         import duckdb
@@ -519,6 +520,11 @@ class TestRuns:
         assert_same(found.to_frame(), quiet(ppw.fit_runs, watts).to_frame())
         checked = quiet(fleet.check, watts, engine=engine("duckdb")).answer
         assert checked.counts == quiet(ppw.check_quality, watts).counts
+
+    def test_of_one_frequency_at_a_known_voltage(self):
+        once = RUNS[RUNS["freq_ghz"] == RUNS["freq_ghz"].min()].assign(voltage_v=0.9)
+        checked = quiet(fleet.check, once, engine=engine("duckdb")).answer
+        assert checked.counts == quiet(ppw.check_quality, once).counts
 
 
 class TestSamples:

@@ -1,6 +1,7 @@
 """The saved state of a fleet; the oracle is one pass over all runs at once."""
 
 import fcntl
+import json
 import multiprocessing
 import signal
 import time
@@ -206,6 +207,13 @@ class TestRefusals:
             with pytest.raises(PpwError, match="is being updated by process 4711: wait"):
                 update_state(tmp_path / "s", file, engine=engine("duckdb"))
         state = update_state(tmp_path / "s", file, engine=engine("duckdb")).state
+        manifest = tmp_path / "s" / "manifest.json"
+        said = json.loads(manifest.read_text())
+        for wrong in ({"generation": ".."}, {"previous": ".."}):
+            manifest.write_text(json.dumps(said | wrong))
+            with pytest.raises(PpwError, match=r"damaged .*no generations are called"):
+                FleetState.open(tmp_path / "s")
+        manifest.write_text(json.dumps(said))
         (state.folder / state.generation / "cells.parquet").write_bytes(b"PAR1")
         with pytest.raises(PpwError, match="the state is damaged"):
             update_state(

@@ -277,10 +277,9 @@ def test_what_is_missing_is_said(duckdb):
 
 
 def test_hosts_whose_clocks_disagree_are_named(duckdb):
-    runs = pd.DataFrame({"host": ["a", "b"], "started_at": EPOCH, "time_s": 10.0})
-    samples = pd.DataFrame(
-        {"host": ["a", "b"], "at": [EPOCH + 3600, EPOCH + 1], "value": [50.0, 50.0]}
-    )
+    """But not those of samples at the very end or start of a run."""
+    runs = pd.DataFrame({"host": ["a", "b", "c"], "started_at": EPOCH, "time_s": 10.0})
+    samples = runs[["host"]].assign(at=EPOCH + np.array([3600.0, 10.0, 0.0]), value=50.0)
     tables = duckdb.table(runs), duckdb.table(samples)
     assert clocks_that_disagree(*tables) == {
         "a": "its runs are from 2023-11-14T22:13:20Z to 2023-11-14T22:13:30Z and its samples from "
