@@ -229,6 +229,8 @@ def test_bursts_that_do_not_meet_do_not_break():
     apart, _ = shared({"a": recording(cores=even), "b": recording(cores=7.0 - even)})
     assert not meet.fits
     assert apart.fits
+    # They share the host as long as both were recorded.
+    assert shared({"a": recording(), "b": recording(seconds=40)})[0].seconds == 40
 
 
 def test_the_idle_host_counts_once():

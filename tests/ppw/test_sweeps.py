@@ -88,6 +88,12 @@ def test_latency_that_climbs():
     assert row["recommended"] == 4
     assert row["next_value_change"] == pytest.approx(1.2**1.5 - 1)
     assert row["next_performance_change"] == pytest.approx(0.5)
+    # One that climbs less after its bend has no limit there.
+    less = runs.assign(latency_p99_s=lambda t: (t["threads"] / 5) ** 0.8)
+    less.loc[less["threads"] < 5, "latency_p99_s"] = (less["threads"] / 5) ** 1.5
+    result, row = found(less, of="latency")
+    assert row["finding"] == "no knee"
+    assert only(result.caveats, "1 sweeps improve further after their bend")
 
 
 def test_input_size_by_time_is_data_a_second():
@@ -97,6 +103,7 @@ def test_input_size_by_time_is_data_a_second():
     result, row = found(runs, over="data-size")
     assert result.of_unit == "B/s"
     assert row["knee"] == pytest.approx(512e6, rel=0.03)
+    assert (result.value(8e6), result.value(np.nan)) == ("8 MB/s", "–")
 
 
 def rising_faster(x):
