@@ -24,7 +24,7 @@ WORK = {"grep": (4.0, 20e9), "sort": (9.0, 60e9), "wc": (6.0, 90e9)}
 def answered(function, *arguments, **options):
     """Call and return the result, whose caveats are exactly the warnings of the call."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("always", CaveatWarning)
         result = function(*arguments, **options)
     assert [str(w.message) for w in caught] == list(result.caveats)
     assert {w.category for w in caught} <= {CaveatWarning}

@@ -49,6 +49,11 @@ class TestFigures:
         types = dict(zip(result.streams["stream"], result.streams["original_type"], strict=True))
         assert types == {"web on sda": "scan", "log on sda": "random writes"}
 
+    def test_of_a_stream_with_one_request(self):
+        made = trace(lbn=[0, 8, 800], stream=[0, 0, 1])
+        types = validate_trace(made, made).streams["original_type"]
+        assert types.tolist() == ["scan", "random reads"]
+
     def test_batches_make_no_difference_and_a_trace_passes_against_itself(self):
         made = busy(n=2500)
         whole = MadeTrace(made.table, at_once=2500)
@@ -68,6 +73,17 @@ class TestVerdicts:
         late = changed(made, time_s=np.arange(4000) / 128 + np.arange(4000) % 2 / 500)
         off = figure(validate_trace(made, late), "variation of inter-arrival")
         assert (off["off"], off["verdict"]) == (np.inf, "fail")
+
+    @pytest.mark.parametrize(
+        ("rate", "seconds", "judged"),
+        [(195, 3, []), (205, 3, ["0.1 s"]), (50, 19.5, []), (50, 20.5, ["1 s"])],
+    )
+    def test_dispersion_is_of_twenty_windows_with_twenty_arrivals_each(self, rate, seconds, judged):
+        number = int(rate * seconds)
+        made = trace(time_s=np.arange(number) / rate, lbn=8 * np.arange(number))
+        figures = validate_trace(made, made).table["figure"]
+        said = figures[figures.str.startswith("dispersion over ")]
+        assert said.tolist() == [f"dispersion over {width}" for width in judged]
 
     def test_halves_are_as_far_apart_as_their_places(self):
         """The second half goes elsewhere, but for a quarter of its requests."""
@@ -156,6 +172,9 @@ class TestVerdicts:
         assert row["original"] == pytest.approx(2e-3)
         assert not any("assumed parameters" in c for c in result.caveats)
         assert figure(result, "99th percentile")["original"] == pytest.approx(2e-3, rel=0.02)
+        half = changed(made, latency_s=np.where(np.arange(500) % 2, 2e-3, np.nan))
+        modelled = figure(validate_trace(made, made), "mean latency, modelled")["original"]
+        assert figure(validate_trace(half, half), "mean latency, modelled")["original"] == modelled
 
     def test_a_device_is_named_with_its_parameters_or_warned_of(self):
         made = busy(n=300)
@@ -365,6 +384,7 @@ class TestHalves:
 
     def test_a_load_that_turns_is_as_far_from_its_model_as_from_itself(self):
         columns = made(8000).assign(op=np.arange(8000) >= 4000)
+        columns["lbn"] += columns["op"] * 2**24
         time = columns["time_s"]
         columns["time_s"] = (time + time.clip(upper=time[3999])) / 2
         drift = half_drift(trace(**columns))
@@ -372,6 +392,8 @@ class TestHalves:
         assert figure(drift, "reads")["model_off"] == 1
         assert figure(drift, "requests a second")["drift"] == pytest.approx(0.5, abs=0.05)
         assert figure(drift, "requests a second")["model_off"] == pytest.approx(-0.5, abs=0.05)
+        places = figure(drift, "distance in 64ths")
+        assert (places["drift"], places["model_off"]) == pytest.approx((1, 1))
 
 
 def test_what_is_completed_levels_off_with_the_time_scale():
@@ -449,7 +471,7 @@ class TestStorage:
 
     def test_latency_and_throughput_by_hand(self):
         # Five at once on one device: two, two, one; another device has one.
-        made = trace(time_s=np.zeros(6), device=[0, 0, 0, 0, 0, 1], lbn=np.arange(6) * 80)
+        made = trace(time_s=np.full(6, 7), device=[0, 0, 0, 0, 0, 1], lbn=np.arange(6) * 80)
         storage = devices.Storage(self.DRIVE)
         (batch,) = columns(made)
         assert storage.take(batch) == pytest.approx([2e-3, 2e-3, 4e-3, 4e-3, 6e-3, 2e-3])
