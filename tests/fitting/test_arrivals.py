@@ -266,6 +266,8 @@ def test_loose_levels_are_those_of_the_reference(width_s, periods, windows, rate
 
 
 @given(st.sampled_from(KINDS), st.sampled_from([2, 11, 12, 64, 65, 66, 400]), SEEDS)
+@example("chance", 64, 0)
+@example("chance", 65, 0)
 def test_the_character_of_gaps_is_that_of_the_reference(kind, n, seed):
     # Gaps that vary by less than a millionth have no memory.
     for apart in (1.0, 1e-5, 1e-7):

@@ -1,5 +1,6 @@
 """Caches, hit ratios and ages of reuse: libCacheSim, plain simulations, and cases by hand."""
 
+import tracemalloc
 from collections import Counter
 
 import libcachesim
@@ -109,6 +110,18 @@ def test_every_dirty_block_is_cleaned_once_or_still_there():
         cache = Cache(30, policy, "back")
         cache.access(np.arange(100), np.arange(100) % 2 == 0)
         assert cache.cleaned + cache.dirty == 50
+
+
+def test_a_large_cache_takes_memory_for_the_blocks_that_it_holds():
+    cache = Cache(2**27)
+    # What is compiled at the first access takes memory, too.
+    cache.access([0], [False])
+    tracemalloc.start()
+    for block in range(1, 14):
+        cache.access([block], [False])
+    grown = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert grown < 2**20
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,8 @@ def test_a_table_of_numbers_grows_and_rows_behind_those_used_are_noughts():
         for key in keys[start : start + 1500].tolist():
             numbered(numbers.numbering, key)
     assert numbers.in_order()[1].tolist() == np.argsort(keys).tolist()
+    for bound, direct in ((2**22, True), (2**22 + 1, False)):
+        assert (len(Numbers(bound).numbering.keys) == 0) == direct
     rows = np.arange(6.0).reshape(3, 2)
     assert longer(rows, 2, 1) is rows
     assert longer(rows, 2, 3).tolist() == [*rows[:2].tolist(), *[[0.0, 0.0]] * 8]

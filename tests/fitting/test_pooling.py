@@ -427,6 +427,23 @@ def test_neighbours_weigh_by_their_distance_in_core_counts():
         assert found[group, 0] == pytest.approx(expected / expected.sum())
 
 
+def test_a_round_of_two_groups_worked_by_hand():
+    # What the other group says of the noise is for the start; its posterior then joins that.
+    once = replace(STRONG, cluster_evidence=1.0, rounds=1)
+    found = cells_of(replace(TIME, pooling=once), mixed_table("time", 2, 5, size=2))
+    likelihood, weight = (np.array(part) for part in zip(*found, strict=True))
+
+    def normal(cells):
+        return cells / cells.sum(axis=(1, 2), keepdims=True)
+
+    prior = StalledShare(np.full(2, 3e9), TIME_PRIOR).grid.prior()
+    of_noise = (likelihood * prior.sum(axis=2, keepdims=True)).sum(axis=1)
+    start = normal(prior * of_noise[::-1, None, :])
+    nearness = np.exp(-((np.log(2) / 1.5) ** 2) / 2)
+    mixed = 0.3 * start + nearness * normal(likelihood * start)[::-1]
+    assert weight == pytest.approx(normal(likelihood * mixed), abs=1e-9)
+
+
 def test_static_watts_of_a_cluster_are_at_most_the_least_power_of_any_of_it():
     watts = np.array([[30.0, 60.0], [20.0, 45.0], [50.0, 90.0]])
     steps, *_ = swept(np.log(watts), 3e9, frequency=np.array([1.0, 2.0]) * GHZ).asked()

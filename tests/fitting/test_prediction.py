@@ -83,6 +83,9 @@ def test_quantiles_of_one_normal_and_of_far_components():
     # Three quarters of the weight lie far above: the median is the third of the upper one.
     mixture = Mixture(np.array([[0.0, 100.0]]), np.ones((1, 2)), np.array([[0.25, 0.75]]))
     np.testing.assert_allclose(mixture.quantiles([0.5]), [[100 + norm.ppf(1 / 3)]], atol=0.05)
+    # Of a quarter there, the last 0.0004 are the last 0.0001 of all.
+    mixture = mixture._replace(weight=np.array([[0.75, 0.25]]))
+    np.testing.assert_allclose(mixture.quantiles([0.9999]), [[100 + norm.ppf(0.9996)]], atol=0.05)
 
 
 # Moments and sums.
