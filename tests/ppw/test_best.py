@@ -79,11 +79,14 @@ class TestAgainstTheClosedForm:
         assert row["best_hz"] == pytest.approx(brute * GHZ, abs=0.21e9)
         assert row["lower_hz"] <= brute * GHZ <= row["upper_hz"]
 
-    def test_idle_power_takes_the_place_of_the_static(self):
+    def test_idle_power_takes_the_place_of_the_static(self, least):
         # sqrt(20·(30 − 22.5)/(10·15)) = 1 GHz.
         row = answered_row(lines(), idle_power="22.5W")
         assert row["linear_hz"] == pytest.approx(1e9, rel=0.05)
         assert row["best_hz"] == pytest.approx(1e9, abs=0.21e9)
+        # Half a watt, over 20 s.
+        little = answered_row(lines(), idle_power=0.5)
+        assert least.table["value"].iloc[0] - little["value"] == pytest.approx(10, rel=0.05)
 
     def test_price_of_a_host_is_like_static_power(self):
         # 90 W at 0.36 a kWh cost 9e-6 a second: sqrt(20·(30 + 90)/(10·15)) = 4 GHz, clamped.
@@ -102,8 +105,10 @@ class TestAgainstTheClosedForm:
         [({"fixed": 0.0}, 3.2e9), ({"p0": 0.001}, 0.8e9), ({"slope": 0}, 3.2e9)],
     )
     def test_at_an_end(self, changed, best):
-        row = answered_row(lines(noise=0.0005, **changed))
+        result = answer(lines(noise=0.0005, **changed))
+        row = result.table.iloc[0]
         assert row["best_hz"] == best
+        assert "outside" not in " ".join(result.caveats)
         assert row["linear_hz"] == pytest.approx(best, rel=0.05)
 
 
@@ -158,7 +163,7 @@ class TestSteps:
             ("1.2GHz:1.8GHz", "are not LOWEST:HIGHEST:STEP"),
             ("1.8GHz:1.2GHz:0.1GHz", "the lowest frequency is above the highest"),
             ("1GHz:2GHz:0GHz", "step 0.0 must be greater than 0"),
-            ("1GHz:2GHz:1Hz", "ask for 1000 at most"),
+            ("1GHz:2GHz:1MHz", "ask for 1000 at most"),
             ("1.2GHz", "a choice takes two or more"),
             ([2e9, 2e9], "a choice takes two or more"),
             ("fast,slow", "'fast' is not a quantity in Hz"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -285,11 +286,11 @@ class TestTheSides:
             compare(both(workloads=("grep", "wc")), a, b, **options)
 
     def test_no_work_in_common(self):
-        runs = both(workloads=("grep", "sort", "wc"))
-        other = both()[lambda r: r["host"] == "rack2"].assign(workload="awk")
-        runs = runs[(runs["workload"] == "wc") == (runs["host"] == "rack2")]
-        with pytest.raises(PpwError, match="workload is grep, sort in A and awk, wc in B"):
-            compare(pd.concat([runs, other]), A, B)
+        runs = pd.concat([both().assign(workload=name) for name in "abcdewxyz"])
+        runs = runs[(runs["workload"] < "f") == (runs["host"] == "rack1")]
+        # The first four are named.
+        with pytest.raises(PpwError, match="workload is a, b, c, d in A and w, x, y, z in B"):
+            compare(runs, A, B)
 
     def test_work_per_price_takes_prices(self):
         runs = both().drop(columns="price")
@@ -348,6 +349,8 @@ class TestProperties:
         assert len(undecided) > 0
         assert undecided["measure_next"].str.contains(" at 2.4 GHz again").all()
         assert "undecided: sort, time: measure time of " in result.summary()
+        many = replace(result, table=pd.concat([undecided] * 11))
+        assert len(many.undecided()) == 10
 
 
 @pytest.fixture

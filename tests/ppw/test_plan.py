@@ -57,6 +57,8 @@ class TestAnswers:
         assert list(table["recommended"]) == [True] + [False] * 13
         assert (np.diff(table["half_width_pct"][1:]) >= 0).all()
         assert table["chance"].between(0, 1).all()
+        usual = answered(ppw.plan, one(), steps=STEPS).table
+        assert set(usual["runs"]) == {1, 2, 3, 5}
 
     def test_the_step_nearest_to_the_target_is_next(self):
         found = row(plan(one(), freq="3GHz", within=3))

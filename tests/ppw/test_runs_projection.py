@@ -149,7 +149,7 @@ class TestLeftOut:
         frame = result.to_frame()
         assert list(frame.loc[frame["metric"] == "power", "workload"]) == ["grep", "sort"]
         assert list(frame.loc[frame["metric"] == "time", "workload"]) == ["grep", "sort", "wc"]
-        assert only(result.caveats, "not measured there") == (
+        assert only(result.caveats, "power") == (
             "power: 1 of 3 groups left out: not measured there"
         )
 

@@ -284,7 +284,7 @@ BENT_S = [10.0, 40.0, 45.0, 10.1, 40.1, 45.1]
     ("runs", "asked", "said"),
     [
         (jobs([64, 128, 256] * 2, BENT_S), {"data_bytes": 512 * MB}, "do not lie on one line"),
-        (noisy_jobs(), {"data_bytes": 1e10}, "19.53 times the largest size"),
+        (noisy_jobs(), {"data_bytes": 4608 * MB}, "9 times the largest size"),
         (
             pd.concat([noisy_jobs(), jobs([64, 64, 512], [5.0, 5.1, 30.0], workload="x")]),
             {"data_bytes": 512 * MB},

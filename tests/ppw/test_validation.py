@@ -14,6 +14,7 @@ import pytest
 from made_up import answered, any_interval, ols_interval, only, sweep
 
 import ppw
+from ppw.error_summary import summarise
 from ppw.errors import PpwError
 
 # Learnt at 1 and 2 GHz: a is 10 + 20/f, b 4 + 36/f, c 11 + 1/f, d 5 + 5/f. At 4 GHz that makes
@@ -78,6 +79,10 @@ class TestWorkedByHand:
         }
         assert {k: summary[k] for k in expected} == pytest.approx(expected, rel=1e-9)
         assert summary["coverage"] is None
+        frame = result.to_frame()
+        for share, off in ((1.0, 1.0999), (0.0, 1.1001)):
+            other = frame.assign(measured=frame["projected"] / off)
+            assert summarise(other)["time"]["within_10pct"] == share
 
     def test_naive_baselines(self, result):
         baselines = result.summary_by_metric["time"]["baselines"]
