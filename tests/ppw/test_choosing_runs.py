@@ -120,6 +120,7 @@ def test_suspect_rows_keep_the_numbers_that_they_have_in_the_file():
         ("fit", "machine=atm", "has host 'atm' (did you mean 'atom'?); there are atom, xeon"),
         ("best", "mchine=atom", "no column 'mchine' (did you mean 'machine'?) to choose runs by"),
         ("check", "freq=3GHz", "has freq_hz '3 GHz'; there are 1.2 GHz, 1.6 GHz, 2 GHz, 2.4 GHz"),
+        ("fit", "freq=fast", "no run has freq_hz 'fast'; there are 1.2 GHz, 1.6 GHz"),
         ("fit", "cores=two", "no run has cores 'two'; there are 4"),
         ("fit", "machine=xeon,Benchmark=wc", "no run has all of host=xeon, workload=wc"),
     ],
@@ -186,7 +187,13 @@ class TestFleet:
 
     def test_a_saved_state_has_no_rows_to_choose(self):
         with pytest.raises(ppw.PpwError, match="no single runs to choose from: leave --where out"):
-            fleet.fit(fleet.FleetState(Path("state")), where={"host": "atom"})
+            fleet.fit([fleet.FleetState(Path("state"))], where={"host": "atom"})
+
+    def test_a_number_that_was_rounded_is_the_same_and_a_missing_one_is_none(self):
+        ghz, rack = [4 / 3, 4 / 3, 2.0], [1.0, None, 1.0]
+        table = pd.DataFrame({"freq_ghz": ghz, "rack": rack, "time_s": 3.0})
+        found = fleet.open_runs(table, where={"freq": "1.3333333GHz", "rack": "1"})
+        assert found.table.count().to_pyarrow().as_py() == 1
 
 
 def test_the_digest_is_of_the_rows(folder):

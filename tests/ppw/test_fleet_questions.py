@@ -7,6 +7,9 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from unittest import mock
 
@@ -25,6 +28,7 @@ from ppw.errors import CaveatWarning, PpwError
 from ppw.fleet import FleetAnswer, coincidences, progress
 from ppw.fleet.canonical import canonical
 from ppw.fleet.connection import _local_session
+from ppw.fleet.faults import Fault
 from ppw.fleet.state import FleetState
 from ppw.fleet.telemetry_files import open_samples, write_runs
 
@@ -175,6 +179,10 @@ class TestFaults:
         monkeypatch.setattr(connection, "to_pyarrow", failing)
         answer = quiet(fleet.fit, tmp_path, engine=connection)
         assert (answer.faults, answer.origin.files) == ((), 2)
+        failures += [duckdb.IOException("a disk died.\nhere")] * 4
+        first = rf"none of 2 files .* such as {tmp_path}/a\.parquet: cannot be read: a disk died: "
+        with pytest.raises(PpwError, match=first):
+            fleet.fit(tmp_path, engine=connection)
 
     def test_no_file_that_can_be_read(self, tmp_path):
         (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing")
@@ -377,18 +385,19 @@ def at(*rows):
 def test_checks_of_readings_count_as_in_memory(columns, found):
     runs = RUNS.assign(**columns)
     expected = quiet(ppw.check_quality, runs)
-    answer = quiet(fleet.check, runs, engine=engine("duckdb")).answer
-    assert answer.counts == expected.counts
+    answered = quiet(fleet.check, runs, engine=engine("duckdb"))
+    answer = answered.answer
+    assert (answer.counts, answered.faults) == (expected.counts, ())
     assert (answer.rows, answer.suspects) == (expected.rows, expected.suspects) == (36, found)
 
 
 class TestEngine:
     def test_is_set_up_as_asked(self, tmp_path):
         connection = fleet.connect(memory_limit="64MiB", temporary=tmp_path, threads=1)
-        names = ("memory_limit", "temp_directory", "threads")
+        names = ("memory_limit", "temp_directory", "threads", "preserve_insertion_order")
         said = ", ".join(f"current_setting('{name}')" for name in names)
         found = connection.con.execute(f"select {said}").fetchone()
-        assert found == ("64.0 MiB", str(tmp_path), 1)
+        assert found == ("64.0 MiB", str(tmp_path), 1, False)
 
     def test_answers_of_others_and_suspects_one_by_one_are_refused(self):
         answer = quiet(fleet.fit, RUNS, engine=engine("duckdb"))
@@ -396,6 +405,8 @@ class TestEngine:
         assert other != answer.to_json()
         with pytest.raises(ppw.PpwError, match="this fleet document holds a 'sonnet'"):
             fleet.FleetAnswer.from_json(other)
+        few, many = (replace(answer, faults=(Fault("a", "torn"),) * n).summary() for n in (20, 21))
+        assert many == f"{few}\n… 1 more faults: use --format json"
         answer = quiet(fleet.check, RUNS, engine=engine("duckdb"))
         with pytest.raises(ppw.PpwError, match="a fleet's suspects are named by cell"):
             _ = answer.answer.passed
@@ -436,6 +447,14 @@ class TestEngine:
         assert len(shares) > 1
         assert shares[-1] == 1.0
         assert all(0 <= share <= 1 for share in shares)
+        shares.clear()
+        # DuckDB says -1 before it knows.
+        busy = mock.MagicMock()
+        busy.con.query_progress.side_effect = chain([-1.0, 40.0], repeat(101.0))
+        with progress.watched(busy, shares.append):
+            while len(shares) < 3:
+                time.sleep(1e-3)
+        assert shares[:3] == [0.0, 0.4, 1.0]
 
 
 class TestSavedState:
@@ -452,7 +471,7 @@ class TestSavedState:
         asked = {"freq": 3e9, "metric": ["time"]}
         expected = quiet(ppw.project_runs, self.BOTH, **asked).to_frame()
         for named in (str(state), FleetState.open(state), [state]):
-            found = quiet(fleet.project, named, engine=engine("duckdb"), **asked)
+            found = quiet(fleet.project, source=named, engine=engine("duckdb"), **asked)
             assert_same(found.to_frame(), expected)
         asked = {"scheme": "host", "metric": ["time"]}
         found = quiet(fleet.validate, state, engine=engine("duckdb"), **asked)
@@ -514,6 +533,11 @@ class TestRuns:
         with pytest.raises(ppw.PpwError, match="record times to more digits, or use the runs"):
             quiet(fleet.check, coarse, engine=engine("duckdb"))
 
+    def test_that_are_suspect_are_held_against_projections_as_in_memory(self):
+        odd = RUNS.assign(freq_achieved_hz=RUNS["freq_ghz"] * (1e9 - 0.5e9 * at(3, 10)))
+        found = quiet(fleet.validate, odd, engine=engine("duckdb"))
+        assert_same(found.to_frame(), quiet(ppw.validate, odd).to_frame())
+
     def test_of_watts_alone(self):
         watts = RUNS[["host", "workload", "freq_ghz", "power_w"]]
         found = quiet(fleet.fit, watts, engine=engine("duckdb"))
@@ -522,6 +546,12 @@ class TestRuns:
         assert checked.counts == quiet(ppw.check_quality, watts).counts
 
     def test_of_one_frequency_at_a_known_voltage(self):
+        """And of several at voltages that the law of power takes, on hosts without a name too."""
+        volts = RUNS.assign(voltage_v=0.7 + 0.1 * RUNS["freq_ghz"])
+        volts = pd.concat([volts, volts.assign(host=None, voltage_v=volts["voltage_v"] + 0.1)])
+        asked = {"metric": "power", "power_form": "cmos"}
+        found = quiet(fleet.fit, volts, engine=engine("duckdb"), **asked)
+        assert_same(found.to_frame(), quiet(ppw.fit_runs, volts, **asked).to_frame())
         once = RUNS[RUNS["freq_ghz"] == RUNS["freq_ghz"].min()].assign(voltage_v=0.9)
         checked = quiet(fleet.check, once, engine=engine("duckdb")).answer
         assert checked.counts == quiet(ppw.check_quality, once).counts
@@ -548,8 +578,10 @@ class TestSamples:
         samples = pd.concat([pdu, pdu.assign(value=20.0, label="fan")], ignore_index=True)
         runs = pd.DataFrame({"host": ["a"], "started_at": [at[0]], "time_s": [10.0]})
         tables = table(runs, tmp_path / "runs"), table(samples, tmp_path / "samples")
-        joined = fleet.join_power(*tables, offset_s={}, labels=["pdu"]).to_pandas()
-        assert joined["energy_j"].tolist() == pytest.approx([500.0])
+        joined = fleet.join_power(*tables, offset_s={}, labels=["pdu"])
+        assert joined.to_pandas()["energy_j"].tolist() == pytest.approx([500.0])
+        for _ in range(2):
+            assert write_runs(joined, tmp_path / "j.parquet").endswith("1 of 1 runs have watts")
         with pytest.raises(ppw.PpwError, match=r"give a name that ends in \.parquet"):
             write_runs(tables[0], tmp_path / "joined.csv")
 

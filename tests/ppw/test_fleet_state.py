@@ -54,7 +54,7 @@ def saved_parts(frame, folder, seed=0, parts=5):
 def check_same_answers(state, whole, connection, by=None):
     """Parameters and projections of a state are those of one pass over the files."""
     direct = read_cells(open_runs(whole, engine=connection), by=by, metric=None)
-    kept = state_cells(state, connection, by=by)
+    kept = state_cells(state=state, connection=connection, by=by)
     options = FitOptions()
     answers = []
     for read in (kept, direct):
@@ -176,6 +176,8 @@ class TestRefusals:
             fleet.check(tmp_path / "s", engine=engine("duckdb"))
         with pytest.raises(PpwError, match="s: is a saved state, which answers alone"):
             fleet.fit([tmp_path / "s", file], engine=engine("duckdb"))
+        fitted = fleet.fit(tmp_path / "s", engine=engine("duckdb"))
+        assert not any("were not left out" in caveat for caveat in fitted.caveats)
         projected = fleet.project(tmp_path / "s", freq="3GHz", engine=engine("duckdb"))
         assert "those that cannot be right were not left out" in projected.caveats[-1]
         kept = fleet.project(tmp_path / "s", freq="3GHz", engine=engine("duckdb"), keep_all=True)
@@ -209,7 +211,7 @@ class TestRefusals:
         state = update_state(tmp_path / "s", file, engine=engine("duckdb")).state
         manifest = tmp_path / "s" / "manifest.json"
         said = json.loads(manifest.read_text())
-        for wrong in ({"generation": ".."}, {"previous": ".."}):
+        for wrong in ({"generation": "../runs-1"}, {"previous": "../runs-1"}):
             manifest.write_text(json.dumps(said | wrong))
             with pytest.raises(PpwError, match=r"damaged .*no generations are called"):
                 FleetState.open(tmp_path / "s")

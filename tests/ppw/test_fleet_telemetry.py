@@ -237,6 +237,9 @@ class TestTwoSamplesByHand:
         assert (found.power_readings, found.power_gap_s) == (2, 2.0)
         assert (found.power_source, found.power_label) == ("meter:wt310", "measured")
         assert pd.isna(found.notes)
+        # Means over the second before each: nothing is known of the last two seconds.
+        found = joined(duckdb, self.RUNS, self.SAMPLES, Sensor(window_s=1.0)).iloc[0]
+        assert (found.power_w, found.power_readings, found.power_gap_s) == (150.0, 2, 2.0)
 
     @pytest.mark.parametrize("offset", [-0.5, {"a": -0.5, "b": 7.0}])
     def test_offset_is_added_to_the_samples(self, duckdb, offset):
@@ -274,6 +277,8 @@ def test_what_is_missing_is_said(duckdb):
     odd = joined(duckdb, runs[:1].assign(started_at="yesterday"), samples, None)
     assert odd.notes[0] == "started_at is no time"
     assert pd.isna(odd.power_w[0])
+    empty = joined(duckdb, runs[:1].assign(time_s=0.0), samples, None)
+    assert (empty.power_w.isna()[0], empty.power_readings[0]) == (True, 0)
 
 
 def test_hosts_whose_clocks_disagree_are_named(duckdb):

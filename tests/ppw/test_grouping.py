@@ -130,3 +130,5 @@ def test_rows_that_repeat_are_a_caveat():
     assert only(answered(ppw.fit_runs, runs, metric="time").caveats, said).startswith("1 of 4 ")
     once = answered(ppw.fit_runs, runs.drop(index=2), metric="time").caveats
     assert not any(said in caveat for caveat in once)
+    # A column of this name is the user's own.
+    assert ppw.check_quality(runs.assign(runs=5)).rows == 4
