@@ -215,19 +215,21 @@ def test_connections_that_are_refused(options, message):
 def test_units_in_cells_are_read_as_in_memory(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text(
-        "Freq,time_s,energy_j\n1.0 GHz,5.5 s,5 MJ\n2.0 GHz,3100 ms,4000 kJ\n2.4GHz,3,4200000 mJ\n"
+        "Freq,time_s,energy_j,load\n1.0 GHz,5.5 s,5 MJ,100%\n2.0 GHz,3100 ms,4000 kJ,0.25\n"
+        "2.4GHz,3,4200000 mJ,50%\n"
     )
     known = ppw.read_runs(path)
     read = fleet.open_runs(str(path)).table.to_pandas()
-    assert read["time_s"].tolist() == pytest.approx(known["time_s"].tolist())
-    assert read["energy_j"].tolist() == pytest.approx(known["energy_j"].tolist())
+    for column in ("time_s", "energy_j", "load"):
+        assert read[column].tolist() == pytest.approx(known[column].tolist())
 
 
-def test_booleans_are_no_numbers():
+def test_booleans_and_moments_are_no_numbers():
     import ibis
 
-    made = ibis.memtable(pd.DataFrame({"freq_hz": [1e9], "time_s": [True]}))
-    assert canonical(made).to_pandas()["time_s"].tolist() == [float("-inf")]
+    for value in (True, pd.Timestamp("2026-03-01")):
+        made = ibis.memtable(pd.DataFrame({"freq_hz": [1e9], "time_s": [value]}))
+        assert canonical(made).to_pandas()["time_s"].tolist() == [float("-inf")]
 
 
 def test_decimal_commas_are_a_fault_that_says_what_reads_them(tmp_path):
