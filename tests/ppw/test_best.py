@@ -353,6 +353,9 @@ def test_rates_by_hand():
     rates = Rates.checked(0.36, 1000.0)
     assert rates.per_joule == pytest.approx(1e-7)
     assert rates.per_second(3600.0) == pytest.approx(1e-3)
+    # A curve that falls below idle keeps a millionth of its watts.
+    for paid, counted in ((Rates(), [40.0, 60.0]), (Rates(idle_w=50.0), [4e-5, 10.0])):
+        assert np.exp(paid.net(np.log([40.0, 60.0]))) == pytest.approx(counted)
     with pytest.raises(PpwError, match="electricity -1 must be 0 or more"):
         Rates.checked(-1, 1000.0)
 
