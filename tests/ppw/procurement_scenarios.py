@@ -53,3 +53,13 @@ def asked(table, **options):
 
 def ranged(value, low, high):
     return {"value": value, "low": low, "high": high}
+
+
+def row_of(result, table, name):
+    rows = getattr(result, table)
+    (row,) = rows[rows["candidate"] == name].to_dict(orient="records")
+    return row
+
+
+def inputs_of(result):
+    return result.inputs.set_index("key")

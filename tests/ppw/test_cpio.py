@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -95,13 +96,13 @@ class TestMetric:
     def test_interval_is_the_pooled_one(self):
         # As many I/Os by 9 and by 11 thousand cycles each.
         one = [run(cpio, utilisation=cpio / 20e3) for cpio in (9e3, 11e3)]
-        runs = table(*one, run(10e3, cores=2), run(10e3, cores=2))
+        runs = table(*one, run(10e3, cores=2), run(10e3, cores=2), run(10e3, cores=4))
         points = answered(cycles_per_io, runs, level=0.90).points
         # Relative residuals ±0.1 and 0; two degrees of freedom, t = 2.9200.
-        half = 2.9199856 * np.sqrt(0.02 / 2) / np.sqrt(2)
-        assert points["cpio"].tolist() == pytest.approx([10e3] * 2)
-        assert np.log(points["upper"] / points["cpio"]).tolist() == pytest.approx([half] * 2)
-        assert np.log(points["cpio"] / points["lower"]).tolist() == pytest.approx([half] * 2)
+        half = 2.9199856 * np.sqrt(0.02 / 2) / np.sqrt([2, 2, 1])
+        assert points["cpio"].tolist() == pytest.approx([10e3] * 3)
+        assert np.log(points["upper"] / points["cpio"]).tolist() == pytest.approx(half)
+        assert np.log(points["cpio"] / points["lower"]).tolist() == pytest.approx(half)
 
     def windows(self, cycles=(10e9, 20e9, 30e9), ios=(1e6, 2e6, 1e6)):
         """Windows of 20 s of one core, with so many cycles and I/Os."""
@@ -131,6 +132,8 @@ class TestMetric:
         for name in ("cpio", "utilisation", "iops", "lower", "upper", "time_s"):
             assert result.points[name].iloc[0] == pytest.approx(one[name])
         assert only(result.caveats, "1 of 4 runs did no I/O")
+        # A single sector is I/O.
+        assert point(self.windows((10e9, 20e9), (1e6, 1.0)))["time_s"] == 40.0
         unknown = self.windows().assign(freq_hz=np.nan)
         assert point(pd.concat([self.windows(), unknown]))["cpio"] == pytest.approx(15e3)
 
@@ -237,16 +240,21 @@ class TestWhereItMisleads:
         result = answered(cycles_per_io, table(data_bytes=1e9, memory_bytes=4e9))
         assert only(result.caveats, "data of 1 of 1 runs fit in memory")
         assert result.points["why_not"].tolist() == ["the data fit in memory"]
-        quiet = run(cores=2, sectors_read=0.0, sectors_written=0.0)
-        points = answered(cycles_per_io, table(run(), quiet)).points
-        assert points["why_not"].tolist() == ["", "no I/O"]
-        assert np.isnan(points["cpio"].iloc[1])
+        quiet = run(sectors_read=0.0, sectors_written=0.0)
+        points = answered(cycles_per_io, table(quiet, run(cores=2))).points
+        assert points["why_not"].tolist() == ["no I/O", ""]
+        assert points["cpio"].isna().tolist() == [True, False]
+        # The others are held against the fewest cores that did some.
+        assert points["cpio_to_one"].iloc[1] == 1.0
 
     def test_clients_that_rest_and_ticks_that_miss_nothing_are_not_said(self):
         close = table(cpu_accounting="scheduler", tick_busy_s=35.0)
         caveats = " ".join(answered(cycles_per_io, close).caveats)
         assert "tick" not in caveats
         assert "spin" not in caveats
+
+
+MEMORY = "bandwidth_per_core_bytes_s"
 
 
 class TestStudy:
@@ -263,7 +271,9 @@ class TestStudy:
             run(10e3, cores=4, hardware_threads=4, utilisation=0.5),
             # Eight threads have the CPU time of eight logical CPUs.
             {**run(12.5e3, cores=8, utilisation=0.5), "cores": 4, "hardware_threads": 8},
-            run(10e3, cores=8, hardware_threads=8, utilisation=0.5),
+            run(10e3, cores=8, hardware_threads=8, utilisation=0.5, **{MEMORY: 4e9}),
+            # Cores whose memory bandwidth was taken are not what threads are held against.
+            run(20e3, cores=8, hardware_threads=8, utilisation=0.5, **{MEMORY: 1e9}),
         ]
         result = answered(cycles_per_io, table(*rows))
         (row,) = result.threads.to_dict(orient="records")
@@ -287,6 +297,13 @@ class TestStudy:
         assert found["value"].tolist() == pytest.approx([3.5e9, 2e9])
         once = answered(cycles_per_io, self.bandwidth_runs(repeats=1)).bandwidth
         assert once["lower"].isna().all()
+
+    def test_a_rise_that_many_draws_do_not_reach_has_no_interval(self):
+        costs = (4e9, 0.96e4), (4e9, 1.04e4), (1e9, 1.08e4), (1e9, 1.16e4)
+        runs = table(*(run(cost, **{MEMORY: at}) for at, cost in costs))
+        rise = answered(cycles_per_io, runs).bandwidth.iloc[0]
+        assert 1e9 < rise["value"] < 4e9
+        assert np.isnan([rise["lower"], rise["upper"]]).all()
 
     def test_its_intervals_cover_as_often_as_they_say(self):
         runs = pd.concat(
@@ -358,6 +375,7 @@ class TestTimeSeries:
         ("column", "value", "said"),
         [
             ("sectors_read", -5e6, "sectors_read went backwards in 1 intervals, first in "),
+            ("user_s", -0.5, "user_s went backwards in 1 intervals"),
             ("idle_s", np.nan, "1 intervals lack CPU times or sectors"),
         ],
     )
@@ -508,8 +526,9 @@ class TestCommandLine:
         assert "give --clock, such as --clock 2.4GHz" in asked(f"cpio {log}").stderr
 
 
-@pytest.fixture(scope="module")
+@cache
 def results():
+    """Answers that pages are made of."""
     runs = study(noise=0.03).assign(host="rack1", device="nvme0n1")
     fio = pd.DataFrame({"bandwidth_bytes_s": [900e6]})
     work = {"data_bytes": 2e16, "time_s": 3e6, "cores": 16, "idle_share": 0.6}
@@ -521,24 +540,24 @@ def results():
     }
 
 
-def test_the_papers_figures_are_on_the_page(results):
-    assert len(cpio_page(results[cpio_page]).figures) == 4
-    tables = cpio_projection_page(results[cpio_projection_page]).tables
+def test_the_papers_figures_are_on_the_page():
+    assert len(cpio_page(results()[cpio_page]).figures) == 4
+    tables = cpio_projection_page(results()[cpio_projection_page]).tables
     assert [table.title for table in tables] == ["Scenarios", "Laws", "Growth of the market"]
-    assert sizing_page(results[sizing_page]).tables[0].title == "Energy"
+    assert sizing_page(results()[sizing_page]).tables[0].title == "Energy"
 
 
-def test_bars_of_cpio_stand_on_a_decade(results):
-    axes = plot_cpio_by_application(results[cpio_page], Figure().add_subplot())
+def test_bars_of_cpio_stand_on_a_decade():
+    axes = plot_cpio_by_application(results()[cpio_page], Figure().add_subplot())
     assert axes.get_xscale() == "log"
     assert axes.get_xlim()[0] == pytest.approx(1e4)
     ends = {}
-    for bar in plot_breakdown(results[cpio_page], Figure().add_subplot()).patches:
+    for bar in plot_breakdown(results()[cpio_page], Figure().add_subplot()).patches:
         ends[bar.get_y()] = ends.get(bar.get_y(), 0.0) + bar.get_width()
     assert list(ends.values()) == pytest.approx([100.0, 100.0])
 
 
 @pytest.mark.peer("browser")
-def test_pages_read_at_1280_and_400_pixels(results, tmp_path):
-    for make, result in results.items():
+def test_pages_read_at_1280_and_400_pixels(tmp_path):
+    for make, result in results().items():
         laid_out(make(result), tmp_path, (1280, 400))

@@ -78,6 +78,16 @@ class TestScenarios:
         assert np.isnan(made.value("projected", "projected", workload="store"))
         assert made.value("full", "today", workload="store") > 0
 
+    def test_lines_are_of_whole_cores_with_all_their_bandwidth(self, made):
+        odd = [
+            run(90e3, cores=8, workload="store", bandwidth_per_core_bytes_s=1e9),
+            run(90e3, cores=8, workload="store", sectors_read=0.0, sectors_written=0.0),
+            {**run(90e3, cores=16, workload="store"), "cores": 8, "hardware_threads": 16},
+        ]
+        runs = pd.concat([study(bandwidth_per_core_bytes_s=4e9), pd.DataFrame(odd)])
+        found = answered(project_cpio, runs, cores=16).scenarios
+        assert found["iops"].tolist() == pytest.approx(made.scenarios["iops"].tolist())
+
     def test_far_away_is_said(self, made):
         assert not [c for c in made.caveats if "four times" in c]
         far = answered(project_cpio, study(), cores=4096)
@@ -246,7 +256,7 @@ size_typed = partial(size_servers, **SIZE, cpio=1e4)
         (project, {"cores": 0}, "cores 0 must be greater than 0"),
         (project, {"floor": 0}, "floor 0 is not a utilisation"),
         (project, {"level": 2}, "level 2 is not a share"),
-        (project, {"growth": [-2]}, "growth -2 is not a share above -1"),
+        (project, {"growth": [-1]}, "growth -1 is not a share above -1"),
         (project, {"draws": 3}, "draws 3: take 100 or more"),
         (size, {"server_power_w": None}, "give --power-per-core or --server-power"),
         (size, {"power_per_core_w": 3.0}, "one of the two"),
@@ -396,6 +406,10 @@ class TestTableIV:
         assert paper.SERVER_W[0] == paper.WATTS_PER_CORE * paper.CORES
         made = answered(size_servers, **YEAR, power_per_core_w=paper.WATTS_PER_CORE, cpio=1e4)
         assert made.server_w == 2048.0
+
+    def test_each_answer_of_typed_figures_has_a_digest_of_its_own(self):
+        one, again, other = (sized(cpio, 2048.0).input_digest for cpio in (1e4, 1e4, 2e4))
+        assert one == again != other
 
     @pytest.mark.parametrize("utilisation", paper.UTILISATION.values())
     def test_idle_power_multiplies_energy_by_the_idle_factor(self, utilisation):

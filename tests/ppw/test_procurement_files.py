@@ -216,9 +216,25 @@ def test_a_text_with_a_unit_is_the_number(watts):
 
 
 def test_rates_are_counted_in_any_time():
-    hourly = scenario(server("one"), workload={"rate": 3.6e6, "per": "h"})
-    hourly["candidate"][0]["workload"]["work"] |= {"rate": 8.64e6, "per": "day"}
-    assert asked(hourly).costs.equals(asked(scenario(server("one"))).costs)
+    each_second = figures(scenario(server("one"), workload={"rate": 100.0}))
+    for per, seconds in (("min", 60), ("h", 3600), ("day", 86_400)):
+        slow = scenario(server("one"), workload={"rate": 100.0 * seconds, "per": per})
+        slow["candidate"][0]["workload"]["work"] |= {"rate": 100.0 * seconds, "per": per}
+        assert figures(slow) == each_second
+
+
+@pytest.mark.parametrize(
+    ("more", "cores"),
+    [
+        ({}, None),
+        ({"cores": 24, "catalogue": "EPYC 9654"}, 24),
+        ({"catalogue": "EPYC 9654"}, 96),
+        ({"catalogue": "EPYC 9654", "sockets": 2}, 192),
+    ],
+)
+def test_cores_are_typed_or_those_of_all_sockets(more, cores):
+    asked_for = scenario_of(scenario(server("x", **more)), source="scenario", folder=Path())
+    assert gather(asked_for, draws=100, seed=0).servers[0].cores == cores
 
 
 @pytest.fixture
