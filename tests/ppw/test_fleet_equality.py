@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import ppw
 from measurements import BadRunsError
 from ppw import fleet
+from ppw.checks.digits import recorded_step
 from ppw.errors import PpwError
 from ppw.fleet import answers as over_fleet
 from ppw.fleet.facts import known_columns
@@ -261,10 +262,10 @@ def test_command(tmp_path):
     assert isinstance(read.answer, ppw.PathLengths)
 
 
-def condensed(name, table):
+def condensed(name, table, **options):
     runs = open_runs(table, engine=engine(name))
     known = known_columns(runs)
-    layout = layout_of(known, metric="time")
+    layout = layout_of(known, metric="time", **options)
     return runs, layout, moments(runs_for(runs.table, layout, known), layout)
 
 
@@ -295,6 +296,14 @@ def test_a_mean_a_million_times_the_scatter_leaves_nine_digits_and_so_does_mergi
         assert found["runs"] == 5000
     for column in ("time__log_m2", "time__inverse_m2"):
         assert merged[column] == pytest.approx(whole[column], rel=1e-9)
+
+
+def test_steps_that_times_are_recorded_to_are_those_in_memory():
+    times = np.array([float(f"{4e3 / 7:.{digits}g}") for digits in range(1, 15)])
+    hosts = [f"{digits:02}" for digits in range(1, 15)]
+    runs, _, cells = condensed("duckdb", table_of(times, hosts), settings=())
+    found = fetched(runs, cells).sort_values("host")["time_s__finest"]
+    np.testing.assert_allclose(found, recorded_step(times), rtol=1e-9)
 
 
 @given(st.lists(st.floats(0.5, 2e3), min_size=1, max_size=40), st.integers(1, 5))
