@@ -117,6 +117,10 @@ class TestCells:
         frame = pd.concat([runs(load=1.0), runs(load=0.5), runs(load=np.nan)])
         frame.loc[frame["load"] != 1, ["throughput_ops_s", "time_s"]] = 1.0
         assert described(frame).value("speed-up", **MEMCACHED) == pytest.approx(14.79)
+        # Where none is marked as full, those without a mark count.
+        held = runs(load=0.5).assign(throughput_ops_s=1.0, time_s=1.0)
+        unmarked = described(pd.concat([runs(), held]))
+        assert unmarked.value("speed-up", **MEMCACHED) == pytest.approx(14.79)
 
     def test_three_hosts_and_no_frequency(self):
         frame = runs().drop(columns="freq_ghz")
