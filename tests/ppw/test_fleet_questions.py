@@ -365,6 +365,8 @@ NET = (RUNS["power_w"] - 12.0) * RUNS["time_s"]
 # Many digits, which differ but in the first and the last run of the last group.
 AGREEING = np.append(np.random.default_rng(1).random(35) / 100, 0.0)
 AGREEING[35] = AGREEING[24]
+EQUAL = {"power_w": 50 + AGREEING, "cycles": 2e10}
+SLOWED = RUNS["freq_ghz"] * (1e9 - 0.5e9 * (RUNS.index == 35))
 
 
 def table(frame, path):
@@ -384,15 +386,16 @@ def at(*rows):
         ({"energy_j": NET * (1 + 999 * at(4)), "idle_power_w": 12.0}, 1),
         ({"freq_achieved_hz": RUNS["freq_ghz"] * (1e9 - 0.5e9 * at(3, 7))}, 2),
         ({"idle_power_w": 12.0 + 488.0 * at(5)}, 1),
-        ({"time_s": 7 + AGREEING, "power_w": 50 + AGREEING, "cycles": 2e10}, 2),
+        ({"time_s": 7 + AGREEING, "freq_achieved_hz": SLOWED} | EQUAL, 2),
+        ({"throughput_ops_s": 7 + AGREEING, "time_s": np.nan} | EQUAL, 2),
     ],
     ids=[
         *("another unit", "less the idle power", "a clock not reached", "power below idle"),
-        "two of the last group that agree",
+        *("two of the last group that agree", "two rates that agree"),
     ],
 )
 def test_checks_of_readings_count_as_in_memory(columns, found):
-    runs = RUNS.assign(**columns)
+    runs = RUNS.assign(**columns).dropna(axis="columns")
     expected = quiet(ppw.check_quality, runs)
     answered = quiet(fleet.check, runs, engine=engine("duckdb"))
     answer = answered.answer
