@@ -193,6 +193,13 @@ class TestRowsLeftOut:
         assert said.endswith("--keep-all uses them")
         answered(answer, runs, keep_all=True)
 
+    def test_watts_of_0_do_not_keep_from_what_takes_none(self):
+        runs = self.RUNS.assign(freq_achieved_ghz=self.RUNS["freq_ghz"])
+        runs.loc[5, "freq_achieved_ghz"], runs.loc[7, "power_w"] = 0.6, 0.0
+        said = only(answered(ppw.validate, runs, metric="time").caveats, "left out")
+        assert said.endswith("--keep-all uses them")
+        answered(ppw.validate, runs, metric="time", keep_all=True)
+
     @BOTH
     def test_keeping_is_not_advised_where_it_only_fails(self, answer):
         runs = self.RUNS.assign(power_w=self.RUNS["power_w"].mask(self.RUNS.index == 5, -1e-4))
