@@ -381,6 +381,9 @@ class TestHalves:
         assert figure(drift, "requests a second")["model_off"] == pytest.approx(0, abs=0.06)
         with pytest.raises(PpwError, match="no halves"):
             half_drift(trace(**made(60)))
+        halves, models = drift.plot().containers
+        for above, below in zip(halves, models, strict=True):
+            assert above.get_y() + above.get_height() <= below.get_y() + 1e-9
 
     def test_a_load_that_turns_is_as_far_from_its_model_as_from_itself(self):
         columns = made(8000).assign(op=np.arange(8000) >= 4000)
@@ -396,8 +399,18 @@ class TestHalves:
         assert (places["drift"], places["model_off"]) == pytest.approx((1, 1))
 
 
+def test_a_cache_of_a_share_has_a_block_at_least():
+    at = np.arange(400)
+    twice = trace(lbn=at // 2 % 20 * 8, time_s=at + at % 3 / 4)
+    row = "LRU hits, cache of 1%"
+    assert figure(validate_trace(twice, twice), row)["original"] == 0.5
+    assert figure(half_drift(twice, levels=2), row)["second_half"] == 0.5
+
+
 def test_what_is_completed_levels_off_with_the_time_scale():
-    model = fit_trace(trace(**made(4000)))
+    model = fit_trace(trace(**made(1000)))
+    usual = time_scales(model, device="ssd").table["time_scale"]
+    assert usual.tolist() == [4, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01]
     scales = time_scales(model, scales=[1, 0.01, 10, 0.001])
     table = scales.table
     assert list(table["time_scale"]) == [10, 1, 0.01, 0.001]

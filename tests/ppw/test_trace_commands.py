@@ -12,12 +12,15 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from made_traces import busy, fragmented
+from made_traces import busy, fragmented, trace
 from processes import ppw_inside, refused
 
+from measurements.loads.fio_replay import Replayed
 from measurements.traces import read_trace, write_trace
 from ppw.cli.output import caveats_in_result
+from ppw.traces import replay
 from ppw.traces.fit import fit_trace
+from ppw.traces.generation import generate_trace
 from ppw.traces.jobs import jobs_of
 from ppw.traces.model import TraceModel
 
@@ -134,6 +137,22 @@ def test_closed_loop_is_said(ran):
     done = ran("generate", "m.json", "-o", "made.csv", "--count", 50, "--outstanding", 8)
     assert "with 8 in flight" in done.stderr
     assert done.stderr.endswith("ppw: 50 requests written to made.csv\n")
+
+
+def test_threads_in_turn_keep_their_shares_places_and_rate(fitted):
+    model = TraceModel.from_json(fitted)
+    how = {"mode": "round_robin", "arrivals": "laws"}
+    # The second part goes on where the first stopped.
+    made = generate_trace(model, **how, count=2**18 + 3000).to_table().to_pandas()
+    counts = np.bincount(made["stream"])
+    shares = model.counts.count / model.counts.count.sum()
+    assert np.abs(counts - shares * len(made)).max() < 3
+    assert (made["lbn"] % 8 == 0).all()
+    assert made["time_s"].max() / len(made) == pytest.approx(1 / model.rate, rel=0.05)
+    original = busy(n=3000, seed=1).table.to_pandas()
+    read, wanted = made["lbn"][made["op"] == 0], original["lbn"][original["op"] == 0]
+    shares = [np.histogram(places, 8, (0, 160_000))[0] / len(places) for places in (read, wanted)]
+    assert np.abs(np.subtract(*shares)).max() < 0.01
 
 
 def test_options_reach_the_levels_that_are_compared(ran):
@@ -278,6 +297,25 @@ class TestReplay:
             assert stages[stage]["requests"] == 60
         assert stages["trace"]["duration_s"] == pytest.approx(stages["replay"]["duration_s"], 0.9)
         assert (tmp_path / "f").stat().st_size == 8 << 20
+
+    def test_stages_are_held_against_each_other(self, tmp_path, monkeypatch):
+        """The calibration takes as long as the trace, and the target twice as long."""
+        times = iter([1.0, 2.0])
+
+        def played(_log, *, engine, expected_s, **_):
+            return Replayed(engine, 100, 409600, next(times) * expected_s, 1e-3, 2e-3, "fio-3")
+
+        monkeypatch.setattr(replay, "replay_iolog", played)
+        load = trace(lbn=8 * np.arange(100))
+        with caveats_in_result():
+            result = replay.replay_trace(load, str(tmp_path / "f"), original=load, device="ssd")
+        assert result.table["iops"].tolist()[:4] == pytest.approx([1, 1, 1, 0.5], rel=0.02)
+        assert result.table["bytes_s"].tolist()[:4] == pytest.approx(
+            [4096, 4096, 4096, 2048], rel=0.02
+        )
+        assert result.table["off"].tolist()[1:4] == pytest.approx([0, 0, -0.5], abs=0.02)
+        (said,) = result.caveats
+        assert "requests wait in fio beyond the depth" in said
 
     def test_a_device_needs_its_word(self, run):
         refused(run("replay", "made.parquet", "--target", "/dev/null", "--count", "5"), "a device")

@@ -22,6 +22,7 @@ from ppw.errors import PpwError
 from ppw.fleet.connection import connect
 from ppw.traces.engine import fit_trace_in
 from ppw.traces.fit import fit_trace
+from ppw.traces.model import TraceModel
 
 pytestmark = [*OTHERS_WARNINGS, pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")]
 
@@ -110,7 +111,9 @@ def test_spark_gives_the_model_that_memory_gives(tmp_path):
         check_same(fit_trace_in(path, engine=spark, levels=3), fit_trace(path, levels=3))
 
 
-ALONE = {"lbn": 8 * np.random.default_rng(6).integers(1000, size=1500)}
+PAIRED_S = np.repeat(np.linspace(0, 2698, 750), 2)
+# Twice at a time, in almost one and a half windows of half an hour: they are taken as one.
+ALONE = {"time_s": PAIRED_S, "lbn": 8 * np.random.default_rng(6).integers(1000, size=1500)}
 
 
 @pytest.mark.parametrize(
@@ -129,6 +132,7 @@ def test_loads_are_fitted_as_in_memory(duckdb, tmp_path, load, options):
 
 def test_rows_in_any_order_give_a_model_to_be_made_coarser_and_read_back(duckdb, tmp_path):
     columns = made(3000)
+    columns["lbn"] -= columns["lbn"].min()
     shuffled = written(trace(**columns.sample(frac=1, random_state=0)), tmp_path / "s.parquet")
     straight = written(trace(**columns), tmp_path / "t.parquet")
     model, wanted = fit_trace_in(shuffled, engine=duckdb), fit_trace(straight)
@@ -136,6 +140,9 @@ def test_rows_in_any_order_give_a_model_to_be_made_coarser_and_read_back(duckdb,
     check_same(model.coarser(), wanted.coarser())
     same_input = replace(model, input_digest=wanted.input_digest)
     assert same_input.to_json() == wanted.to_json()
+    again = TraceModel.from_json(wanted.to_json())
+    for name, value in vars(wanted.runs).items():
+        assert np.array_equal(getattr(again.runs, name), value), name
 
 
 def part(columns, names, start_ns, path):
@@ -150,6 +157,8 @@ def test_files_with_other_codes_and_starts_are_one_trace(duckdb, tmp_path):
     late = whole["time_s"] > 20
     second = whole[late].assign(stream=1 - whole["stream"])
     whole.loc[late, "time_s"] += 60
+    # The first file's last request comes at the time of the second's first, and before it.
+    whole.loc[late.idxmax() - 1, "time_s"] = whole.loc[late.idxmax(), "time_s"]
     folder = tmp_path / "parts"
     folder.mkdir()
     part(whole[~late], ["web", "log"], 10**18, folder / "0.parquet")
