@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from made_up import ATOM, GHZ, WORK, answered, any_interval, ols_interval, only, sweep
 
 import ppw
+from ppw.answers import Cells
+from ppw.curves import FitOptions
 from ppw.errors import PpwError, UnknownColumnError
+from ppw.grouping import group_runs
 from ppw.metrics import METRICS
+from ppw.posteriors import Posteriors
+from ppw.voltage import VoltageTable
 
 RUNS = sweep()
 ANSWERS = ["projected", "lower", "upper", "limit", "limit_share"]
@@ -77,6 +82,15 @@ class TestGroupByGroup:
         x, y = 1 / runs["freq_ghz"].to_numpy(), runs["time_s"].to_numpy()
         expected = ols_interval(x, y, 1 / 3.0, level=0.95)
         assert [row["projected"], row["lower"], row["upper"]] == pytest.approx(expected, rel=1e-10)
+
+    def test_perf_per_watt_of_a_posterior_is_the_reciprocal_of_its_energy(self):
+        runs = RUNS.assign(freq_hz=RUNS["freq_ghz"] * GHZ)
+        groups, asked = group_runs(runs, ["workload"]), Cells.all_groups(3, 3e9)
+        metrics = [METRICS["energy"], METRICS["perf_per_watt"]]
+        posteriors = Posteriors.of(runs, groups, metrics, FitOptions(), VoltageTable())
+        energy, ratio = (posteriors.at(metric, asked, 0.9) for metric in metrics)
+        ends = [1 / ratio.value, 1 / ratio.upper, 1 / ratio.lower]
+        np.testing.assert_allclose(ends, [energy.value, energy.lower, energy.upper], rtol=1e-4)
 
 
 class TestWorkedByHand:
