@@ -50,6 +50,7 @@ class TestFormats:
             {"Machine": table["host"], "Frequency (MHz)": table["freq_ghz"] * 1e3}
         )
         foreign["Elapsed"] = [f"{t * 1e3!r} ms" for t in table["time_s"]]
+        foreign["Shelf"] = "2,5"
         path = tmp_path / "runs.csv"
         foreign.to_csv(path, index=False, sep=";")
         answer = quiet(fleet.project, path, freq="3GHz", engine=engine(name))
@@ -195,9 +196,10 @@ class TestFaults:
         (tmp_path / "empty").mkdir()
         with pytest.raises(PpwError, match="empty: no file there ends in"):
             fleet.fit(tmp_path / "empty")
-        (tmp_path / "a.jsonl").write_text('{"freq_ghz": 1, "time_s": 2}\n\n[1]\n')
-        with pytest.raises(PpwError, match=r"a\.jsonl: line 3 is not a JSON object: correct it"):
-            fleet.fit(tmp_path / "a.jsonl")
+        for wrong in ("[1]", '{"freq_ghz": '):
+            (tmp_path / "a.jsonl").write_text(f'{{"freq_ghz": 1, "time_s": 2}}\n\n{wrong}\n')
+            with pytest.raises(PpwError, match=r"a\.jsonl: line 3 is not a JSON object: correct"):
+                fleet.fit(tmp_path / "a.jsonl")
 
 
 @pytest.mark.parametrize(
