@@ -555,6 +555,18 @@ class TestWhereItTurns:
         exact = np.quantile(prices, [0.5, 0.05, 0.95])
         assert [row["value"], row["lower"], row["upper"]] == pytest.approx(exact, rel=0.01)
 
+    @pytest.mark.parametrize(
+        ("rate", "key", "turn"),
+        [(960.0, "workload.work.rate", 1000.0), (920.0, "demand.max_utilisation", 0.92)],
+    )
+    def test_the_nearest_turn_that_can_be_counts(self, rate, key, turn):
+        # One large server is cheaper than ten small ones, and dearer than nine; two are too dear.
+        watts = {"power": 0.2, "idle": 0.1}
+        large = server("large", rate=1000.0, price=9500.0, **watts)
+        table = scenario(server("small", **watts), large, workload={"rate": rate})
+        table["demand"]["max_utilisation"] = 1.0
+        assert tie(asked(table), "total cost", key)["value"] == pytest.approx(turn, rel=1e-3)
+
     def test_one_candidate_has_no_ties(self):
         result = asked(scenario(server("one")))
         assert result.crossovers.empty
