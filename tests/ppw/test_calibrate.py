@@ -9,6 +9,7 @@ import threading
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
@@ -86,7 +87,7 @@ def applied(runs, calibration, **options):
     """Apply, and return the table with the warnings that came."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CaveatWarning)
-        table = ppw.apply_calibration(runs, calibration, **options)
+        table = ppw.apply_calibration(runs=runs, calibration=calibration, **options)
     return table, [str(w.message) for w in caught]
 
 
@@ -399,13 +400,16 @@ class TestStore:
         path = ppw.save_calibration(replace(known, host=host))
         assert path.parent == folder / "calibrations"
         assert not path.name.startswith(".")
+        # No two hosts have one file.
+        assert unquote(path.stem) == host
         assert ppw.load_calibration(host).host == host
 
     def test_runs_without_a_host_need_its_name(self):
         result = calibrated(both().drop(columns="host"))
         with pytest.raises(PpwError, match="give its name with --host"):
             ppw.save_calibration(result)
-        ppw.save_calibration(result, host="rack9")
+        path = ppw.save_calibration(result, host="rack9")
+        assert json.loads(path.read_text())["host"] == "rack9"
         assert ppw.load_calibration("rack9").offset_w == result.offset_w
 
     @pytest.mark.parametrize("content", [b"{}", b"\xff\xfe", b'{"schema_version": 1}', b""])

@@ -109,6 +109,7 @@ class TestOutsideLevels:
         ([0.5, 1], [100, np.nan], "1 levels with watts"),
         ([0.5, 0.5, 1], [100, 110, 120], "two levels at load 0.5: give their mean"),
         ([0.5, 1.2], [100, 110], "load 1.2 is no share"),
+        ([0.5, 0.9, 1.2], [100, 110, 120], "load 1.2 is no share"),
         ([-0.1, 1], [100, 110], "load -0.1 is no share"),
         ([0.5, 1], [0, 110], "0 W cannot be"),
         ([0.5, 1], [100], "2 loads and 1 watts"),
@@ -195,9 +196,11 @@ class TestFromRuns:
         above = runs(load=[0.3, 0.6, 0.6, 1.2, 1.2])
         with pytest.raises(PpwError, match=r"load 1\.2 is more than full load.* 50% or .*load_pct"):
             PowerLoadCurve.from_runs(above.drop(columns="throughput_ops_s"))
-        curve = PowerLoadCurve.from_runs(above)
-        np.testing.assert_allclose(curve.load, [0, 0.25, 0.5, 1])
-        assert "1.2 was reached, which is more than full load" in curve.caveats[-1]
+        # The rate of the highest load is what tells.
+        for frame in (above, above.assign(throughput_ops_s=[300, np.nan, np.nan, 1200, 1200])):
+            curve = PowerLoadCurve.from_runs(frame)
+            np.testing.assert_allclose(curve.load, [0, 0.25, 0.5, 1])
+            assert "1.2 was reached, which is more than full load" in curve.caveats[-1]
 
     @pytest.mark.parametrize(
         ("frame", "said"),
@@ -235,6 +238,12 @@ class TestFromSpecpower:
         result = published(actual=False)
         curve = PowerLoadCurve.from_specpower(result)
         assert curve.load[-2] == pytest.approx(89 / 99)
+        assert "loads are shares of throughput" in curve.caveats[0]
+        # One that is not known is enough.
+        levels = tuple(
+            x._replace(actual=None) if x.target == 0.7 else x for x in published().levels
+        )
+        curve = PowerLoadCurve.from_specpower(published(levels=levels))
         assert "loads are shares of throughput" in curve.caveats[0]
         levels = tuple(x._replace(ops_s=None) for x in result.levels)
         curve = PowerLoadCurve.from_specpower(published(levels=levels))

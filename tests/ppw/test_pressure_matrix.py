@@ -53,7 +53,7 @@ class TestDemand:
             sectors_read=2000.0, sectors_written=1000.0,
         )  # fmt: skip
         recording.frame["interval_s"] = [1.0, 2.0]
-        demand = demand_of(recording)
+        demand = demand_of(series=recording)
         assert list(demand["cpu_cores"]) == pytest.approx([2.2, 1.1])
         assert list(demand["user_share"]) == pytest.approx([1.5 / 4, 0.75 / 4])
         assert list(demand["system_share"]) == pytest.approx([0.5 / 4, 0.25 / 4])
@@ -92,6 +92,9 @@ class TestDemand:
         # One I/O of 10 ms and nine of 20 ms.
         assert demand["disk_wait_s"][0] == pytest.approx(0.019)
         assert demand_of(recording, disks=["sda"])["disk_busy_share"][0] == 0.0
+        # A disk whose wait is not known counts for nothing.
+        recording.frame["disk_wait_s[sda]"] = np.nan
+        assert demand_of(recording)["disk_wait_s"][0] == pytest.approx(0.020)
 
     def test_time_of_the_scheduler_has_interrupts_in_it(self):
         demand = demand_of(host(user_s=CPUS, softirq_s=0.5))
@@ -108,6 +111,7 @@ class TestCapacity:
         assert capacity.memory_bytes == MEMORY
         assert capacity.network_bytes_s_each_way == 1.25e9
         assert capacity.source("cores") == "stated by the user"
+        assert capacity_of(host(cpus=1.0)).cores == 1
         assert capacity.source("memory_bytes") == "the log"
         assert capacity.source("memory_bandwidth_bytes_s") == ""
         # An interface may be without a speed.
@@ -145,6 +149,7 @@ class TestCells:
             ({"network_tx_bytes": 1e9}, "network", "high", "network_utilisation"),
             ({"network_rx_bytes": 0.5e9}, "network", "medium", "network_utilisation"),
             ({"network_rx_drops": 200.0}, "network", "high", "network_drops"),
+            ({"network_rx_drops": 1.5}, "network", "medium", "network_drops"),
         ],
     )
     def test_each_measure(self, asked, resource, level, measure):
@@ -176,6 +181,9 @@ class TestCells:
         alone = judged(host(user_s=0.8), capacity={"process_cores": 1.0})
         assert levels(alone)["cpu"] == "high"
         assert evidence(alone, "process_utilisation")["value"] == pytest.approx(0.81)
+        # All of one core is its own.
+        whole = host(8, user_s=1.0, system_s=0.0)
+        assert judged(whole, capacity={"process_cores": 1.0}).caveats == ()
         more = judged(host(user_s=1.9), capacity={"process_cores": 1.0}, warns=True)
         assert "1.91 CPUs are busy, but the workload can use 1" in more.caveats[0]
 
@@ -218,6 +226,8 @@ class TestCells:
         recording.frame["interval_s"] = [1.0, 9.0]
         row = evidence(judged(recording, warns=True), "cpu_utilisation")
         assert row["value"] == pytest.approx((0.01 + 3.9 * 9 + 0.01) / 40)
+        # A tenth of the time is not yet a part that it hides.
+        assert judged(host(user_s=3.9 * (np.arange(10) == 3))).caveats == ()
 
     @settings(max_examples=max(5, settings.default.max_examples // 4))
     @given(st.floats(0, 3.9), st.floats(0, 3.9))

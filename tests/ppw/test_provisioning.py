@@ -303,6 +303,8 @@ def test_intervals_of_unlike_length_meet():
     _, rows = shared({"a": slow, "b": recording(cores=np.tile([1.0, 3.0, 1.0, 3.0, 2.0], 12))})
     assert rows.loc["CPU", "value"] == pytest.approx(4.0)
     assert rows.loc["CPU", "peak"] == pytest.approx(4.0)
+    # One that is shorter than an interval of the other.
+    assert shared({"a": slow, "b": recording(seconds=3)})[0].seconds == 5
 
 
 @settings(max_examples=settings.default.max_examples // 5)

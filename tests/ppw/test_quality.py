@@ -268,6 +268,8 @@ class TestEnergy:
         assert told(runs) == {0: "energy of 0 J, but 50 W over 5 s is 250 J"}
         for factor in (0.4, 0.98, 1.0, 1.3, 2.5):
             assert named(with_energy(clean(), factor)) == []
+        # Neither are joules of a small sensor.
+        assert named(with_energy(clean().assign(power_w=CLOCKS / 1e4)), self.NAME) == []
         net = clean(idle_power_w=0.4)
         net["power_w"] /= 1000
         gross = net.assign(energy_j=(net["power_w"] + 0.4) * net["time_s"])
@@ -295,6 +297,11 @@ class TestSlipOfAUnit:
             ([12000, 15000, 17], dict.fromkeys((0, 1), "17 W around it: milliwatts?")),
             # Where nobody can know, both sides are named.
             ([0.9, 1200], {0: "1200 W around it: kilowatts?", 1: "0.9 W around it: milliwatts?"}),
+            (
+                [1, 1100, 1.2],
+                dict.fromkeys((0, 2), "1100 W around it: kilowatts?")
+                | {1: "1 to 1.2 W around it: milliwatts?"},
+            ),
             # Factors of no unit; missing and negative watts.
             *(([10, 11 * factor, 12, 13], {}) for factor in (30, 100, 30_000, 1e8)),
             ([10, np.nan, 12, 13], {}),
@@ -313,6 +320,12 @@ class TestSlipOfAUnit:
         assert units == {1: "milliwatts?", 2: "kilowatts?", 4: "microwatts?"}
         # The many against what a machine can draw.
         assert list(self.said([12000, 13000, 14000, 15000, 17])) == [0, 1, 2, 3, 4]
+        # Each is held against its own sweep.
+        clocks = [1.0, 1.5, 2.0]
+        sweeps = [([10, 11e3, 12], "a"), ([30, 31e3, 32], "b")]
+        two = pd.concat(frame(9.0, w, clocks=clocks, workload=name) for w, name in sweeps)
+        around = [words.split(", ")[1] for words in told(two, self.NAME).values()]
+        assert [words.partition(" W ")[0] for words in around] == ["10 to 12", "30 to 32"]
         repeats = pd.concat([clean(seed=i) for i in range(3)], ignore_index=True)
         repeats.loc[20, "power_w"] *= 1000
         assert named(repeats, self.NAME) == [20]
@@ -430,8 +443,9 @@ class TestIdle:
             5: "power of -714.3 µW, which nothing runs on",
         }
         runs = clean(idle_power_w=35.0)
-        runs.loc[6, "power_w"] = 30.0
-        assert told(runs) == {6: "power of 30 W while the idle machine draws 35 W"}
+        for watts, said in ((30.0, "30 W"), (0.5, "500 mW")):
+            runs.loc[6, "power_w"] = watts
+            assert told(runs) == {6: f"power of {said} while the idle machine draws 35 W"}
         # Up to a quarter of a host's rows are mistakes of their own.
         runs = runs.drop(index=0)
         runs.loc[[1, 7], "power_w"] = 30.0
@@ -449,7 +463,9 @@ class TestIdle:
         assert check(runs, metric="time").caveats == ()
         other = clean(idle_power_w=10.0, seed=5, host="b")
         other.loc[3, "power_w"] = 5.0
-        assert named(pd.concat([runs, other]), self.NAME) == [16]
+        # A host without a name is another.
+        for second in (other, other.drop(columns="host")):
+            assert named(pd.concat([runs, second]), self.NAME) == [16]
 
 
 def test_achieved_frequency():

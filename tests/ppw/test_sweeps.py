@@ -104,6 +104,9 @@ def test_input_size_by_time_is_data_a_second():
     assert result.of_unit == "B/s"
     assert row["knee"] == pytest.approx(512e6, rel=0.03)
     assert (result.value(8e6), result.value(np.nan)) == ("8 MB/s", "–")
+    # A throughput that was measured is not made of time.
+    _, row = found(runs.assign(throughput_ops_s=data), over="data-size")
+    assert row["recommended_value"] == 32 * 64e6
 
 
 def rising_faster(x):
@@ -210,7 +213,7 @@ def test_a_figure_has_lines_and_choice_where_there_are_any():
     runs = pd.concat([sweep(ceiling), straight, failed])
     result = answered(find_knees, runs, over="threads", of="throughput", by=["host"])
     assert result.knees["finding"].tolist() == ["failed", "knee", "no knee"]
-    assert "no level of threads worked" in result.summary()
+    assert "no level of threads worked: out of memory" in result.summary()
     axes = result.plot()
     # Two sweeps were measured and have a best level; one of them has a knee, with its band.
     lines = [line for line in axes.lines if line.get_marker() == "None"]
