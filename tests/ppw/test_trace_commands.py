@@ -141,12 +141,10 @@ def test_closed_loop_is_said(ran):
 
 def test_threads_in_turn_keep_their_shares_places_and_rate(fitted):
     model = TraceModel.from_json(fitted)
-    how = {"mode": "round_robin", "arrivals": "laws"}
-    # The second part goes on where the first stopped.
-    made = generate_trace(model, **how, count=2**18 + 3000).to_table().to_pandas()
-    counts = np.bincount(made["stream"])
-    shares = model.counts.count / model.counts.count.sum()
-    assert np.abs(counts - shares * len(made)).max() < 3
+    # In two parts, of which the second goes on where the first stopped.
+    whole = generate_trace(model, mode="round_robin", arrivals="laws", count=2**18 + 3000)
+    made, shares = whole.to_table().to_pandas(), model.counts.count / model.counts.count.sum()
+    assert np.abs(np.bincount(made["stream"]) - shares * len(made)).max() < 3
     assert (made["lbn"] % 8 == 0).all()
     assert made["time_s"].max() / len(made) == pytest.approx(1 / model.rate, rel=0.05)
     original = busy(n=3000, seed=1).table.to_pandas()
@@ -300,22 +298,16 @@ class TestReplay:
 
     def test_stages_are_held_against_each_other(self, tmp_path, monkeypatch):
         """The calibration takes as long as the trace, and the target twice as long."""
-        times = iter([1.0, 2.0])
-
-        def played(_log, *, engine, expected_s, **_):
-            return Replayed(engine, 100, 409600, next(times) * expected_s, 1e-3, 2e-3, "fio-3")
-
-        monkeypatch.setattr(replay, "replay_iolog", played)
+        done = [Replayed("", 100, 409600, s, 1e-3, 2e-3, "fio-3") for s in (199.0, 99.5)]
+        monkeypatch.setattr(replay, "replay_iolog", lambda *_, **__: done.pop())
         load = trace(lbn=8 * np.arange(100))
         with caveats_in_result():
-            result = replay.replay_trace(load, str(tmp_path / "f"), original=load, device="ssd")
-        assert result.table["iops"].tolist()[:4] == pytest.approx([1, 1, 1, 0.5], rel=0.02)
-        assert result.table["bytes_s"].tolist()[:4] == pytest.approx(
-            [4096, 4096, 4096, 2048], rel=0.02
-        )
-        assert result.table["off"].tolist()[1:4] == pytest.approx([0, 0, -0.5], abs=0.02)
-        (said,) = result.caveats
-        assert "requests wait in fio beyond the depth" in said
+            result = replay.replay_trace(load, str(tmp_path / "f"), original=load)
+        assert result.table["iops"].tolist() == pytest.approx([1, 1, 1, 0.5], rel=0.02)
+        moved = [4096, 4096, 4096, 2048]
+        assert result.table["bytes_s"].tolist() == pytest.approx(moved, rel=0.02)
+        assert result.table["off"].tolist()[1:] == pytest.approx([0, 0, -0.5], abs=0.02)
+        assert len(result.caveats) == 1
 
     def test_a_device_needs_its_word(self, run):
         refused(run("replay", "made.parquet", "--target", "/dev/null", "--count", "5"), "a device")
