@@ -332,6 +332,11 @@ class TestParameters:
         assert result.to_frame()["standard_error"].isna().all()
         assert (result.to_frame()["degrees_of_freedom"] == 0).all()
 
+    def test_a_group_without_watts_is_left_out_as_not_measured(self):
+        runs = RUNS.assign(power_w=RUNS["power_w"].where(RUNS["workload"] != "wc"))
+        said = only(answered(ppw.fit_runs, runs, metric="power").caveats, "left out")
+        assert said == "power: 1 of 3 groups left out: not measured there"
+
     @pytest.mark.parametrize(
         ("options", "equation"),
         [
