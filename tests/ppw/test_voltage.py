@@ -72,6 +72,10 @@ class TestWhereItComesFrom:
         made = table_of("ab", given, ["workload"])[1], table_of("a", given.drop(columns="host"))[1]
         np.testing.assert_allclose(np.concatenate(made), [[0.9, 1.05, 1.2]] * 2)
 
+    def test_a_host_that_no_table_names_has_none(self):
+        made = table_of("ab", frame(TWO, host="b"))[0]
+        assert list(made.covers(steps_of((1, 2), (1, 2)), np.full(2, 2e9))) == [False, True]
+
     def test_none_covers_nothing(self):
         # Empty; no column; a missing value; no rows.
         for given in ({}, None, frame({1e9: np.nan}), frame({})):
