@@ -51,6 +51,8 @@ class TestFigures:
         single = trace(lbn=[0, 8, 800], stream=[0, 0, 1])
         types = validate_trace(single, single).streams["original_type"]
         assert types.tolist() == ["scan", "random reads"]
+        moved = validate_trace(single, changed(single, lbn=[0, 8, 8]))
+        assert figure(moved, "requests in another 64th")["off"] == pytest.approx(1 / 3)
 
     def test_batches_make_no_difference_and_a_trace_passes_against_itself(self):
         made = busy(n=2500)
@@ -73,15 +75,12 @@ class TestVerdicts:
         assert (off["off"], off["verdict"]) == (np.inf, "fail")
 
     @pytest.mark.parametrize(
-        ("rate", "seconds", "judged"),
-        [(195, 3, []), (205, 3, ["0.1 s"]), (50, 19.5, []), (50, 20.5, ["1 s"])],
+        ("rate", "number", "judged"), [(195, 585, 0), (205, 615, 1), (50, 975, 0), (50, 1025, 1)]
     )
-    def test_dispersion_is_of_twenty_windows_with_twenty_arrivals_each(self, rate, seconds, judged):
-        number = int(rate * seconds)
+    def test_dispersion_is_of_twenty_windows_with_twenty_arrivals_each(self, rate, number, judged):
         made = trace(time_s=np.arange(number) / rate, lbn=8 * np.arange(number))
         figures = validate_trace(made, made).table["figure"]
-        said = figures[figures.str.startswith("dispersion over ")]
-        assert said.tolist() == [f"dispersion over {width}" for width in judged]
+        assert figures.str.startswith("dispersion over ").sum() == judged
 
     def test_halves_are_as_far_apart_as_their_places(self):
         """The second half goes elsewhere, but for a quarter of its requests."""
