@@ -78,7 +78,7 @@ class TestCyclesPerIo:
         runs = pd.DataFrame([run() for _ in range(4)]).drop(columns="workload")
         result = answered(ppw.cycles_per_io, runs)
         assert [name for name, _ in result.groups()] == ["all runs"]
-        assert result.verdict()[0].startswith("all runs: 10,000 cycles per I/O of 512 B on 1 core")
+        assert result.verdict()[0].startswith("all runs: 10,000 cycles per I/O of 512 B on 1 core,")
         projected = answered(ppw.project_cpio, runs, cores=16)
         assert [name for name, _ in projected.applications()] == ["all runs"]
         assert projected.laws.empty
