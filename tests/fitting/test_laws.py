@@ -108,6 +108,7 @@ class TestEveryLaw:
         answer = fitted.prediction(3.9e9, level=0.8, repeats=2)
         np.testing.assert_array_equal(answer.value, fitted.predict(3.9e9))
         np.testing.assert_array_equal(answer[1:3], fitted.interval(3.9e9, level=0.8, repeats=2))
+        np.testing.assert_array_equal(fitted.prediction(3.9e9)[1:3], fitted.interval(3.9e9))
         np.testing.assert_array_equal(answer.limit, fitted.limit())
         np.testing.assert_array_equal(
             answer.limit_share, share_of_limit(answer.value, answer.limit)
