@@ -60,6 +60,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let the interpreter collect all at its end."""
+    gc.unfreeze()
+
+
 def _has_data(item: pytest.Item) -> bool:
     return DATA.is_dir() or item.get_closest_marker("thirdparty") is None
 
