@@ -13,7 +13,7 @@ INSTALL = -m pip install --quiet --no-compile --disable-pip-version-check --no-i
 	--constraint constraints.txt
 EDITABLE := --config-settings editable_mode=compat --editable
 
-# Three at once, as some wait for others' processes; the tests of a file by one of them.
+# Three processes, for a larger share of a busy machine than two; each file is run by one of them.
 AT_ONCE := -n 3 --dist loadfile
 
 # The documentation has an environment of its own, without the tests' packages.

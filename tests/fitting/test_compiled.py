@@ -27,7 +27,7 @@ def most():
 
 
 def loaded():
-    """Modules of the package, which are loaded no longer."""
+    """Unload the modules of the package and return them."""
     return {name: sys.modules.pop(name) for name in [*sys.modules] if name.startswith("fitting")}
 
 

@@ -1,4 +1,4 @@
-"""Tables in memory and over a fleet held against each other; Spark, one session for all tests."""
+"""Comparisons of tables in memory with a fleet, and one Spark session for all tests."""
 
 from __future__ import annotations
 

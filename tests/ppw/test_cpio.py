@@ -244,7 +244,7 @@ class TestWhereItMisleads:
         points = answered(cycles_per_io, table(quiet, run(cores=2))).points
         assert points["why_not"].tolist() == ["no I/O", ""]
         assert points["cpio"].isna().tolist() == [True, False]
-        # The others are held against the fewest cores that did some.
+        # The others are compared with the fewest cores that did some.
         assert points["cpio_to_one"].iloc[1] == 1.0
 
     def test_clients_that_rest_and_ticks_that_miss_nothing_are_not_said(self):
@@ -272,7 +272,7 @@ class TestStudy:
             # Eight threads have the CPU time of eight logical CPUs.
             {**run(12.5e3, cores=8, utilisation=0.5), "cores": 4, "hardware_threads": 8},
             run(10e3, cores=8, hardware_threads=8, utilisation=0.5, **{MEMORY: 4e9}),
-            # Cores whose memory bandwidth was taken are not what threads are held against.
+            # Threads are not compared with cores whose memory bandwidth was taken.
             run(20e3, cores=8, hardware_threads=8, utilisation=0.5, **{MEMORY: 1e9}),
         ]
         result = answered(cycles_per_io, table(*rows))

@@ -556,7 +556,7 @@ class TestRuns:
         assert checked.counts == quiet(ppw.check_quality, watts).counts
 
     def test_of_one_frequency_at_a_known_voltage(self):
-        """And of several at voltages that the law of power takes, on hosts without a name too."""
+        """Several frequencies too, each at its own voltage, also on hosts without a name."""
         volts = RUNS.assign(voltage_v=0.7 + 0.1 * RUNS["freq_ghz"])
         volts = pd.concat([volts, volts.assign(host=None, voltage_v=volts["voltage_v"] + 0.1)])
         asked = {"metric": "power", "power_form": "cmos"}

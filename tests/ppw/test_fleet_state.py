@@ -265,7 +265,7 @@ def found_cells(state):
 
 @pytest.fixture
 def updated():
-    """Update a state and kill that after so many seconds: its exit code, and how long it took."""
+    """Update a state and kill the update after some seconds; return exit code and duration."""
     context = multiprocessing.get_context("forkserver")
     # Imported once, so that a kill does not meet the start of Python.
     context.set_forkserver_preload(["ppw.fleet.state_update", "ibis.backends.duckdb"])

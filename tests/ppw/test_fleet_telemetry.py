@@ -282,7 +282,7 @@ def test_what_is_missing_is_said(duckdb):
 
 
 def test_hosts_whose_clocks_disagree_are_named(duckdb):
-    """But not those of samples at the very end or start of a run."""
+    """Samples at the very end or start of a run are no such case."""
     runs = pd.DataFrame({"host": ["a", "b", "c"], "started_at": EPOCH, "time_s": 10.0})
     samples = runs[["host"]].assign(at=EPOCH + np.array([3600.0, 10.0, 0.0]), value=50.0)
     tables = duckdb.table(runs), duckdb.table(samples)

@@ -1,4 +1,4 @@
-"""Pages with sliders, in a headless Chromium: real drags, held against the Python that answers.
+"""Pages with sliders, in a headless Chromium: real drags, compared with the answers of Python.
 
 A figure of the page is read from its <data> element, which holds the number that its text rounds.
 """

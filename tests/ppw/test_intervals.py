@@ -58,7 +58,7 @@ def everything(*steps, **options):
 
 
 def width(estimate):
-    """Of an estimate, or of each row of a table."""
+    """Logarithm of upper over lower end, of an estimate or of each row of a table."""
     return np.log(estimate.upper / estimate.lower)
 
 
@@ -390,7 +390,7 @@ def test_without_the_test_rows_a_validation_projects_the_same(two_hosts, scheme,
 
 
 def test_a_bad_test_row_is_not_held_against(two_hosts):
-    # Watts below nothing at the tested step of one group: nothing to be held against.
+    # Watts below nothing at the tested step of one group: nothing to compare with.
     bad = two_hosts.reset_index(drop=True)
     row = bad.index[(bad["freq_ghz"] == 2.4) & (bad["host"] == "rack2")][0]
     bad.loc[row, "power_w"] = -1.0

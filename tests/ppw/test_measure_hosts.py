@@ -141,7 +141,7 @@ def measured(host, name, cores, folder):
         *("--workload", "wordcount", "--price", PRICES[name]),
         *("--data", f"{LAWS.data_bytes:.0f}", "-o", output, "--", *host.workload()),
         cwd=folder,
-        # Before whatever else the machine does: times are held against laws.
+        # Before all else that the machine does, because times are compared with laws.
         before=("nice", "-n", "-15"),
         PATH=f"{host.root / 'bin'}:{environment()['PATH']}",
         PPW_IPMI_USER=login.user,

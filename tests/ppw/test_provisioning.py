@@ -44,7 +44,7 @@ def test_by_hand():
     assert cpu["spare"] == pytest.approx(8 - 7.2 / 0.7)
     assert (memory["finding"], memory["needed"]) == ("enough", pytest.approx(18e9 / 0.8))
     assert (disk["finding"], disk["spare"]) == ("idle", pytest.approx(500e6 - 100e6 / 0.7))
-    # Each way is held against the line rate.
+    # Each way is compared with the line rate.
     assert rows.loc[["network in", "network out"], "share"].tolist() == pytest.approx([0.8, 0.08])
     assert "buy 2.286 cores more with 30% headroom" in result.summary()
 

@@ -320,7 +320,7 @@ class TestSlipOfAUnit:
         assert units == {1: "milliwatts?", 2: "kilowatts?", 4: "microwatts?"}
         # The many against what a machine can draw.
         assert list(self.said([12000, 13000, 14000, 15000, 17])) == [0, 1, 2, 3, 4]
-        # Each is held against its own sweep.
+        # Each is compared with its own sweep.
         clocks = [1.0, 1.5, 2.0]
         sweeps = [([10, 11e3, 12], "a"), ([30, 31e3, 32], "b")]
         two = pd.concat(frame(9.0, w, clocks=clocks, workload=name) for w, name in sweeps)

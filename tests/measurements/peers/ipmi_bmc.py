@@ -274,7 +274,7 @@ user 2 true "{self.login.user}" "{self.login.password}" {privilege} 10 {ways}
 
 @functools.cache
 def compiled(name, *libraries):
-    """Compile a C file beside this one to a library, once for all that load it."""
+    """Compile a C file of this folder to a library, once a process."""
     folder = tempfile.mkdtemp(prefix="ppw-peer-")
     atexit.register(shutil.rmtree, folder)
     library = Path(folder, name).with_suffix(".so")
