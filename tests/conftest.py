@@ -7,6 +7,7 @@ import os
 import signal
 import tomllib
 from pathlib import Path
+from typing import Any
 
 # Before scipy is imported: without it scikit-learn's estimator checks skip one.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
@@ -18,6 +19,12 @@ from hypothesis import HealthCheck, settings
 TESTS = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("PPW_DATA_DIR", TESTS.parents[1] / "shared" / "data"))
 PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peers"]
+
+# What takes half a minute to compile is used by these.
+GENERATING = {
+    *("exports", "recorded_samples", "refusals", "trace_answers", "trace_commands"),
+    *("trace_edges", "trace_engine", "trace_models", "transition_counts"),
+}
 
 # The same examples on every machine, however slow it is: HYPOTHESIS_PROFILE=ci takes 100.
 for _name, _examples in {"quick": 20, "ci": 100, "slow": 2000}.items():
@@ -52,6 +59,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if _has_data(item) and (not asked or _peer(item) in asked)]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
     items[:] = kept
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each file to one process, and all that generate traces to the same: it compiles once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return "traces" if Path(file).stem.removeprefix("test_") in GENERATING else file
+
+    return Scheduling(config, log)
 
 
 def pytest_collection_finish() -> None:
