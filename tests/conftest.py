@@ -66,12 +66,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each file to one process, and all that generate traces to the same: it compiles once."""
     from xdist.scheduler import LoadFileScheduling
 
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = str(super()._split_scope(nodeid))
-            return "traces" if Path(file).stem.removeprefix("test_") in GENERATING else file
+    scheduling: Any = LoadFileScheduling(config, log)
+    file_of = scheduling._split_scope
 
-    return Scheduling(config, log)
+    def process_of(nodeid: str) -> str:
+        file = file_of(nodeid)
+        return "traces" if Path(file).stem.removeprefix("test_") in GENERATING else file
+
+    scheduling._split_scope = process_of
+    return scheduling
 
 
 def pytest_collection_finish() -> None:
