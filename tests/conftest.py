@@ -20,10 +20,10 @@ TESTS = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("PPW_DATA_DIR", TESTS.parents[1] / "shared" / "data"))
 PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peers"]
 
-# What takes half a minute to compile is used by these.
-GENERATING = {
-    *("exports", "recorded_samples", "refusals", "trace_answers", "trace_commands"),
-    *("trace_edges", "trace_engine", "trace_models", "transition_counts"),
+# Tests of loops that take half a minute to compile.
+COMPILING = {
+    *("exports", "pressure_matrix", "recorded_samples", "refusals", "trace_answers"),
+    *("trace_commands", "trace_edges", "trace_engine", "trace_models", "transition_counts"),
 }
 
 # The same examples on every machine, however slow it is: HYPOTHESIS_PROFILE=ci takes 100.
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one process, and all that generate traces to the same: it compiles once."""
+    """Give each file to one process; one process alone compiles the largest loops."""
     from xdist.scheduler import LoadFileScheduling
 
     scheduling: Any = LoadFileScheduling(config, log)
@@ -71,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     def process_of(nodeid: str) -> str:
         file = file_of(nodeid)
-        return "traces" if Path(file).stem.removeprefix("test_") in GENERATING else file
+        return "compiling" if Path(file).stem.removeprefix("test_") in COMPILING else file
 
     scheduling._split_scope = process_of
     return scheduling

@@ -140,7 +140,7 @@ RUN = (
     *("best", "characterise", "check", "colocate", "compare", "cpio project", "fit", "hosts"),
     *("pathlength", "plan", "project", "rightsize", "sensors", "size", "validate"),
 )
-GROUPS_RUN = (("ppw",), ("ppw", "cpio"), ("ppw", "trace"))
+GROUPS_RUN = (("ppw",), ("ppw", "cpio"))
 FURTHER = [w for name in RUN for w in examples(COMMANDS["ppw", *name.split()])[1:]]
 FURTHER += [w for words in GROUPS_RUN for w in examples(COMMANDS[words])]
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from made_traces import busy, fragmented, trace
 from processes import ppw_inside, refused
+from walked_commands import COMMANDS, examples
 
 from measurements.loads.fio_replay import Replayed
 from measurements.traces import read_trace, write_trace
@@ -55,6 +56,13 @@ def ran(run):
         return done
 
     return ran
+
+
+def test_the_example_of_the_groups_help_runs(ran):
+    write_trace(busy(n=500, seed=1).batches(), "disk.csv")
+    (words,) = examples(COMMANDS["ppw", "trace"])
+    ran(*words[1:])
+    assert "requests" in TraceModel.from_json(Path("disk.model.json").read_text()).summary()
 
 
 GOLDEN_RUNS = {
