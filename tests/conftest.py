@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,7 @@ DATA = Path(os.environ.get("PPW_DATA_DIR", TESTS.parents[1] / "shared" / "data")
 PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peers"]
 
 # Tests of loops that take half a minute to compile.
-COMPILING = {
-    *("exports", "pressure_matrix", "recorded_samples", "refusals", "trace_answers"),
-    *("trace_commands", "trace_edges", "trace_engine", "trace_models", "transition_counts"),
-}
+COMPILING = ("exports", "recorded_samples", "refusals", "trace_", "transition_counts")
 
 # The same examples on every machine, however slow it is: HYPOTHESIS_PROFILE=ci takes 100.
 for _name, _examples in {"quick": 20, "ci": 100, "slow": 2000}.items():
@@ -62,6 +60,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two processes; four on a busy machine, which gives each a smaller share of its time."""
+    with suppress(OSError):
+        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+        return 4 if running > 2 * (os.cpu_count() or 1) else 2
+    return 2
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each file to one process; one process alone compiles the largest loops."""
     from xdist.scheduler import LoadFileScheduling
@@ -71,7 +78,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     def process_of(nodeid: str) -> str:
         file = file_of(nodeid)
-        return "compiling" if Path(file).stem.removeprefix("test_") in COMPILING else file
+        name = Path(file).stem.removeprefix("test_")
+        return "compiling" if name.startswith(COMPILING) else file
 
     scheduling._split_scope = process_of
     return scheduling
