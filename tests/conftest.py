@@ -22,7 +22,7 @@ DATA = Path(os.environ.get("PPW_DATA_DIR", TESTS.parents[1] / "shared" / "data")
 PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peers"]
 
 # Tests of loops that take half a minute to compile.
-COMPILING = ("exports", "recorded_samples", "refusals", "trace_", "transition_counts")
+COMPILING = ("test_exports", "test_recorded", "test_refusals", "test_trace_", "test_transition")
 
 # The same examples on every machine, however slow it is: HYPOTHESIS_PROFILE=ci takes 100.
 for _name, _examples in {"quick": 20, "ci": 100, "slow": 2000}.items():
@@ -78,8 +78,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     def process_of(nodeid: str) -> str:
         file = file_of(nodeid)
-        name = Path(file).stem.removeprefix("test_")
-        return "compiling" if name.startswith(COMPILING) else file
+        return "compiling" if Path(file).name.startswith(COMPILING) else file
 
     scheduling._split_scope = process_of
     return scheduling
