@@ -6,13 +6,14 @@ import gc
 import os
 import signal
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 # Before scipy is imported: without it scikit-learn's estimator checks skip one.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Threads of several test processes would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -54,18 +55,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests whose data are absent, and those of peers that were not asked for."""
     asked = config.getoption("--peer")
-    kept = [item for item in items if _has_data(item) and (not asked or _peer(item) in asked)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Two processes; four on a busy machine, which gives each a smaller share of its time."""
-    with suppress(OSError):
-        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
-        return 4 if running > 2 * (os.cpu_count() or 1) else 2
-    return 2
+    parted: tuple[list[pytest.Item], list[pytest.Item]] = [], []
+    for item in items:
+        parted[_has_data(item) and (not asked or _peer(item) in asked)].append(item)
+    config.hook.pytest_deselected(items=parted[False])
+    items[:] = parted[True]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -85,9 +79,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """Keep imported objects out of garbage collection, which took a tenth of the time."""
+    """Keep imported objects out of garbage collection, which took a tenth of the time, and rare."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_unconfigure() -> None:
