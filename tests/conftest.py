@@ -22,7 +22,7 @@ TESTS = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("PPW_DATA_DIR", TESTS.parents[1] / "shared" / "data"))
 PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peers"]
 
-# Tests of loops that take half a minute to compile.
+# Files of tests whose compiled loops take half a minute to compile; one process runs them all.
 COMPILING = ("test_exports", "test_recorded", "test_refusals", "test_trace_", "test_transition")
 
 # The same examples on every machine, however slow it is: HYPOTHESIS_PROFILE=ci takes 100.
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one process; one process alone compiles the largest loops."""
+    """Give each file to one process, and all files of `COMPILING` to the same one."""
     from xdist.scheduler import LoadFileScheduling
 
     scheduling: Any = LoadFileScheduling(config, log)
@@ -79,7 +79,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """Keep imported objects out of garbage collection, which took a tenth of the time, and rare."""
+    """Collect garbage rarely, and never what was imported: it took a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
