@@ -14,7 +14,7 @@ INSTALL = -m pip install --quiet --no-compile --disable-pip-version-check --no-i
 EDITABLE := --config-settings editable_mode=compat --editable
 
 # Three processes, for a larger share of a busy machine than two; each file is run by one of them.
-AT_ONCE := -n 3 --dist loadfile
+AT_ONCE := -n 3 --dist loadfile --no-loadscope-reorder
 
 # The documentation has an environment of its own, without the tests' packages.
 DOCS := .venv-docs

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peer
 
 # Files of tests whose compiled loops take half a minute to compile; one process runs them all.
 COMPILING = ("test_exports", "test_recorded", "test_refusals", "test_trace_", "test_transition")
+# Files with few tests that take seconds each. They go first: at the end others would wait for them.
+LONG = ("test_examples", "test_fleet_", "test_meter", "test_plan", "test_report", "test_robustness")
 
 # The same examples on every machine, however slow it is: HYPOTHESIS_PROFILE=ci takes 100.
 for _name, _examples in {"quick": 20, "ci": 100, "slow": 2000}.items():
@@ -53,13 +56,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests whose data are absent, and those of peers that were not asked for."""
+    """Leave out tests whose data are absent or whose peers were not asked for; sort the files."""
     asked = config.getoption("--peer")
     parted: tuple[list[pytest.Item], list[pytest.Item]] = [], []
     for item in items:
         parted[_has_data(item) and (not asked or _peer(item) in asked)].append(item)
     config.hook.pytest_deselected(items=parted[False])
-    items[:] = parted[True]
+    tests_in = Counter(item.path for item in parted[True])
+    items[:] = sorted(parted[True], key=lambda i: (_turn(i), -tests_in[i.path], i.path))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -88,6 +92,10 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Let the interpreter collect them when it exits."""
     gc.unfreeze()
+
+
+def _turn(item: pytest.Item) -> int:
+    return 0 if item.path.name.startswith(COMPILING) else 1 if item.path.name.startswith(LONG) else 2
 
 
 def _has_data(item: pytest.Item) -> bool:
