@@ -95,7 +95,9 @@ def pytest_unconfigure() -> None:
 
 
 def _turn(item: pytest.Item) -> int:
-    return 0 if item.path.name.startswith(COMPILING) else 1 if item.path.name.startswith(LONG) else 2
+    return (
+        0 if item.path.name.startswith(COMPILING) else 1 if item.path.name.startswith(LONG) else 2
+    )
 
 
 def _has_data(item: pytest.Item) -> bool:
