@@ -1,4 +1,4 @@
-"""Tasks of the table of accuracy in which cores or machines are added, by `fitting.scaling`."""
+"""Tasks of the table of accuracy in which cores or machines are added, by `fitting.laws.cores`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from outcomes import IN_VIEW, LEVEL, UNSEEN, Outcome
 
-from fitting.power_load import PowerForecast, forecast_watts
+from fitting.laws.power_load import PowerForecast, forecast_watts
 from measurements.specpower import SpecPowerResult, read_specpower
 from ppw.power_load import PowerLoadCurve
 

@@ -14,7 +14,7 @@ import pandas as pd
 from outcomes import error_pct
 
 import ppw
-from fitting.power_load import forecast_watts
+from fitting.laws.power_load import forecast_watts
 from ppw.arguments import as_frequency
 from ppw.plots import CURVE, MEASURED, PROJECTED
 from ppw.report.page import draw

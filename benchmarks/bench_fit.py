@@ -6,7 +6,8 @@ best of several repeats of
 * `ppw.project_runs` by least squares on a DataFrame with two text key columns, rows shuffled and
   rows sorted; finding the groups, checking the table, fitting, intervals and the table of answers
   included;
-* `fitting.models.fit_table` and its prediction with interval on ``(groups, points)`` arrays;
+* `fitting.regression.models.fit_table` and its prediction with interval on ``(groups, points)``
+  arrays;
 * `sklearn.linear_model.LinearRegression`, one fit and one prediction a group, no interval;
 * `statsmodels.api.OLS`, one fit and one prediction with its interval a group.
 
@@ -105,8 +106,8 @@ def project(frame: pd.DataFrame) -> Answers:
 
 
 def fit_arrays(frequency: FloatArray, elapsed: FloatArray) -> Answers:
-    from fitting.amdahl import AmdahlTime
-    from fitting.models import fit_table
+    from fitting.laws.frequency import AmdahlTime
+    from fitting.regression.models import fit_table
 
     prediction = fit_table(AmdahlTime(), frequency, elapsed).prediction(ASKED_HZ, level=LEVEL)
     return Answers(prediction.value, prediction.lower, prediction.upper)
@@ -136,9 +137,9 @@ def loop_statsmodels(frequency: FloatArray, elapsed: FloatArray) -> Answers:
 
 def unbound(frequency: FloatArray, elapsed: FloatArray) -> NDArray[np.bool_]:
     """Tell the groups whose least-squares line meets the bounds by itself, as the peers' does."""
-    from fitting.amdahl import AmdahlTime
-    from fitting.line import FREE
-    from fitting.models import fit_table
+    from fitting.laws.frequency import AmdahlTime
+    from fitting.regression.lines import FREE
+    from fitting.regression.models import fit_table
 
     bound: NDArray[np.int8] = fit_table(AmdahlTime(), frequency, elapsed).line.bound
     return bound == FREE

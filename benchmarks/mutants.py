@@ -4,7 +4,8 @@ A sample of mutants is run against the tests that call the changed function, the
 survives is printed; what changes nothing that could be told from outside is listed, with the
 reason, in ``equivalent_mutants.toml`` beside this script and counted apart.
 
-    python benchmarks/mutants.py [--each 10] [--total 200] [--seed 1] [--module fitting.line ...]
+    python benchmarks/mutants.py [--each 10] [--total 200] [--seed 1] [--module
+    fitting.regression.lines ...]
 
 Results stand in ``build/mutants``, and another run goes on from there: ``--again`` first repeats
 what survived. Twenty minutes of a core go to learning what each test calls, a second or two to each

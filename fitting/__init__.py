@@ -5,31 +5,30 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# At once, not by __getattr__: its module has the same name and would take its place.
-from fitting.execution_time import execution_time
-
 if TYPE_CHECKING:
     from fitting.errors import FittingError, OutOfRangeError
-    from fitting.estimators import (
+    from fitting.laws.cores import AmdahlScaling, ErnestScaling, UniversalScalability
+    from fitting.laws.estimators import (
         AmdahlRegression,
         CmosPower,
         LinearPower,
         LogPathLength,
         ReciprocalRegression,
     )
-    from fitting.scaling import AmdahlScaling, ErnestScaling, UniversalScalability
+    from fitting.laws.execution_time import execution_time
 
 _HOME = {
-    "AmdahlRegression": "estimators",
-    "AmdahlScaling": "scaling",
-    "CmosPower": "estimators",
-    "ErnestScaling": "scaling",
+    "AmdahlRegression": "laws.estimators",
+    "AmdahlScaling": "laws.cores",
+    "CmosPower": "laws.estimators",
+    "ErnestScaling": "laws.cores",
     "FittingError": "errors",
-    "LinearPower": "estimators",
-    "LogPathLength": "estimators",
+    "LinearPower": "laws.estimators",
+    "LogPathLength": "laws.estimators",
     "OutOfRangeError": "errors",
-    "ReciprocalRegression": "estimators",
-    "UniversalScalability": "scaling",
+    "ReciprocalRegression": "laws.estimators",
+    "UniversalScalability": "laws.cores",
+    "execution_time": "laws.execution_time",
 }
 
 __all__ = [

@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.hypothetical import Candidate, Chances
-from fitting.planning import (
+from fitting.bayes.next_measurement import (
+    Candidate,
+    Chances,
     Outlook,
     attainable,
     look_ahead,
     outlook,
     present,
 )
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from ppw.errors import PpwError
 from ppw.estimate import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fitting.known import Known
+    from fitting.bayes.next_measurement import Known
 
 # Outcomes drawn for a candidate, for each later measurement of a plan, and for all steps together,
 # where candidates share no random numbers that would make differences of their noise.

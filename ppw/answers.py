@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.conformal import conformal_factor, fewest_scores
-from fitting.lack_of_fit import LackOfFit, lack_of_fit
-from fitting.models import Prediction
+from fitting.bayes.conformal import conformal_factor, fewest_scores
+from fitting.bayes.steps import LackOfFit, lack_of_fit
+from fitting.regression.models import Prediction
 from ppw.curve_caveats import bent, far_findings, fit_findings, posterior_findings
 from ppw.curves import Curves, Factor, FitOptions, fit_curves, predict, reached
 from ppw.posteriors import Distribution, Posteriors
@@ -18,7 +18,7 @@ from ppw.voltage import VoltageTable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.caveats import Finding
     from ppw.metrics import Metric
     from ppw.prepare import Prepared

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from measurements.quantities import parse_quantity
 from ppw import caveats as cv
 from ppw.answers import Answers
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fitting.line import IntArray
+    from fitting.regression.lines import IntArray
 
 # Below this probability another step may as well be the best one.
 SURE = 0.5

@@ -23,8 +23,8 @@ from ppw.table_caveats import MEASURED
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray
-    from fitting.sensor_calibration import Calibrated
+    from fitting.regression.errors_in_both import Calibrated
+    from fitting.regression.lines import FloatArray
     from ppw.calibration import Calibration
 
     Mask = NDArray[np.bool_]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.sensor_calibration import CalibrationLine, SensorCalibration, calibrate_sensor
+from fitting.regression.errors_in_both import CalibrationLine, SensorCalibration, calibrate_sensor
 from measurements import check_runs
 from ppw import caveats as cv
 from ppw.calibration_caveats import find_caveats, level_texts, outlier_caveats, refuse_unrelated

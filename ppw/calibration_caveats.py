@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from fitting.sensor_calibration import CalibrationLine, SensorCalibration
+    from fitting.regression.errors_in_both import CalibrationLine, SensorCalibration
 
 # P-value below which a bend is said; one good calibration in a hundred is called bent.
 _BENT = 0.01

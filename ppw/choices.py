@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from ppw.curve_draws import POWER, CurveDraws
 from ppw.errors import PpwError
 from ppw.estimate import key_texts, shown
@@ -18,7 +18,7 @@ from ppw.step_choice import catalogued_steps, known_steps
 from ppw.step_limits import NO_LIMITS, Limits, Missed
 
 if TYPE_CHECKING:
-    from fitting.line import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.answers import Answers
     from ppw.objectives import Objective, Rates
     from ppw.prepare import Prepared

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fitting.line import Repeats
+from fitting.regression.lines import Repeats
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray, IntArray
 
     Mask = NDArray[np.bool_]
     Coordinate = Literal["", "log_", "inverse_"]

@@ -3,7 +3,7 @@
     T(n) = t_serial + t_parallel/n,    t_serial ≥ 0, t_parallel ≥ 0
 
 Amdahl's law, between and beyond the core counts measured, all at one clock. Intervals allow for
-counts that lie off the law, as far as those of other programs did (see `fitting.core_scaling`).
+counts that lie off the law, as far as those of other programs did (see `fitting.laws.cores`).
 Where cores wait for each other, or share a memory or a socket that is full, times stop to fall or
 rise again, which fewer cores cannot tell.
 """
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fitting.core_scaling import USUAL_MISS, fit_cores
-from fitting.steps import Steps
+from fitting.bayes.steps import Steps
+from fitting.laws.cores import USUAL_MISS, fit_cores
 from ppw.arguments import as_positive
 from ppw.estimate import shown
 from ppw.time_projection import JUDGED, LACK_OF_FIT, TimeProjection, project_time, with_clock
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from fitting.extent_line import ExtentLine
-    from fitting.line import FloatArray
+    from fitting.laws.data_size import ExtentLine
+    from fitting.regression.lines import FloatArray
     from ppw.time_projection import Rows
 
 _BY = ("host", "family", "workload", "data_bytes", "mode", "task_memory_bytes", "compression")

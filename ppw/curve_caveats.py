@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.line import INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
-from fitting.reciprocal import ReciprocalCpi
+from fitting.laws.frequency import ReciprocalCpi
+from fitting.regression.lines import INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
 from ppw.caveats import Finding
 from ppw.estimate import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fitting.lack_of_fit import LackOfFit
-    from fitting.line import FloatArray
-    from fitting.models import ModelFit, Prediction
+    from fitting.bayes.steps import LackOfFit
+    from fitting.regression.lines import FloatArray
+    from fitting.regression.models import ModelFit, Prediction
     from ppw.caveats import Mask
     from ppw.curves import ClockRange, Factor
 

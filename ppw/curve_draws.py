@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.draws import CurvePosterior, curve_posteriors
-from fitting.steps import SAME_STEP
+from fitting.bayes.draws import CurvePosterior, curve_posteriors
+from fitting.bayes.steps import SAME_STEP
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fitting.line import FloatArray, IntArray
-    from fitting.pooled_curves import Curve
+    from fitting.bayes.pooling import Curve
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.answers import Answers
     from ppw.posteriors import Posteriors
 POWER = "power"

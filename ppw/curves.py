@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.models import (
+from fitting.bayes.steps import SAME_STEP, step_counts
+from fitting.regression.models import (
     Asymptote,
     ModelFit,
     Prediction,
@@ -16,7 +17,6 @@ from fitting.models import (
     fit_condensed,
     share_of_limit,
 )
-from fitting.steps import SAME_STEP, step_counts
 from ppw.arguments import as_share, known_choice
 from ppw.condensed import INVERSE, VALUE, is_condensed, repeats
 from ppw.errors import PpwError
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from fitting.line import FloatArray, IntArray
-    from fitting.models import LineModel
+    from fitting.regression.lines import FloatArray, IntArray
+    from fitting.regression.models import LineModel
     from ppw.grouping import Groups
 
 

@@ -4,8 +4,8 @@
 
 t_fixed is what a job takes whatever its data (starting Java, scheduling), and rate the data that it
 gets through in a second once it runs. Intervals allow for sizes that lie off the line, as far as
-those of other jobs did (see `fitting.data_scaling`). Where data outgrow a cache, memory or a buffer
-the line ends, which no smaller size can tell.
+those of other jobs did (see `fitting.laws.data_size`). Where data outgrow a cache, memory or a
+buffer the line ends, which no smaller size can tell.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fitting.data_scaling import USUAL_MISS, fit_sizes
-from fitting.steps import Steps
+from fitting.bayes.steps import Steps
+from fitting.laws.data_size import USUAL_MISS, fit_sizes
 from measurements.quantities import parse_quantity
 from ppw.arguments import as_positive
 from ppw.estimate import shown
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from fitting.extent_line import ExtentLine
-    from fitting.line import FloatArray
+    from fitting.laws.data_size import ExtentLine
+    from fitting.regression.lines import FloatArray
     from ppw.time_projection import Rows
 
 # What tells groups apart beside the data size: jobs that are set up otherwise are others.

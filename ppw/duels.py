@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from ppw.curve_draws import POWER, CurveDraws
 from ppw.errors import PpwError
 from ppw.estimate import shown
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
     from ppw.objectives import Rates
     from ppw.sides import Pair
 

@@ -17,7 +17,7 @@ from measurements.checks import identity_columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 FLAT_COLUMNS = (
     *("sizes", "flat_sizes", "flat_from_bytes", "flat_to_bytes"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from fitting.line import IntArray
+    from fitting.regression.lines import IntArray
 
     Mask = NDArray[np.bool_]
 

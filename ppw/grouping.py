@@ -16,7 +16,7 @@ from ppw.errors import UnknownColumnError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fitting.line import IntArray
+    from fitting.regression.lines import IntArray
 
 
 # Columns of result tables; one of these names as a key would be overwritten.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from measurements.memory_counters import llc_misses_per_byte
 from ppw.errors import PpwError
 from ppw.estimate import shown
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
     Mask = NDArray[np.bool_]
 

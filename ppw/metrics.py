@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from fitting.amdahl import AmdahlCpi, AmdahlEfficiency, AmdahlRate, AmdahlTime
-from fitting.power import CmosExponent, CmosVoltage, PowerLine
-from fitting.reciprocal import ReciprocalCpi, ReciprocalRate, ReciprocalTime
+from fitting.laws.frequency import (
+    AmdahlCpi,
+    AmdahlEfficiency,
+    AmdahlRate,
+    AmdahlTime,
+    ReciprocalCpi,
+    ReciprocalRate,
+    ReciprocalTime,
+)
+from fitting.laws.power import CmosExponent, CmosVoltage, PowerLine
 from measurements.headers import nearest, shown
 from measurements.schema import COLUMNS
 from ppw.arguments import as_names, known_choice
@@ -20,8 +27,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from fitting.line import FloatArray
-    from fitting.models import LineModel
+    from fitting.regression.lines import FloatArray
+    from fitting.regression.models import LineModel
 
 T = TypeVar("T")
 Form = Literal["amdahl", "unbounded", "reciprocal"]

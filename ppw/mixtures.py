@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from fitting.line import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.caveats import Mask
     from ppw.grouping import Groups
     from ppw.metrics import Metric

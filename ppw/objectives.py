@@ -18,7 +18,7 @@ from ppw.errors import PpwError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 JOULES_PER_KWH = 3.6e6
 # A power that a draw puts below idle counts as this share of itself: nothing is not logarithmic.

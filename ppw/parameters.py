@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.line import FREE, INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
+from fitting.regression.lines import FREE, INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
 from ppw import caveats as cv
 from ppw.curves import FitOptions, fit_curves
 from ppw.errors import PpwError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fitting.models import ModelFit
+    from fitting.regression.models import ModelFit
     from ppw.grouping import Groups
     from ppw.prepare import Prepared
 

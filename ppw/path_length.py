@@ -2,8 +2,8 @@
 
 A path length is a property of a workload, shared by machines and families: its instructions are
 those of the program, whoever executes them. Against cores it is PL(n) = a·ln(n) + b
-(`fitting.path_length`); against the data size the instructions are a line, fixed + per byte, so
-that the path length falls to the slope as the fixed part is spread over more data.
+(`fitting.laws.execution_time`); against the data size the instructions are a line, fixed + per
+byte, so that the path length falls to the slope as the fixed part is spread over more data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.line import student_quantile
+from fitting.regression.lines import student_quantile
 from measurements import check_runs
 from ppw import caveats as cv
 from ppw.arguments import as_share
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fitting.estimators import LogPathLength
+    from fitting.laws.estimators import LogPathLength
 
 _TEXTS = {"workload", "label", "throughput_unit", "host", "family"}
 
@@ -103,7 +103,7 @@ class PathLengths:
         PpwError
             When there is none, or several.
         """
-        from fitting.estimators import LogPathLength
+        from fitting.laws.estimators import LogPathLength
 
         fits = self.cores[self.cores["workload"] == workload]
         if data_bytes is not None:

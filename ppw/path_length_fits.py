@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fitting.line import fit_points
+from fitting.regression.lines import fit_points
 
 COUNTED, EMULATED, ESTIMATED = "counted", "emulated", "estimated"
 WITHOUT_NAME = "runs"
@@ -69,7 +69,7 @@ def mean_path_lengths(counted: pd.DataFrame) -> pd.DataFrame:
 
 def against_cores(counted: pd.DataFrame) -> pd.DataFrame:
     """Fit a·ln(n) + b to each workload and data size with two core counts or more."""
-    from fitting.estimators import LogPathLength
+    from fitting.laws.estimators import LogPathLength
 
     rows = []
     known = counted[counted["cores"].notna()]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.known import known_groups
-from fitting.posterior import Target
+from fitting.bayes.next_measurement import known_groups
+from fitting.bayes.posterior import Target
 from ppw import caveats as cv
 from ppw.advice import CANDIDATE_COLUMNS, GROUP_COLUMNS, Asked, GroupPlan, percent, times
 from ppw.arguments import as_frequency, as_positive, as_share, as_whole
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fitting.known import Known
-    from fitting.line import FloatArray
-    from fitting.pooled_curves import Curve
+    from fitting.bayes.next_measurement import Known
+    from fitting.bayes.pooling import Curve
+    from fitting.regression.lines import FloatArray
 
     Mask = NDArray[np.bool_]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.models import Prediction
+from fitting.regression.models import Prediction
 from ppw.answers import Answers, Cells
 from ppw.curves import FitOptions
 from ppw.errors import PpwError

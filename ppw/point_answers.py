@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fitting.bayes.posterior import Target
 from fitting.errors import OutOfRangeError
-from fitting.execution_time import execution_time
-from fitting.line import SLOPE_AT_ZERO
-from fitting.models import fit
-from fitting.posterior import Target
+from fitting.laws.execution_time import execution_time
+from fitting.regression.lines import SLOPE_AT_ZERO
+from fitting.regression.models import fit
 from ppw.caveats import tally
 from ppw.curve_caveats import far_findings, fit_findings, posterior_findings
 from ppw.curves import ClockRange, Factor, FitOptions, predict, reached
@@ -21,8 +21,8 @@ from ppw.posteriors import Posteriors
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fitting.line import FloatArray
-    from fitting.models import ModelFit
+    from fitting.regression.lines import FloatArray
+    from fitting.regression.models import ModelFit
     from ppw.points import MeasuredPoints
     from ppw.posteriors import Distribution
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fitting.bayes.steps import step_counts
 from fitting.errors import FittingError
-from fitting.steps import step_counts
 from measurements.quantities import implausible_frequency
 from ppw.errors import PpwError
 from ppw.metrics import METRICS, columns_for
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
     Points = Sequence[tuple[float, float]] | Mapping[float, float] | ArrayLike | pd.DataFrame
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.dynamic_share import DynamicSharePrior
-from fitting.mixture import Mixture
-from fitting.pooled_curves import (
+from fitting.bayes.pooling import (
     NO_POOLING,
     POWER_POOLING,
     TIME_POOLING,
@@ -17,10 +15,10 @@ from fitting.pooled_curves import (
     PowerCurve,
     TimeCurve,
 )
-from fitting.posterior import Target
-from fitting.projected import Projected, project_curve
-from fitting.stalled_share import StalledSharePrior
-from fitting.steps import Steps
+from fitting.bayes.posterior import Target
+from fitting.bayes.prediction import Mixture, Projected, project_curve
+from fitting.bayes.priors import DynamicSharePrior, StalledSharePrior
+from fitting.bayes.steps import Steps
 from ppw.arguments import as_share
 from ppw.condensed import LOG, is_condensed, repeats
 from ppw.metrics import METRICS, PERFORMANCE, values
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.answers import Cells
     from ppw.curves import FitOptions
     from ppw.grouping import Groups

@@ -16,7 +16,7 @@ from ppw.errors import UnknownColumnError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 # What a processor draws: its packages and, where it counts them, the memory modules. Cores are
 # inside the packages and the platform domain is around them: neither is added.

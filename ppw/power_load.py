@@ -2,7 +2,7 @@
 
 Between measured levels the curve is Fritsch & Carlson's monotone cubic (PCHIP), which does not
 overshoot: it rises where the levels rise, and stays between its two neighbours. Source: Fritsch &
-Butland (1984), https://doi.org/10.1137/0905021. Outside the levels it is `fitting.power_load`.
+Butland (1984), https://doi.org/10.1137/0905021. Outside the levels it is `fitting.laws.power_load`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.energy_proportionality import (
+from fitting.laws.power_load import (
     dynamic_range,
     energy_proportionality,
     idle_to_peak,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from fitting.line import FloatArray
-    from fitting.power_load import PowerForecast
+    from fitting.laws.power_load import PowerForecast
+    from fitting.regression.lines import FloatArray
     from measurements.specpower import SpecPowerResult
 
 MEASURED, INTERPOLATED, EXTRAPOLATED = "measured", "interpolated", "extrapolated"
@@ -216,7 +216,7 @@ class PowerLoadCurve:
         load : float array
             Shares of full load, 0 to 1.
         extrapolate : bool
-            Answer outside the levels too, by the line and bend of `fitting.power_load`.
+            Answer outside the levels too, by the line and bend of `fitting.laws.power_load`.
 
         Raises
         ------
@@ -303,7 +303,7 @@ class PowerLoadCurve:
         return made
 
     def proportionality(self) -> Proportionality:
-        """Figures of energy proportionality, from the levels; `fitting.energy_proportionality`."""
+        """Figures of energy proportionality, from the levels; `fitting.laws.power_load`."""
         nan = float("nan")
         idle = float(self.power[0]) if self.has_idle else nan
         full = float(self.power[-1]) if self.has_full else nan
@@ -343,7 +343,7 @@ class PowerLoadCurve:
         return made
 
     def _forecast(self, asked: FloatArray, level: float) -> PowerForecast:
-        from fitting.power_load import forecast_watts
+        from fitting.laws.power_load import forecast_watts
 
         return forecast_watts(self.load, self.power[None, :], asked, level=level)
 

@@ -13,7 +13,7 @@ from ppw.full_load import FULL_LOAD
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 # Loads of runs are put together to the nearest percent: repeats never reach quite the same one.
 _DIGITS = 2

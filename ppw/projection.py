@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from fitting.estimators import LogPathLength
+    from fitting.laws.estimators import LogPathLength
     from ppw.points import Points
 
 
@@ -192,7 +192,7 @@ def project(
         Of the prediction intervals, 0 to 1.
     interval : {"bayes", "t", "none"}
         From a posterior of the bounded curves, with priors that are stated in
-        `fitting.stalled_share` and `fitting.dynamic_share` and so from two points on; Student's t
+        `fitting.bayes.priors` and `fitting.bayes.priors` and so from two points on; Student's t
         about the least-squares curve, where there are degrees of freedom; or none.
     workload : str, optional
         Checked against the path length's own.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from fitting.pressure import grade
+from fitting.demand.utilisation import grade
 from ppw.pressure.levels import NOT_MEASURED
 from ppw.pressure.measures import RESOURCES
 from ppw.pressure.thresholds import Thresholds

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fitting.line import IntArray
+    from fitting.regression.lines import IntArray
     from ppw.checks.check import Check, Found, Mask
     from ppw.grouping import Groups
 

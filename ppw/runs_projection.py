@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from ppw import caveats as cv
 from ppw.answers import Answer, Answers, Cells, calibrated, too_few
 from ppw.arguments import as_frequencies
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.grouping import Groups
     from ppw.metrics import Metric
     from ppw.posteriors import Distribution

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from ppw.arguments import known_choice
 from ppw.errors import PpwError
 from ppw.estimate import shown
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
     from ppw.grouping import Groups
 
     Mask = NDArray[np.bool_]

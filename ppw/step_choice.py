@@ -14,7 +14,7 @@ from ppw.hosts import find_host, host_steps
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 # Makers print 2.93 GHz for 22·133.33 MHz: a catalogue step so near to a measured one is that one.
 _SAME_AS_MEASURED = 5e-3

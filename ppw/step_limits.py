@@ -14,7 +14,7 @@ from ppw.estimate import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 _MOST_SAID = 3
 

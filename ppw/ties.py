@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 
 class Tie(NamedTuple):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 import pandas as pd
 
-from fitting.lack_of_fit import lack_of_fit
+from fitting.bayes.steps import lack_of_fit
 from measurements import check_runs
 from ppw import caveats as cv
 from ppw.arguments import as_names, as_share
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fitting.extent_line import ExtentLine
-    from fitting.line import FloatArray, IntArray
-    from fitting.steps import Steps
+    from fitting.bayes.steps import Steps
+    from fitting.laws.data_size import ExtentLine
+    from fitting.regression.lines import FloatArray, IntArray
 
 # Usual scatter of ln(time) from run to run, until repeats have shown their own.
 _USUAL = 0.02

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray, IntArray
-    from fitting.steps import Steps
+    from fitting.bayes.steps import Steps
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.grouping import Groups
 
     Mask = NDArray[np.bool_]

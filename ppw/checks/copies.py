@@ -20,7 +20,7 @@ from ppw.condensed import (
 from ppw.grouping import Groups, group_runs
 
 if TYPE_CHECKING:
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 _SETTINGS, _TIMES = 6, 4
 # With the same watts to a thousandth in every run, a time that is as fine is enough. Without

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 MOST_DIGITS = 12
 # Reading a decimal and converting its unit costs a few units of the last binary place.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from measurements.schema import COLUMNS, IDENTITY
 from ppw.checks.check import ALL_METRICS, FLAGS, Check, Found, lacking, numbers
 from ppw.checks.digits import recorded_step
@@ -24,7 +24,7 @@ from ppw.condensed import (
 from ppw.estimate import shown
 
 if TYPE_CHECKING:
-    from fitting.line import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.checks.check import Mask
     from ppw.grouping import Groups
 

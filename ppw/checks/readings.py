@@ -28,7 +28,7 @@ from ppw.estimate import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
     from ppw.checks.check import Mask
     from ppw.grouping import Groups
 

@@ -13,7 +13,7 @@ from ppw.condensed import run_counts
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fitting.line import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.checks.check import Mask
     from ppw.grouping import Groups
 

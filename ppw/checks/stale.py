@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from ppw.checks.check import ALL_METRICS, Check, Found, host_codes, lacking, nothing, numbers
 from ppw.checks.digits import all_digits, recorded_step
 from ppw.condensed import (
@@ -21,7 +21,7 @@ from ppw.condensed import (
 from ppw.estimate import shown
 
 if TYPE_CHECKING:
-    from fitting.line import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.checks.check import Mask
     from ppw.grouping import Groups
 

@@ -78,7 +78,7 @@ class _Says(logging.Handler):
 
 def say_why_it_waits() -> None:
     """Tell on a terminal that loops are compiled first: nothing else is seen of a first start."""
-    compiling = logging.getLogger("fitting.compiled")
+    compiling = logging.getLogger("fitting.compiled.loops")
     if sys.stderr.isatty() and not compiling.handlers:
         compiling.addHandler(_Says())
         compiling.setLevel(logging.INFO)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.cpio import IO_BYTES
+from fitting.laws.cycles_per_io import IO_BYTES
 from ppw.cpio.runs import column
 from ppw.estimate import key_texts, shown
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fitting.cpio import IO_BYTES
+from fitting.laws.cycles_per_io import IO_BYTES
 from ppw import caveats as cv
 from ppw.cpio.cycles import cycles_per_io, rise_sentence
 from ppw.cpio.runs import column

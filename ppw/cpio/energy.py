@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.cpio import IO_BYTES, mean_watts, servers_to_sweep
+from fitting.laws.cycles_per_io import IO_BYTES, mean_watts, servers_to_sweep
 from ppw.arguments import as_positive, as_share
 from ppw.cpio.scenarios import Scenarios, ServerSpec, interval_of
 from ppw.errors import PpwError
@@ -16,7 +16,7 @@ from ppw.errors import PpwError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 # Scenario of figures that no run measured.
 TYPED = "typed"

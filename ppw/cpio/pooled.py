@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.cpio import cycles_per_io
+from fitting.laws.cycles_per_io import cycles_per_io
 from ppw.cpio.runs import column
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas.core.groupby import DataFrameGroupBy
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 _SUMMED = (
     *("time_s", "busy_s", "unused_s", "all_user_s", "all_system_s", "waited_s", "ios"),
@@ -89,7 +89,7 @@ def log_half_widths(
     the points of a group (``keys``). On the logarithmic scale an interval of what is positive stays
     so. ``codes`` numbers the point of each run.
     """
-    from fitting.line import student_quantile
+    from fitting.regression.lines import student_quantile
 
     good, size = _counted(table).to_numpy(), len(points)
     at, ios = codes[good], table["ios"].to_numpy()[good]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fitting.cpio import grown
+from fitting.laws.cycles_per_io import grown
 from ppw import caveats as cv
 from ppw.arguments import as_frequency, as_positive, as_share
 from ppw.cpio.scenarios import CPIO, UTILISATION, Scenarios, ServerSpec, project_scenarios

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.cpio import IO_BYTES, cycles_per_io
+from fitting.laws.cycles_per_io import IO_BYTES, cycles_per_io
 from measurements import check_runs
 from ppw.errors import PpwError
 from ppw.estimate import shown

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.cpio import IO_BYTES, io_rate
-from fitting.cpio_laws import LAWS, LINEAR_CPIO, IoRuns, fit_laws, score_laws
-from fitting.cpio_scaling import IoScaling, fit_scaling, student_draws
+from fitting.laws.cycles_per_io import (
+    IO_BYTES,
+    LAWS,
+    LINEAR_CPIO,
+    IoRuns,
+    fit_laws,
+    io_rate,
+    score_laws,
+)
+from fitting.laws.cycles_per_io_scaling import IoScaling, fit_scaling, student_draws
 from ppw.cpio.caveats import run_caveats
 from ppw.cpio.cycles import group_columns
 from ppw.cpio.runs import column, with_cpio
@@ -21,8 +28,8 @@ from ppw.grouping import Groups, group_runs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fitting.cpio_laws import Law, LawScore
-    from fitting.line import FloatArray
+    from fitting.laws.cycles_per_io import Law, LawScore
+    from fitting.regression.lines import FloatArray
 
 UTILISATION = ("measured", "projected", "full")
 CPIO = ("desired", "today", "projected")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fitting.cpio import bandwidth_at_rise, thread_worth
+from fitting.laws.cycles_per_io import bandwidth_at_rise, thread_worth
 from ppw.cpio.runs import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 RISES = (0.10, 0.25)
 _MEASURES = ("cpio", "utilisation", "iops")

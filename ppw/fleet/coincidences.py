@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from ppw.checks.check import FLAGS, UNUSABLE
 from ppw.checks.stale import MEASURED
 from ppw.condensed import (

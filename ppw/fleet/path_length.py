@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
-from fitting.line import Repeats, fit_repeats
-from fitting.path_length import positive_up_to
+from fitting.laws.execution_time import positive_up_to
+from fitting.regression.lines import Repeats, fit_repeats
 from measurements import identity_columns
 from ppw import caveats as cv
 from ppw.arguments import as_share
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pandas as pd
 
-    from fitting.line import FloatArray, LineFit
+    from fitting.regression.lines import FloatArray, LineFit
     from ppw.fleet.answers import Opening
     from ppw.fleet.source import FleetRuns
 

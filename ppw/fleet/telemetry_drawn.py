@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.compiled import compiled
+from fitting.compiled.loops import compiled
 from measurements.power.energy import AT_ENDS_S, OUTSIDE_SHARE
 from ppw.fleet.telemetry_pairs import points_in, segments_in
 

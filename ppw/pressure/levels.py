@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.pressure import Use, grade, summarise, worst
+from fitting.demand.utilisation import Use, grade, summarise, worst
 from ppw.pressure.capacity import WORDS
 from ppw.pressure.measures import LAST_RESORT, MEASURES, RESOURCES, Measure
 

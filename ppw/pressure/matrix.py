@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.pressure import grade, summarise
+from fitting.demand.utilisation import grade, summarise
 from ppw import caveats as cv
 from ppw.errors import PpwError
 from ppw.pressure.demand import as_recordings

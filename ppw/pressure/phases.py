@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.phases import change_points
+from fitting.demand.phases import change_points
 
 if TYPE_CHECKING:
     import pandas as pd

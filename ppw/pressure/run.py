@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.pressure import summarise
+from fitting.demand.utilisation import summarise
 from ppw.errors import PpwError
 from ppw.pressure.capacity import Capacity, capacity_of
 from ppw.pressure.demand import as_series, demand_of

@@ -20,7 +20,7 @@ from ppw.procurement.server import PowerCurve, Server, StraightLine
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
     from ppw.procurement.scenario import Scenario
 
 WALL = "wall"

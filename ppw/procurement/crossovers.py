@@ -17,7 +17,7 @@ from ppw.procurement.sensitivities import YEARS, YEARS_WORDS, movable
 from ppw.ties import NO_TIE, Tie, tie_of
 
 if TYPE_CHECKING:
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
     from ppw.procurement.inputs import Input, Inputs, Numbers
     from ppw.procurement.model import Model
 

@@ -9,7 +9,7 @@ from ppw.procurement.demand import HOURS_PER_YEAR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
     from ppw.procurement.inputs import Numbers
     from ppw.procurement.server import Server
     from ppw.procurement.sizing import Pool

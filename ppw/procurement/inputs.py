@@ -20,7 +20,7 @@ from ppw.procurement.schema import dotted, node_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 # Who says so.
 GIVEN, DEFAULT, MEASURED, PROJECTED, CATALOGUE = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 
 def share_within(share: FloatArray, latency: FloatArray, limit: float) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.steps import SAME_STEP
+from fitting.bayes.steps import SAME_STEP
 from measurements import identity_columns, read_runs
 from measurements.headers import nearest
 from ppw import caveats as cv
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
     Mask = NDArray[np.bool_]
 

@@ -16,7 +16,7 @@ from ppw.procurement.sizing import Pool, Racks, fill_racks, size_pools
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
     from ppw.procurement.inputs import Inputs, Numbers
     from ppw.procurement.scenario import Scenario
     from ppw.procurement.server import Server

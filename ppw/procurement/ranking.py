@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
     Mask = NDArray[np.bool_]
 

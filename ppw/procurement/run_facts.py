@@ -12,7 +12,7 @@ from ppw.sides import scope_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 # Loads are put together to the nearest percent: repeats never reach quite the same one.
 _DIGITS = 2

@@ -17,7 +17,7 @@ from ppw.procurement.schema import check, node_at, with_shares
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
 
 LATENCIES = ("latency_p50", "latency_p99")
 # Demand as a multiple of the scenario's: a figure to move, not one to type in.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
     from ppw.procurement.inputs import Input, Inputs
     from ppw.procurement.model import Model
 

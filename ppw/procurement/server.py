@@ -12,7 +12,7 @@ from ppw.procurement.inputs import figure_key
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
     from ppw.procurement.inputs import Numbers
 
 

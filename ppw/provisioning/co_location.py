@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fitting.co_location import agreement, load_of
+from fitting.demand.co_location import agreement, load_of
 from ppw import caveats as cv
 from ppw.errors import PpwError
 from ppw.pressure.capacity import capacity_of

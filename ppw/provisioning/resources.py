@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.co_location import on_clock
+from fitting.demand.co_location import on_clock
 from measurements.timeseries.shortcomings import CPUS_TAKEN
 from ppw.errors import PpwError
 from ppw.pressure.capacity import Capacity, capacity_of

@@ -21,7 +21,7 @@ from ppw.report.stops import nearest, stops
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fitting.line import FloatArray
+    from fitting.regression.lines import FloatArray
     from ppw.procurement.inputs import Input, Inputs
     from ppw.procurement.model import Basis, Model
     from ppw.procurement.result import Procurement

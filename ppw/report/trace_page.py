@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.interarrival import KNOTS
+from fitting.storage.interarrival import KNOTS
 from ppw.plots import CURVE, MEASURED, new_axes
 from ppw.report.page import Figure, Page, Table, draw
 from ppw.traces.generation import generate_trace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.knee import FEWEST_LEVELS, fit_knees
+from fitting.regression.knee import FEWEST_LEVELS, fit_knees
 from ppw import caveats as cv
 from ppw.arguments import as_share, known_choice
 from ppw.result import frame_digest
@@ -20,7 +20,7 @@ from ppw.tabled_result import rows_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fitting.knee import Knees
+    from fitting.regression.knee import Knees
     from ppw.sweeps.points import Sweeps
 
 # A bend that chance makes as often as this is none; two lines that fit as badly as this are not

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.dispersion import dispersion_band, index_of_dispersion
+from fitting.storage.cascade import dispersion_band, index_of_dispersion
 from measurements.quantities import size_text
 from ppw.traces.features import OCTANTS, distance
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.device_model import Disk, Queue, SolidState, previous_ends
 from fitting.errors import FittingError
-from fitting.trace_survey import BLOCK
+from fitting.storage.devices import Disk, Queue, SolidState, previous_ends
+from fitting.storage.survey import BLOCK
 from measurements.quantities import parse_quantity
 from ppw.errors import PpwError
 from ppw.estimate import shown
@@ -38,7 +38,7 @@ _PARTS, _SMALLEST_S, _CLASSES = 32, 1e-9, 32 * 64
 def parse_device(text: str) -> tuple[str, Device]:
     """Read a device: ``disk``, or ``ssd,units=16,read=70us``.
 
-    Parameters are those of `fitting.device_model.Disk` and ``SolidState``, with or without the
+    Parameters are those of `fitting.storage.devices.Disk` and ``SolidState``, with or without the
     unit at the end of their names.
 
     Returns
@@ -159,7 +159,7 @@ class Storage:
         Of the angle at which a disk's platter is found; by default it is half a turn off, the
         mean.
     outstanding : int, optional
-        Closed loop, as `fitting.device_model.Queue` has it.
+        Closed loop, as `fitting.storage.devices.Queue` has it.
     """
 
     def __init__(

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.burstiness import Cascade, Windows
-from fitting.interarrival import KNOTS, GapLaws
-from fitting.pace import Lateness
-from fitting.placing import Halves
-from fitting.reuse import COLUMNS
-from fitting.runs import COLUMNS as RUN_COLUMNS
-from fitting.runs import Runs
-from fitting.splits import LARGE_SHAPE, SMALL_SHAPE
-from fitting.state_diagram import Diagram
-from fitting.trace_survey import SizeClasses, Survey
-from fitting.transition_counts import GAPS, HISTOGRAM_CLASSES, SUM, SUMS, TransitionCounts
+from fitting.storage.cascade import Cascade, Windows
+from fitting.storage.diagram import Diagram
+from fitting.storage.interarrival import KNOTS, GapLaws
+from fitting.storage.placement import Halves, Lateness
+from fitting.storage.reuse_distance import COLUMNS
+from fitting.storage.run_lengths import COLUMNS as RUN_COLUMNS
+from fitting.storage.run_lengths import Runs
+from fitting.storage.survey import SizeClasses, Survey
+from fitting.storage.transitions import GAPS, HISTOGRAM_CLASSES, SUM, SUMS, TransitionCounts
+from fitting.storage.windows import LARGE_SHAPE, SMALL_SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

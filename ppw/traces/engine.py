@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.burstiness import Windows, fit_cascade
-from fitting.interarrival import fit_gaps
+from fitting.storage.cascade import Windows, fit_cascade
+from fitting.storage.interarrival import fit_gaps
 from ppw import caveats as cv
 from ppw.arguments import as_positive
 from ppw.errors import PpwError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import ibis
     from ibis.backends import BaseBackend
 
-    from fitting.trace_survey import Survey
+    from fitting.storage.survey import Survey
     from ppw.traces.engine_requests import EngineTrace
 
 # As `ppw.fit_trace` has it: gaps that the cascade's last depth is chosen by.

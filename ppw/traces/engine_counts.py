@@ -1,4 +1,4 @@
-"""Transitions counted by an engine, as `fitting.transition_counter` does, from lags and sums."""
+"""Transitions counted by an engine, as `fitting.storage.transitions` does, from lags and sums."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fitting.request_kinds import KINDS, kind
-from fitting.trace_survey import BLOCK
-from fitting.transition_counts import (
+from fitting.storage.diagram import KINDS, kind
+from fitting.storage.survey import BLOCK
+from fitting.storage.transitions import (
     HISTOGRAM_CLASSES,
     LARGEST,
     LOWEST_OCTAVE,
@@ -26,8 +26,8 @@ from ppw.traces.engine_survey import requests_of
 if TYPE_CHECKING:
     import ibis
 
-    from fitting.state_diagram import Diagram
-    from fitting.trace_survey import SizeClasses, Survey
+    from fitting.storage.diagram import Diagram
+    from fitting.storage.survey import SizeClasses, Survey
     from ppw.traces.engine_requests import EngineTrace
 
     IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -154,7 +154,7 @@ def _transitions(
 
 
 def _pair(before: Any, after: Any, diagram: Diagram) -> tuple[Any, Any]:
-    """Code and level of a transition, as `fitting.state_diagram.pair_code` has them."""
+    """Code and level of a transition, as `fitting.storage.diagram.pair_code` has them."""
     import ibis
 
     k, levels = diagram.fan_out, diagram.levels

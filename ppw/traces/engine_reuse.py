@@ -1,4 +1,4 @@
-"""How soon addresses are used again, counted by an engine: what `fitting.reuse` counts.
+"""How soon addresses are used again, as `fitting.storage.reuse_distance` does, by an engine.
 
 A request that does not go on where the last one of its stream ended comes back to a piece that its
 device touched before, or goes on where an earlier request stopped and nothing has been since, or
@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.reuse import AGAIN, AGE_CLASSES, COLUMNS, FRESH, MET, PIECES
+from fitting.storage.reuse_distance import AGAIN, AGE_CLASSES, COLUMNS, FRESH, MET, PIECES
 from ppw.traces.engine_requests import held
 from ppw.traces.engine_runs import runs_of
 
 if TYPE_CHECKING:
     import ibis
 
-    from fitting.runs import Runs
-    from fitting.trace_survey import Survey
-    from fitting.transition_counts import TransitionCounts
+    from fitting.storage.run_lengths import Runs
+    from fitting.storage.survey import Survey
+    from fitting.storage.transitions import TransitionCounts
 
 _BEGINS, _ENDS = 0, 1
 
 
 def reuse_of(requests: ibis.Table, survey: Survey, counts: TransitionCounts) -> tuple[Any, Runs]:
-    """Count reuse by touched state, in the order of the counts, and the columns of `fitting.reuse`.
+    """Count reuse by touched state, in the order of the counts, and its columns.
 
     The runs are counted with it, which tells where they start.
 
@@ -116,7 +116,7 @@ def _further(pieces: ibis.Table, starts: ibis.Table) -> ibis.Table:
 
 
 def _age_class(age: Any) -> Any:
-    """Class of an age, as `fitting.reuse.age_class` has it; null for none."""
+    """Class of an age, as `fitting.storage.reuse_distance.age_class` has it; null for none."""
     import ibis
 
     one = ibis.literal(1, "int64")

@@ -1,4 +1,4 @@
-"""Runs of sequential requests, counted by an engine: what `fitting.runs` counts."""
+"""Runs of sequential requests, counted by an engine: what `fitting.storage.run_lengths` counts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.runs import CLASSES, COLUMNS, Runs, class_lows
+from fitting.storage.run_lengths import CLASSES, COLUMNS, Runs, class_lows
 
 if TYPE_CHECKING:
     import ibis
 
-    from fitting.transition_counts import TransitionCounts
+    from fitting.storage.transitions import TransitionCounts
 
     IntArray = np.ndarray[Any, np.dtype[np.int64]]
 

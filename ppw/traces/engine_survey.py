@@ -1,4 +1,4 @@
-"""Survey of a trace by an engine: what `fitting.trace_survey` finds, from grouped sums."""
+"""Survey of a trace by an engine: what `fitting.storage.survey` finds, from grouped sums."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.trace_survey import BLOCK, Survey, alignment_of
+from fitting.storage.survey import BLOCK, Survey, alignment_of
 from ppw.errors import PpwError
 from ppw.traces.source import FLUSH, Surveyed
 

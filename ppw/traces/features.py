@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.lru import touched_blocks
-from fitting.sampled_reuse import ReuseSample
-from fitting.trace_survey import BLOCK
+from fitting.storage.reuse_distance import ReuseSample, touched_blocks
+from fitting.storage.survey import BLOCK
 from ppw.traces.devices import Latencies, Storage
 from ppw.traces.source import columns, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fitting.sampled_reuse import SampledCurve
-    from fitting.trace_survey import Survey
+    from fitting.storage.reuse_distance import SampledCurve
+    from fitting.storage.survey import Survey
     from ppw.traces.devices import Device
     from ppw.traces.source import Batches, Columns, Surveyed
 

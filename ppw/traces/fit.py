@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.burstiness import Windows, fit_cascade
-from fitting.interarrival import fit_gaps
-from fitting.reuse import ReuseCounter
-from fitting.runs import RunCounter
-from fitting.state_diagram import Diagram
-from fitting.transition_counter import TransitionCounter
+from fitting.storage.cascade import Windows, fit_cascade
+from fitting.storage.diagram import Diagram
+from fitting.storage.interarrival import fit_gaps
+from fitting.storage.reuse_distance import ReuseCounter
+from fitting.storage.run_lengths import RunCounter
+from fitting.storage.transitions import TransitionCounter
 from ppw import caveats as cv
 from ppw.arguments import as_positive
 from ppw.errors import PpwError
@@ -21,9 +21,9 @@ from ppw.traces.source import columns, opened, survey
 if TYPE_CHECKING:
     from os import PathLike
 
-    from fitting.burstiness import Cascade
-    from fitting.runs import Runs
-    from fitting.trace_survey import Survey
+    from fitting.storage.cascade import Cascade
+    from fitting.storage.run_lengths import Runs
+    from fitting.storage.survey import Survey
     from ppw.traces.source import Batches, Columns, Surveyed
 
     IntArray = np.ndarray[Any, np.dtype[np.int64]]

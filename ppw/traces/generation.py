@@ -11,7 +11,7 @@ Modes of the order of requests:
 Arrival times:
 
 ``cascade``
-    The number of requests in dyadic windows as `fitting.burstiness` draws it.
+    The number of requests in dyadic windows as `fitting.storage.cascade` draws it.
 ``windows``
     The same, with the counts of the coarse windows as they were, in their order.
 ``laws``
@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fitting.chain import make_chain
-from fitting.places import Addresses
-from fitting.request_kinds import KINDS, kind
-from fitting.reuse import MET, PIECES, reuse_law
-from fitting.walk import Learnt, Requests, Walk
+from fitting.storage.addresses import Addresses
+from fitting.storage.chain import make_chain
+from fitting.storage.diagram import KINDS, kind
+from fitting.storage.generator import Learnt, Requests, Walk
+from fitting.storage.reuse_distance import MET, PIECES, reuse_law
 from measurements.traces.requests import SCHEMA
 from ppw.arguments import as_positive, known_choice
 from ppw.errors import PpwError
@@ -39,7 +39,7 @@ from ppw.traces.round_robin import RoundRobin
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fitting.walk import IntArray
+    from fitting.storage.generator import IntArray
     from ppw.traces.model import TraceModel
 
     FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -170,7 +170,7 @@ def generate_trace(
     draws : {"stratified", "independent"}
         Whether shares are met closely or as chance has it.
     entry : {"arrivals", "occupancy"}
-        How a coarse state is entered; see `fitting.chain`.
+        How a coarse state is entered; see `fitting.storage.chain`.
 
     Returns
     -------

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fitting.interarrival import CONSTANT
-from fitting.trace_survey import BLOCK
+from fitting.storage.interarrival import CONSTANT
+from fitting.storage.survey import BLOCK
 from measurements.loads.job import Job, Zone
 from ppw.arguments import known_choice
 from ppw.errors import PpwError

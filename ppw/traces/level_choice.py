@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.held_out import log_likelihood
-from fitting.transition_counter import TransitionCounter
+from fitting.storage.transitions import TransitionCounter, log_likelihood
 from ppw import caveats as cv
 from ppw.errors import CaveatWarning, PpwError
 from ppw.estimate import shown
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-    from fitting.transition_counts import TransitionCounts
+    from fitting.storage.transitions import TransitionCounts
     from ppw.traces.model import TraceModel
     from ppw.traces.source import Batches
 

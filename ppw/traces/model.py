@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.interarrival import LAWS, GapLaws
-from fitting.trace_survey import BLOCK, SizeClasses, Survey
+from fitting.storage.interarrival import LAWS, GapLaws
+from fitting.storage.survey import BLOCK, SizeClasses, Survey
 from measurements.quantities import size_text
 from ppw.errors import PpwError
 from ppw.estimate import shown
@@ -21,10 +21,10 @@ from ppw.traces.document import body_of, parts_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fitting.burstiness import Cascade
-    from fitting.runs import Runs
-    from fitting.state_diagram import Diagram
-    from fitting.transition_counts import TransitionCounts
+    from fitting.storage.cascade import Cascade
+    from fitting.storage.diagram import Diagram
+    from fitting.storage.run_lengths import Runs
+    from fitting.storage.transitions import TransitionCounts
 
     IntArray = np.ndarray[Any, np.dtype[np.int64]]
     FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -43,20 +43,20 @@ class TraceModel:
 
     Parameters
     ----------
-    survey : fitting.trace_survey.Survey
+    survey : fitting.storage.survey.Survey
         Extent, streams, sizes and alignment of the trace.
-    classes : fitting.trace_survey.SizeClasses
+    classes : fitting.storage.survey.SizeClasses
         Request sizes by class.
-    counts : fitting.transition_counts.TransitionCounts
+    counts : fitting.storage.transitions.TransitionCounts
         Transitions counted.
-    laws : fitting.interarrival.GapLaws
+    laws : fitting.storage.interarrival.GapLaws
         Inter-arrival law of every transition.
-    cascade : fitting.burstiness.Cascade
+    cascade : fitting.storage.cascade.Cascade
         How arrivals are spread over time.
-    runs : fitting.runs.Runs
+    runs : fitting.storage.run_lengths.Runs
         Runs of sequential requests by the touched state they start in.
     reuse : array or None
-        Touched states by columns of `fitting.reuse`: requests and pieces counted.
+        Touched states by columns of `fitting.storage.reuse_distance`: requests and pieces counted.
     names : dict of str to tuple of str
         Names of streams and devices.
     caveats : tuple of str
@@ -226,7 +226,7 @@ class TraceModel:
         PpwError
             Of a model of one level, or one read back from JSON, which has no sums.
         """
-        from fitting.interarrival import fit_gaps
+        from fitting.storage.interarrival import fit_gaps
 
         if self.diagram.levels < 2 or np.isnan(self.counts.sums).any():
             raise PpwError("a model can be made coarser where it was fitted, down to one level")

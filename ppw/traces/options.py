@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fitting.device_model import SolidState
-from fitting.lru import touched_blocks
-from fitting.trace_survey import BLOCK
+from fitting.storage.devices import SolidState
+from fitting.storage.reuse_distance import touched_blocks
+from fitting.storage.survey import BLOCK
 from ppw.traces.devices import Latencies, Storage
 from ppw.traces.source import Columns
 
 if TYPE_CHECKING:
-    from fitting.caches import Cache
-    from fitting.defragmentation import Layout
+    from fitting.storage.caches import Cache
+    from fitting.storage.devices import Layout
     from ppw.traces.devices import Device
 
     FloatArray = np.ndarray[Any, np.dtype[np.float64]]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-    from fitting.trace_survey import Survey
+    from fitting.storage.survey import Survey
     from measurements.loads.fio_replay import Replayed
     from measurements.loads.iolog import Written
     from ppw.traces.source import Batches

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fitting.chain import make_chain
-from fitting.trace_survey import BLOCK
-from fitting.walk import Requests
+from fitting.storage.chain import make_chain
+from fitting.storage.generator import Requests
+from fitting.storage.survey import BLOCK
 
 if TYPE_CHECKING:
     from ppw.traces.model import TraceModel

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fitting.trace_survey import BLOCK, Surveyor
+from fitting.storage.survey import BLOCK, Surveyor
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fitting.trace_survey import Survey
+    from fitting.storage.survey import Survey
 
 
 class Batches(Protocol):

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fitting.caches import POLICIES, WRITES
-from fitting.device_model import SolidState
-from fitting.lru import touched_blocks
-from fitting.sampled_reuse import ReuseSample
+from fitting.storage.caches import POLICIES, WRITES
+from fitting.storage.devices import SolidState
+from fitting.storage.reuse_distance import ReuseSample, touched_blocks
 from ppw import caveats as cv
 from ppw.arguments import as_positive, known_choice
 from ppw.errors import PpwError
@@ -167,7 +166,7 @@ def trace_what_if(
     caches : sequence of int
         Numbers of drives; their space is one cache, which serves as many requests more at a time.
     policies : sequence of str
-        Of `fitting.caches.POLICIES`.
+        Of `fitting.storage.caches.POLICIES`.
     writes : str
         ``through``: a write goes to the storage at once, and its blocks into the cache.
         ``around``: they go past the cache. ``back``: the cache takes the write, and the storage

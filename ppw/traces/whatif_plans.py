@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fitting.caches import Cache
-from fitting.defragmentation import ORDERS, FilePages
 from fitting.errors import FittingError
+from fitting.storage.caches import Cache
+from fitting.storage.devices import ORDERS, FilePages
 from ppw.errors import PpwError
 from ppw.traces.options import AsItIs, Cached, Defragmented, Option, Outcome
 from ppw.traces.source import columns
@@ -14,8 +14,7 @@ from ppw.traces.source import columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fitting.defragmentation import Layout
-    from fitting.device_model import SolidState
+    from fitting.storage.devices import Layout, SolidState
     from ppw.traces.devices import Device
     from ppw.traces.source import Batches
 

@@ -6,16 +6,15 @@ import numpy as np
 from hypothesis import strategies as st
 from requests_reference import Model, Reference
 
-from fitting.chain import ENTRIES, make_chain
-from fitting.interarrival import fit_gaps
-from fitting.places import Addresses
-from fitting.request_kinds import kind
-from fitting.reuse import ReuseCounter, reuse_law
-from fitting.runs import RunCounter
-from fitting.state_diagram import Diagram
-from fitting.trace_survey import Surveyor
-from fitting.transition_counter import TransitionCounter
-from fitting.walk import Learnt, Walk
+from fitting.storage.addresses import Addresses
+from fitting.storage.chain import ENTRIES, make_chain
+from fitting.storage.diagram import Diagram, kind
+from fitting.storage.generator import Learnt, Walk
+from fitting.storage.interarrival import fit_gaps
+from fitting.storage.reuse_distance import ReuseCounter, reuse_law
+from fitting.storage.run_lengths import RunCounter
+from fitting.storage.survey import Surveyor
+from fitting.storage.transitions import TransitionCounter
 
 # Requests of a trace in the order of arrival.
 Columns = namedtuple("Columns", "time_s stream device lbn size_bytes op")

@@ -1,7 +1,8 @@
 """Requests of a fitted state diagram in plain Python, which the compiled generator must match.
 
 Dicts and lists, one request at a time, by what the docstrings of `fitting` say. Random numbers come
-from the same sequence; `fitting.random_numbers` and the inter-arrival laws have tests of their own.
+from the same sequence; `fitting.compiled.random` and the inter-arrival laws have tests of their
+own.
 """
 
 import itertools
@@ -14,12 +15,12 @@ from statistics import median
 
 import numpy as np
 
-from fitting import interarrival as laws
-from fitting import random_numbers as numbers
-from fitting.random_numbers import randomness, uniform
-from fitting.request_kinds import KINDS, kind, piece_blocks
-from fitting.reuse import AGAIN, CLASSES, FRESH, age_bounds
-from fitting.walk_draws import poisson
+from fitting.compiled import random as numbers
+from fitting.compiled.random import randomness, uniform
+from fitting.storage import interarrival as laws
+from fitting.storage.diagram import KINDS, kind, piece_blocks
+from fitting.storage.reuse_distance import AGAIN, CLASSES, FRESH, age_bounds
+from fitting.storage.stratified import poisson
 
 WHOLE, FIBONACCI = 2**64, 0x9E3779B97F4A7C15
 

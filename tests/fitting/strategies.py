@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from fitting.dynamic_share import DynamicSharePrior
-from fitting.posterior import Grid
-from fitting.stalled_share import StalledSharePrior
+from fitting.bayes.posterior import Grid
+from fitting.bayes.priors import DynamicSharePrior, StalledSharePrior
 
 GHZ = 1e9
 

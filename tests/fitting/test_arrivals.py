@@ -9,15 +9,26 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fitting.arrival_character import character
-from fitting.burstiness import Windows, _trial, fit_cascade
-from fitting.clock import Clock, shared_tick
-from fitting.course import loose_levels, turned
-from fitting.dispersion import dispersion_band, index_of_dispersion
 from fitting.errors import FittingError
-from fitting.pace import lateness_of
-from fitting.placing import kept_halves
-from fitting.splits import LARGE_SHAPE, SMALL_SHAPE, drawn_split, split_laws
+from fitting.storage.cascade import (
+    Windows,
+    _trial,
+    character,
+    dispersion_band,
+    fit_cascade,
+    index_of_dispersion,
+    loose_levels,
+    turned,
+)
+from fitting.storage.placement import kept_halves, lateness_of
+from fitting.storage.windows import (
+    LARGE_SHAPE,
+    SMALL_SHAPE,
+    Clock,
+    drawn_split,
+    shared_tick,
+    split_laws,
+)
 
 ANYWHERE, EVEN, GAPS, PACED, CHAINED = range(5)
 SEEDS = st.integers(0, 999)

@@ -9,13 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitting import reuse
-from fitting.caches import POLICIES, WRITES, Cache
 from fitting.errors import FittingError
-from fitting.lru import HitRatioCurve, hit_ratio_curve, reuse_distances, touched_blocks
-from fitting.reuse import AGAIN, COLUMNS, FRESH, MET, PIECES, ReuseCounter, age_bounds, reuse_law
-from fitting.sampled_reuse import ReuseSample, SampledCurve
-from fitting.transition_counter import Seen
+from fitting.storage import reuse_distance
+from fitting.storage.caches import POLICIES, WRITES, Cache
+from fitting.storage.reuse_distance import (
+    AGAIN,
+    COLUMNS,
+    FRESH,
+    MET,
+    PIECES,
+    HitRatioCurve,
+    ReuseCounter,
+    ReuseSample,
+    SampledCurve,
+    age_bounds,
+    hit_ratio_curve,
+    reuse_distances,
+    reuse_law,
+    touched_blocks,
+)
+from fitting.storage.transitions import Seen
 
 # Caches.
 
@@ -199,7 +212,7 @@ def test_an_eighth_of_the_blocks_by_hand():
 
 
 def kept(accessed, halvings):
-    return np.array([b for b in accessed if halvings == 0 or reuse.followed(b, halvings)])
+    return np.array([b for b in accessed if halvings == 0 or reuse_distance.followed(b, halvings)])
 
 
 def test_a_sample_is_halved_as_often_as_it_takes():
@@ -286,9 +299,9 @@ def test_classes_are_half_octaves():
     bounds = age_bounds()
     assert bounds[[0, 2, 3, 4, 5, 6, 7, 8]].tolist() == [1, 2, 3, 4, 6, 8, 12, 16]
     for age in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100, 1000, 10**6]:
-        class_ = reuse.age_class(age)
+        class_ = reuse_distance.age_class(age)
         assert bounds[class_] <= age < bounds[class_ + 1]
-    assert reuse.age_class(2**52) == AGAIN - 1
+    assert reuse_distance.age_class(2**52) == AGAIN - 1
 
 
 def law_of(age, again, fresh, requests):
@@ -321,8 +334,8 @@ def test_where_few_addresses_can_be_followed_the_law_stays(monkeypatch):
     # Once both know the space; ahead of that, more of what is new is followed than later.
     lbn = 8 * np.random.default_rng(6).integers(30_000, size=120_000)
     shares = []
-    for most in (reuse._MOST_TRACKED, 2**13):
-        monkeypatch.setattr(reuse, "_MOST_TRACKED", most)
+    for most in (reuse_distance._MOST_TRACKED, 2**13):
+        monkeypatch.setattr(reuse_distance, "_MOST_TRACKED", most)
         counter = ReuseCounter(np.zeros(1, dtype=np.int64), 8)
         for part in np.split(lbn, 2):
             before = counter.counts[0].copy()

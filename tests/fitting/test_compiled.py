@@ -11,11 +11,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from fitting import compiled as module
-from fitting.compiled import Notice, _folder, _Forgiving, _parents, compiled
+from fitting.compiled import loops as module
+from fitting.compiled.loops import Notice, _folder, _Forgiving, _parents, compiled
 
 WALK = """
-from fitting.compiled import compiled
+from fitting.compiled.loops import compiled
 from fitting.limits import MOST
 if False:
     from fitting.unused import NOTHING
@@ -45,10 +45,10 @@ def answer():
 def test_code_on_disk_is_that_of_all_sources_it_is_made_of(tmp_path, monkeypatch):
     """Of a package with the real `compiled`: numba's stamp is of one file alone."""
     package = tmp_path / "fitting"
-    (package / "laws").mkdir(parents=True)
-    for name in ("__init__.py", "laws/__init__.py"):
-        (package / name).touch()
-    shutil.copy(module.__file__, package)
+    for folder in (package, package / "laws", package / "compiled"):
+        folder.mkdir()
+        (folder / "__init__.py").touch()
+    shutil.copy(module.__file__, package / "compiled")
     (package / "walk.py").write_text(WALK)
     (package / "limits.py").write_text("from fitting.laws.far import FAR\nMOST = FAR\n")
     (package / "laws" / "far.py").write_text("FAR = 1\n")
@@ -153,7 +153,7 @@ class TestNotice:
 
     @pytest.fixture
     def notice(self, timers, caplog):
-        caplog.set_level("INFO", "fitting.compiled")
+        caplog.set_level("INFO", "fitting.compiled.loops")
         return Notice("compiling", timer=timers, clock=lambda: timers.now_s)
 
     def test_comes_after_a_second_of_all_functions_together(self, notice, timers, caplog):
@@ -191,7 +191,7 @@ class TestNotice:
     def test_is_of_functions_that_are_not_on_disk(
         self, folder, text, timers, tmp_path, monkeypatch, caplog
     ):
-        caplog.set_level("INFO", "fitting.compiled")
+        caplog.set_level("INFO", "fitting.compiled.loops")
         for name in ("_KEPT", "_NOT_KEPT"):
             own = Notice(getattr(module, name)._text, timer=timers, clock=lambda: 0.0)
             monkeypatch.setattr(module, name, own)

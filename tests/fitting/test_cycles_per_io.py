@@ -6,21 +6,26 @@ import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitting.cpio import (
+from fitting.errors import FittingError
+from fitting.laws.cores import AmdahlScaling
+from fitting.laws.cycles_per_io import (
+    AMDAHL,
+    GUNTHER,
+    LINEAR_CPIO,
+    IoRuns,
     bandwidth_at_rise,
     cpio_of_energy,
     cycles_per_io,
+    fit_laws,
     grown,
     idle_factor,
     io_rate,
     mean_watts,
+    score_laws,
     servers_to_sweep,
     thread_worth,
 )
-from fitting.cpio_laws import AMDAHL, GUNTHER, LINEAR_CPIO, IoRuns, fit_laws, score_laws
-from fitting.cpio_scaling import fit_scaling, student_draws
-from fitting.errors import FittingError
-from fitting.scaling import AmdahlScaling
+from fitting.laws.cycles_per_io_scaling import fit_scaling, student_draws
 
 CORES = np.repeat([1.0, 2.0, 4.0, 8.0], 2)
 shares = st.floats(0.01, 1.0)

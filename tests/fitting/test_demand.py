@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from fitting.co_location import agreement, load_of, on_clock
+from fitting.demand.co_location import agreement, load_of, on_clock
+from fitting.demand.phases import NOISE_FLOOR, _noise, change_points, penalty
+from fitting.demand.utilisation import grade, summarise, worst
 from fitting.errors import FittingError
-from fitting.phases import NOISE_FLOOR, _noise, change_points, penalty
-from fitting.pressure import grade, summarise, worst
 
 # Summary of use.
 

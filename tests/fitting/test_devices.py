@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitting.defragmentation import ORDERS, FilePages
-from fitting.device_model import Disk, Queue, SolidState, previous_ends
 from fitting.errors import FittingError
+from fitting.storage.devices import ORDERS, Disk, FilePages, Queue, SolidState, previous_ends
 
 # 1000 cylinders of 1 MB; a turn in 8 ms.
 DISK = Disk(

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 from strategies import GHZ, OneCell
 
-from fitting.draws import CurvePosterior, _systematic, curve_posteriors, draw_curve
+from fitting.bayes.draws import CurvePosterior, _systematic, curve_posteriors, draw_curve
+from fitting.bayes.pooling import Neighbours, PowerCurve, TimeCurve
+from fitting.bayes.posterior import Sweep, Target, integrated_wiener, noise_share
+from fitting.bayes.prediction import project_curve
+from fitting.bayes.steps import Steps
 from fitting.errors import FittingError
-from fitting.pooled_curves import Neighbours, PowerCurve, TimeCurve
-from fitting.posterior import Sweep, Target, integrated_wiener, noise_share
-from fitting.projected import project_curve
-from fitting.steps import Steps
 
 LEVELS = np.linspace(0.01, 0.99, 99)
 

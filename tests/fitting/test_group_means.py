@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from scipy.stats import f as f_distribution
 from statsmodels.api import WLS
 
-from fitting.lack_of_fit import lack_of_fit
-from fitting.line import Repeats
-from fitting.steps import SAME_STEP, Steps, step_counts
+from fitting.bayes.steps import SAME_STEP, Steps, lack_of_fit, step_counts
+from fitting.regression.lines import Repeats
 
 PARTS = ("first", "count", "frequency", "log_value", "runs", "scatter", "scatter_df")
 

@@ -8,14 +8,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from requests_reference import FIBONACCI, WHOLE, Memory, Places, hashed
 
-from fitting import hash_table
-from fitting.hash_table import EMPTY, doubled, find, mixed, new_keys, places, remove, roomy
-from fitting.lookups import Numbers, longer, looked_up, lookup_of, numbered
-from fitting.marks import MOST_CLOCK, begun_at, new_marks, note_begin, row_of, touched_row
-from fitting.octaves import octave_part
-from fitting.places import Addresses
-from fitting.recency import LBN, nearest, new_recency, put
-from fitting.side_by_side import lines, side_by_side
+from fitting.compiled import hashing
+from fitting.compiled.hashing import (
+    EMPTY,
+    Numbers,
+    doubled,
+    find,
+    longer,
+    looked_up,
+    lookup_of,
+    mixed,
+    new_keys,
+    numbered,
+    places,
+    remove,
+    roomy,
+)
+from fitting.compiled.loops import lines, octave_part, side_by_side
+from fitting.storage.addresses import Addresses
+from fitting.storage.last_access import (
+    LBN,
+    MOST_CLOCK,
+    begun_at,
+    nearest,
+    new_marks,
+    new_recency,
+    note_begin,
+    put,
+    row_of,
+    touched_row,
+)
 
 KEYS = st.one_of(st.integers(0, 40), st.integers(0, 2**62))
 
@@ -56,7 +78,7 @@ def test_tables_are_powers_of_two_at_most_a_quarter_full():
 
 @given(st.integers(0, 2**62))
 def test_keys_are_spread_by_multiplication(key):
-    assert hash_table.hashed(key) == hashed(key)
+    assert hashing.hashed(key) == hashed(key)
     assert mixed(key) == (key * FIBONACCI % WHOLE) >> 30
 
 

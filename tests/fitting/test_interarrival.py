@@ -11,11 +11,11 @@ from requests_reference import GAPS as DRAWS
 from requests_reference import drawn_gap
 from scipy import stats
 
+from fitting.compiled.random import randomness
 from fitting.errors import FittingError
-from fitting.interarrival import LAWS, PUBLISHED, GapLaws, fit_gaps
-from fitting.random_numbers import randomness
-from fitting.transition_counts import gap_classes
-from fitting.walk_draws import Features, between, draw_gap
+from fitting.storage.interarrival import LAWS, PUBLISHED, GapLaws, fit_gaps
+from fitting.storage.stratified import Features, between, draw_gap
+from fitting.storage.transitions import gap_classes
 
 CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)
 TICK = 1e-6

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import f as f_distribution
 
 from fitting.errors import FittingError
-from fitting.knee import fit_knees
+from fitting.regression.knee import fit_knees
 
 LEVELS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
 LINEAR = np.arange(1.0, 9.0)

@@ -10,20 +10,20 @@ from scipy.stats import t as student
 from sklearn.base import clone
 from strategies import GHZ, frequencies
 
-from fitting import (
-    CmosPower,
-    FittingError,
-    LogPathLength,
-    OutOfRangeError,
-    ReciprocalRegression,
-    execution_time,
+from fitting import CmosPower, FittingError, LogPathLength, OutOfRangeError, ReciprocalRegression
+from fitting.laws.execution_time import LogCores, execution_time, positive_up_to
+from fitting.laws.frequency import (
+    AmdahlCpi,
+    AmdahlEfficiency,
+    AmdahlRate,
+    AmdahlTime,
+    ReciprocalCpi,
+    ReciprocalRate,
+    ReciprocalTime,
 )
-from fitting.amdahl import AmdahlCpi, AmdahlEfficiency, AmdahlRate, AmdahlTime
-from fitting.line import FREE, LineFit, Moments
-from fitting.models import Asymptote, ModelFit, fit, fit_table, share_of_limit
-from fitting.path_length import LogCores, positive_up_to
-from fitting.power import CmosExponent, CmosVoltage, FreeExponent, PowerLine, best_exponent
-from fitting.reciprocal import ReciprocalCpi, ReciprocalRate, ReciprocalTime
+from fitting.laws.power import CmosExponent, CmosVoltage, FreeExponent, PowerLine, best_exponent
+from fitting.regression.lines import FREE, LineFit, Moments
+from fitting.regression.models import Asymptote, ModelFit, fit, fit_table, share_of_limit
 
 TABLE = {f * GHZ: 0.6 + 0.15 * f for f in (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)}
 

@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 from scipy.stats import t as student
 
 from fitting.errors import FittingError
-from fitting.line import (
+from fitting.regression.lines import (
     FREE,
     INTERCEPT_AT_ZERO,
     SLOPE_AT_ZERO,

@@ -5,22 +5,25 @@ import pytest
 from scipy.special import ndtri
 from strategies import GHZ, OneCell
 
-from fitting.errors import FittingError
-from fitting.hypothetical import Candidate, Chances, step_of
-from fitting.known import Known, known_groups
-from fitting.planning import (
+from fitting.bayes.next_measurement import (
+    Candidate,
+    Chances,
+    Known,
     attainable,
     choose,
     half_width,
+    known_groups,
     look_ahead,
     outlook,
     present,
     shares,
+    step_of,
 )
-from fitting.pooled_curves import Neighbours, PowerCurve, TimeCurve
-from fitting.posterior import Sweep, Target, evidence, integrated_wiener
-from fitting.projected import project_curve
-from fitting.steps import Steps
+from fitting.bayes.pooling import Neighbours, PowerCurve, TimeCurve
+from fitting.bayes.posterior import Sweep, Target, evidence, integrated_wiener
+from fitting.bayes.prediction import project_curve
+from fitting.bayes.steps import Steps
+from fitting.errors import FittingError
 
 Z = ndtri(0.95)
 

@@ -17,22 +17,21 @@ from scipy.special import ndtr
 from scipy.stats import binomtest, chisquare, kstest
 from strategies import GHZ, POWER_PRIOR, TIME_PRIOR
 
-from fitting import pooled_curves, pooling
-from fitting.dynamic_share import DynamicShare
-from fitting.errors import FittingError
-from fitting.pooled_curves import (
+from fitting.bayes import pooling
+from fitting.bayes.pooling import (
     NO_POOLING,
     TIME_POOLING,
     Neighbours,
     Pooling,
     PowerCurve,
     TimeCurve,
+    posterior_cells,
 )
-from fitting.pooling import posterior_cells
-from fitting.posterior import SHARED_NOISE, Target
-from fitting.projected import project_curve
-from fitting.stalled_share import StalledShare, StalledSharePrior
-from fitting.steps import Steps
+from fitting.bayes.posterior import SHARED_NOISE, Target
+from fitting.bayes.prediction import project_curve
+from fitting.bayes.priors import DynamicShare, StalledShare, StalledSharePrior
+from fitting.bayes.steps import Steps
+from fitting.errors import FittingError
 
 ENDS = (0.05, 0.5, 0.95)
 STEPS = np.array([1.5, 2.2, 3.0]) * GHZ
@@ -405,7 +404,7 @@ def test_core_counts_that_share_static_watts_show_the_voltage_slope():
 def test_the_rest_of_a_cluster_counts_for_two_groups(alone_in_cluster):
     likelihood = np.array([[1.0, 0.5], [0.1, 0.2], [0.9, 0.3], [0.4, 0.8], [0.6, 0.3]])
     cluster = np.array([0, 0, 0, int(alone_in_cluster), 0])
-    found = pooled_curves._said_by_the_rest(likelihood, cluster, TIME_POOLING)
+    found = pooling._said_by_the_rest(likelihood, cluster, TIME_POOLING)
     ratio = likelihood[:, 1] / likelihood[:, 0]
     for group in range(5):
         rest = ratio[(cluster == cluster[group]) & (np.arange(5) != group)]

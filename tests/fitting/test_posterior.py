@@ -11,8 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import beta, lognorm
 from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, frequencies
 
-from fitting.dynamic_share import DynamicShare, DynamicSharePrior
-from fitting.posterior import (
+from fitting.bayes.posterior import (
     SHARED_NOISE,
     Grid,
     Target,
@@ -21,8 +20,8 @@ from fitting.posterior import (
     integrated_wiener,
     noise_share,
 )
-from fitting.stalled_share import StalledShare, noise_grid
-from fitting.steps import Steps
+from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, noise_grid
+from fitting.bayes.steps import Steps
 
 
 class Parabolas(NamedTuple):

@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitting import FittingError
-from fitting.energy_proportionality import (
+from fitting.laws.power_load import (
+    SHAPE,
+    covariance,
     dynamic_range,
     energy_proportionality,
+    forecast_watts,
     idle_to_peak,
     linear_deviation,
     peak_efficiency,
     proportionality_gap,
 )
-from fitting.power_load import SHAPE, covariance, forecast_watts
 
 TENTHS = np.arange(11) / 10
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import kstest, norm
 
-from fitting.conformal import conformal_factor, fewest_scores
-from fitting.mixture import Mixture
+from fitting.bayes.conformal import conformal_factor, fewest_scores
+from fitting.bayes.prediction import Mixture
 
 PROBABILITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

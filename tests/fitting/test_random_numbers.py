@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from requests_reference import FIBONACCI, WHOLE, Batch, permuted
 from scipy import special, stats
 
-from fitting import random_numbers as module
-from fitting.random_numbers import random_bits, randomness, uniform
-from fitting.walk_draws import _permuted, draw, new_batches, poisson
+from fitting.compiled import random as module
+from fitting.compiled.random import random_bits, randomness, uniform
+from fitting.storage.stratified import _permuted, draw, new_batches, poisson
 
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 

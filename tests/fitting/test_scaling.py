@@ -9,7 +9,7 @@ from scipy.optimize import curve_fit, nnls
 from scipy.stats import t as student
 
 from fitting.errors import FittingError, OutOfRangeError
-from fitting.scaling import AmdahlScaling, ErnestScaling, UniversalScalability
+from fitting.laws.cores import AmdahlScaling, ErnestScaling, UniversalScalability
 
 CORES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
 SIZES = np.array([1.0, 3.0, 0.5, 2.0, 1.0, 4.0, 2.0, 8.0])

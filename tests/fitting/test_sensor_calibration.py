@@ -12,8 +12,7 @@ from scipy.stats import t as student
 from statsmodels.api import OLS, WLS, add_constant
 
 from fitting.errors import FittingError, OutOfRangeError
-from fitting.sensor_calibration import CalibrationLine, calibrate_sensor
-from fitting.york import york_line
+from fitting.regression.errors_in_both import CalibrationLine, calibrate_sensor, york_line
 
 # Pearson's points with York's weights: York (1966), tables I and II; results to these digits in
 # York et al. (2004), https://doi.org/10.1119/1.1632486, and the standard errors with them.

@@ -14,14 +14,24 @@ from hypothesis import strategies as st
 from requests_reference import Model, Survey, drawn_length, length_class, length_law
 
 from fitting.errors import FittingError
-from fitting.held_out import log_likelihood
-from fitting.request_kinds import KINDS, kind, piece_blocks
-from fitting.runs import CLASSES, COLUMNS, RunCounter, Runs, run_lengths, start_alignments
-from fitting.runs import drawn_length as drawn
-from fitting.state_diagram import Diagram
-from fitting.trace_survey import Surveyor, alignment_of
-from fitting.transition_counter import Seen, TransitionCounter
-from fitting.transition_counts import TransitionCounts, gap_classes
+from fitting.storage.diagram import KINDS, Diagram, kind, piece_blocks
+from fitting.storage.run_lengths import (
+    CLASSES,
+    COLUMNS,
+    RunCounter,
+    Runs,
+    run_lengths,
+    start_alignments,
+)
+from fitting.storage.run_lengths import drawn_length as drawn
+from fitting.storage.survey import Surveyor, alignment_of
+from fitting.storage.transitions import (
+    Seen,
+    TransitionCounter,
+    TransitionCounts,
+    gap_classes,
+    log_likelihood,
+)
 
 LEVELS, FAN_OUT = st.integers(1, 3), st.integers(2, 5)
 MANY = mixed(3000, 4, streams=300, devices=3, sizes=40)

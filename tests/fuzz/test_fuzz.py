@@ -17,7 +17,7 @@ from hypothesis import settings
 from scipy import stats
 from targets import SCRATCH, TARGETS, be_strict
 
-from fitting.line import student_quantile
+from fitting.regression.lines import student_quantile
 
 FOLDER = Path(__file__).parent
 FINDINGS = sorted(FOLDER.glob("findings/*/*"))

@@ -14,8 +14,15 @@ import pytest
 from cpio_studies import APPLICATIONS, CLOCK, run, study
 from made_up import answered, only
 
-from fitting.cpio import IO_BYTES, cpio_of_energy, cycles_per_io, grown, idle_factor, io_rate
-from fitting.cpio_laws import LawScore
+from fitting.laws.cycles_per_io import (
+    IO_BYTES,
+    LawScore,
+    cpio_of_energy,
+    cycles_per_io,
+    grown,
+    idle_factor,
+    io_rate,
+)
 from ppw import published_cpio as paper
 from ppw.cpio.comparison import compare_devices
 from ppw.cpio.projection import project_cpio

@@ -486,7 +486,7 @@ class TestProgress:
         assert shown().split("\r")[1:] == (lines if stream is Terminal else [])
 
     def test_of_compiling(self, stream):
-        compiling = logging.Logger("fitting.compiled")
+        compiling = logging.Logger("fitting.compiled.loops")
         with stderr(stream) as shown:
             with mock.patch.object(logging, "getLogger", return_value=compiling):
                 say_why_it_waits()

@@ -14,9 +14,8 @@ from made_up import answered, only, sweep
 from processes import ppw_inside, refused
 
 import ppw
-from fitting.dynamic_share import DynamicShare, DynamicSharePrior
-from fitting.posterior import integrated_wiener
-from fitting.stalled_share import StalledShare, StalledSharePrior
+from fitting.bayes.posterior import integrated_wiener
+from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, StalledSharePrior
 from ppw.errors import CaveatWarning, PpwError
 
 STEPS = "1.2GHz:2.4GHz:0.2GHz"

@@ -15,7 +15,7 @@ from made_up import answered
 from scipy import stats
 
 import ppw
-from fitting.lru import hit_ratio_curve, touched_blocks
+from fitting.storage.reuse_distance import hit_ratio_curve, touched_blocks
 from measurements.simulated.cores import CORES
 from measurements.simulated.kernels import CONTROL, KERNELS
 from measurements.workloads.simulated import FREQUENCIES_HZ

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from made_traces import MadeTrace, busy, fragmented, made, trace
 
-from fitting.caches import Cache
-from fitting.device_model import Disk, SolidState
-from fitting.lru import touched_blocks
+from fitting.storage.caches import Cache
+from fitting.storage.devices import Disk, SolidState
+from fitting.storage.reuse_distance import touched_blocks
 from ppw.errors import CaveatWarning, PpwError
 from ppw.traces import devices
 from ppw.traces.drift import half_drift

@@ -10,7 +10,7 @@ from made_traces import MadeTrace, made, trace
 from scipy import stats
 
 from fitting.errors import FittingError
-from fitting.lru import hit_ratio_curve, touched_blocks
+from fitting.storage.reuse_distance import hit_ratio_curve, touched_blocks
 from measurements.traces import read_trace
 from ppw.errors import PpwError
 from ppw.traces.devices import completed_iops

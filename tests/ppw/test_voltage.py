@@ -6,8 +6,8 @@ import pytest
 from made_up import GHZ, answered
 
 import ppw
+from fitting.bayes.steps import Steps
 from fitting.errors import OutOfRangeError
-from fitting.steps import Steps
 from ppw.errors import PpwError
 from ppw.grouping import group_runs
 from ppw.voltage import VoltageTable

@@ -1,0 +1,1 @@
+"""Partial pooling by Bayes' rule: priors, posterior, prediction, draws, the next measurement."""

@@ -1,0 +1,208 @@
+"""Curves drawn from the pooled posterior: one value of ln y a frequency, jointly over frequencies.
+
+`fitting.bayes.prediction` answers at one frequency. What depends on several at once, such as which
+of them is best or where two curves cross, is counted over draws of whole curves. A cell of the grid
+is drawn by its weight (systematic resampling: Kitagawa 1996,
+https://doi.org/10.1080/10618600.1996.10474692), and inside the cell level and model error come from
+their Gaussian posterior by Matheron's rule: a draw of the prior is corrected by what the points say
+of it, so that no cell needs a factorisation of its own (Wilson et al. 2020,
+https://proceedings.mlr.press/v119/wilson20a.html).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fitting.bayes.pooling import posterior_cells
+from fitting.bayes.posterior import Target, integrated_wiener, noise_share
+from fitting.errors import FittingError
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from fitting.bayes.pooling import Cells, Curve, Neighbours
+    from fitting.bayes.posterior import Law, Sweep
+    from fitting.bayes.steps import Steps
+    from fitting.regression.lines import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePosterior:
+    """Posterior of one group's curve, its model error anchored at the highest measured step.
+
+    Attributes
+    ----------
+    law : Law
+    number : int
+        Of the group in the law.
+    sweep : Sweep
+        Of this group alone.
+    weight : (shapes, scales) float array
+        Probability of each cell.
+    """
+
+    law: Law
+    number: int
+    sweep: Sweep
+    weight: FloatArray
+
+    def draw(
+        self, frequencies: FloatArray, draws: int, rng: Generator, *, runs: float | None = None
+    ) -> FloatArray:
+        """Draw curves.
+
+        Parameters
+        ----------
+        frequencies : (k,) float array
+            Hz, in any order.
+        draws : int
+        rng : numpy.random.Generator
+        runs : float, optional
+            Add the noise of the mean of so many new runs at each frequency; by default none, which
+            is the curve itself.
+
+        Returns
+        -------
+        (draws, k) float array
+            ln y, in the order of ``frequencies``.
+        """
+        shape, scale = _systematic(self.weight, draws, rng)
+        drift, noise = self.law.grid.drift[shape, scale], self.law.grid.noise[scale]
+        drawn = self._shape(frequencies, shape) + self._rest(frequencies, shape, drift, noise, rng)
+        if runs is not None:
+            new = np.sqrt(noise_share(np.asarray(float(runs))))
+            drawn += noise[:, None] * new * rng.standard_normal(drawn.shape)
+        return drawn
+
+    def _shape(self, frequencies: FloatArray, shape: IntArray) -> FloatArray:
+        """Logarithm of the drawn shapes: (draws, k)."""
+        at = self.law.log_shape(frequencies[None], np.array([self.number]))[0]
+        drawn: FloatArray = at[:, shape].T
+        return drawn
+
+    def _rest(
+        self,
+        frequencies: FloatArray,
+        shape: IntArray,
+        drift: FloatArray,
+        noise: FloatArray,
+        rng: Generator,
+    ) -> FloatArray:
+        """Level and model error given the cells: (draws, k)."""
+        measured = self.sweep.frequency[0]
+        u = np.log(np.concatenate([measured, frequencies]) / measured[-1])
+        n, draws = len(measured), len(shape)
+        kernel = integrated_wiener(u[:, None], u) + self._beyond(u)
+        error = rng.standard_normal((draws, len(u))) @ _root(kernel).T
+        error *= drift[:, None]
+        # Whitened by the noise of their step, points are alike, and the kernel of all cells has
+        # the same eigenvectors.
+        root = 1 / np.sqrt(noise_share(self.sweep.runs[0]))
+        eigenvalue, basis = np.linalg.eigh(kernel[:n, :n] * root[:, None] * root)
+        residual = self.sweep.log_value[0] - self._shape(measured, shape) - error[:, :n]
+        residual *= root
+        residual -= noise[:, None] * rng.standard_normal((draws, n))
+        one, apart = basis.T @ root, residual @ basis
+        weight = 1 / (np.maximum(eigenvalue, 0.0) * drift[:, None] ** 2 + noise[:, None] ** 2)
+        level = (weight * apart) @ one / (weight @ one**2)
+        pull = weight * (apart - level[:, None] * one) * drift[:, None] ** 2
+        cross = basis.T @ (kernel[:n, n:] * root[:, None])
+        made: FloatArray = level[:, None] + error[:, n:] + pull @ cross
+        return made
+
+    def _beyond(self, u: FloatArray) -> FloatArray:
+        """Covariance of what the error does above the highest step: a Wiener process from there."""
+        above = np.maximum(u, 0.0)
+        return self.law.grid.beyond**2 * np.minimum(above[:, None], above)
+
+
+def curve_posteriors(
+    curve: Curve, steps: Steps, neighbours: Neighbours, groups: IntArray
+) -> dict[int, CurvePosterior]:
+    """Pooled posterior of each group, to draw curves from.
+
+    Parameters
+    ----------
+    curve : TimeCurve or PowerCurve
+    steps : Steps
+    neighbours : Neighbours
+        One cluster and position for each of *all* groups of ``steps``.
+    groups : int array
+        Groups that take part and inform each other. One with a single step can be drawn at that
+        step; elsewhere it only repeats the prior.
+
+    Raises
+    ------
+    FittingError
+        For a group that has no step.
+    """
+    without = groups[steps.count[groups] == 0]
+    if without.size:
+        raise FittingError(f"group {int(without[0])} has no step: draw groups that were measured")
+    highest = np.full(len(steps.count), np.nan)
+    highest[groups] = steps.highest(groups)[0]
+    target = Target(highest, np.ones(len(highest)))
+    made: dict[int, CurvePosterior] = {}
+    for cells in posterior_cells(curve, steps, target, neighbours, groups):
+        made |= _of_chunk(cells, curve.law(steps, neighbours, cells.groups), steps)
+    return made
+
+
+def draw_curve(
+    curve: Curve,
+    steps: Steps,
+    neighbours: Neighbours,
+    group: int,
+    frequencies: FloatArray,
+    draws: int,
+    rng: Generator,
+    *,
+    runs: float | None = None,
+) -> FloatArray:
+    """Draw one group's curve of ln y: (draws, k); see `CurvePosterior.draw`.
+
+    All groups of two steps or more inform each other. For several groups of a table take
+    `curve_posteriors` once.
+
+    Raises
+    ------
+    FittingError
+        For a group with fewer than two steps, a frequency that is not positive, or no draws.
+    """
+    asked = np.atleast_1d(np.asarray(frequencies, dtype=float))
+    if not (asked > 0).all():
+        raise FittingError(f"frequencies {asked.tolist()} are not all positive (Hz)")
+    if draws < 1:
+        raise FittingError(f"{draws} draws: ask for 1 or more")
+    able = np.flatnonzero(steps.count > 1)
+    if group not in able:
+        raise FittingError(f"group {group} has fewer than two steps: a curve takes two")
+    known = curve_posteriors(curve, steps, neighbours, able)
+    return known[group].draw(asked, draws, rng, runs=runs)
+
+
+def _of_chunk(cells: Cells, law: Law, steps: Steps) -> dict[int, CurvePosterior]:
+    return {
+        int(group): CurvePosterior(law, i, steps.sweep(cells.groups[[i]]), cells.weight[i])
+        for i, group in enumerate(cells.groups)
+    }
+
+
+def _systematic(weight: FloatArray, draws: int, rng: Generator) -> tuple[IntArray, IntArray]:
+    """Cells in proportion to their weight, to within one draw each, in random order."""
+    total = np.cumsum(weight)
+    places = (rng.random() + np.arange(draws)) / draws * total[-1]
+    # Shuffled, because draws of two curves are paired as they come.
+    cell = rng.permutation(np.minimum(np.searchsorted(total, places), weight.size - 1))
+    shape, scale = np.divmod(cell, weight.shape[1])
+    return shape, scale
+
+
+def _root(kernel: FloatArray) -> FloatArray:
+    """Square root of a covariance that may be singular, as it is at the anchor."""
+    eigenvalue, basis = np.linalg.eigh(kernel)
+    made: FloatArray = basis * np.sqrt(np.maximum(eigenvalue, 0.0))
+    return made

@@ -1,0 +1,263 @@
+"""What a pooled posterior answers at a frequency: its distribution and where the width is from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.bayes.pooling import posterior_cells
+from fitting.errors import FittingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fitting.bayes.pooling import Cells, Curve, Neighbours
+    from fitting.bayes.posterior import Target
+    from fitting.bayes.steps import Steps
+    from fitting.regression.lines import FloatArray, IntArray
+
+
+# Mixtures of normal distributions, one a group: quantiles, products and comparisons.
+
+
+# A quantile is found to about this share of the mixture's standard deviation.
+_PRECISION = 5e-4
+_MOST_STEPS = 60
+
+
+class Mixture(NamedTuple):
+    """Mixtures of normals: (groups, components) arrays; weights of a group sum to 1."""
+
+    mean: FloatArray
+    variance: FloatArray
+    weight: FloatArray
+
+    @classmethod
+    def unknown(cls, groups: int, components: int = 1) -> Mixture:
+        """Mixtures of NaN."""
+        return cls(*(np.full((groups, components), np.nan) for _ in range(3)))
+
+    def take(self, groups: IntArray) -> Mixture:
+        """Select some groups."""
+        return Mixture(*(part[groups] for part in self))
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of each mixture."""
+        middle = np.einsum("gc,gc->g", self.weight, self.mean)
+        apart = (self.mean - middle[:, None]) ** 2
+        return middle, np.einsum("gc,gc->g", self.weight, self.variance + apart)
+
+    def cdf(self, x: FloatArray | float) -> FloatArray:
+        """P(value ≤ x), one x a group or one for all."""
+        from scipy.special import ndtr
+
+        at = np.broadcast_to(x, self.mean.shape[:1])[:, None]
+        probability: FloatArray = np.einsum(
+            "gc,gc->g", self.weight, ndtr((at - self.mean) / np.sqrt(self.variance))
+        )
+        return probability
+
+    def scaled(self, factor: float) -> Mixture:
+        """Distribution of ``factor`` times the value."""
+        return Mixture(self.mean * factor, self.variance * factor**2, self.weight)
+
+    def shifted(self, by: FloatArray | float) -> Mixture:
+        """Distribution of the value plus a constant, one a group or one for all."""
+        return self._replace(mean=self.mean + np.reshape(by, (-1, 1)))
+
+    def plus(self, other: Mixture) -> Mixture:
+        """Distribution of the sum of two independent values."""
+        groups = len(self.mean)
+        pairs = (
+            self.mean[:, :, None] + other.mean[:, None, :],
+            self.variance[:, :, None] + other.variance[:, None, :],
+            self.weight[:, :, None] * other.weight[:, None, :],
+        )
+        return Mixture(*(part.reshape(groups, -1) for part in pairs))
+
+    def trimmed(self, most: int) -> Mixture:
+        """Keep the ``most`` weighty components; the rest become one with their moments."""
+        if self.mean.shape[1] <= most + 1:
+            return self
+        kept = np.argpartition(-self.weight, most, axis=1)
+        part = [np.take_along_axis(a, kept, 1) for a in self]
+        rest = Mixture(*(a[:, most:] for a in part))
+        mass = rest.weight.sum(axis=1)
+        share = rest.weight / np.maximum(mass, 1e-300)[:, None]
+        mean, variance = rest._replace(weight=share).moments()
+        # Without mass there are no moments to keep.
+        variance[mass <= 1e-200] = 1.0
+        ends = (mean, variance, mass)
+        return Mixture(
+            *(np.column_stack([a[:, :most], e]) for a, e in zip(part, ends, strict=True))
+        )
+
+    def quantiles(self, probabilities: Sequence[float]) -> FloatArray:
+        """Quantiles: (probabilities, groups), NaN for an unknown mixture.
+
+        To about a thousandth of each mixture's standard deviation.
+        """
+        made = np.full((len(probabilities), len(self.mean)), np.nan)
+        known = np.flatnonzero(~np.isnan(self.mean).any(axis=1))
+        mixture = self.take(known)
+        middle, spread = mixture.moments()
+        for row, p in zip(made, probabilities, strict=True):
+            row[known] = _quantile(p, mixture, middle, np.sqrt(spread))
+        return made
+
+
+def _quantile(p: float, mixture: Mixture, middle: FloatArray, scale: FloatArray) -> FloatArray:
+    """Illinois regula falsi in a bracket that Cantelli's inequality gives, all groups at once."""
+    from scipy.special import ndtri
+
+    # All but a share p of a distribution lies within sqrt(1/p − 1) deviations of its mean.
+    low = middle - scale * np.sqrt(1 / p - 1)
+    high = middle + scale * np.sqrt(1 / (1 - p) - 1)
+    at_low, at_high = np.full_like(low, -p), np.full_like(high, 1 - p)
+    x = np.clip(middle + scale * ndtri(p), low, high)
+    for step in range(_MOST_STEPS):
+        excess = mixture.cdf(x) - p
+        above = excess > 0
+        # An end that stays is believed half as much, so that it cannot stay for long.
+        at_high = np.where(above, excess, at_high / 2 if step else at_high)
+        at_low = np.where(above, at_low / 2 if step else at_low, excess)
+        high, low = np.where(above, x, high), np.where(above, low, x)
+        guess = low - at_low * (high - low) / (at_high - at_low)
+        moved = np.abs(guess - x)
+        x = guess
+        if (np.minimum(high - low, 2 * moved) < _PRECISION * scale).all():
+            break
+    return x
+
+
+# Neighbouring shapes that are made one normal distribution: the predictions of three of them
+# differ by far less than their own width.
+_MERGED = 3
+# Components that quantiles are taken from, and that are kept for sums with other metrics.
+_SOUGHT = 64
+_KEPT = 24
+
+
+class Projected(NamedTuple):
+    """Answers for all groups, in logarithms; NaN for a group without two steps or a target.
+
+    Attributes
+    ----------
+    mixture : Mixture
+        Distribution of ln y, the mean of the target's runs, in a few components.
+    quantiles : (probabilities, groups) float array
+        Of ln y, from more components than ``mixture`` has.
+    fit, form, noise : (groups,) float arrays
+        Parts of the variance of ln y: which curve of the family it is and how noise moved its
+        points, how far the family itself may be off, and the noise of the runs asked for.
+    pulled : (groups,) float array
+        How far the table's other groups moved the expected ln y.
+    """
+
+    mixture: Mixture
+    quantiles: FloatArray
+    fit: FloatArray
+    form: FloatArray
+    noise: FloatArray
+    pulled: FloatArray
+
+
+def project_curve(
+    curve: Curve,
+    steps: Steps,
+    target: Target,
+    neighbours: Neighbours,
+    probabilities: Sequence[float],
+) -> Projected:
+    """Project every group to its target.
+
+    Parameters
+    ----------
+    curve : TimeCurve or PowerCurve
+    steps : Steps
+    target : Target
+        One frequency (Hz) a group; NaN for none.
+    neighbours : Neighbours
+        One cluster and position a group.
+    probabilities : sequence of float
+        Of the quantiles, each inside (0, 1).
+
+    Raises
+    ------
+    FittingError
+        For probabilities outside (0, 1) and for arrays of other lengths than the groups.
+    """
+    groups = len(steps.count)
+    lengths = {len(part) for part in (*target, *neighbours)}
+    if lengths != {groups}:
+        raise FittingError(f"{groups} groups, but targets or neighbours for {sorted(lengths)}")
+    if not all(0 < p < 1 for p in probabilities):
+        raise FittingError(f"probabilities {list(probabilities)} are not inside 0 to 1")
+    unknown = np.full((len(probabilities), groups), np.nan)
+    parts = (np.full(groups, np.nan) for _ in range(4))
+    made = Projected(Mixture.unknown(groups, _KEPT), unknown, *parts)
+    able = np.flatnonzero((steps.count > 1) & ~np.isnan(target.frequency))
+    for cells in posterior_cells(curve, steps, target, neighbours, able):
+        _answer(cells, probabilities, made)
+    return made
+
+
+def _answer(cells: Cells, probabilities: Sequence[float], made: Projected) -> None:
+    at, found, weight = cells.groups, cells.evidence, cells.weight
+    mixture = _merged(cells).trimmed(_SOUGHT)
+    made.quantiles[:, at] = mixture.quantiles(probabilities)
+    kept = mixture.trimmed(_KEPT - 1)
+    # A small grid has fewer components than are kept: the others have no weight.
+    for whole, part, filler in zip(made.mixture, kept, (0.0, 1.0, 0.0), strict=True):
+        whole[at] = filler
+        whole[at, : part.shape[1]] = part
+    expected = _expected(weight, found.mean)
+    form, noise = (_expected(weight, part, found.design) for part in (found.form, found.noise))
+    made.form[at], made.noise[at] = form, noise
+    made.fit[at] = mixture.moments()[1] - form - noise
+    made.pulled[at] = expected - _expected_alone(cells)
+
+
+def _expected(weight: FloatArray, value: FloatArray, design: IntArray | None = None) -> FloatArray:
+    """Posterior mean of a value a cell, or of one a cell and design."""
+    if design is None:
+        mean: FloatArray = np.einsum("gts,gts->g", weight, value)
+        return mean
+    made = np.empty(len(weight))
+    for number, of_design in enumerate(value):
+        same = design == number
+        made[same] = np.einsum("gts,ts->g", weight[same], of_design)
+    return made
+
+
+def _expected_alone(cells: Cells) -> FloatArray:
+    """Posterior mean of ln y under the shipped prior."""
+    likelihood, grid = cells.evidence.likelihood, cells.grid
+    shapes = np.broadcast_to(grid.shape_weight, likelihood.shape[:2])
+    mass = np.einsum("gt,gt->g", likelihood @ grid.noise_weight, shapes)
+    total = np.einsum("gt,gt->g", (likelihood * cells.evidence.mean) @ grid.noise_weight, shapes)
+    mean: FloatArray = total / mass
+    return mean
+
+
+def _merged(cells: Cells) -> Mixture:
+    """Components of the posterior, neighbouring shapes made one."""
+    found, weight = cells.evidence, cells.weight
+    groups, shapes, _ = weight.shape
+    begin = np.arange(0, shapes, _MERGED)
+    mass = np.add.reduceat(weight, begin, axis=1)
+    # A component without mass has no mean; one of denormal mass has no digits.
+    empty = mass <= 1e-200
+    filled = np.where(empty, 1.0, mass)
+    # About the group's own mean, so that the difference of squares keeps its digits.
+    centre = _expected(weight, found.mean)[:, None, None]
+    apart = found.mean - centre
+    shift = np.add.reduceat(weight * apart, begin, axis=1) / filled
+    apart *= apart
+    apart += found.variance[found.design]
+    apart *= weight
+    variance = np.add.reduceat(apart, begin, axis=1) / filled - shift**2
+    mean = shift + centre
+    variance[empty], mass[empty] = 1.0, 0.0
+    return Mixture(*(part.reshape(groups, -1) for part in (mean, variance, mass)))

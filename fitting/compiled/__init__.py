@@ -1,0 +1,1 @@
+"""Compiled loops, and random numbers and hashing for them."""

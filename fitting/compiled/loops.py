@@ -1,0 +1,244 @@
+"""Compiled loops: recurrences that arrays cannot express, such as a walk or an LRU stack.
+
+Machine code is kept on disk: in the folder that ``NUMBA_CACHE_DIR`` names, or beside this package,
+or in the user's cache; where none of them can be written to, functions are compiled anew by each
+process. A function is compiled again when its file changes, or a file of this package that its file
+imports from: numba copies the functions and constants of those into it, and looks at its file only.
+"""
+
+# mypy: disable-error-code="no-any-return,return-value"
+# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import threading
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numba
+import numpy as np
+from numba.core import caching
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+_LOG = logging.getLogger(__name__)
+# Not those for type checkers alone, which are indented.
+_IMPORTED = re.compile(rb"^from fitting\.([\w.]+) import", re.M)
+F = TypeVar("F", bound="Callable[..., object]")
+
+# Numba is not typed.
+_settings: Any = numba.config
+_FunctionCache: Any = caching.FunctionCache
+_NullCache: Any = caching.NullCache
+
+
+def compiled(function: F) -> F:
+    """Compile a function of arrays and numbers when it is first called; kept on disk after that."""
+    return _kept(function, nogil=True)
+
+
+def inlined(function: F) -> F:
+    """Compile a short function into each compiled function that calls it."""
+    return _kept(function, nogil=True, inline="always")
+
+
+def uncounted(function: F) -> F:
+    """Compile a function that makes no array, without counting references to those it is given.
+
+    Numba counts them at every use of a tuple of arrays, which costs more than a walk's arithmetic.
+    """
+    return _kept(function, nogil=True, _nrt=False)
+
+
+class Notice:
+    """Logs once that loops are being compiled, when that has taken this process a second.
+
+    Parameters
+    ----------
+    text : str
+    timer : callable
+        Makes a thread that calls a function after some seconds, as `threading.Timer` does.
+    clock : callable
+        Returns the time (s).
+    """
+
+    AFTER_S = 1.0
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._text, self._make_timer, self._clock = text, timer, clock
+        self._depth, self._spent_s, self._begun_s, self._is_told = 0, 0.0, 0.0, False
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        """Note that a function begins to be compiled, perhaps for another one."""
+        self._depth += 1
+        if self._depth == 1 and not self._is_told:
+            self._begun_s = self._clock()
+            self._timer = self._make_timer(max(0.0, self.AFTER_S - self._spent_s), self._tell)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def end(self) -> None:
+        """Note that it has been compiled."""
+        self._depth -= 1
+        if self._depth == 0 and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._spent_s += self._clock() - self._begun_s
+
+    def _tell(self) -> None:
+        self._is_told = True
+        _LOG.info(self._text)
+
+
+_KEPT = Notice("compiling, first use only")
+_NOT_KEPT = Notice(
+    "compiling, at each start: no folder can keep the machine code; name one by NUMBA_CACHE_DIR"
+)
+
+
+class _Forgiving(_FunctionCache):  # type: ignore[misc]
+    """Machine code on disk; a full disk, or a folder that is taken away, only costs time."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = _sources_digest(Path(function.__code__.co_filename))
+
+    def load_overload(self, *arguments: Any) -> Any:
+        found = None
+        with suppress(OSError):
+            found = super().load_overload(*arguments)
+        if found is None:
+            _KEPT.begin()
+        return found
+
+    def save_overload(self, *arguments: Any) -> None:
+        _KEPT.end()
+        with suppress(OSError):
+            super().save_overload(*arguments)
+
+
+class _Told(_NullCache):  # type: ignore[misc]
+    """No machine code on disk, which costs every process its time."""
+
+    def load_overload(self, *arguments: Any) -> None:
+        _NOT_KEPT.begin()
+
+    def save_overload(self, *arguments: Any) -> None:
+        _NOT_KEPT.end()
+
+
+def _kept(function: F, **options: Any) -> F:
+    made: Any = numba.njit(**options)(function)
+    made._cache = _Told()
+    folder = _folder()
+    if folder is not None:
+        # Numba takes the folder when a function is declared; other packages' are not to go there.
+        before, _settings.CACHE_DIR = _settings.CACHE_DIR, folder
+        try:
+            # The folder has been taken away since, or the source is in an archive.
+            with suppress(RuntimeError, OSError):
+                made._cache = _Forgiving(function)
+        finally:
+            _settings.CACHE_DIR = before
+    return cast("F", made)
+
+
+@cache
+def _folder() -> str | None:
+    """Folder for machine code: the first that can be written to."""
+    for parent in _parents():
+        with suppress(OSError):
+            (parent / "ppw-loops").mkdir(parents=True, exist_ok=True)
+            if os.access(parent / "ppw-loops", os.W_OK):
+                return str(parent / "ppw-loops")
+    return None
+
+
+def _parents() -> Iterator[Path]:
+    if _settings.CACHE_DIR:
+        yield Path(_settings.CACHE_DIR)
+        return
+    yield Path(__file__).parent / "__pycache__"
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(given).is_absolute():
+        yield Path(given) / "ppw"
+    # RuntimeError: a user without a home.
+    with suppress(RuntimeError):
+        yield Path.home() / ".cache" / "ppw"
+
+
+@cache
+def _sources_digest(path: Path) -> str:
+    """Digest of a file, and of the files of this package that it imports from."""
+    package = Path(__file__).parents[1]
+    found, todo = {path: path.read_bytes()}, [path]
+    while todo:
+        for name in _IMPORTED.findall(found[todo.pop()]):
+            source = package.joinpath(*name.decode().split(".")).with_suffix(".py")
+            if source not in found and source.is_file():
+                found[source] = source.read_bytes()
+                todo.append(source)
+    digest = hashlib.sha256()
+    for _, content in sorted(found.items()):
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+# Octaves of whole numbers, for compiled loops.
+
+
+_FRACTION_BITS, _BIAS = 52, 1023
+
+
+@inlined
+def octave_part(number: int, bits: int) -> int:
+    """Octaves from 1 to a number, each in 2^bits even parts; exact below 2^53.
+
+    The exponent of a float and the first bits of its fraction say it, which needs no search.
+    """
+    return (np.float64(number).view(np.int64) >> (_FRACTION_BITS - bits)) - (_BIAS << bits)
+
+
+# Arrays whose rows lie side by side in memory: what is used together is in one line of a cache.
+
+
+_LINE = 64
+_Array = NDArray[Any]
+
+
+def lines(rows: int, width: int) -> NDArray[np.uint8]:
+    """Rows of so many bytes, all 0, that begin where lines of a cache do if they are as long."""
+    whole = np.zeros(rows * width + _LINE, dtype=np.uint8)
+    skipped = -whole.ctypes.data % _LINE
+    return whole[skipped : skipped + rows * width].reshape(rows, width)
+
+
+def side_by_side(*arrays: _Array) -> list[_Array]:
+    """Copies of columns, or tables, of as many rows, whose rows lie side by side."""
+    widths = [a.itemsize * (a.shape[1] if a.ndim == 2 else 1) for a in arrays]
+    half = _LINE // 2
+    held = lines(len(arrays[0]), -(-sum(widths) // half) * half)
+    found, at = list(arrays), 0
+    # Those of the widest elements first, so that each is aligned.
+    for k in sorted(range(len(arrays)), key=lambda k: -arrays[k].itemsize):
+        part = held[:, at : at + widths[k]].view(arrays[k].dtype)
+        found[k] = part if arrays[k].ndim == 2 else part[:, 0]
+        found[k][...] = arrays[k]
+        at += widths[k]
+    return found

@@ -1,0 +1,1 @@
+"""Demand of a workload over time: utilisation, phases, co-location."""

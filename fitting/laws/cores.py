@@ -1,0 +1,447 @@
+"""How time or throughput changes with the number of cores: Amdahl, Gunther, Ernest.
+
+Three scikit-learn estimators. They take runs as independent with one common variance, and
+give standard errors and Student's t intervals by the delta method. A parameter on its bound
+is not estimated: it costs no degree of freedom and has no standard error. All learn
+
+- ``theta_``, ndarray: the parameters in the order of the equation;
+- ``bound_``, str or None: names of the parameters on a bound, joined by ", ";
+- ``rank_``, int: how many parameters the runs tell apart;
+- ``degrees_of_freedom_``, int: runs less free parameters;
+- ``residual_variance_``, float: residual sum of squares over these, NaN where they are 0;
+- ``covariance_``, ndarray: of ``theta_``, 0 on a bound; all NaN without degrees of freedom
+  or where ``rank_`` is less than the number of parameters;
+- ``standard_errors_``, dict of name to float: NaN on a bound too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import least_squares, nnls
+from scipy.special import stdtrit
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fitting.errors import FittingError, OutOfRangeError
+from fitting.laws.data_size import ExtentLine, UsualMiss, fit_extents
+
+if TYPE_CHECKING:
+    from fitting.bayes.steps import Steps
+    from fitting.regression.lines import IntArray
+
+
+FloatArray = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no stubs
+    """Reading, prediction and inference; a subclass adds its equation."""
+
+    _columns: ClassVar[tuple[str, ...]] = ("core count n",)
+    _response: ClassVar[str] = "time"
+    _names: ClassVar[tuple[str, ...]]
+    _least_distinct: ClassVar[int] = 2
+    theta_: FloatArray
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit the curve to runs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_runs, n_columns)
+            Core counts, 1 or more, and for Ernest data sizes, above zero, in any one unit.
+            A one-column model also takes shape (n_runs,).
+        y : array-like of shape (n_runs,)
+            Times, or throughputs for Gunther's law, above zero, in any one unit.
+
+        Raises
+        ------
+        FittingError
+            For other values, and for fewer distinct rows of X than 2 (Gunther's law: 3).
+        """
+        table, observed = self._read_runs(X, y)
+        self._infer(table, observed, self._solve(table, observed))
+        return self
+
+    def predict(self, X: ArrayLike) -> FloatArray:
+        """Give the fitted mean, shape (n_points,), in the unit of y, at X as for ``fit``.
+
+        Raises
+        ------
+        FittingError
+            For core counts below 1 and values that are not finite.
+        OutOfRangeError
+            Where the curve is at zero or below, as no time or throughput can be.
+        """
+        return self._positive_mean(self._read_points(X, "predict"))
+
+    def predict_interval(
+        self, X: ArrayLike, *, level: float = 0.90, repeats: int = 1
+    ) -> tuple[FloatArray, FloatArray]:
+        """Bracket the mean of new runs: (lower, upper), each of shape (n_points,).
+
+        The prediction interval is symmetric, so lower may fall below zero; it is NaN where
+        the fit has no degrees of freedom or the runs do not tell the parameters apart.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_points, n_columns)
+            As for ``predict``, with the same errors.
+        level : float
+            Probability that the interval holds the new mean, between 0 and 1.
+        repeats : int
+            How many new runs that mean is taken over, 1 or more.
+        """
+        table = self._read_points(X, "predict_interval")
+        _check_interval(level, repeats)
+        mean, slope = self._positive_mean(table), self._jacobian(table)
+        fit_variance = np.einsum("ij,jk,ik->i", slope, self.covariance_, slope)
+        variance = self.residual_variance_ / repeats + np.maximum(fit_variance, 0.0)
+        half = stdtrit(self.degrees_of_freedom_, (1.0 + level) / 2.0) * np.sqrt(variance)
+        return mean - half, mean + half
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = tags.target_tags.positive_only = True
+        return tags
+
+    def _solve(self, table: FloatArray, observed: FloatArray) -> Mask:
+        """Set ``theta_`` and what is named after it; return which parameters are free."""
+        raise NotImplementedError
+
+    def _mean(self, table: FloatArray) -> FloatArray:
+        return self._jacobian(table) @ self.theta_
+
+    def _jacobian(self, table: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def _infer(self, table: FloatArray, observed: FloatArray, free: Mask) -> None:
+        jacobian = self._jacobian(table)
+        self.rank_ = int(np.linalg.matrix_rank(jacobian / _sizes(jacobian), tol=1e-13))
+        self.degrees_of_freedom_ = int(observed.size - free.sum())
+        squares, freedom = np.sum((observed - self._mean(table)) ** 2), self.degrees_of_freedom_
+        self.residual_variance_ = float(squares) / freedom if freedom > 0 else np.nan
+        variance = self.residual_variance_ if self.rank_ == free.size else np.nan
+        self.covariance_ = variance * _unscaled_covariance(jacobian, free)
+        errors = np.where(free, np.sqrt(np.diag(self.covariance_)), np.nan)
+        self.standard_errors_ = dict(zip(self._names, errors.tolist(), strict=True))
+        held = [name for name, is_free in zip(self._names, free, strict=True) if not is_free]
+        self.bound_ = ", ".join(held) or None
+
+    def _positive_mean(self, table: FloatArray) -> FloatArray:
+        mean = self._mean(table)
+        if not np.all(mean > 0.0):
+            row = int(np.argmin(mean > 0.0))
+            raise OutOfRangeError(
+                f"{type(self).__name__} gives the impossible {self._response} {mean[row]:g} in row "
+                f"{row} (core count {table[row, 0]:g}): ask nearer to the measured range"
+            )
+        return mean
+
+    def _validate(self, method: str, X: ArrayLike, **options: Any) -> Any:
+        """Let scikit-learn check the shapes, in this package's error class."""
+        try:
+            if len(self._columns) == 1 and np.asarray(X).ndim == 1:
+                X = np.asarray(X).reshape(-1, 1)
+            return validate_data(self, X, dtype=np.float64, ensure_all_finite=False, **options)
+        except ValueError as error:
+            raise FittingError(
+                f"{type(self).__name__}.{method} cannot use its input: {error}\nPass finite "
+                f"numbers, for X: {', '.join(self._columns)}; for y: one {self._response} a row"
+            ) from error
+
+    def _read_points(self, X: ArrayLike, method: str) -> FloatArray:
+        check_is_fitted(self, "standard_errors_")
+        return self._check_table(self._validate(method, X, reset=False), method)
+
+    def _read_runs(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        table, response = self._validate("fit", X, y=y, y_numeric=True, ensure_min_samples=2)
+        table = self._check_table(table, "fit")
+        observed = np.asarray(response, dtype=np.float64)
+        name = f"{type(self).__name__}.fit"
+        _check_cells(observed, observed > 0, f"y ({self._response}) of {name}", "above 0")
+        if (found := len(np.unique(table, axis=0))) < self._least_distinct:
+            raise FittingError(
+                f"{name} read {len(table)} runs at {found} distinct ({', '.join(self._columns)}), "
+                f"but needs {self._least_distinct}: measure at more"
+            )
+        return table, observed
+
+    def _check_table(self, table: FloatArray, method: str) -> FloatArray:
+        name, columns = f"{type(self).__name__}.{method}", " and ".join(self._columns)
+        if np.any(table < 0):
+            raise FittingError(f"Negative values in data passed to {name}: X must hold {columns}")
+        if table.shape[1] != len(self._columns):
+            raise FittingError(f"{name} got n_features = {table.shape[1]}: pass {columns} only")
+        _check_cells(table[:, 0], table[:, 0] >= 1, f"X (core count n) of {name}", "1 or more")
+        for column in table.T[1:]:
+            _check_cells(column, column > 0, f"X ({self._columns[1]}) of {name}", "above 0")
+        return table
+
+
+class AmdahlScaling(_ScalingModel):
+    """Amdahl's law over cores, T(n) = t_serial + t_parallel / n, by least squares on time.
+
+    It fails where cores wait for each other: time then rises again with n, as this curve cannot
+    (see `UniversalScalability`). The runs on few cores are the longest and weigh most.
+
+    Parameters
+    ----------
+    bounded : bool
+        Keep both parameters at zero or above (default). Without it t_serial may be negative
+        (more than n-fold speed-up, by cache for example); ``predict`` then refuses core
+        counts where the curve is no longer positive.
+
+    Attributes
+    ----------
+    t_serial_, t_parallel_ : float
+        In the unit of y. The module's docstring lists what all models learn.
+    serial_fraction_, limit_ : float
+        t_serial / T(1), NaN where T(1) is not above zero; T as n → ∞, which is t_serial.
+
+    References
+    ----------
+    G. M. Amdahl, "Validity of the single processor approach to achieving large scale
+    computing capabilities", AFIPS SJCC 1967, doi:10.1145/1465482.1465560.
+    """
+
+    _names: ClassVar[tuple[str, ...]] = ("t_serial", "t_parallel")
+
+    def __init__(self, *, bounded: bool = True) -> None:
+        self.bounded = bounded
+
+    def _solve(self, table: FloatArray, observed: FloatArray) -> Mask:
+        self.theta_, free = _linear_fit(self._jacobian(table), observed, bounded=self.bounded)
+        self.t_serial_, self.t_parallel_ = self.theta_.tolist()
+        one = self.t_serial_ + self.t_parallel_
+        self.serial_fraction_ = self.t_serial_ / one if one > 0 else np.nan
+        self.limit_ = self.t_serial_
+        return free
+
+    def _jacobian(self, table: FloatArray) -> FloatArray:
+        cores = table[:, 0]
+        return np.column_stack([np.ones_like(cores), 1.0 / cores])
+
+
+class ErnestScaling(_ScalingModel):
+    """Ernest, T(n, D) = θ0 + θ1·D/n + θ2·ln n + θ3·n, by non-negative least squares on time.
+
+    A fixed cost, parallel work, a tree of messages, a cost for each core. It fails where
+    work is not linear in the data size D or memory runs out on few cores. Terms the runs do
+    not call for come out as zero. Where ``rank_`` is below 4 (two core counts only, say) other
+    coefficients fit as well: trust predictions at the measured (n, D) alone.
+
+    Attributes
+    ----------
+    theta_ : ndarray of shape (4,)
+        (θ0, θ1, θ2, θ3), zero or above, named "theta0" to "theta3"; in the unit of y, θ1
+        over the unit of D. The module's docstring lists what all models learn.
+
+    References
+    ----------
+    S. Venkataraman, Z. Yang, M. Franklin, B. Recht, I. Stoica, "Ernest: Efficient
+    Performance Prediction for Large-Scale Advanced Analytics", NSDI 2016.
+    """
+
+    _columns: ClassVar[tuple[str, ...]] = ("core count n", "data size D")
+    _names: ClassVar[tuple[str, ...]] = ("theta0", "theta1", "theta2", "theta3")
+
+    def _solve(self, table: FloatArray, observed: FloatArray) -> Mask:
+        self.theta_, free = _linear_fit(self._jacobian(table), observed, bounded=True)
+        return free
+
+    def _jacobian(self, table: FloatArray) -> FloatArray:
+        cores, size = table.T
+        return np.column_stack([np.ones_like(cores), size / cores, np.log(cores), cores])
+
+
+class UniversalScalability(_ScalingModel):
+    """Gunther's law, X(n) = λn / (1 + σ(n−1) + κn(n−1)), by least squares on throughput.
+
+    λ > 0 is the throughput of one core, σ in [0, 1] contention (waiting for what is shared),
+    κ ≥ 0 coherency (cores agreeing with each other). It fails above linear speed-up, across
+    sockets or SMT, and well below the peak, where runs tell little of κ. X may be jobs/time.
+
+    Attributes
+    ----------
+    throughput_one_, contention_, coherency_ : float
+        λ in the unit of y, σ and κ without unit. The module's docstring lists what all
+        models learn; for ``bound_``, "contention" means that σ is 0 or 1.
+    peak_cores_ : float
+        sqrt((1−σ)/κ), infinite for κ = 0; below 1, throughput falls from the first core on.
+    peak_throughput_ : float
+        Highest X over n ≥ 1; for κ = 0 the limit, which may be approached only.
+    limit_ : float
+        X as n → ∞: 0 for κ > 0, else λ/σ, infinite for κ = σ = 0.
+
+    References
+    ----------
+    N. J. Gunther, "A simple capacity model of massively parallel transaction systems", CMG
+    1993; "Guerrilla Capacity Planning", Springer 2007, doi:10.1007/978-3-540-31010-5.
+    """
+
+    _names: ClassVar[tuple[str, ...]] = ("throughput_one", "contention", "coherency")
+    _response: ClassVar[str] = "throughput"
+    _least_distinct: ClassVar[int] = 3
+
+    def _solve(self, table: FloatArray, observed: FloatArray) -> Mask:
+        flat, per_core, crosstalk = _fit_time_per_work(table[:, 0], observed).tolist()
+        one = flat + per_core
+        if not one > 0:
+            raise FittingError(
+                "UniversalScalability.fit read a throughput that falls too fast with n to have a "
+                "finite estimate for one core: measure at one core too"
+            )
+        self.theta_ = np.array([1.0 / one, per_core / one, crosstalk / one])
+        self.throughput_one_, self.contention_, self.coherency_ = self.theta_.tolist()
+        self.limit_ = 1.0 / per_core if per_core > 0 else np.inf
+        self.peak_cores_, self.peak_throughput_ = np.inf, self.limit_
+        if crosstalk > 0:
+            self.limit_, self.peak_cores_ = 0.0, float(np.sqrt(flat / crosstalk))
+            best = np.array([[max(1.0, self.peak_cores_)]])
+            self.peak_throughput_ = float(self._mean(best)[0])
+        return np.array([True, flat > 0 and per_core > 0, crosstalk > 0])
+
+    def _mean(self, table: FloatArray) -> FloatArray:
+        return np.asarray(self.theta_[0] * self._jacobian(table)[:, 0])
+
+    def _jacobian(self, table: FloatArray) -> FloatArray:
+        cores = table[:, 0]
+        one, sigma, kappa = self.theta_
+        slowdown = 1.0 + sigma * (cores - 1.0) + kappa * cores * (cores - 1.0)
+        by_sigma = -one * cores * (cores - 1.0) / slowdown**2
+        return np.column_stack([cores / slowdown, by_sigma, by_sigma * cores])
+
+
+def _check_interval(level: float, repeats: int) -> None:
+    if not (0.0 < level < 1.0 and repeats >= 1 and repeats % 1 == 0):
+        raise FittingError(
+            f"level is {level}, repeats {repeats}: give a share between 0 and 1, and 1 or more runs"
+        )
+
+
+def _check_cells(values: FloatArray, in_range: Mask, label: str, rule: str) -> None:
+    bad = np.flatnonzero(~(in_range & np.isfinite(values)))
+    if bad.size:
+        raise FittingError(
+            f"{label} is {values[bad[0]]:g} in row {bad[0]} ({bad.size} of {values.size} rows are "
+            f"bad): it must be {rule}, not NaN or inf; correct or drop these rows"
+        )
+
+
+def _sizes(matrix: FloatArray) -> FloatArray:
+    sizes = np.linalg.norm(matrix, axis=0)
+    return np.where(sizes > 0, sizes, 1.0)
+
+
+def _unscaled_covariance(jacobian: FloatArray, free: Mask) -> FloatArray:
+    """Invert JᵀJ over the free parameters; zero elsewhere."""
+    sizes = _sizes(jacobian[:, free])
+    inverse = np.linalg.pinv(jacobian[:, free] / sizes) / sizes[:, None]
+    full = np.zeros((free.size, free.size))
+    full[np.ix_(free, free)] = inverse @ inverse.T
+    return full
+
+
+def _linear_fit(terms: FloatArray, y: FloatArray, *, bounded: bool) -> tuple[FloatArray, Mask]:
+    """Least squares, non-negative if bounded; and which coefficients are free."""
+    sizes, unit = _sizes(terms), float(y.max())
+    scaled, target = terms / sizes, y / unit
+    theta = nnls(scaled, target, maxiter=100)[0]
+    free = theta > 0 if bounded else np.ones_like(theta, dtype=bool)
+    theta[free] = np.linalg.lstsq(scaled[:, free], target, rcond=None)[0]
+    if bounded:
+        theta = np.maximum(theta, 0.0)  # what is zero up to rounding may come out just below
+        free = theta > 0
+    return theta * unit / sizes, free
+
+
+def _fit_time_per_work(cores: FloatArray, throughput: FloatArray) -> FloatArray:
+    """Fit 1/X = p0/n + p1 + p2·(n−1), p ≥ 0, by least squares on X.
+
+    Gunther's law and bounds, with λ = 1/(p0+p1), σ = p1·λ and κ = p2·λ.
+    """
+    terms = np.column_stack([1.0 / cores, np.ones_like(cores), cores - 1.0])
+    target = throughput / (unit := float(throughput.max()))
+    # An error of 1/X is X² times as large in X; rows weighed so make a close start.
+    weighed = terms * target[:, None] ** 2
+    sizes = _sizes(weighed)
+    start = nnls(weighed / sizes, target, maxiter=100)[0]
+    return _refine(terms / sizes, target, np.maximum(start, 1e-6)) / (sizes * unit)
+
+
+def _refine(terms: FloatArray, target: FloatArray, start: FloatArray) -> FloatArray:
+    """Minimise the squares of 1/(terms·p) − target over p ≥ 0."""
+
+    def residual(p: FloatArray) -> Any:
+        with np.errstate(divide="ignore"):  # an infinite residual: the solver steps back
+            return 1.0 / (terms @ p) - target
+
+    def slope(p: FloatArray) -> Any:
+        return -terms / (terms @ p)[:, None] ** 2
+
+    # dogbox puts parameters on their bound exactly, which the other methods only approach.
+    stop: dict[str, Any] = {"ftol": None, "xtol": 1e-14, "gtol": None, "max_nfev": 1000}
+    p = least_squares(residual, start, slope, (0.0, np.inf), "dogbox", **stop).x
+    p[np.all(terms * p < 1e-13 * (terms @ p)[:, None], axis=0)] = 0.0  # this is rounding
+    return _newton_step(terms, target, _newton_step(terms, target, p))
+
+
+def _newton_step(terms: FloatArray, target: FloatArray, p: FloatArray) -> FloatArray:
+    """Gain the digits that comparing sums of squares cannot resolve; zeros stay."""
+    free, fitted = p > 0, 1.0 / (terms @ p)
+    residual, used = fitted - target, terms[:, free]
+    bend = fitted**4 + 2.0 * residual * fitted**3
+    gradient = used.T @ (-residual * fitted**2)
+    better = p.copy()
+    better[free] -= np.linalg.lstsq(used.T @ (bend[:, None] * used), gradient, rcond=None)[0]
+    enough = np.sum(residual**2) * (1.0 + 1e-12) + 1e-28
+    improves = np.sum((1.0 / (terms @ better) - target) ** 2) <= enough
+    return better if improves and np.all(better[free] > 0) else p
+
+
+# Time against cores by Amdahl's law, and how far from it a core count not measured may lie.
+#
+#     T(n) = t_serial + t_parallel/n,    t_serial ≥ 0, t_parallel ≥ 0
+#
+# A core's part of the work, 1/n, is the extent of `fitting.laws.data_size`. Core counts near each
+# other miss the law alike (a socket that fills up, memory that is shared by more), so that an
+# octave of them counts as one that was seen.
+#
+# References
+# ----------
+# G. M. Amdahl: Validity of the single processor approach to achieving large scale computing
+# capabilities. AFIPS Spring Joint Computer Conference, 1967. doi:10.1145/1465482.1465560
+
+
+# Set on programs of four machines of 4 to 48 cores (Loghin & Teo), whose median miss it is.
+USUAL_MISS = UsualMiss(0.05, 3)
+
+
+def fit_cores(steps: Steps, target: float) -> ExtentLine:
+    """Fit Amdahl's law of each group to the means of its core counts.
+
+    ``start`` is t_serial, and 1/rate t_parallel.
+
+    Parameters
+    ----------
+    steps : Steps
+        Of ln(time in s), over cores in place of a frequency.
+    target : float
+        Cores, above 0.
+    """
+    return fit_extents(steps, 1 / target, USUAL_MISS, _octaves(steps))
+
+
+def _octaves(steps: Steps) -> IntArray:
+    """Core counts of each group that miss for themselves: one an octave, and two at least."""
+    here = steps.count > 0
+    first = steps.first[here]
+    ends = steps.frequency[first], steps.frequency[first + steps.count[here] - 1]
+    apart = np.zeros(len(steps.count))
+    apart[here] = np.log2(ends[1] / ends[0])
+    independent = np.maximum(2, np.rint(1 + apart).astype(np.int64))
+    return np.minimum(steps.count, independent)

@@ -1,0 +1,351 @@
+"""Cycles per I/O: the arithmetic between cycles, utilisation, I/O rate, servers and energy.
+
+An I/O is 512 bytes throughout. With µ the utilisation (0 to 1), N cores of F hertz and c cycles per
+I/O, a server does µ·N·F/c I/Os a second. All functions take scalars or arrays that broadcast.
+
+References
+----------
+S. Akram, M. Marazakis, A. Bilas, "Understanding Scalability and Performance Requirements of
+I/O-Intensive Applications on Future Multicore Servers", MASCOTS 2012.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.errors import FittingError
+from fitting.laws.cycles_per_io_scaling import fit_scaling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import ArrayLike
+
+    from fitting.laws.cores import AmdahlScaling, UniversalScalability
+    from fitting.regression.lines import FloatArray
+
+
+IO_BYTES = 512
+
+
+def cycles_per_io(cycles: ArrayLike, ios: ArrayLike) -> FloatArray:
+    """Cycles over 512-byte I/Os; NaN where there was no I/O."""
+    cycles, ios = np.asarray(cycles, dtype=np.float64), np.asarray(ios, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(ios > 0, cycles / ios, np.nan)
+
+
+def io_rate(
+    utilisation: ArrayLike, cores: ArrayLike, frequency: ArrayLike, cpio: ArrayLike
+) -> FloatArray:
+    """512-byte I/Os a second of a server, µ·N·F/c.
+
+    Parameters
+    ----------
+    utilisation : array-like
+        Share of the time that a core is busy, 0 to 1.
+    cores : array-like
+    frequency : array-like
+        Hz.
+    cpio : array-like
+        Cycles per I/O, without those of idle time. Infinitely many I/Os where it is 0 or less.
+    """
+    cpio = np.asarray(cpio, dtype=np.float64)
+    cycles = np.asarray(utilisation) * np.asarray(cores) * np.asarray(frequency)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(cpio <= 0, np.inf, cycles / cpio)
+
+
+def grown(base: ArrayLike, growth_per_year: ArrayLike, years: ArrayLike) -> FloatArray:
+    """What a market that grows by a share each year comes to, base·(1 + g)^years."""
+    yearly = 1.0 + np.asarray(growth_per_year, dtype=np.float64)
+    made: FloatArray = np.asarray(base) * yearly ** np.asarray(years)
+    return made
+
+
+def idle_factor(utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
+    """Energy of a server that idles beside its work over that of one always busy.
+
+    It is 1 + i·(1 − µ)/µ with i the idle power as a share of the full one: to the energy of the
+    busy time comes, for each busy second, (1 − µ)/µ seconds at idle power.
+    """
+    busy = np.asarray(utilisation, dtype=np.float64)
+    factor: FloatArray = 1.0 + np.asarray(idle_share) * (1.0 - busy) / busy
+    return factor
+
+
+def mean_watts(full_watts: ArrayLike, utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
+    """Mean power (W) of a server busy for a share of the time, P·(µ + i·(1 − µ))."""
+    busy = np.asarray(utilisation, dtype=np.float64)
+    watts: FloatArray = np.asarray(full_watts) * (busy + np.asarray(idle_share) * (1.0 - busy))
+    return watts
+
+
+def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, rate: ArrayLike) -> FloatArray:
+    """Servers, not rounded, that read or write a data set once in a time.
+
+    Parameters
+    ----------
+    data_bytes, seconds : array-like
+    rate : array-like
+        512-byte I/Os a second of one server.
+    """
+    ios = np.asarray(data_bytes, dtype=np.float64) / IO_BYTES
+    with np.errstate(divide="ignore"):
+        servers: FloatArray = ios / (np.asarray(rate, dtype=np.float64) * np.asarray(seconds))
+    return servers
+
+
+def cpio_of_energy(
+    joules: ArrayLike,
+    data_bytes: ArrayLike,
+    *,
+    full_watts: ArrayLike,
+    cores: ArrayLike,
+    frequency: ArrayLike,
+) -> FloatArray:
+    """Cycles per I/O that the energy (J) of sweeping a data set with busy servers implies."""
+    server_seconds = np.asarray(joules, dtype=np.float64) / np.asarray(full_watts)
+    ios = np.asarray(data_bytes, dtype=np.float64) / IO_BYTES
+    implied: FloatArray = server_seconds * np.asarray(cores) * np.asarray(frequency) / ios
+    return implied
+
+
+def thread_worth(
+    cores_alone: ArrayLike, with_threads: ArrayLike, as_cores: ArrayLike
+) -> FloatArray:
+    """How much of a full core a second hardware thread is worth.
+
+    Parameters
+    ----------
+    cores_alone : array-like
+        Rate of n cores with one hardware thread each.
+    with_threads : array-like
+        Rate of the same n cores with m hardware threads.
+    as_cores : array-like
+        Rate of m cores with one hardware thread each.
+
+    Returns
+    -------
+    array
+        (with_threads − cores_alone)/(as_cores − cores_alone): 0 where threads add nothing, 1 where
+        they are as good as cores; NaN where more cores add nothing either.
+    """
+    start = np.asarray(cores_alone, dtype=np.float64)
+    by_cores = np.asarray(as_cores, dtype=np.float64) - start
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(by_cores > 0, (np.asarray(with_threads) - start) / by_cores, np.nan)
+
+
+def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> FloatArray:
+    """Memory bandwidth at which cpio has risen by a share over that at the highest bandwidth.
+
+    Parameters
+    ----------
+    bandwidth : (levels,) float array
+        Of each core (B/s), each level once, in any order.
+    cpio : (…, levels) float array
+        Cycles per I/O at these.
+    rise : float
+        Above 0: 0.10 is 10 %.
+
+    Returns
+    -------
+    (…,) float array
+        By straight lines between neighbouring levels, at the first crossing met coming from the
+        highest bandwidth; NaN where cpio has not risen so far at any level.
+    """
+    down = np.argsort(-np.asarray(bandwidth))
+    at = np.asarray(bandwidth, dtype=np.float64)[down]
+    increase = np.asarray(cpio)[..., down] / np.asarray(cpio)[..., down[:1]] - 1.0
+    above = increase >= rise
+    reached = above.any(axis=-1)
+    first = np.maximum(np.argmax(above, axis=-1), 1)[..., None]
+    low, high = (np.take_along_axis(increase, i, axis=-1)[..., 0] for i in (first - 1, first))
+    before, after = at[first - 1][..., 0], at[first][..., 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = before + (after - before) * (rise - low) / (high - low)
+    return np.where(reached, crossing, np.nan)
+
+
+# Laws of the I/O rate against cores side by side: linear cycles per I/O, Amdahl, Gunther.
+#
+# With cpio a line against cores and a constant utilisation, the rate is µ·F·n/(a + b·n): that is
+# Amdahl's law. What the first law has more is a utilisation that changes with cores; what Gunther's
+# has more is a term of the square of the cores, cores waiting for each other to agree.
+#
+# The likelihood is that of normal errors of ln(rate) about each law as fitted by its own least
+# squares, so Akaike's criterion is a little too large for a law that is fitted otherwise.
+
+
+LINEAR_CPIO = "linear cpio"
+AMDAHL = "Amdahl"
+GUNTHER = "Universal Scalability"
+LAWS = (LINEAR_CPIO, AMDAHL, GUNTHER)
+# Residuals below this are rounding: laws that fit so well are told apart by their parameters.
+_ROUNDING = 1e-10
+
+
+class IoRuns(NamedTuple):
+    """Runs of one application: (runs,) arrays; ``rate`` in 512-byte I/Os a second."""
+
+    cores: FloatArray
+    rate: FloatArray
+    cpio: FloatArray
+    utilisation: FloatArray
+    frequency: FloatArray
+
+    def take(self, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> IoRuns:
+        """Choose some of the runs."""
+        return IoRuns._make(part[rows] for part in self)
+
+
+class Law(NamedTuple):
+    """A law fitted to one application.
+
+    Attributes
+    ----------
+    rate : function
+        512-byte I/Os a second at core counts; NaN where the law has no answer.
+    interval : function
+        (lower, upper) of the mean of one new run at a core count and level.
+    parameters : int
+        Free ones, those of the law only.
+    """
+
+    rate: Callable[[FloatArray], FloatArray]
+    interval: Callable[[float, float], tuple[float, float]]
+    parameters: int
+
+
+class LawScore(NamedTuple):
+    """How well a law does.
+
+    Attributes
+    ----------
+    parameters : int
+    aicc : float
+        Akaike's criterion with the correction for few runs; NaN where there are too few.
+    weight : float
+        Akaike weight among the laws that have one: how much speaks for it, 0 to 1.
+    held_out : float
+        Error at the most cores when fitted to the runs on fewer, as a share; NaN where too few.
+    """
+
+    parameters: int
+    aicc: float
+    weight: float
+    held_out: float
+
+
+def fit_laws(runs: IoRuns, *, floor: float, frequency: float) -> dict[str, Law]:
+    """Fit every law that the runs can tell.
+
+    Parameters
+    ----------
+    runs : IoRuns
+    floor : float
+        Lowest utilisation of the first law.
+    frequency : float
+        Hz of the server that is asked for; rates of Amdahl's and Gunther's laws go in proportion
+        to it, as cycles per I/O do in the first.
+    """
+    found: dict[str, Law] = {}
+    for name, fit in _FITS.items():
+        try:
+            found[name] = fit(runs, floor, frequency)
+        except FittingError:
+            continue
+    return found
+
+
+def score_laws(runs: IoRuns, laws: Mapping[str, Law], *, floor: float) -> dict[str, LawScore]:
+    """Score fitted laws; all rates are compared at the frequency of their runs."""
+    own = float(np.median(runs.frequency))
+    at_own = fit_laws(runs, floor=floor, frequency=own)
+    rate = runs.rate * own / runs.frequency
+    criteria = {name: _aicc(rate, at_own[name], runs.cores) for name in laws}
+    least = np.nanmin([*criteria.values(), np.inf])
+    likely = {name: np.exp(-0.5 * (value - least)) for name, value in criteria.items()}
+    total = np.nansum([*likely.values()])
+    errors = _held_out(runs, rate, floor, own)
+    return {
+        name: LawScore(
+            laws[name].parameters, criteria[name], likely[name] / total, errors.get(name, np.nan)
+        )
+        for name in laws
+    }
+
+
+def _aicc(rate: FloatArray, law: Law, cores: FloatArray) -> float:
+    n, k = len(rate), law.parameters + 1
+    residual = np.log(rate / law.rate(cores))
+    if n - k - 1 <= 0 or not np.isfinite(residual).all():
+        return float("nan")
+    spread = max(float(np.mean(residual**2)), _ROUNDING**2)
+    return float(n * np.log(spread) + 2 * k + 2 * k * (k + 1) / (n - k - 1))
+
+
+def _held_out(runs: IoRuns, rate: FloatArray, floor: float, frequency: float) -> dict[str, float]:
+    last = runs.cores == runs.cores.max()
+    if last.all():
+        return {}
+    most = runs.cores[last][:1]
+    truth = float(np.exp(np.log(rate[last]).mean()))
+    laws = fit_laws(runs.take(~last), floor=floor, frequency=frequency)
+    return {name: abs(float(law.rate(most)[0]) / truth - 1.0) for name, law in laws.items()}
+
+
+def _linear_cpio(runs: IoRuns, floor: float, frequency: float) -> Law:
+    if len(np.unique(runs.cores)) < 2:
+        raise FittingError("a line of cycles per I/O needs two core counts")
+    codes = np.zeros(len(runs.cores), dtype=np.int64)
+    fit = fit_scaling(codes, runs.cores, runs.cpio, runs.utilisation, 1)
+
+    def rate(cores: FloatArray) -> FloatArray:
+        busy = np.clip(fit.utilisation.value(cores), floor, 1.0)
+        return io_rate(busy, cores, frequency, fit.cpio.value(cores))
+
+    # Its interval is that of the projection itself, which has more to say than the law.
+    return Law(rate, lambda cores, level: (np.nan, np.nan), 4 - int(fit.falls[0]))
+
+
+def _amdahl(runs: IoRuns, floor: float, frequency: float) -> Law:
+    from fitting.laws.cores import AmdahlScaling
+
+    scale = frequency / runs.frequency
+    model = AmdahlScaling().fit(runs.cores, 1.0 / (runs.rate * scale))
+
+    def interval(cores: float, level: float) -> tuple[float, float]:
+        lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
+        # A time that may be nothing is a rate without an upper end.
+        return 1.0 / upper, 1.0 / lower if lower > 0 else np.inf if lower == lower else np.nan
+
+    return Law(lambda cores: 1.0 / model.predict(cores), interval, _free(model))
+
+
+def _gunther(runs: IoRuns, floor: float, frequency: float) -> Law:
+    from fitting.laws.cores import UniversalScalability
+
+    scale = frequency / runs.frequency
+    model = UniversalScalability().fit(runs.cores, runs.rate * scale)
+
+    def interval(cores: float, level: float) -> tuple[float, float]:
+        lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
+        return max(lower, 0.0) if lower == lower else np.nan, upper
+
+    return Law(lambda cores: model.predict(cores), interval, _free(model))
+
+
+def _free(model: AmdahlScaling | UniversalScalability) -> int:
+    held = len(model.bound_.split(", ")) if model.bound_ else 0
+    return len(model.theta_) - held
+
+
+_FITS: dict[str, Callable[[IoRuns, float, float], Law]] = {
+    LINEAR_CPIO: _linear_cpio,
+    AMDAHL: _amdahl,
+    GUNTHER: _gunther,
+}

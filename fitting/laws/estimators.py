@@ -1,0 +1,404 @@
+"""The laws as scikit-learn estimators: one fit of one column of positive predictors.
+
+Each class is the one-group case of its `fitting.regression.models.LineModel`; the equations live
+there. They take X as a column ``(points, 1)`` or, because there is only one column, as
+``(points,)``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fitting.errors import FittingError, OutOfRangeError
+from fitting.laws.execution_time import LogCores, positive_up_to
+from fitting.laws.frequency import (
+    AmdahlCpi,
+    AmdahlRate,
+    AmdahlTime,
+    ReciprocalCpi,
+    ReciprocalRate,
+    ReciprocalTime,
+)
+from fitting.laws.power import CmosExponent, CmosVoltage, FreeExponent, PowerLine, best_exponent
+from fitting.regression.lines import FREE, INTERCEPT_AT_ZERO, LineFit, Moments
+from fitting.regression.models import LineModel, ModelFit, fit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike
+
+    from fitting.regression.lines import FloatArray
+
+Metric = Literal["time", "cpi", "throughput"]
+
+_AMDAHL: dict[str, type[AmdahlTime | AmdahlCpi]] = {
+    "time": AmdahlTime,
+    "cpi": AmdahlCpi,
+    "throughput": AmdahlRate,
+}
+_RECIPROCAL: dict[str, type[ReciprocalCpi]] = {
+    "time": ReciprocalTime,
+    "cpi": ReciprocalCpi,
+    "throughput": ReciprocalRate,
+}
+
+
+class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no stubs
+    """What the estimators share: input checks, prediction, inference.
+
+    Attributes
+    ----------
+    model_fit_ : fitting.regression.models.ModelFit
+        The one-group fit.
+    parameters_, standard_errors_ : dict of float
+        By parameter name, which carries its unit. A standard error is NaN where no degree of
+        freedom is left, and for a parameter that its bound holds at zero.
+    degrees_of_freedom_ : int
+    bound_ : str or None
+        Name of the parameter held at zero by its bound.
+    limit_ : float
+        What the metric tends to as the predictor grows; inf where it grows without bound.
+    """
+
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+        """Law to fit to these runs."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.target_tags.positive_only = True
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to predictors X (Hz, or cores) and the measured metric y, all positive.
+
+        Raises
+        ------
+        FittingError
+            When values are not positive and finite, or all predictors are one value.
+        """
+        checked, target = self._validate(X, y=y, y_numeric=True, ensure_min_samples=2)
+        x, metric = self._only_column(checked), _positive(target.astype(float), "y")
+        fitted = fit(self._model(x, metric), np.zeros(len(x), dtype=np.int64), x, metric, 1)
+        if not fitted.line.moments.two_abscissas[0]:
+            raise FittingError(
+                f"{type(self).__name__} needs two different predictor values; all {len(x)} "
+                f"given are {x[0]:g}: measure at one more"
+            )
+        self._x, self._y = x, metric
+        self._learn(fitted)
+        return self
+
+    def _learn(self, fitted: ModelFit) -> None:
+        self.model_fit_ = fitted
+        self.n_features_in_ = 1
+        self.parameters_ = {name: float(v[0]) for name, v in fitted.parameters().items()}
+        self.standard_errors_ = {n: float(v[0]) for n, v in fitted.standard_errors().items()}
+        self.degrees_of_freedom_ = int(fitted.line.degrees_of_freedom[0])
+        held = int(fitted.line.bound[0])
+        names = [p.name for p in fitted.model.parameters]
+        self.bound_ = None if held == FREE else names[0 if held == INTERCEPT_AT_ZERO else 1]
+        self.limit_ = float(fitted.limit()[0])
+
+    def predict(self, X: ArrayLike) -> FloatArray:
+        """Metric at X. Raises `OutOfRangeError` where the law has no positive answer."""
+        x = self._points(X)
+        value = self.model_fit_.predict(x)
+        refused = np.isnan(value)
+        if refused.any():
+            raise OutOfRangeError(self._refusal(float(x[refused][0])))
+        return value
+
+    def predict_interval(
+        self, X: ArrayLike, *, level: float = 0.90, repeats: float = 1
+    ) -> tuple[FloatArray, FloatArray]:
+        """Prediction interval for the mean of ``repeats`` new runs at X.
+
+        ``repeats=numpy.inf`` gives the confidence interval of the curve. NaN where no degree of
+        freedom is left: two points determine the line and leave nothing to judge it by.
+        """
+        x = self._points(X)
+        return self.model_fit_.interval(x, level=level, repeats=repeats)
+
+    def statsmodels_results(self) -> Any:
+        """Fit the same line by `statsmodels.api.OLS`, for its robust and influence inference.
+
+        Its parameters carry the names of ``parameters_``. One that a bound holds at zero is left
+        out of the regression; a power exponent is taken as known.
+
+        Raises
+        ------
+        FittingError
+            For published coefficients, which have no runs behind them.
+        """
+        from pandas import DataFrame
+        from statsmodels.api import OLS
+
+        check_is_fitted(self, "model_fit_")
+        if not hasattr(self, "_x"):
+            raise FittingError(f"this {type(self).__name__} has coefficients but no runs: fit it")
+        model = self.model_fit_.model
+        abscissa = model.abscissa(self._x)
+        columns = model.reported(np.ones_like(abscissa), abscissa)
+        names = [p.name for p in model.parameters]
+        design = DataFrame(dict(zip(names, columns, strict=True))).drop(columns=self.bound_ or [])
+        return OLS(model.ordinate(self._y, self._x), design).fit()
+
+    def _points(self, X: ArrayLike) -> FloatArray:
+        check_is_fitted(self, "model_fit_")
+        return self._only_column(self._validate(X, reset=False))
+
+    def _validate(self, X: ArrayLike, **options: Any) -> Any:
+        """Let scikit-learn check shapes and types, in this package's error class and one line."""
+        try:
+            if not hasattr(X, "columns") and np.asarray(X).ndim == 1:
+                X = np.asarray(X)[:, None]
+            return validate_data(self, X, dtype=np.float64, ensure_all_finite=False, **options)
+        except ValueError as error:
+            what = " ".join(str(error).split())
+            raise FittingError(f"{type(self).__name__} cannot use its input: {what}") from error
+
+    def _only_column(self, table: FloatArray) -> FloatArray:
+        name = type(self).__name__
+        if (table < 0).any():
+            raise FittingError(f"Negative values in data passed to {name} as X")
+        if table.shape[1] != 1:
+            raise FittingError(f"{name} takes one column of predictors, not {table.shape[1]}")
+        return _positive(table[:, 0], "X")
+
+    def _refusal(self, x: float) -> str:
+        return (
+            f"{type(self).__name__} ({self.model_fit_.model.equation}) has no positive answer at "
+            f"{x:g}: measure nearer to it or use another form"
+        )
+
+
+class AmdahlRegression(LineRegressor):
+    """Time, CPI or throughput against core frequency by Amdahl's law; see `fitting.laws.frequency`.
+
+    Parameters
+    ----------
+    metric : {"time", "cpi", "throughput"}
+        T = t_fixed + w/f, CPI = cpi_core + m·f, or 1/X = t_fixed + w/f.
+    bounded : bool
+        Hold both parameters at or above zero, as a core alone obeys; ``bound_`` tells when one
+        of them sits there.
+    """
+
+    def __init__(self, *, metric: Metric = "time", bounded: bool = True) -> None:
+        self.metric = metric
+        self.bounded = bounded
+
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+        return _AMDAHL[_known_metric(self.metric)](nonnegative=self.bounded)
+
+
+class ReciprocalRegression(LineRegressor):
+    """The published curve 1/CPI = c − k/f, faster than 1/f; see `fitting.laws.frequency`.
+
+    Parameters
+    ----------
+    metric : {"cpi", "time", "throughput"}
+        The same curve for the metric at hand.
+
+    Attributes
+    ----------
+    pole_hz_ : float
+        Frequency (Hz) at and below which `predict` raises `OutOfRangeError`; at and above
+        which, where c < 0.
+    caveats_ : tuple of str
+    """
+
+    def __init__(self, *, metric: Metric = "cpi") -> None:
+        self.metric = metric
+
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+        return _RECIPROCAL[_known_metric(self.metric)]()
+
+    def _learn(self, fitted: ModelFit) -> None:
+        super()._learn(fitted)
+        assert isinstance(fitted.model, ReciprocalCpi)
+        self.pole_hz_ = float(fitted.model.pole(fitted.line)[0])
+        self.caveats_ = (FASTER_THAN_CLOCK,) if fitted.line.slope[0] < 0 else ()
+
+    @classmethod
+    def from_coefficients(cls, *, c: float, k_hz: float) -> ReciprocalRegression:
+        """Build the CPI curve of published coefficients: 1/CPI = c − k/f, k in Hz."""
+        curve = cls()
+        curve._learn(_known_line(ReciprocalCpi(), intercept=c, slope=-k_hz))
+        return curve
+
+    def _refusal(self, x: float) -> str:
+        side = "above" if self.model_fit_.line.intercept[0] > 0 else "below"
+        return (
+            f"{self.model_fit_.model.equation} has no answer at {x / 1e9:g} GHz: its pole is at "
+            f"{self.pole_hz_ / 1e9:g} GHz; ask {side} it or use AmdahlRegression"
+        )
+
+
+FASTER_THAN_CLOCK = (
+    "faster than 1/f: this curve speeds up by more than the clock does, which a core alone cannot"
+)
+
+
+class LinearPower(LineRegressor):
+    """Power (W) = P0 + s·f; see `fitting.laws.power.PowerLine`."""
+
+    def __init__(self) -> None:
+        pass
+
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+        return PowerLine()
+
+
+class CmosPower(LineRegressor):
+    """Power (W) = P0 + c·f^γ, or P0 + c·f·V(f)²; see `fitting.laws.power`.
+
+    Parameters
+    ----------
+    exponent : float or None
+        γ, 1 to 5. None finds it by least squares, which takes three frequencies or more.
+    voltages : mapping of Hz to V, optional
+        V-f table; takes the exponent's place.
+
+    Attributes
+    ----------
+    exponent_ : float or None
+        γ in use; None with a V-f table.
+    exponent_error_ : float
+        Standard error of a γ that was fitted; NaN for one that was given or stands at 1 or 5.
+
+    A γ that was fitted costs a degree of freedom, at its ends 1 and 5 too, where the intervals
+    come out wide rather than narrow. Errors and intervals are then those of the linearised
+    three-parameter curve.
+    """
+
+    def __init__(
+        self, *, exponent: float | None = 3.0, voltages: Mapping[float, float] | None = None
+    ) -> None:
+        self.exponent = exponent
+        self.voltages = voltages
+
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+        if self.voltages is not None:
+            return CmosVoltage(voltages=dict(self.voltages))
+        exponent = best_exponent(x, metric) if self.exponent is None else self.exponent
+        return CmosExponent(exponent=exponent)
+
+    def _learn(self, fitted: ModelFit) -> None:
+        super()._learn(fitted)
+        self.exponent_ = getattr(fitted.model, "exponent", None)
+        self.exponent_error_, self._free = np.nan, None
+        if self.exponent is None and self.voltages is None:
+            self._free = FreeExponent.of(fitted, self._x)
+            self.model_fit_ = self._free.fit
+            self.degrees_of_freedom_ = int(self._free.fit.line.degrees_of_freedom[0])
+            *errors, of_exponent = self._free.standard_errors()
+            self.standard_errors_ = dict(zip(self.parameters_, errors, strict=True))
+            self.exponent_error_ = of_exponent if self.exponent_ not in (1.0, 5.0) else np.nan
+
+    def predict_interval(
+        self, X: ArrayLike, *, level: float = 0.90, repeats: float = 1
+    ) -> tuple[FloatArray, FloatArray]:
+        """Prediction interval for the mean of ``repeats`` new runs at X; see `LineRegressor`."""
+        x = self._points(X)
+        curve = self.model_fit_ if self._free is None else self._free
+        return curve.interval(x, level=level, repeats=repeats)
+
+
+class LogPathLength(LineRegressor):
+    """Path length a·ln(n) + b against cores n; see `fitting.laws.execution_time`.
+
+    Parameters
+    ----------
+    workload : str, optional
+        Whose path length it is. Asking it for another workload is an error.
+
+    Attributes
+    ----------
+    cores_ : (float, float)
+        Smallest and largest core count that was fitted.
+    positive_up_to_ : float
+        Core count at which the curve reaches zero; from there on `predict` raises
+        `OutOfRangeError`.
+    """
+
+    def __init__(self, *, workload: str | None = None) -> None:
+        self.workload = workload
+
+    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+        return LogCores()
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to core counts X and retired instructions per unit of data y."""
+        super().fit(X, y)
+        self.cores_ = (float(self._x.min()), float(self._x.max()))
+        return self
+
+    def _learn(self, fitted: ModelFit) -> None:
+        super()._learn(fitted)
+        self.positive_up_to_ = positive_up_to(self.parameters_["a"], self.parameters_["b"])
+
+    @classmethod
+    def from_coefficients(
+        cls, *, a: float, b: float, cores: tuple[float, float], workload: str | None = None
+    ) -> LogPathLength:
+        """Build the path length of published coefficients, which were fitted to ``cores``."""
+        known = cls(workload=workload)
+        known._learn(_known_line(LogCores(), intercept=b, slope=a))
+        known.cores_ = cores
+        return known
+
+    def at(self, cores: float, *, workload: str | None = None) -> float:
+        """Path length at a core count. Raises `FittingError` for another workload than its own."""
+        if workload is not None and self.workload is not None and workload != self.workload:
+            raise FittingError(
+                f"this path length belongs to workload {self.workload!r}, not {workload!r}: "
+                "measure the instructions of that workload"
+            )
+        return float(self.predict(np.array([[cores]]))[0])
+
+    def _refusal(self, x: float) -> str:
+        end = self.positive_up_to_
+        where = f"it reaches zero at {end:.3f}; ask below that" if end < np.inf else "ask higher up"
+        return f"path length a·ln(n) + b is not positive at {x:g} cores: {where}"
+
+
+def _positive(values: FloatArray, name: str) -> FloatArray:
+    bad = np.flatnonzero(~((values > 0) & np.isfinite(values)))
+    if bad.size:
+        raise FittingError(
+            f"{name} must be positive and finite; element {bad[0]} is {values[bad[0]]:g}: "
+            "correct or leave out that measurement"
+        )
+    return values
+
+
+def _known_metric(metric: str) -> str:
+    if metric not in _AMDAHL:
+        raise FittingError(f"metric {metric!r} is not one of {', '.join(_AMDAHL)}")
+    return metric
+
+
+def _known_line(model: LineModel, *, intercept: float, slope: float) -> ModelFit:
+    """Wrap published coefficients as a line: no points, so no inference."""
+    if not np.isfinite([intercept, slope]).all():
+        raise FittingError(f"{model.equation} needs finite coefficients")
+    one = np.array([np.nan])
+    moments = Moments(np.array([0]), one, one, one, one, one)
+    line = LineFit(
+        moments,
+        np.array([float(intercept)]),
+        np.array([float(slope)]),
+        np.array([FREE], dtype=np.int8),
+        np.array([0]),
+        one,
+    )
+    return ModelFit(model, line)

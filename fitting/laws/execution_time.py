@@ -1,0 +1,91 @@
+"""Execution time from cycles per instruction, path length, clock and cores.
+
+Source: Issa & Figueira (2012), eq. 2, https://doi.org/10.1186/2192-113X-1-10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fitting.errors import FittingError
+from fitting.regression.models import Asymptote, LineModel, Parameter, asymptote_of_line
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Number = float | NDArray[np.float64]
+    from fitting.regression.lines import FloatArray, LineFit
+
+
+def execution_time(
+    *,
+    data: Number,
+    cpi: Number,
+    path_length: Number,
+    frequency_hz: Number,
+    cores: Number = 1,
+    efficiency: Number = 1.0,
+) -> Number:
+    """T = D · CPI · PL · efficiency / (f · n), in seconds; NaN where an argument is.
+
+    Parameters
+    ----------
+    data : float or array
+        Input size D, in the unit that the path length is given per (1 for a whole run).
+    cpi : float or array
+        Cycles per instruction.
+    path_length : float or array
+        Retired instructions per unit of data.
+    frequency_hz : float or array
+        Core frequency (Hz).
+    cores : float or array
+        Cores that share the work.
+    efficiency : float or array
+        As published it multiplies time: an overhead factor, 1 for none, above 1 for overhead.
+
+    Raises
+    ------
+    FittingError
+        When an argument is zero or negative.
+    """
+    given = {"data": data, "cpi": cpi, "path_length": path_length, "frequency_hz": frequency_hz}
+    for name, value in (given | {"cores": cores, "efficiency": efficiency}).items():
+        if np.any(np.asarray(value) <= 0):
+            least = np.nanmin(np.asarray(value, dtype=float))
+            raise FittingError(f"{name} must be positive, but {least:g} was given: correct it")
+    # Divided first: long products of integer arrays would overflow.
+    return data / frequency_hz / cores * cpi * path_length * efficiency
+
+
+# Path length: retired instructions per unit of data against the number of cores.
+#
+# PL(n) = a·ln(n) + b. Source: Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10. A
+# path length is a property of its workload and is shared by families; it is no answer for another
+# workload. With a < 0 it ends where it reaches zero, at n = exp(−b/a).
+
+
+@dataclass(frozen=True)
+class LogCores(LineModel):
+    """PL(n) = a·ln(n) + b."""
+
+    equation: ClassVar[str] = "PL(n) = a·ln(n) + b"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (Parameter("b", "1"), Parameter("a", "1"))
+
+    def abscissa(self, predictor: FloatArray) -> FloatArray:
+        """ln(n)."""
+        logarithm: FloatArray = np.log(predictor)
+        return logarithm
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """Constant b for a = 0, unbounded for a > 0; a falling curve ends at its root."""
+        far = asymptote_of_line(line, 0.0)
+        return Asymptote(np.where(line.slope > 0, np.inf, far.coefficient), far.exponent)
+
+
+def positive_up_to(a: float, b: float) -> float:
+    """Core count at which a·ln(n) + b reaches zero; inf when it never does going up."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(-b / a)) if a < 0 else float("inf")

@@ -1,0 +1,200 @@
+"""Amdahl's law in core frequency: a part of the time that the clock shortens and one it does not.
+
+Source: Amdahl (1967), https://doi.org/10.1145/1465482.1465560, applied to core frequency as by
+Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10, and by Hennessy & Patterson,
+*Computer Architecture*, ch. 1.
+
+Bounded, the laws are what a core alone can do: never faster than the ratio of the clocks, never
+slower at a higher clock. They fail where the memory or bus clock moves with the core clock, where
+turbo or throttling makes the clock another than the one asked for, and across families.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fitting.regression.models import Asymptote, LineModel, Parameter, asymptote_of_line
+
+if TYPE_CHECKING:
+    from fitting.regression.lines import FloatArray, LineFit
+
+
+@dataclass(frozen=True)
+class AmdahlTime(LineModel):
+    """T(f) = t_fixed + w/f: elapsed time (s) against core frequency f (Hz)."""
+
+    equation: ClassVar[str] = "T(f) = t_fixed + w/f"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("t_fixed_s", "s"),
+        Parameter("work_cycles", "cycles"),
+    )
+    nonnegative: bool = True
+
+    def abscissa(self, predictor: FloatArray) -> FloatArray:
+        """One over frequency (s)."""
+        return 1 / predictor
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """t_fixed, the time that no core clock shortens, or w/f without it; none if negative."""
+        kinds = [line.intercept > 0, line.intercept == 0]
+        coefficient = np.select(kinds, [line.intercept, line.slope], np.nan)
+        return Asymptote(coefficient, np.where(line.intercept == 0, -1.0, 0.0))
+
+
+@dataclass(frozen=True)
+class AmdahlRate(AmdahlTime):
+    """1/X(f) = t_fixed + w/f: throughput X (1/s) through its reciprocal, the time of one unit."""
+
+    equation: ClassVar[str] = "1/X(f) = t_fixed + w/f"
+    reciprocal: ClassVar[bool] = True
+
+    def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Time of one unit of work (s)."""
+        return 1 / metric
+
+    def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Throughput (1/s)."""
+        return 1 / ordinate
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """1/t_fixed, the throughput that no core clock exceeds, or f/w without it."""
+        time = super().asymptote(line)
+        return Asymptote(1 / time.coefficient, -time.exponent)
+
+
+@dataclass(frozen=True)
+class AmdahlEfficiency(AmdahlRate):
+    """1/perf_per_watt(f) = e_fixed + e_clock/f: perf/W (1/J) through the energy of one unit.
+
+    The published regression on performance/power itself. Energy may rise with the clock as well
+    as fall, so its parameters are not bounded.
+    """
+
+    equation: ClassVar[str] = "1/perf_per_watt(f) = e_fixed + e_clock/f"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("e_fixed_j", "J"),
+        Parameter("e_clock_j_hz", "J·Hz"),
+    )
+    nonnegative: bool = False
+
+
+@dataclass(frozen=True)
+class AmdahlCpi(LineModel):
+    """CPI(f) = cpi_core + m·f: cycles per instruction; m is stalled seconds per instruction.
+
+    The same law as `AmdahlTime` for one instruction, CPI(f)/f = m + cpi_core/f. The time of an
+    instruction tends to m, CPI itself grows without bound unless m = 0.
+    """
+
+    equation: ClassVar[str] = "CPI(f) = cpi_core + m·f"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("cpi_core", "1"),
+        Parameter("stall_s_per_instruction", "s"),
+    )
+    nonnegative: bool = True
+
+    def abscissa(self, predictor: FloatArray) -> FloatArray:
+        """Frequency (Hz)."""
+        return predictor
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """cpi_core where no stall was found, else m·f."""
+        return asymptote_of_line(line)
+
+
+# The published curve 1/CPI = c − k/f, for reproduction: faster than the clock alone allows.
+#
+# Source: Issa & Figueira (2012), fig. 13, https://doi.org/10.1186/2192-113X-1-10. With k > 0 the
+# CPI falls as the clock rises, to 1/c, so performance c·f − k grows faster than f. No core does
+# that by its clock alone; a memory clock or a prefetcher that changes with it, another host, or
+# noise between two close frequencies does. It has no answer at or below its pole f = k/c.
+
+
+@dataclass(frozen=True)
+class ReciprocalCpi(LineModel):
+    """1/CPI(f) = c − k/f; the limit of CPI is 1/c."""
+
+    equation: ClassVar[str] = "1/CPI(f) = c − k/f"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("c", "1"),
+        Parameter("k_hz", "Hz"),
+    )
+    reciprocal: ClassVar[bool] = True
+
+    def abscissa(self, predictor: FloatArray) -> FloatArray:
+        """One over frequency (s)."""
+        return 1 / predictor
+
+    def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Instructions per cycle."""
+        return 1 / metric
+
+    def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Cycles per instruction."""
+        return 1 / ordinate
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """1/c, or NaN where c is not positive and the curve ends."""
+        c = np.where(line.intercept > 0, line.intercept, np.nan)
+        return Asymptote(1 / c, np.zeros_like(c))
+
+    def reported(self, intercept: FloatArray, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """C and k; the line's slope is −k."""
+        return intercept, -slope
+
+    def pole(self, line: LineFit) -> FloatArray:
+        """Frequency (Hz) at which 1/CPI is zero: k/c, or 0 where no clock is that slow.
+
+        There is no answer at or below it, or at or above it where c < 0.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.maximum(-line.slope / line.intercept, 0.0)
+
+
+@dataclass(frozen=True)
+class ReciprocalRate(ReciprocalCpi):
+    """X(f) = c·f − k: throughput (1/s) by the same curve, X/f = c − k/f."""
+
+    equation: ClassVar[str] = "X(f) = c·f − k"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("c_per_cycle", "1"),
+        Parameter("k_per_s", "1/s"),
+    )
+    reciprocal: ClassVar[bool] = False
+
+    def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Work per cycle."""
+        return metric / predictor
+
+    def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Throughput (1/s)."""
+        return ordinate * predictor
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """c·f: performance grows without bound."""
+        c = np.where(line.intercept > 0, line.intercept, np.nan)
+        return Asymptote(c, np.ones_like(c))
+
+
+@dataclass(frozen=True)
+class ReciprocalTime(ReciprocalRate):
+    """1/T(f) = c·f − k: elapsed time (s) by the same curve."""
+
+    equation: ClassVar[str] = "1/T(f) = c·f − k"
+    reciprocal: ClassVar[bool] = True
+
+    def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Runs per cycle."""
+        return 1 / (metric * predictor)
+
+    def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
+        """Elapsed time (s)."""
+        return 1 / (ordinate * predictor)
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """1/(c·f): the time falls without bound."""
+        rate = super().asymptote(line)
+        return Asymptote(1 / rate.coefficient, -rate.exponent)

@@ -1,0 +1,193 @@
+"""Power (W) against core frequency (Hz): the published straight line and the CMOS form.
+
+No single exponent fits all machines: phone cores need 3.6 to 3.8, servers at the wall little
+more than 1. A projected power that is not positive is no answer and comes out NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fitting.errors import FittingError, OutOfRangeError
+from fitting.regression.lines import student_quantile, variance_of_mean
+from fitting.regression.models import (
+    Asymptote,
+    LineModel,
+    ModelFit,
+    Parameter,
+    asymptote_of_line,
+    fit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fitting.regression.lines import FloatArray, LineFit
+
+
+@dataclass(frozen=True)
+class PowerLine(LineModel):
+    """P(f) = P0 + s·f, with P0 = (P2·f1 − P1·f2)/(f1 − f2) from two points.
+
+    Source: Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10, reconstructed as the
+    only reading with P(f1) = P1 and P(f2) = P2. Real curves bend upwards: a line through low
+    frequencies answers too little at high ones.
+    """
+
+    equation: ClassVar[str] = "P(f) = P0 + s·f"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("p0_w", "W"),
+        Parameter("slope_w_per_hz", "W/Hz"),
+    )
+
+    def abscissa(self, predictor: FloatArray) -> FloatArray:
+        """Frequency (Hz)."""
+        return predictor
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """s·f: power grows with the clock."""
+        return asymptote_of_line(line)
+
+
+@dataclass(frozen=True)
+class CmosExponent(PowerLine):
+    """P(f) = P0 + c·f^γ with a given exponent γ, 1 to 5 (3 where voltage follows frequency).
+
+    Source: dynamic CMOS power C·V²·f, e.g. Weste & Harris, *CMOS VLSI Design*, ch. 5.
+    The abscissa is (f/1 GHz)^γ, so c is in W per GHz^γ.
+    """
+
+    exponent: float = 3.0
+    equation: ClassVar[str] = "P(f) = P0 + c·(f/GHz)^γ"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("p0_w", "W"),
+        Parameter("c_w_per_ghz_to_gamma", "W"),
+    )
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.exponent <= 5:
+            raise FittingError(f"power exponent {self.exponent!r} is outside 1 to 5")
+
+    def abscissa(self, predictor: FloatArray) -> FloatArray:
+        """(f/GHz)^γ."""
+        scaled: FloatArray = (predictor / 1e9) ** self.exponent
+        return scaled
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """c·(f/GHz)^γ."""
+        far = asymptote_of_line(line, self.exponent)
+        return Asymptote(far.coefficient * 1e-9**far.exponent, far.exponent)
+
+
+def best_exponent(frequency: FloatArray, power: FloatArray) -> float:
+    """Least-squares γ of `CmosExponent`, 1 to 5. Raises `FittingError` below three frequencies."""
+    from scipy.optimize import minimize_scalar
+
+    if len(np.unique(frequency)) < 3:
+        raise FittingError(
+            "finding the power exponent takes three different frequencies: give exponent="
+        )
+    one_group = np.zeros(len(power), dtype=np.int64)
+
+    def squares(exponent: float) -> float:
+        fitted = fit(CmosExponent(exponent=exponent), one_group, frequency, power, 1)
+        return float(np.sum((power - fitted.line.value(fitted.model.abscissa(frequency))) ** 2))
+
+    # The sum of squares has one valley for convex data; the ends are compared for the rest.
+    inside = minimize_scalar(squares, bounds=(1.0, 5.0), method="bounded", options={"xatol": 1e-10})
+    return float(min((1.0, 5.0, float(inside.x)), key=squares))
+
+
+@dataclass(frozen=True, slots=True)
+class FreeExponent:
+    """Inference of P0 + c·(f/GHz)^γ where γ was fitted too: the curve linearised at its optimum.
+
+    Attributes
+    ----------
+    fit : ModelFit
+        The line at the fitted γ, one degree of freedom poorer.
+    root : (3, points) float array
+        R with R·Rᵀ the covariance of P0, c and γ in units of one point's variance.
+    """
+
+    fit: ModelFit
+    root: FloatArray
+
+    @classmethod
+    def of(cls, fitted: ModelFit, frequency: FloatArray) -> FreeExponent:
+        """Take the line at the best exponent and the frequencies of its points."""
+        line = fitted.line
+        df = np.maximum(line.degrees_of_freedom - 1, 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = np.where(df > 0, line.variance * line.degrees_of_freedom / df, np.nan)
+        paid = replace(fitted, line=replace(line, degrees_of_freedom=df, variance=variance))
+        gradient = cls(paid, np.empty((3, 0))).gradient(frequency)
+        # Columns differ in size by many digits, which a pseudo-inverse would mistake for rank.
+        size = np.linalg.norm(gradient, axis=0)
+        size[size == 0] = 1.0
+        return cls(paid, np.linalg.pinv(gradient / size) / size[:, None])
+
+    def gradient(self, frequency: FloatArray) -> FloatArray:
+        """Derivatives of the power by P0, c and γ: (points, 3)."""
+        scaled = self.fit.model.abscissa(frequency)
+        by_exponent = self.fit.line.slope * scaled * np.log(frequency / 1e9)
+        return np.column_stack([np.ones_like(scaled), scaled, by_exponent])
+
+    def standard_errors(self) -> list[float]:
+        """Standard errors of P0, c and γ; NaN without degrees of freedom."""
+        errors = np.sqrt(self.fit.line.variance * np.sum(self.root**2, axis=1))
+        return [float(error) for error in errors]
+
+    def interval(
+        self, frequency: FloatArray, *, level: float = 0.90, repeats: float = 1
+    ) -> tuple[FloatArray, FloatArray]:
+        """Prediction interval, as that of `ModelFit`."""
+        line, middle = self.fit.line, self.fit.predict(frequency)
+        leverage = np.sum((self.gradient(frequency) @ self.root) ** 2, axis=1)
+        spread = np.sqrt(line.variance * (leverage + variance_of_mean(repeats)))
+        half = student_quantile(line.degrees_of_freedom, level) * spread
+        return np.maximum(middle - half, 0.0), middle + half
+
+
+@dataclass(frozen=True)
+class CmosVoltage(PowerLine):
+    """P(f) = P0 + c·f·V(f)², V from a table of core voltage (V) by frequency (Hz).
+
+    V is read between the table's frequencies along straight lines; outside them there is no
+    answer, because nobody measured the voltage there.
+    """
+
+    voltages: Mapping[float, float] = field(default_factory=dict)
+    equation: ClassVar[str] = "P(f) = P0 + c·(f/GHz)·V(f)²"
+    parameters: ClassVar[tuple[Parameter, Parameter]] = (
+        Parameter("p0_w", "W"),
+        Parameter("c_w_per_ghz_v2", "W/(GHz·V²)"),
+    )
+
+    def __post_init__(self) -> None:
+        table = np.array([*self.voltages.items()], dtype=float)
+        if table.shape[0] < 1 or not (np.isfinite(table).all() and (table > 0).all()):
+            raise FittingError("the V-f table needs positive frequencies (Hz) and voltages (V)")
+
+    def abscissa(self, predictor: FloatArray) -> FloatArray:
+        """(f/GHz)·V²; raises `OutOfRangeError` outside the table."""
+        table = np.array(sorted(self.voltages.items()), dtype=float)
+        f = np.asarray(predictor, dtype=float)
+        low, high = table[0, 0] * (1 - 1e-9), table[-1, 0] * (1 + 1e-9)
+        outside = (f < low) | (f > high)
+        if outside.any():
+            raise OutOfRangeError(
+                f"no voltage is known at {f[outside].flat[0] / 1e9:g} GHz: the V-f table covers "
+                f"{table[0, 0] / 1e9:g} to {table[-1, 0] / 1e9:g} GHz; add that step to it"
+            )
+        voltage = np.interp(f, table[:, 0], table[:, 1])
+        scaled: FloatArray = f / 1e9 * voltage**2
+        return scaled
+
+    def asymptote(self, line: LineFit) -> Asymptote:
+        """Give none: nobody measured the voltage beyond the table."""
+        unknown = np.full_like(line.slope, np.nan)
+        return Asymptote(unknown, unknown)

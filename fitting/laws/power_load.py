@@ -1,0 +1,347 @@
+"""Power against load from few levels: what a server draws at a load that was not measured.
+
+The watts of a server are a straight line in its load plus a departure from it, a Gaussian process
+whose covariance is known (universal kriging with a linear drift: Cressie, *Statistics for Spatial
+Data*, rev. ed. 1993, section 3.4; Rasmussen & Williams, *Gaussian Processes for Machine Learning*,
+2006, section 2.7). Two levels leave the line; a third one also tells how far the curve bends, and
+its bend is shrunk towards none.
+
+Two covariances are in use. The shape, which weighs the levels, is a quadratic with some roughness:
+it was chosen for small errors at full load over servers of 2007 to 2012. The spread, which gives
+the intervals, is an integrated Wiener process (the prior of a cubic smoothing spline: Wahba,
+*Spline Models for Observational Data*, 1990), as wide as the errors of the servers of 2012 are,
+whose clocks rise at high load; older servers are closer to the line than it says. The scale of a
+server is a power of the share of its full watts that follow the load; what its levels show of a
+departure widens or narrows it (inverse gamma prior, so that the interval is Student's t).
+
+Source of the constants: published results of SPECpower_ssj2008 (www.spec.org/power_ssj2008).
+Its tasks in `make accuracy` (`benchmarks/accuracy_power_load.py`) show errors and coverage, also of
+years that took no part.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.errors import FittingError
+from fitting.regression.lines import student_quantile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fitting.regression.lines import FloatArray
+
+    BoolArray = NDArray[np.bool_]
+
+
+class Covariance(NamedTuple):
+    """Standard deviations of what makes a curve leave its straight line, by cause.
+
+    Attributes
+    ----------
+    quadratic : float
+        Coefficient of load².
+    bend : float
+        Of an integrated Wiener process: change of the slope over a load of 1.
+    rough : float
+        Of a departure that is forgotten within `ROUGHNESS_RANGE`.
+    asleep : float
+        Of idle alone, where a server enters states that it never enters under load.
+    """
+
+    quadratic: float
+    bend: float
+    rough: float
+    asleep: float
+
+
+# Only ratios count in the shape.
+SHAPE = Covariance(quadratic=30.0, bend=20.0, rough=1.0, asleep=5.0)
+# In units of the scale of a server.
+SPREAD = Covariance(quadratic=0.0, bend=1.0, rough=0.0045, asleep=0.10)
+ROUGHNESS_RANGE = 0.4
+SCALE_EXPONENT = 1.45
+SCALE_DEGREES_OF_FREEDOM = 15.0
+# Near full load clocks rise and power limits begin, of which lower levels show nothing.
+ABOVE_THE_LEVELS = 1.4
+# A server has some part that follows the load, even where two levels show none.
+_LEAST_SHARE, _MOST_SHARE = 0.05, 1.5
+
+_DRIFT = 2
+_SAME_LOAD = 1e-6
+
+
+class PowerForecast(NamedTuple):
+    """Watts at the loads asked for; (servers, asked) arrays.
+
+    Attributes
+    ----------
+    watts : float array
+        NaN where the curve would fall to zero or below, and for a server with less than two
+        levels.
+    half_width : float array
+        Of the prediction interval, which lies evenly about the watts.
+    extrapolated : bool array
+        True outside the levels of the server.
+    """
+
+    watts: FloatArray
+    half_width: FloatArray
+    extrapolated: BoolArray
+
+    @property
+    def lower(self) -> FloatArray:
+        """Lower end of the interval, at least 0."""
+        ends: FloatArray = np.maximum(self.watts - self.half_width, 0)
+        return ends
+
+    @property
+    def upper(self) -> FloatArray:
+        """Upper end of the interval."""
+        return self.watts + self.half_width
+
+
+def forecast_watts(
+    load: FloatArray, watts: FloatArray, asked: FloatArray, *, level: float = 0.90
+) -> PowerForecast:
+    """Watts of many servers at loads that were not measured.
+
+    Parameters
+    ----------
+    load : (levels,) or (servers, levels) float array
+        Shares of full load, 0 or more, in any order; NaN where a server has no such level.
+    watts : (servers, levels) float array
+        Above 0; NaN where not measured.
+    asked : (asked,) or (servers, asked) float array
+        Shares of full load, 0 or more.
+    level : float
+        Of the intervals, inside (0, 1).
+
+    Raises
+    ------
+    FittingError
+        For shapes that do not fit, a negative load, watts of 0 or less, or two levels of one
+        server at one load.
+    """
+    load, watts, asked = _checked(load, watts, asked)
+    servers, many = len(watts), asked.shape[1]
+    made = np.full((2, servers, many), np.nan)
+    extrapolated = np.zeros((servers, many), dtype=bool)
+    known = ~(np.isnan(load) | np.isnan(watts))
+    # Servers with the same levels missing are one stack of equal systems.
+    patterns, which = np.unique(known, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        if pattern.sum() < _DRIFT:
+            continue
+        of = np.flatnonzero(which.reshape(-1) == number)
+        part = _Stack(load[of][:, pattern], watts[of][:, pattern], asked[of])
+        made[:, of] = part.forecast(level)
+        extrapolated[of] = part.outside
+    return PowerForecast(made[0], made[1], extrapolated)
+
+
+def _checked(
+    load: FloatArray, watts: FloatArray, asked: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    watts = np.asarray(watts, dtype=np.float64)
+    load, asked = np.asarray(load, dtype=np.float64), np.asarray(asked, dtype=np.float64)
+    fits = watts.ndim == 2 and load.shape in (watts.shape, watts.shape[1:])
+    if not fits or asked.ndim not in (1, 2) or (asked.ndim == 2 and len(asked) != len(watts)):
+        raise FittingError(
+            f"load {load.shape}, watts {watts.shape} and asked {asked.shape} are not arrays of "
+            "(servers, levels) and (servers, asked)"
+        )
+    load = np.broadcast_to(load, watts.shape)
+    asked = np.broadcast_to(asked, (len(watts), asked.shape[-1]))
+    if (load < 0).any() or (asked < 0).any() or np.isinf(load).any() or np.isinf(asked).any():
+        raise FittingError("a load is a share of full load, 0 or more")
+    if (watts <= 0).any() or np.isinf(watts).any():
+        raise FittingError("watts must be above 0: leave out levels that were not measured")
+    gaps = np.diff(np.sort(np.where(np.isnan(watts), np.nan, load), axis=1), axis=1)
+    if (gaps < _SAME_LOAD).any():
+        raise FittingError("a server has two levels at one load: give their mean")
+    return load, watts, asked
+
+
+class _Stack:
+    """Servers with the same number of levels."""
+
+    def __init__(self, load: FloatArray, watts: FloatArray, asked: FloatArray) -> None:
+        self.load, self.watts, self.asked = load, watts, asked
+        self.outside: BoolArray = (asked < load.min(axis=1)[:, None] - _SAME_LOAD) | (
+            asked > load.max(axis=1)[:, None] + _SAME_LOAD
+        )
+
+    def forecast(self, level: float) -> FloatArray:
+        """Watts, and half widths of their intervals."""
+        weights = self._weights()
+        watts = np.einsum("snm,sn->sm", weights, self.watts)
+        deviation, freedom = self._deviation(weights)
+        half = _student(freedom, level) * deviation
+        with np.errstate(invalid="ignore"):
+            watts = np.where(watts > 0, watts, np.nan)
+        return np.stack([watts, half])
+
+    def _weights(self) -> FloatArray:
+        """Weights of the levels in each answer, (servers, levels, asked)."""
+        levels = self.load.shape[1]
+        between = covariance(self.load, self.load, SHAPE)
+        drift = _drift(self.load)
+        corner = np.zeros((len(self.load), _DRIFT, _DRIFT))
+        system = np.block([[between, drift], [drift.swapaxes(1, 2), corner]])
+        towards = [covariance(self.load, self.asked, SHAPE), _drift(self.asked).swapaxes(1, 2)]
+        solved: FloatArray = np.linalg.solve(system, np.concatenate(towards, axis=1))
+        return solved[:, :levels]
+
+    def _deviation(self, weights: FloatArray) -> tuple[FloatArray, float]:
+        """Standard deviation of the answers and its degrees of freedom."""
+        between = covariance(self.load, self.load, SPREAD)
+        towards = covariance(self.load, self.asked, SPREAD)
+        variance = (
+            np.einsum("snm,snk,skm->sm", weights, between, weights)
+            - 2 * np.einsum("snm,snm->sm", weights, towards)
+            + _variance(self.asked, SPREAD)
+        )
+        # A measured level is known: rounding must not leave it an interval.
+        apart = np.abs(self.asked[:, :, None] - self.load[:, None, :]).min(axis=2)
+        variance = np.where(apart < _SAME_LOAD, 0, np.maximum(variance, 0))
+        scale = self._scale()
+        prior = SCALE_DEGREES_OF_FREEDOM
+        freedom = prior + self.load.shape[1] - _DRIFT
+        shown = (prior + _departure(self.load, self.watts / scale[:, None], between)) / freedom
+        above = np.where(self.asked > self.load.max(axis=1, keepdims=True), ABOVE_THE_LEVELS, 1.0)
+        deviation = scale[:, None] * np.sqrt(variance * shown[:, None]) * above
+        return deviation, freedom
+
+    def _scale(self) -> FloatArray:
+        """Watts at full load on the line, times a power of the share that follows the load."""
+        centre, mean = self.load.mean(axis=1), self.watts.mean(axis=1)
+        offset = self.load - centre[:, None]
+        slope = (offset * self.watts).sum(axis=1) / (offset**2).sum(axis=1)
+        full = np.maximum(mean + slope * (1 - centre), mean / 2)
+        share = np.clip(slope / full, _LEAST_SHARE, _MOST_SHARE)
+        scale: FloatArray = full * share**SCALE_EXPONENT
+        return scale
+
+
+def covariance(first: FloatArray, second: FloatArray, of: Covariance) -> FloatArray:
+    """Covariance of the departures from the line at two sets of loads of each server.
+
+    Parameters
+    ----------
+    first : (servers, n) float array
+    second : (servers, m) float array
+    of : Covariance
+
+    Returns
+    -------
+    (servers, n, m) float array
+    """
+    u, v = first[:, :, None], second[:, None, :]
+    near, far = np.minimum(u, v), np.maximum(u, v)
+    idle = (u < _SAME_LOAD) & (v < _SAME_LOAD)
+    total: FloatArray = (
+        (of.quadratic * u * v) ** 2
+        + of.bend**2 * near**2 * (3 * far - near) / 6
+        + of.rough**2 * np.exp(-(far - near) / ROUGHNESS_RANGE)
+        + of.asleep**2 * idle
+    )
+    return total
+
+
+def _variance(load: FloatArray, of: Covariance) -> FloatArray:
+    quadratic, bend = (of.quadratic * load**2) ** 2, of.bend**2 * load**3 / 3
+    total: FloatArray = quadratic + bend + of.rough**2 + of.asleep**2 * (load < _SAME_LOAD)
+    return total
+
+
+def _drift(load: FloatArray) -> FloatArray:
+    return np.stack([np.ones_like(load), load], axis=2)
+
+
+def _departure(load: FloatArray, watts: FloatArray, between: FloatArray) -> FloatArray:
+    """Squared distance of the levels from their line, by the spread; 0 for two levels."""
+    drift = _drift(load)
+    solved = np.linalg.solve(between, np.concatenate([drift, watts[:, :, None]], axis=2))
+    normal = drift.swapaxes(1, 2) @ solved
+    line = np.linalg.solve(normal[:, :, :_DRIFT], normal[:, :, _DRIFT:])
+    rest = watts - (drift @ line)[:, :, 0]
+    distance = (rest * (solved[:, :, _DRIFT] - (solved[:, :, :_DRIFT] @ line)[:, :, 0])).sum(axis=1)
+    positive: FloatArray = np.maximum(distance, 0)
+    return positive
+
+
+def _student(freedom: float, level: float) -> float:
+    return float(student_quantile(np.array([round(freedom)]), level)[0])
+
+
+# Figures of energy proportionality: how nearly the watts of a server follow its load.
+#
+# All take loads and watts of the levels, rising from idle (load 0) to full load (1).
+#
+# References
+# ----------
+# Ryckbosch, Polfliet & Eeckhout (2011), "Trends in Server Energy Proportionality", *Computer*
+# 44(9), 69-72, https://doi.org/10.1109/MC.2011.130.
+#
+# Varsamopoulos & Gupta (2010), "Energy Proportionality and the Future: Metrics and Directions",
+# ICPPW, https://doi.org/10.1109/ICPPW.2010.68.
+#
+# Wong & Annavaram (2012), "KnightShift: Scaling the Energy Proportionality Wall through
+# Server-Level Heterogeneity", MICRO-45, https://doi.org/10.1109/MICRO.2012.20.
+
+
+def idle_to_peak(watts: FloatArray) -> float:
+    """P(idle)/P(full): 0 for a proportional server, 1 for one whose load costs nothing.
+
+    Source: Varsamopoulos & Gupta (2010), there the idle-to-peak ratio, IPR.
+    """
+    return float(watts[0] / watts[-1])
+
+
+def dynamic_range(watts: FloatArray) -> float:
+    """1 − P(idle)/P(full): share of the full watts that follows the load.
+
+    Source: Wong & Annavaram (2012).
+    """
+    return 1 - idle_to_peak(watts)
+
+
+def energy_proportionality(load: FloatArray, watts: FloatArray) -> float:
+    """EP = 1 − (A − 1/2)/(1/2), with A the area under P(u)/P(full) by trapezoids.
+
+    1 for watts in proportion to load, 0 for constant watts, above 1 for a curve below the
+    proportional line. For a straight line it is the dynamic range. Source: Ryckbosch et al. (2011).
+    """
+    area = float(np.trapezoid(watts / watts[-1], load))
+    return 1 - (area - 0.5) / 0.5
+
+
+def linear_deviation(load: FloatArray, watts: FloatArray) -> tuple[float, float]:
+    """Largest relative distance from the line between idle and full load, and its load.
+
+    LDR(u) = P(u)/(P(idle) + (P(full) − P(idle))·u) − 1, with its sign, at the level where its size
+    is largest: above 0 the curve is above its line. Source: Varsamopoulos & Gupta (2010).
+    """
+    line = watts[0] + (watts[-1] - watts[0]) * load
+    deviation = watts / line - 1
+    at = int(np.argmax(np.abs(deviation)))
+    return float(deviation[at]), float(load[at])
+
+
+def proportionality_gap(load: FloatArray, watts: FloatArray) -> FloatArray:
+    """PG(u) = P(u)/P(full) − u: watts above the proportional ones, as a share of the full ones.
+
+    Source: Wong & Annavaram (2012).
+    """
+    gap: FloatArray = watts / watts[-1] - load
+    return gap
+
+
+def peak_efficiency(load: FloatArray, watts: FloatArray) -> tuple[float, float]:
+    """Load at which work per joule is most, and how many times that of full load it is there."""
+    relative = load * watts[-1] / watts
+    at = int(np.argmax(relative))
+    return float(load[at]), float(relative[at])

@@ -1,0 +1,1 @@
+"""Straight lines of many groups at once, errors in both variables, knees."""

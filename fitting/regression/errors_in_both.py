@@ -1,0 +1,555 @@
+"""Straight lines through points with errors in both co-ordinates, correlated or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fitting.errors import FittingError, OutOfRangeError
+from fitting.regression.lines import student_quantile
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from fitting.regression.lines import FloatArray, IntArray
+
+
+_ITERATIONS = 300
+_PRECISION = 1e-14
+# Directions, from straight down to straight up, among which a line that went astray is sought.
+_DIRECTIONS = 180
+# Spread of adjusted abscissas, as a share of that of the measured ones, that counts as none.
+_NO_SPREAD = 1e-9
+
+
+class YorkLine(NamedTuple):
+    """Straight line y = intercept + slope·x through points with errors in both co-ordinates.
+
+    Attributes
+    ----------
+    intercept, slope : float
+    mean_x : float
+        Abscissa at which the line is known best.
+    mean_error : float
+        Standard error of the line there.
+    slope_error : float
+        Standard error of the slope; by the errors given, not by the scatter seen.
+    chi_square : float
+        Weighted sum of squared residuals.
+    weight : (points,) float array
+        1 / variance of each residual.
+    """
+
+    intercept: float
+    slope: float
+    mean_x: float
+    mean_error: float
+    slope_error: float
+    chi_square: float
+    weight: FloatArray
+
+    @property
+    def intercept_error(self) -> float:
+        """Standard error of the intercept."""
+        return float(np.hypot(self.mean_error, self.mean_x * self.slope_error))
+
+
+def york_line(
+    x: ArrayLike,
+    y: ArrayLike,
+    var_x: ArrayLike,
+    var_y: ArrayLike,
+    cov_xy: ArrayLike = 0.0,
+) -> YorkLine:
+    """Fit a line by the unified equations of York et al. (2004).
+
+    Parameters
+    ----------
+    x, y : (points,) arrays
+    var_x, var_y, cov_xy : (points,) arrays or numbers
+        Variances of the errors of each point and their covariance. One of the variances may be
+        0, with no covariance; not both.
+
+    Raises
+    ------
+    FittingError
+        For fewer than two points or without spread in x, values that are not finite, errors that
+        cannot be, where the points show no direction, or where all errors are perfectly
+        correlated along the line.
+
+    References
+    ----------
+    York, Evensen, López Martínez & De Basabe Delgado (2004), American Journal of Physics 72,
+    367-375, https://doi.org/10.1119/1.1632486
+    """
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    errors = [np.broadcast_to(np.asarray(v, dtype=float), x.shape) for v in (var_x, var_y, cov_xy)]
+    _refuse(x, y, *errors)
+    slope = _slope(x, y, *errors)
+    weight = _weight(slope, *errors)
+    total = weight.sum()
+    mean_x, mean_y = weight @ x / total, weight @ y / total
+    intercept = mean_y - slope * mean_x
+    adjusted = mean_x + _adjustment(slope, weight, x - mean_x, y - mean_y, *errors)
+    middle = weight @ adjusted / total
+    information = weight @ (adjusted - middle) ** 2
+    if not information > _NO_SPREAD**2 * (weight @ (x - mean_x) ** 2):
+        raise FittingError("the errors lie along the line: χ² is the same whatever its slope")
+    return YorkLine(
+        intercept=float(intercept),
+        slope=float(slope),
+        mean_x=float(middle),
+        mean_error=float(1 / np.sqrt(total)),
+        slope_error=float(1 / np.sqrt(information)),
+        chi_square=float(weight @ (y - intercept - slope * x) ** 2),
+        weight=weight,
+    )
+
+
+def _refuse(x: FloatArray, y: FloatArray, *errors: FloatArray) -> None:
+    var_x, var_y, cov_xy = errors
+    if x.ndim != 1 or x.shape != y.shape:
+        raise FittingError(f"x {x.shape} and y {y.shape} are not two lists of one length")
+    if not all(np.isfinite(part).all() for part in (x, y, *errors)):
+        raise FittingError("points and their errors must be finite: leave missing ones out")
+    if len(x) < 2 or not np.ptp(x) > 0:
+        raise FittingError("a line takes two points with different x")
+    if (var_x < 0).any() or (var_y < 0).any() or not (var_x + var_y > 0).all():
+        raise FittingError("variances are not negative, and no point is without any error")
+    if (cov_xy**2 > var_x * var_y * (1 + 1e-9)).any():
+        raise FittingError("a covariance is larger than the two variances allow")
+
+
+def _slope(x: FloatArray, y: FloatArray, *errors: FloatArray) -> float:
+    """Iterate York's equation for the slope from the best of many directions.
+
+    Of points that hardly show a direction χ² has several minima, and the iteration may go back
+    and forth; there the minimum nearest to the best direction is searched.
+    """
+    scale = float(np.ptp(y) / np.ptp(x)) or 1.0
+    angles = np.linspace(-np.pi / 2, np.pi / 2, _DIRECTIONS + 2)[1:-1]
+    misfits = _misfit(scale * np.tan(angles), x, y, *errors)
+    best = int(np.argmin(misfits))
+    slope = start = scale * float(np.tan(angles[best]))
+    for _ in range(_ITERATIONS):
+        before, slope = slope, _next_slope(slope, x, y, *errors)
+        if abs(slope - before) <= _PRECISION * abs(slope):
+            break
+    else:
+        slope = np.nan
+    if np.isfinite(slope) and _misfit(np.array([slope]), x, y, *errors)[0] <= misfits[best]:
+        return slope
+    if best in (0, len(angles) - 1):
+        raise FittingError("the points show no slope: they lie above one another")
+    return _minimum(start, scale, angles[best - 1 : best + 2 : 2], x, y, *errors)
+
+
+def _minimum(
+    start: float, scale: float, between: FloatArray, x: FloatArray, y: FloatArray, *e: FloatArray
+) -> float:
+    from scipy.optimize import minimize_scalar
+
+    found = minimize_scalar(
+        lambda angle: float(_misfit(np.array([scale * np.tan(angle)]), x, y, *e)[0]),
+        bounds=(float(between[0]), float(between[1])),
+        method="bounded",
+        options={"xatol": 1e-12},
+    )
+    slope = scale * float(np.tan(found.x))
+    both = _misfit(np.array([slope, start]), x, y, *e)
+    return slope if both[0] <= both[1] else start
+
+
+def _misfit(slopes: FloatArray, x: FloatArray, y: FloatArray, *errors: FloatArray) -> FloatArray:
+    """Least χ² of any line with each of these slopes."""
+    b = slopes[:, None]
+    weight = _weight(b, *errors)
+    off = y - b * x
+    mean = (weight * off).sum(axis=1) / weight.sum(axis=1)
+    made: FloatArray = (weight * (off - mean[:, None]) ** 2).sum(axis=1)
+    return made
+
+
+def _next_slope(slope: float, x: FloatArray, y: FloatArray, *errors: FloatArray) -> float:
+    weight = _weight(slope, *errors)
+    total = weight.sum()
+    dx, dy = x - weight @ x / total, y - weight @ y / total
+    pull = weight * _adjustment(slope, weight, dx, dy, *errors)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float((pull @ dy) / (pull @ dx))
+
+
+def _weight(
+    slope: FloatArray | float, var_x: FloatArray, var_y: FloatArray, cov_xy: FloatArray
+) -> FloatArray:
+    variance = var_y + slope * (slope * var_x - 2 * cov_xy)
+    # Errors that lie along the line say nothing across it.
+    return 1 / np.maximum(variance, 1e-12 * (var_y + slope**2 * var_x))
+
+
+def _adjustment(
+    slope: float,
+    weight: FloatArray,
+    dx: FloatArray,
+    dy: FloatArray,
+    var_x: FloatArray,
+    var_y: FloatArray,
+    cov_xy: FloatArray,
+) -> FloatArray:
+    """Abscissas moved onto the line along their errors, less the mean abscissa (York's β)."""
+    return weight * (dx * var_y + slope * dy * var_x - (slope * dx + dy) * cov_xy)
+
+
+# One power sensor against another: reference = offset + slope·sensor, with errors in both.
+#
+# Runs come in levels, such as a workload at a frequency: at each the true powers stay what they are
+# and only noise differs between repeats. Levels are the points of the line, so that many repeats of
+# few levels are not taken for many points. What repeats scatter, and the steps in which the sensors
+# count, give each point its errors and their covariance; what the points scatter about the line
+# beyond that (the reference also sees disks, fans and losses that the sensor does not) is estimated
+# by Paule and Mandel's moment equation and widens every interval.
+
+
+FEWEST_LEVELS = 3
+
+# Nothing is measured more exactly than this share of its range; keeps weights finite.
+_EXACT = 1e-9
+# A mean of two levels apart by less than so many standard errors may be one level.
+_APART = 2.0
+# A straight line does not fail this share of its range outside it.
+_MARGIN = 0.05
+# Family-wise chance that a level of a good calibration is called an outlier.
+_OUTLIER = 0.05
+
+
+class Levels(NamedTuple):
+    """Means of the runs of each level, with the variances of their errors.
+
+    Attributes
+    ----------
+    label : (levels,) array
+        As given, ascending.
+    runs : (levels,) int array
+    sensor, reference : (levels,) float arrays
+    var_sensor, var_reference, covariance : (levels,) float arrays
+        Of the errors of the means.
+    """
+
+    label: NDArray[Any]
+    runs: IntArray
+    sensor: FloatArray
+    reference: FloatArray
+    var_sensor: FloatArray
+    var_reference: FloatArray
+    covariance: FloatArray
+
+
+class Calibrated(NamedTuple):
+    """Readings brought to the reference.
+
+    Attributes
+    ----------
+    value, lower, upper : (readings,) float arrays
+        What the reference would read, with its prediction interval.
+    extrapolated : (readings,) bool array
+        True outside the range of the calibration.
+    """
+
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    extrapolated: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationLine:
+    """What a calibration comes to: reference = offset + slope·sensor, and how sure that is.
+
+    Attributes
+    ----------
+    offset : float
+        Unit of the reference.
+    slope : float
+    mean_sensor, mean_error : float
+        Reading of the sensor at which the line is known best, and its standard error there.
+    slope_error : float
+    scatter : float
+        Standard deviation of a level's reference about the line beyond the errors of its mean.
+    run_error : float
+        Standard deviation of a single run's reference about its level's, given its sensor.
+    degrees_of_freedom : int
+    lowest, highest : float
+        Range of the sensor in which the line holds.
+    """
+
+    offset: float
+    slope: float
+    mean_sensor: float
+    mean_error: float
+    slope_error: float
+    scatter: float
+    run_error: float
+    degrees_of_freedom: int
+    lowest: float
+    highest: float
+
+    def offset_interval(self, level: float = 0.90) -> tuple[float, float]:
+        """Confidence interval of the offset."""
+        error = float(np.hypot(self.mean_error, self.mean_sensor * self.slope_error))
+        return self._about(self.offset, error, level)
+
+    def slope_interval(self, level: float = 0.90) -> tuple[float, float]:
+        """Confidence interval of the slope."""
+        return self._about(self.slope, self.slope_error, level)
+
+    def predict(
+        self, sensor: ArrayLike, *, level: float = 0.90, extrapolate: bool = True
+    ) -> Calibrated:
+        """What the reference would read in new runs, whose levels may be new too.
+
+        Parameters
+        ----------
+        sensor : (readings,) array or number
+            Mean of the sensor over each run; NaN gives NaN.
+        level : float
+            Of the prediction interval, inside (0, 1).
+        extrapolate : bool
+            Whether readings outside ``lowest`` to ``highest`` are answered.
+
+        Raises
+        ------
+        OutOfRangeError
+            For readings outside the range, unless ``extrapolate``.
+        """
+        x = np.asarray(sensor, dtype=float)
+        with np.errstate(invalid="ignore"):
+            outside = (x < self.lowest) | (x > self.highest)
+        if outside.any() and not extrapolate:
+            raise OutOfRangeError(
+                f"the sensor read {x[outside].flat[0]:g}, and was calibrated from "
+                f"{self.lowest:g} to {self.highest:g}: calibrate at such a load too"
+            )
+        value = self.offset + self.slope * x
+        apart = (x - self.mean_sensor) * self.slope_error
+        half = self._quantile(level) * np.sqrt(
+            self.mean_error**2 + apart**2 + self.scatter**2 + self.run_error**2
+        )
+        return Calibrated(value, value - half, value + half, outside)
+
+    def _about(self, value: float, error: float, level: float) -> tuple[float, float]:
+        half = self._quantile(level) * error
+        return value - half, value + half
+
+    def _quantile(self, level: float) -> float:
+        return float(student_quantile(np.array([self.degrees_of_freedom]), level)[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorCalibration:
+    """A fitted calibration with what speaks for and against it.
+
+    Attributes
+    ----------
+    line : CalibrationLine
+    levels : Levels
+    residual : (levels,) float array
+        Reference less the line.
+    outlier : (levels,) bool array
+        True where a level is too far off the others' line: less than 5 % of good calibrations
+        have one. Four levels or more; none is left out of the fit.
+    curvature : float
+        Coefficient of the square of the sensor, where one is fitted beside the line; NaN with
+        fewer than four levels.
+    curvature_p : float
+        P-value of its absence.
+    """
+
+    line: CalibrationLine
+    levels: Levels
+    residual: FloatArray
+    outlier: NDArray[np.bool_]
+    curvature: float
+    curvature_p: float
+
+
+def calibrate_sensor(
+    level: ArrayLike,
+    sensor: ArrayLike,
+    reference: ArrayLike,
+    *,
+    sensor_resolution: float = 0.0,
+    reference_resolution: float = 0.0,
+) -> SensorCalibration:
+    """Fit reference = offset + slope·sensor to the means of runs that both sensors saw.
+
+    Parameters
+    ----------
+    level : (runs,) array
+        Runs with the same value are repeats of each other.
+    sensor, reference : (runs,) arrays
+        Means over each run, such as watts.
+    sensor_resolution, reference_resolution : float
+        Steps in which the two count. A mean of repeats is no finer: a steady load is rounded the
+        same way every time.
+
+    Raises
+    ------
+    FittingError
+        For values that are not finite, negative resolutions, or fewer than three levels that the
+        sensor tells apart.
+    """
+    labels, x, y = np.asarray(level), np.asarray(sensor, float), np.asarray(reference, float)
+    if x.ndim != 1 or not labels.shape == x.shape == y.shape:
+        raise FittingError(
+            f"level {labels.shape}, sensor {x.shape} and reference {y.shape} are not three lists "
+            "of one length"
+        )
+    if not x.size:
+        raise FittingError("no runs: a calibration takes some that both sensors saw")
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise FittingError("readings must be finite: leave runs out that lack one")
+    steps = [_resolution(r) for r in (sensor_resolution, reference_resolution)]
+    levels, run_covariance = _levels(labels, x, y, steps)
+    _refuse_too_few(levels, sensor_resolution)
+    scatter_square, line = _with_scatter(levels)
+    b = line.slope
+    rounding = np.diag([step**2 / 12 for step in steps])
+    across = np.array([-b, 1.0])
+    margin = _MARGIN * np.ptp(x)
+    made = CalibrationLine(
+        offset=line.intercept,
+        slope=b,
+        mean_sensor=line.mean_x,
+        mean_error=line.mean_error,
+        slope_error=line.slope_error,
+        scatter=float(np.sqrt(scatter_square)),
+        run_error=float(np.sqrt(max(0.0, across @ (run_covariance + rounding) @ across))),
+        degrees_of_freedom=len(levels.runs) - 2,
+        lowest=float(x.min() - margin),
+        highest=float(x.max() + margin),
+    )
+    residual = levels.reference - made.offset - b * levels.sensor
+    bend, bend_p = _curvature(levels.sensor, residual, line)
+    return SensorCalibration(
+        line=made,
+        levels=levels,
+        residual=residual,
+        outlier=_outliers(levels.sensor, residual, line),
+        curvature=bend,
+        curvature_p=bend_p,
+    )
+
+
+def _resolution(value: float) -> float:
+    if not (value >= 0 and np.isfinite(value)):
+        raise FittingError(f"a resolution of {value:g} is none: give 0 or more, 0 if not known")
+    return float(value)
+
+
+def _levels(
+    labels: NDArray[Any], x: FloatArray, y: FloatArray, steps: list[float]
+) -> tuple[Levels, FloatArray]:
+    """Means of each level, and the covariance of single runs about them, pooled over all."""
+    label, codes, runs = np.unique(labels, return_inverse=True, return_counts=True)
+    mean_x, mean_y = np.bincount(codes, x) / runs, np.bincount(codes, y) / runs
+    off = np.stack([x - mean_x[codes], y - mean_y[codes]])
+    spare = len(x) - len(runs)
+    covariance = off @ off.T / spare if spare else np.zeros((2, 2))
+    least = [
+        step**2 / 12 + (_EXACT * np.ptp(v)) ** 2 for v, step in zip((x, y), steps, strict=True)
+    ]
+    levels = Levels(
+        label=label,
+        runs=runs,
+        sensor=mean_x,
+        reference=mean_y,
+        var_sensor=covariance[0, 0] / runs + least[0],
+        var_reference=covariance[1, 1] / runs + least[1],
+        covariance=covariance[0, 1] / runs,
+    )
+    return levels, covariance
+
+
+def _refuse_too_few(levels: Levels, resolution: float) -> None:
+    order = np.argsort(levels.sensor)
+    at = levels.sensor[order]
+    count = _told_apart(at, levels.var_sensor[order], resolution)
+    if count < FEWEST_LEVELS:
+        raise FittingError(
+            f"{count} level{'s' * (count != 1)} that the sensor tells apart (it read {at[0]:.4g} "
+            f"to {at[-1]:.4g}): a calibration takes {FEWEST_LEVELS} or more, such as idle, half "
+            "load and full load"
+        )
+
+
+def _told_apart(ascending: FloatArray, variance: FloatArray, resolution: float) -> int:
+    """Count the means that are each clearly above the one counted before."""
+    count, last = 1, 0
+    for i in range(1, len(ascending)):
+        error = np.sqrt(variance[i] + variance[last])
+        if ascending[i] - ascending[last] > max(resolution, _APART * error):
+            count, last = count + 1, i
+    return count
+
+
+def _with_scatter(levels: Levels) -> tuple[float, YorkLine]:
+    """Line and scatter by which χ² is what its degrees of freedom make of it, or less without.
+
+    Paule & Mandel (1982), https://doi.org/10.6028/jres.087.022, with a line in the mean's place.
+    """
+    from scipy.optimize import brentq
+
+    x, y, expected = levels.sensor, levels.reference, len(levels.runs) - 2
+
+    def fitted(scatter_square: float) -> YorkLine:
+        errors = levels.var_sensor, levels.var_reference + scatter_square, levels.covariance
+        return york_line(x, y, *errors)
+
+    alone = fitted(0.0)
+    if alone.chi_square <= expected:
+        return 0.0, alone
+    flat = np.polynomial.polynomial.Polynomial.fit(x, y, 1)
+    # With all scatter in the reference and no other error χ² is what is expected.
+    most = float(((y - flat(x)) ** 2).sum() / expected)
+    found = brentq(lambda s: fitted(s).chi_square - expected, 0.0, 2 * most, rtol=1e-10)
+    return float(found), fitted(float(found))
+
+
+def _curvature(x: FloatArray, residual: FloatArray, line: YorkLine) -> tuple[float, float]:
+    """Coefficient of x² beside the line and the P-value of its absence (Student's t)."""
+    from scipy.special import stdtr
+
+    spare = len(x) - 3
+    if spare < 1:
+        return np.nan, np.nan
+    half = np.ptp(x) / 2
+    u, root = (x - x.mean()) / half, np.sqrt(line.weight)
+    design = np.stack([np.ones_like(u), u, u**2], axis=1) * root[:, None]
+    found, _, rank, _ = np.linalg.lstsq(design, residual * root, rcond=None)
+    if rank < 3:
+        return np.nan, np.nan
+    left = residual * root - design @ found
+    variance = left @ left / spare * np.linalg.inv(design.T @ design)[2, 2]
+    if not variance > 0:
+        return float(found[2] / half**2), np.nan
+    return float(found[2] / half**2), float(2 * stdtr(spare, -abs(found[2]) / np.sqrt(variance)))
+
+
+def _outliers(x: FloatArray, residual: FloatArray, line: YorkLine) -> NDArray[np.bool_]:
+    """Levels whose externally studentised residual is too large, by Bonferroni's bound."""
+    from scipy.special import stdtr
+
+    count, w = len(x), line.weight
+    spare = count - 3
+    if spare < 1:
+        return np.zeros(count, dtype=bool)
+    u = x - w @ x / w.sum()
+    lever = w / w.sum() + w * u**2 / (w @ u**2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        internal = w * residual**2 / (1 - lever) / (w @ residual**2 / (count - 2))
+        external = np.sqrt(internal * spare / np.maximum(count - 2 - internal, 0.0))
+    p = count * 2 * stdtr(spare, -external)
+    found: NDArray[np.bool_] = p < _OUTLIER
+    return found

@@ -1,0 +1,1 @@
+"""State diagrams of block traces: survey, transitions, generator, caches and devices."""

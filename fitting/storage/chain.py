@@ -1,0 +1,267 @@
+"""The chain of a fitted state diagram, as tables that a walk can draw from in constant time.
+
+A run of sequential requests goes where its addresses lead; where it ends, the chain says where the
+next one starts. From a finest state that transition is drawn in two steps: the level at which it
+parts, in the proportions found for that state, and one of the random transitions recorded there.
+The position inside the state that it leads to follows the random requests that came into that
+state at that level. Leaving and entering so, runs start in every state as often as in the trace;
+with ``entry="occupancy"`` the chain leaves a coarse state from anywhere in it alike and enters
+one by its own occupancy, as the hierarchy alone has it, and the time in a state is off by as much
+as that loses.
+"""
+
+# mypy: disable-error-code="no-any-return,return-value"
+# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.compiled.loops import compiled
+from fitting.errors import FittingError
+from fitting.storage.diagram import KINDS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fitting.storage.transitions import TransitionCounts
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+
+ENTRIES = ("arrivals", "occupancy")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Tables of a walk over the touched states of every stream.
+
+    A node holds the transitions that leave a state of some level at that level, the sequential
+    ones apart from the random ones.
+
+    Parameters
+    ----------
+    levels : int
+    departures : array
+        By touched state, random transitions out of it.
+    leave : array
+        Touched states by levels: cumulated share of them that part at each level or above.
+    node : array
+        Touched states by levels: node of the random transitions, −1 where nothing parts there.
+    follows : array
+        By touched state, the node of the sequential transitions, −1 where there are none.
+    order, first : array
+        Transitions of node i are ``order[first[i]:first[i + 1]]``.
+    keep, other : array
+        In that order, the alias tables of the nodes (Walker 1977).
+    low, high : array
+        By transition, touched states that it may lead to: from low up to high.
+    entered : array
+        Levels by touched states and one: cumulated random arrivals, from 0.
+    level : array
+        By transition, the level it is recorded at.
+    target : array
+        By transition, the number of the range of touched states that it may lead to.
+    """
+
+    levels: int
+    departures: IntArray
+    leave: FloatArray
+    node: IntArray
+    follows: IntArray
+    order: IntArray
+    first: IntArray
+    keep: FloatArray
+    other: IntArray
+    low: IntArray
+    high: IntArray
+    entered: FloatArray
+    level: IntArray
+    target: IntArray
+
+
+def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals") -> Chain:
+    """Prepare a walk.
+
+    Parameters
+    ----------
+    counts : TransitionCounts
+    kinds : array
+        Kind of the request of every transition.
+    entry : str
+        One of `ENTRIES`.
+
+    Raises
+    ------
+    FittingError
+        For an unknown way of entry.
+    """
+    if entry not in ENTRIES:
+        raise FittingError(f"no way of entry {entry!r}: give {' or '.join(ENTRIES)}")
+    levels, pairs = counts.diagram.levels, counts.diagram.pairs(counts.pair)
+    low, high = _ranges(counts, counts.stream * KINDS + kinds, pairs.level, pairs.target)
+    departures, arrivals = _random_partings(counts, pairs.level, pairs.source, low, high)
+    nodes = _nodes(counts, pairs.level, pairs.source)
+    weight = counts.count[nodes.order]
+    keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
+    _alias(nodes.first, weight.astype(np.float64), keep, other)
+    if entry == "occupancy":
+        departures_by_level = _pooled_departures(counts, departures)
+        arrivals = np.broadcast_to(counts.occupancy[:, None], arrivals.shape)
+    else:
+        departures_by_level = departures.astype(np.float64)
+    entered = np.zeros((levels, len(counts.state) + 1))
+    entered[:, 1:] = np.cumsum(arrivals, axis=0).T
+    target = np.unique(low * (levels + 1) + pairs.level, return_inverse=True)[1].astype(np.int64)
+    return Chain(
+        *(levels, departures.sum(axis=1), _leaving(departures_by_level), nodes.random),
+        *(nodes.follows, nodes.order, nodes.first, keep, other, low, high, entered),
+        *(pairs.level, target),
+    )
+
+
+class _Nodes(NamedTuple):
+    order: IntArray
+    first: IntArray
+    random: IntArray
+    follows: IntArray
+
+
+def _nodes(counts: TransitionCounts, level: IntArray, source: IntArray) -> _Nodes:
+    """Gather transitions to nodes, and find those of every touched state."""
+    keys = np.stack([counts.origin, level, source, counts.sequential])
+    order = np.lexsort(keys[::-1])
+    keys = keys[:, order]
+    new = np.r_[True, np.any(np.diff(keys, axis=1) != 0, axis=0)]
+    first = np.append(np.flatnonzero(new), len(new))
+    levels, k = counts.diagram.levels, counts.diagram.fan_out
+    by_level = np.stack(
+        [
+            [
+                _find_nodes(
+                    keys[:, new], counts.state_origin, i, on, counts.state // k ** (levels - i)
+                )
+                for i in range(1, levels + 1)
+            ]
+            for on in (0, 1)
+        ]
+    )
+    # A run that goes on mostly stays in its state: the finest level at which any does.
+    follows = np.full(len(counts.state), -1)
+    for finer in by_level[1]:
+        follows = np.where(finer >= 0, finer, follows)
+    return _Nodes(order, first, np.ascontiguousarray(by_level[0].T), follows)
+
+
+def _random_partings(
+    counts: TransitionCounts, level: IntArray, source: IntArray, low: IntArray, high: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Random transitions out of and into every touched state, by level.
+
+    A run parts from the last part of a coarse state and comes into the first part of the next one.
+    """
+    departures, arrivals = counts.departures.copy(), counts.arrivals.copy()
+    on = np.flatnonzero(counts.sequential == 1)
+    number = counts.count[on]
+    ranges = _ranges(counts, counts.origin[on], level[on], source[on])
+    _take_off(departures, level[on], number, *ranges, -1)
+    _take_off(arrivals, level[on], number, low[on], high[on], 1)
+    return departures, arrivals
+
+
+@compiled
+def _take_off(
+    partings: IntArray, level: IntArray, number: IntArray, low: IntArray, high: IntArray, step: int
+) -> None:
+    """Take numbers off ranges of touched states, from their begin or their end on."""
+    for i in range(len(number)):
+        left = number[i]
+        v = low[i] if step > 0 else high[i] - 1
+        while left > 0 and low[i] <= v < high[i]:
+            taken = min(left, partings[v, level[i] - 1])
+            partings[v, level[i] - 1] -= taken
+            left -= taken
+            v += step
+
+
+def _find_nodes(
+    nodes: IntArray, stream: IntArray, level: int, sequential: int, state: IntArray
+) -> IntArray:
+    """Rows of the nodes at a level, −1 for states that nothing leaves there."""
+    here = np.flatnonzero((nodes[1] == level) & (nodes[3] == sequential))
+    if not len(here):
+        return np.full(len(state), -1)
+    span = int(max(state.max(initial=0), nodes[2, here].max())) + 1
+    known = nodes[0, here] * span + nodes[2, here]
+    wanted = stream * span + state
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[at] == wanted, here[at], -1)
+
+
+def _ranges(
+    counts: TransitionCounts, origin: IntArray, level: IntArray, state: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Touched states of an origin that lie in states of some level."""
+    size = counts.diagram.fan_out ** (counts.diagram.levels - level)
+    touched = counts.state_origin * counts.diagram.states + counts.state
+    start = origin * counts.diagram.states + state * size
+    return np.searchsorted(touched, start), np.searchsorted(touched, start + size)
+
+
+def _leaving(departures: FloatArray) -> FloatArray:
+    """Cumulated share of a state's transitions by the level at which they part."""
+    total = departures.sum(axis=1, keepdims=True)
+    leave = np.cumsum(departures, axis=1) / np.where(total > 0, total, 1)
+    leave[total[:, 0] > 0, -1] = 1.0
+    return np.asarray(leave)
+
+
+def _pooled_departures(counts: TransitionCounts, departures: IntArray) -> FloatArray:
+    """Share parted at each level when a coarse state is left from anywhere in it alike."""
+    levels, k = counts.diagram.levels, counts.diagram.fan_out
+    remaining = np.ones(len(counts.state))
+    shares = np.zeros((len(counts.state), levels))
+    for i in range(levels):
+        state = counts.state // k ** (levels - 1 - i)
+        _, group = np.unique(np.stack([counts.state_origin, state]), axis=1, return_inverse=True)
+        here = np.bincount(group, weights=departures[:, i])[group]
+        deeper = np.bincount(group, weights=departures[:, i:].sum(axis=1))[group]
+        share = np.where(deeper > 0, here / np.where(deeper > 0, deeper, 1), 0)
+        shares[:, i] = remaining * share
+        remaining = remaining * (1 - share)
+    return shares
+
+
+@compiled
+def _alias(first: IntArray, weight: FloatArray, keep: FloatArray, other: IntArray) -> None:
+    """Build the alias table of every node, in place (Vose 1991)."""
+    for node in range(len(first) - 1):
+        a, b = first[node], first[node + 1]
+        total = weight[a:b].sum()
+        small, large = np.empty(b - a, dtype=np.int64), np.empty(b - a, dtype=np.int64)
+        smalls, larges = 0, 0
+        for t in range(a, b):
+            keep[t] = weight[t] * (b - a) / total
+            other[t] = t
+            if keep[t] < 1.0:
+                small[smalls] = t
+                smalls += 1
+            else:
+                large[larges] = t
+                larges += 1
+        while smalls and larges:
+            smalls -= 1
+            less, more = small[smalls], large[larges - 1]
+            other[less] = more
+            keep[more] -= 1.0 - keep[less]
+            if keep[more] < 1.0:
+                larges -= 1
+                small[smalls] = more
+                smalls += 1
+        for i in range(smalls):
+            keep[small[i]] = 1.0
+        for i in range(larges):
+            keep[large[i]] = 1.0

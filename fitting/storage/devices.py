@@ -1,0 +1,393 @@
+"""Time that storage devices take for requests, without the devices.
+
+A disk with one request at a time (Ruemmler and Wilkes 1994):
+
+    service = overhead + seek(distance) + rotation + size/rate(place)
+
+A request that starts where the last one of its device ended needs neither seek nor rotation. The
+seek curve goes through the three times of a data sheet (Lee and Katz 1993): with x cylinders and n
+of them in all
+
+    seek(x) = a·√(x − 1) + b·(x − 1) + c
+    a = (−10·track + 15·average − 5·full)/(3·√n)
+    b = (7·track − 15·average + 8·full)/(3·n)
+    c = track
+
+A solid state drive serves as many requests at a time as it has units:
+
+    service = read or write time + size/rate of a unit
+
+Requests of a device wait in one queue, first come first served.
+
+References
+----------
+C. Ruemmler, J. Wilkes: An introduction to disk drive modeling. IEEE Computer 27(3), 1994.
+doi:10.1109/2.268881
+E. K. Lee, R. H. Katz: An analytic performance model of disk arrays. ACM SIGMETRICS, 1993.
+doi:10.1145/166955.166994
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.compiled.loops import compiled
+from fitting.errors import FittingError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+    from numpy.typing import NDArray
+
+
+_SECTOR = 512
+_READ = 0
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk drive.
+
+    Parameters
+    ----------
+    capacity_bytes : float
+    revolutions_s : float
+        Turns a second: 120 for 7200 a minute.
+    track_seek_s, average_seek_s, full_seek_s : float
+        To the next cylinder, on average over all pairs of places, and over the whole disk (s).
+    outer_bytes_s, inner_bytes_s : float
+        Rate of transfer at the first and at the last block (B/s), linear between.
+    overhead_s : float
+        Of the controller, for each request (s).
+    cylinders : int
+    """
+
+    capacity_bytes: float = 1e12
+    revolutions_s: float = 120.0
+    track_seek_s: float = 0.8e-3
+    average_seek_s: float = 8.5e-3
+    full_seek_s: float = 18e-3
+    outer_bytes_s: float = 200e6
+    inner_bytes_s: float = 100e6
+    overhead_s: float = 0.1e-3
+    cylinders: int = 200_000
+
+    units = 1
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+        if not self.track_seek_s <= self.average_seek_s <= self.full_seek_s:
+            raise FittingError(
+                f"seek times of {self.track_seek_s:g}, {self.average_seek_s:g} and "
+                f"{self.full_seek_s:g} s: give them in ascending order"
+            )
+
+    def seek_s(self, cylinders: ArrayLike) -> FloatArray:
+        """Time (s) to move over so many cylinders; 0 for none."""
+        x = np.asarray(cylinders, dtype=np.float64)
+        low, mean, full, n = (
+            self.track_seek_s,
+            self.average_seek_s,
+            self.full_seek_s,
+            self.cylinders,
+        )
+        a = (-10 * low + 15 * mean - 5 * full) / (3 * np.sqrt(n))
+        b = (7 * low - 15 * mean + 8 * full) / (3 * n)
+        further = np.maximum(x - 1, 0)
+        return np.where(x > 0, a * np.sqrt(further) + b * further + low, 0.0)
+
+    def service_s(
+        self,
+        op: IntArray,
+        lbn: IntArray,
+        size_bytes: IntArray,
+        previous_end: IntArray,
+        turn: FloatArray | float = 0.5,
+    ) -> FloatArray:
+        """Time (s) that each request keeps the disk busy.
+
+        Parameters
+        ----------
+        op, lbn, size_bytes : array
+            As block traces have them; places beyond the capacity count as its end.
+        previous_end : array
+            Block at which the request before on the same disk ended, negative for none.
+        turn : array or float
+            Share of a revolution until the first block comes by, 0 to 1; 0.5 is the mean.
+        """
+        place = np.clip(lbn * _SECTOR / self.capacity_bytes, 0, 1)
+        before = np.clip(previous_end * _SECTOR / self.capacity_bytes, 0, 1)
+        across = np.ceil(np.abs(place - before) * self.cylinders)
+        moved = lbn != previous_end
+        rate = self.outer_bytes_s + place * (self.inner_bytes_s - self.outer_bytes_s)
+        positioning = self.seek_s(across) + np.asarray(turn) / self.revolutions_s
+        return self.overhead_s + np.where(moved, positioning, 0.0) + size_bytes / rate
+
+
+@dataclass(frozen=True)
+class SolidState:
+    """A solid state drive.
+
+    Parameters
+    ----------
+    read_s, write_s : float
+        Time of a read and of any other request before its transfer (s).
+    unit_bytes_s : float
+        Rate of transfer of one unit (B/s).
+    units : int
+        Requests served at the same time.
+    """
+
+    read_s: float = 80e-6
+    write_s: float = 30e-6
+    unit_bytes_s: float = 250e6
+    units: int = 8
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+
+    def service_s(
+        self,
+        op: IntArray,
+        lbn: IntArray,
+        size_bytes: IntArray,
+        previous_end: IntArray,
+        turn: FloatArray | float = 0.5,
+    ) -> FloatArray:
+        """Time (s) that each request keeps a unit busy; where it lies makes no difference."""
+        fixed = np.where(np.asarray(op) == _READ, self.read_s, self.write_s)
+        return np.asarray(fixed + size_bytes / self.unit_bytes_s)
+
+
+class Queue:
+    """Devices that each serve what waits for them, first come first served.
+
+    Takes requests batch by batch.
+
+    Parameters
+    ----------
+    units : int
+        Requests that a device serves at the same time.
+    outstanding : int, optional
+        Closed loop: so many requests are in flight in all, and the next is made when the first of
+        them completes. Arrival times are left out of account then.
+    """
+
+    def __init__(self, units: int = 1, outstanding: int | None = None) -> None:
+        if units < 1 or (outstanding is not None and outstanding < 1):
+            raise FittingError("a queue has at least one unit and one request outstanding")
+        self._free = np.zeros((1, units))
+        self._busy = np.zeros(1)
+        self._flying = np.zeros(outstanding or 0)
+        self._last = 0.0
+
+    @property
+    def busy_s(self) -> FloatArray:
+        """Time (s) that the units of each device were busy, summed."""
+        return self._busy
+
+    @property
+    def end_s(self) -> float:
+        """Completion (s) of the last request."""
+        return self._last
+
+    def latency_s(self, time_s: FloatArray, device: IntArray, service_s: FloatArray) -> FloatArray:
+        """Time (s) from the arrival of each request, in their order, to its completion."""
+        latency = np.empty(len(service_s))
+        if not len(latency):
+            return latency
+        missing = int(device.max()) + 1 - len(self._free)
+        if missing > 0:
+            self._free = np.pad(self._free, ((0, missing), (0, 0)))
+            self._busy = np.pad(self._busy, (0, missing))
+        last = _serve(
+            np.asarray(time_s, dtype=np.float64),
+            np.asarray(device, dtype=np.int64),
+            service_s,
+            self._free,
+            self._busy,
+            self._flying,
+            latency,
+        )
+        self._last = max(self._last, last)
+        return latency
+
+
+def previous_ends(
+    device: IntArray, lbn: IntArray, size_bytes: IntArray, last_end: IntArray
+) -> IntArray:
+    """Block at which the request before each on the same device ended; negative for none.
+
+    ``last_end`` holds it by device (−1 to begin with) from one batch to the next.
+    """
+    return _previous_ends(np.asarray(device, dtype=np.int64), lbn, size_bytes, last_end)
+
+
+def _check_positive(device: Disk | SolidState) -> None:
+    for one in fields(device):
+        value = getattr(device, one.name)
+        if not (np.isfinite(value) and value > 0):
+            raise FittingError(f"{one.name} {value!r} must be greater than 0")
+
+
+@compiled
+def _previous_ends(
+    device: IntArray, lbn: IntArray, size_bytes: IntArray, last_end: IntArray
+) -> IntArray:
+    found = np.empty(len(lbn), dtype=np.int64)
+    for i in range(len(lbn)):
+        found[i] = last_end[device[i]]
+        last_end[device[i]] = lbn[i] + size_bytes[i] // _SECTOR
+    return found
+
+
+@compiled
+def _serve(
+    time_s: FloatArray,
+    device: IntArray,
+    service_s: FloatArray,
+    free: FloatArray,
+    busy: FloatArray,
+    flying: FloatArray,
+    latency: FloatArray,
+) -> float:
+    """Start each request at the unit of its device that is free first."""
+    last = 0.0
+    for i in range(len(service_s)):
+        slot = np.argmin(flying) if len(flying) else 0
+        arrival = flying[slot] if len(flying) else time_s[i]
+        units = free[device[i]]
+        unit = np.argmin(units)
+        done = max(arrival, units[unit]) + service_s[i]
+        units[unit] = done
+        busy[device[i]] += service_s[i]
+        latency[i] = done - arrival
+        last = max(last, done)
+        if len(flying):
+            flying[slot] = done
+    return last
+
+
+# Files laid out in one piece each, and where requests to their blocks then go.
+#
+# A block trace says which blocks of a file were touched, not which place in the file they are. Two
+# orders bound what a defragmentation would do:
+#
+# ``address``
+#     Pages of a file keep their order on the device, and the gaps between them close.
+# ``first_use``
+#     Pages of a file are laid out as they were first touched: right for files that are read or
+#     written from begin to end, too good for others.
+#
+# Files follow one another by the lowest page of each, from the lowest page of their device.
+
+
+ORDERS = ("address", "first_use")
+PAGE_BLOCKS = 8
+_DEVICE_SHIFT = 44
+
+
+class Moved(NamedTuple):
+    """Requests in a new layout.
+
+    Attributes
+    ----------
+    lbn : array
+        Block at which each begins.
+    end : array
+        Block after its last.
+    broken : array
+        Whether its pages do not follow one another any more.
+    """
+
+    lbn: IntArray
+    end: IntArray
+    broken: NDArray[np.bool_]
+
+
+class FilePages:
+    """Takes requests batch by batch and learns which pages of which file they touch.
+
+    Holds all distinct pages: 24 bytes for each 4 KiB that the trace touches.
+    """
+
+    def __init__(self) -> None:
+        self._key: IntArray = np.empty(0, dtype=np.int64)
+        self._file: IntArray = np.empty(0, dtype=np.int64)
+        self._rank: IntArray = np.empty(0, dtype=np.int64)
+        self._seen = 0
+
+    def add(self, device: IntArray, file: IntArray, lbn: IntArray, size_bytes: IntArray) -> None:
+        """Take the next requests; ``file`` −1 is a file of its own, of all that have no name.
+
+        Raises
+        ------
+        FittingError
+            For a place beyond 64 PiB.
+        """
+        page, request = _pages(lbn, size_bytes)
+        if len(page) and page.max() >> _DEVICE_SHIFT:
+            raise FittingError("a place lies beyond 64 PiB: no layout can be made of it")
+        key = device[request].astype(np.int64) << _DEVICE_SHIFT | page
+        new, first = np.unique(key, return_index=True)
+        unknown = ~np.isin(new, self._key, assume_unique=True)
+        new, first = new[unknown], first[unknown]
+        order = np.argsort(np.concatenate([self._key, new]), kind="stable")
+        files = file[request[first]].astype(np.int64)
+        self._key = np.concatenate([self._key, new])[order]
+        self._file = np.concatenate([self._file, files])[order]
+        self._rank = np.concatenate([self._rank, self._seen + first])[order]
+        self._seen += len(key)
+
+    def layout(self, order: str) -> Layout:
+        """Lay the files out; ``order`` is one of `ORDERS`."""
+        if order not in ORDERS:
+            raise FittingError(f"no order {order!r}: give {' or '.join(ORDERS)}")
+        device = self._key >> _DEVICE_SHIFT
+        # Pages are sorted, so that the first of a file is its lowest.
+        _, first, file = np.unique(
+            np.stack([device, self._file]), axis=1, return_index=True, return_inverse=True
+        )[0:3]
+        lowest = first[file.ravel()]
+        within = np.arange(len(device)) if order == "address" else self._rank
+        placed = np.lexsort((within, lowest, device))
+        starts = np.searchsorted(device, np.arange(int(device.max(initial=0)) + 1))
+        page = self._key & ((1 << _DEVICE_SHIFT) - 1)
+        new = np.empty_like(page)
+        at = np.arange(len(page)) - starts[device]
+        new[placed] = page[starts[device]] + at
+        return Layout(self._key, new)
+
+
+class Layout:
+    """New places of pages."""
+
+    def __init__(self, key: IntArray, page: IntArray) -> None:
+        self._key, self._page = key, page
+
+    def move(self, device: IntArray, lbn: IntArray, size_bytes: IntArray) -> Moved:
+        """Find the new places of requests that the layout was made from."""
+        blocks = np.maximum(size_bytes // 512, 1)
+        first, last = lbn // PAGE_BLOCKS, (lbn + blocks - 1) // PAGE_BLOCKS
+        start, stop = (self._place(device, page) for page in (first, last))
+        end = stop * PAGE_BLOCKS + (lbn + blocks - 1) % PAGE_BLOCKS + 1
+        return Moved(start * PAGE_BLOCKS + lbn % PAGE_BLOCKS, end, stop - start != last - first)
+
+    def _place(self, device: IntArray, page: IntArray) -> IntArray:
+        key = device.astype(np.int64) << _DEVICE_SHIFT | page
+        return np.asarray(self._page[np.searchsorted(self._key, key)])
+
+
+def _pages(lbn: IntArray, size_bytes: IntArray) -> tuple[IntArray, IntArray]:
+    """Pages that requests touch, in order, and the request that touches each."""
+    first = lbn // PAGE_BLOCKS
+    blocks = np.maximum(size_bytes // 512, 1)
+    number = (lbn + blocks - 1) // PAGE_BLOCKS - first + 1
+    request = np.repeat(np.arange(len(lbn)), number)
+    before = np.cumsum(number) - number
+    return first[request] + np.arange(len(request)) - before[request], request

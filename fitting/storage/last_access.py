@@ -1,0 +1,319 @@
+"""When each piece of a space was touched last, and where in it requests began.
+
+Eight consecutive pieces have a row of a hash table, which is one line of a cache: a request of
+many pieces looks at few lines, one that begins beside another at no new one. The table grows with
+what is touched; when it has as many rows as memory should hold, half of them are forgotten, those
+that were touched longest ago.
+"""
+
+# mypy: disable-error-code="no-any-return,return-value"
+# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.compiled.hashing import mixed
+from fitting.compiled.loops import compiled, lines, uncounted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+
+
+# Pieces of a row, and bytes of it.
+NEIGHBOURS, _LINE = 8, 64
+_BITS = 3
+_LEAST_ROWS, _MOST_ROWS = 2**12, 2**23
+# Requests of a device that clocks can tell apart, and blocks into a piece that are kept.
+MOST_CLOCK, _FURTHEST = 2**32 - 1, 2**16 - 2
+
+
+class Marks(NamedTuple):
+    """Rows of eight pieces.
+
+    Parameters
+    ----------
+    bits : int
+        A piece has 2^bits blocks.
+    devices : int
+    key : array
+        By row, one more than the number of its pieces and device; 0 for an empty row.
+    clock : array
+        Rows by pieces: clock of the device at the last touch, 0 for none.
+    begin : array
+        Rows by pieces: one more than the blocks into it where a request began, 0 for none.
+    held : array
+        Rows in use, and how many may be.
+    """
+
+    bits: int
+    devices: int
+    key: IntArray
+    clock: NDArray[np.uint32]
+    begin: NDArray[np.uint16]
+    held: IntArray
+
+
+def new_marks(piece: int, devices: int, rows: int = _LEAST_ROWS) -> Marks:
+    """Make an empty table of pieces of so many blocks, a power of two."""
+    held = lines(rows, _LINE)
+    return Marks(
+        piece.bit_length() - 1,
+        devices,
+        held.view(np.int64)[:, 0],
+        held.view(np.uint32)[:, 2 : 2 + NEIGHBOURS],
+        held.view(np.uint16)[:, 20 : 20 + NEIGHBOURS],
+        np.array([0, rows // 2]),
+    )
+
+
+def roomier(m: Marks, clock: IntArray) -> Marks:
+    """Have room for more rows, by a larger table or by forgetting what is old.
+
+    Parameters
+    ----------
+    m : Marks
+    clock : array
+        Now, by device.
+    """
+    if len(m.key) < _MOST_ROWS:
+        larger = new_marks(1 << m.bits, m.devices, 2 * len(m.key))
+        _copy(m, larger)
+        return larger
+    age = clock[(m.key - 1) % m.devices] - m.clock.max(axis=1)
+    there = m.key > 0
+    kept = np.flatnonzero(there & (age < np.median(age[there])))
+    few = m._replace(key=m.key[kept], clock=m.clock[kept], begin=m.begin[kept])
+    for part in (m.key, m.clock, m.begin, m.held[:1]):
+        part[...] = 0
+    _copy(few, m)
+    return m
+
+
+@compiled
+def _copy(m: Marks, to: Marks) -> None:
+    """Copy rows to an empty table."""
+    for row in range(len(m.key)):
+        if m.key[row] > 0:
+            at = _row(to, m.key[row])
+            to.key[at], to.clock[at], to.begin[at] = m.key[row], m.clock[row], m.begin[row]
+            to.held[0] += 1
+
+
+@uncounted
+def _row(m: Marks, key: int) -> int:
+    """Row of a key, or the empty one where it belongs; rows of a pair share two lines."""
+    mask = len(m.key) - 1
+    row = ((mixed(key >> 1) << 1) | (key & 1)) & mask
+    while m.key[row] != key and m.key[row] != 0:
+        row = (row + 1) & mask
+    return row
+
+
+@uncounted
+def row_of(m: Marks, device: int, piece: int) -> int:
+    """Row that has a piece of a device, or the empty one where it belongs."""
+    return _row(m, (piece >> _BITS) * m.devices + device + 1)
+
+
+@uncounted
+def touched_row(m: Marks, device: int, piece: int) -> int:
+    """Row that has a piece of a device from now on."""
+    key = (piece >> _BITS) * m.devices + device + 1
+    row = _row(m, key)
+    if m.key[row] == 0:
+        m.key[row] = key
+        m.held[0] += 1
+    return row
+
+
+@uncounted
+def last_touch(m: Marks, device: int, lbn: int) -> int:
+    """Clock of the last touch of the piece that a block is in, 0 where there was none."""
+    piece = lbn >> m.bits
+    return np.int64(m.clock[row_of(m, device, piece), piece & (NEIGHBOURS - 1)])
+
+
+@uncounted
+def has_room(m: Marks, blocks: int) -> bool:
+    """Whether rows are left for a request."""
+    return m.held[0] + (blocks >> (m.bits + _BITS)) + 2 <= m.held[1]
+
+
+@uncounted
+def note_begin(m: Marks, row: int, lbn: int) -> None:
+    """Note that a request begins at a block, which the row has."""
+    inside = min(lbn & ((1 << m.bits) - 1), _FURTHEST)
+    m.begin[row, (lbn >> m.bits) & (NEIGHBOURS - 1)] = inside + 1
+
+
+@uncounted
+def begun_at(m: Marks, row: int, piece: int) -> int:
+    """Block of a piece, which the row has, where a request began; −1 for none."""
+    inside = np.int64(m.begin[row, piece & (NEIGHBOURS - 1)])
+    return (piece << m.bits) + inside - 1 if inside > 0 else -1
+
+
+@uncounted
+def untouched(m: Marks, device: int, lbn: int, blocks: int, step: int) -> int:
+    """Blocks ahead of the first touched one, of those that are looked at: every so many."""
+    ahead, row, of = 0, 0, -1
+    while ahead < blocks:
+        piece = (lbn + ahead) >> m.bits
+        if piece >> _BITS != of:
+            row, of = row_of(m, device, piece), piece >> _BITS
+        if m.clock[row, piece & (NEIGHBOURS - 1)] != 0:
+            return ahead
+        ahead += step
+    return blocks
+
+
+# Places in the order of their last use, by state: found again by their age.
+#
+# One list a state, oldest first, in one stretch of a common array. A place that is used again is
+# put at the end and stays where it was, too: marks of the space say that it is out of date there.
+# Lists are rid of such entries when they are twice as long as after the last time, so that all
+# operations take constant time on average but the search by age, which halves.
+
+
+_MOST = 2**23
+_GONE = -1
+_LEAST_LIMIT = 64
+WHEN, LBN = 0, 1
+
+
+class Recency(NamedTuple):
+    """Lists of places.
+
+    Parameters
+    ----------
+    stops : bool
+        Whether they are where runs stopped, or else where requests began.
+    start, room, used, limit : array
+        By state: its stretch, how much of it is in use, and how much may be until it is tidied.
+    entry : array
+        Entries by `WHEN` and `LBN`: clock of a use, and address, −1 for one that is out of date.
+    """
+
+    stops: bool
+    start: IntArray
+    room: IntArray
+    used: IntArray
+    limit: IntArray
+    entry: IntArray
+
+
+def new_recency(wanted: FloatArray, *, stops: bool) -> Recency:
+    """Make empty lists with room for so many places a state, within limits."""
+    share = min(1.0, _MOST / max(1.0, float(wanted.sum())))
+    room = (wanted * share).astype(np.int64) + 16
+    return Recency(
+        stops,
+        np.cumsum(room) - room,
+        room,
+        np.zeros(len(room), dtype=np.int64),
+        np.minimum(room, _LEAST_LIMIT),
+        np.empty((int(room.sum()), 2), dtype=np.int64),
+    )
+
+
+@uncounted
+def _holds(u: Recency, m: Marks, device: int, at: int) -> bool:
+    """Whether an entry is the last use of its place, and a run that stopped can go on there."""
+    when, lbn = u.entry[at, WHEN], u.entry[at, LBN]
+    if lbn == _GONE:
+        return False
+    piece = lbn >> m.bits
+    if not u.stops:
+        row = row_of(m, device, piece)
+        return m.clock[row, piece & 7] == when and begun_at(m, row, piece) == lbn
+    if lbn & ((1 << m.bits) - 1):
+        return last_touch(m, device, lbn) == when
+    return last_touch(m, device, max(lbn, 1) - 1) == when and last_touch(m, device, lbn) == 0
+
+
+@uncounted
+def put(u: Recency, m: Marks, device: int, v: int, lbn: int, clock: int) -> None:
+    """Put a place at the end of the list of a state, of a device."""
+    if u.used[v] == u.limit[v]:
+        _tidy(u, m, device, v)
+    at = u.start[v] + u.used[v]
+    u.entry[at, WHEN], u.entry[at, LBN] = clock, lbn
+    u.used[v] += 1
+
+
+@uncounted
+def drop(u: Recency, at: int) -> None:
+    """Take an entry out."""
+    u.entry[at, LBN] = _GONE
+
+
+@uncounted
+def _first_after(u: Recency, low: int, high: int, clock: int) -> int:
+    """First entry with a later clock."""
+    while low < high:
+        middle = (low + high) >> 1
+        if u.entry[middle, WHEN] <= clock:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@uncounted
+def nearest(u: Recency, m: Marks, device: int, v: int, clock: int) -> int:
+    """Entry of a state, of a device, whose use was nearest to a clock, or −1.
+
+    Of two as near the earlier, of several with that use the one put there first.
+    """
+    a = u.start[v]
+    b = a + u.used[v]
+    after = _first_after(u, a, b, clock)
+    before = after - 1
+    while before >= a or after < b:
+        later = before < a or (
+            after < b and u.entry[after, WHEN] - clock < clock - u.entry[before, WHEN]
+        )
+        at = after if later else before
+        if _holds(u, m, device, at):
+            return at if later else _first_of_use(u, m, device, a, at)
+        drop(u, at)
+        if later:
+            after += 1
+        else:
+            before -= 1
+    return -1
+
+
+@uncounted
+def _first_of_use(u: Recency, m: Marks, device: int, a: int, found: int) -> int:
+    """First entry of the same use, of those from a on."""
+    when, before = u.entry[found, WHEN], found - 1
+    while before >= a and u.entry[before, WHEN] == when:
+        if _holds(u, m, device, before):
+            found = before
+        before -= 1
+    return found
+
+
+@uncounted
+def _tidy(u: Recency, m: Marks, device: int, v: int) -> None:
+    """Rid a list of what is out of date; one that stays more than half full of its oldest."""
+    a = u.start[v]
+    b = a + u.used[v]
+    kept = a
+    for at in range(a, b):
+        if _holds(u, m, device, at):
+            u.entry[kept, WHEN], u.entry[kept, LBN] = u.entry[at, WHEN], u.entry[at, LBN]
+            kept += 1
+    surplus = max(0, kept - a - u.room[v] // 2)
+    for at in range(a + surplus, kept):
+        u.entry[at - surplus, WHEN] = u.entry[at, WHEN]
+        u.entry[at - surplus, LBN] = u.entry[at, LBN]
+    u.used[v] = kept - a - surplus
+    u.limit[v] = min(u.room[v], 2 * u.used[v] + _LEAST_LIMIT)

@@ -1,0 +1,306 @@
+"""Arrivals put in their windows: halved down to the last depth, and placed within it.
+
+The busiest windows have the halves that they had, down to a number of arrivals that all others are
+below; the halves of those are drawn.
+"""
+
+# mypy: disable-error-code="no-any-return,return-value"
+# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.compiled.loops import compiled
+from fitting.storage.windows import drawn_split
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+
+
+# How arrivals are placed in their last window: anywhere, evenly, as drawn gaps have it, or by gaps
+# that follow each other as they did; or, by no windows, at one pace, each a little early or late.
+PLACEMENTS = ("anywhere", "even", "gaps", "paced", "chained")
+EVEN, GAPS, PACED, CHAINED = 1, 2, 3, 4
+# Windows whose halves are kept, and arrivals that such a window has at least.
+_MOST_HALVED, LEAST_HALVED = 2048, 16
+
+
+class Halves(NamedTuple):
+    """Arrivals of the first halves of the busiest windows.
+
+    Parameters
+    ----------
+    least : int
+        Arrivals of a window whose halves are kept, at least.
+    first : array
+        Arrivals of their first halves: by depth, coarsest first, and in order of time.
+    """
+
+    least: int
+    first: IntArray
+
+
+class Linked(NamedTuple):
+    """`Halves` by number: those of each coarse window, or −1, and of the first half kept below."""
+
+    least: int
+    first: IntArray
+    coarse: IntArray
+    below: IntArray
+
+
+def kept_halves(busy: list[tuple[IntArray, IntArray]]) -> Halves:
+    """Keep the halves of the busiest windows, of whole windows and first halves by depth."""
+    if not busy:
+        return Halves(LEAST_HALVED, np.zeros(0, dtype=np.int64))
+    whole = np.concatenate([n for n, _ in busy]).astype(np.int64)
+    first = np.concatenate([half for _, half in busy]).astype(np.int64)
+    least = LEAST_HALVED
+    if len(whole) > _MOST_HALVED:
+        least = int(np.partition(whole, -_MOST_HALVED - 1)[-_MOST_HALVED - 1]) + 1
+    return Halves(least, first[whole >= least])
+
+
+def linked(halves: Halves, counts: IntArray) -> Linked:
+    """Link halves to those below them, from the counts of the coarse windows on."""
+    below = np.zeros_like(halves.first)
+    known, here = 0, counts
+    busy = counts >= halves.least
+    coarse = np.where(busy & (len(below) > 0), np.cumsum(busy) - 1, -1)
+    while known < len(below) and (number := int((here >= halves.least).sum())):
+        whole = here[here >= halves.least]
+        first = halves.first[known : known + number]
+        here = np.column_stack([first, whole - first]).ravel()
+        inside = (here >= halves.least).reshape(-1, 2).sum(axis=1)
+        below[known : known + number] = known + number + np.cumsum(inside) - inside
+        known += number
+    return Linked(halves.least, halves.first, coarse, below)
+
+
+def place(
+    counts: IntArray,
+    kept: IntArray,
+    links: Linked,
+    laws: tuple[FloatArray, FloatArray],
+    *,
+    stop: int,
+    placement: int,
+    gaps: FloatArray,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Arrival times, in windows, of consecutive coarse windows.
+
+    Parameters
+    ----------
+    counts, kept : array
+        Arrivals of each, and the number of its halves in ``links``.
+    links : Linked
+    laws : tuple of array
+        Small and large, as `fitting.storage.windows` has them, by depth.
+    stop : int
+        Depth at which windows are not halved any more but where their halves are kept.
+    placement : int
+        An index into `PLACEMENTS`.
+    gaps : array
+        A gap for each arrival.
+    """
+    times = np.empty(int(counts.sum()))
+    # Where in the gap before it the window of an arrival begins, if it is the first there.
+    edges = rng.random(len(times)) if placement in (GAPS, CHAINED) else times
+    at = np.flatnonzero(counts)
+    held, pins = counts[at], kept[at]
+    offset = np.cumsum(held) - held
+    depth = 0
+    while len(at):
+        small, large = (law[min(depth, len(law) - 1)] for law in laws)
+        nodes, here = (at, held, pins, offset), (small, large)
+        at, held, pins, offset = _halved(
+            nodes, links, here, depth, stop, placement, gaps, edges, times, rng
+        )
+        depth += 1
+    return times
+
+
+@compiled
+def _halved(
+    nodes: tuple[IntArray, IntArray, IntArray, IntArray],
+    links: Linked,
+    laws: tuple[FloatArray, FloatArray],
+    depth: int,
+    stop: int,
+    placement: int,
+    gaps: FloatArray,
+    edges: FloatArray,
+    times: FloatArray,
+    rng: np.random.Generator,
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Halve windows, or place the arrivals of those that are not; return halves with arrivals."""
+    at, held, pins, offset = nodes
+    n, width = len(at), 1.0 / (1 << depth)
+    below = np.empty((4, 2 * n), dtype=np.int64)
+    done = 0
+    for i in range(n):
+        start, whole, pin = offset[i], held[i], pins[i]
+        if pin < 0 and depth >= stop:
+            if placement in (GAPS, CHAINED):
+                _place_by_gaps(at[i] * width, width, start, start + whole, gaps, edges, times)
+            else:
+                here = times[start : start + whole]
+                _place_last(at[i] * width, width, placement == EVEN, here, rng)
+            continue
+        none = child = len(links.first)
+        if pin >= 0:
+            first, child = links.first[pin], links.below[pin]
+        else:
+            left = held[i - 1] if i > 0 and at[i - 1] == at[i] - 1 else 0
+            right = held[i + 1] if i + 1 < n and at[i + 1] == at[i] + 1 else 0
+            left = right if i == 0 else left
+            right = left if i + 1 == n else right
+            first = drawn_split(whole, left, right, laws[0], laws[1], rng)
+        for part in range(2):
+            number = whole - first if part else first
+            if number > 0:
+                below[0, done], below[1, done] = 2 * at[i] + part, number
+                below[2, done], below[3, done] = -1, start + (first if part else 0)
+                # The finest windows have no halves.
+                if child < none and number >= links.least:
+                    below[2, done] = child
+                    child += 1
+                done += 1
+    return below[0, :done], below[1, :done], below[2, :done], below[3, :done]
+
+
+@compiled
+def _place_last(
+    start: float, width: float, even: bool, times: FloatArray, rng: np.random.Generator
+) -> None:
+    """Place the arrivals of a window that is not divided any more, evenly or anywhere."""
+    n = len(times)
+    for k in range(n):
+        times[k] = start + width * ((k + 0.5) / n if even else rng.random())
+    if not even and n > 1:
+        times.sort()
+
+
+@compiled
+def _place_by_gaps(
+    start: float,
+    width: float,
+    first: int,
+    end: int,
+    gaps: FloatArray,
+    edges: FloatArray,
+    times: FloatArray,
+) -> None:
+    """Place some arrivals in a window by their gaps, of which the outer ones are shared."""
+    reached = (1 - edges[first]) * gaps[first]
+    total = reached
+    for k in range(first + 1, end):
+        total += gaps[k]
+    total += edges[end] * gaps[end] if end < len(gaps) else edges[first] * gaps[first]
+    total = max(total, 1e-300)
+    for k in range(first, end):
+        reached += gaps[k] if k > first else 0.0
+        times[k] = start + width * (reached / total)
+
+
+# Arrivals at one pace, each a little early or late, maybe by its place in a cycle of some.
+#
+# Two loads of fixed rates together are such a cycle, and so are requests that come by twos.
+
+
+# Probabilities of the quantiles that are kept.
+LATE_KNOTS = np.array([0, 0.01, 0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99, 1.0])
+_LEAST_GAPS = 5
+# Arrivals in a cycle at most, cycles that tell it, and arrivals that it is looked for in.
+_LONGEST_CYCLE, _LEAST_CYCLES, _MOST_LOOKED_AT = 64, 20, 20_000
+# Lateness, in gaps, that is of rounding.
+_EXACT = 1e-6
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How late arrivals are, in gaps, where the first one is at its time.
+
+    Parameters
+    ----------
+    cycle : array
+        Mean lateness of the arrivals of a cycle, from the first of the trace on.
+    quantiles : array
+        Of the lateness that is left, at `LATE_KNOTS`.
+    correlation : float
+        Of an arrival's lateness with that of the one before it.
+    drift : float
+        How much slower the pace is than that of the first and the last arrival, which are early
+        or late themselves.
+    """
+
+    cycle: FloatArray
+    quantiles: FloatArray
+    correlation: float
+    drift: float
+
+    def times(self, number: int, before: int, rng: np.random.Generator) -> FloatArray:
+        """Times (gaps) of so many arrivals after so many others; the first of all is at 0."""
+        from scipy.signal import lfilter
+        from scipy.special import ndtr
+
+        normal = rng.standard_normal(number)
+        normal[1:] *= np.sqrt(1 - self.correlation**2)
+        late = np.interp(
+            ndtr(lfilter([1.0], [1.0, -self.correlation], normal)), LATE_KNOTS, self.quantiles
+        )
+        late += self.cycle[(before + np.arange(number)) % len(self.cycle)]
+        if not before:
+            late[0] = 0.0
+        # One at the edge of a window is in that which begins there.
+        due = np.arange(number) * (1 + self.drift) + 1e-6
+        return np.sort(np.clip(due + late, 0, number))
+
+
+def lateness_of(gaps_s: FloatArray, duration_s: float, arrivals: int) -> Lateness:
+    """Find how late arrivals are against one pace.
+
+    Parameters
+    ----------
+    gaps_s : array
+        First gaps between arrivals (s).
+    duration_s, arrivals
+        Of the whole trace, which say the pace; it is that of the gaps where these are all.
+    """
+    if len(gaps_s) < _LEAST_GAPS:
+        return ON_TIME
+    pace, due = duration_s / arrivals, np.arange(1.0, len(gaps_s) + 1)
+    late = np.cumsum(gaps_s) / pace - due
+    drift = 0.0
+    if len(gaps_s) == arrivals - 1:
+        centred = due - due.mean()
+        drift = float(centred @ late / (centred @ centred))
+        late -= drift * due
+    cycle = _cycle(np.concatenate([[0.0], late]))
+    late -= cycle[np.arange(1, len(late) + 1) % len(cycle)]
+    correlation = np.corrcoef(late[1:], late[:-1])[0, 1] if late.std() > _EXACT else 0.0
+    correlation = float(np.clip(correlation, -0.999, 0.999))
+    return Lateness(cycle, np.quantile(late, LATE_KNOTS), correlation, drift)
+
+
+def _cycle(late: FloatArray) -> FloatArray:
+    """Mean lateness by place in a cycle, as long as Schwarz's criterion has it."""
+    late = late[:_MOST_LOOKED_AT]
+    n, best, cycle = len(late), np.inf, np.zeros(1)
+    for length in range(1, min(_LONGEST_CYCLE, n // _LEAST_CYCLES) + 1):
+        place = np.arange(n) % length
+        means = np.bincount(place, late) / np.bincount(place)
+        score = n * np.log(np.var(late - means[place]) + _EXACT**2) + length * np.log(n)
+        if score < best:
+            best, cycle = score, means if length > 1 else cycle
+    return cycle
+
+
+ON_TIME = Lateness(np.zeros(1), np.zeros(len(LATE_KNOTS)), 0.0, 0.0)

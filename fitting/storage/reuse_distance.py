@@ -1,0 +1,471 @@
+"""How soon requests come back to where a device was touched: laws of reuse, by state.
+
+Uniform addresses inside a state lose reuse, and with it what a cache would do. A law of reuse
+tells apart the requests to a state that do not go on where the last one of their stream ended. Some
+start in a piece of the space (4 KiB, or more where requests are large) that was touched before,
+by whatever stream; some go on where an earlier request stopped and nothing has been since, as when
+several files are read at a time; the others are fresh. How many requests of the device ago that
+was is counted in classes of half an octave. What runs from fresh places go on to is fresh too, but
+for a share, which is counted in pieces.
+The hit ratio of an LRU cache follows from these times and the share of first accesses (Denning and
+Schwartz 1972).
+
+References
+----------
+P. J. Denning, S. C. Schwartz: Properties of the working-set model. Communications of the ACM
+15(3), 1972. doi:10.1145/361268.361281
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fitting.compiled.hashing import EMPTY, doubled, find, hashed, new_keys, remove
+from fitting.compiled.loops import compiled, octave_part
+from fitting.errors import FittingError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from fitting.storage.transitions import Seen
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+
+
+# Classes of ages: two an octave, and the last for requests to where none was before.
+AGE_CLASSES = 96
+# Classes of a law: ages of runs that go on, ages of pieces that are touched again, fresh ones.
+AGAIN, FRESH = AGE_CLASSES, 2 * AGE_CLASSES
+CLASSES = 2 * AGE_CLASSES + 1
+# Columns of counts beyond the classes: pieces of runs that began fresh, and those touched before.
+PIECES, MET = CLASSES, CLASSES + 1
+COLUMNS = CLASSES + 2
+_MOST_TRACKED = 2**23
+# Of a request, such as the discard of a whole device.
+_MOST_PIECES = 2**20
+
+
+def age_bounds() -> IntArray:
+    """First age (requests of the device) of each class, and the end of the last."""
+    half = np.arange(AGE_CLASSES + 1)
+    octave, odd = np.divmod(np.minimum(half, 122), 2)
+    # The upper half of octave 0 holds no whole number.
+    return np.where(odd == 1, -(-3 * 2**octave // 2), 2**octave).astype(np.int64)
+
+
+def reuse_law(counts: IntArray, requests: ArrayLike) -> FloatArray:
+    """Cumulated chances of the classes, to be fresh where an age reaches before the start.
+
+    A request can come back over an age only once its device has had so many requests: each
+    class is divided by the share of requests that could, to a power of one, or less where the
+    classes would come to more than all. What they leave is fresh.
+
+    Parameters
+    ----------
+    counts : array
+        Rows by columns, as `ReuseCounter` has them.
+    requests : array
+        Requests of the device of each row.
+    """
+    counts = counts[:, :CLASSES]
+    bounds = age_bounds().astype(np.float64)
+    reached = (bounds[1:] + bounds[:-1] - 1) / 2
+    length = np.asarray(requests, dtype=np.float64)[:, None]
+    able = np.clip(1 - reached / length, 1 / np.maximum(length, 4), 1)
+    share = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1)
+    share[..., FRESH] = 0
+    odds = -np.log(np.append(np.tile(able, 2), np.ones((len(able), 1)), axis=1))
+    whole = share * np.exp(odds)
+    over = np.flatnonzero(whole.sum(axis=-1) > 1)
+    share, odds = share[over], odds[over]
+    low, high = np.zeros(len(over)), np.ones(len(over))
+    for _ in range(19):
+        power = (low + high) / 2
+        fits = (share * np.exp(odds * power[:, None])).sum(axis=-1) <= 1
+        low, high = np.where(fits, power, low), np.where(fits, high, power)
+    whole[over] = share * np.exp(odds * low[:, None])
+    cumulated = np.cumsum(whole, axis=-1)
+    cumulated[:, FRESH] = 1
+    return np.asarray(cumulated)
+
+
+class ReuseCounter:
+    """Counts the ages of reused addresses, batch by batch, in a row a touched state.
+
+    When more addresses are known than memory should hold, every other one is forgotten and not
+    followed any more, chosen by a hash of the address, which leaves the law as it is.
+
+    Parameters
+    ----------
+    devices : array
+        By stream, the index of its device.
+    piece : int
+        Length of a piece in blocks.
+    """
+
+    def __init__(self, devices: IntArray, piece: int) -> None:
+        self.piece, self._devices = piece, devices
+        self.counts = np.zeros((64, COLUMNS), dtype=np.int64)
+        self._clock = np.zeros(int(devices.max()) + 1, dtype=np.int64)
+        self._pieces, self._ends = ((new_keys(2**14), np.zeros(2**14, np.int64)) for _ in range(2))
+        # Pieces known, ends known, and how often every other address was forgotten.
+        self._known = np.zeros(3, dtype=np.int64)
+        # Whether the run that each stream is in began fresh.
+        self._began_fresh = np.zeros(len(devices), dtype=np.bool_)
+
+    def add(self, seen: Seen, lbn: IntArray, size_bytes: IntArray) -> NDArray[np.bool_]:
+        """Take requests, with what the count of transitions has seen of them.
+
+        Returns which of them start runs where their device was touched before.
+        """
+        again = np.zeros(len(lbn), dtype=np.bool_)
+        while len(seen.row) and seen.row.max() >= len(self.counts):
+            self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
+        start = 0
+        while start < len(lbn):
+            start = _count_ages(
+                start,
+                self._devices,
+                *seen,
+                lbn,
+                size_bytes,
+                self.piece,
+                self.counts,
+                self._clock,
+                *self._pieces,
+                *self._ends,
+                self._known,
+                self._began_fresh,
+                again,
+            )
+            if start < len(lbn):
+                self._make_room(_pieces(lbn[start], size_bytes[start], self.piece))
+        return again
+
+    def by_state(self, rows: IntArray) -> IntArray:
+        """Counts of the touched states in the order of their rows; of most ages there are none."""
+        missing = max(0, int(rows.max(initial=-1)) + 1 - len(self.counts))
+        padded = np.concatenate([self.counts, np.zeros((missing, COLUMNS), dtype=np.int64)])
+        return padded[rows]
+
+    def _make_room(self, pieces: int) -> None:
+        """Have room for a request of so many pieces, or for some of them."""
+        wanted = self._known[:2] + np.array([pieces, 1])
+        if wanted.max() >= _MOST_TRACKED:
+            self._known[2] += 1
+            for i, (keys, last) in enumerate((self._pieces, self._ends)):
+                _thin_out(keys, last, self._known[2])
+                self._known[i] = np.count_nonzero(keys != EMPTY)
+            return
+        self._pieces = _roomier(*self._pieces, int(wanted[0]))
+        self._ends = _roomier(*self._ends, int(wanted[1]))
+
+
+def _roomier(keys: IntArray, last: IntArray, wanted: int) -> tuple[IntArray, IntArray]:
+    """Double a table until more than half of it is free."""
+    while 2 * wanted >= len(keys):
+        keys, last = doubled(keys, last)
+    return keys, last
+
+
+@compiled
+def piece_key(device: int, piece: int) -> int:
+    """Key of a piece of the space of a device; devices are told apart by a hash."""
+    return (piece ^ (hashed(device + 1) << 1)) & 0x7FFFFFFFFFFFFFFF if device else piece
+
+
+@compiled
+def age_class(age: int) -> int:
+    """Class of an age of 1 or more."""
+    return min(octave_part(age, 1), AGE_CLASSES - 1)
+
+
+@compiled
+def followed(key: int, halvings: int) -> bool:
+    """Whether an address is one of those still followed."""
+    return (hashed(key) >> 40) & ((1 << halvings) - 1) == 0
+
+
+@compiled
+def _thin_out(keys: IntArray, last: IntArray, halvings: int) -> None:
+    """Forget, in place, the addresses that are not followed any more."""
+    for place in range(len(keys)):
+        # What is taken out lets another one move here.
+        while keys[place] != EMPTY and not followed(keys[place], halvings):
+            remove(keys, last, place)
+
+
+@compiled
+def _pieces(lbn: int, size_bytes: int, piece: int) -> int:
+    """Pieces that a request touches, of those that are followed."""
+    touched = (lbn + size_bytes // 512 - 1) // piece - lbn // piece + 1
+    return min(max(1, touched), _MOST_PIECES)
+
+
+@compiled
+def _count_ages(
+    start: int,
+    devices: IntArray,
+    stream: NDArray[np.int32],
+    row: IntArray,
+    sequential: NDArray[np.bool_],
+    lbn: IntArray,
+    size_bytes: IntArray,
+    piece: int,
+    counts: IntArray,
+    clock: IntArray,
+    keys: IntArray,
+    last: IntArray,
+    end_keys: IntArray,
+    ended: IntArray,
+    known: IntArray,
+    began_fresh: NDArray[np.bool_],
+    again: NDArray[np.bool_],
+) -> int:
+    """Take requests until a table is half full; return where to go on."""
+    for i in range(start, len(lbn)):
+        g = devices[stream[i]]
+        first = lbn[i] // piece
+        pieces = _pieces(lbn[i], size_bytes[i], piece)
+        if 2 * (known[0] + pieces) >= len(keys) or 2 * (known[1] + 1) >= len(end_keys):
+            return i
+        clock[g] += 1
+        key = piece_key(g, lbn[i])
+        at_end = find(end_keys, key)
+        class_, stopped = -1, np.int64(-1)
+        if end_keys[at_end] != EMPTY:
+            stopped = ended[at_end]
+            class_ = age_class(clock[g] - stopped)
+            remove(end_keys, ended, at_end)
+            known[1] -= 1
+        for k in range(pieces):
+            key = piece_key(g, first + k)
+            if known[2] and not followed(key, known[2]):
+                continue
+            place = find(keys, key)
+            new = keys[place] == EMPTY
+            if k == 0 and not sequential[i]:
+                if not new and (class_ < 0 or last[place] != stopped):
+                    class_ = AGAIN + age_class(clock[g] - last[place])
+                elif class_ < 0:
+                    class_ = FRESH
+                counts[row[i], class_] += 1
+                began_fresh[stream[i]], again[i] = class_ == FRESH, AGAIN <= class_ < FRESH
+            elif began_fresh[stream[i]] and (k > 0 or lbn[i] % piece == 0):
+                counts[row[i], PIECES] += 1
+                counts[row[i], MET] += 0 if new else 1
+            if new:
+                keys[place] = key
+                known[0] += 1
+            last[place] = clock[g]
+        key = piece_key(g, lbn[i] + size_bytes[i] // 512)
+        if not known[2] or followed(key, known[2]):
+            at_end = find(end_keys, key)
+            known[1] += 1 if end_keys[at_end] == EMPTY else 0
+            end_keys[at_end] = key
+            ended[at_end] = clock[g]
+    return len(lbn)
+
+
+# Reuse distances and the hit ratio of LRU caches of every size at once.
+#
+# The reuse distance of an access is the number of distinct blocks touched since the last access to
+# its block. A cache of c blocks that drops the least recently used one hits exactly the accesses
+# whose distance is below c, so one pass answers for all sizes.
+#
+# References
+# ----------
+# R. L. Mattson, J. Gecsei, D. R. Slutz, I. L. Traiger: Evaluation techniques for storage
+# hierarchies. IBM Systems Journal 9(2), 1970. doi:10.1147/sj.92.0078
+
+
+_SECTOR = 512
+
+
+@dataclass(frozen=True)
+class HitRatioCurve:
+    """Hits of LRU caches by size.
+
+    Parameters
+    ----------
+    accesses : int
+        Accesses of a block.
+    footprint : int
+        Distinct blocks.
+    hits : array
+        Accesses whose reuse distance is the index.
+    """
+
+    accesses: int
+    footprint: int
+    hits: IntArray
+
+    def hit_ratio(self, blocks: ArrayLike) -> FloatArray:
+        """Hit ratio of caches of so many blocks, cold misses included."""
+        reached = np.concatenate([[0], np.cumsum(self.hits)])
+        size = np.clip(np.asarray(blocks, dtype=np.int64), 0, len(self.hits))
+        return np.asarray(reached[size] / self.accesses)
+
+
+def hit_ratio_curve(blocks: ArrayLike) -> HitRatioCurve:
+    """Hit ratio curve of a sequence of block numbers of 0 or more."""
+    accessed = np.ascontiguousarray(blocks, dtype=np.int64)
+    distances = reuse_distances(accessed)
+    hits = np.bincount(distances[distances >= 0], minlength=1)
+    return HitRatioCurve(len(accessed), int((distances < 0).sum()), hits)
+
+
+def reuse_distances(blocks: ArrayLike) -> IntArray:
+    """Distinct blocks touched since the last access to each block; −1 for a first access.
+
+    Raises
+    ------
+    FittingError
+        For no accesses or a negative block number.
+    """
+    accessed = np.ascontiguousarray(blocks, dtype=np.int64)
+    if not len(accessed) or accessed.min() < 0:
+        raise FittingError("give at least one block number, each 0 or more")
+    distances = np.empty(len(accessed), dtype=np.int64)
+    _distances(accessed, new_keys(2 * len(accessed)), distances)
+    return distances
+
+
+def touched_blocks(
+    lbn: ArrayLike, size_bytes: ArrayLike, block_bytes: int = 4096
+) -> tuple[IntArray, IntArray]:
+    """List the blocks that requests touch, in order, and the request that touches each.
+
+    A request that does not start on a block touches one block more than its size holds.
+    """
+    first = np.asarray(lbn, dtype=np.int64) * _SECTOR // block_bytes
+    end = np.asarray(lbn, dtype=np.int64) * _SECTOR + np.asarray(size_bytes, dtype=np.int64)
+    number = np.maximum((end - 1) // block_bytes - first + 1, 0)
+    request = np.repeat(np.arange(len(first)), number)
+    before = np.cumsum(number) - number
+    return first[request] + np.arange(len(request)) - before[request], request
+
+
+@compiled
+def _distances(accessed: IntArray, keys: IntArray, distances: IntArray) -> None:
+    """Count, in a Fenwick tree over accesses, the last accesses after a block's last one."""
+    n = len(accessed)
+    last = np.zeros(len(keys), dtype=np.int64)
+    tree = np.zeros(n + 1, dtype=np.int64)
+    live = 0
+    for i in range(n):
+        place = find(keys, accessed[i])
+        if keys[place] == EMPTY:
+            keys[place] = accessed[i]
+            distances[i] = -1
+            live += 1
+        else:
+            at = last[place] + 1
+            older = 0
+            k = at
+            while k > 0:
+                older += tree[k]
+                k -= k & -k
+            distances[i] = live - older
+            k = at
+            while k <= n:
+                tree[k] -= 1
+                k += k & -k
+        last[place] = i
+        k = i + 1
+        while k <= n:
+            tree[k] += 1
+            k += k & -k
+
+
+# Hit ratio curves of traces of any length: reuse distances of a sample of the blocks.
+#
+# A block is in the sample by a hash of its number, so all of its accesses are or none. Among one
+# block in 2^k, a reuse distance is 2^k times shorter than among all. Where the sample has more or
+# fewer accesses than its share, they are of hot blocks, and count at distance 0 (SHARDS-adj).
+#
+# References
+# ----------
+# C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad: Efficient MRC construction with SHARDS.
+# USENIX Conference on File and Storage Technologies (FAST), 2015.
+
+
+_MOST_KEPT = 2**22
+
+
+@dataclass(frozen=True)
+class SampledCurve:
+    """Hit ratio of LRU caches by size, from one block in 2^``halvings``; all of them for 0.
+
+    Parameters
+    ----------
+    curve : HitRatioCurve
+        Of the sampled blocks.
+    halvings : int
+    """
+
+    curve: HitRatioCurve
+    halvings: int
+
+    @property
+    def footprint(self) -> int:
+        """Distinct blocks of the trace, estimated where blocks were sampled."""
+        return self.curve.footprint << self.halvings
+
+    def hit_ratio(self, blocks: ArrayLike) -> FloatArray:
+        """Hit ratio of caches of so many blocks, cold misses included."""
+        size = np.asarray(blocks, dtype=np.int64)
+        return self.curve.hit_ratio(-(-size // (1 << self.halvings)))
+
+    def distances(self) -> FloatArray:
+        """Shares of the accesses by octave of the reuse distance, and of first accesses last."""
+        distance = np.arange(len(self.curve.hits)) * 2.0**self.halvings
+        octave = np.frexp(distance)[1]
+        hits = np.maximum(self.curve.hits, 0)
+        shares = np.bincount(octave, hits, minlength=64) / self.curve.accesses
+        return np.append(shares, self.curve.footprint / self.curve.accesses)
+
+
+class ReuseSample:
+    """Takes block accesses batch by batch, and keeps those of as many blocks as there is room."""
+
+    def __init__(self, most: int = _MOST_KEPT) -> None:
+        self._most, self._halvings, self._kept, self._accesses = most, 0, 0, 0
+        self._parts: list[IntArray] = []
+
+    def add(self, blocks: IntArray) -> None:
+        """Take the next accesses."""
+        self._accesses += len(blocks)
+        self._take(blocks)
+        while self._kept > self._most:
+            self._halvings += 1
+            parts, self._parts, self._kept = self._parts, [], 0
+            for part in parts:
+                self._take(part)
+
+    def _take(self, blocks: IntArray) -> None:
+        part = blocks[_in_sample(blocks, self._halvings)] if self._halvings else blocks.copy()
+        self._parts.append(part)
+        self._kept += len(part)
+
+    def curve(self) -> SampledCurve:
+        """Hit ratio curve of what was taken. Raises `FittingError` where that is nothing."""
+        if not self._kept:
+            raise FittingError("no block was accessed: there is no hit ratio")
+        found = hit_ratio_curve(np.concatenate(self._parts))
+        due = self._accesses >> self._halvings
+        hits = found.hits.copy()
+        hits[0] += due - found.accesses
+        return SampledCurve(replace(found, accesses=due, hits=hits), self._halvings)
+
+
+@compiled
+def _in_sample(blocks: IntArray, halvings: int) -> NDArray[np.bool_]:
+    chosen = np.empty(len(blocks), dtype=np.bool_)
+    for i in range(len(blocks)):
+        chosen[i] = followed(blocks[i], halvings)
+    return chosen

@@ -1,0 +1,257 @@
+"""How long runs of sequential requests are: a law of run lengths, by the state they start in.
+
+A chain that draws whether to go on at every request makes runs of geometric lengths. A program
+reads files of their own lengths, so runs are counted whole: by the touched state of their first
+request, in classes of a quarter of an octave with the mean of each, which has every length below
+eight, and any that is alone in its class, exactly. Where runs started in a state is kept as the
+first and last place. What comes back to where the device was touched before is often shorter than
+what is read on, so runs that do are counted apart, where reuse is counted. What a run does on its
+way (operations, sizes, gaps) the diagram says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.compiled.hashing import longer
+from fitting.compiled.loops import compiled, inlined, octave_part, uncounted
+from fitting.storage.survey import RESIDUES, alignment_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fitting.storage.transitions import Seen
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+
+_PER_OCTAVE = 4
+# Classes of lengths; the last has all that are longer.
+CLASSES = 25 * _PER_OCTAVE
+# Columns: runs by class, and by class the requests that they have beyond the shortest of it; the
+# same for runs that start where the device was touched before.
+COLUMNS = 4 * CLASSES
+_NONE = -1
+# Columns of a counter ahead of its classes.
+_CLASSES_FROM = 2
+# Places that tell an alignment.
+_LEAST_STARTS = 16
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs by touched state.
+
+    Parameters
+    ----------
+    counts : array
+        Touched states by `COLUMNS`.
+    lowest, highest : array
+        First and last block of the state at which a run started, −1 where none did.
+    """
+
+    counts: IntArray
+    lowest: IntArray
+    highest: IntArray
+
+    def merged(self, group: IntArray) -> Runs:
+        """Runs of states that are numbered by groups, from 0 without a gap."""
+        number = int(group.max(initial=-1)) + 1
+        counts = np.zeros((number, COLUMNS), dtype=np.int64)
+        np.add.at(counts, group, self.counts)
+        lowest = np.full(number, np.iinfo(np.int64).max)
+        highest = np.full(number, _NONE)
+        started = self.lowest != _NONE
+        np.minimum.at(lowest, group[started], self.lowest[started])
+        np.maximum.at(highest, group, self.highest)
+        return Runs(counts, np.where(highest == _NONE, _NONE, lowest), highest)
+
+    def started(self) -> IntArray:
+        """Runs by touched state, others and those that start where the device was touched."""
+        return np.asarray(self.counts.reshape(-1, 2, 2, CLASSES)[:, :, 0].sum(axis=-1))
+
+
+class RunLengths(NamedTuple):
+    """Law of run lengths: that of touched state v is in rows ``start[2 * v]:start[2 * v + 1]``.
+
+    Those of runs that start where the device was touched come next. A row has a cumulated share of
+    the runs, and the mean of a class of lengths.
+    """
+
+    start: IntArray
+    share: FloatArray
+    mean: FloatArray
+
+
+class RunCounter:
+    """Counts runs, batch by batch, in a row a touched state."""
+
+    def __init__(self, streams: int) -> None:
+        # Of the run that each stream is in: row of its state, first column, requests so far.
+        self._current = np.zeros((streams, 3), dtype=np.int64)
+        # One more than the first and last block, then runs and requests beyond, class by class:
+        # what is used together lies together.
+        self._rows = np.zeros((0, _CLASSES_FROM + COLUMNS), dtype=np.int64)
+        self._used = 0
+
+    def add(self, seen: Seen, lbn: IntArray, again: NDArray[np.bool_]) -> None:
+        """Take requests, with what the counts of transitions and of reuse have seen of them."""
+        if len(seen.row):
+            self._reserve(int(seen.row.max()) + 1)
+        _count_runs(*seen, lbn, again, self._current, self._rows)
+
+    def by_state(self, rows: IntArray) -> Runs:
+        """Runs of the touched states in the order of their rows, the last of each stream too."""
+        self._reserve(int(rows.max(initial=0)) + 1)
+        found, place = self._rows[rows], np.zeros(len(self._rows), dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        for row, first, length in self._current.tolist():
+            _count(found, int(place[row]), first, length)
+        counts = found[:, _CLASSES_FROM:].reshape(-1, 2, CLASSES, 2).swapaxes(2, 3)
+        lowest, highest = found[:, :_CLASSES_FROM].T - 1
+        return Runs(counts.reshape(-1, COLUMNS), lowest, highest)
+
+    def _reserve(self, rows: int) -> None:
+        self._rows = longer(self._rows, self._used, rows - self._used)
+        self._used = max(self._used, rows)
+
+
+def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
+    """Law of the run lengths of every touched state.
+
+    Where no run of its sort started in a state it has the law of its origin; where none did there,
+    that of all runs.
+    """
+    # States by sorts by numbers and requests beyond by classes.
+    counts = runs.counts.reshape(-1, 2, 2, CLASSES)
+    pooled = np.zeros((int(origin.max()) + 1, *counts.shape[1:]), dtype=np.int64)
+    _pool(counts, origin, pooled)
+    pooled = _filled(pooled, counts.sum(axis=(0, 1)))
+    start = np.zeros(2 * len(counts) + 1, dtype=np.int64)
+    share, mean = np.empty((2, 2 * len(counts) * CLASSES))
+    used = _laws(counts, pooled, origin, class_lows(), start, share, mean)
+    return RunLengths(start, share[:used].copy(), mean[:used].copy())
+
+
+def start_alignments(
+    runs: Runs, group: IntArray, others: tuple[int, int], piece: int
+) -> tuple[IntArray, IntArray]:
+    """Alignment and offset in blocks, by touched state, of where runs start in states of its group.
+
+    They are taken from the first and last of these places; where those are few, others are given.
+    Beyond a piece, and what the others have, an alignment makes no difference to what is touched.
+    """
+    found = np.tile(np.array(others, dtype=np.int64)[:, None], len(group))
+    started, several = runs.lowest != _NONE, runs.highest > runs.lowest
+    for one in np.unique(group):
+        here = group == one
+        starts = np.append(runs.lowest[here & started], runs.highest[here & several])
+        if len(starts) >= _LEAST_STARTS:
+            residues = np.bincount(starts % RESIDUES, minlength=RESIDUES)
+            alignment, offset = alignment_of(residues)
+            alignment = min(alignment, max(piece, others[0]))
+            found[:, here] = [[alignment], [offset % alignment]]
+    return found[0], found[1]
+
+
+def _filled(counts: IntArray, others: IntArray) -> IntArray:
+    """Put others where nothing was counted."""
+    some = counts[:, :, 0].sum(axis=-1) > 0
+    return np.where(some[:, :, None, None], counts, others)
+
+
+@compiled
+def _pool(counts: IntArray, group: IntArray, pooled: IntArray) -> None:
+    """Add rows up by groups."""
+    for v in range(len(counts)):
+        pooled[group[v]] += counts[v]
+
+
+@compiled
+def _laws(
+    counts: IntArray,
+    pooled: IntArray,
+    origin: IntArray,
+    lows: IntArray,
+    start: IntArray,
+    share: FloatArray,
+    mean: FloatArray,
+) -> int:
+    """Write the law of every row; return how many classes there are in all."""
+    at = 0
+    for row in range(2 * len(counts)):
+        v, sort = row // 2, row % 2
+        number, beyond = counts[v, sort]
+        total = number.sum()
+        if total == 0:
+            number, beyond = pooled[origin[v], sort]
+            total = number.sum()
+        reached = 0
+        for class_ in range(CLASSES):
+            if number[class_] > 0:
+                reached += number[class_]
+                share[at] = reached / total
+                mean[at] = lows[class_] + beyond[class_] / number[class_]
+                at += 1
+        start[row + 1] = at
+    return at
+
+
+def class_lows() -> IntArray:
+    """Shortest length of each class; some classes of short runs hold none."""
+    octave, quarter = np.divmod(np.arange(CLASSES), _PER_OCTAVE)
+    return np.asarray(-(-((quarter + _PER_OCTAVE) << octave) // _PER_OCTAVE), dtype=np.int64)
+
+
+@compiled
+def length_class(length: int) -> int:
+    """Class of a length of 1 or more."""
+    return min(octave_part(length, 2), CLASSES - 1)
+
+
+@inlined
+def drawn_length(law: RunLengths, row: int, u: float) -> int:
+    """Length of the run that a share u falls on: means of classes are kept."""
+    at, before = law.start[row], 0.0
+    while law.share[at] <= u and at < law.start[row + 1] - 1:
+        before = law.share[at]
+        at += 1
+    within = (u - before) / (law.share[at] - before)
+    return max(1, int(law.mean[at] + within))
+
+
+@uncounted
+def _count_runs(
+    stream: NDArray[np.int32],
+    row: IntArray,
+    sequential: NDArray[np.bool_],
+    lbn: IntArray,
+    again: NDArray[np.bool_],
+    current: IntArray,
+    rows: IntArray,
+) -> None:
+    """Take requests: a run ends where the next one of its stream starts."""
+    for i in range(len(stream)):
+        run = current[stream[i]]
+        if not sequential[i]:
+            _count(rows, run[0], run[1], run[2])
+            run[0], run[1], run[2] = row[i], 2 * CLASSES if again[i] else 0, 0
+            here = rows[row[i]]
+            here[0] = min(here[0] if here[0] else lbn[i] + 1, lbn[i] + 1)
+            here[1] = max(here[1], lbn[i] + 1)
+        run[2] += 1
+
+
+@uncounted
+def _count(rows: IntArray, row: int, first: int, length: int) -> None:
+    """Count a run, if there is one."""
+    if length > 0:
+        class_ = length_class(length)
+        octave, quarter = class_ // 4, class_ % 4
+        shortest = -(-((quarter + 4) << octave) // 4)
+        at = _CLASSES_FROM + first + 2 * class_
+        rows[row, at] += 1
+        rows[row, at + 1] += length - shortest

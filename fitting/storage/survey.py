@@ -1,0 +1,264 @@
+"""First pass over a block trace: its extent, streams, request sizes and alignment.
+
+What the second pass needs before it can count anything: which space the states divide, which
+sizes are common enough for a class of their own, how long the trace is.
+"""
+
+# mypy: disable-error-code="no-any-return,return-value"
+# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fitting.compiled.hashing import EMPTY, find, new_keys, roomy
+from fitting.compiled.loops import compiled, inlined, uncounted
+from fitting.errors import FittingError
+from fitting.storage.diagram import piece_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+
+BLOCK = 512
+RESIDUES = 256
+_STREAM_SHIFT = 31
+# Alignment is taken where so large a share of requests has it.
+_ALIGNED_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class SizeClasses:
+    """Request sizes by class: common sizes alone, the others together by power of two.
+
+    Parameters
+    ----------
+    sizes, counts : tuple of array
+        By class, the sizes (bytes) that stand for it and how many requests each stands for.
+    """
+
+    sizes: tuple[IntArray, ...]
+    counts: tuple[IntArray, ...]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a first pass finds.
+
+    Parameters
+    ----------
+    requests : int
+        Their number.
+    first_s, last_s : float
+        Arrival of the first and the last request.
+    low_lbn, high_lbn : int
+        First block touched, and the block after the last.
+    streams, devices : array
+        Streams of the trace, each a pair of stream and device, in rising order.
+    stream_counts : array
+        Requests by stream.
+    sizes, size_counts : array
+        Distinct request sizes (bytes), most frequent first.
+    alignment, alignment_offset : int
+        Requests start at the offset in blocks, modulo the alignment in blocks.
+    tick_s : float
+        Smallest time between two arrivals that are apart: the resolution of the clock.
+    """
+
+    requests: int
+    first_s: float
+    last_s: float
+    low_lbn: int
+    high_lbn: int
+    streams: IntArray
+    devices: IntArray
+    stream_counts: IntArray
+    sizes: IntArray
+    size_counts: IntArray
+    alignment: int
+    alignment_offset: int
+    tick_s: float
+
+    @property
+    def duration_s(self) -> float:
+        """Requests over rate: the time from the first arrival to the last and one gap more."""
+        return (self.last_s - self.first_s) * self.requests / (self.requests - 1)
+
+    @property
+    def device_of_stream(self) -> IntArray:
+        """Index of the device of every stream."""
+        return np.unique(self.devices, return_inverse=True)[1].astype(np.int64)
+
+    @property
+    def piece(self) -> int:
+        """Length in blocks of the pieces that sizes and reuse are counted in."""
+        return piece_blocks(float(self.sizes @ self.size_counts) / self.requests)
+
+    def size_classes(self, alone: int = 12) -> SizeClasses:
+        """Give so many of the most frequent sizes a class each, the others one a power of two."""
+        sizes, counts = [], []
+        for i in range(min(alone, len(self.sizes))):
+            sizes.append(self.sizes[i : i + 1])
+            counts.append(self.size_counts[i : i + 1])
+        rest = np.arange(len(sizes), len(self.sizes))
+        power = np.frexp(np.maximum(self.sizes[rest], 1).astype(np.float64))[1]
+        for p in np.unique(power):
+            members = rest[power == p]
+            sizes.append(self.sizes[members])
+            counts.append(self.size_counts[members])
+        return SizeClasses(tuple(sizes), tuple(counts))
+
+
+class _Extent(NamedTuple):
+    """Times (first, latest, tick) and numbers (requests, lowest and end block) of a trace."""
+
+    times: FloatArray
+    numbers: IntArray
+    residues: IntArray
+
+
+class Surveyor:
+    """Takes a trace batch by batch, sorted by arrival."""
+
+    def __init__(self) -> None:
+        self._extent = _Extent(
+            np.array([np.nan, -np.inf, np.inf]),
+            np.array([0, np.iinfo(np.int64).max, -1], dtype=np.int64),
+            np.zeros(RESIDUES, np.int64),
+        )
+        self._streams = (new_keys(64), np.zeros(64, np.int64))
+        self._sizes = (new_keys(1024), np.zeros(1024, np.int64))
+
+    def add(
+        self,
+        time_s: FloatArray,
+        stream: NDArray[np.int32],
+        device: NDArray[np.int32],
+        lbn: IntArray,
+        size_bytes: IntArray,
+    ) -> None:
+        """Take the next requests. Raises `FittingError` for one before the one ahead of it."""
+        columns = (time_s, stream, device, lbn, size_bytes)
+        start = 0
+        while start < len(time_s):
+            self._streams, self._sizes = roomy(*self._streams), roomy(*self._sizes)
+            start = _survey(start, columns, self._extent, *self._streams, *self._sizes)
+            if start < 0:
+                row = int(self._extent.numbers[0])
+                raise FittingError(
+                    f"request {row}: it cannot be (time_s {time_s[-start - 1]!r} before the one "
+                    "ahead of it or missing, or a negative stream, device, address or size): "
+                    "sort the trace by time_s, and leave such requests out"
+                )
+
+    def survey(self) -> Survey:
+        """Return what was found. Raises `FittingError` below two requests or at one instant."""
+        first, last, tick = self._extent.times.tolist()
+        n, low, high = self._extent.numbers.tolist()
+        if n < 2 or last <= first:
+            raise FittingError(
+                f"{n} request{'s' * (n != 1)} within "
+                f"{max(0.0, last - first) if n else 0.0:g} s make no model: "
+                "give a trace of at least two requests at different times"
+            )
+        keys, counts = _entries(*self._streams)
+        sizes, size_counts = _entries(*self._sizes)
+        order = np.lexsort((sizes, -size_counts))
+        alignment, offset = alignment_of(self._extent.residues)
+        return Survey(
+            requests=n,
+            first_s=first,
+            last_s=last,
+            low_lbn=low,
+            high_lbn=high,
+            streams=keys >> _STREAM_SHIFT,
+            devices=keys & ((1 << _STREAM_SHIFT) - 1),
+            stream_counts=counts,
+            sizes=sizes[order],
+            size_counts=size_counts[order],
+            alignment=alignment,
+            alignment_offset=offset,
+            tick_s=tick,
+        )
+
+
+def alignment_of(residues: Sequence[int] | IntArray) -> tuple[int, int]:
+    """Find the largest alignment and offset that nine requests in ten keep, from residues."""
+    counts = np.asarray(residues)
+    alignment = len(counts)
+    while alignment > 1:
+        folded = counts.reshape(-1, alignment).sum(axis=0)
+        if folded.max() >= _ALIGNED_SHARE * counts.sum():
+            return alignment, int(folded.argmax())
+        alignment //= 2
+    return 1, 0
+
+
+def _entries(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    held = keys != EMPTY
+    order = np.argsort(keys[held], kind="stable")
+    return keys[held][order], counts[held][order]
+
+
+@compiled
+def stream_key(stream: int, device: int) -> int:
+    """Key of a stream: two int32 in one number."""
+    return (np.int64(stream) << _STREAM_SHIFT) | np.int64(device)
+
+
+@uncounted
+def _survey(
+    start: int,
+    columns: tuple[Any, ...],
+    extent: _Extent,
+    stream_keys: IntArray,
+    stream_counts: IntArray,
+    size_keys: IntArray,
+    size_counts: IntArray,
+) -> int:
+    """Take requests until a table fills; return where to go on, or −1 − row for a bad one."""
+    # One loop with its sums in registers: several loops would read memory several times.
+    time_s, stream, device, lbn, size_bytes = columns
+    first, latest, tick = extent.times[0], extent.times[1], extent.times[2]
+    requests, low, high = extent.numbers[0], extent.numbers[1], extent.numbers[2]
+    stream_room, size_room = len(stream_keys) // 4, len(size_keys) // 4
+    at, bad = start, False
+    while at < len(time_s) and stream_room > 0 and size_room > 0:
+        t, a, size = time_s[at], lbn[at], size_bytes[at]
+        bad = not latest <= t < np.inf or (stream[at] | device[at] | a | size) < 0
+        if bad:
+            break
+        first = t if requests == 0 else first
+        gap = t - latest
+        tick = gap if 0 < gap < tick else tick
+        latest = t
+        requests += 1
+        low = min(low, a)
+        high = max(high, a + max(1, size // BLOCK))
+        extent.residues[a & (RESIDUES - 1)] += 1
+        stream_room -= _counted(stream_keys, stream_counts, stream_key(stream[at], device[at]))
+        size_room -= _counted(size_keys, size_counts, size)
+        at += 1
+    extent.times[0], extent.times[1], extent.times[2] = first, latest, tick
+    extent.numbers[0], extent.numbers[1], extent.numbers[2] = requests, low, high
+    return -1 - at if bad else at
+
+
+@inlined
+def _counted(keys: IntArray, counts: IntArray, key: int) -> int:
+    """Count a key; return 1 for one that is new."""
+    place = find(keys, key)
+    new = 1 if keys[place] == EMPTY else 0
+    keys[place] = key
+    counts[place] += 1
+    return new

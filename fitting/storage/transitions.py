@@ -1,0 +1,579 @@
+"""Second pass over a block trace: transitions counted, with the moments of their gaps.
+
+Batches are taken in short parts, and each part in compiled loops that do one thing each: what one
+hands to the next stays in the processor's cache, and a loop that is short has many requests under
+way at once, so that it waits for the memory of all of them together.
+"""
+
+# mypy: disable-error-code="no-any-return,return-value"
+# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fitting.compiled.hashing import (
+    Lookup,
+    Numbering,
+    Numbers,
+    longer,
+    looked_up,
+    lookup_of,
+    numbered,
+)
+from fitting.compiled.loops import inlined, uncounted
+from fitting.storage.diagram import KINDS, Diagram, kind, pair_code
+from fitting.storage.survey import BLOCK, Survey
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+    from fitting.storage.survey import SizeClasses
+
+
+# Transitions of a block trace, with the moments of their gaps.
+#
+# A transition is what one request of a stream does after the one before it: a pair of states, the
+# operation, whether it starts where the other ended, and the class of its size. Everything that a
+# law of its inter-arrival times needs is a sum, so that batches and threads can be added.
+
+
+OPERATIONS = 4
+# Sums over the gaps g of a transition, in columns.
+GAPS, SUM, SQUARES, LOGS, LOG_SQUARES, G_LOGS, SMALLEST, LARGEST = range(8)
+SUMS = 8
+# Histograms of gaps: classes an octave, and the exponent of the first.
+PER_OCTAVE = 4
+LOWEST_OCTAVE, _OCTAVES = -30, 50
+HISTOGRAM_CLASSES = PER_OCTAVE * _OCTAVES
+
+
+@dataclass(frozen=True)
+class TransitionCounts:
+    """Transitions of a trace, one an element, in the order of origin and pair.
+
+    Parameters
+    ----------
+    diagram : Diagram
+    origin, pair, op, sequential, size_class : array
+        Stream and kind of the request before (stream · kinds + kind), code of the pair,
+        operation, whether it went on where the request before it ended, class of the size.
+    sums : array
+        Transitions by sums over gaps: number, Σg, Σg², Σln g, Σln² g, Σg·ln g, least, largest.
+    histogram : array
+        Transitions by classes of ln g; zero where there were too few gaps to keep them.
+    state_origin, state : array
+        Streams with kinds, and finest states, that were touched, in order.
+    occupancy, lowest, highest : array
+        By touched state: requests, first and last block at which one started.
+    departures, arrivals : array
+        Touched states by levels: transitions out of and into the state that part at the level.
+    """
+
+    diagram: Diagram
+    origin: IntArray
+    pair: IntArray
+    op: IntArray
+    sequential: IntArray
+    size_class: IntArray
+    sums: FloatArray
+    histogram: NDArray[np.uint32]
+    state_origin: IntArray
+    state: IntArray
+    occupancy: IntArray
+    lowest: IntArray
+    highest: IntArray
+    departures: IntArray
+    arrivals: IntArray
+
+    @property
+    def stream(self) -> IntArray:
+        """Index of the stream."""
+        return self.origin // KINDS
+
+    @property
+    def stream_of_state(self) -> IntArray:
+        """Index of the stream of every touched state."""
+        return self.state_origin // KINDS
+
+    @property
+    def count(self) -> IntArray:
+        """Transitions counted."""
+        return self.sums[:, GAPS].astype(np.int64)
+
+    def coarser(self) -> TransitionCounts:
+        """The same trace counted with one level less: nothing has to be read again."""
+        diagram, k = self.diagram.coarser(), self.diagram.fan_out
+        pair = self.diagram.coarser_codes(self.pair)
+        keys = (self.origin, pair, self.op, self.sequential, self.size_class)
+        group, first = _groups(*keys)
+        states, first_state = _groups(self.state_origin, self.state // k)
+        sums = _summed(self.sums, group)
+        sums[:, SMALLEST] = _extreme(np.minimum, self.sums[:, SMALLEST], group)
+        sums[:, LARGEST] = _extreme(np.maximum, self.sums[:, LARGEST], group)
+        return replace(
+            self,
+            diagram=diagram,
+            **dict(zip(_KEYS, (key[first] for key in keys), strict=True)),
+            sums=sums,
+            histogram=_summed(self.histogram, group),
+            state_origin=self.state_origin[first_state],
+            state=self.state[first_state] // k,
+            occupancy=_summed(self.occupancy, states),
+            lowest=_extreme(np.minimum, self.lowest, states),
+            highest=_extreme(np.maximum, self.highest, states),
+            departures=_merged_levels(_summed(self.departures, states)),
+            arrivals=_merged_levels(_summed(self.arrivals, states)),
+        )
+
+
+_KEYS = ("origin", "pair", "op", "sequential", "size_class")
+
+
+def gap_classes() -> FloatArray:
+    """Bounds (s) of the classes that gaps are counted in."""
+    return np.exp2(np.arange(HISTOGRAM_CLASSES + 1) / PER_OCTAVE + LOWEST_OCTAVE)
+
+
+def _groups(*keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Number rows by their keys, in order; and the first row of each group."""
+    order = np.lexsort(keys[::-1])
+    new = np.zeros(len(order), dtype=bool)
+    for key in keys:
+        new[1:] |= key[order][1:] != key[order][:-1]
+    group = np.empty(len(order), dtype=np.int64)
+    group[order] = np.cumsum(new)
+    return group, order[np.flatnonzero(np.r_[True, new[1:]])]
+
+
+def _summed(rows: NDArray[Any], group: IntArray) -> NDArray[Any]:
+    total = np.zeros((int(group.max()) + 1, *rows.shape[1:]), dtype=rows.dtype)
+    np.add.at(total, group, rows)
+    return total
+
+
+def _extreme(which: np.ufunc, rows: NDArray[Any], group: IntArray) -> NDArray[Any]:
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0])
+    extremes: NDArray[Any] = which.reduceat(rows[order], starts)
+    return extremes
+
+
+def _merged_levels(by_level: IntArray) -> IntArray:
+    """Add what parted at the finest level to what parted a level above it."""
+    merged = by_level[:, :-1].copy()
+    merged[:, -1] += by_level[:, -1]
+    return merged
+
+
+# A transition's gaps are kept in classes from here on, and those of so many transitions at most.
+_HISTOGRAM_FROM = 32
+_MOST_HISTOGRAMS = 65_536
+# Requests in a part.
+_PART = 1 << 14
+_NONE = -1
+# Beyond all addresses.
+_END = 2**62
+_PER_NATURAL = 1 / np.log(2)
+_KIND_BITS = 2
+
+
+class Seen(NamedTuple):
+    """Requests as they were counted: stream, row of the touched state, whether sequential."""
+
+    stream: NDArray[np.int32]
+    row: IntArray
+    sequential: NDArray[np.bool_]
+
+
+class _Space(NamedTuple):
+    """What of a diagram and a survey the loops need."""
+
+    levels: int
+    fan_out: int
+    first_lbn: int
+    state_blocks: int
+    states: int
+    pair_codes: int
+    size_classes: int
+    devices: int
+    size_unit: int
+
+
+class _Known(NamedTuple):
+    """Index by stream and device, class and kind by size, rows by state."""
+
+    stream: Lookup
+    size: Lookup
+    states: Numbering
+
+
+class _Steps(NamedTuple):
+    """Requests of a part: state, origin, operation and class; what they follow, and at what level.
+
+    And their transitions: code and gap.
+    """
+
+    state: NDArray[np.int32]
+    origin: NDArray[np.int32]
+    feature: NDArray[np.int32]
+    before: NDArray[np.int32]
+    level: NDArray[np.int32]
+    code: IntArray
+    gap: FloatArray
+
+
+class _Last(NamedTuple):
+    """Last request of every stream: row of its touched state, state, end, origin; its time."""
+
+    request: IntArray
+    time_s: FloatArray
+
+
+class _Tally(NamedTuple):
+    """By transition, sums over gaps and the row of its histogram; row 0 is that of all others."""
+
+    sums: FloatArray
+    row: NDArray[np.int32]
+    histogram: NDArray[np.uint32]
+
+
+class TransitionCounter:
+    """Takes a surveyed trace batch by batch, sorted by arrival."""
+
+    def __init__(self, diagram: Diagram, survey: Survey, classes: SizeClasses) -> None:
+        streams, levels = len(survey.streams), diagram.levels
+        self.diagram, self._classes = diagram, len(classes)
+        unit = BLOCK if not (survey.sizes % BLOCK).any() else 1
+        devices = int(survey.devices.max()) + 1
+        self._space = _Space(
+            *(levels, diagram.fan_out, diagram.first_lbn, diagram.state_blocks),
+            *(diagram.states, diagram.pair_codes, len(classes), devices, unit),
+        )
+        self._stream = lookup_of(survey.streams * devices + survey.devices, np.arange(streams))
+        self._size = _classes_and_kinds(survey, classes, unit)
+        # A gap of 0 has no logarithm: below the clock's resolution it counts as half a tick.
+        self._least_gap = survey.tick_s / 2
+        self._last = _Last(np.full((streams, 4), _NONE, dtype=np.int64), np.zeros(streams))
+        origins = streams * KINDS
+        self._states = Numbers(origins * diagram.states)
+        self._transitions = Numbers(origins * diagram.pair_codes * OPERATIONS * 2 * len(classes))
+        # By touched state: first requests of streams, how far its ends are from the far ends of
+        # any space, partings by level out and in.
+        self._touched = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
+        self._tally = _Tally(
+            np.zeros((0, SUMS)),
+            np.zeros(0, dtype=np.int32),
+            np.zeros((1, HISTOGRAM_CLASSES), dtype=np.uint32),
+        )
+        self._histograms = np.ones(1, dtype=np.int64)
+        short = np.zeros((5, _PART), dtype=np.int32)
+        self._steps = _Steps(
+            *(short[0], short[1], short[2], short[3], short[4]),
+            *(np.zeros(_PART, dtype=np.int64), np.zeros(_PART)),
+        )
+
+    def add(
+        self,
+        time_s: FloatArray,
+        stream: NDArray[np.int32],
+        device: NDArray[np.int32],
+        lbn: IntArray,
+        size_bytes: IntArray,
+        op: NDArray[np.uint8],
+    ) -> Seen:
+        """Take the next requests."""
+        n = len(time_s)
+        seen = Seen(np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.bool_))
+        columns = (time_s, stream, device, lbn, size_bytes, op)
+        for start in range(0, n, _PART):
+            part = slice(start, start + _PART)
+            self._add_part(
+                tuple(column[part] for column in columns),
+                Seen(seen.stream[part], seen.row[part], seen.sequential[part]),
+            )
+        return seen
+
+    def _add_part(self, columns: tuple[Any, ...], seen: Seen) -> None:
+        n = len(seen.row)
+        self._make_room(n)
+        known = _Known(self._stream, self._size, self._states.numbering)
+        steps = self._steps
+        time_s, _, _, lbn, size_bytes, _ = columns
+        _locate(columns[1:], self._space, known, seen, steps)
+        found = _follow(time_s, lbn, size_bytes, self._space, seen, steps, self._last)
+        _touch(lbn, seen.row, self._space.levels, steps, self._touched)
+        transition, gap = np.empty(found, dtype=np.int64), steps.gap
+        _number(steps.code, self._transitions.numbering, transition)
+        logs = np.log(np.maximum(gap[:found], self._least_gap))
+        _add_up(transition, gap, logs, self._tally, self._histograms)
+        _count_classes(transition, logs, self._tally.histogram)
+
+    def _make_room(self, more: int) -> None:
+        """Have room for so many requests, whatever they are."""
+        self._states.make_room(more)
+        self._transitions.make_room(more)
+        states, transitions = len(self._states), len(self._transitions)
+        histograms = int(self._histograms[0])
+        tally = self._tally
+        self._touched = longer(self._touched, states, more)
+        self._tally = _Tally(
+            longer(tally.sums, transitions, more),
+            longer(tally.row, transitions, more),
+            longer(tally.histogram, histograms, min(more, 1 + _MOST_HISTOGRAMS - histograms)),
+        )
+
+    def rows(self) -> IntArray:
+        """Rows of the touched states, as `Seen` has them, in the order of the counts."""
+        return self._states.in_order()[1]
+
+    def counts(self) -> TransitionCounts:
+        """Return what was counted."""
+        key, transition = self._transitions.in_order()
+        rest, size_class = np.divmod(key, self._classes)
+        rest, sequential = np.divmod(rest, 2)
+        rest, op = np.divmod(rest, OPERATIONS)
+        origin, pair = np.divmod(rest, self.diagram.pair_codes)
+        row = self._tally.row[transition]
+        kept = np.flatnonzero(row)
+        histogram = np.zeros((len(row), HISTOGRAM_CLASSES), dtype=np.uint32)
+        histogram[kept] = self._tally.histogram[row[kept]]
+        cell, state_row = self._states.in_order()
+        state_origin, state = np.divmod(cell, self.diagram.states)
+        touched = self._touched[state_row]
+        departures, arrivals = np.split(touched[:, 3:], 2, axis=1)
+        return TransitionCounts(
+            self.diagram,
+            origin,
+            pair,
+            op,
+            sequential,
+            size_class,
+            self._tally.sums[transition],
+            histogram,
+            state_origin,
+            state,
+            occupancy=touched[:, 0] + arrivals.sum(axis=1),
+            lowest=_END - touched[:, 1],
+            highest=touched[:, 2] - 1,
+            departures=departures,
+            arrivals=arrivals,
+        )
+
+
+def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> Lookup:
+    """Class and kind of every size, in one number."""
+    sizes = np.concatenate(classes.sizes)
+    class_ = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
+    kinds = np.array([kind(0, int(size), survey.piece) for size in sizes])
+    return lookup_of(sizes // unit, class_ << _KIND_BITS | kinds)
+
+
+@inlined
+def _state(offset: int, width: int, by_width: float, states: int) -> int:
+    """Divide by a product, several times as fast; it is off by one at most."""
+    state = int(offset * by_width)
+    left = offset - state * width
+    state += (1 if left >= width else 0) - (1 if left < 0 else 0)
+    return min(max(state, 0), states - 1)
+
+
+@uncounted
+def _locate(
+    columns: tuple[Any, ...], space: _Space, known: _Known, seen: Seen, steps: _Steps
+) -> None:
+    """Find stream, state and kind of every request."""
+    stream, device, lbn, size_bytes, op = columns
+    by_width = 1.0 / space.state_blocks
+    shift = 9 if space.size_unit > 1 else 0
+    for i in range(len(lbn)):
+        s = looked_up(known.stream, np.int64(stream[i]) * space.devices + device[i])
+        size = looked_up(known.size, size_bytes[i] >> shift)
+        state = _state(lbn[i] - space.first_lbn, space.state_blocks, by_width, space.states)
+        origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
+        seen.stream[i] = s
+        seen.row[i] = numbered(known.states, int(origin * space.states + state))
+        steps.state[i], steps.origin[i] = state, origin
+        steps.feature[i] = 2 * space.size_classes * min(op[i], OPERATIONS - 1) + (
+            size >> _KIND_BITS
+        )
+
+
+@uncounted
+def _follow(
+    time_s: FloatArray,
+    lbn: IntArray,
+    size_bytes: IntArray,
+    space: _Space,
+    seen: Seen,
+    steps: _Steps,
+    last: _Last,
+) -> int:
+    """Find the transition that every request makes; return how many there are.
+
+    A stream's first request makes none.
+    """
+    features = 2 * OPERATIONS * space.size_classes
+    found = 0
+    for i in range(len(lbn)):
+        s, state = np.uint64(seen.stream[i]), int(steps.state[i])
+        before = last.request[s]
+        goes_on = False
+        steps.before[i] = before[0]
+        if before[0] != _NONE:
+            goes_on = lbn[i] == before[2]
+            pair, level = pair_code(before[1], state, space.levels, space.fan_out)
+            steps.level[i] = level
+            key = (before[3] * space.pair_codes + pair) * features + steps.feature[i]
+            at = np.uint64(found)
+            steps.code[at] = key + (space.size_classes if goes_on else 0)
+            steps.gap[at] = time_s[i] - last.time_s[s]
+            found += 1
+        seen.sequential[i] = goes_on
+        before[0], before[1] = seen.row[i], state
+        before[2], before[3] = lbn[i] + size_bytes[i] // BLOCK, steps.origin[i]
+        last.time_s[s] = time_s[i]
+    return found
+
+
+@uncounted
+def _touch(lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: IntArray) -> None:
+    """Note what of the states was touched, and where transitions part."""
+    for i in range(len(lbn)):
+        here, before, level = touched[np.uint64(row[i])], steps.before[i], steps.level[i]
+        here[1] = max(here[1], _END - lbn[i])
+        here[2] = max(here[2], lbn[i] + 1)
+        if before != _NONE:
+            touched[np.uint64(before), np.uint64(2 + level)] += 1
+            here[np.uint64(2 + levels + level)] += 1
+        else:
+            here[0] += 1
+
+
+@uncounted
+def _number(code: IntArray, transitions: Numbering, transition: IntArray) -> None:
+    """Number the transitions."""
+    for i in range(len(transition)):
+        transition[i] = numbered(transitions, code[i])
+
+
+@uncounted
+def _add_up(
+    transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally, histograms: IntArray
+) -> None:
+    """Add the gaps to their transitions, and put in the place of these their histograms' rows."""
+    for i in range(len(logs)):
+        at, g, log = np.uint64(transition[i]), gap[i], logs[i]
+        total = tally.sums[at]
+        if total[GAPS] == 0:
+            total[SMALLEST] = g
+        total[GAPS] += 1
+        total[SUM] += g
+        total[SQUARES] += g * g
+        total[LOGS] += log
+        total[LOG_SQUARES] += log * log
+        total[G_LOGS] += g * log
+        total[SMALLEST] = min(total[SMALLEST], g)
+        total[LARGEST] = max(total[LARGEST], g)
+        if total[GAPS] == _HISTOGRAM_FROM and histograms[0] <= _MOST_HISTOGRAMS:
+            tally.row[at] = histograms[0]
+            histograms[0] += 1
+        transition[i] = tally.row[at]
+
+
+@uncounted
+def _count_classes(row: IntArray, logs: FloatArray, histogram: NDArray[np.uint32]) -> None:
+    """Count the gaps in the histograms."""
+    for i in range(len(logs)):
+        octave = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
+        class_ = np.uint64(min(max(octave, 0), HISTOGRAM_CLASSES - 1))
+        histogram[np.uint64(row[i]), class_] += 1
+
+
+# How well the transitions of one part of a trace foretell those of another.
+#
+# The likelihood of a request's address is that of its transition, of the finest state entered, and
+# of one address in that state alike; counts are raised by a half (Jeffreys) so that what was never
+# seen stays possible.
+
+
+_PRIOR = 0.5
+
+
+def log_likelihood(fitted: TransitionCounts, seen: TransitionCounts) -> float:
+    """Mean log-likelihood (nats a request, per block) of transitions under another's counts.
+
+    Parameters
+    ----------
+    fitted : TransitionCounts
+        Of the part that is learnt from.
+    seen : TransitionCounts
+        Of the part that is foretold, over the same diagram and streams.
+    """
+    diagram, k = fitted.diagram, fitted.diagram.fan_out
+    pairs, total = _pair_counts(seen)
+    level, source, _ = diagram.pairs(pairs % diagram.pair_codes)
+    stream = pairs // diagram.pair_codes
+    known = _look_up(*_pair_counts(fitted), pairs)
+    made = _made_in(fitted, stream, level, source)
+    # A state can go to its siblings at every level, and at the finest to itself.
+    ways = (k - 1) * diagram.levels + 1
+    found = total @ np.log((known + _PRIOR) / (made + _PRIOR * ways))
+    entered = _entries(fitted, seen)
+    return float((found + entered) / total.sum() - np.log(diagram.state_blocks))
+
+
+def _pair_counts(counts: TransitionCounts) -> tuple[IntArray, FloatArray]:
+    keys = counts.stream * counts.diagram.pair_codes + counts.pair
+    unique, place = np.unique(keys, return_inverse=True)
+    return unique, _tally(place, counts.count)
+
+
+def _tally(place: IntArray, weight: IntArray) -> FloatArray:
+    return np.bincount(place, weight).astype(np.float64)
+
+
+def _look_up(keys: IntArray, values: FloatArray, wanted: IntArray) -> FloatArray:
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], 0.0)
+
+
+def _states(counts: TransitionCounts, level: int) -> IntArray:
+    """Key of the state at a level of every touched state."""
+    diagram = counts.diagram
+    coarse = counts.state // diagram.fan_out ** (diagram.levels - level)
+    return np.asarray(counts.stream_of_state * diagram.states + coarse)
+
+
+def _made_in(
+    counts: TransitionCounts, stream: IntArray, level: IntArray, source: IntArray
+) -> FloatArray:
+    """Transitions made from each of some states, at whatever level they part."""
+    made = np.zeros(len(stream))
+    left = counts.departures.sum(axis=1)
+    for i in range(1, counts.diagram.levels + 1):
+        keys, place = np.unique(_states(counts, i), return_inverse=True)
+        here = level == i
+        wanted = stream[here] * counts.diagram.states + source[here]
+        made[here] = _look_up(keys, _tally(place, left), wanted)
+    return made
+
+
+def _entries(fitted: TransitionCounts, seen: TransitionCounts) -> float:
+    """Log-likelihood of the finest states entered, given the coarse ones."""
+    diagram, found = fitted.diagram, 0.0
+    finest = diagram.levels
+    keys, place = np.unique(_states(fitted, finest), return_inverse=True)
+    occupied = _tally(place, fitted.occupancy)
+    inside = _look_up(keys, occupied, _states(seen, finest)) + _PRIOR
+    for i in range(1, finest):
+        keys, place = np.unique(_states(fitted, i), return_inverse=True)
+        whole = _tally(place, fitted.occupancy)
+        ways = diagram.fan_out ** (finest - i)
+        total = _look_up(keys, whole, _states(seen, i)) + _PRIOR * ways
+        found += float(seen.arrivals[:, i - 1] @ np.log(inside / total))
+    return found
