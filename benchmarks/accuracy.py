@@ -160,7 +160,7 @@ def write(folder: Path, outcomes: Sequence[Outcome], cases: Sequence[WorstCase])
 
 def main() -> int:
     """Print the table, or write it."""
-    from ppw.tables import text_table
+    from ppw.results.text import text_table
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=data_folder())

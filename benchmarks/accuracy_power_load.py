@@ -15,8 +15,8 @@ import pandas as pd
 from outcomes import IN_VIEW, LEVEL, UNSEEN, Outcome
 
 from fitting.laws.power_load import PowerForecast, forecast_watts
-from measurements.specpower import SpecPowerResult, read_specpower
-from ppw.power_load import PowerLoadCurve
+from measurements.table.specpower import SpecPowerResult, read_specpower
+from ppw.power.load_curve import PowerLoadCurve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -46,8 +46,8 @@ OURS = """
 import tempfile
 from pathlib import Path
 from measurements.power.energy import streams, summed, totals
-from measurements.power.registry import parse_specs
-from measurements.sampling import Sampling, read_samples
+from measurements.power.source import parse_specs
+from measurements.power.sampler import Sampling, read_samples
 sampling = Sampling.open(parse_specs("rapl"), interval_s=0.1)
 file = Path(tempfile.mkdtemp()) / "run.csv"
 sampling.start(file)

@@ -25,13 +25,13 @@ from figures import Figure, in_turns, rate
 from measurements.traces import write_trace
 from measurements.traces.requests import SCHEMA
 from ppw.errors import CaveatWarning
-from ppw.traces.fit import fit_trace
-from ppw.traces.generation import generate_trace
+from ppw.storage.fit import fit_trace
+from ppw.storage.generate import generate_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ppw.traces.generation import GeneratedTrace
+    from ppw.storage.generate import GeneratedTrace
 
 _FIT, _FIT_ALL = "fit 4 levels of a block trace", "fit 4 levels with reuse"
 _MAKE, _MAKE_ALL = "generate requests by gap laws", "generate requests with bursts and reuse"

@@ -135,7 +135,7 @@ def title_of(one: Measured) -> str:
 
 def main() -> int:
     """Measure and print."""
-    from ppw.tables import text_table
+    from ppw.results.text import text_table
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0, help="of the inputs")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import ppw
 from measurements.timeseries import read_time_series
-from ppw.report.page import draw
-from ppw.samples import simulated_sweep
+from ppw.catalogue.datasets import simulated_sweep
+from ppw.results.page import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,22 +6,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from measurements.checks import check_runs, identity_columns
     from measurements.errors import BadRunsError, MeasurementError
-    from measurements.quantities import parse_frequency, parse_quantity
-    from measurements.runs import read_runs, tidy_runs
-    from measurements.writing_runs import write_runs
+    from measurements.table.checks import check_runs, identity_columns
+    from measurements.table.reading import read_runs, tidy_runs
+    from measurements.table.units import parse_frequency, parse_quantity
+    from measurements.table.writing import write_runs
 
 _HOME = {
-    "BadRunsError": "errors",
-    "MeasurementError": "errors",
-    "check_runs": "checks",
-    "identity_columns": "checks",
-    "parse_frequency": "quantities",
-    "parse_quantity": "quantities",
-    "read_runs": "runs",
-    "tidy_runs": "runs",
-    "write_runs": "writing_runs",
+    "BadRunsError": "measurements.errors",
+    "MeasurementError": "measurements.errors",
+    "check_runs": "measurements.table.checks",
+    "identity_columns": "measurements.table.checks",
+    "parse_frequency": "measurements.table.units",
+    "parse_quantity": "measurements.table.units",
+    "read_runs": "measurements.table.reading",
+    "tidy_runs": "measurements.table.reading",
+    "write_runs": "measurements.table.writing",
 }
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(f"measurements.{_HOME[name]}"), name)
+        return getattr(importlib.import_module(_HOME[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

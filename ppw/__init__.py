@@ -8,134 +8,131 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fitting import FittingError, LogPathLength
     from measurements import MeasurementError, read_runs, write_runs
-    from ppw.best import BestFrequency, best_frequency
-    from ppw.calibrated_runs import apply_calibration
-    from ppw.calibration import Calibration, calibrate
-    from ppw.calibration_store import load_calibration, save_calibration
-    from ppw.characterisation import Characterisation, characterise
-    from ppw.comparison import Comparison, compare
-    from ppw.core_count import CoreCountProjection, project_core_count
-    from ppw.cpio.comparison import DeviceComparison, compare_devices
+    from ppw.catalogue.datasets import list_datasets, load_dataset
+    from ppw.catalogue.hosts import find_host, load_hosts
+    from ppw.cpio.compare_devices import DeviceComparison, compare_devices
     from ppw.cpio.cycles import CyclesPerIO, cycles_per_io
-    from ppw.cpio.projection import CpioProjection, project_cpio
+    from ppw.cpio.scenarios import CpioProjection, project_cpio
     from ppw.cpio.sizing import ServerSizing, size_servers
-    from ppw.data_size import DataSizeProjection, project_data_size
-    from ppw.datasets.loading import list_datasets, load_dataset
+    from ppw.decision.best import BestFrequency, best_frequency
+    from ppw.decision.characterise import Characterisation, characterise
+    from ppw.decision.compare import Comparison, compare
+    from ppw.decision.plan import Plan, plan
     from ppw.errors import CaveatWarning, PpwError
-    from ppw.estimate import Estimate
-    from ppw.hosts import find_host, load_hosts
-    from ppw.parameters import FittedParameters, fit_runs
-    from ppw.path_length import PathLengths, path_lengths
-    from ppw.planning import Plan, plan
-    from ppw.power_load import PowerLoadCurve
-    from ppw.power_load_answer import PowerLoads, power_loads
-    from ppw.pressure.matrix import pressure_matrix
-    from ppw.pressure.result import PressureMatrix
+    from ppw.fleet.trace_fit import fit_trace_in
+    from ppw.power.calibrated_runs import apply_calibration, load_calibration, save_calibration
+    from ppw.power.calibration import Calibration, calibrate
+    from ppw.power.load_curve import PowerLoadCurve
+    from ppw.power.power_loads import PowerLoads, power_loads
+    from ppw.pressure.co_locate import CoLocation, co_locate
+    from ppw.pressure.find_knees import SweepKnees, find_knees
+    from ppw.pressure.matrix import PressureMatrix, pressure_matrix
+    from ppw.pressure.pair_workloads import Pairing, pair_workloads
+    from ppw.pressure.right_size import RightSizing, right_size
     from ppw.procurement.procure import procure
     from ppw.procurement.result import Procurement
-    from ppw.projection import Projection, project
-    from ppw.provisioning.co_location import co_locate
-    from ppw.provisioning.co_location_result import CoLocation
-    from ppw.provisioning.pairing import Pairing, pair_workloads
-    from ppw.provisioning.right_sizing import right_size
-    from ppw.provisioning.right_sizing_result import RightSizing
-    from ppw.quality import Quality, check_quality
-    from ppw.runs_projection import RunsProjection, project_runs
-    from ppw.sweeps.knee import find_knees
-    from ppw.sweeps.result import SweepKnees
-    from ppw.traces.drift import HalfDrift, half_drift
-    from ppw.traces.engine import fit_trace_in
-    from ppw.traces.fidelity import TraceFidelity, validate_trace
-    from ppw.traces.fit import fit_trace
-    from ppw.traces.generation import GeneratedTrace, generate_trace
-    from ppw.traces.level_choice import LevelChoice, choose_level
-    from ppw.traces.model import TraceModel
-    from ppw.traces.replay import TraceReplay, replay_trace
-    from ppw.traces.time_scales import TimeScales, time_scales
-    from ppw.traces.whatif import TraceWhatIf, trace_what_if
-    from ppw.validation import Validation, validate
+    from ppw.projection.parameters import FittedParameters, fit_runs
+    from ppw.projection.path_length import PathLengths, path_lengths
+    from ppw.projection.points import Projection, project
+    from ppw.projection.runs import RunsProjection, project_runs
+    from ppw.projection.time import (
+        CoreCountProjection,
+        DataSizeProjection,
+        project_core_count,
+        project_data_size,
+    )
+    from ppw.projection.validation import Validation, validate
+    from ppw.results.estimate import Estimate
+    from ppw.runs.quality import Quality, check_quality
+    from ppw.storage.drift import HalfDrift, TimeScales, half_drift, time_scales
+    from ppw.storage.fidelity import TraceFidelity, validate_trace
+    from ppw.storage.fit import LevelChoice, choose_level, fit_trace
+    from ppw.storage.generate import GeneratedTrace, generate_trace
+    from ppw.storage.replay import TraceReplay, replay_trace
+    from ppw.storage.trace_model import TraceModel
+    from ppw.storage.what_if import TraceWhatIf, trace_what_if
 
 _HOME = {
-    "BestFrequency": "ppw.best",
-    "Calibration": "ppw.calibration",
+    "BestFrequency": "ppw.decision.best",
+    "Calibration": "ppw.power.calibration",
     "CaveatWarning": "ppw.errors",
-    "Characterisation": "ppw.characterisation",
-    "CoLocation": "ppw.provisioning.co_location_result",
-    "Comparison": "ppw.comparison",
-    "CpioProjection": "ppw.cpio.projection",
+    "Characterisation": "ppw.decision.characterise",
+    "CoLocation": "ppw.pressure.co_locate",
+    "Comparison": "ppw.decision.compare",
+    "CpioProjection": "ppw.cpio.scenarios",
     "CyclesPerIO": "ppw.cpio.cycles",
-    "CoreCountProjection": "ppw.core_count",
-    "DataSizeProjection": "ppw.data_size",
-    "DeviceComparison": "ppw.cpio.comparison",
-    "Estimate": "ppw.estimate",
-    "FittedParameters": "ppw.parameters",
+    "CoreCountProjection": "ppw.projection.time",
+    "DataSizeProjection": "ppw.projection.time",
+    "DeviceComparison": "ppw.cpio.compare_devices",
+    "Estimate": "ppw.results.estimate",
+    "FittedParameters": "ppw.projection.parameters",
     "FittingError": "fitting",
-    "GeneratedTrace": "ppw.traces.generation",
-    "HalfDrift": "ppw.traces.drift",
-    "LevelChoice": "ppw.traces.level_choice",
+    "GeneratedTrace": "ppw.storage.generate",
+    "HalfDrift": "ppw.storage.drift",
+    "LevelChoice": "ppw.storage.fit",
     "LogPathLength": "fitting",
     "MeasurementError": "measurements",
-    "Pairing": "ppw.provisioning.pairing",
-    "PathLengths": "ppw.path_length",
-    "Plan": "ppw.planning",
-    "PowerLoadCurve": "ppw.power_load",
-    "PowerLoads": "ppw.power_load_answer",
+    "Pairing": "ppw.pressure.pair_workloads",
+    "PathLengths": "ppw.projection.path_length",
+    "Plan": "ppw.decision.plan",
+    "PowerLoadCurve": "ppw.power.load_curve",
+    "PowerLoads": "ppw.power.power_loads",
     "PpwError": "ppw.errors",
-    "PressureMatrix": "ppw.pressure.result",
+    "PressureMatrix": "ppw.pressure.matrix",
     "Procurement": "ppw.procurement.result",
-    "Projection": "ppw.projection",
-    "Quality": "ppw.quality",
-    "RightSizing": "ppw.provisioning.right_sizing_result",
-    "RunsProjection": "ppw.runs_projection",
+    "Projection": "ppw.projection.points",
+    "Quality": "ppw.runs.quality",
+    "RightSizing": "ppw.pressure.right_size",
+    "RunsProjection": "ppw.projection.runs",
     "ServerSizing": "ppw.cpio.sizing",
-    "SweepKnees": "ppw.sweeps.result",
-    "TimeScales": "ppw.traces.time_scales",
-    "TraceFidelity": "ppw.traces.fidelity",
-    "TraceModel": "ppw.traces.model",
-    "TraceReplay": "ppw.traces.replay",
-    "TraceWhatIf": "ppw.traces.whatif",
-    "Validation": "ppw.validation",
-    "apply_calibration": "ppw.calibrated_runs",
-    "best_frequency": "ppw.best",
-    "calibrate": "ppw.calibration",
-    "characterise": "ppw.characterisation",
-    "check_quality": "ppw.quality",
-    "choose_level": "ppw.traces.level_choice",
-    "co_locate": "ppw.provisioning.co_location",
-    "compare": "ppw.comparison",
-    "compare_devices": "ppw.cpio.comparison",
+    "SweepKnees": "ppw.pressure.find_knees",
+    "TimeScales": "ppw.storage.drift",
+    "TraceFidelity": "ppw.storage.fidelity",
+    "TraceModel": "ppw.storage.trace_model",
+    "TraceReplay": "ppw.storage.replay",
+    "TraceWhatIf": "ppw.storage.what_if",
+    "Validation": "ppw.projection.validation",
+    "apply_calibration": "ppw.power.calibrated_runs",
+    "best_frequency": "ppw.decision.best",
+    "calibrate": "ppw.power.calibration",
+    "characterise": "ppw.decision.characterise",
+    "check_quality": "ppw.runs.quality",
+    "choose_level": "ppw.storage.fit",
+    "co_locate": "ppw.pressure.co_locate",
+    "compare": "ppw.decision.compare",
+    "compare_devices": "ppw.cpio.compare_devices",
     "cycles_per_io": "ppw.cpio.cycles",
-    "find_host": "ppw.hosts",
-    "find_knees": "ppw.sweeps.knee",
-    "fit_runs": "ppw.parameters",
-    "fit_trace": "ppw.traces.fit",
-    "fit_trace_in": "ppw.traces.engine",
-    "generate_trace": "ppw.traces.generation",
-    "half_drift": "ppw.traces.drift",
-    "list_datasets": "ppw.datasets.loading",
-    "load_calibration": "ppw.calibration_store",
-    "load_dataset": "ppw.datasets.loading",
-    "load_hosts": "ppw.hosts",
-    "pair_workloads": "ppw.provisioning.pairing",
-    "path_lengths": "ppw.path_length",
-    "plan": "ppw.planning",
-    "power_loads": "ppw.power_load_answer",
+    "find_host": "ppw.catalogue.hosts",
+    "find_knees": "ppw.pressure.find_knees",
+    "fit_runs": "ppw.projection.parameters",
+    "fit_trace": "ppw.storage.fit",
+    "fit_trace_in": "ppw.fleet.trace_fit",
+    "generate_trace": "ppw.storage.generate",
+    "half_drift": "ppw.storage.drift",
+    "list_datasets": "ppw.catalogue.datasets",
+    "load_calibration": "ppw.power.calibrated_runs",
+    "load_dataset": "ppw.catalogue.datasets",
+    "load_hosts": "ppw.catalogue.hosts",
+    "pair_workloads": "ppw.pressure.pair_workloads",
+    "path_lengths": "ppw.projection.path_length",
+    "plan": "ppw.decision.plan",
+    "power_loads": "ppw.power.power_loads",
     "pressure_matrix": "ppw.pressure.matrix",
     "procure": "ppw.procurement.procure",
-    "project": "ppw.projection",
-    "project_cpio": "ppw.cpio.projection",
-    "project_core_count": "ppw.core_count",
-    "project_data_size": "ppw.data_size",
-    "project_runs": "ppw.runs_projection",
+    "project": "ppw.projection.points",
+    "project_cpio": "ppw.cpio.scenarios",
+    "project_core_count": "ppw.projection.time",
+    "project_data_size": "ppw.projection.time",
+    "project_runs": "ppw.projection.runs",
     "read_runs": "measurements",
-    "replay_trace": "ppw.traces.replay",
-    "right_size": "ppw.provisioning.right_sizing",
-    "save_calibration": "ppw.calibration_store",
+    "replay_trace": "ppw.storage.replay",
+    "right_size": "ppw.pressure.right_size",
+    "save_calibration": "ppw.power.calibrated_runs",
     "size_servers": "ppw.cpio.sizing",
-    "time_scales": "ppw.traces.time_scales",
-    "trace_what_if": "ppw.traces.whatif",
-    "validate": "ppw.validation",
-    "validate_trace": "ppw.traces.fidelity",
+    "time_scales": "ppw.storage.drift",
+    "trace_what_if": "ppw.storage.what_if",
+    "validate": "ppw.projection.validation",
+    "validate_trace": "ppw.storage.fidelity",
     "write_runs": "measurements",
 }
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from measurements.errors import MeasurementError
-from measurements.loads.job import checked_target, write_whole
+from measurements.loads.fio_jobs import checked_target, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from measurements.loads.job import Job
+    from measurements.loads.fio_jobs import Job
 
 _WEIGHTS = 1_000_000
 _LEAST_BYTES_MS = 100.0

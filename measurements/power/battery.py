@@ -11,15 +11,14 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from measurements.host.files import read_text
-from measurements.power.protocol import Channel, Reading, SensorError
-from measurements.power.sysfs import NumberFile, number
+from measurements.host.files import NumberFile, number, read_text
+from measurements.power.source import Channel, Reading, SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from measurements.power.protocol import SourceSettings
+    from measurements.power.source import SourceSettings
 
 # The firmware is not asked more often than this.
 PERIOD_S = 1.0

@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from measurements.power.protocol import Login, SensorError
+from measurements.power.redfish_client import parse_origin
+from measurements.power.source import Login, SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Prompt = Callable[[str, str], Login]
+    from collections.abc import Iterable
+
+    from measurements.power.source import Spec
+
 
 NETRC_VARIABLE = "PPW_NETRC"
 
@@ -168,3 +173,33 @@ def _host_of(address: str) -> str:
         return urlsplit(host if "//" in host else f"//{host}").hostname or host
     except ValueError:
         return host
+
+
+# Users and passwords of the sources that need them, asked for before anything is measured.
+
+
+# By kind of source: what its credentials are called, and whether it may do without.
+_NEED = {"ipmi": ("ipmi", False), "ipmi:ipmitool": ("ipmi", False), "redfish": ("redfish", True)}
+
+
+def logins_for(specs: Iterable[Spec]) -> list[tuple[str, str, Login]]:
+    """Kind, address and login of each source that needs one.
+
+    Raises
+    ------
+    SensorError
+        When nothing says what the login is, and nobody is there to be asked.
+    """
+    found = []
+    for spec in specs:
+        if spec.where is None or spec.kind not in _NEED:
+            continue
+        kind, may_do_without = _NEED[spec.kind]
+        # As the source will ask for it.
+        host = parse_origin(spec.where).host if kind == "redfish" else spec.where
+        try:
+            found.append((kind, host, find_login(kind, host, prompt=terminal_prompt())))
+        except SensorError:
+            if not may_do_without:
+                raise
+    return found

@@ -19,15 +19,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from measurements.host.files import read_text
-from measurements.power.protocol import Channel, Reading, SensorError
-from measurements.power.sysfs import NumberFile, number
+from measurements.host.files import NumberFile, number, read_text
+from measurements.power.source import Channel, Reading, SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from measurements.power.protocol import Domain, SourceSettings
+    from measurements.power.source import Domain, SourceSettings
 
 _MICRO = 1e-6
 _SENSOR = re.compile(r"(?P<quantity>power|energy)(?P<number>\d+)_(?:input|average)")

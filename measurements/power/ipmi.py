@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measurements.power.ipmi_bmc import (
+from measurements.power.ipmi_power import open_power
+from measurements.power.ipmi_protocol import (
     PRIVILEGES,
     Answer,
     NoAnswerError,
@@ -20,16 +21,15 @@ from measurements.power.ipmi_bmc import (
     check_options,
     complaint,
     parse_address,
+    read_records,
 )
-from measurements.power.ipmi_power import open_power
-from measurements.power.ipmi_sdr import read_records
-from measurements.power.protocol import SensorError
+from measurements.power.source import SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from measurements.power.ipmi_power import IpmiPower
-    from measurements.power.protocol import Login, SourceSettings
+    from measurements.power.source import Login, SourceSettings
 
 _PROGRAM = Path(__file__).with_name("ipmi_session.py")
 # pyghmi's numbers of privilege levels begin with 2 for a user.

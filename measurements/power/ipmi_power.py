@@ -16,25 +16,25 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from measurements.power import ipmi_dcmi
-from measurements.power.ipmi_bmc import (
+from measurements.power import ipmi_protocol
+from measurements.power.ipmi_protocol import (
+    GET_SENSOR_READING,
     INSUFFICIENT_PRIVILEGE,
     PRIVILEGES,
+    SENSOR_EVENT,
     NoAnswerError,
     RefusedError,
     meaning,
+    power_sensors,
     silent,
 )
-from measurements.power.ipmi_sdr import GET_SENSOR_READING, SENSOR_EVENT, power_sensors
-from measurements.power.protocol import Channel, Reading, SensorError
+from measurements.power.source import Channel, Reading, SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from measurements.power.ipmi_bmc import Answer, Bmc
-    from measurements.power.ipmi_dcmi import PowerReading
-    from measurements.power.ipmi_sdr import PowerSensor
-    from measurements.power.protocol import Domain
+    from measurements.power.ipmi_protocol import Answer, Bmc, PowerReading, PowerSensor
+    from measurements.power.source import Domain
 
     # Logs in with one of `PRIVILEGES`, before a time of `time.monotonic`.
     Connect = Callable[[str, float], Bmc]
@@ -94,7 +94,7 @@ class DcmiFigures:
                 "ipmi:dcmi", "power", "host", resolution=1.0, window_s=reading.window_s, note=note
             ),
         )
-        self._clock = ipmi_dcmi.BmcClock()
+        self._clock = ipmi_protocol.BmcClock()
         self._last: PowerReading | None = reading
         self._problem = reading.problem
 
@@ -289,7 +289,9 @@ def _figures(name: str, bmc: Bmc, answer: Answer) -> Figures:
 def ask_for_power(bmc: Bmc, until_s: float) -> Answer:
     """Ask for DCMI's power reading, patiently where the BMC is busy."""
     for _ in range(_BUSY_TRIES):
-        answer = bmc.raw(ipmi_dcmi.NETFN, ipmi_dcmi.GET_POWER_READING, ipmi_dcmi.REQUEST, until_s)
+        answer = bmc.raw(
+            ipmi_protocol.NETFN, ipmi_protocol.GET_POWER_READING, ipmi_protocol.REQUEST, until_s
+        )
         if answer.code not in _BUSY or time.monotonic() + _BUSY_PAUSE_S >= until_s:
             break
         time.sleep(_BUSY_PAUSE_S)
@@ -300,7 +302,7 @@ def judge(answer: Answer) -> tuple[PowerReading | None, str]:
     """Power reading of an answer, if there is one, and why it is no figure."""
     if answer.code:
         return None, meaning(answer.code)
-    reading = ipmi_dcmi.parse_power_reading(answer.data)
+    reading = ipmi_protocol.parse_power_reading(answer.data)
     return reading, "it gives no power reading" if reading is None else reading.problem
 
 

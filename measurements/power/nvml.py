@@ -11,12 +11,12 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from measurements.power.protocol import Channel, Reading, SensorError
+from measurements.power.source import Channel, Reading, SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from measurements.power.protocol import SourceSettings
+    from measurements.power.source import SourceSettings
 
 _MILLI = 1e-3
 # From Ampere on the watts are a mean over a second (`nvmlDeviceGetPowerUsage`).

@@ -20,15 +20,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measurements.power.powercap import find_zones, powercap
-from measurements.power.protocol import Channel, Reading, SensorError
-from measurements.power.rapl import PERIOD_S, not_permitted
-from measurements.power.rapl_absence import why_absent
+from measurements.power.rapl import PERIOD_S, find_zones, not_permitted, powercap, why_absent
+from measurements.power.source import Channel, Reading, SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from measurements.power.protocol import SourceSettings
+    from measurements.power.source import SourceSettings
 
 _SYSFS = Path("/sys")
 _KINDS = ("package", "dram")

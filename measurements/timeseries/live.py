@@ -7,19 +7,412 @@ import select
 import subprocess
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host.control_groups import group_state
-from measurements.host.virtual import container
-from measurements.timeseries.counts import Counters
-from measurements.timeseries.live_rows import make_row
+from measurements.host.cpu_time import COLUMNS as STAT_COLUMNS
+from measurements.host.cpu_time import group_state, scheduled_s
+from measurements.host.disks_network import interface_bytes, physical_disks
+from measurements.host.files import read_number
+from measurements.host.processor import container
+from measurements.table.headers import shown
+from measurements.timeseries.series import (
+    CPU_COLUMNS,
+    NETWORK_COLUMNS,
+    SECTOR_BYTES,
+    TASK_COLUMNS,
+    of_device,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    Row = dict[str, Any]
     from collections.abc import Callable, Iterator, Sequence
 
     from measurements.timeseries.series import TimeSeries
+
+
+# One row of a series: what happened between two readings of the kernel's counts.
+
+
+_MS = 1e-3
+# Counts of an interface in the order of `counts`: what they add to.
+_INTERFACE = (
+    *("network_rx_bytes", "network_rx_packets", "network_errors", "network_rx_drops"),
+    *("network_tx_bytes", "network_tx_packets", "network_errors", "network_tx_drops"),
+)
+_DISK_TOTALS = {
+    "sectors_read": ("disk_read_bytes", 1 / SECTOR_BYTES),
+    "sectors_written": ("disk_written_bytes", 1 / SECTOR_BYTES),
+    "ios": ("disk_ios", 1.0),
+    "ios_read": ("disk_ios_read", 1.0),
+    "ios_written": ("disk_ios_written", 1.0),
+}
+
+
+def make_row(before: Counts, after: Counts, counters: Counters, host: str) -> tuple[Row, list[str]]:
+    """Columns of the interval between two readings, and its marks; None where it is not known."""
+    interval_s = after.at_s - before.at_s
+    marks: dict[str, None] = {}
+    if after.time_s < before.time_s:
+        marks["clock back"] = None
+    row: Row = {
+        "time_s": after.time_s,
+        "interval_s": interval_s,
+        "host": host,
+        "cpus": after.cpus,
+        "hz": counters.ticks_per_s,
+    }
+    row |= _cpu(before, after, counters.ticks_per_s, marks)
+    row |= _numbers(before, after, counters.page_bytes, marks)
+    row |= after.memory
+    row |= _disks(before, after, interval_s, marks)
+    row |= _interfaces(before, after, counters, marks)
+    return row, list(marks)
+
+
+def _grown(before: int | None, after: int | None, marks: dict[str, None]) -> int | None:
+    if before is None or after is None:
+        return None
+    if after < before:
+        marks["counter back"] = None
+        return None
+    return after - before
+
+
+def _cpu(before: Counts, after: Counts, ticks_per_s: float, marks: dict[str, None]) -> Row:
+    row: Row = {}
+    for column in (*CPU_COLUMNS, "guest_s"):
+        grown = _grown(before.ticks.get(column), after.ticks.get(column), marks)
+        row[column] = None if grown is None else grown / ticks_per_s
+    known = [row[column] for column in TASK_COLUMNS]
+    tick_busy_s = None if None in known else sum(known)
+    scheduled_s = None
+    if before.scheduled_s is not None and after.scheduled_s is not None:
+        scheduled_s = after.scheduled_s - before.scheduled_s
+        if scheduled_s < 0:
+            marks["counter back"] = None
+            scheduled_s = None
+    row["cpu_accounting"] = "tick" if scheduled_s is None else "scheduler"
+    if scheduled_s is not None:
+        capacity_s = after.cpus * (after.at_s - before.at_s)
+        row |= _by_scheduler(row, scheduled_s, tick_busy_s, capacity_s)
+    return row | {"scheduled_s": scheduled_s, "tick_busy_s": tick_busy_s}
+
+
+def _by_scheduler(
+    row: Row, scheduled_s: float, tick_busy_s: float | None, capacity_s: float
+) -> Row:
+    """CPU time of tasks as the scheduler counted it, split as the ticks are.
+
+    The kernel splits the time of a process in the same way (cputime_adjust): without a tick in
+    it, all is the user's. What tasks, interrupts and the hypervisor leave is idle or iowait.
+    """
+    found: Row = {}
+    if tick_busy_s:
+        found = {column: row[column] * scheduled_s / tick_busy_s for column in TASK_COLUMNS}
+        if row["guest_s"] is not None:
+            found["guest_s"] = row["guest_s"] * scheduled_s / tick_busy_s
+    elif tick_busy_s == 0:
+        found = {"user_s": scheduled_s, "nice_s": 0.0, "system_s": 0.0}
+    if row["idle_s"] is None or row["iowait_s"] is None:
+        return found
+    taken_s = scheduled_s + sum(row[c] or 0.0 for c in ("irq_s", "softirq_s", "steal_s"))
+    left_s, idle_s = max(0.0, capacity_s - taken_s), row["idle_s"] + row["iowait_s"]
+    waiting_share = row["iowait_s"] / idle_s if idle_s else 0.0
+    return found | {"idle_s": left_s * (1 - waiting_share), "iowait_s": left_s * waiting_share}
+
+
+def _numbers(before: Counts, after: Counts, page_bytes: float, marks: dict[str, None]) -> Row:
+    row: Row = {}
+    for column, name, factor in (
+        ("context_switches", "ctxt", 1.0),
+        ("swap_in_bytes", "pswpin", page_bytes),
+        ("swap_out_bytes", "pswpout", page_bytes),
+        ("major_faults", "pgmajfault", 1.0),
+    ):
+        grown = _grown(before.numbers.get(name), after.numbers.get(name), marks)
+        row[column] = None if grown is None else grown * factor
+    # The sampler itself is one of the tasks that run.
+    running = after.numbers.get("procs_running")
+    row["run_queue"] = None if running is None else max(0, running - 1)
+    row["blocked"] = after.numbers.get("procs_blocked")
+    return row
+
+
+def _disks(before: Counts, after: Counts, interval_s: float, marks: dict[str, None]) -> Row:
+    _mark_changes(before.disks, after.disks, marks)
+    each: Row = {}
+    for disk, counts in after.disks.items():
+        # What a new one did, it did since the reading before.
+        earlier = before.disks.get(disk, (0,) * len(counts))
+        grown = [_grown(a, b, marks) for a, b in zip(earlier, counts, strict=True)]
+        each |= {of_device(c, disk): v for c, v in _one_disk(grown, interval_s).items()}
+    totals: Row = {}
+    for total, (column, factor) in _DISK_TOTALS.items():
+        totals[total] = _summed((each[of_device(column, disk)] for disk in after.disks), factor)
+    return totals | each
+
+
+def _one_disk(grown: list[int | None], interval_s: float) -> Row:
+    reads, sectors_read, read_ms, writes, sectors_written, write_ms, busy_ms, queue_ms = grown
+    ios = _summed((reads, writes), 1.0)
+    spent_s = _summed((read_ms, write_ms), _MS)
+    return {
+        "disk_read_bytes": _summed((sectors_read,), SECTOR_BYTES),
+        "disk_written_bytes": _summed((sectors_written,), SECTOR_BYTES),
+        "disk_ios": ios,
+        "disk_ios_read": reads,
+        "disk_ios_written": writes,
+        "disk_busy_share": _summed((busy_ms,), _MS / interval_s),
+        "disk_queue": _summed((queue_ms,), _MS / interval_s),
+        "disk_wait_s": spent_s / ios if ios and spent_s is not None else None,
+    }
+
+
+def _interfaces(before: Counts, after: Counts, counters: Counters, marks: dict[str, None]) -> Row:
+    _mark_changes(before.interfaces, after.interfaces, marks)
+    each: Row = {}
+    for name, counts in after.interfaces.items():
+        earlier = before.interfaces.get(name, (0,) * len(counts))
+        grown = [_grown(a, b, marks) for a, b in zip(earlier, counts, strict=True)]
+        for column in NETWORK_COLUMNS:
+            parts = [g for g, part in zip(grown, _INTERFACE, strict=True) if part == column]
+            each[of_device(column, name)] = _summed(parts, 1.0)
+    totals = {
+        column: _summed(
+            (each[of_device(column, n)] for n in after.interfaces if n in counters.host_interfaces),
+            1.0,
+        )
+        for column in NETWORK_COLUMNS
+    }
+    speeds = {of_device("network_speed_bytes_s", n): rate for n, rate in counters.speeds.items()}
+    return totals | each | speeds
+
+
+def _summed(parts: Iterable[float | None], factor: float) -> float | None:
+    """Sum, None where a part is not known or there is none."""
+    known = list(parts)
+    if not known or any(part is None for part in known):
+        return None
+    return sum(part for part in known if part is not None) * factor
+
+
+def _mark_changes(
+    before: Mapping[str, object], after: Mapping[str, object], marks: dict[str, None]
+) -> None:
+    if after.keys() - before.keys():
+        marks["device new"] = None
+    if before.keys() - after.keys():
+        marks["device gone"] = None
+
+
+# The kernel's counts of the whole host at one moment.
+
+
+# Fields of /proc/diskstats behind the name: I/Os, sectors and milliseconds of reads, of writes;
+# milliseconds that any was in progress, and summed over those in progress.
+_DISK_FIELDS = (3, 5, 6, 7, 9, 10, 12, 13)
+# Fields of /proc/net/dev: bytes, packets, errors and drops, received and sent.
+_NETWORK_FIELDS = (0, 1, 2, 3, 8, 9, 10, 11)
+_MEMORY = {
+    "MemTotal": "memory_total_bytes",
+    "MemFree": "memory_free_bytes",
+    "MemAvailable": "memory_available_bytes",
+    "Cached": "memory_cached_bytes",
+    "Buffers": "memory_buffers_bytes",
+    "Inactive": "memory_inactive_bytes",
+}
+_GUESTS = (9, 10)
+_MEGABIT_BYTES = 1e6 / 8
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the kernel had counted since its start.
+
+    Attributes
+    ----------
+    at_s : float
+        When, by `time.monotonic`.
+    time_s : float
+        When, since 1970 UTC.
+    ticks : mapping of column to int
+        CPU time of /proc/stat, in clock ticks.
+    numbers : mapping of name to int
+        Single counts of /proc/stat and /proc/vmstat.
+    memory : mapping of column to float
+    scheduled_s : float or None
+        CPU time of tasks by the scheduler.
+    disks, interfaces : mapping of name to counts
+    cpus : int
+    """
+
+    at_s: float
+    time_s: float
+    ticks: dict[str, int]
+    numbers: dict[str, int]
+    memory: dict[str, float]
+    scheduled_s: float | None
+    disks: dict[str, tuple[int, ...]]
+    interfaces: dict[str, tuple[int, ...]]
+    cpus: int
+
+
+class Counters:
+    """Reads the counts, from the same host again and again.
+
+    Parameters
+    ----------
+    procfs, sysfs : Path
+    disks : sequence of str, optional
+        By default the physical ones.
+    clock : callable, optional
+        Seconds of a clock that never goes back.
+
+    Attributes
+    ----------
+    ticks_per_s, page_bytes : float
+        As the C library tells; never assumed.
+    """
+
+    def __init__(
+        self,
+        procfs: Path,
+        sysfs: Path,
+        disks: Sequence[str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.ticks_per_s = float(os.sysconf("SC_CLK_TCK"))
+        self.page_bytes = float(os.sysconf("SC_PAGE_SIZE"))
+        self.host_interfaces: frozenset[str] = frozenset()
+        self.speeds: dict[str, float] = {}
+        self._procfs, self._sysfs, self._clock = procfs, sysfs, clock
+        self._wanted_disks = None if disks is None else frozenset(disks)
+        self._disk_names: frozenset[str] = frozenset()
+        self._disks: frozenset[str] = frozenset()
+        self._interface_names: frozenset[str] = frozenset()
+        if self._wanted_disks is not None:
+            self._refuse_unknown(self._wanted_disks)
+
+    def read(self) -> Counts:
+        """Read all now.
+
+        Raises
+        ------
+        MeasurementError
+            When there is no /proc/stat of Linux.
+        """
+        at_s, time_s = self._clock(), time.time()
+        ticks, numbers, cpus = self._stat()
+        return Counts(
+            at_s,
+            time_s,
+            ticks,
+            numbers | self._vmstat(),
+            self._memory(),
+            scheduled_s(self._procfs, self._sysfs),
+            self._read_disks(),
+            self._read_interfaces(),
+            cpus,
+        )
+
+    def _lines(self, name: str) -> list[str]:
+        try:
+            return (self._procfs / name).read_text(encoding="ascii", errors="replace").splitlines()
+        except OSError:
+            return []
+
+    def _stat(self) -> tuple[dict[str, int], dict[str, int], int]:
+        ticks: dict[str, int] = {}
+        numbers = {}
+        cpus = 0
+        for line in self._lines("stat"):
+            if line.startswith("cpu "):
+                fields = line.split()
+                ticks = {c: int(f) for c, f in zip(STAT_COLUMNS, fields[1:], strict=False)}
+                if len(fields) > _GUESTS[-1]:
+                    ticks["guest_s"] = sum(int(fields[n]) for n in _GUESTS)
+            elif line.startswith("cpu"):
+                cpus += 1
+            elif line.startswith(("ctxt ", "procs_")):
+                name, _, number = line.partition(" ")
+                numbers[name] = int(number)
+        if not ticks or not cpus:
+            raise MeasurementError(
+                f"{self._procfs / 'stat'}: has no CPU times: a host with Linux can be sampled"
+            )
+        return ticks, numbers, cpus
+
+    def _vmstat(self) -> dict[str, int]:
+        names = ("pswpin ", "pswpout ", "pgmajfault ")
+        pairs = (line.split() for line in self._lines("vmstat") if line.startswith(names))
+        return {name: int(number) for name, number in pairs}
+
+    def _memory(self) -> dict[str, float]:
+        sizes = {}
+        for line in self._lines("meminfo"):
+            name, _, rest = line.partition(":")
+            if name in _MEMORY or name.startswith("Swap"):
+                sizes[name] = int(rest.split()[0]) * 1024.0
+        found = {column: sizes[name] for name, column in _MEMORY.items() if name in sizes}
+        if {"SwapTotal", "SwapFree"} <= sizes.keys():
+            found["swap_used_bytes"] = sizes["SwapTotal"] - sizes["SwapFree"]
+        return found
+
+    def _read_disks(self) -> dict[str, tuple[int, ...]]:
+        rows = [line.split() for line in self._lines("diskstats")]
+        rows = [row for row in rows if len(row) > _DISK_FIELDS[-1]]
+        names = frozenset(row[2] for row in rows)
+        # Which of them are physical is looked up as they come and go only.
+        if names != self._disk_names:
+            self._disk_names = names
+            self._disks = self._choose(names)
+        return {
+            row[2]: tuple(int(row[n]) for n in _DISK_FIELDS)
+            for row in rows
+            if row[2] in self._disks
+        }
+
+    def _choose(self, names: frozenset[str]) -> frozenset[str]:
+        if self._wanted_disks is not None:
+            return self._wanted_disks
+        physical = physical_disks(self._sysfs)
+        # sysfs cannot have the slash of names such as cciss/c0d0.
+        return frozenset(name for name in names if name.replace("/", "!") in physical)
+
+    def _refuse_unknown(self, wanted: frozenset[str]) -> None:
+        rows = [line.split() for line in self._lines("diskstats")]
+        known = [row[2] for row in rows if len(row) > 2]
+        if missing := sorted(wanted - set(known)):
+            raise MeasurementError(
+                f"{self._procfs / 'diskstats'}: has no disk {shown(missing)}; its disks are "
+                f"{shown(known)}"
+            )
+
+    def _read_interfaces(self) -> dict[str, tuple[int, ...]]:
+        found = {}
+        for line in self._lines("net/dev")[2:]:
+            name, _, figures = line.rpartition(":")
+            fields = figures.split()
+            if len(fields) > _NETWORK_FIELDS[-1]:
+                found[name.strip()] = tuple(int(fields[n]) for n in _NETWORK_FIELDS)
+        if found.keys() != self._interface_names:
+            self._interface_names = frozenset(found)
+            self.host_interfaces = frozenset(interface_bytes(self._procfs, self._sysfs))
+            self.speeds = self._line_rates()
+        # What goes over the loopback costs CPU time, though no wire.
+        kept = self.host_interfaces | {"lo"}
+        return {name: counts for name, counts in found.items() if name in kept}
+
+    def _line_rates(self) -> dict[str, float]:
+        folder = self._sysfs / "class/net"
+        rates = {name: read_number(folder / name / "speed") for name in self.host_interfaces}
+        return {name: rate * _MEGABIT_BYTES for name, rate in rates.items() if rate and rate > 0}
+
 
 # A reading that much later than due leaves a gap.
 _GAP = 1.5

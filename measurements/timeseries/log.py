@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,20 +10,208 @@ import numpy as np
 import pandas as pd
 
 from measurements.errors import MeasurementError
-from measurements.headers import nearest
-from measurements.timeseries.gathering import leave_out_absurd
-from measurements.timeseries.intervals import find_intervals
-from measurements.timeseries.marking import Marks, mark_values
-from measurements.timeseries.schema import COLUMNS, CPU_COLUMNS, KEYS, split_device
-from measurements.timeseries.series import Finding, TimeSeries
-from measurements.timeseries.totals import add_totals
+from measurements.table.headers import nearest, shown
+from measurements.timeseries.delimited import leave_out_absurd
+from measurements.timeseries.series import (
+    COLUMNS,
+    CPU_COLUMNS,
+    KEYS,
+    NETWORK_COLUMNS,
+    SECTOR_BYTES,
+    Finding,
+    Marks,
+    TimeSeries,
+    mark_values,
+    of_device,
+    split_device,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.float64]
+    from collections.abc import Iterable, Sequence
+
+    Values = dict[str, NDArray[np.float64]]
+    from collections.abc import Collection
+
+    import pyarrow as pa
+
+
+# How long each interval of a log was, and where its clock was not to be trusted.
+
+
+# An interval that much longer than the usual one has rows missing.
+_GAP = 1.5
+
+
+def find_intervals(
+    times_s: Numbers,
+    recorded_s: Numbers | None,
+    usual_s: float | None,
+    restarts: NDArray[np.bool_] | None,
+    marks: Marks,
+) -> Numbers:
+    """Lengths of the intervals, in the order of the log (s); NaN where it is not known.
+
+    Parameters
+    ----------
+    times_s : array
+        Ends of the intervals.
+    recorded_s : array or None
+        What the log itself says.
+    usual_s : float or None
+        What the recording was started with; by default the median step.
+    restarts : array of bool or None
+        Rows before which nothing was recorded: their interval is the usual one.
+    marks : Marks
+        Gets what is odd.
+    """
+    steps = np.diff(times_s, prepend=np.nan)
+    fresh = np.zeros(len(times_s), bool) if restarts is None else restarts.copy()
+    fresh[0] = True
+    usual = _usual(steps[~fresh], recorded_s) if usual_s is None else usual_s
+    marks.add("restart", fresh & (np.arange(len(fresh)) > 0))
+    marks.add("clock back", steps < 0)
+    if recorded_s is not None and np.isfinite(recorded_s).any():
+        known = np.where(recorded_s > 0, recorded_s, np.nan)
+        marks.add("gap", ~fresh & (steps > _GAP * known))
+        return known
+    # Stamps in whole seconds say nothing about shorter intervals.
+    if usual < 1 and bool((steps == 0).any()):
+        return np.full(len(times_s), usual)
+    marks.add("time repeats", ~fresh & (steps == 0))
+    marks.add("gap", ~fresh & (steps > _GAP * usual))
+    found = np.where(steps > 0, steps, np.nan)
+    found[fresh] = usual
+    return found
+
+
+def _usual(steps: Numbers, recorded_s: Numbers | None) -> float:
+    known = steps[steps > 0] if recorded_s is None else recorded_s[recorded_s > 0]
+    return float(np.median(known)) if len(known) else np.nan
+
+
+# Which disks and interfaces of a log are devices of their own, told by their names.
+#
+# A log does not say what lies on what. Stacked block devices (dm, md, loop, zram, partitions) move
+# the same bytes as the disks below them, and bridges, bonds and tunnels those of the interfaces.
+
+
+_STACKED_DISK = re.compile(r"(loop|z?ram|dm-|md|sr|fd|nbd|drbd|bcache|psv)\d")
+_STACKED_INTERFACE = re.compile(
+    r"lo$|.*\.|(ifb|dummy|bond|team|tun|tap|vxlan|vlan|wg|br|virbr|docker|gre|sit|ip6tnl)\d*$"
+    r"|(veth|br-|cali|cni|flannel|lxc|vnet|vmnet|macvlan|tailscale|docker_)"
+)
+_PARTITION = re.compile(r"(?P<disk>.+?)(?:(?<=\d)p)?\d+")
+
+
+def physical_disks(names: Iterable[str]) -> tuple[str, ...]:
+    """Choose the whole disks among the names of a log, each transfer once.
+
+    >>> physical_disks(["sda", "sda1", "dm-0", "nvme0n1", "nvme0n1p2", "loop3"])
+    ('sda', 'nvme0n1')
+    """
+    known = dict.fromkeys(names)
+    return tuple(n for n in known if not _STACKED_DISK.match(n) and not _is_partition(n, known))
+
+
+def physical_interfaces(names: Iterable[str]) -> tuple[str, ...]:
+    """Choose the interfaces with a wire or an antenna among the names of a log.
+
+    >>> physical_interfaces(["lo", "eth0", "eth0.5", "br0", "docker0", "wlp0s20f3"])
+    ('eth0', 'wlp0s20f3')
+    """
+    return tuple(name for name in dict.fromkeys(names) if not _STACKED_INTERFACE.match(name))
+
+
+def _is_partition(name: str, known: Iterable[str]) -> bool:
+    match = _PARTITION.fullmatch(name)
+    return match is not None and match["disk"] in known
+
+
+# The host's transfers from those of its disks and interfaces, each counted once.
+
+
+_OF_DISKS = {
+    "sectors_read": ("disk_read_bytes", 1 / SECTOR_BYTES),
+    "sectors_written": ("disk_written_bytes", 1 / SECTOR_BYTES),
+    "ios": ("disk_ios", 1.0),
+    "ios_read": ("disk_ios_read", 1.0),
+    "ios_written": ("disk_ios_written", 1.0),
+}
+
+
+def add_totals(values: Values, disks: Sequence[str] | None, source: str) -> list[Finding]:
+    """Add the columns of the host that can be made of its devices'.
+
+    A total that the log has itself stays where it has no devices.
+
+    Raises
+    ------
+    MeasurementError
+        When a disk that was named is not there.
+    """
+    _add_ios(values)
+    known = _devices(values, "disk")
+    if disks is not None and (missing := [disk for disk in disks if disk not in known]):
+        raise MeasurementError(
+            f"{source}: has no disk {shown(missing)}; its disks are {shown(known) or 'not named'}"
+        )
+    chosen = physical_disks(known) if disks is None else tuple(disks)
+    for total, (detail, factor) in _OF_DISKS.items():
+        _add_sum(values, total, detail, chosen, factor)
+    interfaces = physical_interfaces(_devices(values, "interface"))
+    for column in NETWORK_COLUMNS:
+        _add_sum(values, column, column, interfaces, 1.0)
+    if "ios" not in values and {"ios_read", "ios_written"} <= values.keys():
+        values["ios"] = values["ios_read"] + values["ios_written"]
+    if known and not chosen and "sectors_read" not in values:
+        return [Finding("", 0, _none_physical(known))]
+    return []
+
+
+def _none_physical(known: Sequence[str]) -> str:
+    return (
+        f"no disk of the log is known to be a physical one ({shown(known)}), so that the host's "
+        "transfers are not known: name the disks to count"
+    )
+
+
+def _devices(values: Values, sort: str) -> list[str]:
+    found: dict[str, None] = {}
+    for column in values:
+        base, device = split_device(column)
+        own = COLUMNS[base].per_device or ("interface" if base in NETWORK_COLUMNS else "")
+        if device and own == sort:
+            found[device] = None
+    return list(found)
+
+
+def _add_ios(values: Values) -> None:
+    for device in _devices(values, "disk"):
+        both = [of_device(name, device) for name in ("disk_ios_read", "disk_ios_written")]
+        total = of_device("disk_ios", device)
+        if total not in values and all(name in values for name in both):
+            values[total] = values[both[0]] + values[both[1]]
+
+
+def _add_sum(
+    values: Values, total: str, detail: str, devices: Sequence[str], factor: float
+) -> None:
+    names = [of_device(detail, device) for device in devices]
+    parts = [values[name] for name in names if name in values]
+    if not parts:
+        return
+    summed = np.zeros(len(parts[0]))
+    unknown = np.ones(len(parts[0]), bool)
+    for part in parts:
+        there = ~np.isnan(part)
+        summed[there] += part[there] * factor
+        unknown &= ~there
+    summed[unknown] = np.nan
+    values[total] = summed
+
 
 # What a total is made of, where the log has it by device only.
 _MADE_OF = {
@@ -186,3 +375,76 @@ _ORDER = {name: place for place, name in enumerate(COLUMNS)}
 def _place(column: str) -> tuple[bool, int, str]:
     base, device = split_device(column)
     return bool(device), _ORDER[base], device
+
+
+# Stamps of logs to seconds since 1970 UTC.
+
+
+_OFFSET = re.compile(r"(?P<sign>[-+])(?P<hours>\d{2}):?(?P<minutes>\d{2})")
+
+
+def check_zone(zone: str | None) -> None:
+    """Refuse a time zone that is neither an offset nor a name.
+
+    Raises
+    ------
+    MeasurementError
+    """
+    if zone is not None:
+        to_utc(np.zeros(1), zone)
+
+
+def stamps(texts: pa.ChunkedArray | pa.Array, form: str) -> Numbers:
+    """Clock times of text as seconds since 1970 of that clock; NaN for what is no time.
+
+    Parameters
+    ----------
+    texts : pyarrow array of strings
+    form : str
+        As of strptime.
+    """
+    import pyarrow.compute as pc
+
+    found = pc.strptime(texts, format=form, unit="s", error_is_null=True)
+    return np.array(found.cast("int64").cast("float64").fill_null(np.nan), dtype=float)
+
+
+def to_utc(local_s: Numbers, zone: str) -> Numbers:
+    """Seconds since 1970 of a clock of some zone, in UTC.
+
+    The hour that comes twice in autumn is read as the first one; the second then shows as a clock
+    that went back.
+
+    Parameters
+    ----------
+    local_s : array
+    zone : str
+        An offset such as ``+0200``, or a name such as ``Europe/Berlin``.
+
+    Raises
+    ------
+    MeasurementError
+        When there is no such zone.
+    """
+    if match := _OFFSET.fullmatch(zone):
+        seconds = int(match["hours"]) * 3600 + int(match["minutes"]) * 60
+        return local_s - (seconds if match["sign"] == "+" else -seconds)
+    return _by_name(local_s, zone)
+
+
+def _by_name(local_s: Numbers, zone: str) -> Numbers:
+    import pandas as pd
+
+    whole = np.floor(np.nan_to_num(local_s))
+    try:
+        clock = pd.DatetimeIndex(whole.astype("int64").astype("datetime64[s]"))
+        utc = clock.tz_localize(
+            zone, ambiguous=np.ones(len(whole), bool), nonexistent="shift_forward"
+        )
+    except (KeyError, ValueError, OSError, TypeError) as error:
+        raise MeasurementError(
+            f"{zone!r} is no time zone: write one such as +0200 or Europe/Berlin"
+        ) from error
+    seconds = np.asarray(utc.tz_convert(None).to_numpy().astype("datetime64[s]").astype("int64"))
+    shifted: Numbers = seconds + (local_s - whole)
+    return shifted

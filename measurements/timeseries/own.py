@@ -10,9 +10,15 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from measurements.errors import MeasurementError
-from measurements.timeseries.schema import COLUMNS, MARKS, is_column, split_device
-from measurements.timeseries.series import Finding, TimeSeries
-from measurements.timeseries.shortcomings import left_out
+from measurements.timeseries.series import (
+    COLUMNS,
+    MARKS,
+    Finding,
+    TimeSeries,
+    is_column,
+    left_out,
+    split_device,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from measurements.timeseries.log import Selection
-    from measurements.timeseries.source import Source
+    from measurements.timeseries.reading import Source
 
 FORMAT = "ppw"
 _PARQUET = b"PAR1"

@@ -13,21 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from measurements.errors import MeasurementError
-from measurements.timeseries.clock import stamps, to_utc
-from measurements.timeseries.delimited import Block, read_block
-from measurements.timeseries.gathering import Gathering
-from measurements.timeseries.log import Log, refuse_another_host
-from measurements.timeseries.schema import is_column, of_device
-from measurements.timeseries.series import Finding
-from measurements.timeseries.shortcomings import LOCAL_TIMES, left_out
+from measurements.timeseries.delimited import Block, Gathering, read_block
+from measurements.timeseries.log import Log, refuse_another_host, stamps, to_utc
+from measurements.timeseries.series import LOCAL_TIMES, Finding, is_column, left_out, of_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from measurements.timeseries.reading import Options
-    from measurements.timeseries.source import Source
+    from measurements.timeseries.reading import Options, Source
 
     Numbers = NDArray[np.float64]
 

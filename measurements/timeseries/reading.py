@@ -2,23 +2,198 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import sys
+import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from measurements.errors import MeasurementError
-from measurements.headers import nearest
-from measurements.timeseries import collectl, own, pcp, perf_intervals, sadf_csv, sadf_json
-from measurements.timeseries.clock import check_zone
-from measurements.timeseries.joining import join
-from measurements.timeseries.log import Log, Selection, tidy
+from measurements.table.headers import nearest
+from measurements.timeseries import collectl, own, pcp, perf, sadf, sadf_json
+from measurements.timeseries.log import Log, Selection, check_zone, tidy
 from measurements.timeseries.series import TimeSeries
-from measurements.timeseries.source import open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from measurements.timeseries.source import Source
+    from numpy.typing import NDArray
+
+
+# Several logs of one recording, side by side.
+
+
+def join(logs: Sequence[Log]) -> Log:
+    """Join logs by their times; of a column that several have, the first one's is kept.
+
+    Raises
+    ------
+    MeasurementError
+        When they are of several hosts, or their times cannot be joined.
+    """
+    first = logs[0]
+    for log in logs[1:]:
+        _refuse_others(first, log)
+        same = np.array_equal(first.times_s, log.times_s)
+        times = first.times_s if same else np.union1d(first.times_s, log.times_s)
+        if not same:
+            _spread(first, times)
+            _spread(log, times)
+        first.columns = {**log.columns, **first.columns}
+        for mark, rows in log.marks.items():
+            first.marks[mark] = first.marks.get(mark, False) | rows
+        first.cpus = first.cpus or log.cpus
+        first.hz = first.hz or log.hz
+        known = {finding.text for finding in first.findings}
+        first.findings += [finding for finding in log.findings if finding.text not in known]
+        first.source = f"{first.source} {log.source}"
+    return first
+
+
+def _refuse_others(first: Log, log: Log) -> None:
+    if first.host and log.host and first.host != log.host:
+        raise MeasurementError(
+            f"{log.source}: is of host {log.host!r} and {first.source} of {first.host!r}: "
+            "read one host at a time"
+        )
+    if first.per_interval != log.per_interval:
+        raise MeasurementError(
+            f"{log.source}: rates a second and amounts an interval do not go together with "
+            f"{first.source}"
+        )
+
+
+def _spread(log: Log, times_s: NDArray[np.float64]) -> None:
+    """Lay the rows of a log out over the times of all."""
+    rows = np.searchsorted(times_s, log.times_s)
+    if len(np.unique(log.times_s)) < len(log.times_s) or bool((np.diff(log.times_s) < 0).any()):
+        raise MeasurementError(
+            f"{log.source}: its clock went back or stood still, so that it cannot be joined with "
+            "others by time: read it alone"
+        )
+
+    def laid_out(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        spread = np.full(len(times_s), np.nan)
+        spread[rows] = numbers
+        return spread
+
+    log.columns = {name: laid_out(numbers) for name, numbers in log.columns.items()}
+    if log.intervals_s is not None:
+        log.intervals_s = laid_out(log.intervals_s)
+    for name, flags in log.marks.items():
+        log.marks[name] = laid_out(flags.astype(float)) == 1
+    if log.restarts is not None:
+        log.restarts = laid_out(log.restarts.astype(float)) == 1
+    log.times_s = times_s
+
+
+# Bytes of a log: from a file or standard input, gzip or plain, by pieces.
+
+
+PIECE_BYTES = 8 << 20
+_GZIP = b"\x1f\x8b"
+_HEAD_BYTES = 1 << 16
+
+
+class Source:
+    """One log as a stream of bytes.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    head : bytes
+        The first 64 KiB, which tell the format.
+    truncated : bool
+        Whether a gzip file broke off; so far as it was read.
+    """
+
+    def __init__(self, name: str, stream: io.BufferedIOBase) -> None:
+        self.name = name
+        self.truncated = False
+        self._stream = stream
+        self.head = self._read(_HEAD_BYTES)
+        self._given = False
+
+    def pieces(self, size: int = PIECE_BYTES) -> Iterator[bytes]:
+        """All bytes, once, by pieces of about ``size``."""
+        if self._given:
+            raise MeasurementError(f"{self.name}: can be read only once")
+        self._given = True
+        piece = self.head + self._read(max(0, size - len(self.head)))
+        while piece:
+            yield piece
+            piece = self._read(size)
+
+    def lines(self, size: int = PIECE_BYTES) -> Iterator[bytes]:
+        """All bytes, by pieces that end at a line's end; the last may not."""
+        rest = b""
+        for piece in self.pieces(size):
+            end = piece.rfind(b"\n") + 1
+            if not end:
+                rest += piece
+                self._refuse_long(rest)
+                continue
+            yield rest + piece[:end]
+            rest = piece[end:]
+        if rest:
+            yield rest
+
+    def _refuse_long(self, line: bytes) -> None:
+        if len(line) > 8 * PIECE_BYTES:
+            raise MeasurementError(f"{self.name}: has a line of over {len(line) >> 20} MiB: no log")
+
+    def _read(self, size: int) -> bytes:
+        parts, missing = [], size
+        while missing > 0 and not self.truncated:
+            try:
+                # A plain read would lose what came before a gzip file breaks off.
+                part = self._stream.read1(missing)
+            except EOFError:
+                self.truncated = True
+                break
+            except (OSError, zlib.error) as error:
+                raise MeasurementError(f"{self.name}: cannot be read: {error}") from error
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+
+@contextmanager
+def open_source(path: str | Path) -> Iterator[Source]:
+    """Open a log; ``-`` is standard input, and gzip is known by its first bytes.
+
+    Raises
+    ------
+    MeasurementError
+        When it cannot be opened, or is empty.
+    """
+    if str(path) == "-":
+        yield _source("standard input", sys.stdin.buffer)
+        return
+    try:
+        with Path(path).open("rb") as file:
+            yield _source(str(path), file)
+    except OSError as error:
+        raise MeasurementError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _source(name: str, stream: IO[bytes]) -> Source:
+    # Standard input may be of a kind that cannot be looked at ahead.
+    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[type-var]
+    zipped = buffered.peek(2)[:2] == _GZIP
+    source = Source(name, gzip.GzipFile(fileobj=buffered) if zipped else buffered)
+    if not source.head:
+        how = "is a gzip file that breaks off at once" if source.truncated else "is empty"
+        raise MeasurementError(f"{name}: {how}: no log")
+    return source
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +215,9 @@ class _Format(NamedTuple):
 FORMATS = {
     collectl.FORMAT: _Format(collectl.recognises, collectl.read),
     sadf_json.FORMAT: _Format(sadf_json.recognises, sadf_json.read),
-    sadf_csv.FORMAT: _Format(sadf_csv.recognises, sadf_csv.read),
+    sadf.FORMAT: _Format(sadf.recognises, sadf.read),
     pcp.FORMAT: _Format(pcp.recognises, pcp.read),
-    perf_intervals.FORMAT: _Format(perf_intervals.recognises, perf_intervals.read),
+    perf.FORMAT: _Format(perf.recognises, perf.read),
 }
 
 # What is often given instead, by how it begins, and what to do.
@@ -75,7 +250,7 @@ def read_time_series(
     format : {"collectl", "sadf-json", "sadf-csv", "pcp", "perf", "ppw"}, optional
         By default by content.
     columns : collection of str, optional
-        Columns to keep, of `measurements.timeseries.schema`; a name without a device stands for
+        Columns to keep, of `measurements.timeseries.series`; a name without a device stands for
         all of them. What is not needed for them is not parsed.
     cpus : float, optional
         Logical CPUs, where the log does not say: ``sadf -d``, collectl on the terminal. What a

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from measurements.errors import MeasurementError
-from measurements.traces.completions import Events, with_latency
-from measurements.traces.reader import Reader
+from measurements.traces.blkparse import Events, process_name, with_latency
 from measurements.traces.requests import (
     DISCARD,
     FLUSH,
@@ -23,9 +22,11 @@ from measurements.traces.requests import (
     WRITE,
     Array,
     BadRequestError,
+    Reader,
     Requests,
+    head,
+    opened,
 )
-from measurements.traces.source import head, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -178,11 +179,6 @@ class Blktrace(Reader):
 
 
 _OTHER = 255
-
-
-def process_name(command: str, pid: int) -> str:
-    """Name a process as the kernel's tracers do: command-pid."""
-    return f"{command or 'process'}-{pid}"
 
 
 def operations(action: Array, size: Array) -> Array:

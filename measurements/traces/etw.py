@@ -15,9 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
-from measurements.traces.reader import Reader
-from measurements.traces.requests import FLUSH, READ, WRITE, Array, BadRequestError, Requests
-from measurements.traces.source import head
+from measurements.traces.requests import (
+    FLUSH,
+    READ,
+    WRITE,
+    Array,
+    BadRequestError,
+    Reader,
+    Requests,
+    head,
+)
 from measurements.traces.text_lines import Lines, extracted, first_line, lines, matches, whole
 
 if TYPE_CHECKING:

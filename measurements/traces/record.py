@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from measurements.errors import MeasurementError
-from measurements.execution import end_group
+from measurements.host.execution import end_group
 from measurements.traces import read_trace, write_trace
 from measurements.traces.blktrace import (
     HEADER_BYTES,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 METHODS = ("auto", "blktrace", "blk tracer")
 _START = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from measurements.traces.blk_tracer import main; main()"
+    "from measurements.traces.recording_process import main; main()"
 )
 _ANSWER_S = 60.0
 _COMMAND_BYTES = 16

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from measurements.errors import MeasurementError
-from measurements.traces.reader import Reader
 from measurements.traces.requests import (
     FLUSH,
     READ,
     WRITE,
     Array,
     BadRequestError,
+    Reader,
     Requests,
+    opened,
 )
-from measurements.traces.source import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

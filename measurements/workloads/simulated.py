@@ -7,30 +7,383 @@ without watts.
 
 ::
 
-    python -m measurements.simulated -o runs.csv     # all kernels, cores and clocks
+    python -m measurements.workloads.simulated -o runs.csv     # all kernels, cores and clocks
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
+import shutil
 import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from importlib import resources
 from multiprocessing import get_context
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pandas as pd
+
 from measurements.errors import MeasurementError
-from measurements.quantities import frequency_text
-from measurements.simulated.cores import CORES, core_named, rvsim
-from measurements.simulated.kernels import KERNELS
-from measurements.simulated.programs import Program, check_program, program_of
-from measurements.workloads.reaper import Reaper
+from measurements.processes.cleanup_process import Reaper
+from measurements.processes.programs import ask
+from measurements.table.headers import nearest
+from measurements.table.units import frequency_text, parse_frequency
+from measurements.table.writing import write_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import ModuleType
 
-    from rvsim import Simulator
+    from rvsim import Config, Simulator
     from rvsim._core import Stats
+
+
+# The simulated cores: an in-order and an out-of-order one, before the same memory.
+#
+# Widths, queues and caches are of the size that Intel's Optimization Reference Manual gives for its
+# cores Bonnell (Atom, 2008) and Nehalem (Xeon, 2009, with one core's share of the third-level
+# cache). They are models of such cores and not those products: the instruction set is RISC-V, and
+# programs run on the bare machine, without operating system or address translation.
+
+
+class Core(NamedTuple):
+    """A simulated core.
+
+    Attributes
+    ----------
+    name : str
+        As it is asked for.
+    family : str
+        What the runs table calls its kind.
+    last_level : str
+        The last-level cache, by rvsim's path of its counters.
+    config : callable
+        rvsim's configuration of the core at a clock in MHz.
+    """
+
+    name: str
+    family: str
+    last_level: str
+    config: Callable[[int], Config]
+
+    @property
+    def host(self) -> str:
+        """What the runs table calls it."""
+        return f"simulated-{self.name}"
+
+
+def core_named(name: str) -> Core:
+    """Core of that name.
+
+    Raises
+    ------
+    MeasurementError
+        When there is none.
+    """
+    if name not in CORES:
+        raise MeasurementError(
+            f"core {name!r}: not one of {', '.join(CORES)}{nearest(name, list(CORES))}"
+        )
+    return CORES[name]
+
+
+def rvsim() -> ModuleType:
+    """Import the simulator.
+
+    Raises
+    ------
+    MeasurementError
+        When it is not installed.
+    """
+    try:
+        import rvsim
+    except ImportError as error:
+        raise MeasurementError(
+            f"simulated cores need rvsim ({error}): pip install 'perf-per-watt[simulate]', on "
+            "Linux on x86-64"
+        ) from error
+    return rvsim
+
+
+def _in_order(clock_mhz: int) -> Config:
+    from rvsim import Backend, BranchPredictor, Cache, Config, MemoryController, Prefetcher
+
+    return Config(
+        width=2,
+        backend=Backend.InOrder(),
+        branch_predictor=BranchPredictor.GShare(),
+        btb_size=128,
+        ras_size=8,
+        l1i=Cache("32KB", ways=8, latency=1, prefetcher=Prefetcher.NextLine(degree=1)),
+        l1d=Cache("24KB", ways=6, latency=2, mshr_count=4),
+        l2=Cache("512KB", ways=8, latency=14, mshr_count=8),
+        memory_controller=MemoryController.DDR5(),
+        cpu_clock_mhz=clock_mhz,
+        uart_quiet=True,
+    )
+
+
+def _out_of_order(clock_mhz: int) -> Config:
+    from rvsim import Backend, BranchPredictor, Cache, Config, MemoryController, Prefetcher
+
+    return Config(
+        width=4,
+        backend=Backend.OutOfOrder(
+            rob_size=128,
+            issue_queue_size=36,
+            load_queue_size=48,
+            store_buffer_size=32,
+            load_ports=1,
+            store_ports=1,
+        ),
+        branch_predictor=BranchPredictor.TAGE(),
+        btb_size=4096,
+        ras_size=16,
+        l1i=Cache("32KB", ways=4, latency=1, prefetcher=Prefetcher.NextLine(degree=1)),
+        l1d=Cache(
+            "32KB",
+            ways=8,
+            latency=3,
+            mshr_count=10,
+            prefetcher=Prefetcher.Stride(degree=2, table_size=64),
+        ),
+        l2=Cache("256KB", ways=8, latency=9, mshr_count=16, prefetcher=Prefetcher.Stream(degree=2)),
+        l3=Cache("2MB", ways=16, latency=28, mshr_count=32),
+        # Its timings are in nanoseconds; those of rvsim's other controllers are in core cycles.
+        memory_controller=MemoryController.DDR5(),
+        cpu_clock_mhz=clock_mhz,
+        uart_quiet=True,
+    )
+
+
+CORES = {
+    core.name: core
+    for core in (
+        Core("inorder", "rvsim in-order", "core0.cache.l2", _in_order),
+        Core("o3", "rvsim out-of-order", "llc", _out_of_order),
+    )
+}
+
+
+def preparing() -> Config:
+    """Core that a kernel's preparation is simulated on: what it does counts, not its speed."""
+    from rvsim import Backend, Cache, Config, MemoryController
+
+    return Config(
+        width=4,
+        backend=Backend.OutOfOrder(),
+        l1i=Cache("32KB", ways=8, latency=1),
+        l1d=Cache("32KB", ways=8, latency=1),
+        l2=None,
+        memory_controller=MemoryController.Simple(latency=0, bandwidth_gib_s=10000),
+        uart_quiet=True,
+    )
+
+
+# The kernels by name: small C programs in the spirit of the workloads that servers run.
+
+
+_KIB = 1024
+
+
+class Kernel(NamedTuple):
+    """A kernel.
+
+    Attributes
+    ----------
+    name : str
+        That of its source file, and of the workload in the runs table.
+    data_bytes : int
+        Data that it works on.
+    """
+
+    name: str
+    data_bytes: int
+
+
+KERNELS = {
+    kernel.name: kernel
+    for kernel in (
+        Kernel("word_count", 128 * _KIB),
+        Kernel("sort", 192 * _KIB),
+        Kernel("hash_table_get", 34816 * _KIB),
+        Kernel("kmeans", 96_000),
+        Kernel("inverted_index", 1808 * _KIB),
+        Kernel("pointer_chase", 8192 * _KIB),
+        Kernel("stream", 3072 * _KIB),
+    )
+}
+
+# Bound by stores, which one curve in 1/f does not describe: it is there to be found out.
+CONTROL = "stream"
+
+
+def kernel_named(name: str) -> Kernel:
+    """Kernel of that name.
+
+    Raises
+    ------
+    MeasurementError
+        When there is none.
+    """
+    if name not in KERNELS:
+        raise MeasurementError(
+            f"kernel {name!r}: not one of {', '.join(KERNELS)}{nearest(name, list(KERNELS))}"
+        )
+    return KERNELS[name]
+
+
+# Programs of the simulated machine: kernels, compiled and prepared, and users' own ELF files.
+
+
+COMPILER = "riscv64-unknown-elf-gcc"
+OPTIMISATION = "-O2"
+
+_FLAGS = (
+    *("-std=gnu11", OPTIMISATION, "-march=rv64gc", "-mabi=lp64d", "-mcmodel=medany"),
+    *("-ffreestanding", "-fno-builtin", "-nostdlib", "-static"),
+)
+_TIMEOUT_S = 60.0
+# The longest preparation takes some ten million.
+_MOST_PROGRAM_CYCLES = 60_000_000
+# The first bytes of an ELF file of 64 bits, little-endian, and its e_machine: RISC-V.
+_ELF_64, _RISC_V = b"\x7fELF\x02\x01", (243).to_bytes(2, "little")
+_MACHINE_AT = 18
+
+
+class Program(NamedTuple):
+    """A program ready to be run.
+
+    Attributes
+    ----------
+    name : str
+        What the runs table calls it.
+    elf : Path
+    checkpoint : Path or None
+        Registers and memory where a kernel's preparation ends; they do not depend on the core.
+        Without one it is run from its entry on.
+    compiler : str or None
+        Name and version, where it is known.
+    data_bytes : int or None
+        Data that it works on, where that is known.
+    """
+
+    name: str
+    elf: Path
+    checkpoint: Path | None = None
+    compiler: str | None = None
+    data_bytes: int | None = None
+
+
+def check_program(asked: str) -> str:
+    """Name of the program that is asked for: a kernel's, or that of a file.
+
+    Raises
+    ------
+    MeasurementError
+        When it is neither a kernel nor an ELF file for RISC-V.
+    """
+    if asked in KERNELS:
+        return asked
+    path = Path(asked)
+    try:
+        with path.open("rb") as file:
+            header = file.read(_MACHINE_AT + 2)
+    except FileNotFoundError:
+        raise MeasurementError(
+            f"program {asked!r}: neither a kernel ({', '.join(KERNELS)}) nor a file"
+            f"{nearest(asked, list(KERNELS))}"
+        ) from None
+    except OSError as error:
+        raise MeasurementError(f"{asked}: cannot be read: {error.strerror}") from error
+    if not header.startswith(_ELF_64) or header[_MACHINE_AT:] != _RISC_V:
+        raise MeasurementError(
+            f"{asked}: not an ELF file for RISC-V of 64 bits: build it for the bare machine by "
+            f"{COMPILER}, as docs/simulated.md says"
+        )
+    return path.stem
+
+
+def program_of(asked: str, folder: Path, data_bytes: int | None = None) -> Program:
+    """Make the program that is asked for ready: prepare a kernel, or take a file as it is.
+
+    Raises
+    ------
+    MeasurementError
+        As for `check_program` and `prepare`.
+    """
+    name = check_program(asked)
+    if asked in KERNELS:
+        return prepare(asked, folder)
+    return Program(name, Path(asked), data_bytes=data_bytes)
+
+
+def prepare(kernel: str, folder: Path) -> Program:
+    """Compile a kernel into a folder and simulate its preparation, once for all its runs.
+
+    Raises
+    ------
+    MeasurementError
+        When there is no such kernel, or the compiler or the simulator is missing or fails.
+    """
+    simulator_class = rvsim().Simulator
+    elf, compiler = compiled(kernel, folder)
+    simulator = simulator_class(preparing(), binary=str(elf))
+    stopped, _ = simulator.run_to(cycles=_MOST_PROGRAM_CYCLES)
+    if stopped != "break":
+        raise MeasurementError(
+            f"{kernel}: its preparation does not end within {_MOST_PROGRAM_CYCLES:,} cycles: "
+            "reinstall perf-per-watt and rvsim"
+        )
+    checkpoint = folder / f"{kernel}.checkpoint"
+    simulator.save(str(checkpoint))
+    return Program(kernel, elf, checkpoint, compiler, kernel_named(kernel).data_bytes)
+
+
+def compiled(kernel: str, folder: Path) -> tuple[Path, str]:
+    """Compile a kernel into a folder: the program, and the compiler with its version.
+
+    Raises
+    ------
+    MeasurementError
+        When there is no such kernel, or the compiler is missing or fails.
+    """
+    name = kernel_named(kernel).name
+    compiler = shutil.which(COMPILER)
+    if compiler is None:
+        raise MeasurementError(
+            f"no {COMPILER} on this host, which simulated kernels are compiled by: apt install "
+            "gcc-riscv64-unknown-elf, or its like"
+        )
+    elf = folder / f"{name}.elf"
+    with resources.as_file(resources.files("measurements.workloads") / "kernels") as sources:
+        layout, files = sources / "layout.ld", [sources / f"{name}.c", sources / "start.c"]
+        _said(compiler, *_FLAGS, "-T", str(layout), "-o", str(elf), *map(str, files))
+    version = _said(compiler, "-dumpfullversion").strip()
+    return elf, f"{COMPILER} {version} {OPTIMISATION}"
+
+
+def _said(*command: str) -> str:
+    try:
+        done = ask(command, timeout_s=_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MeasurementError(
+            f"{command[0]} does not run ({error}): apt install --reinstall gcc-riscv64-unknown-elf"
+        ) from error
+    if done.returncode:
+        lines = done.stderr.splitlines()
+        first = next((line for line in lines if "error" in line), lines[0] if lines else "")
+        raise MeasurementError(
+            f"{command[0]} cannot compile the kernels: {first[:200]}: apt install --reinstall "
+            "gcc-riscv64-unknown-elf"
+        )
+    return done.stdout
+
 
 FREQUENCIES_HZ = (0.8e9, 1.2e9, 1.6e9, 2.0e9, 2.4e9, 3.2e9, 4.0e9)
 SOURCE = "simulated"
@@ -52,7 +405,7 @@ def simulate(program: Program, core: str, freq_hz: float) -> dict[str, Any]:
     Parameters
     ----------
     program : Program
-        As `measurements.simulated.programs.program_of` makes it.
+        As `measurements.workloads.simulated.program_of` makes it.
     core : str
         One of `CORES`: "inorder" or "o3".
     freq_hz : float
@@ -230,3 +583,57 @@ def _whole_mhz(freq_hz: float) -> int:
             "number of MHz from 100 MHz to 10 GHz"
         )
     return mhz
+
+
+# ``python -m measurements.workloads.simulated -o runs.csv``: simulate all kernels, cores and
+# clocks.
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Simulate a sweep, write its runs table and say how long it took."""
+    asked = _parser().parse_args(arguments)
+    start = time.monotonic()
+    try:
+        frequencies = [parse_frequency(text) for text in _listed(asked.freqs)]
+        kernels, cores = _listed(asked.kernels), _listed(asked.cores)
+        count = len(kernels) * len(cores) * len(frequencies)
+        rows = []
+        for cell, row in simulate_sweep(kernels, cores, frequencies, processes=asked.processes):
+            rows.append(row)
+            _say(
+                f"{len(rows)} of {count}, {time.monotonic() - start:.0f} s: {cell.program} on "
+                f"{cell.core} at {frequency_text(cell.freq_hz)}: CPI {row['cpi']:.4g}"
+            )
+        write_runs(pd.DataFrame(rows), asked.output)
+    except MeasurementError as error:
+        _say(str(error))
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    clocks = ",".join(f"{hertz / 1e9:g}GHz" for hertz in FREQUENCIES_HZ)
+    parser = argparse.ArgumentParser(
+        prog="python -m measurements.workloads.simulated", description=__doc__
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="runs table to write")
+    parser.add_argument("--kernels", default=",".join(KERNELS), help="default: %(default)s")
+    parser.add_argument("--cores", default=",".join(CORES), help="default: %(default)s")
+    parser.add_argument("--freqs", default=clocks, help="default: %(default)s")
+    parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
+    return parser
+
+
+def _listed(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# Simulated processor cores, and the small C programs that run on them.
+
+
+if __name__ == "__main__":
+    sys.exit(main())

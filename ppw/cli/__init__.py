@@ -2,19 +2,124 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import logging
 import os
 import sys
+from typing import ClassVar
 
 import click
 
-from ppw.cli.commands import Commands
-from ppw.cli.completion import answer_shells, completion_option
-from ppw.cli.output import open_closed_streams, report_error, say_why_it_waits
-from ppw.cli.termination import closing_first
-from ppw.names import printable_lines
-from ppw.result import package_version
+from measurements.table.headers import nearest
+from ppw.cli.output import (
+    answer_shells,
+    closing_first,
+    completion_option,
+    open_closed_streams,
+    report_error,
+    say_why_it_waits,
+)
+from ppw.results.text import package_version, printable_lines
+
+# Groups of commands: an unknown name is answered with the nearest.
+
+
+class NamedCommands(click.Group):
+    """Group of commands that answers an unknown name with the nearest one."""
+
+    kind: ClassVar[str] = "command"
+    otherwise: ClassVar[str] = ""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands, as they were added."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. Raises `click.UsageError` with the nearest name."""
+        name = args[0] if args else ""
+        names = self.list_commands(ctx)
+        if name not in names and not name.startswith("-"):
+            raise click.UsageError(
+                f"no {self.kind} {name!r}{nearest(name, names)}; the {self.kind}s are "
+                f"{', '.join(names)}{self.otherwise}",
+                ctx,
+            )
+        found = super().resolve_command(ctx, args)
+        _refuse_repeated(found[1], found[2], ctx)
+        return found
+
+
+def _refuse_repeated(command: click.Command | None, args: list[str], ctx: click.Context) -> None:
+    """Refuse an option with a list of values that is given twice: the first list would be lost."""
+    if command is None or isinstance(command, click.Group) or not command.allow_interspersed_args:
+        return
+    typed = [a.partition("=")[0] for a in args[: args.index("--") if "--" in args else None]]
+    for option in command.params:
+        if (
+            not isinstance(option, click.Option)
+            or option.multiple
+            or option.is_flag
+            or option.count
+        ):
+            continue
+        if sum(typed.count(spelling) for spelling in option.opts) > 1:
+            name = option.opts[0]
+            raise click.UsageError(
+                f"{name} is given more than once: give it once, several values as {name} A,B", ctx
+            )
+
+
+# The subcommands by name.
+
+
+# Each command with the module of `ppw.cli` that has it.
+COMMANDS = {
+    "best": "deciding",
+    "calibrate": "watts",
+    "characterise": "deciding",
+    "check": "projecting",
+    "colocate": "pressure",
+    "compare": "deciding",
+    "cpio": "cpio",
+    "datasets": "catalogue",
+    "demo": "catalogue",
+    "fit": "projecting",
+    "fleet": "fleet",
+    "hosts": "catalogue",
+    "knee": "pressure",
+    "measure": "measuring",
+    "pathlength": "projecting",
+    "plan": "deciding",
+    "powerload": "watts",
+    "pressure": "pressure",
+    "project": "projecting",
+    "rightsize": "pressure",
+    "run": "run",
+    "sample": "measuring",
+    "sensors": "measuring",
+    "size": "cpio",
+    "trace": "trace",
+    "validate": "projecting",
+}
+
+
+class Commands(NamedCommands):
+    """The commands of `ppw`, each imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None for one that does not exist."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"ppw.cli.{COMMANDS[cmd_name]}")
+        command = getattr(module, f"{cmd_name}_command")
+        return command if isinstance(command, click.Command) else None
 
 
 @click.group(

@@ -7,16 +7,36 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from measurements.headers import nearest
-from ppw.cli.cpio_options import io_options, projection_options
-from ppw.cli.numbers import Number, Positive, Shares
-from ppw.cli.options import level_option, output_options, seed_option
+from measurements.table.headers import nearest
+from ppw.cli.options import (
+    io_options,
+    level_option,
+    optional_io_options,
+    output_options,
+    projection_options,
+    read_io_runs,
+    read_table,
+    refuse_table_options,
+    seed_option,
+)
 from ppw.cli.output import caveats_in_result, emit
-from ppw.cli.quantities import Frequency, Seconds
-from ppw.cli.runs_table import read, read_io_runs, refuse_table_options
+from ppw.cli.types import (
+    ByteRate,
+    Bytes,
+    Frequency,
+    Number,
+    OneOf,
+    Positive,
+    Price,
+    Seconds,
+    Share,
+    Shares,
+    Watts,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _STUDY = "study"
 
@@ -51,7 +71,7 @@ def _refuse_misspelt(name: str, commands: list[str], ctx: click.Context) -> None
     epilog="Example: ppw cpio study.csv; ppw cpio db7.tab.gz --clock 2.4GHz; "
     "ppw cpio project study.csv --cores 64",
 )
-def command() -> None:
+def cpio_command() -> None:
     """Cycles per 512-byte I/O, utilisation and I/O rate of RUNS by application and cores.
 
     RUNS have CPU times of the whole system (user_s, system_s, idle_s ...), sectors_read and
@@ -68,7 +88,7 @@ clock_option = click.option(
 )
 
 
-@command.command(name=_STUDY, epilog="Example: ppw cpio db7.tab.gz --logs --clock 2.4GHz")
+@cpio_command.command(name=_STUDY, epilog="Example: ppw cpio db7.tab.gz --logs --clock 2.4GHz")
 @io_options
 @clock_option
 @click.option(
@@ -94,17 +114,17 @@ def study(
 ) -> None:
     """Cycles per I/O of RUNS, against cores, hardware threads and memory bandwidth."""
     from ppw.cpio.cycles import cycles_per_io
-    from ppw.report.cpio_page import cpio_page
+    from ppw.cpio.report import cpio_page
 
     logs = logs or all(map(_is_log, runs))
     if not logs and (window or cpus):
         raise click.UsageError("--window and --cpus are for --logs")
     with caveats_in_result():
-        table = _read_logs(runs, window, cpus, options) if logs else read(runs, options)
+        table = _read_logs(runs, window, cpus, options) if logs else read_table(runs, options)
         emit(cycles_per_io(table, **options), format_, output, cpio_page)
 
 
-@command.command(
+@cpio_command.command(
     name="project", epilog="Example: ppw cpio project study.csv --cores 64 --growth 70% --years 3"
 )
 @io_options
@@ -122,8 +142,8 @@ def project(
     **options: Any,
 ) -> None:
     """I/O rate of a server with more cores, scenario by scenario, and what it asks for."""
-    from ppw.cpio.projection import project_cpio
-    from ppw.report.cpio_page import cpio_projection_page
+    from ppw.cpio.report import cpio_projection_page
+    from ppw.cpio.scenarios import project_cpio
 
     with caveats_in_result():
         table = read_io_runs(runs, options)
@@ -131,7 +151,7 @@ def project(
     emit(result, format_, output, cpio_projection_page)
 
 
-@command.command(
+@cpio_command.command(
     name="compare", epilog="Example: ppw cpio compare devices.csv --roof fio.csv --clock 2.4GHz"
 )
 @io_options
@@ -150,8 +170,8 @@ def compare(
 ) -> None:
     """One workload over devices, hosts and instances, beside the most each device can do."""
     from measurements import read_runs
-    from ppw.cpio.comparison import compare_devices
-    from ppw.report.cpio_page import devices_page
+    from ppw.cpio.compare_devices import compare_devices
+    from ppw.cpio.report import devices_page
 
     with caveats_in_result():
         ceiling = None if roof is None else read_runs(roof, check=False)
@@ -170,7 +190,7 @@ def _read_logs(
     paths: tuple[str, ...], window: float | None, cpus: float | None, given: dict[str, Any]
 ) -> pd.DataFrame:
     from measurements.timeseries import read_time_series
-    from ppw.cpio.series import runs_of_series
+    from ppw.cpio.io_runs import runs_of_series
 
     refuse_table_options(given, "these are logs")
     if given["freq"] is None:
@@ -183,3 +203,94 @@ def _read_logs(
             "does not say"
         )
     return runs_of_series(series, freq=given["freq"], window_s=window)
+
+
+# `ppw size`.
+
+
+_BYTES, _SECONDS = Bytes(positive=True), Seconds(positive=True)
+_RATE = ByteRate(positive=True)
+
+
+@click.command(
+    name="size",
+    short_help="Servers, energy and cost to sweep a data set, from cycles per I/O.",
+    epilog="Example: ppw size study.csv --data 20PB --time 30d --cores 64 --server-power 400W "
+    "--idle-share 60% --pue 1.3",
+)
+@optional_io_options
+@click.option("--data", "data_bytes", type=_BYTES, required=True, help="Data set: 35ZB.")
+@click.option("--time", "time_s", type=_SECONDS, required=True, help="To sweep it once in: 1y.")
+@projection_options
+@click.option(
+    "--power-per-core",
+    "power_per_core_w",
+    type=Watts(),
+    help="Of a busy server; or --server-power.",
+)
+@click.option("--server-power", "server_power_w", type=Watts(), help="Of a busy server.")
+@click.option(
+    "--idle-share", type=Share(0, 1), default="0", help="Idle power, of that of a busy server."
+)
+@click.option(
+    "--pue",
+    type=Number(1),
+    default=1.0,
+    show_default=True,
+    help="Power usage effectiveness: all power of the site over that of its servers.",
+)
+@click.option("--electricity", type=Price(positive=True), help="Price of a kWh.")
+@click.option(
+    "--currency", metavar="NAME", default="currency", help="Name of the price's currency."
+)
+@click.option("--carbon", "carbon_kg_per_kwh", type=Positive(), help="kg CO2e a kWh.")
+@click.option(
+    "--other-power", "other_power_w", type=Watts(), help="Of a server that draws less, as a lever."
+)
+@click.option(
+    "--device-bandwidth",
+    "device_bandwidth_bytes_s",
+    type=_RATE,
+    help="Of one storage device.",
+)
+@click.option("--port-bandwidth", "port_bandwidth_bytes_s", type=_RATE, help="Of one network port.")
+@click.option(
+    "--base-utilisation",
+    type=OneOf(["measured", "projected", "full"]),
+    default="projected",
+    show_default=True,
+    help="Utilisation that levers start from.",
+)
+@click.option(
+    "--base-cpio",
+    type=OneOf(["desired", "today", "projected"]),
+    default="projected",
+    show_default=True,
+    help="Cycles per I/O that levers start from.",
+)
+@click.option("--cpio", type=Positive(), help="Cycles per I/O, without RUNS.")
+@click.option("--utilisation", type=Share(0, 1, min_open=True), help="Of the CPU, without RUNS.")
+@level_option
+@output_options
+def size_command(
+    runs: tuple[str, ...],
+    format_: str,
+    output: str,
+    base_utilisation: str,
+    base_cpio: str,
+    **options: Any,
+) -> None:
+    """Servers, kWh and cost to sweep a data set once in a time, by application and scenario.
+
+    Cycles per I/O and utilisation are those of RUNS, as for ppw cpio project, or typed with --cpio
+    and --utilisation.
+    """
+    from ppw.cpio.report import sizing_page
+    from ppw.cpio.sizing import size_servers
+
+    if not runs:
+        refuse_table_options(options, "no RUNS are named")
+    with caveats_in_result():
+        table = read_io_runs(runs, options) if runs else None
+        result = size_servers(table, base=(base_utilisation, base_cpio), **options)
+    emit(result, format_, output, sizing_page)

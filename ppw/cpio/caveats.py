@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import IO_BYTES
-from ppw.cpio.runs import column
-from ppw.estimate import key_texts, shown
+from ppw.cpio.io_runs import column
+from ppw.results.text import key_texts, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,19 +12,19 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "Fault": "ppw.fleet.faults",
-    "FleetAnswer": "ppw.fleet.result",
+    "Fault": "ppw.fleet.engine",
+    "FleetAnswer": "ppw.fleet.projections",
     "FleetState": "ppw.fleet.state",
     "Sensor": "ppw.fleet.telemetry",
-    "check": "ppw.fleet.answers",
-    "connect": "ppw.fleet.connection",
-    "fit": "ppw.fleet.answers",
+    "check": "ppw.fleet.projections",
+    "connect": "ppw.fleet.engine",
+    "fit": "ppw.fleet.projections",
     "join_power": "ppw.fleet.telemetry",
-    "open_runs": "ppw.fleet.source",
-    "path_lengths": "ppw.fleet.path_length",
-    "project": "ppw.fleet.answers",
-    "update_state": "ppw.fleet.state_update",
-    "validate": "ppw.fleet.answers",
+    "open_runs": "ppw.fleet.run_files",
+    "path_lengths": "ppw.fleet.projections",
+    "project": "ppw.fleet.projections",
+    "update_state": "ppw.fleet.state",
+    "validate": "ppw.fleet.projections",
 }
 
 __all__ = sorted(_HOME)

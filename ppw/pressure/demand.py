@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from measurements.timeseries.devices import physical_disks
-from measurements.timeseries.schema import SECTOR_BYTES, of_device
+from fitting.demand.co_location import on_clock
+from fitting.demand.utilisation import summarise
+from measurements.timeseries.log import physical_disks
+from measurements.timeseries.series import CPUS_TAKEN, SECTOR_BYTES, of_device
 from ppw.errors import PpwError
+from ppw.pressure.capacity import Capacity, capacity_of
+from ppw.results.text import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
 
+    from measurements.timeseries.series import TimeSeries
+    from ppw.catalogue.hosts import Host
+
+    FloatArray = NDArray[np.float64]
+
+if TYPE_CHECKING:
+    from measurements.timeseries.series import TimeSeries
+
+if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from measurements.timeseries.series import TimeSeries
 
     Numbers = NDArray[np.float64]
+
 
 # Time of tasks; what else keeps a CPU busy may not have been recorded.
 _USER, _KERNEL = ("user_s", "nice_s"), ("system_s", "irq_s", "softirq_s")
@@ -254,3 +269,250 @@ def _largest(frame: pd.DataFrame, column: str, disks: Sequence[str]) -> Numbers:
     for disk in disks:
         found = np.fmax(found, _column(frame, of_device(column, disk)))
     return found
+
+
+# One application's demand on its host, from one or several recordings of the same run.
+
+
+@dataclass(frozen=True)
+class Run:
+    """One application's demand on its host.
+
+    Attributes
+    ----------
+    name : str
+    demand : pandas.DataFrame
+        As of `ppw.pressure.demand.demand_of`.
+    capacity : Capacity
+    series : tuple of TimeSeries
+    operations_s : float or None
+        Operations a second, where stated.
+    """
+
+    name: str
+    demand: pd.DataFrame
+    capacity: Capacity
+    series: tuple[TimeSeries, ...]
+    operations_s: float | None = None
+
+    @property
+    def began_s(self) -> float:
+        """When the first interval began, in seconds since 1970 UTC."""
+        first = self.demand.iloc[0]
+        return float(first["time_s"] - np.nan_to_num(first["interval_s"]))
+
+
+def run_of(
+    name: str,
+    given: TimeSeries | Sequence[TimeSeries],
+    *,
+    stated: Mapping[str, float] | None = None,
+    disks: Sequence[str] | None = None,
+    operations_s: float | None = None,
+) -> Run:
+    """Make a run of recordings.
+
+    Raises
+    ------
+    PpwError
+        When there is none, or none with an interval of known length; for what is no time series,
+        and an operation rate or a capacity that is not positive.
+    """
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    series = tuple(as_series(one, name) for one in several)
+    if not series:
+        raise PpwError(f"{name}: no recording was given")
+    if operations_s is not None and not operations_s > 0:
+        raise PpwError(f"{name}: {operations_s!r} operations a second: give more than 0")
+    demands = [demand_of(one, disks=disks) for one in series]
+    demand = demands[0]
+    for other in demands[1:]:
+        demand = _beside(demand, other)
+    if not demand["interval_s"].sum() > 0:
+        raise PpwError(f"{name}: holds no interval of known length: give a longer log")
+    capacity = capacity_of(series[0], stated)
+    return Run(name, demand, capacity, series, operations_s)
+
+
+def _beside(demand: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Fill columns that were not measured from another recording of the same run.
+
+    Its intervals are others, and it may not know when it began: each row gets the mean of what
+    the other recorded meanwhile, or over all of it where the times do not meet.
+    """
+    missing = [str(c) for c in demand if demand[c].isna().all() and other[c].notna().any()]
+    at = demand["time_s"].to_numpy()
+    met = other["time_s"].between(at[0] - demand["interval_s"].iloc[0], at[-1])
+    filled: dict[str, Any] = {}
+    for column in missing:
+        known = other[met & other[column].notna()]
+        if len(known) >= 2:
+            filled[column] = np.interp(at, known["time_s"], known[column])
+        else:
+            filled[column] = np.full(len(at), summarise(other[column], other["interval_s"]).mean)
+    return demand.assign(**filled)
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage; "–" where not known."""
+    return "–" if share != share else f"{share:.0%}"
+
+
+def amount(value: float, unit: str, *, at_least: bool = False) -> str:
+    """Write a demand or a capacity; "≥" where it is a lower bound, "–" where not known."""
+    mark = "≥ " if at_least and value == value else ""
+    if unit == "B/s":
+        return f"{mark}{shown(value, 'B')}/s" if value == value else "–"
+    if unit == "1/s":
+        return f"{mark}{shown(value)}/s" if value == value else "–"
+    return f"{mark}{shown(value, unit)}"
+
+
+# From this share of the capacity on a recording shows what the host gave, not what was wanted.
+FULL = 0.95
+
+
+class Resource(NamedTuple):
+    """One resource.
+
+    ``columns`` of `ppw.pressure.demand.demand_of` are added up; ``capacity`` is a figure of
+    `ppw.pressure.capacity.Capacity`; ``measure`` names its thresholds in
+    `ppw.pressure.capacity`; ``log`` names the columns of the log; ``more`` is what to buy more
+    of, ``tune`` what makes a test use more of it.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    capacity: str
+    unit: str
+    measure: str
+    log: str
+    more: str
+    tune: str
+
+
+RESOURCES = (
+    Resource(
+        *("CPU", ("cpu_cores",), "cores", "cores", "cpu_utilisation"),
+        *("user_s + system_s + …", "cores"),
+        "more clients, threads or instances, or a higher rate",
+    ),
+    Resource(
+        *("memory", ("memory_bytes",), "memory_bytes", "B", "memory_utilisation"),
+        *("memory_total_bytes − memory_available_bytes", "memory"),
+        "a larger data set or heap, or more objects",
+    ),
+    Resource(
+        *("memory bandwidth", ("memory_bandwidth_bytes_s",), "memory_bandwidth_bytes_s", "B/s"),
+        *("memory_bandwidth", "memory_read_bytes + memory_written_bytes", "memory bandwidth"),
+        "a working set larger than the caches, on more threads",
+    ),
+    Resource(
+        *("disk bandwidth", ("disk_read_bytes_s", "disk_written_bytes_s")),
+        *("disk_bandwidth_bytes_s", "B/s", "disk_bandwidth"),
+        *("sectors_read + sectors_written", "disk bandwidth"),
+        "data larger than the page cache, or larger requests",
+    ),
+    Resource(
+        *("disk I/Os", ("disk_iops",), "disk_iops", "1/s", "disk_iops", "ios", "disk I/Os"),
+        "a deeper queue, or small requests to data larger than the page cache",
+    ),
+    Resource(
+        *("network in", ("network_rx_bytes_s",), "network_bytes_s_each_way", "B/s"),
+        *("network_utilisation", "network_rx_bytes", "network bandwidth"),
+        "larger objects, from clients on other hosts",
+    ),
+    Resource(
+        *("network out", ("network_tx_bytes_s",), "network_bytes_s_each_way", "B/s"),
+        *("network_utilisation", "network_tx_bytes", "network bandwidth"),
+        "larger objects, to clients on other hosts",
+    ),
+)
+NAMES = tuple(resource.name for resource in RESOURCES)
+UNITS = {resource.name: resource.unit for resource in RESOURCES}
+NOT_MEASURED, NO_CAPACITY = "not measured", "capacity not known"
+
+
+def demands(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.DataFrame:
+    """Make the demand on each resource of a time series, one row an interval.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``time_s``, ``interval_s``, and a column for each of `RESOURCES`; NaN is not measured.
+    """
+    raw = demand_of(series, disks=disks)
+    # Of columns that are added up, all must be known.
+    summed = {r.name: raw[list(r.columns)].sum(axis=1, skipna=False) for r in RESOURCES}
+    return pd.DataFrame({"time_s": raw["time_s"], "interval_s": raw["interval_s"], **summed})
+
+
+def amounts(asked: pd.DataFrame, start_s: float, step_s: float, n: int) -> np.ndarray:
+    """Bring demands to the cells of a clock: (cells, resources), NaN where not known."""
+    rates = asked[list(NAMES)].to_numpy(dtype=np.float64)
+    return on_clock(asked["time_s"], asked["interval_s"], rates, start_s, step_s, n)
+
+
+def own_clock(asked: pd.DataFrame) -> tuple[float, float, int]:
+    """Start, step and cells of a clock that has the recording's own usual interval."""
+    step = float(asked["interval_s"].median())
+    start = float(asked["time_s"].iloc[0] - asked["interval_s"].iloc[0])
+    span = float(asked["time_s"].iloc[-1]) - start
+    return start, step, max(1, round(span / step))
+
+
+def capacities(capacity: Capacity) -> np.ndarray:
+    """Capacity of each resource, NaN where not known."""
+    figures = capacity.figures()
+    return np.array([figures[resource.capacity] for resource in RESOURCES])
+
+
+def with_host(capacity: Capacity, host: Host) -> Capacity:
+    """Take cores and memory bandwidth from a host of the catalogue, where it states them."""
+    stated = {
+        "cores": host.threads or host.cores,
+        "memory_bandwidth_bytes_s": host.memory_bandwidth_bytes_s,
+    }
+    known = {name: float(value) for name, value in stated.items() if value is not None}
+    sources = {**capacity.sources, **dict.fromkeys(known, f"catalogue: {host.name}")}
+    return replace(capacity, **known, sources=sources)
+
+
+def capacity_for(
+    series: TimeSeries, given: Capacity | Mapping[str, float] | None, host: Host | None = None
+) -> Capacity:
+    """Capacity to hold demand against: what is given, else what the log and a host say."""
+    if isinstance(given, Capacity):
+        return given
+    found = capacity_of(series)
+    if host is not None:
+        found = with_host(found, host)
+    if not given:
+        return found
+    checked = capacity_of(series, given)
+    sources = {**found.sources, **{name: checked.sources[name] for name in given}}
+    return replace(found, **{n: float(v) for n, v in given.items()}, sources=sources)
+
+
+def own_capacity(series: TimeSeries, limits: Capacity) -> Capacity:
+    """Capacity of the host that was recorded: what its log says, else what is judged by."""
+    logged = capacity_of(series).figures()
+    known = {name: value for name, value in logged.items() if not np.isnan(value)}
+    sources = {**limits.sources, **dict.fromkeys(known, "the log")}
+    return replace(limits, **known, sources=sources)
+
+
+def about_cpus(series: TimeSeries) -> list[str]:
+    """Say of a log that does not tell its CPUs how many it was taken to have."""
+    texts = [finding.text for finding in series.findings]
+    return [f"{series.source}: {text}" for text in texts if text.startswith(CPUS_TAKEN)]
+
+
+def within(name: str, value: float) -> float:
+    """Refuse a share that is not above 0 and at most 1. Raises `PpwError`."""
+    if not 0 < value <= 1:
+        raise PpwError(f"{name} {value!r} is not a share above 0 and at most 1")
+    return float(value)
+
+
+BREAKS, TIGHT, FITS = "breaks", "tight", "fits"

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.demand.utilisation import Use, grade, summarise, worst
-from ppw.pressure.capacity import WORDS
-from ppw.pressure.measures import LAST_RESORT, MEASURES, RESOURCES, Measure
+from ppw.pressure.capacity import LAST_RESORT, MEASURES, RESOURCES, WORDS, Measure
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ppw.pressure.capacity import Capacity
-    from ppw.pressure.thresholds import Thresholds
+    from ppw.pressure.capacity import Capacity, Thresholds
 
 NOT_MEASURED = "not measured"
 NO_CAPACITY = "no capacity"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from measurements.errors import MeasurementError
-from measurements.quantities import parse_quantity
+from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
-from ppw.procurement.schema import dotted, node_at
+from ppw.procurement.scenario_schema import dotted, node_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -3,29 +3,208 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from ppw import caveats as cv
-from ppw.arguments import as_share
-from ppw.curve_draws import FEWEST_DRAWS
-from ppw.duels import UNDECIDED
+from ppw.decision.ratios import UNDECIDED
 from ppw.errors import PpwError
 from ppw.procurement.candidates import gather
-from ppw.procurement.crossovers import Crossovers
-from ppw.procurement.model import Basis, Model
+from ppw.procurement.cost_model import FIGURES, PARTS, Basis, Model
+from ppw.procurement.decision import (
+    Crossovers,
+    Sensitivities,
+    ends_of,
+    learn_next,
+    on_front,
+    share_best,
+)
 from ppw.procurement.result import Procurement
 from ppw.procurement.scenario import Scenario, read_scenario, scenario_of
-from ppw.procurement.sensitivities import Sensitivities, learn_next
-from ppw.procurement.tables import Evaluated, inputs_table
-from ppw.result import numbers_digest
+from ppw.projection.answers import FEWEST_DRAWS
+from ppw.results import caveats as cv
+from ppw.results.arguments import as_share
+from ppw.results.result import numbers_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fitting.regression.lines import FloatArray
+    from ppw.procurement.cost_model import Outcome
+    from ppw.procurement.inputs import Inputs
+
+    Mask = NDArray[np.bool_]
     from ppw.procurement.candidates import Candidates
     from ppw.procurement.inputs import Numbers
+
+
+# The tables of the answer: parts that add up, and figures with their interval and probability.
+#
+# Money is rounded to the cent, energy and carbon to a tenth of a kWh and of a kg, part by part; a
+# total is the sum of the rounded parts, so that every printed column adds up.
+
+
+ENERGY_PARTS = ("servers_kwh", "network_kwh", "facility_kwh")
+CARBON_PARTS = ("use_kg", "embodied_kg")
+_DECIMALS = {"tco": 2, "total_kwh": 1, "total_kg": 1}
+_TOTALS = {"tco": "tco", "energy": "total_kwh", "carbon": "total_kg"}
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """All candidates at the values of all figures, and in joint draws of them."""
+
+    model: Model
+    central: Sequence[Outcome]
+    drawn: Sequence[Outcome]
+    level: float
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the candidates."""
+        return [server.name for server in self.model.servers]
+
+    def fits(self) -> Mask:
+        """Which candidates fit the site, at the values: (candidates,)."""
+        return np.array([outcome.racks.fits[0] > 0 for outcome in self.central])
+
+    def cheapest(self) -> list[int]:
+        """Candidates by their cost at the values: those that fit the site first."""
+        costs = [outcome.tco()[0] for outcome in self.central]
+        fits = self.fits()
+        return sorted(range(len(costs)), key=lambda i: (not fits[i], costs[i]))
+
+    def costs(self) -> pd.DataFrame:
+        """Present value of every part of the cost, and ``tco``."""
+        parts = [{p: o.money[p][0] for p in PARTS} for o in self.central]
+        return self._adding_up(parts, "tco")
+
+    def energy(self) -> pd.DataFrame:
+        """KWh of the servers, the network and the rest of the site, and ``total_kwh``."""
+        parts = [
+            dict(zip(ENERGY_PARTS, (part.sum() for part in o.energy), strict=True))
+            for o in self.central
+        ]
+        return self._adding_up(parts, "total_kwh")
+
+    def carbon(self) -> pd.DataFrame:
+        """Kg CO2e of use and of making, and ``total_kg``; NaN where not known."""
+        parts = [
+            dict(zip(CARBON_PARTS, (o.carbon.use.sum(), o.carbon.embodied[0]), strict=True))
+            for o in self.central
+        ]
+        return self._adding_up(parts, "total_kg")
+
+    def _adding_up(self, rows: Sequence[Mapping[str, float]], total: str) -> pd.DataFrame:
+        parts = pd.DataFrame(rows).astype(float).round(_DECIMALS[total])
+        # What is 0 less a share of nothing is 0.
+        parts = parts + 0.0
+        sums = parts.sum(axis=1, skipna=False).round(_DECIMALS[total])
+        table = parts.assign(**{total: sums})
+        table.insert(0, "candidate", self.names)
+        return table
+
+    def figures(self, units: Mapping[str, str]) -> pd.DataFrame:
+        """One row a candidate and figure, as `ppw.procurement.result.Procurement.figures`."""
+        totals = {
+            figure: table[column].to_numpy()
+            for (figure, column), table in zip(
+                _TOTALS.items(), (self.costs(), self.energy(), self.carbon()), strict=True
+            )
+        }
+        fits = self._drawn_fits()
+        central, drawn = ([o.figures() for o in some] for some in (self.central, self.drawn))
+        rows = []
+        for figure, more in FIGURES.items():
+            draws = np.stack([d[figure] for d in drawn])
+            if np.isnan(draws).all():
+                continue
+            shares = share_best(draws, fits, more)
+            for i, name in enumerate(self.names):
+                value = totals[figure][i] if figure in totals else central[i][figure][0]
+                lower, upper = self._interval(draws[i])
+                rows.append((name, figure, units[figure], value, lower, upper, shares[i]))
+        columns = ["candidate", "figure", "unit", "value", "lower", "upper", "p_best"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def candidates(self) -> pd.DataFrame:
+        """One row a candidate, as `ppw.procurement.result.Procurement.candidates`."""
+        front = self._front().mean(axis=1)
+        rows = []
+        for i, (one, many) in enumerate(zip(self.central, self.drawn, strict=True)):
+            servers, racks = self._ends(many.servers), self._ends(many.racks.racks)
+            rows.append(
+                {
+                    "candidate": self.names[i],
+                    "servers": one.servers[0],
+                    "servers_lower": servers[0],
+                    "servers_upper": servers[1],
+                    "by_rate": sum(p.by_rate[0] for p in one.pools),
+                    "by_memory": sum(p.by_memory[0] for p in one.pools),
+                    "spare": sum(p.spare[0] for p in one.pools),
+                    "racks": one.racks.racks[0],
+                    "racks_lower": racks[0],
+                    "racks_upper": racks[1],
+                    "per_rack": one.racks.per_rack[0],
+                    "peak_power_w": one.racks.peak_power[0],
+                    "mean_load": one.mean_load()[0],
+                    "at_start": round(float(one.at_start[0]), 2),
+                    "fits": bool(one.racks.fits[0]),
+                    "p_fits": float(many.racks.fits.mean()),
+                    "why_not": one.racks.reason,
+                    "p_on_front": front[i],
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def _front(self) -> Mask:
+        """Who is beaten by nobody in cost and carbon, or energy where carbon is not known."""
+        second = "carbon" if self.carbon_known() else "energy"
+        drawn = [o.figures() for o in self.drawn]
+        costs = np.stack([[d[figure] for d in drawn] for figure in ("tco", second)])
+        return on_front(costs, self._drawn_fits())
+
+    def carbon_known(self) -> bool:
+        """Tell whether the carbon of every candidate is known."""
+        return bool(self.carbon()["total_kg"].notna().all())
+
+    def _drawn_fits(self) -> Mask:
+        return np.stack([o.racks.fits for o in self.drawn]) > 0
+
+    def _interval(self, draws: FloatArray) -> tuple[float, float]:
+        """Interval of a figure; none where nothing in it is uncertain."""
+        return self._ends(draws) if np.ptp(draws) > 0 else (np.nan, np.nan)
+
+    def _ends(self, draws: FloatArray) -> tuple[float, float]:
+        lower, upper = np.quantile(draws, [0.5 - self.level / 2, 0.5 + self.level / 2])
+        return float(lower), float(upper)
+
+
+def inputs_table(inputs: Inputs, level: float) -> pd.DataFrame:
+    """One row a figure: who says so, and between what it is drawn."""
+    rows: list[dict[str, Any]] = []
+    for figure in inputs:
+        low, high, kind = ends_of(figure, level)
+        known = kind in ("drawn", "given")
+        rows.append(
+            {
+                "key": figure.key,
+                "what": figure.words,
+                "unit": figure.unit,
+                "value": figure.value,
+                "low": low if known else np.nan,
+                "high": high if known else np.nan,
+                "label": figure.label,
+                "source": figure.source,
+            }
+        )
+    return pd.DataFrame(rows)
+
 
 _NAMED = 2
 

@@ -27,9 +27,9 @@ import pytest
 from pymdownx.slugs import slugify
 from walked_commands import COMMANDS, spellings
 
-import measurements.schema
 import ppw.cli
 from measurements.errors import MeasurementError
+from measurements.table import schema
 from ppw.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -235,7 +235,7 @@ def test_every_column_of_a_runs_table_is_described():
     }  # fmt: skip
     rows = "".join(
         f"| `{name}` | {column.unit} | {allowed[column.kind]} | {column.meaning} |\n"
-        for name, column in measurements.schema.COLUMNS.items()
+        for name, column in schema.COLUMNS.items()
     )
     assert (DOCS / "generated" / "runs_columns.md").read_text(encoding="utf-8") == rows
 

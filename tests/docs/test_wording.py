@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from walked_commands import COMMANDS, examples, options, spellings
 
 import ppw
-from measurements.schema import COLUMNS
+from measurements.table.schema import COLUMNS
 from ppw.cli import main
-from ppw.metrics import METRICS
+from ppw.runs.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = {n: f for n in ppw.__all__ if inspect.isfunction(f := getattr(ppw, n))}

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from measurements.power.ipmi_dcmi import _REPLY
+from measurements.power.ipmi_protocol import _REPLY
 from measurements.traces import read_trace, write_trace
 from ppw import load_hosts
 from ppw.cli import main
@@ -82,7 +82,9 @@ def calibrations():
 
 def hosts():
     """Machines of the catalogue."""
-    return [path.read_bytes() for path in sorted((ROOT / "ppw" / "catalogue").glob("*d5*.toml"))]
+    return [
+        path.read_bytes() for path in sorted((ROOT / "ppw/catalogue/data/hosts").glob("*d5*.toml"))
+    ]
 
 
 def saved_hosts():

@@ -23,53 +23,48 @@ import seeds
 
 import ppw
 from fitting.errors import FittingError
-from measurements.cpu_lists import parse_cpu_list
-from measurements.cpufreq import read_policies
+from measurements.counters.command import read_counters
+from measurements.counters.instructions import read_callgrind, read_qemu
+from measurements.counters.memory_traffic import memory_events
+from measurements.counters.perf_output import parse_event
 from measurements.errors import MeasurementError
-from measurements.host.snapshot import Snapshot
-from measurements.host_state import read_state
-from measurements.instruction_counts import read_callgrind, read_qemu
-from measurements.memory_counters import memory_events
-from measurements.memory_sizes import available_memory, last_level_cache
-from measurements.perf.command import read_counters
-from measurements.perf.events import parse_event
-from measurements.placement import read_topology
-from measurements.power.ipmi_dcmi import parse_power_reading
-from measurements.power.ipmi_sdr import power_sensors, split_records
-from measurements.power.meter import MeterSource
+from measurements.host.clocks import read_policies
+from measurements.host.conditions import read_state
+from measurements.host.cpu_placement import read_topology
+from measurements.host.disks_network import Snapshot
+from measurements.host.files import parse_cpu_list
+from measurements.host.memory import available_memory, last_level_cache
+from measurements.power.ipmi_protocol import parse_power_reading, power_sensors, split_records
+from measurements.power.meter import Instrument, MeterSource
 from measurements.power.power_log import open_source
-from measurements.power.protocol import SourceSettings
-from measurements.power.redfish_figures import best_power, energy_counter
-from measurements.power.redfish_origin import parse_origin
-from measurements.power.registry import parse_specs
-from measurements.power.visa_instrument import Instrument
-from measurements.quantities import parse_frequency, parse_quantity
-from measurements.run_rows import session_table
-from measurements.runs import read_runs
-from measurements.sampling import read_samples
-from measurements.schema import COLUMNS
-from measurements.session import Session
-from measurements.specpower import is_specpower, read_specpower, specpower_table
+from measurements.power.redfish import best_power, energy_counter
+from measurements.power.redfish_client import parse_origin
+from measurements.power.sampler import read_samples
+from measurements.power.source import SourceSettings, parse_specs
+from measurements.sweep.rows import session_table
+from measurements.sweep.session import Session
+from measurements.table.reading import read_runs
+from measurements.table.schema import COLUMNS
+from measurements.table.specpower import is_specpower, read_specpower, specpower_table
+from measurements.table.units import parse_frequency, parse_quantity
 from measurements.timeseries import read_time_series
 from measurements.traces import read_trace
-from measurements.workloads import fio_report
-from measurements.workloads.hadoop.figures import job_columns, node_columns
-from measurements.workloads.hadoop.history import read_history
-from measurements.workloads.hadoop.local_log import read_local_log
-from measurements.workloads.hadoop.nodes import read_nodes
-from measurements.workloads.memcached import memcaslap, memtier, paced
-from measurements.workloads.memcached.protocol import Address
-from ppw.calibration_store import load_calibration
+from measurements.workloads import fio
+from measurements.workloads.hadoop.cluster import read_nodes
+from measurements.workloads.hadoop.history import read_history, read_local_log
+from measurements.workloads.hadoop.job_rows import job_columns, node_columns
+from measurements.workloads.memcached import load_generators
+from measurements.workloads.memcached.servers import Address
+from ppw.catalogue.hosts import Host, parse_host
 from ppw.cli import main
 from ppw.errors import CaveatWarning, PpwError
 from ppw.fleet.state import FleetState
-from ppw.host import Host
-from ppw.host_files import parse_host
-from ppw.names import printable
-from ppw.pressure.thresholds import read_thresholds
+from ppw.power.calibrated_runs import load_calibration
+from ppw.pressure.capacity import read_thresholds
 from ppw.procurement.scenario import read_scenario
-from ppw.traces.devices import parse_device
-from ppw.traces.model import TraceModel
+from ppw.results.text import printable
+from ppw.storage.fitted_devices import parse_device
+from ppw.storage.trace_model import TraceModel
 
 # Where the caller says, or in memory where there is such a disk.
 SCRATCH = os.environ.get("TMPDIR") or (
@@ -242,7 +237,7 @@ def counters(path):
 
 def memtier_totals(path):
     """Read a report of memtier_benchmark, whose old versions do not tell the longest."""
-    figures = memtier.read_totals(path)
+    figures = load_generators.read_memtier_totals(path)
     _finite({name: value for name, value in figures.items() if value == value or name != "max_s"})
 
 
@@ -430,10 +425,14 @@ TARGETS = {
     "perf": file("c.txt", counters, _of(seeds.files, "perf", longest=2000), often=SOME),
     "callgrind": file("c.out", lambda path: read_callgrind([path])),
     "qemu": file("q.out", read_qemu),
-    "fio": file("f.json", lambda path: _finite(fio_report.read_report(path, "read"))),
-    "memcaslap": file("m.txt", lambda p: memcaslap.read_totals(p).histogram.percentile(0.99)),
+    "fio": file("f.json", lambda path: _finite(fio.read_report(path, "read"))),
+    "memcaslap": file(
+        "m.txt", lambda p: load_generators.read_memcaslap_totals(p).histogram.percentile(0.99)
+    ),
     "memtier": file("m.json", memtier_totals),
-    "paced": file("p.txt", lambda path: paced.read_totals(path).latency.percentile(0.99)),
+    "paced": file(
+        "p.txt", lambda path: load_generators.read_paced_totals(path).latency.percentile(0.99)
+    ),
     "hadoop-history": file(
         "j.jhist", history, _of(seeds.files, "hadoop", "*.jhist"), often=MORE, longest=12000
     ),

@@ -23,7 +23,7 @@ from peers.hadoop import program
 from peers.sysfs_host import bare_machine, xeon
 
 from measurements import MeasurementError
-from measurements.counters import (
+from measurements.counters.command import (
     CLOCK_EVENTS,
     EVENTS,
     EVENTS_BY_MODE,
@@ -31,9 +31,8 @@ from measurements.counters import (
     check_perf,
     read_counters,
 )
-from measurements.perf.events import parse_event
-from measurements.perf.figures import summarize
-from measurements.perf.output import Count, parse_output
+from measurements.counters.figures import summarize
+from measurements.counters.perf_output import Count, parse_event, parse_output
 
 DATA = Path(__file__).resolve().parent / "data/perf"
 WHOLE_MACHINE = ("hybrid-6.5-system", "intel-6.14-per-core", "intel-6.1-per-cpu")
@@ -511,7 +510,7 @@ class TestRealPerf:
     def test_real_refusals_name_what_refused(self):
         paranoid = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
         plain = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--", sys.executable, "-c"]
-        code = "import json; from measurements.counters import *; "
+        code = "import json; from measurements.counters.command import PerfCounters, check_perf; "
         code += "found = check_perf(PerfCounters(('task-clock',), system_wide=True)); "
         code += "print(json.dumps(found.reasons))"
         reasons = json.loads(subprocess.check_output([*plain, code]))

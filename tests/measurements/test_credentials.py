@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from measurements.power.credentials import find_login, terminal_prompt
-from measurements.power.protocol import Login, SensorError
+from measurements.power.source import Login, SensorError
 
 ROOT = Path(__file__).parents[2]
 SECRET = "s3cr3t-Zebra"
@@ -155,7 +155,7 @@ def test_all_three_ways_are_named_where_there_is_no_login():
 ASKING = """
 import sys
 from measurements.power.credentials import find_login, terminal_prompt
-from measurements.power.protocol import SensorError
+from measurements.power.source import SensorError
 for _ in range(int(sys.argv[1])):
     try:
         login = find_login("ipmi", "bmc:623", environ={}, prompt=terminal_prompt())

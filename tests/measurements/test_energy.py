@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from measurements.power.energy import Stream, drawn_between, streams, summed, totals
-from measurements.power.protocol import Channel, Reading
+from measurements.power.source import Channel, Reading
 
 RANGE_J = 100.0
 TOO_SHORT = "mean of 5 s and the run took 3 s: let a run last 10 s or more (--at-least)"

@@ -31,13 +31,12 @@ from peers.cpufreq import (
 from peers.powercap import in_private_sys
 from peers.waiting import wait_for
 
-from measurements import guard, restoring
-from measurements.clock_refusals import refused_write
-from measurements.cpufreq import current_hz, read_policies
 from measurements.errors import MeasurementError
-from measurements.frequency import FrequencyControl
-from measurements.guard import restore_leftovers
-from measurements.guard_journal import Journal, Owners, Process, boot_id
+from measurements.host.clocks import current_hz, read_policies
+from measurements.host.frequency_control import FrequencyControl, refused_write
+from measurements.processes import settings_guard
+from measurements.processes.settings_guard import restore_leftovers
+from measurements.processes.settings_guard_process import Journal, Owners, Process, boot_id
 
 ROOT = Path(__file__).resolve().parents[2]
 GHZ = 1e9
@@ -62,7 +61,7 @@ class GuardInside:
     def ask(self, timeout_s, *, learn=(), release=False):
         self.settings.update((setting.path, setting) for setting in learn)
         known = self.settings.values() if release else ()
-        return {"released": restoring.restore(known, wait=lambda seconds: None)}
+        return {"released": settings_guard.restore(known, wait=lambda seconds: None)}
 
 
 in_both_ways = pytest.mark.parametrize(
@@ -81,8 +80,8 @@ def kernel(request, tmp_path, monkeypatch):
             if getattr(request, "param", "inside") == "mounted":
                 return running.enter_context(EmulatedKernel(tmp_path / "sys", spec))
             host = CpufreqTree(tmp_path / "sys", spec)
-            monkeypatch.setattr(guard, "Companion", GuardInside)
-            for module in (guard, restoring):
+            monkeypatch.setattr(settings_guard, "Companion", GuardInside)
+            for module in (settings_guard, settings_guard):
                 monkeypatch.setattr(module, "write_setting", host.write)
             return host
 
@@ -220,7 +219,7 @@ def test_heat_that_lowers_the_limits_keeps_no_leftover_but_the_start(tree, opene
     (device / "type").write_text("Processor\n")
     state, upper = device / "cur_state", host.cpu / "cpufreq/policy0/scaling_max_freq"
     left = Journal(tmp_path / "state", Owners(boot_id(), killed, killed, host.cpu))
-    left.add([restoring.Setting(upper, "3700000")])
+    left.add([settings_guard.Setting(upper, "3700000")])
     upper.write_text("1500000\n")
     state.write_text("3\n")
     # What a killed one left is put back all the same, and then no limit is lowered.
@@ -245,11 +244,11 @@ def test_a_refused_write_names_the_remedy(tree, opened, monkeypatch):
         refusal = refused_write(Path(name), "7", OSError(number, os.strerror(number)))
         assert re.search(text, refusal)
     tree(zen())
-    monkeypatch.setattr("measurements.clock_refusals.os.access", lambda path, how: False)
+    monkeypatch.setattr("measurements.host.frequency_control.os.access", lambda path, how: False)
     with pytest.raises(MeasurementError, match="no right to set clocks"):
         opened()
     read_only = SimpleNamespace(f_flag=os.ST_RDONLY)
-    monkeypatch.setattr("measurements.clock_refusals.os.statvfs", lambda path: read_only)
+    monkeypatch.setattr("measurements.host.frequency_control.os.statvfs", lambda path: read_only)
     with pytest.raises(MeasurementError, match="is mounted read-only, as in a container: run ppw"):
         opened()
     control = opened(dry_run=True)
@@ -465,7 +464,7 @@ SWEEPS = """
 import sys
 sys.path.append(sys.argv[1])
 from pathlib import Path
-from measurements.frequency import FrequencyControl
+from measurements.host.frequency_control import FrequencyControl
 
 sysfs, state = map(Path, sys.argv[2:])
 while True:

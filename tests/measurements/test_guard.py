@@ -16,24 +16,37 @@ from unittest import mock
 import pytest
 from peers.waiting import FakeClock, is_running, wait_for
 
-from measurements import guard as guard_module
-from measurements.companion import Companion
 from measurements.errors import MeasurementError
-from measurements.guard import Guard, restore_leftovers, state_folder
-from measurements.guard_journal import Journal, Owners, Process, boot_id, journals
-from measurements.guard_process import RefusalError, take
-from measurements.restoring import Setting, limits_in_order, restore
-from measurements.workloads import reaper_process
-from measurements.workloads.reaper import Reaper
+from measurements.processes import cleanup_process
+from measurements.processes import settings_guard as guard_module
+from measurements.processes.cleanup_process import Reaper
+from measurements.processes.helper_process import Companion
+from measurements.processes.settings_guard import (
+    Guard,
+    Setting,
+    limits_in_order,
+    restore,
+    restore_leftovers,
+    state_folder,
+)
+from measurements.processes.settings_guard_process import (
+    Journal,
+    Owners,
+    Process,
+    RefusalError,
+    boot_id,
+    journals,
+    take,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S, US = 60.0, os.geteuid()
 KILL = pytest.mark.peer("kill")
 # The guard of a kernel before Linux 5.3.
 WITHOUT_PROCESS_DESCRIPTORS = """
-from measurements import companion
-companion._START = (
-    "import os\\ndef none(pid): raise OSError\\nos.pidfd_open = none\\n" + companion._START
+from measurements.processes import helper_process
+helper_process._START = (
+    "import os\\ndef none(pid): raise OSError\\nos.pidfd_open = none\\n" + helper_process._START
 )
 """
 
@@ -41,7 +54,7 @@ companion._START = (
 CHANGES = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from measurements.guard import Guard
+from measurements.processes.settings_guard import Guard
 # Whatever this was started from may ignore hangups.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -436,7 +449,7 @@ class TestRestoring:
             path.write_text(value)
 
         written = []
-        monkeypatch.setattr("measurements.restoring.write_setting", write)
+        monkeypatch.setattr("measurements.processes.settings_guard.write_setting", write)
         names = ("governor", "max_freq", "min_freq", "setspeed")
         in_order = ["cpufreq/boost", "policy0/boost", "intel_pstate/min_perf_pct"]
         in_order += [f"policy0/scaling_{name}" for name in names]
@@ -454,7 +467,9 @@ class TestRestoring:
         file = tmp_path / "no_turbo"
         file.write_text("7")
         clock = FakeClock()
-        monkeypatch.setattr("measurements.restoring.write_setting", lambda path, value: None)
+        monkeypatch.setattr(
+            "measurements.processes.settings_guard.write_setting", lambda path, value: None
+        )
         (left,) = restore([Setting(file, "8")], wait=clock.wait)
         assert str(left) == f"{file} should be '8': it is '7'"
         assert len(clock.waits_s) == 2
@@ -464,7 +479,7 @@ class TestRestoring:
 # Starts two generations of processes and a folder, says which, and waits.
 OWNER = """
 import os, subprocess, sys
-from measurements.workloads.reaper import Reaper
+from measurements.processes.cleanup_process import Reaper
 reaper = Reaper()
 folder = reaper.folder()
 (folder / "data").write_text("x")
@@ -539,25 +554,25 @@ class TestCleanup:
         ):
             clock, killed = FakeClock(), []
             find = mock.Mock(side_effect=itertools.chain(seen, itertools.repeat(seen[-1])))
-            monkeypatch.setattr(reaper_process, "_marked", find)
-            monkeypatch.setattr(reaper_process, "_kill", killed.append)
-            assert reaper_process.reap(b"mark", [], clock=clock, wait=clock.wait) == left
+            monkeypatch.setattr(cleanup_process, "_marked", find)
+            monkeypatch.setattr(cleanup_process, "_kill", killed.append)
+            assert cleanup_process.reap(b"mark", [], clock=clock, wait=clock.wait) == left
             assert clock.now_s - 1000 == pytest.approx(took_s, abs=0.03)
             assert set(killed) == {7}
 
     def test_what_was_made_last_goes_first(self, monkeypatch):
         gone, clock = [], FakeClock()
         ways = {"folder": gone.append, "mount": gone.append}
-        monkeypatch.setattr(reaper_process, "_REMOVE", ways)
+        monkeypatch.setattr(cleanup_process, "_REMOVE", ways)
         made = [("folder", "a"), ("mount", "a/b"), ("folder", "c")]
-        reaper_process.reap(b"mark=none", made, clock=clock, wait=clock.wait)
+        cleanup_process.reap(b"mark=none", made, clock=clock, wait=clock.wait)
         assert gone == ["c", "a/b", "a"]
 
     def test_a_control_group_goes_when_its_last_process_is_off(self, tmp_path):
         group = tmp_path / "group"
         (group / "process").mkdir(parents=True)
         made, clock = [("group", str(group))], FakeClock()
-        reaper_process.reap(b"mark=none", made, clock=clock, wait=clock.wait)
+        cleanup_process.reap(b"mark=none", made, clock=clock, wait=clock.wait)
         assert group.exists()
         assert clock.now_s - 1000 == pytest.approx(10.2, abs=0.1)
 
@@ -566,5 +581,5 @@ class TestCleanup:
             if (group / "process").exists():
                 (group / "process").rmdir()
 
-        reaper_process.reap(b"mark=none", made, clock=clock, wait=wait)
+        cleanup_process.reap(b"mark=none", made, clock=clock, wait=wait)
         assert not group.exists()

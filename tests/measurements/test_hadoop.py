@@ -19,27 +19,40 @@ from peers.hadoop import JARS, JOB, attempt, counters, event, history, maven, pr
 from peers.waiting import processes
 
 from measurements.errors import MeasurementError
-from measurements.execution import execute
-from measurements.workloads.hadoop import jars, loopback
-from measurements.workloads.hadoop.configuration import (
+from measurements.host.execution import execute
+from measurements.processes.cleanup_process import MARK, Reaper
+from measurements.workloads.hadoop import install, private_network
+from measurements.workloads.hadoop.cluster import cluster_row, read_nodes
+from measurements.workloads.hadoop.engines import (
+    Local,
+    OneMachine,
+    OwnHadoop,
     cluster_properties,
+    first_complaint,
     free_ports,
+    in_memory,
     local_properties,
     write_configuration,
 )
-from measurements.workloads.hadoop.counters import CPU_MS, GC_MS, Counter, printed_counters
-from measurements.workloads.hadoop.engine import OwnHadoop, first_complaint, in_memory
-from measurements.workloads.hadoop.figures import job_columns, node_columns, write_tasks
-from measurements.workloads.hadoop.history import parse_history, read_history
-from measurements.workloads.hadoop.inputs import make_texts, room_needed
-from measurements.workloads.hadoop.java import find_java, find_maven
-from measurements.workloads.hadoop.jobs import Setting, job_properties, settings
-from measurements.workloads.hadoop.local import Local
-from measurements.workloads.hadoop.local_log import read_local_log
-from measurements.workloads.hadoop.nodes import cluster_row, read_nodes
-from measurements.workloads.hadoop.one_machine import OneMachine
-from measurements.workloads.hadoop.text import write_text
-from measurements.workloads.reaper import MARK, Reaper
+from measurements.workloads.hadoop.history import (
+    CPU_MS,
+    GC_MS,
+    Counter,
+    parse_history,
+    printed_counters,
+    read_history,
+    read_local_log,
+)
+from measurements.workloads.hadoop.install import find_java, find_maven
+from measurements.workloads.hadoop.job_rows import job_columns, node_columns, write_tasks
+from measurements.workloads.hadoop.jobs import (
+    Setting,
+    job_properties,
+    make_texts,
+    room_needed,
+    settings,
+    write_text,
+)
 
 MB = 1_000_000
 DATA = Path(__file__).parent / "data" / "hadoop"
@@ -52,7 +65,7 @@ def own(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     with Reaper() as reaper:
         yield OwnHadoop(
-            java=find_java(), jars=jars.set_up(), reaper=reaper, scratch=reaper.folder(tmp_path)
+            java=find_java(), jars=install.set_up(), reaper=reaper, scratch=reaper.folder(tmp_path)
         )
 
 
@@ -132,27 +145,27 @@ class TestOwnNetwork:
     def test_what_listens_inside_is_reached_inside_only(self):
         server = "import socket, time; s = socket.create_server(('0.0.0.0', 0))\n"
         server += "print(s.getsockname()[1], flush=True); time.sleep(600)"
-        inside = [*loopback.inside_new(), sys.executable, "-c", server]
+        inside = [*private_network.inside_new(), sys.executable, "-c", server]
         with subprocess.Popen(inside, stdout=subprocess.PIPE, text=True) as process:
             try:
                 port = int(process.stdout.readline())
                 with pytest.raises(ConnectionRefusedError):
                     socket.create_connection(("127.0.0.1", port), timeout=5)
                 client = f"import socket; socket.create_connection(('127.0.0.1', {port})); print(1)"
-                joined = [*loopback.inside_of(process.pid), sys.executable, "-c", client]
+                joined = [*private_network.inside_of(process.pid), sys.executable, "-c", client]
                 assert subprocess.check_output(joined) == b"1\n"
             finally:
                 process.kill()
 
     def test_a_plain_user_may_have_one_too(self):
         as_other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        devices = [*as_other, *loopback.inside_new(), "cat", "/proc/net/dev"]
+        devices = [*as_other, *private_network.inside_new(), "cat", "/proc/net/dev"]
         said = subprocess.check_output(devices, text=True).splitlines()[2:]
         assert [line.split(":")[0].strip() for line in said] == ["lo"]
 
 
 def test_where_the_kernel_gives_no_network_it_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(loopback, "refusal", lambda: "the kernel allows no network: no")
+    monkeypatch.setattr(private_network, "refusal", lambda: "the kernel allows no network: no")
     own = OwnHadoop(java=None, jars=tmp_path, reaper=None, scratch=tmp_path)
     with pytest.raises(MeasurementError, match="--open-ports"):
         OneMachine(own)
@@ -289,11 +302,11 @@ class TestJava:
 class TestJars:
     def test_brought_once_whole_or_not_at_all(self, tmp_path):
         home = {"XDG_CACHE_HOME": "/x", "HOME": "/root"}
-        assert jars.cache_folder(home) == Path("/x/ppw/hadoop-3.4.2")
-        assert jars.cache_folder({**home, "PPW_CACHE_DIR": "/y"}) == Path("/y/hadoop-3.4.2")
+        assert install.cache_folder(home) == Path("/x/ppw/hadoop-3.4.2")
+        assert install.cache_folder({**home, "PPW_CACHE_DIR": "/y"}) == Path("/y/hadoop-3.4.2")
         environment = maven(tmp_path)
-        folder = jars.set_up(environment)
-        assert folder == tmp_path / "cache" / "hadoop-3.4.2" == jars.find_jars(environment)
+        folder = install.set_up(environment)
+        assert folder == tmp_path / "cache" / "hadoop-3.4.2" == install.find_jars(environment)
         assert len(list(folder.glob("*.jar"))) == 4
         assert [path.name for path in (tmp_path / "cache").iterdir()] == ["hadoop-3.4.2"]
         project = ElementTree.parse(tmp_path / "told.xml").getroot()
@@ -302,8 +315,8 @@ class TestJars:
         # A jar that is gone is noticed and brought again.
         next(folder.glob("junit*")).unlink()
         with pytest.raises(MeasurementError, match="ppw run hadoop --setup"):
-            jars.find_jars(environment)
-        assert len(list(jars.set_up(environment).glob("*.jar"))) == 4
+            install.find_jars(environment)
+        assert len(list(install.set_up(environment).glob("*.jar"))) == 4
 
     def test_what_maven_did_not_bring_is_said(self, tmp_path):
         for how, said in (
@@ -312,7 +325,7 @@ class TestJars:
             ({"code": 3}, "it ended with exit code 3"),
         ):
             with pytest.raises(MeasurementError, match=f"mvn could not bring Hadoop.*{said}"):
-                jars.set_up(maven(tmp_path, **how))
+                install.set_up(maven(tmp_path, **how))
             assert list((tmp_path / "cache").iterdir()) == []
 
 

@@ -7,10 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from measurements import MeasurementError, parse_frequency, parse_quantity
-from measurements.header_units import mapped_factor, unit_in_words
-from measurements.headers import MOST_COLUMNS, Renaming, nearest, rename_headers, shown, unit_of
-from measurements.quantities import UNITS, implausible_frequency, split_unit
-from measurements.schema import COLUMNS, SYNONYMS, UNIT_IN_NAME
+from measurements.table.headers import (
+    MOST_COLUMNS,
+    Renaming,
+    mapped_factor,
+    nearest,
+    rename_headers,
+    shown,
+    unit_in_words,
+    unit_of,
+)
+from measurements.table.schema import COLUMNS, SYNONYMS, UNIT_IN_NAME
+from measurements.table.units import UNITS, implausible_frequency, split_unit
 
 # Typed here from the definition of each unit, so that a slip in the registry shows.
 SI_FACTORS = {

@@ -14,15 +14,14 @@ from peers.hadoop import program
 from peers.sysfs_host import FakeHost
 from peers.waiting import FakeClock, is_running, wait_for
 
-from measurements import MeasurementError, memory_traffic
-from measurements.machine import Machine
-from measurements.memory_counters import llc_misses_per_byte, memory_events
-from measurements.memory_kernels import WORDS
-from measurements.memory_probe import probe_memory
-from measurements.memory_sizes import available_memory, cpu_quota, last_level_cache
-from measurements.memory_traffic import MemoryTraffic
-from measurements.placement import run_on
-from measurements.run_rows import row_of
+from measurements import MeasurementError
+from measurements.counters import memory_traffic
+from measurements.counters.memory_traffic import MemoryTraffic, llc_misses_per_byte, memory_events
+from measurements.host.cpu_placement import run_on
+from measurements.host.memory import available_memory, cpu_quota, last_level_cache
+from measurements.host.memory_probe import WORDS, probe_memory
+from measurements.sweep.machine import Machine
+from measurements.sweep.rows import row_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB, GIB = 2**20, 2**30
@@ -147,7 +146,7 @@ class TestCompiledProbe:
             probe_memory(array_bytes=2**60, chase_bytes=MIB)
 
     def test_a_folder_that_takes_no_programs(self, tmp_path):
-        script = "from measurements.memory_probe import probe_memory\n"
+        script = "from measurements.host.memory_probe import probe_memory\n"
         script += f"p = probe_memory(**{QUICK})\nprint(p.method, *p.notes)"
         mount = 'mount -t tmpfs -o noexec none "$1" && exec "$2" -c "$3"'
         command = ["unshare", "-m", "sh", "-c", mount, "sh", tmp_path, sys.executable, script]
@@ -265,7 +264,7 @@ class TestPrograms:
             "exec sleep 60": "took more than 0.5 s",
         }.items():
             if "sleep" in end:
-                monkeypatch.setattr("measurements.memory_kernels._TIMEOUT_S", 0.5)
+                monkeypatch.setattr("measurements.host.memory_probe._TIMEOUT_S", 0.5)
             with pytest.raises(MeasurementError, match=re.escape(said)):
                 probe_memory(**QUICK, compilers=compiler(tmp_path, making(end)))
 
@@ -287,7 +286,7 @@ class TestSizes:
     def test_arrays_are_four_caches_or_shrink_with_free_memory(self, host, tmp_path, monkeypatch):
         sizes = []
         monkeypatch.setattr(
-            "measurements.memory_probe.bandwidth_by_numpy", lambda size, *_: sizes.append(size)
+            "measurements.host.memory_probe.bandwidth_by_numpy", lambda size, *_: sizes.append(size)
         )
         # Where the kernel says nothing a size is assumed.
         assert last_level_cache(tmp_path, [0]) == (0, 0, 64)
@@ -448,7 +447,8 @@ class TestTraffic:
     def test_it_ends_with_whoever_started_it(self, traffic, tmp_path):
         traffic()
         code = (
-            "import sys, time; from pathlib import Path; from measurements import memory_traffic\n"
+            "import sys, time; from pathlib import Path\n"
+            "from measurements.counters import memory_traffic\n"
             "sysfs = Path(sys.argv[1])\n"
             "traffic = memory_traffic.MemoryTraffic.find(sysfs, Path('/proc'))\n"
             "traffic.start(sysfs / 'counts.txt')\n"

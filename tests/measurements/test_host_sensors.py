@@ -16,8 +16,7 @@ from unittest import mock
 import pytest
 from peers.powercap import in_private_sys, only_root, write
 
-from measurements.power.protocol import SensorError, SourceSettings
-from measurements.power.registry import open_source, parse_spec
+from measurements.power.source import SensorError, SourceSettings, open_source, parse_spec
 
 NAN = pytest.approx(math.nan, nan_ok=True)
 

@@ -15,14 +15,22 @@ from hypothesis import strategies as st
 from peers.sysfs_host import CPU, arm_board, bare_machine, xeon
 
 from measurements import tidy_runs
-from measurements.host.control_groups import group_state
-from measurements.host.cpu_time import host_cpu_s, scheduled_s, tick_caveat, tree_columns
-from measurements.host.disks import disk_sectors
-from measurements.host.heat import package_temperature_c, throttle_counts
-from measurements.host.network import interface_bytes
-from measurements.host.snapshot import Snapshot
-from measurements.host.virtual import container, hypervisor, is_virtual_machine
-from measurements.host_state import current_frequencies, read_state, throttled_between
+from measurements.host.clocks import current_frequencies
+from measurements.host.conditions import (
+    package_temperature_c,
+    read_state,
+    throttle_counts,
+    throttled_between,
+)
+from measurements.host.cpu_time import (
+    group_state,
+    host_cpu_s,
+    scheduled_s,
+    tick_caveat,
+    tree_columns,
+)
+from measurements.host.disks_network import Snapshot, disk_sectors, interface_bytes
+from measurements.host.processor import container, hypervisor, is_virtual_machine
 
 EACH_ON = {"cpufreq/policy0/boost": 1, "cpufreq/policy1/boost": 1}
 

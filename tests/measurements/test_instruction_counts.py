@@ -5,15 +5,15 @@ import sys
 
 import pytest
 
-from measurements import instruction_counts
-from measurements.compiling import compile_c
-from measurements.errors import MeasurementError
-from measurements.instruction_counts import (
+from measurements.counters import instructions
+from measurements.counters.instructions import (
     count_instructions,
     estimated_instructions,
     read_callgrind,
     read_qemu,
 )
+from measurements.errors import MeasurementError
+from measurements.processes.programs import compile_c
 
 PEER = pytest.mark.peer("instructions")
 ROUNDS = 1_000_000
@@ -99,7 +99,7 @@ class TestEmulators:
         assert row["instructions"] == found.instructions
 
     def test_qemu_of_another_interface_is_asked_for_its_own(self, monkeypatch, tmp_path, built):
-        monkeypatch.setattr(instruction_counts, "_FIRST_API", 9)
+        monkeypatch.setattr(instructions, "_FIRST_API", 9)
         found = count_instructions([built["loop"]], method="qemu")
         assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED
         for name in ("qemu-x86_64", "true"):

@@ -14,22 +14,34 @@ from peers.waiting import is_running, wait_for
 from test_live_sampler import MadeUpKernel
 
 from measurements.errors import MeasurementError
+from measurements.processes.cleanup_process import Reaper
+from measurements.processes.programs import find_program
 from measurements.timeseries import LiveSampler
 from measurements.workloads import fio
-from measurements.workloads.fio import FioOptions, Pattern
-from measurements.workloads.fio_report import read_report
+from measurements.workloads.fio import FioOptions, Pattern, read_report
 from measurements.workloads.io_study.bandwidth import BandwidthThief
-from measurements.workloads.io_study.cpu_clocks import ControlGroup, KernelThreads, process_cpu_s
-from measurements.workloads.io_study.devices import block_device, fill
-from measurements.workloads.io_study.findings import accounts_apart, findings, tick_shortfall
-from measurements.workloads.io_study.instances import Instances
-from measurements.workloads.io_study.kernel_workers import KernelWorkers, cpu_mask
-from measurements.workloads.io_study.memory_device import file_system_of, make_memory_device
-from measurements.workloads.io_study.options import StudyOptions
-from measurements.workloads.io_study.window import LostCountError, Own, window_columns
-from measurements.workloads.programs import find_program
-from measurements.workloads.reaper import Reaper
-from measurements.workloads.service_run import CutShortError
+from measurements.workloads.io_study.block_devices import (
+    block_device,
+    file_system_of,
+    fill,
+    make_memory_device,
+)
+from measurements.workloads.io_study.cpu_accounting import (
+    ControlGroup,
+    KernelThreads,
+    KernelWorkers,
+    LostCountError,
+    Own,
+    accounts_apart,
+    cpu_mask,
+    findings,
+    process_cpu_s,
+    tick_shortfall,
+    window_columns,
+)
+from measurements.workloads.io_study.loads import Instances
+from measurements.workloads.io_study.study import StudyOptions
+from measurements.workloads.service import CutShortError
 
 with_fio = pytest.mark.peer("fio")
 

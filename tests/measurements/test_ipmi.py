@@ -30,13 +30,18 @@ from hypothesis import strategies as st
 from peers.ipmi_bmc import IpmiBmc, PlayedBmc, Sensor, compiled, free_port, sensor_record
 from peers.waiting import is_running, processes, wait_for
 
-from measurements.power import ipmi, ipmi_bmc, ipmi_power, ipmi_session, ipmi_tool
-from measurements.power.ipmi_bmc import parse_address
-from measurements.power.ipmi_dcmi import BmcClock, PowerReading
+from measurements.power import ipmi, ipmi_power, ipmi_protocol, ipmi_session
+from measurements.power import ipmitool as ipmi_tool
 from measurements.power.ipmi_power import sensor_channels
-from measurements.power.ipmi_sdr import PowerSensor, power_sensors, split_records
-from measurements.power.protocol import Login, SensorError, SourceSettings
-from measurements.power.registry import open_source, parse_spec
+from measurements.power.ipmi_protocol import (
+    BmcClock,
+    PowerReading,
+    PowerSensor,
+    parse_address,
+    power_sensors,
+    split_records,
+)
+from measurements.power.source import Login, SensorError, SourceSettings, open_source, parse_spec
 
 # Time that a request may take where something else than time is tested.
 AMPLE_S = 60.0
@@ -422,7 +427,7 @@ def test_what_a_tool_complains_of_is_explained(play, tool):
 @pytest.mark.parametrize("sensors", [(PSU,), ()])
 def test_a_user_with_too_little_privilege_gets_what_there_is(start, monkeypatch, tool, sensors):
     bmc = start(privilege="user", sensors=sensors)
-    monkeypatch.setattr(ipmi_power, "PRIVILEGES", ipmi_bmc.PRIVILEGES)
+    monkeypatch.setattr(ipmi_power, "PRIVILEGES", ipmi_protocol.PRIVILEGES)
     # Of both versions ipmi_sim enforces a user's privilege only in IPMI 1.5.
     if isinstance(bmc, IpmiBmc):
         tool = "ipmi:ipmitool"
@@ -592,7 +597,7 @@ def test_an_idle_session_is_kept_and_then_given_back(monkeypatch, play):
 def test_the_own_bmc_is_read_through_its_device(tool, play, monkeypatch, tmp_path):
     bmc = play(watts=177)
     device = tmp_path / "ipmi0"
-    monkeypatch.setattr(ipmi_bmc, "DEVICE", str(device))
+    monkeypatch.setattr(ipmi_protocol, "DEVICE", str(device))
     message = refused(tool)
     assert "ipmi0 is not there" in message
     assert "`modprobe -a ipmi_devintf ipmi_si` as root" in message
@@ -625,8 +630,8 @@ def local_bmc(tmp_path):
 
 LOCAL = """
 import json, sys, time
-from measurements.power.protocol import SensorError, SourceSettings
-from measurements.power.registry import open_source, parse_spec
+from measurements.power.source import SensorError, SourceSettings
+from measurements.power.source import open_source, parse_spec
 try:
     source = open_source(parse_spec(sys.argv[1]), SourceSettings(timeout_s=float(sys.argv[2])))
 except SensorError as error:

@@ -18,8 +18,8 @@ from measurements.errors import MeasurementError
 from measurements.timeseries import LiveSampler, read_time_series, sample
 from measurements.timeseries.live import for_seconds
 from measurements.timeseries.own import Writer
-from measurements.timeseries.schema import COLUMNS, CPU_COLUMNS, MARKS, split_device
-from measurements.workloads.io_study.findings import tick_shortfall
+from measurements.timeseries.series import COLUMNS, CPU_COLUMNS, MARKS, split_device
+from measurements.workloads.io_study.cpu_accounting import tick_shortfall
 
 ROOT = Path(__file__).resolve().parents[2]
 HZ = os.sysconf("SC_CLK_TCK")

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from peers.waiting import wait_for
 
 from measurements.errors import MeasurementError
-from measurements.placement import Core, Topology
-from measurements.workloads.client_processes import Client
-from measurements.workloads.latency import Histogram, merged, power_of_two_cells
-from measurements.workloads.memcached import memcaslap, memtier, paced
-from measurements.workloads.memcached.link import line_rate, link_to
-from measurements.workloads.memcached.load import Demand, works
-from measurements.workloads.memcached.loaders import Work, find_loader
+from measurements.host.cpu_placement import Core, Topology
+from measurements.processes.cleanup_process import Reaper
+from measurements.workloads.clients import Client, Histogram, merged, power_of_two_cells
+from measurements.workloads.memcached import load_generators
+from measurements.workloads.memcached.limits import judged
+from measurements.workloads.memcached.load_generators import Work, find_loader
+from measurements.workloads.memcached.load_run import Demand, line_rate, link_to, works
 from measurements.workloads.memcached.options import (
     MemcachedOptions,
     mean_operations,
@@ -31,10 +31,7 @@ from measurements.workloads.memcached.options import (
     sides,
     workload_name,
 )
-from measurements.workloads.memcached.protocol import Address, Control
-from measurements.workloads.memcached.servers import Servers, needed_memory
-from measurements.workloads.memcached.verdicts import judged
-from measurements.workloads.reaper import Reaper
+from measurements.workloads.memcached.servers import Address, Control, Servers, needed_memory
 
 with_memcached = pytest.mark.peer("memcached")
 SIZES = {"keys_per_request": 1, "keys": 2000, "key_bytes": 30, "value_bytes": 64}
@@ -207,7 +204,7 @@ class TestMemcaslap:
     def test_what_it_printed_by_hand(self, tmp_path):
         file = tmp_path / "printed.txt"
         file.write_text(PRINTED)
-        found = memcaslap.read_totals(file)
+        found = load_generators.read_memcaslap_totals(file)
         assert found.histogram.requests == 64736
         assert found.mean_s == pytest.approx(493e-6)
         # 3 + 48 + 3361 are below half of 64736, with the 36385 of cell 8 they are above:
@@ -223,7 +220,7 @@ class TestMemcaslap:
     def test_it_counts_what_the_server_does_but_for_the_requests_in_flight(self, drive, tmp_path):
         loader = find_loader("memcaslap").open(tmp_path)
         output, report, counts = drive(loader, WORK)
-        counted = memcaslap.read_totals(output).histogram.requests
+        counted = load_generators.read_memcaslap_totals(output).histogram.requests
         assert 0 <= counts.gets - counted <= 2 * WORK.connections
         # The objects that it stores first are in the throughput that it prints, and not here.
         assert counts.sets == loader.held(WORK) == 8 * 1024
@@ -232,7 +229,7 @@ class TestMemcaslap:
         assert "powers of two" in report.resolution
 
     def test_its_numbers_are_multiples_and_there_is_work_that_it_cannot_do(self, tmp_path):
-        loader = memcaslap.Memcaslap("m")
+        loader = load_generators.Memcaslap("m")
         for asked, connections, threads, windows in (
             ((8, 1, 2000), 8, 1, 1),
             ((5, 2, 30_000), 6, 2, 5),
@@ -261,7 +258,7 @@ NO_STATS = '{"ALL STATS": {}}'
 
 
 def memtier_report(*files):
-    return memtier.Memtier("m").report([], files[0].parent, [WORK] * len(files))
+    return load_generators.Memtier("m").report([], files[0].parent, [WORK] * len(files))
 
 
 class TestMemtier:
@@ -278,7 +275,7 @@ class TestMemtier:
     def test_its_command(self, tmp_path):
         work = WORK._replace(get_share=0.9, threads=2, rate_s=4000.0, keys_per_request=8)
         work = work._replace(seconds=2.25)
-        loader = memtier.Memtier("memtier_benchmark")
+        loader = load_generators.Memtier("memtier_benchmark")
         command = loader.command(Address("cache7", 11211), work, tmp_path, 3)
         # 4000 a second over 2 threads of 4 connections are 500 each.
         assert {
@@ -296,7 +293,7 @@ class TestPaced:
     def test_every_request_is_the_servers_too(self, drive, loader):
         work = WORK._replace(rate_s=2000.0, get_share=0.75, keys_per_request=3, seconds=1.0)
         output, report, counts = drive(loader, work, fill=True)
-        figures = paced.read_totals(output).figures
+        figures = load_generators.read_paced_totals(output).figures
         assert figures["requests"] == counts.gets / 3 + figures["stored"]
         assert figures["stored"] == counts.sets
         assert figures["hits"] == counts.gets == counts.hits
@@ -308,7 +305,7 @@ class TestPaced:
 
     def test_objects_that_are_not_there_are_misses(self, drive, loader):
         work = WORK._replace(rate_s=500.0, key_bytes=31)
-        figures = paced.read_totals(drive(loader, work)[0]).figures
+        figures = load_generators.read_paced_totals(drive(loader, work)[0]).figures
         assert figures["misses"] == figures["requests"] > 100
         assert figures["hits"] == 0
 
@@ -331,7 +328,7 @@ class TestPaced:
 
     def test_as_fast_as_it_is_answered_it_loads_the_server(self, drive, loader):
         output, report, counts = drive(loader, WORK)
-        figures = paced.read_totals(output).figures
+        figures = load_generators.read_paced_totals(output).figures
         assert figures["requests"] == counts.gets > 500
         assert report.late_p99_s is None
         # Little's law: requests in flight are throughput times latency.
@@ -342,7 +339,7 @@ class TestPaced:
     def test_sizes_come_through_whole(self, drive, loader, value_bytes):
         work = WORK._replace(value_bytes=value_bytes, keys=100, get_share=0.5, key_bytes=32)
         output, _, counts = drive(loader, work, fill=True)
-        figures = paced.read_totals(output).figures
+        figures = load_generators.read_paced_totals(output).figures
         assert figures["hits"] == counts.hits > 0
         assert counts.written_bytes >= figures["hits"] * value_bytes
 
@@ -360,11 +357,23 @@ class TestPaced:
 def test_what_is_no_report(tmp_path):
     file = tmp_path / "memtier-0.json"
     for read, text, said in (
-        (memcaslap.read_totals, PRINTED.partition("      12:     1991")[0], "output is cut off"),
-        (memcaslap.read_totals, PRINTED.partition("Total Statistics")[0], "no latencies of mem"),
-        (memcaslap.read_totals, "", "it printed nothing"),
-        (paced.read_totals, "", "had no answer to any request"),
-        (paced.read_totals, "127.0.0.1:1: no connection: refused\n", "failed: 127.0.0.1:1"),
+        (
+            load_generators.read_memcaslap_totals,
+            PRINTED.partition("      12:     1991")[0],
+            "output is cut off",
+        ),
+        (
+            load_generators.read_memcaslap_totals,
+            PRINTED.partition("Total Statistics")[0],
+            "no latencies of mem",
+        ),
+        (load_generators.read_memcaslap_totals, "", "it printed nothing"),
+        (load_generators.read_paced_totals, "", "had no answer to any request"),
+        (
+            load_generators.read_paced_totals,
+            "127.0.0.1:1: no connection: refused\n",
+            "failed: 127.0.0.1:1",
+        ),
         *((memtier_report, text, "no report of memtier_") for text in ("", "{}", NO_STATS, "[]")),
     ):
         file.write_text(text)

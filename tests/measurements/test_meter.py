@@ -11,9 +11,9 @@ import pytest
 import pyvisa
 from peers.scpi_meter import LOCAL, NO_DATA, OVERRANGE, VALUES, ScpiMeter, write_sim
 
-from measurements.power import registry
+from measurements.power import source as sources
 from measurements.power.meter import QUICK_S, open_source
-from measurements.power.protocol import Channel, SensorError, SourceSettings
+from measurements.power.source import Channel, SensorError, SourceSettings
 
 RESOURCES = (
     "TCPIP0::localhost::inst0::INSTR",
@@ -85,8 +85,8 @@ def test_a_meter_on_a_socket_tells_moving_watts_and_nothing_is_set_on_it():
 @pytest.mark.parametrize("resource", RESOURCES)
 def test_every_bus_of_a_simulated_meter_is_read(tmp_path, resource):
     backend = write_sim(tmp_path, RESOURCES)
-    spec = registry.parse_spec(f"meter@{resource},backend={backend},name=wall")
-    with contextlib.closing(registry.open_source(spec, SourceSettings())) as source:
+    spec = sources.parse_spec(f"meter@{resource},backend={backend},name=wall")
+    with contextlib.closing(sources.open_source(spec, SourceSettings())) as source:
         assert source.read()[0][0::2] == ("meter:wall", 298.77)
     with opened(resource, backend=backend) as source:
         assert repr(source.channels) == WT310E
@@ -216,11 +216,11 @@ def test_energy_of_a_running_integration_is_read_in_joules_and_contains_the_powe
 def test_two_meters_of_a_model_are_told_apart_by_name():
     settings = SourceSettings(timeout_s=AMPLE_S)
     with ScpiMeter(100.0) as left, ScpiMeter(200.0) as right:
-        specs = [registry.parse_spec(f"meter@{m.resource}") for m in (left, right)]
+        specs = [sources.parse_spec(f"meter@{m.resource}") for m in (left, right)]
         with pytest.raises(SensorError, match="two sources have a channel meter:wt310e"):
-            registry.open_sources(specs, settings)
-        named = [registry.parse_spec(f"meter@{left.resource},name=psu1"), specs[1]]
-        first, second = registry.open_sources(named, settings)
+            sources.open_sources(specs, settings)
+        named = [sources.parse_spec(f"meter@{left.resource},name=psu1"), specs[1]]
+        first, second = sources.open_sources(named, settings)
         assert first.read()[0][0::2] == ("meter:psu1", 100.0)
         # Closing one leaves the other open, though PyVISA shares what is beneath them.
         first.close()

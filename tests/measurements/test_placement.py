@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers.topology import Cpu, TopologyTree
 
-from measurements.cpu_lists import cpu_list_text, parse_cpu_list
 from measurements.errors import MeasurementError
-from measurements.placement import place, read_topology, run_on
+from measurements.host.cpu_placement import place, read_topology, run_on
+from measurements.host.files import cpu_list_text, parse_cpu_list
 
 # Two sockets of four cores, two threads each, the second threads numbered after all first ones.
 XEON = [Cpu(n, core=n % 4, socket=n // 4 % 2, node=n // 4 % 2) for n in range(16)]

@@ -20,13 +20,12 @@ from scipy.stats import chi2
 
 from measurements.errors import MeasurementError
 from measurements.power.clock_offset import estimate_clock_offset
-from measurements.power.log_tail import Lines, Tail
-from measurements.power.log_times import BadTimeError, TimeReader
-from measurements.power.power_log import RECENT_BYTES, open_source
-from measurements.power.protocol import Channel, SensorError, SourceSettings
-from measurements.run_rows import session_rows
-from measurements.sampler import HEADER as SAMPLES_HEADER
-from measurements.session import Session
+from measurements.power.log_format import BadTimeError, TimeReader
+from measurements.power.power_log import RECENT_BYTES, Lines, Tail, open_source
+from measurements.power.sampler import HEADER as SAMPLES_HEADER
+from measurements.power.source import Channel, SensorError, SourceSettings
+from measurements.sweep.rows import session_rows
+from measurements.sweep.session import Session
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
 HEADER = "time,power_w\n"

@@ -23,7 +23,7 @@ from peers.powercap import (
 )
 
 from measurements.power import rapl, rapl_pyrapl
-from measurements.power.protocol import SensorError, SourceSettings
+from measurements.power.source import SensorError, SourceSettings
 
 READERS = Path(__file__).parent / "peers" / "rapl_readers.py"
 NAN = pytest.approx(math.nan, nan_ok=True)

@@ -14,11 +14,11 @@ from email.utils import format_datetime
 import pytest
 from peers.redfish_bmc import CHASSIS, LOCAL, SESSIONS, V1, RedfishBmc, Said, certificate, linked
 
-from measurements.power import redfish_client, registry
-from measurements.power.protocol import Channel, Login, SensorError, SourceSettings
-from measurements.power.redfish import PERIOD_S, open_source
-from measurements.power.redfish_figures import seconds
-from measurements.power.redfish_origin import Origin, parse_origin
+from measurements.power import redfish_client
+from measurements.power import source as sources
+from measurements.power.redfish import PERIOD_S, open_source, seconds
+from measurements.power.redfish_client import Origin, parse_origin
+from measurements.power.source import Channel, Login, SensorError, SourceSettings
 
 USER, PASSWORD = "admin", "s3cret, with: äö"
 ENVIRONMENT, POWER = f"{CHASSIS}/1/EnvironmentMetrics", f"{CHASSIS}/1/Power"
@@ -572,8 +572,8 @@ def test_an_unknown_option_is_refused_and_a_missing_library_named(start, monkeyp
     assert "no option verfy: it has ca, chassis, verify" in refused_opening("bmc", verfy="no")
     assert "verify=maybe: write yes or no" in refused_opening("bmc", verify="maybe")
     assert "needs an address" in refusal(lambda: open_source(None, SourceSettings()))
-    spec = registry.parse_spec(f"redfish@{start().address},chassis=1")
-    with contextlib.closing(registry.open_source(spec, SourceSettings())) as source:
+    spec = sources.parse_spec(f"redfish@{start().address},chassis=1")
+    with contextlib.closing(sources.open_source(spec, SourceSettings())) as source:
         assert [reading.value for reading in source.read()] == [240.0]
     monkeypatch.setitem(sys.modules, "requests", None)
     assert "pip install 'perf-per-watt[measure]'" in refused_opening("bmc")

@@ -28,9 +28,9 @@ from measurements import (
     tidy_runs,
     write_runs,
 )
-from measurements.checks import as_numbers
-from measurements.schema import COLUMNS
-from measurements.spreadsheets import csv_text
+from measurements.table.checks import as_numbers
+from measurements.table.schema import COLUMNS
+from measurements.table.writing import csv_text
 
 FORMATS = ["csv", "csv.gz", "jsonl", "ndjson", "json", "jsonl.gz", "parquet", "PARQUET"]
 TEXT = "host,freq_mhz,time_ms\na,2000,1500\nb,3000,1000\n"

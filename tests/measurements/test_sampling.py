@@ -14,14 +14,20 @@ from peers.fake_time import FakeTime
 from peers.powercap import Counters, CounterWriter, PowercapTree
 from peers.waiting import is_running, wait_for
 
-from measurements import sampler as module
 from measurements.errors import MeasurementError
 from measurements.power import power_log, rapl
+from measurements.power import sampler as module
 from measurements.power.energy import drawn_between, streams, summed, totals
-from measurements.power.protocol import Channel, Login, SensorError
-from measurements.power.registry import Spec, parse_spec, parse_specs
-from measurements.sampler import Reader, Sampler, Writer, channel_from_json, pace
-from measurements.sampling import Sampling, read_samples
+from measurements.power.sampler import (
+    Reader,
+    Sampler,
+    Sampling,
+    Writer,
+    channel_from_json,
+    pace,
+    read_samples,
+)
+from measurements.power.source import Channel, Login, SensorError, Spec, parse_spec, parse_specs
 
 HEADER = "label,at_s,value,source_at_s\n"
 
@@ -290,7 +296,7 @@ def test_one_that_cannot_be_opened_is_an_error_with_its_remedy_and_orders_are_li
     tree.package()
     # The process can be driven by hand, as its documentation says.
     known = {"input": f"{json.dumps(order(tree))}\n", "text": True, "timeout": 120}
-    command = [sys.executable, "-m", "measurements.sampler"]
+    command = [sys.executable, "-m", "measurements.power.sampler"]
     done = subprocess.run(command, capture_output=True, check=True, **known)
     assert json.loads(done.stdout)["channels"][0]["label"] == "rapl:package-0"
     assert done.stderr == ""
@@ -298,8 +304,8 @@ def test_one_that_cannot_be_opened_is_an_error_with_its_remedy_and_orders_are_li
 
 def test_neither_it_nor_a_source_nor_a_hosts_state_loads_a_library_before_it_is_needed():
     heavy = {"numpy", "pandas", "scipy", "matplotlib", "requests", "pyvisa", "pyghmi", "pyRAPL"}
-    sources = [f"power.{name}" for name in ("ipmi", "ipmi_tool", "meter", "power_log", "redfish")]
-    sources += ["sampler", "host_state", "host.snapshot"]
+    sources = [f"power.{name}" for name in ("ipmi", "ipmitool", "meter", "power_log", "redfish")]
+    sources += ["power.sampler", "host.conditions", "host.disks_network"]
     names = ", ".join(f"measurements.{name}" for name in sources)
     code = f"import sys, {names}; print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -311,8 +317,8 @@ def test_it_ends_with_whoever_started_it(tree, tmp_path):
     tree.package()
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from measurements.sampling import Sampling\n"
-        "from measurements.power.registry import parse_specs\n"
+        "from measurements.power.sampler import Sampling\n"
+        "from measurements.power.source import parse_specs\n"
         f"s = Sampling.open(parse_specs('rapl'), sysfs=Path({str(tree.root)!r}))\n"
         f"s.start(Path({str(tmp_path / 'run.csv')!r}))\n"
         "print(s.process.pid, flush=True)\n"

@@ -13,13 +13,22 @@ from peers.riscv import WORK, build, marked
 from peers.waiting import is_running, wait_for
 
 from measurements import MeasurementError
-from measurements.runs import check_runs, read_runs
-from measurements.simulated import programs
-from measurements.simulated.cores import CORES, rvsim
-from measurements.simulated.kernels import KERNELS
-from measurements.simulated.programs import Program, compiled, program_of
+from measurements.table.reading import check_runs, read_runs
 from measurements.workloads import simulated
-from measurements.workloads.simulated import MARKED, WHOLE, Cell, simulate, simulate_sweep
+from measurements.workloads import simulated as programs
+from measurements.workloads.simulated import (
+    CORES,
+    KERNELS,
+    MARKED,
+    WHOLE,
+    Cell,
+    Program,
+    compiled,
+    program_of,
+    rvsim,
+    simulate,
+    simulate_sweep,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PEER = pytest.mark.peer("simulated")

@@ -6,7 +6,7 @@ import pytest
 from specpower_results import OPS, TARGETS, WATTS, dump, html_page, text_report
 
 from measurements.errors import MeasurementError
-from measurements.specpower import Level, is_specpower, read_specpower, specpower_table
+from measurements.table.specpower import Level, is_specpower, read_specpower, specpower_table
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from timeseries_logs import (
 
 from measurements.errors import MeasurementError
 from measurements.timeseries import pcp, read_time_series, write_time_series
-from measurements.timeseries.devices import physical_disks, physical_interfaces
-from measurements.timeseries.schema import COLUMNS, split_device
+from measurements.timeseries.log import physical_disks, physical_interfaces
+from measurements.timeseries.series import COLUMNS, split_device
 
 HALF = "50 0 0 0 0 0 0 50"
 SDA = "[DSK:sda]Name [DSK:sda]RKBytes"
@@ -132,10 +132,10 @@ class TestEveryFormat:
         pd.testing.assert_frame_equal(read(packed, cpus=4).frame, plain.frame)
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed)))
         pd.testing.assert_frame_equal(read_time_series("-", cpus=4).frame, plain.frame)
-        monkeypatch.setattr("measurements.timeseries.source._HEAD_BYTES", 600)
+        monkeypatch.setattr("measurements.timeseries.reading._HEAD_BYTES", 600)
         for size in (64, 997):
             monkeypatch.setattr(
-                "measurements.timeseries.source.Source.pieces.__defaults__", (size,)
+                "measurements.timeseries.reading.Source.pieces.__defaults__", (size,)
             )
             pd.testing.assert_frame_equal(read(LOGS[format_], cpus=4).frame, plain.frame)
 

@@ -341,7 +341,7 @@ def test_a_recorder_says_nothing_to_a_ppw_that_was_killed_and_needs_a_device(tmp
         record("sdzz", ["true"], tmp_path / "t.parquet")
     end, write = os.pipe()
     os.close(end)
-    say = "from measurements.traces import blk_tracer; blk_tracer._say(a=1); blk_tracer._say(b=2)"
+    say = "from measurements.traces.recording_process import _say; _say(a=1); _say(b=2)"
     command = [sys.executable, "-c", say]
     said = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)

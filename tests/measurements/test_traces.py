@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from measurements.errors import MeasurementError
-from measurements.traces import arrivals, read_trace, write_trace
+from measurements.traces import read_trace, write_trace
+from measurements.traces import requests as arrivals
 from measurements.traces.blktrace import LITTLE, MAGIC
 from measurements.traces.requests import SCHEMA
 
@@ -219,7 +220,7 @@ class TestEveryFormat:
         assert packed.format == plain.format
         assert without_latency(packed).equals(without_latency(plain))
         for size in (7, 100):
-            monkeypatch.setattr("measurements.traces.source.BLOCK", size)
+            monkeypatch.setattr("measurements.traces.requests.BLOCK", size)
             pieces = without_latency(read_trace(DATA / name))
             assert pieces.to_pylist() == without_latency(plain).to_pylist()
 
@@ -281,7 +282,7 @@ class TestStream:
         assert columns(trace("time_ns,lbn,size_bytes,op\n" + rows))["time_s"] == [0.0, 1e-9]
 
     def test_too_late_for_the_window(self, refused, monkeypatch):
-        monkeypatch.setattr("measurements.traces.fields._AT_ONCE", 64)
+        monkeypatch.setattr("measurements.traces.text_lines._AT_ONCE", 64)
         monkeypatch.setattr(arrivals.InOrder.__init__, "__defaults__", (4,))
         rows = "".join(f"0,1,512,R,{n}.0\n" for n in (*range(1, 40), 0))
         refused(r"line 40.*more than 4 requests.*sort the trace", rows)
@@ -523,10 +524,10 @@ class TestPlainLines:
     def read(self, trace, monkeypatch):
         def read(content, compiled, block=None):
             with monkeypatch.context() as patched:
-                place = "measurements.traces.fields._is_worth_compiling"
+                place = "measurements.traces.text_lines._is_worth_compiling"
                 patched.setattr(place, lambda path: compiled)
                 if block:
-                    patched.setattr("measurements.traces.source.BLOCK", block)
+                    patched.setattr("measurements.traces.requests.BLOCK", block)
                 try:
                     table = without_latency(trace(content, format="msr"))
                 except MeasurementError as error:

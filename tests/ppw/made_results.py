@@ -17,15 +17,15 @@ from procurement_scenarios import documented
 from recordings import recording
 
 import ppw
-import ppw.report
 from ppw import fleet
-from ppw.names import printable
+from ppw.results.text import printable
 
 
 def _pages():
     """Functions that make a page, each by the class of the result that it takes."""
-    for module in pkgutil.iter_modules(ppw.report.__path__):
-        for name, make in vars(import_module(f"ppw.report.{module.name}")).items():
+    modules = [one.name for one in pkgutil.walk_packages(ppw.__path__, "ppw.")]
+    for module in (name for name in modules if name.endswith(".report")):
+        for name, make in vars(import_module(module)).items():
             if name.endswith("_page") and name[0] != "_" and inspect.isfunction(make):
                 yield next(iter(inspect.signature(make).parameters.values())).annotation, make
 

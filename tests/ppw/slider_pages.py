@@ -9,9 +9,9 @@ from made_up import answered, sweep
 from procurement_scenarios import documented
 
 import ppw
+from ppw.procurement.report import procurement_page
 from ppw.procurement.result import Procurement
-from ppw.report.procurement_page import procurement_page
-from ppw.report.projection_page import projection_page
+from ppw.projection.report import projection_page
 
 
 def cored(**options):

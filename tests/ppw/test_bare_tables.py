@@ -11,11 +11,10 @@ from recordings import recording
 
 import ppw
 from measurements.errors import BadRunsError
-from ppw.estimate import shown
-from ppw.fleet.faults import Fault
-from ppw.fleet.result import FleetAnswer, Origin
-from ppw.report.best_page import best_page
-from ppw.report.plan_page import plan_page
+from ppw.decision.report import best_page, plan_page
+from ppw.fleet.engine import Fault
+from ppw.fleet.projections import FleetAnswer, Origin
+from ppw.results.text import shown
 
 ONE = sweep(workloads=("grep",), noise=0.02)
 TWO = pd.concat([ONE, sweep(workloads=("grep",), noise=0.02, seed=8, host="rack2")])

@@ -15,11 +15,9 @@ from processes import ppw_inside
 
 import ppw
 from measurements.errors import MeasurementError
-from ppw.best import BestFrequency, best_frequency
-from ppw.choices import Choice
+from ppw.decision.best import BestFrequency, Choice, best_frequency
+from ppw.decision.objectives import OBJECTIVES, Rates, as_steps, known_steps
 from ppw.errors import PpwError
-from ppw.objectives import OBJECTIVES, Rates
-from ppw.step_choice import as_steps, known_steps
 
 STEPS = np.round(np.arange(0.8, 3.21, 0.2), 3)
 

@@ -21,11 +21,10 @@ from processes import ppw_inside, refused
 import ppw
 from fitting.errors import OutOfRangeError
 from measurements import MeasurementError
-from ppw.calibrated_runs import power_labels
-from ppw.calibration_store import calibration_file
 from ppw.cli import main
 from ppw.errors import CaveatWarning, PpwError, UnknownColumnError
-from ppw.power_columns import source_watts
+from ppw.power.calibrated_runs import calibration_file, power_labels
+from ppw.runs.prepare import source_watts
 
 OFFSET, SLOPE = 38.0, 1.14
 METER, DRAM = "meter_wt310e_power_w", "rapl_dram_power_w"

@@ -11,12 +11,11 @@ from golden_runs import golden
 from made_up import answered, only
 from processes import ppw_inside
 
-from ppw.characterisation import characterise
 from ppw.cli import main
+from ppw.cli.demo import POWER_RATIO, THROUGHPUT_RATIO
+from ppw.decision.characterise import MEASURES, RATIOS, TABLES, characterise
+from ppw.decision.report import characterisation_page
 from ppw.errors import PpwError
-from ppw.host_measures import MEASURES, RATIOS, TABLES
-from ppw.published import POWER_RATIO, THROUGHPUT_RATIO
-from ppw.report.characterisation_page import characterisation_page
 
 MIB = 2**20
 

@@ -17,7 +17,7 @@ from walked_commands import COMMANDS, options
 import ppw
 from ppw import fleet
 from ppw.cli import main
-from ppw.selection import choose_runs
+from ppw.runs.groups import choose_runs
 
 OWN = {
     "host": "machine",

@@ -181,7 +181,7 @@ def test_a_process_does_what_the_tests_below_see_from_inside(run, table, tmp_pat
 
 def test_help_names_every_command_and_the_version_is_told(printed):
     text = printed("--help")
-    assert [name for name in ppw.cli.commands.COMMANDS if f"  {name} " not in text] == []
+    assert [name for name in ppw.cli.COMMANDS if f"  {name} " not in text] == []
     assert printed("--version").startswith("ppw, version ")
 
 

@@ -11,10 +11,9 @@ from processes import ppw_inside, refused
 from walked_commands import COMMANDS, GROUPS, examples, options
 
 from ppw.cli import main
-from ppw.cli.choices import Names, OneOf
-from ppw.cli.completion import SHELLS
 from ppw.cli.cpio import RunsOrCommand
-from ppw.cli.numbers import Number, Whole
+from ppw.cli.output import SHELLS
+from ppw.cli.types import Names, Number, OneOf, Whole
 
 OPTIONS = [(words, option) for words, command in COMMANDS.items() for option in options(command)]
 every_command = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -17,12 +17,10 @@ from scipy.stats import norm
 
 import ppw
 from measurements.errors import MeasurementError
-from ppw.comparison import Comparison, compare
-from ppw.duels import Drawn, Duel, Side
+from ppw.decision.compare import Comparison, compare, scope_of
+from ppw.decision.objectives import Rates
+from ppw.decision.ratios import Drawn, Duel, Side, crossing, electricity_tie, price_tie, tie_of
 from ppw.errors import PpwError
-from ppw.objectives import Rates
-from ppw.sides import scope_of
-from ppw.ties import crossing, electricity_tie, price_tie, tie_of
 
 NO_RATES = Rates()
 A, B = {"host": "rack1"}, {"host": "rack2"}

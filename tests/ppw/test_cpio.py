@@ -22,15 +22,21 @@ from timeseries_logs import CPU_HEADER, plot_log, written
 
 from measurements.errors import MeasurementError
 from ppw.cli import main
-from ppw.cli.quantities import ByteRate, Bytes, Seconds
-from ppw.cpio.comparison import compare_devices
+from ppw.cli.types import ByteRate, Bytes, Seconds
+from ppw.cpio.compare_devices import compare_devices
 from ppw.cpio.cycles import cycles_per_io
-from ppw.cpio.projection import project_cpio
-from ppw.cpio.series import runs_of_series
+from ppw.cpio.io_runs import runs_of_series
+from ppw.cpio.report import (
+    cpio_page,
+    cpio_projection_page,
+    devices_page,
+    plot_breakdown,
+    plot_cpio_by_application,
+    sizing_page,
+)
+from ppw.cpio.scenarios import project_cpio
 from ppw.cpio.sizing import size_servers
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.report.cpio_figures import plot_breakdown, plot_cpio_by_application
-from ppw.report.cpio_page import cpio_page, cpio_projection_page, devices_page, sizing_page
 
 # 24 s user, 12 s system and 4 s soft interrupts at 2 GHz; 15 s idle, 5 s iowait; 4 million I/Os.
 BY_HAND = {

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import published_cpio as paper
 import pytest
 from cpio_studies import APPLICATIONS, CLOCK, run, study
 from made_up import answered, only
@@ -23,14 +24,13 @@ from fitting.laws.cycles_per_io import (
     idle_factor,
     io_rate,
 )
-from ppw import published_cpio as paper
-from ppw.cpio.comparison import compare_devices
-from ppw.cpio.projection import project_cpio
+from ppw.cpio.compare_devices import compare_devices
 from ppw.cpio.scenarios import (
     CPIO,
     UTILISATION,
     ServerSpec,
     preferred_law,
+    project_cpio,
     project_scenarios,
 )
 from ppw.cpio.sizing import amount, count, size_servers, span

@@ -10,6 +10,7 @@ import shlex
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,12 +19,17 @@ from processes import ROOT, ppw_inside, refused
 from requests import exceptions
 
 import ppw
+from ppw.catalogue import datasets
+from ppw.catalogue.datasets import known_datasets, list_datasets, load_dataset
+from ppw.catalogue.fetching import (
+    State,
+    cache_folder,
+    described,
+    fetch_dataset,
+    state_of,
+    states_of,
+)
 from ppw.cli import main
-from ppw.datasets import registry
-from ppw.datasets.fetching import fetch_dataset
-from ppw.datasets.loading import list_datasets, load_dataset
-from ppw.datasets.local import State, cache_folder, described, state_of, states_of
-from ppw.datasets.registry import known_datasets
 from ppw.errors import PpwError
 
 RUNS = b"Clock (MHz);seconds;joules_wrong\n1000;2.5;0\n2000;1.5;0\n"
@@ -69,7 +75,9 @@ def known(tmp_path, monkeypatch):
             drop='"joules_wrong"' * (kind == "runs"),
         )
         (folder / "small.toml").write_text(text)
-        monkeypatch.setattr(registry, "files", lambda package: folder)
+        monkeypatch.setattr(
+            datasets, "files", lambda package: SimpleNamespace(joinpath=lambda *parts: folder)
+        )
         known_datasets.cache_clear()
         return known_datasets()["small"]
 
@@ -160,8 +168,8 @@ class TestRegistry:
                 command.make_context(command.name, words)
 
     def test_none_of_the_data_comes_with_ppw(self):
-        folder = ROOT / "ppw" / "datasets"
-        assert {p.suffix for p in folder.rglob("*") if p.is_file()} <= {".py", ".toml", ".pyc"}
+        folder = ROOT / "ppw/catalogue/data/sets"
+        assert {p.suffix for p in folder.rglob("*") if p.is_file()} == {".toml"}
 
 
 class TestFolder:

@@ -8,8 +8,8 @@ import math
 import pytest
 from parsed_pages import Parsed
 
-from ppw import published
-from ppw.demo import DERIVED, PUBLISHED, demo, demo_page
+from ppw.cli import demo as published
+from ppw.cli.demo import DERIVED, PUBLISHED, demo, demo_page
 
 ATOM, WESTMERE = "Atom D525", "Westmere L5640"
 BOTH = f"{WESTMERE} : {ATOM}"

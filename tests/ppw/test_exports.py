@@ -21,7 +21,7 @@ from test_hostile_names import SIGNS, acting, hostile_texts
 import fitting
 import measurements
 import ppw
-from measurements.spreadsheets import csv_text, guarded, unguarded
+from measurements.table.writing import csv_text, guarded, unguarded
 from ppw import fleet
 
 HEAVY = ["pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "jinja2", "click"]

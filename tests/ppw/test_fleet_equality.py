@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 import ppw
 from measurements import BadRunsError
 from ppw import fleet
-from ppw.checks.digits import recorded_step
+from ppw.catalogue.datasets import simulated_sweep
 from ppw.errors import PpwError
-from ppw.fleet import answers as over_fleet
-from ppw.fleet.facts import known_columns
-from ppw.fleet.layout import Layout, layout_of
-from ppw.fleet.moments import merge, moments, runs_for
-from ppw.fleet.source import open_runs, registered
-from ppw.samples import simulated_sweep
+from ppw.fleet import projections as over_fleet
+from ppw.fleet.moments import Layout, layout_of, merge, moments, runs_for
+from ppw.fleet.run_files import known_columns, open_runs, registered
+from ppw.runs.checks import recorded_step
 
 pytestmark = OTHERS_WARNINGS
 
@@ -252,11 +250,11 @@ def test_runs_without_instructions_and_a_saved_state_which_keeps_none(tmp_path):
 
 
 def test_command(tmp_path):
-    from ppw.cli.fleet import command
+    from ppw.cli.fleet import fleet_command
 
     made(1).to_parquet(tmp_path / "a.parquet")
     asked = ["pathlength", str(tmp_path), "--format", "json"]
-    done = CliRunner().invoke(command, asked, standalone_mode=False)
+    done = CliRunner().invoke(fleet_command, asked, standalone_mode=False)
     assert (done.return_value, done.exception) == (0, None)
     read = fleet.FleetAnswer.from_json(done.stdout)
     assert isinstance(read.answer, ppw.PathLengths)

@@ -21,14 +21,14 @@ from processes import ROOT
 
 import ppw
 from ppw import fleet
-from ppw.cli.fleet import command
+from ppw.cli.fleet import fleet_command
 from ppw.errors import CaveatWarning, PpwError
-from ppw.fleet import FleetAnswer, coincidences, progress
+from ppw.fleet import FleetAnswer, moments
+from ppw.fleet import engine as progress
 from ppw.fleet.canonical import canonical
-from ppw.fleet.connection import _local_session
-from ppw.fleet.faults import Fault
+from ppw.fleet.engine import Fault, _local_session
 from ppw.fleet.state import FleetState
-from ppw.fleet.telemetry_files import open_samples, write_runs
+from ppw.fleet.telemetry import open_samples, write_runs
 
 pytestmark = OTHERS_WARNINGS
 
@@ -273,7 +273,7 @@ def racks(tmp_path):
 
 
 def ask(*arguments):
-    return CliRunner().invoke(command, [str(a) for a in arguments], standalone_mode=False)
+    return CliRunner().invoke(fleet_command, [str(a) for a in arguments], standalone_mode=False)
 
 
 class TestAnswers:
@@ -538,7 +538,7 @@ class TestRuns:
         assert fault.what.startswith("no freq_hz in 18 runs: left out")
 
     def test_so_many_that_agree_are_not_kept_one_by_one(self, monkeypatch):
-        monkeypatch.setattr(coincidences, "_MOST_RUNS", 3)
+        monkeypatch.setattr(moments, "_MOST_RUNS", 3)
         coarse = RUNS[["host", "workload", "freq_ghz"]].assign(time_s=7.0)
         with pytest.raises(ppw.PpwError, match="record times to more digits, or use the runs"):
             quiet(fleet.check, coarse, engine=engine("duckdb"))

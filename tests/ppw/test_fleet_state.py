@@ -15,17 +15,14 @@ from click.testing import CliRunner
 from fleet_peers import OTHERS_WARNINGS, engine, saved, sockets_closed  # noqa: F401
 
 from ppw import fleet
-from ppw.cli.fleet_update import command
-from ppw.curves import FitOptions
+from ppw.cli.fleet import fleet_update_command
 from ppw.errors import PpwError
-from ppw.fleet.cells import condensed
-from ppw.fleet.reading import read_cells
-from ppw.fleet.source import open_runs
-from ppw.fleet.state import FleetState
-from ppw.fleet.state_cells import state_cells
-from ppw.fleet.state_update import update_state
-from ppw.parameters import fit_prepared
-from ppw.runs_projection import project_prepared
+from ppw.fleet.cells import condensed, read_cells
+from ppw.fleet.run_files import open_runs
+from ppw.fleet.state import FleetState, state_cells, update_state
+from ppw.projection.curves import FitOptions
+from ppw.projection.parameters import fit_prepared
+from ppw.projection.runs import project_prepared
 
 pytestmark = [*OTHERS_WARNINGS, pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")]
 
@@ -66,7 +63,9 @@ def check_same_answers(state, whole, connection, by=None):
 
 
 def ask(*arguments):
-    return CliRunner().invoke(command, list(map(str, arguments)), standalone_mode=False)
+    return CliRunner().invoke(
+        fleet_update_command, list(map(str, arguments)), standalone_mode=False
+    )
 
 
 class TestUpdates:
@@ -223,19 +222,19 @@ class TestRefusals:
             )
 
     def test_a_file_that_changes_while_read_is_not_taken_in(self, tmp_path, monkeypatch):
-        from ppw.fleet import state_update
+        from ppw.fleet import state
 
         file = saved(made(1), tmp_path / "a.parquet")
         update_state(
             tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=engine("duckdb")
         )
-        opened = state_update.open_runs
+        opened = state.open_runs
 
         def written_to(*arguments, **options):
             saved(made(3), file)
             return opened(*arguments, **options)
 
-        monkeypatch.setattr(state_update, "open_runs", written_to)
+        monkeypatch.setattr(state, "open_runs", written_to)
         with pytest.raises(PpwError, match=r"a\.parquet: was written to while it was read"):
             update_state(tmp_path / "s", file, engine=engine("duckdb"))
         assert FleetState.open(tmp_path / "s").runs == 200
@@ -268,7 +267,7 @@ def updated():
     """Update a state and kill the update after some seconds; return exit code and duration."""
     context = multiprocessing.get_context("forkserver")
     # Imported once, so that a kill does not meet the start of Python.
-    context.set_forkserver_preload(["ppw.fleet.state_update", "ibis.backends.duckdb"])
+    context.set_forkserver_preload(["ppw.fleet.state", "ibis.backends.duckdb"])
 
     def updated(state, file, seconds):
         process = context.Process(target=update_state, args=(state, file), kwargs={"threads": 1})

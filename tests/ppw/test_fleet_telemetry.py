@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from measurements.power.energy import Stream, drawn_between
-from measurements.power.protocol import Channel
+from measurements.power.source import Channel
 from ppw.errors import PpwError
-from ppw.fleet.connection import connect
+from ppw.fleet.engine import connect
 from ppw.fleet.telemetry import Sensor, clocks_that_disagree, join_power
 
 pytestmark = OTHERS_WARNINGS
@@ -153,9 +153,11 @@ def test_spark_reads_times_and_zones(spark):
 class TestCommand:
     @staticmethod
     def run(*arguments):
-        from ppw.cli.fleet_join import command
+        from ppw.cli.fleet import fleet_join_command
 
-        return CliRunner().invoke(command, list(map(str, arguments)), standalone_mode=False)
+        return CliRunner().invoke(
+            fleet_join_command, list(map(str, arguments)), standalone_mode=False
+        )
 
     @pytest.fixture(autouse=True)
     def files(self, tmp_path, monkeypatch):

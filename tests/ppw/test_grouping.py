@@ -9,7 +9,7 @@ from made_up import answered, only, sweep
 
 import ppw
 from ppw.errors import UnknownColumnError
-from ppw.grouping import group_runs, varies, varying_identity
+from ppw.runs.groups import group_runs, varies, varying_identity
 
 RUNS = pd.DataFrame(
     {

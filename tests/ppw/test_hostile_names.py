@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ppw
-from measurements.spreadsheets import csv_text, guarded, unguarded
-from ppw.names import plot_label, printable, printable_lines, shown_name
+from measurements.table.writing import csv_text, guarded, unguarded
+from ppw.results.text import plot_label, printable, printable_lines, shown_name
 
 SIGNS = "=+-@\t\r\n＝＋－＠"
 

@@ -7,8 +7,8 @@ import os
 import pytest
 from processes import ROOT
 
+from ppw.catalogue.hosts import Figure, Host, find_host, host_steps, load_hosts
 from ppw.errors import PpwError, UnknownHostError
-from ppw.hosts import Figure, Host, find_host, host_steps, load_hosts
 
 OWN_HOST = """
 name = "Rack node"

@@ -20,10 +20,10 @@ from matplotlib.image import imread
 from procurement_scenarios import asked, scenario, server
 from slider_pages import RUNS, SCENARIOS, cored, page_of, projected
 
-from ppw.estimate import shown as written_by_python
-from ppw.objectives import OBJECTIVES, Rates, log_cost
-from ppw.procurement.ranking import share_best
-from ppw.report.stops import nearest
+from ppw.decision.objectives import OBJECTIVES, Rates, log_cost
+from ppw.procurement.decision import share_best
+from ppw.results.page import nearest
+from ppw.results.text import shown as written_by_python
 
 pytestmark = pytest.mark.peer("browser")
 

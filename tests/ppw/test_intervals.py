@@ -17,7 +17,7 @@ import ppw
 from fitting import LogPathLength
 from measurements import MeasurementError
 from ppw.errors import CaveatWarning, PpwError
-from ppw.runs_projection import WIDTH_FROM
+from ppw.projection.runs import WIDTH_FROM
 
 METER = {"power_source": "meter:wall"}
 ENDS = ["projected", "lower", "upper"]

@@ -26,14 +26,12 @@ from peers.waiting import FakeClock, is_running, wait_for
 from processes import environment, ppw_inside, ppw_process, refused, started
 
 import ppw
-from measurements.execution import Execution
-from measurements.sweep import SweepOptions, order_of
-from ppw.cli.fleet_options import progress_bar
-from ppw.cli.measure_progress import Progress
-from ppw.cli.output import say_why_it_waits
-from ppw.cli.run_options import show_progress
-from ppw.measuring import HostOptions, set_up
-from ppw.samples import simulated_sweep
+from measurements.host.execution import Execution
+from measurements.sweep.loop import SweepOptions, order_of
+from measurements.sweep.measure import HostOptions, set_up
+from ppw.catalogue.datasets import simulated_sweep
+from ppw.cli.options import progress_bar, show_progress
+from ppw.cli.output import Progress, say_why_it_waits
 
 BRIEF = ("--warm-ups", "0", "--idle", "0")
 AT_ONCE = (*BRIEF, "--settle", "0", "--metric", "time")
@@ -116,7 +114,7 @@ class TestSyntheticHost:
             clock.now_s += 0.5 * len(commands)
             return Execution(clock.now_s - 0.5 * len(commands), clock.now_s, 0, 0.1, 0.1)
 
-        monkeypatch.setattr("measurements.sweep.execute", execute)
+        monkeypatch.setattr("measurements.sweep.loop.execute", execute)
         options = SweepOptions(**WHAT, idle_s=3.0, at_least_s=30.0, counters=False)
         sensed = HostOptions(sysfs=str(host.sysfs), power="rapl", metrics=("time", "power"))
         before = host.kernel.state()
@@ -181,7 +179,7 @@ class TestSyntheticHost:
 # Imports once and forks at each line of its input, so that a kill costs no start of Python.
 ZYGOTE = """
 import os, sys, pandas, pyarrow.parquet
-import measurements.run_rows, ppw.measuring, ppw.cli, ppw.cli.measure
+import measurements.sweep.rows, measurements.sweep.measure, ppw.cli, ppw.cli.measuring
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:

@@ -15,9 +15,9 @@ from made_up import answered, only, sweep
 from scipy.optimize import minimize_scalar
 
 import ppw
-from measurements.schema import COLUMNS
+from measurements.table.schema import COLUMNS
 from ppw.cli.options import METRIC_NAMES
-from ppw.efficiency import (
+from ppw.decision.objectives import (
     break_even_price_ratio,
     least_ed2p_frequency,
     least_edp_frequency,
@@ -26,8 +26,10 @@ from ppw.efficiency import (
     per_watt_ratio,
 )
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.estimate import Estimate, shown, telling_keys
-from ppw.metrics import (
+from ppw.projection.plots import _LABELS
+from ppw.results.estimate import Estimate
+from ppw.results.text import shown, telling_keys
+from ppw.runs.metrics import (
     FORMS,
     METRICS,
     PERFORMANCE,
@@ -41,7 +43,6 @@ from ppw.metrics import (
     needed_columns,
     values,
 )
-from ppw.plots import _LABELS
 
 
 def parts(estimate):

@@ -13,9 +13,8 @@ from processes import ppw_inside, refused
 
 from fitting import LogPathLength
 from ppw.errors import PpwError
-from ppw.flat_range import flat_ranges, widest_flat_range
-from ppw.path_length import PathLengths, path_lengths
-from ppw.path_length_fits import with_instructions
+from ppw.projection.path_length import PathLengths, path_lengths, with_instructions
+from ppw.projection.time import flat_ranges, widest_flat_range
 
 # Wordcount as published, without its unit: here instructions a byte.
 A, B = -31500.0, 70702.0

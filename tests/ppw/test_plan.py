@@ -16,6 +16,7 @@ from processes import ppw_inside, refused
 import ppw
 from fitting.bayes.posterior import integrated_wiener
 from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, StalledSharePrior
+from ppw.catalogue.hosts import host_steps
 from ppw.errors import CaveatWarning, PpwError
 
 STEPS = "1.2GHz:2.4GHz:0.2GHz"
@@ -141,7 +142,7 @@ class TestAnswers:
 
 def test_the_catalogue_knows_the_steps_of_some_hosts_and_of_others_they_are_asked_for():
     result = plan(one(host="Xeon E5-2690"), steps=None, repeats=(1,))
-    known = ppw.hosts.host_steps(ppw.find_host("Xeon E5-2690"))
+    known = host_steps(ppw.find_host("Xeon E5-2690"))
     assert set(result.table["freq_hz"]) == set(known)
     with pytest.raises(PpwError, match=r"give the frequencies .* --steps: host 'rack1'"):
         ppw.plan(one())

@@ -13,10 +13,10 @@ from made_up import answered, any_interval, sweep
 from matplotlib.figure import Figure
 
 import ppw
-from ppw.curves import FitOptions
-from ppw.metrics import METRICS
-from ppw.plots import drawable_groups, group_curves, mark_best, plot_curve
-from ppw.prepare import prepare
+from ppw.projection.curves import FitOptions
+from ppw.projection.plots import drawable_groups, group_curves, mark_best, plot_curve
+from ppw.runs.metrics import METRICS
+from ppw.runs.prepare import prepare
 
 RUNS = sweep(noise=0.02)
 

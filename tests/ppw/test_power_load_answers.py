@@ -14,10 +14,10 @@ from processes import ppw_inside, refused
 from specpower_results import text_report
 
 from measurements import read_runs
-from measurements.specpower import Level, SpecPowerResult, read_specpower
+from measurements.table.specpower import Level, SpecPowerResult, read_specpower
 from ppw.errors import CaveatWarning, PpwError
-from ppw.power_load import PowerLoadCurve
-from ppw.power_load_answer import power_loads
+from ppw.power.load_curve import PowerLoadCurve
+from ppw.power.power_loads import power_loads
 
 # Idle 60 W, 80 W at half, 120 W at full load.
 HAND = PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name="hand")

@@ -13,19 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pressure_series import CPUS, MEMORY, START_S, host, series
 from processes import ROOT, ppw_inside, refused
+from published_pressure import APPLICATIONS, WORDS, published_matrix
 
 from measurements.timeseries import write_time_series
-from measurements.timeseries.schema import COLUMNS
-from measurements.timeseries.series import TimeSeries
-from ppw.cli.pressure import command
+from measurements.timeseries.series import COLUMNS, TimeSeries
+from ppw.cli.pressure import pressure_command
 from ppw.errors import CaveatWarning, PpwError
-from ppw.pressure.capacity import Capacity, capacity_of
+from ppw.pressure.capacity import (
+    DEFAULTS,
+    RESOURCES,
+    Capacity,
+    Thresholds,
+    capacity_of,
+    read_thresholds,
+)
 from ppw.pressure.demand import LOG_COLUMNS, demand_of
-from ppw.pressure.matrix import pressure_matrix
-from ppw.pressure.measures import RESOURCES
-from ppw.pressure.phases import find_phases
-from ppw.pressure.thresholds import DEFAULTS, Thresholds, read_thresholds
-from ppw.published_pressure import APPLICATIONS, WORDS, published_matrix
+from ppw.pressure.matrix import find_phases, pressure_matrix
 
 QUIET = dict.fromkeys(("cpu", "memory", "disk", "network"), "low") | {
     "memory_bandwidth": "not measured"
@@ -391,7 +394,7 @@ class TestCommand:
     def test_golden(self, folder, monkeypatch):
         monkeypatch.chdir(folder)
         words = ["job=run.csv", "memcached=cache.csv"]
-        golden("pressure.txt", f"$ ppw pressure {' '.join(words)}\n", command, words)
+        golden("pressure.txt", f"$ ppw pressure {' '.join(words)}\n", pressure_command, words)
 
     def test_options_reach_the_answer(self, folder):
         words = ["run.csv", "--phases", "--cpus", "8", "--network", "100Gbit/s"]

@@ -25,12 +25,10 @@ from fitting.demand.co_location import load_of
 from measurements.timeseries import LiveSampler, TimeSeries, read_time_series, sample
 from measurements.workloads.memcached.servers import free_ports
 from ppw.errors import CaveatWarning
-from ppw.pressure.demand import demand_of
-from ppw.pressure.matrix import pressure_matrix
-from ppw.pressure.measures import RESOURCES
-from ppw.pressure.phases import find_phases
-from ppw.provisioning.co_location import co_locate
-from ppw.provisioning.resources import NAMES, capacities, capacity_for, demands
+from ppw.pressure.capacity import RESOURCES
+from ppw.pressure.co_locate import co_locate
+from ppw.pressure.demand import NAMES, capacities, capacity_for, demand_of, demands
+from ppw.pressure.matrix import find_phases, pressure_matrix
 
 pytestmark = pytest.mark.peer("pressure")
 SECONDS = 5

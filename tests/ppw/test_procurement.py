@@ -24,15 +24,13 @@ from procurement_scenarios import (
 )
 
 import ppw
-from ppw.efficiency import break_even_price_ratio, per_dollar_ratio, per_watt_ratio
+from ppw.cli.demo import POWER_RATIO, THROUGHPUT_RATIO
+from ppw.decision.objectives import break_even_price_ratio, per_dollar_ratio, per_watt_ratio
 from ppw.errors import PpwError
-from ppw.procurement import words
-from ppw.procurement.latency import share_within
-from ppw.procurement.procure import procure
-from ppw.procurement.ranking import on_front, share_best
-from ppw.procurement.result import Procurement
-from ppw.procurement.tables import CARBON_PARTS, ENERGY_PARTS
-from ppw.published import POWER_RATIO, THROUGHPUT_RATIO
+from ppw.procurement.decision import on_front, share_best
+from ppw.procurement.procure import CARBON_PARTS, ENERGY_PARTS, procure
+from ppw.procurement.result import Procurement, turn
+from ppw.procurement.scenario import share_within
 
 
 @pytest.fixture(scope="module")
@@ -545,7 +543,7 @@ class TestWhereItTurns:
         assert (result.cheapest, row["value"], row["beyond"]) == ("cheap", years, "dear")
         table["demand"]["years"] = years
         assert asked(table).cheapest == "dear"
-        assert words.turn(row) == f"{years} years in place of 2, where dear costs less"
+        assert turn(row) == f"{years} years in place of 2, where dear costs less"
 
     def test_interval_of_a_price_tie_is_that_of_the_rivals_range(self):
         rival = server("two", rate=2000.0, price=ranged(2000.0, 1800, 2400))

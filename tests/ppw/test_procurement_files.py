@@ -20,9 +20,9 @@ from procurement_scenarios import DOCUMENTED, GUIDE, ROOT, asked, ranged, scenar
 from ppw.cli import main
 from ppw.errors import PpwError
 from ppw.procurement.candidates import gather
+from ppw.procurement.report import procurement_page, second_figure
 from ppw.procurement.scenario import read_scenario, scenario_of
-from ppw.procurement.schema import resolved, schema_text
-from ppw.report.procurement_page import procurement_page, second_figure
+from ppw.procurement.scenario_schema import resolved, schema_text
 
 
 def nodes(node, path=()):

@@ -16,13 +16,13 @@ from recordings import START_S, recording
 from timeseries_logs import COMMENTS, cpu_row, plain_log, sadf_document, sample, written
 
 from measurements.timeseries import write_time_series
-from ppw.cli.colocate import command
+from ppw.catalogue.hosts import find_host
+from ppw.cli.pressure import colocate_command
 from ppw.errors import PpwError
-from ppw.hosts import find_host
-from ppw.pressure.thresholds import Thresholds
-from ppw.provisioning.co_location import co_locate
-from ppw.provisioning.pairing import pair_workloads
-from ppw.provisioning.right_sizing import right_size
+from ppw.pressure.capacity import Thresholds
+from ppw.pressure.co_locate import co_locate
+from ppw.pressure.pair_workloads import pair_workloads
+from ppw.pressure.right_size import right_size
 
 DISK = {"disk_bandwidth_bytes_s": 500e6}
 SADF = sadf_document([sample(n, cpu_load=[cpu_row(usr=50.0, idle=50.0)]) for n in range(3)])
@@ -401,7 +401,7 @@ def test_golden_and_pairs_under_names(tmp_path, monkeypatch):
     for series, log in zip(three().values(), logs, strict=True):
         write_time_series(series, log)
     words = [*logs, "--disk-bandwidth", "500MB/s", "--latency-critical", "cache"]
-    golden("colocate.txt", f"$ ppw colocate {' '.join(words)}\n", command, words)
+    golden("colocate.txt", f"$ ppw colocate {' '.join(words)}\n", colocate_command, words)
     named = [f"w{place}={log}" for place, log in enumerate(logs)]
     done = ppw_inside("colocate", *named, "--pairs", "--format", "json", cwd=tmp_path)
     assert json.loads(done.stdout)["workloads"] == ["w0", "w1", "w2"]

@@ -16,15 +16,21 @@ from scipy import stats
 
 import ppw
 from fitting.storage.reuse_distance import hit_ratio_curve, touched_blocks
-from measurements.simulated.cores import CORES
-from measurements.simulated.kernels import CONTROL, KERNELS
-from measurements.workloads.simulated import FREQUENCIES_HZ
-from ppw.demo import demo_page
+from measurements.workloads.simulated import CONTROL, CORES, FREQUENCIES_HZ, KERNELS
+from ppw.catalogue.datasets import RECORDED_TRACES, recorded_trace, simulated_sweep
+from ppw.cli.demo import (
+    BRAWNY,
+    CAVEATS,
+    TESTED_HZ,
+    THREE_HZ,
+    WIMPY,
+    demo,
+    demo_page,
+    simulated_demo,
+)
 from ppw.errors import PpwError
-from ppw.samples import RECORDED_TRACES, recorded_trace, simulated_sweep
-from ppw.simulated_demo import BRAWNY, CAVEATS, TESTED_HZ, THREE_HZ, WIMPY, simulated_demo
-from ppw.traces.fit import fit_trace
-from ppw.traces.generation import generate_trace
+from ppw.storage.fit import fit_trace
+from ppw.storage.generate import generate_trace
 
 ignore_caveats = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 SPACE_BYTES, STATES, REQUESTS, RATE = 2**30, 16, 6000, 500.0
@@ -151,7 +157,7 @@ def test_terasort_keeps_its_shares_and_its_lru_hits(name):
 
 
 def test_traces_are_small_and_have_latencies_and_no_finding():
-    files = (resources.files("ppw.samples") / "traces").iterdir()
+    files = (resources.files("ppw.catalogue") / "data" / "traces").iterdir()
     sizes = {one.name: len(one.read_bytes()) for one in files if one.name.endswith(".parquet")}
     assert set(sizes) == {f"{name}.parquet" for name in RECORDED_TRACES}
     assert sum(sizes.values()) < 400_000
@@ -257,8 +263,8 @@ class TestSimulatedDemo:
         assert result.speed_ratios("simulated")["sort"] == pytest.approx(simulated)
 
     def test_document_and_page(self, result, monkeypatch):
-        monkeypatch.setattr("ppw.report.page.draw", lambda plot: "")
-        study = ppw.demo.demo()
+        monkeypatch.setattr("ppw.results.page.draw", lambda plot: "")
+        study = demo()
         part = json.loads(study.to_json())["simulated"]
         assert part["caveats"] == list(CAVEATS)
         assert len(part["projections"]) == len(result.table)

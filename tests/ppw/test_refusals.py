@@ -19,9 +19,8 @@ from recordings import recording
 
 import ppw
 from measurements.traces import write_trace
-from ppw.cli.numbers import Counts, Share, Shares
-from ppw.cli.quantities import ByteRate, Seconds, Sizes, Watts
-from ppw.traces.jobs import jobs_of
+from ppw.cli.types import ByteRate, Counts, Seconds, Share, Shares, Sizes, Watts
+from ppw.storage.load_jobs import jobs_of
 
 POINTS = [(1.6e9, 6.5), (1.8e9, 6.0)]
 WATTS = [(1.6e9, 9.0), (1.8e9, 10.0)]

@@ -19,10 +19,10 @@ from procurement_scenarios import asked, scenario, server
 from slider_pages import page_of, projected, rich
 
 import ppw
-from ppw.report import procurement_sliders
-from ppw.report.pages import parameters_page, validation_page
-from ppw.report.projection_sliders import MOST_GROUPS, projection_sliders
-from ppw.report.stops import stops
+from ppw.procurement import report
+from ppw.projection.report import parameters_page, validation_page
+from ppw.projection.sliders import MOST_GROUPS, projection_sliders
+from ppw.results.page import stops
 
 RUNS = sweep(noise=0.02)
 
@@ -154,9 +154,9 @@ class TestSliders:
         assert len(json.loads(sliders.data)["groups"]) == MOST_GROUPS
 
     def test_fewer_draws_are_carried_where_there_are_many_and_it_is_said(self, monkeypatch):
-        monkeypatch.setattr(procurement_sliders, "_MOST_NUMBERS", 1200)
+        monkeypatch.setattr(report, "_MOST_NUMBERS", 1200)
         result = asked(rich(), draws=400)
-        sliders = procurement_sliders.procurement_sliders(result)
+        sliders = report.procurement_sliders(result)
         data = json.loads(sliders.data)
         assert data["draws"] == 240
         assert "of the first 240 draws of 400" in sliders.note
@@ -168,6 +168,6 @@ class TestSliders:
 
     def test_many_candidates_have_no_slider_each_and_it_is_said(self):
         result = asked(scenario(*(server(f"s{i}") for i in range(7))))
-        sliders = procurement_sliders.procurement_sliders(result)
+        sliders = report.procurement_sliders(result)
         assert len([s for s in json.loads(sliders.data)["sliders"] if "price" in s["key"]]) == 6
         assert "The prices of the first 6 of 7 candidates have sliders." in sliders.note

@@ -16,13 +16,13 @@ from peers.waiting import FakeClock, processes, wait_for
 from processes import environment, ppw_inside, ppw_process, refused, started
 
 import ppw
-from measurements.counters import PerfCounters
-from measurements.machine import Machine
-from measurements.sampling import Sampling
-from measurements.session import Session
+from measurements.counters.command import PerfCounters
+from measurements.power.sampler import Sampling
+from measurements.processes.cleanup_process import Reaper
+from measurements.sweep.machine import Machine
+from measurements.sweep.session import Session
 from measurements.workloads.memcached.servers import Servers, free_ports
-from measurements.workloads.reaper import Reaper
-from measurements.workloads.service_run import (
+from measurements.workloads.service import (
     MARGINS_S,
     CutShortError,
     ServiceOptions,
@@ -533,8 +533,8 @@ class TestServiceRuns:
 
 
 def test_the_workloads_are_listed_without_importing_them():
-    code = "import sys, click.testing; from ppw.cli.run import command\n"
-    code += "done = click.testing.CliRunner().invoke(command, ['--help'])\n"
-    code += "print([m for m in sys.modules if m.startswith('ppw.cli.run_')], 'fio' in done.output)"
+    code = "import sys, click.testing; from ppw.cli.run import run_command\n"
+    code += "done = click.testing.CliRunner().invoke(run_command, ['--help'])\n"
+    code += "print([m for m in sys.modules if m in ('pandas', 'scipy')], 'fio' in done.output)"
     said = subprocess.check_output([sys.executable, "-c", code], text=True, env=environment())
     assert said == "[] True\n"

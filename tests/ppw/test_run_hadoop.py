@@ -12,7 +12,7 @@ from peers.waiting import processes, wait_for
 from processes import ppw_inside, ppw_process, refused, started
 
 import ppw
-from measurements.workloads.hadoop.jars import set_up
+from measurements.workloads.hadoop.install import set_up
 
 ONCE = ("--warm-ups", 0, "--repeats", 1)
 QUICK = (*ONCE, "--power", "none")

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from made_up import ATOM, GHZ, WORK, answered, any_interval, ols_interval, only, sweep
 
 import ppw
-from ppw.answers import Cells
-from ppw.curves import FitOptions
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.grouping import group_runs
-from ppw.metrics import METRICS
-from ppw.posteriors import Posteriors
-from ppw.voltage import VoltageTable
+from ppw.projection.answers import Cells
+from ppw.projection.curves import FitOptions
+from ppw.projection.posteriors import Posteriors, VoltageTable
+from ppw.runs.groups import group_runs
+from ppw.runs.metrics import METRICS
 
 RUNS = sweep()
 ANSWERS = ["projected", "lower", "upper", "limit", "limit_share"]

@@ -12,9 +12,9 @@ from made_up import answered, only
 from processes import ppw_inside, refused
 
 from measurements import MeasurementError
-from ppw.cli.knee import command
+from ppw.cli.pressure import knee_command
 from ppw.errors import PpwError
-from ppw.sweeps.knee import find_knees
+from ppw.pressure.find_knees import find_knees
 
 THREADS = (1, 2, 3, 4, 6, 8, 12, 16)
 
@@ -304,5 +304,5 @@ def test_golden(tmp_path, monkeypatch):
     runs = failing(sweep(ceiling).assign(power_w=lambda t: 60 + 10 * t["threads"]), 32)
     runs.round({"throughput_ops_s": 0}).to_csv("runs.csv", index=False)
     words = ["runs.csv", "--over", "threads"]
-    golden("knee.txt", f"$ ppw knee {' '.join(words)}\n", command, words)
+    golden("knee.txt", f"$ ppw knee {' '.join(words)}\n", knee_command, words)
     refused(ppw_inside("knee", "runs.csv", cwd=tmp_path), "--over", code=2)

@@ -16,10 +16,9 @@ from processes import ppw_inside
 from scipy.stats import t
 
 from measurements.errors import MeasurementError
-from ppw.core_count import project_core_count
-from ppw.data_size import DataSizeProjection, project_data_size
 from ppw.errors import CaveatWarning, PpwError
-from ppw.report.time_projection_page import time_projection_page
+from ppw.projection.report import time_projection_page
+from ppw.projection.time import DataSizeProjection, project_core_count, project_data_size
 
 MB = 1e6
 

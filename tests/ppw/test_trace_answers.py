@@ -8,13 +8,12 @@ from fitting.storage.caches import Cache
 from fitting.storage.devices import Disk, SolidState
 from fitting.storage.reuse_distance import touched_blocks
 from ppw.errors import CaveatWarning, PpwError
-from ppw.traces import devices
-from ppw.traces.drift import half_drift
-from ppw.traces.fidelity import validate_trace
-from ppw.traces.fit import fit_trace
-from ppw.traces.source import WithoutLocality, columns, survey
-from ppw.traces.time_scales import time_scales
-from ppw.traces.whatif import trace_what_if
+from ppw.storage import fitted_devices
+from ppw.storage.drift import half_drift, time_scales
+from ppw.storage.fidelity import validate_trace
+from ppw.storage.fit import fit_trace
+from ppw.storage.trace_source import WithoutLocality, columns, survey
+from ppw.storage.what_if import trace_what_if
 
 pytestmark = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 
@@ -417,18 +416,18 @@ class TestParsing:
     def test_parameters_with_units_and_with_or_without_their_endings(self):
         given = "disk,average_seek=9ms,full_seek_s=0.02,capacity=4000GB,revolutions=90,cylinders=5"
         disk = Disk(4e12, 90.0, average_seek_s=9 * 1e-3, full_seek_s=0.02, cylinders=5)
-        assert devices.parse_device(given) == ("disk", disk)
+        assert fitted_devices.parse_device(given) == ("disk", disk)
         drive = SolidState(read_s=70e-6, unit_bytes_s=500e6, units=16)
-        assert devices.parse_device("ssd,units=16,read=70us,unit=500MB") == ("ssd", drive)
+        assert fitted_devices.parse_device("ssd,units=16,read=70us,unit=500MB") == ("ssd", drive)
 
-    @pytest.mark.parametrize("name", devices.DEVICES)
+    @pytest.mark.parametrize("name", fitted_devices.DEVICES)
     def test_every_parameter_is_said(self, name):
-        said = devices.described(devices.DEVICES[name])
+        said = fitted_devices.described(fitted_devices.DEVICES[name])
         for pair in said.split(", "):
             key, value, *unit = pair.removesuffix("/s").split()
-            _, again = devices.parse_device(f"{name},{key}={value}{''.join(unit)}")
-            assert devices.described(again) == said
-        assert said.count(",") + 1 == len(devices.DEVICES[name].__dataclass_fields__)
+            _, again = fitted_devices.parse_device(f"{name},{key}={value}{''.join(unit)}")
+            assert fitted_devices.described(again) == said
+        assert said.count(",") + 1 == len(fitted_devices.DEVICES[name].__dataclass_fields__)
 
     @pytest.mark.parametrize(
         "text",
@@ -436,13 +435,18 @@ class TestParsing:
     )
     def test_what_is_no_device_is_refused(self, text):
         with pytest.raises(PpwError):
-            devices.parse_device(text)
+            fitted_devices.parse_device(text)
 
 
 def test_a_disk_grows_to_the_trace_and_a_drive_has_no_places():
-    assert devices.reaching(devices.DEVICES["disk"], 2**40).capacity_bytes == 2**49
-    assert devices.reaching(devices.DEVICES["disk"], 8) is devices.DEVICES["disk"]
-    assert devices.reaching(devices.DEVICES["ssd"], 2**40) is devices.DEVICES["ssd"]
+    assert fitted_devices.reaching(fitted_devices.DEVICES["disk"], 2**40).capacity_bytes == 2**49
+    assert (
+        fitted_devices.reaching(fitted_devices.DEVICES["disk"], 8) is fitted_devices.DEVICES["disk"]
+    )
+    assert (
+        fitted_devices.reaching(fitted_devices.DEVICES["ssd"], 2**40)
+        is fitted_devices.DEVICES["ssd"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -450,12 +454,12 @@ def test_a_disk_grows_to_the_trace_and_a_drive_has_no_places():
     [(0, "0 s"), (3e-9, "3 ns"), (8.5e-5, "85 µs"), (0.0015, "1.5 ms"), (61.5, "61.5 s")],
 )
 def test_times_have_the_unit_that_suits(seconds, text):
-    assert devices.time_text(seconds) == text
+    assert fitted_devices.time_text(seconds) == text
 
 
 def test_quantiles_of_latencies_are_those_of_all_to_two_percent():
     found = np.random.default_rng(8).lognormal(-7, 1, 20_000)
-    latencies = devices.Latencies()
+    latencies = fitted_devices.Latencies()
     for part in np.array_split(np.append(found, np.nan), 3):
         latencies.add(part)
     assert latencies.requests == 20_000
@@ -463,7 +467,7 @@ def test_quantiles_of_latencies_are_those_of_all_to_two_percent():
     for share in (0.1, 0.5, 0.99):
         assert latencies.quantile_s(share) == pytest.approx(np.quantile(found, share), rel=0.022)
 
-    none = devices.Latencies()
+    none = fitted_devices.Latencies()
     none.add(np.array([np.nan, np.nan]))
     assert none.requests == 0
     assert np.isnan([none.mean_s, none.quantile_s(0.99)]).all()
@@ -476,7 +480,7 @@ class TestStorage:
     def test_latency_and_throughput_by_hand(self):
         # Five at once on one device: two, two, one; another device has one.
         made = trace(time_s=np.full(6, 7), device=[0, 0, 0, 0, 0, 1], lbn=np.arange(6) * 80)
-        storage = devices.Storage(self.DRIVE)
+        storage = fitted_devices.Storage(self.DRIVE)
         (batch,) = columns(made)
         assert storage.take(batch) == pytest.approx([2e-3, 2e-3, 4e-3, 4e-3, 6e-3, 2e-3])
         assert storage.iops == pytest.approx(6 / 6e-3)
@@ -487,7 +491,8 @@ class TestStorage:
     def test_angles_are_the_seeds(self):
         (batch,) = columns(trace(lbn=np.arange(50) * 800))
         first, again, other = (
-            devices.Storage(devices.DEVICES["disk"], seed=s).take(batch) for s in (1, 1, 2)
+            fitted_devices.Storage(fitted_devices.DEVICES["disk"], seed=s).take(batch)
+            for s in (1, 1, 2)
         )
         np.testing.assert_array_equal(first, again)
         assert (first != other).any()
@@ -495,5 +500,7 @@ class TestStorage:
     def test_completed_requests_do_not_depend_on_when_they_came(self):
         made = busy(n=500)
         table, later = made.table, changed(made, time_s=np.arange(500.0) * 9).table
-        assert devices.completed_iops(table) == devices.completed_iops(later)
-        assert devices.completed_iops(table) < devices.completed_iops(table, devices.DEVICES["ssd"])
+        assert fitted_devices.completed_iops(table) == fitted_devices.completed_iops(later)
+        assert fitted_devices.completed_iops(table) < fitted_devices.completed_iops(
+            table, fitted_devices.DEVICES["ssd"]
+        )

@@ -19,11 +19,11 @@ from walked_commands import COMMANDS, examples
 from measurements.loads.fio_replay import Replayed
 from measurements.traces import read_trace, write_trace
 from ppw.cli.output import caveats_in_result
-from ppw.traces import replay
-from ppw.traces.fit import fit_trace
-from ppw.traces.generation import generate_trace
-from ppw.traces.jobs import jobs_of
-from ppw.traces.model import TraceModel
+from ppw.storage import replay
+from ppw.storage.fit import fit_trace
+from ppw.storage.generate import generate_trace
+from ppw.storage.load_jobs import jobs_of
+from ppw.storage.trace_model import TraceModel
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -12,10 +12,10 @@ from processes import ppw_inside, refused
 import ppw
 from measurements.traces import write_trace
 from ppw.errors import PpwError
-from ppw.report import trace_page
-from ppw.report.trace_whatif_page import trace_whatif_page
-from ppw.traces.jobs import jobs_of
-from ppw.traces.model import TraceModel
+from ppw.storage import report
+from ppw.storage.load_jobs import jobs_of
+from ppw.storage.report import trace_whatif_page
+from ppw.storage.trace_model import TraceModel
 
 pytestmark = OTHERS_WARNINGS
 IN_DUCKDB = "--engine", "duckdb"
@@ -75,9 +75,9 @@ def test_zones_shorter_than_a_request_are_one():
 
 
 def test_a_heat_map_is_of_the_first_requests(monkeypatch):
-    monkeypatch.setattr(trace_page, "_DRAWN", 500)
+    monkeypatch.setattr(report, "_DRAWN", 500)
     made = busy(1500)
-    axes = trace_page.plot_trace_places(made, answered(ppw.fit_trace, made, levels=2))
+    axes = report.plot_trace_places(made, answered(ppw.fit_trace, made, levels=2))
     first, last, *_ = axes.images[0].get_extent()
     times = made.table["time_s"].to_numpy()
     assert (first, last) == pytest.approx((times[0], times[499]))

@@ -17,12 +17,12 @@ from made_traces import busy, made, trace
 from fitting.errors import FittingError
 from measurements.errors import MeasurementError
 from measurements.traces import write_trace
-from measurements.traces.tables import METADATA
+from measurements.traces.requests import METADATA
 from ppw.errors import PpwError
-from ppw.fleet.connection import connect
-from ppw.traces.engine import fit_trace_in
-from ppw.traces.fit import fit_trace
-from ppw.traces.model import TraceModel
+from ppw.fleet.engine import connect
+from ppw.fleet.trace_fit import fit_trace_in
+from ppw.storage.fit import fit_trace
+from ppw.storage.trace_model import TraceModel
 
 pytestmark = [*OTHERS_WARNINGS, pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")]
 

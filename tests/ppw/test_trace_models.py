@@ -13,12 +13,11 @@ from fitting.errors import FittingError
 from fitting.storage.reuse_distance import hit_ratio_curve, touched_blocks
 from measurements.traces import read_trace
 from ppw.errors import PpwError
-from ppw.traces.devices import completed_iops
-from ppw.traces.fidelity import validate_trace
-from ppw.traces.fit import fit_trace
-from ppw.traces.generation import generate_trace
-from ppw.traces.level_choice import choose_level
-from ppw.traces.model import TraceModel
+from ppw.storage.fidelity import validate_trace
+from ppw.storage.fit import choose_level, fit_trace
+from ppw.storage.fitted_devices import completed_iops
+from ppw.storage.generate import generate_trace
+from ppw.storage.trace_model import TraceModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 

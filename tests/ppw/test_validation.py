@@ -14,8 +14,8 @@ import pytest
 from made_up import answered, any_interval, ols_interval, only, sweep
 
 import ppw
-from ppw.error_summary import summarise
 from ppw.errors import PpwError
+from ppw.projection.validation import summarise
 
 # Learnt at 1 and 2 GHz: a is 10 + 20/f, b 4 + 36/f, c 11 + 1/f, d 5 + 5/f. At 4 GHz that makes
 # 15, 13, 11.25 and 6.25 s.

@@ -9,8 +9,8 @@ import ppw
 from fitting.bayes.steps import Steps
 from fitting.errors import OutOfRangeError
 from ppw.errors import PpwError
-from ppw.grouping import group_runs
-from ppw.voltage import VoltageTable
+from ppw.projection.posteriors import VoltageTable
+from ppw.runs.groups import group_runs
 
 # Flat up to a knee at 1.6 GHz, which no step below it can show, then steep.
 KNEE = {0.8e9: 0.7, 1.6e9: 0.7, 2.4e9: 0.95, 3.2e9: 1.25}

@@ -8,15 +8,130 @@ empty lines between. Times are milliseconds since 1970.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import DAMAGE, MeasurementError
-from measurements.workloads.hadoop.counters import CPU_MS, GC_MS, Counter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+
+# Counters of a MapReduce job: their names, and how a client prints them.
+
+
+class Counter(NamedTuple):
+    """A counter's group, without its package, and its name: TaskCounter, CPU_MILLISECONDS."""
+
+    group: str
+    name: str
+
+
+CPU_MS = Counter("TaskCounter", "CPU_MILLISECONDS")
+GC_MS = Counter("TaskCounter", "GC_TIME_MILLIS")
+MAP_INPUT_RECORDS = Counter("TaskCounter", "MAP_INPUT_RECORDS")
+MAP_OUTPUT_BYTES = Counter("TaskCounter", "MAP_OUTPUT_BYTES")
+OUTPUT_RECORDS = Counter("TaskCounter", "REDUCE_OUTPUT_RECORDS")
+SHUFFLE_BYTES = Counter("TaskCounter", "REDUCE_SHUFFLE_BYTES")
+SPILLED_RECORDS = Counter("TaskCounter", "SPILLED_RECORDS")
+PEAK_MAP_MEMORY = Counter("TaskCounter", "MAP_PHYSICAL_MEMORY_BYTES_MAX")
+PEAK_REDUCE_MEMORY = Counter("TaskCounter", "REDUCE_PHYSICAL_MEMORY_BYTES_MAX")
+INPUT_BYTES = Counter("FileInputFormatCounter", "BYTES_READ")
+OUTPUT_BYTES = Counter("FileOutputFormatCounter", "BYTES_WRITTEN")
+DATA_LOCAL_MAPS = Counter("JobCounter", "DATA_LOCAL_MAPS")
+RACK_LOCAL_MAPS = Counter("JobCounter", "RACK_LOCAL_MAPS")
+OTHER_MAPS = Counter("JobCounter", "OTHER_LOCAL_MAPS")
+
+FILE_SYSTEMS = "FileSystemCounter"
+
+# As a client prints them, of those that a column is made of.
+_PRINTED = {
+    "CPU time spent (ms)": CPU_MS,
+    "GC time elapsed (ms)": GC_MS,
+    "Map input records": MAP_INPUT_RECORDS,
+    "Map output bytes": MAP_OUTPUT_BYTES,
+    "Reduce output records": OUTPUT_RECORDS,
+    "Reduce shuffle bytes": SHUFFLE_BYTES,
+    "Spilled Records": SPILLED_RECORDS,
+    "Peak Map Physical memory (bytes)": PEAK_MAP_MEMORY,
+    "Peak Reduce Physical memory (bytes)": PEAK_REDUCE_MEMORY,
+    "Data-local map tasks": DATA_LOCAL_MAPS,
+    "Rack-local map tasks": RACK_LOCAL_MAPS,
+    "Other local map tasks": OTHER_MAPS,
+}
+_PRINTED_IN_GROUP = {
+    ("File Input Format Counters", "Bytes Read"): INPUT_BYTES,
+    ("File Output Format Counters", "Bytes Written"): OUTPUT_BYTES,
+}
+_FILE_SYSTEM = re.compile(r"(\w+): Number of bytes (read|written)")
+# The job's own counters, not those of one task that a process which runs all tasks prints too.
+_HEAD = re.compile(r"\bJob: Counters: \d+\s*$")
+_VALUE = re.compile(r"\t\t(.+)=(\d+)\s*$")
+
+
+def printed_counters(lines: Iterable[str]) -> dict[Counter, int]:
+    """Counters that a job's client has printed at its end, the last such list of a log.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        The client's log.
+
+    Returns
+    -------
+    dict of Counter to int
+        Empty where no list is there. Those without a column keep the names that they are printed
+        under.
+    """
+    found: dict[Counter, int] = {}
+    group, inside = "", False
+    for line in lines:
+        if _HEAD.search(line):
+            found, inside = {}, True
+        elif inside and (match := _VALUE.match(line)):
+            found[_named(group, match[1])] = int(match[2])
+        elif inside and line.startswith("\t"):
+            group = line.strip()
+        else:
+            inside = False
+    return found
+
+
+def _named(group: str, printed: str) -> Counter:
+    if system := _FILE_SYSTEM.fullmatch(printed):
+        return Counter(FILE_SYSTEMS, f"{system[1]}_BYTES_{system[2].upper()}")
+    known = _PRINTED_IN_GROUP.get((group, printed)) or _PRINTED.get(printed)
+    return known or Counter(group, printed)
+
+
+def file_system_bytes(
+    counters: Mapping[Counter, int], direction: str, *, local: bool
+) -> float | None:
+    """Bytes that tasks moved, of the local file system or of all others together.
+
+    Parameters
+    ----------
+    counters : mapping
+    direction : {"READ", "WRITTEN"}
+    local : bool
+
+    Returns
+    -------
+    float or None
+        None where no such counter is there.
+    """
+    ending = f"_BYTES_{direction}"
+    moved = [
+        value
+        for (group, name), value in counters.items()
+        if group == FILE_SYSTEMS and name.endswith(ending)
+        if (name == f"FILE{ending}") == local
+    ]
+    return float(sum(moved)) if moved else None
+
 
 _JSON, _BINARY = "Avro-Json", "Avro-Binary"
 _S_PER_MS = 1e-3
@@ -181,7 +296,7 @@ def parse_history(text: str, source: str) -> Job:
         raise MeasurementError(
             f"{source}: no job history: its first line is {head[:40]!r}, not {_JSON!r}"
         )
-    reader = _Reader()
+    reader = _HistoryReader()
     for number, kind, event in _events(rest, source):
         try:
             reader.take(kind, event)
@@ -220,7 +335,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class _Reader:
+class _HistoryReader:
     """Makes a job of its events, in their order."""
 
     def __init__(self) -> None:
@@ -347,3 +462,137 @@ def _seconds(milliseconds: int | None) -> float | None:
 def _between(start_s: float | None, end_s: float | None) -> float | None:
     # What is known to the millisecond has no more digits.
     return None if start_s is None or end_s is None else round(end_s - start_s, 3)
+
+
+# What a job in one process did, by its log: Hadoop's local runner keeps no job history.
+#
+# The log is in the layout of `measurements.workloads.hadoop.engines`, which names threads, so
+# that reduces that run side by side can be told apart. Its clock is UTC.
+
+
+_LINE = re.compile(
+    r"(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \w+ \[(?P<thread>.*?)\] "
+    r"(?P<by>[\w$.]+): (?P<text>.*)"
+)
+_SUBMITTING = re.compile(r"Submitting tokens for job: (job_\w+)")
+_STARTING = re.compile(r"Starting task: (attempt_\w+)")
+_FINISHING = re.compile(r"Finishing task: (attempt_\w+)")
+_ALL_DONE = re.compile(r"(map|reduce) task executor complete")
+_COMPLETED = re.compile(r"Job job_\w+ completed successfully")
+_ATTEMPT = re.compile(r"attempt_(?P<job>\w+_\d+)_(?P<kind>[mr])_(?P<task>\d+)_\d+")
+# What a task takes for its own is what the process has done meanwhile.
+_OF_THE_PROCESS = (GC_MS, INPUT_BYTES, OUTPUT_BYTES)
+_KINDS = {"m": "MAP", "r": "REDUCE"}
+
+
+class _Entry(NamedTuple):
+    at_s: float
+    thread: str
+    by: str
+    text: str
+
+
+def read_local_log(path: Path, *, slots: int = 1) -> Job:
+    """Read the log of a job that ran in one process.
+
+    Parameters
+    ----------
+    path : Path
+    slots : int
+        How many tasks ran at once.
+
+    Returns
+    -------
+    Job
+        Without CPU time, which the local runner does not count, and without the bytes that file
+        systems moved, because it adds up what each task found the whole process to have moved so
+        far. Where tasks ran side by side, also without bytes of input and output and the time of
+        garbage collection, which each of them counts for all.
+
+    Raises
+    ------
+    MeasurementError
+        When it cannot be read, or no job was submitted.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise MeasurementError(f"{path}: cannot be read: {error.strerror}") from error
+    reader = _LocalLogReader()
+    for entry in _entries(text):
+        reader.take(entry)
+    if not reader.job.job_id:
+        raise MeasurementError(f"{path}: no job was submitted: see what it says instead")
+    counters = printed_counters(text.splitlines())
+    kept = {
+        counter: value
+        for counter, value in counters.items()
+        if counter.group != FILE_SYSTEMS and not (slots > 1 and counter in _OF_THE_PROCESS)
+    }
+    return replace(reader.result(), counters=kept)
+
+
+def _entries(text: str) -> Iterator[_Entry]:
+    for line in text.splitlines():
+        if match := _LINE.match(line):
+            try:
+                at = datetime.strptime(match["at"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+            except ValueError:
+                # No time: a line of other text.
+                continue
+            yield _Entry(at.timestamp(), match["thread"], match["by"], match["text"])
+
+
+class _LocalLogReader:
+    """Makes a job of the lines of its log, in their order."""
+
+    def __init__(self) -> None:
+        self.job = Job("")
+        self._attempts: dict[str, TaskAttempt] = {}
+        self._running: dict[str, str] = {}
+
+    def take(self, entry: _Entry) -> None:
+        """Learn from one line; of most, nothing."""
+        if entry.by == "JobSubmitter" and (match := _SUBMITTING.match(entry.text)):
+            self.job = replace(self.job, job_id=match[1], submitted_s=entry.at_s)
+        elif entry.by == "LocalJobRunner":
+            self._of_runner(entry)
+        elif entry.by == "MergeManagerImpl" and entry.text.startswith("finalMerge called"):
+            self._mark(entry, shuffle=True)
+        elif entry.by == "Merger":
+            self._mark(entry, shuffle=False)
+        elif entry.by == "Job" and _COMPLETED.match(entry.text):
+            # The client asks from time to time: the runner's own last line is the end.
+            at_s = self.job.finished_s or entry.at_s
+            self.job = replace(self.job, status="SUCCEEDED", finished_s=at_s)
+
+    def result(self) -> Job:
+        """The job that all lines make."""
+        done = frozenset(a.attempt for a in self._attempts.values() if a.status == "SUCCEEDED")
+        return replace(self.job, attempts=tuple(self._attempts.values()), succeeded=done)
+
+    def _of_runner(self, entry: _Entry) -> None:
+        if match := _STARTING.match(entry.text):
+            parts = _ATTEMPT.fullmatch(match[1])
+            if parts:
+                task = f"task_{parts['job']}_{parts['kind']}_{parts['task']}"
+                kind = _KINDS[parts["kind"]]
+                self._attempts[match[1]] = TaskAttempt(task, match[1], kind, start_s=entry.at_s)
+                self._running[entry.thread] = match[1]
+        elif match := _FINISHING.match(entry.text):
+            self._running.pop(entry.thread, None)
+            if known := self._attempts.get(match[1]):
+                self._attempts[match[1]] = replace(known, status="SUCCEEDED", end_s=entry.at_s)
+        elif _ALL_DONE.match(entry.text):
+            self.job = replace(self.job, finished_s=entry.at_s)
+
+    def _mark(self, entry: _Entry, *, shuffle: bool) -> None:
+        """Note where a reduce is: its last merge begins when shuffling and sorting are done."""
+        attempt = self._attempts.get(self._running.get(entry.thread, ""))
+        if attempt is None or attempt.kind != "REDUCE":
+            return
+        if shuffle:
+            attempt = replace(attempt, shuffle_end_s=entry.at_s, sort_end_s=entry.at_s)
+        elif attempt.shuffle_end_s is not None:
+            attempt = replace(attempt, sort_end_s=entry.at_s)
+        self._attempts[attempt.attempt] = attempt

@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from measurements.compiling import COMPILERS, compile_c
 from measurements.errors import MeasurementError
-from measurements.memory_probe import probe_memory
-from measurements.memory_sizes import available_memory, last_level_cache
-from measurements.workloads.client_processes import last_line
-from measurements.workloads.io_study.cpu_clocks import process_cpu_s
+from measurements.host.memory import available_memory, last_level_cache
+from measurements.host.memory_probe import probe_memory
+from measurements.processes.programs import COMPILERS, compile_c
+from measurements.workloads.clients import last_line
+from measurements.workloads.io_study.cpu_accounting import process_cpu_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from measurements.workloads.reaper import Reaper
+    from measurements.processes.cleanup_process import Reaper
 
 SOURCE = "bandwidth_load.c"
 _FLAGS = (("-O3", "-march=native"), ("-O3",))
 _NUMPY = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from measurements.workloads.io_study.numpy_load import main; main()"
+    "from measurements.workloads.io_study.numpy_bandwidth import main; main()"
 )
 # All arrays together: so large that nothing of one pass is still cached at the next.
 _TIMES_CACHE, _LEAST_BYTES, _UNKNOWN_CACHE_BYTES = 4, 64 << 20, 32 << 20
@@ -163,7 +163,7 @@ class BandwidthThief:
         for flags in _FLAGS:
             try:
                 compile_c(
-                    "measurements",
+                    "measurements.workloads.io_study",
                     SOURCE,
                     program,
                     flags=[*flags, "-pthread"],

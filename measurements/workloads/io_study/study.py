@@ -10,33 +10,234 @@ import random
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from measurements.errors import MeasurementError
+from measurements.host.cpu_placement import place
 from measurements.host.files import read_lines
-from measurements.placement import place
-from measurements.workloads.io_study.cpu_clocks import ControlGroup
-from measurements.workloads.io_study.devices import fill, open_devices
-from measurements.workloads.io_study.instances import Instances
-from measurements.workloads.io_study.kernel_workers import KernelWorkers
-from measurements.workloads.io_study.levels import Level, open_levels
-from measurements.workloads.io_study.loads import RAMP_S, CommandLoad, FioLoad
-from measurements.workloads.service_run import SLICES, ServiceRuns, ServiceStep, service_rows
+from measurements.workloads.fio import Pattern
+from measurements.workloads.io_study.bandwidth import BandwidthThief
+from measurements.workloads.io_study.block_devices import fill, open_devices
+from measurements.workloads.io_study.cpu_accounting import ControlGroup, KernelWorkers
+from measurements.workloads.io_study.loads import RAMP_S, CommandLoad, FioLoad, Instances
+from measurements.workloads.service import SLICES, ServiceRuns, ServiceStep, service_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
-    from measurements.placement import Placement
-    from measurements.session import Session
-    from measurements.workloads.fio import Pattern, Target
-    from measurements.workloads.io_study.devices import Device
-    from measurements.workloads.io_study.levels import Levels
+    from measurements.host.cpu_placement import Placement
+    from measurements.sweep.session import Session
+    from measurements.workloads.fio import Target
+    from measurements.workloads.io_study.bandwidth import BandwidthLoad
+    from measurements.workloads.io_study.block_devices import Device
     from measurements.workloads.io_study.loads import IoLoad
-    from measurements.workloads.io_study.options import StudyOptions
-    from measurements.workloads.service_run import Load
+    from measurements.workloads.service import Load
+
+
+# What is asked of a study of cycles per I/O.
+
+
+PATTERNS = tuple(
+    Pattern.parse(text) for text in ("randread", "randwrite", "read:128KiB", "write:128KiB")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """What is run, on how much of the host, and where its I/O goes.
+
+    Attributes
+    ----------
+    folder : str
+        Existing folder on the disk.
+    cores, threads_per_core, instances : tuple of int
+        Physical cores, logical CPUs of each, and equal programs at once: all combinations.
+    without_device : bool
+        Whether each run is repeated with the device taken away: on a file system in memory.
+    confine_kernel : bool
+        Whether the kernel's unbound workers are kept on the cores of each run.
+    own : bool
+        Whether CPU time is that of the programs and the kernel's threads, and I/O that of fio,
+        and not all of the host.
+    taken : tuple of float
+        Memory bandwidth that is taken from the workload, as shares of what the cores beside it
+        can take; (0,) for none.
+    size_bytes : int
+        Of each of fio's files; with ``without_device``, also what a command may write.
+    patterns : tuple of Pattern
+        Of fio; empty where ``command`` is run.
+    depth : int
+        fio's requests in flight of each job.
+    command : tuple of str
+        ``{folder}``, ``{threads}`` and ``{instance}`` in it stand for a fresh folder of each run,
+        the logical CPUs that it may use, and the number of the instance from 0.
+    prepare : str or None
+        Shell command that fills the fresh folder, its working directory, before a run.
+    workload : str or None
+        Name of ``command``.
+    data_bytes : int or None
+        Input size of ``command``.
+    """
+
+    folder: str
+    cores: tuple[int, ...]
+    threads_per_core: tuple[int, ...] = (1,)
+    instances: tuple[int, ...] = (1,)
+    without_device: bool = False
+    confine_kernel: bool = False
+    own: bool = False
+    taken: tuple[float, ...] = (0.0,)
+    size_bytes: int = 1 << 30
+    patterns: tuple[Pattern, ...] = PATTERNS
+    depth: int = 16
+    command: tuple[str, ...] = ()
+    prepare: str | None = None
+    workload: str | None = None
+    data_bytes: int | None = None
+
+    def check(self) -> None:
+        """Raise `MeasurementError` for what cannot be measured."""
+        if not Path(self.folder).is_dir():
+            raise MeasurementError(f"{self.folder}: is no folder: name one on the disk to measure")
+        if bool(self.command) == bool(self.patterns):
+            raise MeasurementError("a study is either of a command or of patterns of fio")
+        if any(not 0 <= share <= 1 for share in self.taken):
+            raise MeasurementError(
+                "memory bandwidth is taken in shares of what the cores beside can take: 0 to 100%"
+            )
+        if not self.patterns:
+            return
+        most = max(self.cores) * max(self.threads_per_core)
+        largest = max(pattern.block_bytes for pattern in self.patterns)
+        if self.size_bytes < most * largest:
+            raise MeasurementError(
+                f"a file of {self.size_bytes} B has no part of {largest} B for each of {most} jobs"
+            )
+
+    def name(self, pattern: Pattern | None) -> str:
+        """Name of the workload."""
+        if pattern is None:
+            return self.workload or Path(self.command[0]).name
+        return pattern.name
+
+    def command_in(self, folder: Path, threads: int, instance: int) -> list[str]:
+        """Write the command of one instance."""
+        meant = (
+            ("{folder}", str(folder)),
+            ("{threads}", str(threads)),
+            ("{instance}", str(instance)),
+        )
+        return [_replaced(word, meant) for word in self.command]
+
+
+def _replaced(word: str, meant: Sequence[tuple[str, str]]) -> str:
+    for name, text in meant:
+        word = word.replace(name, text)
+    return word
+
+
+# How much memory bandwidth is taken from a workload, and how much is left to each of its cores.
+
+
+class Level(NamedTuple):
+    """A share of what the cores beside so many cores of the workload can take."""
+
+    cores: int
+    threads_per_core: int
+    taken: float
+
+
+class Levels(NamedTuple):
+    """Loads on memory bandwidth of a study. Made by `open_levels`.
+
+    Attributes
+    ----------
+    left : mapping of Level to float
+        Bytes a second left to each core; empty where none is taken.
+    rates : mapping of (cores, threads per core) to float
+        Bytes a second that the cores beside can take at most.
+    """
+
+    thief: BandwidthThief | None
+    left: Mapping[Level, float]
+    rates: Mapping[tuple[int, int], float]
+    beside: Mapping[tuple[int, int], tuple[int, ...]]
+
+    def load(self, level: Level) -> Callable[[], BandwidthLoad] | None:
+        """What starts the load of a level; None where nothing is taken."""
+        if self.thief is None or not level.taken:
+            return None
+        where = level.cores, level.threads_per_core
+        return partial(
+            self.thief.start,
+            level.taken * self.rates[where],
+            self.beside[where],
+            self.thief.folder / "taken.txt",
+        )
+
+
+def open_levels(options: StudyOptions, runs: ServiceRuns, known: Mapping[Level, float]) -> Levels:
+    """Compile the load, and measure what it can take and what it leaves.
+
+    Parameters
+    ----------
+    options : StudyOptions
+    runs : ServiceRuns
+    known : mapping
+        What was left at levels that were measured before: runs of one level are told by it.
+
+    Raises
+    ------
+    MeasurementError
+        Where the workload leaves no core for the load.
+    """
+    if not any(options.taken):
+        return Levels(None, {}, {}, {})
+    thief, why = BandwidthThief.open(runs.reaper, sysfs=runs.machine.sysfs)
+    if why is not None:
+        runs.tell_once(why)
+    places = {
+        (cores, threads): place(runs.machine.topology, cores, threads_per_core=threads)
+        for cores in options.cores
+        for threads in options.threads_per_core
+    }
+    beside = {where: _beside(runs, placement) for where, placement in places.items()}
+    rates = {where: thief.full_rate(cpus) for where, cpus in beside.items()}
+    levels = Levels(thief, dict(known), rates, beside)
+    left = {
+        level: known.get(level) or _left(levels, level, placement)
+        for (cores, threads), placement in places.items()
+        for level in (Level(cores, threads, taken) for taken in options.taken)
+    }
+    return levels._replace(left=left)
+
+
+def _beside(runs: ServiceRuns, placement: Placement) -> tuple[int, ...]:
+    """Logical CPUs, one of each core that the workload does not use."""
+    used = set(placement.cpus)
+    free = [core.cpus[0] for core in runs.machine.topology.cores if not used & set(core.cpus)]
+    if not free:
+        there = len(runs.machine.topology.cores)
+        raise MeasurementError(
+            f"memory bandwidth is taken from cores beside the workload's, and {placement.cores} of "
+            f"{there} cores leave none: give --cores up to {there - 1} with --take-bandwidth"
+        )
+    return tuple(free)
+
+
+def _left(levels: Levels, level: Level, placement: Placement) -> float:
+    assert levels.thief is not None
+    start = levels.load(level)
+    load = None if start is None else start()
+    try:
+        return levels.thief.left_to_each(placement.cores, placement.cpus, load)
+    finally:
+        if load is not None:
+            load.stop()
+
 
 _COMMAND_INTERVAL_S = 0.5
 

@@ -7,12 +7,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.placement import Placement, place
+from measurements.host.cpu_placement import Placement, place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from measurements.placement import Core, Topology
+    from measurements.host.cpu_placement import Core, Topology
 
 OBJECT_BYTES = (1, 1 << 20)
 KEY_BYTES = (11, 250)
@@ -157,7 +157,7 @@ class Sides(NamedTuple):
 
     def server_placement(self, threads: int) -> Placement:
         """CPUs for so many threads of servers, a core each as far as there are cores."""
-        from measurements.placement import Topology
+        from measurements.host.cpu_placement import Topology
 
         if not self.server:
             return Placement(self.server_cpus, len(self.server_cpus), (), ())

@@ -284,7 +284,7 @@ class CpufreqTree:
                 self._shown[path] = text
 
     def write(self, path, text):
-        """Write a setting as `measurements.restoring.write_setting` does, or refuse."""
+        """Write a setting as `settings_guard.write_setting` does, or refuse."""
         name = str(path.relative_to(self.cpu))
         file, error = self._files[name], 0
         try:

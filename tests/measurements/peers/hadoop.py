@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 
-from measurements.workloads.hadoop.counters import CPU_MS, GC_MS
+from measurements.workloads.hadoop.history import CPU_MS, GC_MS
 
 RECORD = "org.apache.hadoop.mapreduce.jobhistory."
 GROUP = "org.apache.hadoop.mapreduce."

@@ -17,9 +17,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from measurements.power.ipmi_bmc import Answer
-from measurements.power.ipmi_sdr import read_records
-from measurements.power.protocol import Login
+from measurements.power.ipmi_protocol import Answer, read_records
+from measurements.power.source import Login
 
 LOCAL = "127.0.0.1"
 START_S = 60.0

@@ -154,7 +154,7 @@ def only_root(monkeypatch):
         return real(path, *flags)
 
     calls = types.SimpleNamespace(**{**vars(os), "open": open_as_nobody})
-    monkeypatch.setattr("measurements.power.sysfs.os", calls)
+    monkeypatch.setattr("measurements.host.files.os", calls)
 
 
 def _link(path, target):

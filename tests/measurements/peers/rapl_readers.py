@@ -12,7 +12,7 @@ import time
 import warnings
 
 from measurements.power import rapl, rapl_pyrapl
-from measurements.power.protocol import SourceSettings
+from measurements.power.source import SourceSettings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

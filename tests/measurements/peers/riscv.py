@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import measurements.simulated
+import measurements.workloads
 
-KERNELS = Path(measurements.simulated.__path__[0], "kernels")
+KERNELS = Path(measurements.workloads.__path__[0], "kernels")
 FLAGS = (
     "-O2 -march=rv64gc -mabi=lp64d -mcmodel=medany -ffreestanding -fno-builtin -nostdlib -static"
 )

@@ -1,0 +1,376 @@
+"""The command line of ``perf stat``, and the file that it leaves behind."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from measurements.counters import perf_output as names
+from measurements.counters.figures import Counters, summarize
+from measurements.counters.perf_output import PerfOutput, join_outputs, parse_output
+from measurements.errors import MeasurementError
+from measurements.host.files import read_text
+from measurements.host.processor import is_virtual_machine
+from measurements.processes.programs import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+EVENTS = (
+    *("instructions", "cycles", "LLC-load-misses", "cache-misses"),
+    *("task-clock", "duration_time"),
+)
+# The same with user and kernel mode apart.
+EVENTS_BY_MODE = (
+    *("instructions:u", "instructions:k", "cycles:u", "cycles:k"),
+    *("LLC-load-misses", "cache-misses", "task-clock", "duration_time"),
+)
+# What tells the clock of CPUs that idle at times; not every machine has them.
+CLOCK_EVENTS = ("msr/tsc/", "msr/aperf/", "msr/mperf/")
+
+# perf exits 0 when its command was killed; a shell in between says 128 and the signal.
+_TELL_SIGNALS = ("sh", "-c", '"$@"; exit $?', "sh")
+
+
+@dataclass(frozen=True, slots=True)
+class PerfCounters:
+    """What to count, and where.
+
+    To end a run before its time, send SIGINT to the process group of the wrapped command: perf
+    then writes what it has. On SIGTERM it writes nothing and leaves the command running.
+
+    Attributes
+    ----------
+    events : tuple of str
+        For ``perf stat -e``. One that perf does not know keeps it from starting:
+        `measurements.counters.command.check_perf` returns a copy with those that it takes here.
+    system_wide : bool
+        Count all CPUs and whatever runs on them, and not the command alone.
+    cpus : str or None
+        The same for these CPUs only, as a list such as "0-3,8".
+    per_cpu : bool
+        Keep CPUs apart; with ``system_wide`` or ``cpus``.
+    program : str
+        Name or path of perf.
+    json : bool
+        Ask for JSON, which perf writes since 5.19; otherwise for separated fields.
+
+    Raises
+    ------
+    MeasurementError
+        For settings that contradict each other.
+    """
+
+    events: tuple[str, ...] = EVENTS
+    system_wide: bool = False
+    cpus: str | None = None
+    per_cpu: bool = False
+    program: str = "perf"
+    json: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.events:
+            raise MeasurementError("perf has nothing to count: name at least one event")
+        if self.system_wide and self.cpus is not None:
+            raise MeasurementError("perf counts either all CPUs or some: leave one of them out")
+        if self.per_cpu and not self.whole_machine:
+            raise MeasurementError(
+                "perf keeps CPUs apart only where it counts whole CPUs: say all of them or which"
+            )
+
+    @property
+    def whole_machine(self) -> bool:
+        """Whether CPUs are counted with all that runs on them, and not a program."""
+        return self.system_wide or self.cpus is not None
+
+    def wrap(self, command: Sequence[str], into: Path) -> list[str]:
+        """Put ``perf stat`` before a command; what it counts goes to the file ``into``.
+
+        The exit status is the command's, or 128 + n if signal n ended it: a shell between perf
+        and the command sees to that, whose start adds some 100,000 instructions. With status 129
+        or 255 and no counts perf itself failed, and said why on stderr.
+        """
+        return [*self._stat(into), "--", *_TELL_SIGNALS, *command]
+
+    def attach(self, pid: int, into: Path) -> list[str]:
+        """Count a process that is already there, and all that it starts, until it ends."""
+        if self.whole_machine:
+            raise MeasurementError("perf counts either whole CPUs or a process: choose one")
+        return [*self._stat(into), "-p", str(pid)]
+
+    def read(self, *paths: Path) -> Counters:
+        """Read what perf wrote for these settings; see `read_counters`."""
+        return read_counters(*paths, whole_machine=self.whole_machine)
+
+    def _stat(self, into: Path) -> list[str]:
+        form = "-j" if self.json else "-x;"
+        where = ["-a"] if self.system_wide else [] if self.cpus is None else ["-C", self.cpus]
+        apart = ["-A"] if self.per_cpu else []
+        output = ["-o", str(into), "-e", ",".join(self.events)]
+        return [self.program, "stat", form, *where, *apart, *output]
+
+
+def read_counters(*paths: Path, whole_machine: bool = False) -> Counters:
+    """Read files that ``perf stat -j`` or ``perf stat -x ";"`` wrote.
+
+    Parameters
+    ----------
+    *paths : Path
+        Of either form and any version, aggregated or not, with intervals or not. Several are
+        several executions, which are added up.
+    whole_machine : bool
+        They were counted with ``-a`` or ``-C``: the task clock has idle time in it.
+
+    Raises
+    ------
+    MeasurementError
+        When a file cannot be read or has no counts.
+    """
+    return summarize(join_outputs(map(_read, paths)), whole_machine=whole_machine)
+
+
+def _read(path: Path) -> PerfOutput:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise MeasurementError(
+            f"{path}: no counts of perf: {error.strerror}; perf did not start or could not write "
+            "there, and its message on stderr says why"
+        ) from None
+    output = parse_output(text)
+    if not output.counts:
+        raise MeasurementError(f"{path}: {_why_nothing(text, output)}")
+    return output
+
+
+def _why_nothing(text: str, output: PerfOutput) -> str:
+    if output.strange:
+        return (
+            f"no counts, but {output.strange[0][:80]!r}: record with perf stat -j -o FILE or "
+            "perf stat -x ';' -o FILE"
+        )
+    wrote = "perf started, but wrote" if text.strip() else "perf wrote"
+    return (
+        f"{wrote} no counts: it failed (its message is on stderr), the disk is full, or it was "
+        "killed; end a run early with SIGINT, on which perf writes what it has"
+    )
+
+
+# What perf can count on this host, found out by trying, and what to do about the rest.
+
+
+_TIMEOUT_S = 30.0
+# perf's exit status when it does not understand its arguments.
+_USAGE = 129
+_CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
+# Highest kernel.perf_event_paranoid at which anybody may count so much.
+_PARANOID_WHOLE_MACHINE, _PARANOID_KERNEL, _PARANOID_USER = 0, 1, 2
+_FILTERED = "2"
+_TIME_ALONE = "to measure without counters: --metric time"
+
+
+@dataclass(frozen=True, slots=True)
+class PerfSupport:
+    """What can be counted here.
+
+    Attributes
+    ----------
+    counters : PerfCounters or None
+        As asked for, with those events that perf takes here; None where perf cannot count at all.
+    hardware : bool
+        Whether instructions or cycles are among what can be counted.
+    reasons : tuple of str
+        One line for each thing that cannot be counted: why, and what to do.
+    """
+
+    counters: PerfCounters | None
+    hardware: bool
+    reasons: tuple[str, ...]
+
+
+class _Trial(NamedTuple):
+    """What came of counting the program true."""
+
+    status: int
+    message: str
+    counters: Counters | None
+
+
+def check_perf(
+    wanted: PerfCounters | None = None,
+    *,
+    sysfs: Path = Path("/sys"),
+    procfs: Path = Path("/proc"),
+) -> PerfSupport:
+    """Find out what perf can count here, by letting it count a program that does nothing.
+
+    Parameters
+    ----------
+    wanted : PerfCounters, optional
+        What is to be counted, and where; by default the usual events of a command.
+    sysfs, procfs : Path
+        Where the reasons are looked for.
+    """
+    wanted = PerfCounters() if wanted is None else wanted
+    program = shutil.which(wanted.program)
+    if program is None:
+        return _nothing(
+            f"the program {wanted.program} is not there: apt install linux-perf (Debian), "
+            "linux-tools-$(uname -r) (Ubuntu) or perf (Fedora, Red Hat, SUSE)"
+        )
+    usage = _usage(program)
+    if "perf stat" not in usage:
+        return _nothing(_broken(program, usage))
+    counters = replace(wanted, program=program, json="--json-output" in usage)
+    trial = _try(counters)
+    unknown: tuple[str, ...] = ()
+    if trial.status == _USAGE:
+        unknown = tuple(e for e in wanted.events if _is_unknown(counters, e))
+        known = tuple(e for e in wanted.events if e not in unknown)
+        if not known:
+            return _nothing(f"perf knows none of {', '.join(unknown)}: {_first_line(trial)}")
+        counters = replace(counters, events=known)
+        trial = _try(counters)
+    if trial.counters is None:
+        return _nothing(_refused(trial, counters, procfs))
+    reasons = [f"perf does not know here: {', '.join(unknown)}"] if unknown else []
+    return _support(counters, trial.counters, reasons, sysfs, procfs)
+
+
+def _nothing(reason: str) -> PerfSupport:
+    return PerfSupport(None, False, (f"{reason}; {_TIME_ALONE}",))
+
+
+def _support(
+    counters: PerfCounters, counted: Counters, reasons: list[str], sysfs: Path, procfs: Path
+) -> PerfSupport:
+    refused = [event for event in counters.events if _is_refused(event, counted)]
+    taken = tuple(event for event in counters.events if event not in refused)
+    core_terms = names.INSTRUCTIONS | names.CYCLES
+    hardware = any(names.parse_event(event).term in core_terms for event in taken)
+    if refused:
+        reasons.append(_unsupported(refused, hardware, sysfs, procfs))
+    if hardware and _lost_kernel_mode(counters, counted):
+        paranoid = read_text(procfs / "sys/kernel/perf_event_paranoid")
+        reasons.append(
+            f"only user mode is counted, since kernel.perf_event_paranoid is {paranoid}: as root, "
+            f"sysctl kernel.perf_event_paranoid={_PARANOID_KERNEL}, or give perf CAP_PERFMON"
+        )
+    found = replace(counters, events=taken) if taken else None
+    return PerfSupport(found, hardware, tuple(reasons))
+
+
+def _is_refused(event: str, counted: Counters) -> bool:
+    """Whether no unit counts it; perf writes it under other names for each kind of core."""
+    wanted = names.parse_event(event)
+    missing = [
+        total.missing
+        for name, total in counted.events.items()
+        if names.parse_event(name).term == wanted.term
+    ]
+    return bool(missing) and all(why == "not supported" for why in missing)
+
+
+def _lost_kernel_mode(counters: PerfCounters, counted: Counters) -> bool:
+    """Whether perf went back to user mode without being asked for it."""
+
+    def user_only(events: Iterable[str]) -> bool:
+        return any(names.parse_event(event).mode == "user" for event in events)
+
+    return user_only(counted.events) and not user_only(counters.events)
+
+
+def _usage(program: str) -> str:
+    try:
+        done = ask([program, "stat", "-h"], timeout_s=_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return done.stdout + done.stderr
+
+
+def _broken(program: str, said: str) -> str:
+    line = next((line.strip() for line in said.splitlines() if line.strip()), "it says nothing")
+    return (
+        f"{program} does not work: {line[:160]}; on Ubuntu, apt install linux-tools-$(uname -r), "
+        "elsewhere install perf anew"
+    )
+
+
+def _try(counters: PerfCounters) -> _Trial:
+    with tempfile.TemporaryDirectory(prefix="ppw-perf-") as folder:
+        into = Path(folder) / "counts"
+        try:
+            done = ask(counters.wrap(["true"], into), timeout_s=_TIMEOUT_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return _Trial(-1, str(error), None)
+        try:
+            counted = counters.read(into) if done.returncode == 0 else None
+        except MeasurementError as error:
+            return _Trial(done.returncode, done.stderr or str(error), None)
+        return _Trial(done.returncode, done.stderr, counted)
+
+
+def _is_unknown(counters: PerfCounters, event: str) -> bool:
+    return _try(replace(counters, events=(event,))).status == _USAGE
+
+
+def _first_line(trial: _Trial) -> str:
+    lines = (line.strip() for line in trial.message.splitlines())
+    said = [line for line in lines if line and line != "Error:"]
+    return said[0][:160] if said else f"perf ended with status {trial.status} and no message"
+
+
+def _refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
+    status = _status(procfs)
+    allowed = _PARANOID_WHOLE_MACHINE if counters.whole_machine else _PARANOID_USER
+    paranoid = read_text(procfs / "sys/kernel/perf_event_paranoid")
+    if paranoid is None:
+        return "this kernel was built without perf events (CONFIG_PERF_EVENTS)"
+    strict = paranoid.lstrip("-").isdigit() and int(paranoid) > allowed
+    if status.get("Seccomp") == _FILTERED and (_is_capable(status) or not strict):
+        return (
+            f"a system call filter refuses perf ({_first_line(trial)}): start the container with "
+            "--cap-add PERFMON or a seccomp profile that allows perf_event_open, or count outside"
+        )
+    if strict and not _is_capable(status):
+        what = "whole CPUs" if counters.whole_machine else "anything"
+        return (
+            f"perf may not count {what}, since kernel.perf_event_paranoid is {paranoid}: as root, "
+            f"sysctl kernel.perf_event_paranoid={allowed}, or setcap cap_perfmon+ep "
+            f"{Path(counters.program).resolve()}"
+        )
+    return f"perf cannot count here: {_first_line(trial)}"
+
+
+def _status(procfs: Path) -> dict[str, str]:
+    lines = (read_text(procfs / "self/status") or "").splitlines()
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def _is_capable(status: Mapping[str, str]) -> bool:
+    try:
+        effective = int(status.get("CapEff", "0"), 16)
+    except ValueError:
+        return False
+    return bool(effective & (1 << _CAP_PERFMON | 1 << _CAP_SYS_ADMIN))
+
+
+def _unsupported(refused: list[str], hardware: bool, sysfs: Path, procfs: Path) -> str:
+    listed = ", ".join(refused)
+    if hardware:
+        return f"the processor does not count {listed}: the rest is measured"
+    if is_virtual_machine(sysfs, procfs):
+        return (
+            f"this virtual machine has no hardware counters ({listed}): turn on its virtual PMU, "
+            "or count on the machine below it and import the table; to measure without: "
+            "--metric time"
+        )
+    return (
+        f"the kernel has no driver for this processor's counters ({listed}): {_TIME_ALONE}, or "
+        "import a table of counts"
+    )

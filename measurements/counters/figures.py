@@ -1,0 +1,511 @@
+"""What the counts of a run say: CPI, achieved clock, cache misses, and what to doubt of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from measurements.counters import perf_output as names
+from measurements.counters.perf_output import TOOL_EVENTS, Mode, parse_event
+from measurements.table.units import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from measurements.counters.perf_output import Count, Missing, PerfOutput
+
+
+# Sums of counts: of one event over CPUs and intervals, and over the kinds of a host's cores.
+
+
+Place = tuple[str, str, float | None, int]
+
+
+class Total(NamedTuple):
+    """One event over all of a run.
+
+    Attributes
+    ----------
+    value : float or None
+        In the event's unit; None where it is not known.
+    unit : str
+        Of the value; "" for a plain count.
+    missing : str or None
+        Why there is no value.
+    running : float or None
+        Share of the time that the event was on a counter, from 0 to 1; the value is scaled up
+        from it. Of several CPUs or intervals the mean.
+    runtime_s : float or None
+        Time on a counter, summed over CPUs.
+    """
+
+    value: float | None
+    unit: str = ""
+    missing: Missing | None = None
+    running: float | None = None
+    runtime_s: float | None = None
+
+
+class Quantity(NamedTuple):
+    """One quantity over all kinds of cores.
+
+    Attributes
+    ----------
+    value : float or None
+        The sum.
+    by_pmu : mapping of str to float
+        What each kind of core adds to it; empty where there is one kind.
+    uncounted : tuple of str
+        Kinds of cores that worked without this being counted.
+    running : float or None
+        Share of the time that it was on a counter, from 0 to 1.
+    """
+
+    value: float | None = None
+    by_pmu: Mapping[str, float] = {}
+    uncounted: tuple[str, ...] = ()
+    running: float | None = None
+
+
+def total_events(counts: Iterable[Count]) -> dict[str, Total]:
+    """Sum every event over the parts of the machine, the intervals and the runs.
+
+    A part in which no event was counted took no part in the run: a thread or an interval that
+    slept. An event that alone was not counted in a part makes its total unknown.
+    """
+    by_event: dict[str, list[Count]] = {}
+    for count in _first_of_each(counts):
+        by_event.setdefault(count.event, []).append(count)
+    at_work = {_place(c) for cs in by_event.values() for c in cs if _shows_work(c)}
+    return {event: _total(event, cs, at_work) for event, cs in by_event.items()}
+
+
+def add_cores(
+    totals: Mapping[str, Total], terms: Collection[str], mode: Mode, *, whole_machine: bool
+) -> Quantity:
+    """Add a quantity over the kinds of cores of a hybrid processor.
+
+    Parameters
+    ----------
+    totals : mapping of event to Total
+        Everything that was counted.
+    terms : collection of str
+        Names of the quantity.
+    mode : {"both", "user", "kernel"}
+        In which it was counted.
+    whole_machine : bool
+        Every CPU was counted, each by its own unit, and the figures add up. A program's events
+        run only while it is on their kind of core, and perf scales each as if it had been there
+        all the time: the mean, weighted by the time on each kind, is their true sum.
+    """
+    named = {event: parse_event(event) for event in totals}
+    found = {
+        name.pmu: totals[event]
+        for event, name in named.items()
+        if name.term in terms and name.mode == mode
+    }
+    if "" in found and found[""].value is not None:
+        # Counted on whatever core there was; a kind of core by name is part of it.
+        found = {"": found[""]}
+    counted = {pmu: total for pmu, total in found.items() if total.value is not None}
+    if len(found) < 2 or not counted:
+        total = next(iter(found.values()), Total(None))
+        return Quantity(total.value, running=total.running)
+    times = _times_on_cores(totals, counted)
+    working = {named[event].pmu for event, total in totals.items() if total.value is not None}
+    uncounted = tuple(pmu for pmu in found if pmu in working and pmu not in counted)
+    whole = sum(times.values()) or 1.0
+    shares = {pmu: 1.0 if whole_machine else time / whole for pmu, time in times.items()}
+    by_pmu = {pmu: (total.value or 0.0) * shares[pmu] for pmu, total in counted.items()}
+    on_counter = sum(_time(total) for total in counted.values()) / whole
+    return Quantity(
+        None if uncounted else sum(by_pmu.values()),
+        by_pmu,
+        uncounted,
+        _least_running(counted.values()) if whole_machine else min(on_counter, 1.0),
+    )
+
+
+def _times_on_cores(totals: Mapping[str, Total], pmus: Collection[str]) -> dict[str, float]:
+    """Time on each kind of core: that of its event that was longest on a counter."""
+    times = dict.fromkeys(pmus, 0.0)
+    for event, total in totals.items():
+        pmu = parse_event(event).pmu
+        if pmu in times and total.value is not None:
+            times[pmu] = max(times[pmu], _time(total))
+    return times
+
+
+def _time(total: Total) -> float:
+    """Time on a counter, or what stands for it. Some versions print whole percents only."""
+    if total.runtime_s is not None:
+        return total.runtime_s
+    return 1.0 if total.running is None else total.running
+
+
+def _least_running(totals: Iterable[Total]) -> float | None:
+    return min((t.running for t in totals if t.running is not None), default=None)
+
+
+def _place(count: Count) -> Place:
+    return parse_event(count.event).pmu, count.part, count.interval_s, count.run
+
+
+def _shows_work(count: Count) -> bool:
+    return count.value is not None and count.event not in TOOL_EVENTS
+
+
+def _first_of_each(counts: Iterable[Count]) -> Iterable[Count]:
+    """Leave out the second line of an event that was asked for twice."""
+    lines: dict[Place, Count] = {}
+    for count in counts:
+        lines.setdefault((count.event, *count[-3:]), count)
+    return lines.values()
+
+
+def _total(event: str, counts: Sequence[Count], at_work: Collection[Place]) -> Total:
+    unit = next((c.unit for c in counts if c.unit), "")
+    counted = [c for c in counts if c.value is not None]
+    lost = [c for c in counts if c.value is None and _place(c) in at_work]
+    if event in TOOL_EVENTS and counted:
+        return Total(_once(counted), unit)
+    if lost or not counted:
+        return Total(None, unit, (lost or counts)[0].missing)
+    value = sum(c.value for c in counted if c.value is not None)
+    return Total(value, unit, None, _mean_running(counted), _sum_runtime(counted))
+
+
+def _once(counted: Sequence[Count]) -> float:
+    """Add what perf keeps once for the machine: the same in every part, anew in each interval."""
+    most: dict[tuple[float | None, int], float] = {}
+    for count in counted:
+        when = count.interval_s, count.run
+        most[when] = max(count.value or 0.0, most.get(when, 0.0))
+    return sum(most.values())
+
+
+def _sum_runtime(counts: Sequence[Count]) -> float | None:
+    times = [c.runtime_s for c in counts if c.runtime_s is not None]
+    return sum(times) if len(times) == len(counts) else None
+
+
+def _mean_running(counts: Sequence[Count]) -> float | None:
+    shares = [c.running for c in counts if c.running is not None]
+    return sum(shares) / len(shares) if shares else None
+
+
+# What the reader of a run's counts must know: what is missing, scaled, added up or not meant.
+
+
+# Below these shares of the time on a counter a figure is an estimate, and a poor one.
+_WHOLE = 0.99
+_HALF = 0.5
+_MOST_STRANGE = 3
+GENERIC_MISSES = (
+    "cache-misses stands for last-level misses: so it is on Intel, but AMD counts misses of L2 "
+    "and Arm misses of L1 under that name"
+)
+USER_ONLY = (
+    "only user mode was counted, so cycles over CPU time would not be the clock: ask for events "
+    "without :u, for which root sets sysctl kernel.perf_event_paranoid=1"
+)
+NO_CLOCK = (
+    "cycles over time are not the clock of CPUs that idle at times: where the machine has "
+    "msr/tsc/, msr/aperf/ and msr/mperf/, count these too"
+)
+
+
+def count_caveats(totals: Mapping[str, Total], output: PerfOutput) -> Iterator[str]:
+    """Say which events have no figure, and which lines of perf are none."""
+    yield from _missing(totals)
+    for line in output.strange[:_MOST_STRANGE]:
+        yield f"perf wrote a line that is no count: {line[:120]!r}"
+    if len(output.strange) > _MOST_STRANGE:
+        yield f"and {len(output.strange) - _MOST_STRANGE} more such lines"
+
+
+def quantity_caveats(used: Mapping[str, Quantity]) -> Iterator[str]:
+    """Say which figures are scaled up, lack a kind of core, or are sums over several."""
+    for name, quantity in used.items():
+        share = quantity.running
+        if quantity.value is not None and share is not None and share < _WHOLE:
+            advice = "; too little to trust, ask for fewer events at once" if share < _HALF else ""
+            yield f"{name}: on a counter {share:.0%} of the time and scaled up{advice}"
+        if quantity.uncounted:
+            yield f"{name}: not counted on {', '.join(quantity.uncounted)}, so there is no total"
+    shares = used["cycles"].by_pmu or used["instructions"].by_pmu
+    if whole := sum(shares.values()):
+        kinds = ", ".join(f"{pmu} {share / whole:.0%}" for pmu, share in shares.items())
+        yield f"several kinds of cores added up ({kinds}): CPI and clock are means over them"
+
+
+def _missing(totals: Mapping[str, Total]) -> Iterator[str]:
+    because = {
+        "not supported": "the processor or its virtual machine does not count them",
+        "not counted": "too many events for too short a time, no time on that kind of core, or "
+        "on a part of the machine only",
+        "empty": "perf left the figure out",
+    }
+    for missing, why in because.items():
+        events = [event for event, total in totals.items() if total.missing == missing]
+        if events:
+            yield f"{missing}: {', '.join(events)} ({why})"
+    zero = {e: names.parse_event(e) for e, total in totals.items() if total.value == 0.0}
+    still = [e for e, n in zero.items() if n.term in names.NEVER_ZERO and n.mode != "kernel"]
+    if still:
+        yield f"counted 0, so not counted: {', '.join(still)} (counters that stand still)"
+
+
+Modes = Literal["user+kernel", "user", "kernel"]
+
+_MODES: tuple[Modes, ...] = ("user+kernel", "user", "kernel")
+_UNITS_S = {"nsec": 1e-9, "ns": 1e-9, "usec": 1e-6, "msec": 1e-3, "ms": 1e-3, "sec": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What was counted in one run. None is "not known", never 0.
+
+    Attributes
+    ----------
+    instructions, cycles : float or None
+        Retired instructions and core cycles, in the modes that ``modes`` says.
+    modes : {"user+kernel", "user", "kernel"} or None
+        The modes of the processor that both cover.
+    llc_misses : float or None
+        Misses of the last-level cache, as ``llc_event`` counts them.
+    llc_event : str or None
+        The event behind ``llc_misses``: loads, loads and stores, or the processor's own idea of a
+        cache miss.
+    task_clock_s : float or None
+        CPU time of the command; of whole CPUs, their time, idle or not.
+    elapsed_s : float or None
+        Time for which perf counted, without its own start.
+    freq_achieved_hz : float or None
+        Mean clock of the cores while they ran.
+    instructions_user, instructions_kernel, cycles_user, cycles_kernel : float or None
+        By mode, where asked for.
+    by_core_type : mapping of str to mapping of str to float
+        On hybrid processors ``instructions`` and ``cycles`` of each kind of core, which add up to
+        the totals.
+    running : float or None
+        Least share of the time, from 0 to 1, that instructions, cycles or cache misses were on a
+        counter.
+    events : mapping of str to Total
+        Every event, under perf's own name.
+    parts : mapping of str to mapping of str to float
+        Where perf told CPUs, cores, sockets, threads or cgroups apart: the events of each.
+    caveats : tuple of str
+        What the reader of these figures must know.
+    """
+
+    instructions: float | None = None
+    cycles: float | None = None
+    modes: Modes | None = None
+    llc_misses: float | None = None
+    llc_event: str | None = None
+    task_clock_s: float | None = None
+    elapsed_s: float | None = None
+    freq_achieved_hz: float | None = None
+    instructions_user: float | None = None
+    instructions_kernel: float | None = None
+    cycles_user: float | None = None
+    cycles_kernel: float | None = None
+    by_core_type: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    running: float | None = None
+    events: Mapping[str, Total] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def cpi(self) -> float | None:
+        """Cycles per retired instruction."""
+        return _ratio(self.cycles, self.instructions)
+
+    @property
+    def llc_mpki(self) -> float | None:
+        """Misses of the last-level cache per thousand instructions."""
+        per_instruction = _ratio(self.llc_misses, self.instructions)
+        return None if per_instruction is None else 1000.0 * per_instruction
+
+    def columns(self) -> dict[str, float | str]:
+        """Columns of the runs table, without those that are not known."""
+        row: dict[str, float | str | None] = {
+            "instructions": self.instructions,
+            "cycles": self.cycles,
+            "cpi": self.cpi,
+            "freq_achieved_hz": self.freq_achieved_hz,
+            "task_clock_s": self.task_clock_s,
+            "llc_misses": self.llc_misses,
+            "llc_misses_event": self.llc_event,
+            "llc_mpki": self.llc_mpki,
+            "counted_modes": self.modes,
+            "counters_running": self.running,
+            "instructions_user": self.instructions_user,
+            "instructions_kernel": self.instructions_kernel,
+            "cycles_user": self.cycles_user,
+            "cycles_kernel": self.cycles_kernel,
+        }
+        for core_type, figures in self.by_core_type.items():
+            row |= {f"{name}_{core_type}": value for name, value in figures.items()}
+        return {name: value for name, value in row.items() if value is not None}
+
+
+def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
+    """Compute the figures of a run from the counts of perf.
+
+    Parameters
+    ----------
+    output : PerfOutput
+        Of `measurements.counters.perf_output.parse_output`.
+    whole_machine : bool
+        It was counted with ``-a`` or ``-C``: the task clock has idle time in it.
+    """
+    totals = total_events(output.counts)
+    instructions = _without_standstill(_by_mode(totals, names.INSTRUCTIONS, whole_machine))
+    cycles = _without_standstill(_by_mode(totals, names.CYCLES, whole_machine))
+    modes = _common_modes(instructions, cycles)
+    retired, clocked = (q[modes] if modes else Quantity() for q in (instructions, cycles))
+    llc_event, llc = _llc_misses(totals, modes, whole_machine)
+    used = {"instructions": retired, "cycles": clocked, "cache misses": llc}
+    shares = [q.running for q in used.values() if q.running is not None and q.value is not None]
+    task_clock_s = _seconds(totals, names.TASK_CLOCK)
+    frequency_hz = None
+    if modes == "user+kernel" and not whole_machine:
+        frequency_hz = _plausible(_ratio(clocked.value, task_clock_s))
+    if frequency_hz is None:
+        frequency_hz = _plausible(_unhalted_frequency(totals, task_clock_s))
+    return Counters(
+        instructions=retired.value,
+        cycles=clocked.value,
+        modes=modes,
+        llc_misses=llc.value,
+        llc_event=llc_event,
+        task_clock_s=task_clock_s,
+        elapsed_s=_seconds(totals, names.DURATION),
+        freq_achieved_hz=frequency_hz,
+        instructions_user=instructions["user"].value,
+        instructions_kernel=instructions["kernel"].value,
+        cycles_user=cycles["user"].value,
+        cycles_kernel=cycles["kernel"].value,
+        by_core_type=_by_core_type(retired, clocked),
+        running=min(shares, default=None),
+        events=totals,
+        parts=_parts(output),
+        caveats=(
+            *count_caveats(totals, output),
+            *quantity_caveats(used),
+            *([GENERIC_MISSES] if llc_event in names.GENERIC_MISSES else []),
+            *([USER_ONLY] if modes == "user" else []),
+            *([NO_CLOCK] if modes and whole_machine and frequency_hz is None else []),
+        ),
+    )
+
+
+def _by_mode(
+    totals: Mapping[str, Total], terms: Collection[str], whole_machine: bool
+) -> dict[Modes, Quantity]:
+    """Read a quantity in every mode."""
+
+    def add(mode: names.Mode) -> Quantity:
+        return add_cores(totals, terms, mode, whole_machine=whole_machine)
+
+    both, user, kernel = add("both"), add("user"), add("kernel")
+    if both.value is None and user.value is not None and kernel.value is not None:
+        both = _sum_of(user, kernel)
+    return {"user+kernel": both, "user": user, "kernel": kernel}
+
+
+def _without_standstill(quantities: Mapping[Modes, Quantity]) -> dict[Modes, Quantity]:
+    """Take 0 for "not counted": some virtual machines have counters that stand still."""
+    kernel_alone = bool(quantities["user"].value)
+    return {
+        mode: q if q.value or (mode == "kernel" and kernel_alone) else q._replace(value=None)
+        for mode, q in quantities.items()
+    }
+
+
+def _sum_of(one: Quantity, other: Quantity) -> Quantity:
+    shares = [q.running for q in (one, other) if q.running is not None]
+    pmus = {**one.by_pmu, **other.by_pmu}
+    return Quantity(
+        (one.value or 0.0) + (other.value or 0.0),
+        {pmu: one.by_pmu.get(pmu, 0.0) + other.by_pmu.get(pmu, 0.0) for pmu in pmus},
+        running=min(shares, default=None),
+    )
+
+
+def _common_modes(*quantities: Mapping[Modes, Quantity]) -> Modes | None:
+    """Choose modes in which all are known, since CPI needs both; else those of any."""
+    for enough in (all, any):
+        for mode in _MODES:
+            if enough(q[mode].value is not None for q in quantities):
+                return mode
+    return None
+
+
+def _llc_misses(
+    totals: Mapping[str, Total], modes: Modes | None, whole_machine: bool
+) -> tuple[str | None, Quantity]:
+    """Choose the event that comes nearest to last-level misses, in the modes of the rest."""
+
+    def read(terms: Collection[str]) -> Quantity:
+        found = _by_mode(totals, terms, whole_machine)
+        mode = modes or _common_modes(found)
+        return found[mode] if mode else Quantity()
+
+    loads, stores = read(names.LLC_LOAD_MISSES), read(names.LLC_STORE_MISSES)
+    if loads.value is not None and stores.value is not None:
+        return "LLC-load-misses+LLC-store-misses", _sum_of(loads, stores)
+    choices = {
+        "LLC-misses": read(names.LLC_MISSES),
+        "LLC-load-misses": loads,
+        "cache-misses": read(names.GENERIC_MISSES),
+    }
+    known = ((event, q) for event, q in choices.items() if q.value is not None)
+    return next(known, (None, loads))
+
+
+def _plausible(frequency_hz: float | None) -> float | None:
+    if frequency_hz is None or not LOWEST_FREQUENCY_HZ <= frequency_hz <= HIGHEST_FREQUENCY_HZ:
+        return None
+    return frequency_hz
+
+
+def _unhalted_frequency(totals: Mapping[str, Total], task_clock_s: float | None) -> float | None:
+    """Compute the clock while not halted: APERF/MPERF times the rate of the time stamp counter."""
+    tsc, aperf, mperf = (
+        totals.get(f"msr/{term}/", Total(None)).value for term in ("tsc", "aperf", "mperf")
+    )
+    rate, speed = _ratio(tsc, task_clock_s), _ratio(aperf, mperf)
+    return None if rate is None or speed is None else rate * speed
+
+
+def _seconds(totals: Mapping[str, Total], terms: Sequence[str]) -> float | None:
+    for term in terms:
+        for event, total in totals.items():
+            unit = _UNITS_S.get(total.unit)
+            if names.parse_event(event).term == term and total.value is not None and unit:
+                return total.value * unit
+    return None
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return None if above is None or not below else above / below
+
+
+def _by_core_type(retired: Quantity, clocked: Quantity) -> dict[str, dict[str, float]]:
+    figures: dict[str, dict[str, float]] = {}
+    for name, quantity in (("instructions", retired), ("cycles", clocked)):
+        for pmu, value in quantity.by_pmu.items():
+            figures.setdefault(pmu, {})[name] = value
+    return figures
+
+
+def _parts(output: PerfOutput) -> dict[str, dict[str, float]]:
+    parts: dict[str, dict[str, float]] = {}
+    for count in output.counts:
+        if count.part and count.value is not None:
+            of_part = parts.setdefault(count.part, {})
+            of_part[count.event] = of_part.get(count.event, 0.0) + count.value
+    return parts

@@ -1,0 +1,229 @@
+"""Bytes that a run moves to and from memory, by the counters of the memory controllers."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Self
+
+from measurements.counters.command import PerfCounters, check_perf
+from measurements.errors import MeasurementError
+from measurements.host.execution import end_group
+from measurements.host.files import read_field
+from measurements.table.units import UNITS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# Memory traffic that counters see: events of the memory controllers, misses a byte of input.
+
+
+# Column-address strobes of servers (one or two sub-channels), and the names that the counters of
+# desktop processors and the free-running ones of both go by. Totals and the parts by requester
+# are left out: they contain each other.
+_EVENT = re.compile(
+    r"^(?:cas_count_(?P<cas>read|write)(?:_sch\d+)?|(?:data_)?(?P<other>read|write)s?)$"
+)
+_FREE_RUNNING = "free_running"
+_CACHE_LINE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEvent:
+    """A perf event that counts bytes read from memory or written to it by one controller.
+
+    Attributes
+    ----------
+    name : str
+        For ``perf stat -a -e``, such as "uncore_imc_0/cas_count_read/".
+    direction : {"read", "write"}
+    bytes_per_count : float
+        Of a bare count.
+    unit : str
+        That perf prints the scaled count in, such as "MiB"; "" where it prints bare counts.
+    """
+
+    name: str
+    direction: Literal["read", "write"]
+    bytes_per_count: float
+    unit: str
+
+    def bytes_of(self, value: float, unit: str) -> float:
+        """Turn what perf printed, with its unit, into bytes.
+
+        Raises
+        ------
+        MeasurementError
+            When the unit is none of memory.
+        """
+        if not unit:
+            return value * self.bytes_per_count
+        return value * _bytes_per(unit, self.name)
+
+
+def memory_events(sysfs: Path) -> tuple[MemoryEvent, ...] | None:
+    """Find the events of the memory controllers in ``bus/event_source/devices/uncore_imc*``.
+
+    Where a controller has both programmable and free-running counters of the same traffic, the
+    programmable ones are taken.
+
+    Returns
+    -------
+    tuple of MemoryEvent, or None
+        None where there are none, as in most virtual machines. Counting takes ``perf stat -a``
+        with CAP_PERFMON, or /proc/sys/kernel/perf_event_paranoid at 0 or below.
+    """
+    folder = sysfs / "bus/event_source/devices"
+    devices = sorted(folder.glob("uncore_imc*"), key=lambda d: _numbers_apart(d.name))
+    found = {device.name: _events_of(device) for device in devices}
+    programmable = {name: events for name, events in found.items() if _FREE_RUNNING not in name}
+    chosen = programmable if any(programmable.values()) else found
+    return tuple(event for events in chosen.values() for event in events) or None
+
+
+def llc_misses_per_byte(llc_misses: float, data_bytes: float) -> float:
+    """Last-level cache misses of a run for each byte of its input; NaN where either is missing.
+
+    Raises
+    ------
+    MeasurementError
+        For a negative count.
+    """
+    if llc_misses < 0 or data_bytes < 0:
+        raise MeasurementError(
+            f"{llc_misses:g} misses over {data_bytes:g} bytes of input: neither can be negative"
+        )
+    return llc_misses / data_bytes if data_bytes else math.nan
+
+
+def _events_of(device: Path) -> list[MemoryEvent]:
+    found = []
+    for path in sorted((device / "events").glob("*")):
+        if match := _EVENT.match(path.name):
+            direction: Literal["read", "write"] = (
+                "read" if "read" in (match["cas"], match["other"]) else "write"
+            )
+            name = f"{device.name}/{path.name}/"
+            scale, unit = (
+                read_field(path.with_name(f"{path.name}.{w}")) for w in ("scale", "unit")
+            )
+            if scale and unit:
+                size = _scale(scale, path) * _bytes_per(unit, name)
+                found.append(MemoryEvent(name, direction, size, unit))
+            elif match["cas"]:
+                # Older kernels give no scale; a strobe moves a cache line.
+                found.append(MemoryEvent(name, direction, _CACHE_LINE_BYTES, ""))
+    return found
+
+
+def _scale(text: str, path: Path) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise MeasurementError(
+            f"{path}.scale: {text!r} is not a number: leave the memory counters out"
+        ) from None
+
+
+def _bytes_per(unit: str, name: str) -> float:
+    known = UNITS.get(unit.lower())
+    if known is None or known.si != "bytes":
+        raise MeasurementError(
+            f"{name}: its unit {unit!r} is not one of bytes: leave the memory counters out"
+        )
+    return known.factor
+
+
+def _numbers_apart(name: str) -> list[tuple[int, str]]:
+    """Sort key by which uncore_imc_10 comes after uncore_imc_9."""
+    return [(int(p), "") if p.isdigit() else (-1, p) for p in re.split(r"(\d+)", name)]
+
+
+_END_S = 10.0
+
+
+@dataclass
+class MemoryTraffic:
+    """Counts of a host's memory controllers, by a perf of their own: they see all CPUs' traffic.
+
+    Made by `find`. Between `start` and `stop` everything on the host is counted.
+    """
+
+    events: tuple[MemoryEvent, ...]
+    perf: PerfCounters
+    _process: subprocess.Popen[bytes] | None = None
+    _into: Path | None = None
+    _started_s: float = 0.0
+
+    @classmethod
+    def find(cls, sysfs: Path, procfs: Path) -> Self | None:
+        """Counters that this host has and perf may read; None where there are none."""
+        events = memory_events(sysfs)
+        if events is None:
+            return None
+        wanted = PerfCounters(events=tuple(e.name for e in events), system_wide=True)
+        counters = check_perf(wanted, sysfs=sysfs, procfs=procfs).counters
+        if counters is None:
+            return None
+        known = tuple(e for e in events if e.name in counters.events)
+        return cls(known, counters) if known else None
+
+    def start(self, into: Path) -> None:
+        """Begin to count."""
+        self._into = into
+        # It counts until its input ends, which it does when this process does, however that ends.
+        self._process = subprocess.Popen(
+            self.perf.wrap(["cat"], into),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._started_s = time.monotonic()
+
+    def stop(self) -> dict[str, float]:
+        """End counting.
+
+        Returns
+        -------
+        dict of column to float
+            ``memory_read_bytes_s`` and ``memory_write_bytes_s``; empty where nothing was counted.
+        """
+        if self._process is None or self._into is None:
+            return {}
+        elapsed_s = time.monotonic() - self._started_s
+        try:
+            self._process.communicate(timeout=_END_S)
+            counted = self.perf.read(self._into)
+        except (MeasurementError, OSError, subprocess.TimeoutExpired):
+            return {}
+        finally:
+            self.close()
+        seconds = counted.elapsed_s or elapsed_s
+        moved = {"read": 0.0, "write": 0.0}
+        seen = set()
+        for event in self.events:
+            total = counted.events.get(event.name)
+            if total is None or total.value is None:
+                # A controller that was not counted leaves its direction unknown.
+                moved[event.direction] = float("nan")
+                continue
+            moved[event.direction] += event.bytes_of(total.value, total.unit)
+            seen.add(event.direction)
+        return {
+            f"memory_{direction}_bytes_s": value / seconds
+            for direction, value in moved.items()
+            if direction in seen and value == value
+        }
+
+    def close(self) -> None:
+        """End perf, whatever it does."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                end_group(self._process.pid)
+            self._process.communicate()
+            self._process = None

@@ -1,0 +1,300 @@
+"""The lines that ``perf stat`` prints with ``-j`` (JSON) or ``-x ";"`` (separated fields).
+
+Versions differ: counts are text or numbers, metrics come in lines of their own, units may be
+"(null)", the locale may write 0,5 for 0.5 even in JSON. One reader takes all of them, line by
+line, and hands back what it did not understand.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+Missing = Literal["not counted", "not supported", "empty"]
+
+_ABSENT: dict[str, Missing] = {
+    "<not counted>": "not counted",
+    "<not supported>": "not supported",
+    "": "empty",
+}
+# Behind which key perf says whose count a line is, but for the CPU, which is a bare number.
+_PARTS = ("core", "cluster", "cache", "die", "socket", "node", "thread")
+_SEPARATOR = ";"
+_DECIMAL_COMMA = re.compile(r'(: "?-?\d+),(\d+)(?="?[,}\s])')
+_NO_NUMBER = re.compile(r": (?:-?nan|-?inf)(?=[,}\s])")
+_NUMBER = re.compile(r"-?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?")
+
+
+class Count(NamedTuple):
+    """One line: one event, on one part of the machine, in one interval.
+
+    Attributes
+    ----------
+    event : str
+        As perf names it, such as ``instructions:u`` or ``cpu_core/cycles/``.
+    value : float or None
+        Scaled by perf where the event shared its counter with others. None where it was not
+        counted.
+    missing : str or None
+        Why there is no value.
+    unit : str
+        Of the value; "" for a plain count.
+    runtime_s : float or None
+        How long the event was on a counter, summed over CPUs.
+    running : float or None
+        The same as a share of the time it should have been, from 0 to 1.
+    part : str
+        "CPU0", "S0-D0-C1", a thread or a cgroup; "" for the whole.
+    interval_s : float or None
+        End of the interval, since the start; None for a whole run.
+    run : int
+        Which of several outputs that are read as one.
+    """
+
+    event: str
+    value: float | None
+    missing: Missing | None
+    unit: str
+    runtime_s: float | None
+    running: float | None
+    part: str = ""
+    interval_s: float | None = None
+    run: int = 0
+
+
+class PerfOutput(NamedTuple):
+    """What perf printed: the counts, and the lines that are none."""
+
+    counts: tuple[Count, ...]
+    strange: tuple[str, ...]
+
+
+def parse_output(text: str) -> PerfOutput:
+    """Read everything that ``perf stat`` printed, of either form.
+
+    Comments, empty lines and lines of metrics alone are passed over; what is neither those nor a
+    count is handed back in ``strange``. With ``-I`` and ``--summary`` only the summary is kept.
+    """
+    counts: list[Count] = []
+    strange: list[str] = []
+    for line in map(str.strip, text.splitlines()):
+        if not line or line.startswith("#"):
+            continue
+        read = _json_counts(line) if line.startswith("{") else _separated_count(line)
+        if read is None:
+            strange.append(line)
+        else:
+            counts += read
+    return PerfOutput(tuple(_without_intervals(counts)), tuple(strange))
+
+
+def join_outputs(outputs: Iterable[PerfOutput]) -> PerfOutput:
+    """Take several executions, one after the other, for one run."""
+    counts: list[Count] = []
+    strange: list[str] = []
+    for run, output in enumerate(outputs):
+        counts += (count._replace(run=run) for count in output.counts)
+        strange += output.strange
+    return PerfOutput(tuple(counts), tuple(strange))
+
+
+def parse_number(text: str) -> float | None:
+    """Read a finite number whose decimal sign is a point or, in some locales, a comma."""
+    if not _NUMBER.fullmatch(text.strip()):
+        return None
+    number = float(text.replace(",", "."))
+    return number if math.isfinite(number) else None
+
+
+def _without_intervals(counts: Sequence[Count]) -> Iterator[Count]:
+    whole = [c for c in counts if c.interval_s is None]
+    summaries = [c for c in whole if c.part == "summary"]
+    for count in summaries or whole or counts:
+        yield count._replace(part="") if summaries else count
+
+
+def _json_counts(line: str) -> list[Count] | None:
+    """Read the records of one line; None if it is no JSON or a count that makes no sense."""
+    counts = []
+    for record in _records(line):
+        if record is None:
+            return None
+        if "counter-value" not in record:
+            continue
+        count = _from_record(record)
+        if count is None:
+            return None
+        counts.append(count)
+    return counts
+
+
+def _records(line: str) -> Iterator[dict[str, object] | None]:
+    """Take the objects of a line apart: some versions print a count and its metrics on one."""
+    decoder = json.JSONDecoder()
+    text = _NO_NUMBER.sub(": null", _DECIMAL_COMMA.sub(r"\1.\2", line))
+    at = 0
+    while at < len(text):
+        try:
+            record, at = decoder.raw_decode(text, at)
+        except ValueError:
+            yield None
+            return
+        yield record if isinstance(record, dict) else None
+        at += len(text[at:]) - len(text[at:].lstrip())
+
+
+def _from_record(record: Mapping[str, object]) -> Count | None:
+    event = record.get("event")
+    value = record["counter-value"]
+    if not isinstance(event, str) or not event:
+        return None
+    return _count(
+        event,
+        "" if value is None else str(value),
+        unit=str(record.get("unit") or ""),
+        runtime=_text(record, "event-runtime"),
+        percent=_text(record, "pcnt-running"),
+        part=_part(record),
+        interval_s=parse_number(_text(record, "interval")),
+    )
+
+
+def _text(record: Mapping[str, object], key: str) -> str:
+    return str(record.get(key, ""))
+
+
+def _part(record: Mapping[str, object]) -> str:
+    named = [f"CPU{record['cpu']}"] if "cpu" in record else []
+    named += [str(record[key]) for key in _PARTS if key in record]
+    return _joined(*named, _text(record, "cgroup"))
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _separated_count(line: str) -> list[Count] | None:
+    """Read ``[interval;][part;[cpus;]]value;unit;event[;cgroup][;±%];runtime;percent;…``."""
+    fields = [field.strip() for field in line.split(_SEPARATOR)]
+    at = _value_field(fields)
+    if at is None:
+        # A further metric of the line above has neither count nor event.
+        is_metric = line.startswith(_SEPARATOR) or _SEPARATOR * 4 in line
+        return [] if is_metric and len(fields) > 4 else None
+    before, event, after = fields[:at], fields[at + 2], fields[at + 3 :]
+    interval_s = parse_number(before[0]) if before else None
+    named = [field for field in before[interval_s is not None :] if parse_number(field) is None]
+    cgroup = after.pop(0) if after and not _NUMBER.match(after[0]) else ""
+    if after and after[0].endswith("%"):
+        after.pop(0)
+    runtime, percent = [*after, "", ""][:2]
+    count = _count(
+        event,
+        fields[at],
+        unit=fields[at + 1],
+        runtime=runtime,
+        percent=percent,
+        part=_joined(*named, cgroup),
+        interval_s=interval_s,
+    )
+    return None if count is None else [count]
+
+
+def _value_field(fields: Sequence[str]) -> int | None:
+    """Find the first field that is a value with a unit and an event behind it."""
+    for at in range(len(fields) - 2):
+        value, unit, event = fields[at : at + 3]
+        if _is_value(value) and event and not _is_value(unit) and not _is_value(event):
+            return at
+    return None
+
+
+def _is_value(field: str) -> bool:
+    return field.startswith("<not ") or parse_number(field) is not None
+
+
+def _count(
+    event: str,
+    value: str,
+    *,
+    unit: str,
+    runtime: str,
+    percent: str,
+    part: str,
+    interval_s: float | None,
+) -> Count | None:
+    missing = _ABSENT.get(value)
+    number = None if missing else parse_number(value)
+    if not missing and (number is None or number < 0):
+        return None
+    runtime_ns, of_hundred = parse_number(runtime), parse_number(percent)
+    return Count(
+        event,
+        number,
+        missing,
+        "" if unit == "(null)" else unit,
+        None if missing or runtime_ns is None else runtime_ns * 1e-9,
+        # What never ran is printed as running all the time.
+        None if missing or of_hundred is None else of_hundred / 100.0,
+        part,
+        interval_s,
+    )
+
+
+# Names of events as perf writes them, and which of them measure the same thing.
+
+
+Mode = Literal["both", "user", "kernel"]
+
+INSTRUCTIONS = frozenset({"instructions", "inst_retired", "inst_retired.any"})
+CYCLES = frozenset({"cycles", "cpu-cycles", "cpu_cycles", "cpu_clk_unhalted.thread"})
+# A core that ran at all retired instructions in cycles.
+NEVER_ZERO = INSTRUCTIONS | CYCLES
+TASK_CLOCK = ("task-clock", "cpu-clock")
+DURATION = ("duration_time",)
+# Last-level cache misses, best first. The generic event means another level on other vendors.
+LLC_LOAD_MISSES = frozenset({"llc-load-misses", "ll_cache_miss_rd"})
+LLC_STORE_MISSES = frozenset({"llc-store-misses"})
+LLC_MISSES = frozenset({"llc-misses"})
+GENERIC_MISSES = frozenset({"cache-misses"})
+# Kept by perf itself, once and not on every CPU.
+TOOL_EVENTS = frozenset({"duration_time", "user_time", "system_time"})
+
+_ON_PMU = re.compile(r"^(?P<pmu>[^/:]+)/(?P<term>[^/]*)/:?(?P<modifiers>[a-zA-Z]*)$")
+_PLAIN = re.compile(r"^(?P<term>.+?)(?::(?P<modifiers>[a-zA-Z]+))?$")
+
+
+class EventName(NamedTuple):
+    """``cpu_core/cycles/u`` taken apart.
+
+    Attributes
+    ----------
+    pmu : str
+        Unit that counts, such as one kind of core; "" where perf chooses it.
+    term : str
+        What is counted, in lower case.
+    mode : {"both", "user", "kernel"}
+        In which mode of the processor.
+    """
+
+    pmu: str
+    term: str
+    mode: Mode
+
+
+def parse_event(name: str) -> EventName:
+    """Take an event's name apart."""
+    match = _ON_PMU.match(name) or _PLAIN.match(name)
+    if match is None:
+        return EventName("", name.lower(), "both")
+    parts = match.groupdict()
+    modifiers = parts["modifiers"] or ""
+    user, kernel = "u" in modifiers, "k" in modifiers
+    mode: Mode = "both" if user == kernel else "user" if user else "kernel"
+    return EventName(parts.get("pmu") or "", parts["term"].lower(), mode)

@@ -1,0 +1,434 @@
+"""The sampling process: reads power sources in the background and writes what they said.
+
+``python -m measurements.power.sampler`` takes its orders as JSON lines on standard input and
+answers each with one line on standard output:
+
+* ``{"do": "open", "sources": [...], "settings": {...}}``: open them; answers with their channels.
+* ``{"do": "start", "file": path}``: read every source, then keep reading into the file.
+* ``{"do": "stop"}``: read every source once more and close the file.
+
+It ends when its input does. A process of its own, because readings must come on time whatever the
+measuring one is busy with, and small: no table library is loaded here. Each source has a thread,
+so that a BMC that takes seconds keeps no counter waiting.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from measurements.errors import MeasurementError
+from measurements.power.source import (
+    Channel,
+    Login,
+    Reading,
+    SensorError,
+    SourceSettings,
+    Spec,
+    open_sources,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from measurements.power.source import PowerSource
+
+    Wait = Callable[[threading.Condition, float | None], object]
+    from collections.abc import Iterator, Sequence
+
+
+# A counter is read so many times in the shortest time that it can take to wrap.
+_READINGS_A_WRAP = 3
+_QUICKEST_S = 0.001
+# A source that fails is asked again after a while, so that its complaints do not fill the disk.
+_PATIENCE_S = 1.0
+# Without a known limit (see `measurements.power.energy`, which judges by the same figure).
+_MOST_W = 1000.0
+HEADER = ("label", "at_s", "value", "source_at_s")
+
+
+class Writer:
+    """Readings of all threads, into one file at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._file: IO[str] | None = None
+        self._rows: Any = None
+        self.readings = 0
+        self.failures: dict[str, str] = {}
+
+    def open(self, path: Path) -> None:
+        """Begin a file; what came before is forgotten."""
+        with self._lock:
+            self._file = path.open("w", encoding="utf-8", newline="")
+            self._rows = csv.writer(self._file)
+            self._rows.writerow(HEADER)
+            self.readings, self.failures = 0, {}
+
+    def write(self, readings: list[Reading]) -> None:
+        """Append readings; outside of a run they go nowhere."""
+        with self._lock:
+            if self._file is None:
+                return
+            for label, at_s, value, source_at_s in readings:
+                own = "" if source_at_s is None else f"{source_at_s!r}"
+                self._rows.writerow((label, f"{at_s:.6f}", f"{value!r}", own))
+            self.readings += len(readings)
+
+    def fail(self, source: str, message: str) -> None:
+        """Remember the last complaint of a source in this run."""
+        with self._lock:
+            self.failures[source] = message
+
+    def close(self) -> None:
+        """End the file, on disk."""
+        with self._lock:
+            if self._file is not None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+                self._file = None
+
+
+class Reader(threading.Thread):
+    """Reads one source: at its pace while a run is on, and at once when told to.
+
+    ``clock`` tells seconds; ``wait`` lets go of a condition until it is notified or the seconds,
+    if any, have passed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: PowerSource,
+        interval_s: float,
+        writer: Writer,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Wait = threading.Condition.wait,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._source, self._writer = source, writer
+        self._clock, self._wait = clock, wait
+        self._interval_s = pace(source, interval_s)
+        self._wake = threading.Condition()
+        self._running = self._asked = self._ending = False
+        self._answered = threading.Event()
+
+    def read_now(self, *, running: bool) -> threading.Event:
+        """Ask for a reading at once, and whether to go on after it; set when it is done."""
+        with self._wake:
+            self._asked, self._running = True, running
+            self._answered = threading.Event()
+            self._wake.notify()
+            return self._answered
+
+    def end(self) -> None:
+        """Stop reading and close the source."""
+        with self._wake:
+            self._ending = True
+            self._wake.notify()
+        self.join(timeout=2)
+
+    def run(self) -> None:
+        """Read until told to end."""
+        due = self._clock()
+        while True:
+            with self._wake:
+                while not (self._asked or self._ending):
+                    left = due - self._clock()
+                    if self._running and left <= 0:
+                        break
+                    self._wait(self._wake, left if self._running else None)
+                if self._ending:
+                    break
+                answered = self._answered if self._asked else None
+                self._asked = False
+            pause = self._interval_s if self._read() else max(self._interval_s, _PATIENCE_S)
+            now = self._clock()
+            # Late readings do not bunch up.
+            due = max(due + pause, now) if answered is None and due + pause > now else now + pause
+            if answered is not None:
+                answered.set()
+        self._source.close()
+
+    def _read(self) -> bool:
+        try:
+            self._writer.write(self._source.read())
+        except (MeasurementError, OSError) as error:
+            self._writer.fail(self.name, str(error))
+            return False
+        return True
+
+
+def pace(source: PowerSource, interval_s: float) -> float:
+    """Seconds between two readings: as asked, not in vain, and before any counter can wrap."""
+    pause = max(interval_s, source.period_s)
+    for channel in source.channels:
+        if channel.range_j is not None:
+            most = channel.most_w if channel.most_w == channel.most_w else _MOST_W
+            pause = min(pause, channel.range_j / most / _READINGS_A_WRAP)
+    return max(pause, _QUICKEST_S)
+
+
+class Sampler:
+    """What the orders act on; see `Reader` for its clock and wait."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Wait = threading.Condition.wait,
+    ) -> None:
+        self._clock, self._wait = clock, wait
+        self._writer = Writer()
+        self._readers: list[Reader] = []
+        self._limit_s = 10.0
+
+    def open(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Open the sources; all or none."""
+        specs = [Spec(*parts) for parts in order["sources"]]
+        logins = {(k, h): Login(u, p) for k, h, u, p in order.get("logins", ())}
+        settings = SourceSettings(
+            sysfs=Path(order["sysfs"]),
+            procfs=Path(order["procfs"]),
+            login=_known(logins),
+            timeout_s=float(order["timeout_s"]),
+        )
+        self._limit_s = 2 * settings.timeout_s
+        sources = open_sources(specs, settings)
+        interval_s = float(order["interval_s"])
+        self._readers = [
+            Reader(spec.name, source, interval_s, self._writer, clock=self._clock, wait=self._wait)
+            for spec, source in zip(specs, sources, strict=True)
+        ]
+        for reader in self._readers:
+            reader.start()
+        channels = [channel_as_json(channel) for source in sources for channel in source.channels]
+        slowest_s = max((source.period_s for source in sources), default=0.0)
+        return {"channels": channels, "slowest_s": slowest_s}
+
+    def start(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Begin a file with a reading of every source."""
+        self._writer.open(Path(order["file"]))
+        self._read_all(running=True)
+        return {"failures": self._writer.failures}
+
+    def stop(self, order: dict[str, Any]) -> dict[str, Any]:
+        """End the file with a reading of every source."""
+        self._read_all(running=False)
+        self._writer.close()
+        return {"failures": self._writer.failures, "readings": self._writer.readings}
+
+    def end(self) -> None:
+        """Close everything."""
+        for reader in self._readers:
+            reader.end()
+        self._writer.close()
+
+    def _read_all(self, *, running: bool) -> None:
+        answers = [(r, r.read_now(running=running)) for r in self._readers]
+        until = self._clock() + self._limit_s
+        for reader, answered in answers:
+            if not answered.wait(max(until - self._clock(), 0)):
+                late = f"{reader.name} did not answer within {self._limit_s:g} s"
+                self._writer.fail(reader.name, late)
+
+
+def _known(logins: dict[tuple[str, str], Login]) -> Callable[[str, str], Login]:
+    def login(kind: str, host: str) -> Login:
+        if (kind, host) in logins:
+            return logins[kind, host]
+        from measurements.power.credentials import find_login
+
+        return find_login(kind, host)
+
+    return login
+
+
+def channel_as_json(channel: Channel) -> dict[str, Any]:
+    """Describe a channel; what is not known is null."""
+    values = {name: getattr(channel, name) for name in Channel.__slots__}
+    return {k: None if v != v else v for k, v in values.items()}
+
+
+def channel_from_json(values: dict[str, Any]) -> Channel:
+    """Channel that the process described."""
+    numbers = {k: float("nan") for k in ("resolution", "most_w") if values.get(k) is None}
+    return Channel(**{**values, **numbers})
+
+
+def main() -> int:
+    """Take orders until the input ends."""
+    # Ctrl-C is the measuring process's to handle; this one ends with it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sampler = Sampler()
+    known = {"open": sampler.open, "start": sampler.start, "stop": sampler.stop}
+    try:
+        for line in sys.stdin:
+            order = json.loads(line)
+            try:
+                answer = known[order["do"]](order)
+            except (MeasurementError, OSError) as error:
+                answer = {"error": str(error), "sensor": isinstance(error, SensorError)}
+            print(json.dumps(answer), flush=True)
+    except BrokenPipeError:
+        # Whoever gave the orders is gone, and with it the reader of the answers.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        sampler.end()
+    return 0
+
+
+# Handle on the sampling process, and the files of raw readings that it leaves.
+
+
+@dataclass
+class Sampling:
+    """A running sampling process.
+
+    Attributes
+    ----------
+    channels : tuple of Channel
+        Of all its sources, in their order.
+    slowest_s : float
+        Longest time between two different readings of a channel.
+    failures : dict
+        By source, the last complaint since the last `start`.
+    """
+
+    process: subprocess.Popen[str]
+    channels: tuple[Channel, ...] = ()
+    slowest_s: float = 0.0
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls,
+        specs: Sequence[Spec],
+        *,
+        interval_s: float = 0.1,
+        sysfs: Path = Path("/sys"),
+        procfs: Path = Path("/proc"),
+        timeout_s: float = 10.0,
+        logins: Sequence[tuple[str, str, Login]] = (),
+    ) -> Self:
+        """Start the process and open the sources in it.
+
+        Raises
+        ------
+        SensorError
+            When one of them cannot be opened.
+        """
+        process = subprocess.Popen(
+            [sys.executable, "-m", "measurements.power.sampler"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        sampling = cls(process)
+        order = {
+            "sources": [list(spec) for spec in specs],
+            "interval_s": interval_s,
+            "sysfs": str(sysfs),
+            "procfs": str(procfs),
+            "timeout_s": timeout_s,
+            # Through the pipe, so that no list of processes shows them.
+            "logins": [(kind, host, *login) for kind, host, login in logins],
+        }
+        try:
+            answer = sampling._ask("open", **order)
+        except BaseException:
+            sampling.close()
+            raise
+        sampling.channels = tuple(map(channel_from_json, answer["channels"]))
+        windows_s = (channel.window_s for channel in sampling.channels)
+        sampling.slowest_s = max(answer["slowest_s"], *windows_s, 0.0)
+        return sampling
+
+    def start(self, file: Path) -> None:
+        """Read every source now, and go on until `stop`."""
+        self.failures = self._ask("start", file=str(file))["failures"]
+
+    def stop(self) -> None:
+        """Read every source once more and finish the file."""
+        self.failures = self._ask("stop")["failures"]
+
+    def close(self) -> None:
+        """End the process; a second call does nothing."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                # What could not be said to a process that has ended is of no use.
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _ask(self, order: str, **rest: object) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps({"do": order, **rest}) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            code = self.process.poll()
+            raise MeasurementError(
+                f"the sampling process has ended (exit code {code}): what was measured so far is "
+                "kept; start again with --resume"
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise (SensorError if answer["sensor"] else MeasurementError)(answer["error"])
+        return answer
+
+
+def read_samples(path: Path) -> list[Reading]:
+    """Readings of a file of the sampling process.
+
+    A last line that a killed process left unfinished is passed over.
+
+    Raises
+    ------
+    MeasurementError
+        When it is no such file.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(_readings(file, path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise MeasurementError(f"{path}: cannot be read: {error}") from error
+
+
+def _readings(file: IO[str], path: Path) -> Iterator[Reading]:
+    rows = csv.reader(file)
+    if tuple(next(rows, ())) != HEADER:
+        raise MeasurementError(f"{path}: no file of raw readings: its header is not {HEADER}")
+    bad: int | None = None
+    for number, row in enumerate(rows, start=2):
+        if bad is not None:
+            raise MeasurementError(f"{path}: line {bad} is no reading")
+        try:
+            label, at_s, value, own = row
+            yield Reading(label, float(at_s), float(value), float(own) if own else None)
+        except ValueError:
+            bad = number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Processes that outlive or supervise ppw, and the programs that it starts."""

@@ -1,0 +1,156 @@
+"""A small process beside ppw that outlives it, and how ppw talks to it.
+
+The process is a module with a ``main`` whose first arguments are the connection's descriptor and
+the number of this process; `measurements.processes.helper_process` has what it needs to hear from
+here. Messages and answers are JSON lines; the end of the connection tells it that ppw is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from measurements.errors import MeasurementError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+# Without the site packages and the caller's folder: it starts in a third of the time, and nothing
+# that lies about is imported by what may run as root.
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from {module} import main; main()"
+
+
+class Companion:
+    """A process of its own session, which no signal meant for ppw reaches.
+
+    Parameters
+    ----------
+    module : str
+        Whose ``main`` it runs.
+    called : str
+        What it is to the user, as an error names it.
+    *arguments : str
+        What follows the connection and this process's number.
+
+    Attributes
+    ----------
+    process : subprocess.Popen
+
+    Raises
+    ------
+    MeasurementError
+        When it cannot be started.
+    """
+
+    def __init__(self, module: str, called: str, *arguments: str) -> None:
+        root = str(Path(__file__).resolve().parents[2])
+        self._connection, its = socket.socketpair()
+        self._rest = b""
+        told = [root, str(its.fileno()), str(os.getpid()), *arguments]
+        with its:
+            try:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _START.format(module=module), *told],
+                    # A pipe that ppw's output goes to must not wait for it.
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[its.fileno()],
+                    start_new_session=True,
+                )
+            except OSError as error:
+                self._connection.close()
+                raise MeasurementError(f"{called} cannot be started: {error}") from error
+
+    def ask(self, timeout_s: float, **message: Any) -> dict[str, Any]:
+        """Send a message and wait for its answer. Raises OSError where none comes."""
+        try:
+            self._connection.settimeout(timeout_s)
+            self._connection.sendall(json.dumps(message, default=str).encode() + b"\n")
+            return self.answer(timeout_s)
+        except BaseException:
+            # An answer that comes late, as after Ctrl-C, must not be taken for that to the next
+            # question; what the process was there for it does at the end of the connection.
+            self._connection.close()
+            raise
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """Wait for an answer. Raises OSError where none comes."""
+        self._connection.settimeout(timeout_s)
+        while b"\n" not in self._rest:
+            data = self._connection.recv(65536)
+            if not data:
+                raise ConnectionResetError("it ended without an answer")
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def end(self, timeout_s: float) -> None:
+        """Let go of it, so that it does its work and ends; one that hangs is killed."""
+        self._connection.close()
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+# What a small process beside ppw needs: to hear its parent, and to notice that it has died.
+
+
+# Where the kernel has no process descriptors, how often to look whether the parent lives.
+_LOOK_MS = 200.0
+_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2")
+
+
+def ignore_signals() -> None:
+    """Ignore what a terminal or a service manager sends to ppw."""
+    for name in _IGNORED:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+def messages(connection: socket.socket, parent: int) -> Iterator[dict[str, Any]]:
+    """Messages as they come, JSON lines; ends when the parent has died or closed the connection.
+
+    The parent is watched by its process descriptor too: neither a child of it that lives on nor one
+    that holds a copy of the connection can hide that it died.
+    """
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    try:
+        death = os.pidfd_open(parent)
+    except OSError:
+        death = -1
+    else:
+        poll.register(death, select.POLLIN)
+    rest = b""
+    while os.getppid() == parent:
+        ready = [descriptor for descriptor, _ in poll.poll(_LOOK_MS if death < 0 else None)]
+        if death in ready:
+            return
+        if ready:
+            try:
+                data = connection.recv(65536)
+            except ConnectionResetError:
+                return
+            if not data:
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            yield from map(json.loads, lines)
+
+
+def send(connection: socket.socket, **answer: Any) -> None:
+    """Answer; a parent that is gone hears nothing, which `messages` will tell."""
+    try:
+        connection.sendall(json.dumps(answer, default=str).encode() + b"\n")
+    except OSError:
+        return

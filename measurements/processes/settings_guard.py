@@ -1,0 +1,436 @@
+"""Everything that is changed on the host is put back on every way out, a killed ppw included.
+
+A small process beside ppw (`measurements.processes.settings_guard_process`) knows each setting
+before it is changed and restores all of them when it is told to, or when ppw is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from measurements.errors import MeasurementError
+from measurements.processes.helper_process import Companion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+# Putting settings of the kernel back, in an order that the kernel accepts at every step.
+#
+# Turbo comes first, since it decides how far the limits reach; then the governor; then the limits,
+# with the lower one never above the upper; then the speed, which only one governor takes and only
+# within the limits.
+#
+# The guard imports this module in a process that must start at once: nothing but small modules of
+# the standard library here.
+
+
+LOWER_LIMIT = "scaling_min_freq"
+UPPER_LIMIT = "scaling_max_freq"
+GOVERNOR = "scaling_governor"
+SPEED = "scaling_setspeed"
+
+_TURBO = ("no_turbo", "boost", "cpb")
+_ORDER = {GOVERNOR: 3, LOWER_LIMIT: 4, UPPER_LIMIT: 4, SPEED: 5}
+# What they show is what holds now, which may be less than what was asked for: equal is no proof
+# that the right value was asked for.
+_ALWAYS_WRITTEN = (LOWER_LIMIT, UPPER_LIMIT, SPEED)
+
+_ATTEMPTS = 3
+_PAUSE_S = 0.05
+
+
+class Setting(NamedTuple):
+    """A file and the text that it is to hold."""
+
+    path: Path
+    value: str
+
+
+class Unrestored(NamedTuple):
+    """A setting that could not be put back, and why."""
+
+    path: Path
+    value: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} should be {self.value!r}: {self.reason}"
+
+
+def read_setting(path: Path) -> str:
+    """Text of a setting without the line's end. Raises OSError."""
+    return path.read_bytes().decode(errors="replace").strip()
+
+
+def shown(path: Path) -> str | None:
+    """Text of a setting, or None where it cannot be read."""
+    try:
+        return read_setting(path)
+    except OSError:
+        return None
+
+
+def write_setting(path: Path, value: str) -> None:
+    """Write a setting, in one write as the kernel wants it. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, f"{value}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+def restore(
+    settings: Iterable[Setting], *, wait: Callable[[float], None] = time.sleep
+) -> list[Unrestored]:
+    """Put settings back and read them again; returns those that are not what they should be.
+
+    A setting whose file is gone, as that of a CPU that was taken offline, is among them. Between
+    attempts it waits, as ``wait`` does when called with seconds.
+    """
+    ordered = sorted(settings, key=lambda setting: _rank(setting.path))
+    left: list[Unrestored] = []
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            wait(_PAUSE_S)
+        errors = _write_all(ordered)
+        left = [found for setting in ordered if (found := _amiss(setting, errors))]
+        if not left:
+            break
+    return left
+
+
+def limits_in_order(
+    folder: Path, lower: str, upper: str, upper_now: str | None
+) -> tuple[Setting, Setting]:
+    """Order the writes of a policy's two limits so that they never cross.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the policy.
+    lower, upper : str
+        What the limits are to be (kHz).
+    upper_now : str or None
+        What the upper one is.
+    """
+    low, high = Setting(folder / LOWER_LIMIT, lower), Setting(folder / UPPER_LIMIT, upper)
+    try:
+        rises = int(lower) > int(upper_now or "")
+    except ValueError:
+        rises = False
+    return (high, low) if rises else (low, high)
+
+
+def _rank(path: Path) -> int:
+    if path.name in _TURBO:
+        # A switch for all CPUs sets those of the policies too, so theirs come after it.
+        return 1 if path.parent.name.startswith("policy") else 0
+    return _ORDER.get(path.name, 2)
+
+
+def _write_all(ordered: Sequence[Setting]) -> dict[Path, str]:
+    """Write all, each pair of limits in its order; returns the errors by path."""
+    values = {setting.path: setting.value for setting in ordered}
+    errors: dict[Path, str] = {}
+    done: set[Path] = set()
+    for setting in ordered:
+        due: Sequence[Setting] = [setting]
+        folder, name = setting.path.parent, setting.path.name
+        if name in (LOWER_LIMIT, UPPER_LIMIT):
+            lower, upper = values.get(folder / LOWER_LIMIT), values.get(folder / UPPER_LIMIT)
+            if lower is not None and upper is not None:
+                due = limits_in_order(folder, lower, upper, shown(folder / UPPER_LIMIT))
+        for one in due:
+            if one.path not in done:
+                done.add(one.path)
+                _write(one, errors)
+    return errors
+
+
+def _write(setting: Setting, errors: dict[Path, str]) -> None:
+    try:
+        always = setting.path.name in _ALWAYS_WRITTEN
+        if always or read_setting(setting.path) != setting.value:
+            write_setting(setting.path, setting.value)
+    except OSError as error:
+        errors[setting.path] = error.strerror or str(error)
+
+
+def _amiss(setting: Setting, errors: dict[Path, str]) -> Unrestored | None:
+    try:
+        now = read_setting(setting.path)
+    except OSError as error:
+        return Unrestored(*setting, f"cannot be read: {error.strerror}")
+    if now == setting.value:
+        return None
+    refusal = f", and refuses: {errors[setting.path]}" if setting.path in errors else ""
+    return Unrestored(*setting, f"it is {now!r}{refusal}")
+
+
+# The host's own folder of what may be changed: two ppw on one host are one too many.
+HOST_LOCK = Path("/sys/devices/system/cpu")
+
+_ANSWER_S = 60.0
+_RESTORED_S = 60.0
+
+
+class Guard:
+    """Restores settings of the kernel when left, and when this process dies in any way.
+
+    Use it as a context manager, or call `release`.
+
+    Parameters
+    ----------
+    lock : Path
+        An existing folder of which there is one guard at a time.
+    state : Path, optional
+        Folder of the journals that the next start reads if the guard is killed too; by default
+        `state_folder`.
+
+    Attributes
+    ----------
+    restored : tuple of Setting
+        What a killed ppw had left, and this one has put back as it started.
+    journal : Path
+        File with what will be put back; it exists until that is done.
+
+    Raises
+    ------
+    MeasurementError
+        When another ppw is at work here, what a killed one has left cannot be put back, or the
+        guard cannot be started.
+
+    Examples
+    --------
+    >>> with Guard() as guard:  # doctest: +SKIP
+    ...     guard.change(Path("/sys/devices/system/cpu/intel_pstate/no_turbo"), "1", was="0")
+    """
+
+    def __init__(self, *, lock: Path = HOST_LOCK, state: Path | None = None) -> None:
+        self._owner = os.getpid()
+        self._settings: dict[Path, Setting] = {}
+        self._released = False
+        places = str(state or state_folder()), str(lock)
+        self._companion = Companion(
+            "measurements.processes.settings_guard_process", "the guard", *places
+        )
+        try:
+            answer = self._companion.answer(_ANSWER_S)
+            _refuse(answer, lock)
+        except BaseException:
+            self._companion.end(_ANSWER_S)
+            raise
+        self.journal = Path(answer["journal"])
+        self.restored = tuple(Setting(Path(path), value) for path, value in answer["restored"])
+
+    @property
+    def pid(self) -> int:
+        """Number of the guard's process."""
+        return self._companion.process.pid
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What the guard will put back."""
+        return tuple(self._settings.values())
+
+    def learn(self, settings: Iterable[tuple[Path, str]]) -> None:
+        """Tell what is to be put back, before it is changed: files and their present text.
+
+        Returns when it is on disk. Of a setting told twice the first text is kept.
+
+        Raises
+        ------
+        MeasurementError
+            When the guard is gone; then all that was changed is put back already.
+        """
+        new: dict[Path, Setting] = {}
+        for path, value in settings:
+            if path not in self._settings:
+                new.setdefault(path, Setting(path, value))
+        if not new:
+            self.check()
+            return
+        self._refuse_released()
+        try:
+            answer = self._companion.ask(_ANSWER_S, learn=list(new.values()))
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        if "error" in answer:
+            raise MeasurementError(
+                f"nothing is changed, since what to put back cannot be kept: {answer['error']}: "
+                "make room there"
+            )
+        self._settings |= new
+
+    def change(
+        self, path: Path, value: str, *, was: str | None = None, goes_with: Path | None = None
+    ) -> None:
+        """Write a setting whose present text the guard knows, or is told now.
+
+        Parameters
+        ----------
+        path : Path
+        value : str
+            To be written.
+        was : str, optional
+            What is to be put back; not needed for what was learnt before.
+        goes_with : Path, optional
+            A setting that the guard knows, and that undoes this one as it is put back.
+
+        Raises
+        ------
+        MeasurementError
+            When the guard is gone, or does not know what to put back.
+        OSError
+            When the kernel refuses.
+        """
+        if was is not None:
+            self.learn([(path, was)])
+        self.check()
+        if (goes_with or path) not in self._settings:
+            raise MeasurementError(f"{path} would be changed with nobody to put it back")
+        write_setting(path, value)
+
+    def check(self) -> None:
+        """Make sure that the guard is alive.
+
+        Raises
+        ------
+        MeasurementError
+            When it is gone; then all that was changed is put back already.
+        """
+        self._refuse_released()
+        if self._companion.process.poll() is not None:
+            raise self._lost("it was killed")
+
+    def release(self) -> list[Unrestored]:
+        """Put everything back; returns what could not be. A second call does nothing.
+
+        In a copy of this process that was forked it does nothing either.
+        """
+        if self._released or os.getpid() != self._owner:
+            return []
+        self._released = True
+        try:
+            answer = self._companion.ask(_RESTORED_S, release=True)
+            unrestored = _unrestored(answer["released"])
+        except (OSError, KeyError):
+            return self._restore_here()
+        self._companion.end(_ANSWER_S)
+        return unrestored
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if unrestored := self.release():
+            raise MeasurementError(not_restored(unrestored))
+
+    def _lost(self, why: str) -> MeasurementError:
+        """Put everything back without the guard; returns the error that says so."""
+        self._released = True
+        unrestored = self._restore_here()
+        outcome = not_restored(unrestored) if unrestored else "all settings are put back"
+        return MeasurementError(
+            f"the guard, process {self.pid}, is lost ({why}), and nothing is measured without one; "
+            f"{outcome}"
+        )
+
+    def _restore_here(self) -> list[Unrestored]:
+        self._companion.end(_ANSWER_S)
+        unrestored = restore(self._settings.values())
+        if not unrestored:
+            with contextlib.suppress(OSError):
+                self.journal.unlink(missing_ok=True)
+        return unrestored
+
+    def _refuse_released(self) -> None:
+        if self._released:
+            raise MeasurementError("the settings are put back already: open a new control")
+
+
+def restore_leftovers(*, lock: Path = HOST_LOCK, state: Path | None = None) -> tuple[Setting, ...]:
+    """Put back what a ppw has left that was killed together with its guard.
+
+    Every `Guard` does so as it starts. Settings of an earlier boot are gone with it.
+
+    Returns
+    -------
+    tuple of Setting
+        What was put back.
+
+    Raises
+    ------
+    MeasurementError
+        When a ppw is at work here, or something cannot be put back.
+    """
+    with Guard(lock=lock, state=state) as guard:
+        return guard.restored
+
+
+def state_folder() -> Path:
+    """Folder of the guards' journals, made where it is missing and open to this user only.
+
+    ``/run/ppw`` for root, else ``ppw`` in ``$XDG_RUNTIME_DIR``, else one in the folder of temporary
+    files.
+
+    Raises
+    ------
+    MeasurementError
+        When it belongs to somebody else.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    user = os.geteuid()
+    if user == 0 and os.access("/run", os.W_OK):
+        folder = Path("/run/ppw")
+    elif runtime and os.access(runtime, os.W_OK):
+        folder = Path(runtime, "ppw")
+    else:
+        folder = Path(tempfile.gettempdir(), f"ppw-{user}")
+    return _own(folder)
+
+
+def not_restored(unrestored: Iterable[Unrestored]) -> str:
+    """Say what is not as it was, and what to do."""
+    return "not put back: " + "; ".join(map(str, unrestored)) + ": write these yourself, as root"
+
+
+def _own(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        raise MeasurementError(f"{folder}: cannot be made: {error.strerror}") from error
+    if folder.is_symlink() or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise MeasurementError(
+            f"{folder} belongs to somebody else or is open to others: remove it, since what has "
+            "to be put back is kept there"
+        )
+    return folder
+
+
+def _refuse(answer: dict[str, Any], lock: Path) -> None:
+    """Raise what the guard said instead of starting."""
+    if "busy" in answer:
+        whose = f"process {answer['busy']}" if answer["busy"] else "another process"
+        raise MeasurementError(
+            f"a ppw is changing settings under {lock} already ({whose}): wait until it has ended, "
+            "or stop it"
+        )
+    if "left" in answer:
+        left = not_restored(_unrestored(answer["left"]))
+        raise MeasurementError(
+            f"a killed ppw has left settings: {left}, then remove {answer['journal']}"
+        )
+    if "error" in answer:
+        raise MeasurementError(f"the guard cannot start: {answer['error']}")
+
+
+def _unrestored(answer: list[list[str]]) -> list[Unrestored]:
+    return [Unrestored(Path(path), value, reason) for path, value, reason in answer]

@@ -1,1 +1,0 @@
-"""Simulated processor cores, and the small C programs that run on them."""

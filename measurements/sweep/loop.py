@@ -1,0 +1,316 @@
+"""The measuring loop: a command at several clocks and core counts, several times each.
+
+Everything that happens is in the session's folder before the next thing begins; the table is made
+from there (`measurements.sweep.rows`). Runs are in random order within the sweep, so that a host
+that warms up or a neighbour that wakes does not look like an effect of the clock.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from measurements.errors import MeasurementError
+from measurements.host.conditions import Cooling
+from measurements.host.execution import Execution, execute
+from measurements.processes.cleanup_process import Reaper
+from measurements.sweep.machine import clock_off, spreads
+from measurements.sweep.rows import drawn_in, row_of
+from measurements.sweep.session import check_space
+from measurements.table.units import frequency_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from measurements.power.energy import Drawn
+    from measurements.power.sampler import Sampling
+    from measurements.sweep.machine import Machine
+    from measurements.sweep.session import Session
+
+# A run is to last as long as the slowest sensor takes for so many figures.
+_READINGS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """What is to be measured.
+
+    Attributes
+    ----------
+    command : tuple of str
+    workload, host : str
+    family : str or None
+    frequencies : tuple of float
+        Hz; empty for the clock as it is found.
+    clock_hz : float or None
+        What the clock is where it is measured as found and nothing here can tell.
+    cores : tuple of int
+        Physical cores to use; empty for as many as the process may.
+    repeats, warm_ups : int
+    idle_s, settle_s : float
+        Seconds of idling measured before the sweep, and waited for after each change.
+    at_least_s : float
+        What a run is to last; the command is executed several times for it.
+    seed : int
+        Of the order.
+    counters : bool
+        Whether perf counts instructions and cycles.
+    data_bytes, price : float or None
+    """
+
+    command: tuple[str, ...]
+    workload: str
+    host: str
+    family: str | None = None
+    frequencies: tuple[float, ...] = ()
+    clock_hz: float | None = None
+    cores: tuple[int, ...] = ()
+    repeats: int = 5
+    warm_ups: int = 1
+    idle_s: float = 10.0
+    settle_s: float = 2.0
+    at_least_s: float = 0.0
+    seed: int = 0
+    counters: bool = True
+    data_bytes: float | None = None
+    price: float | None = None
+
+
+class Step(NamedTuple):
+    """One set-up: a clock (None: as found), physical cores (None: all), and which repeat."""
+
+    freq_hz: float | None
+    cores: int | None
+    repeat: int
+
+    def text(self) -> str:
+        """Name it for people."""
+        clock = "the clock as found" if self.freq_hz is None else frequency_text(self.freq_hz)
+        cores = "" if self.cores is None else f" on {self.cores} core{'s' * (self.cores > 1)}"
+        return clock + cores
+
+
+def order_of(options: SweepOptions) -> list[Step]:
+    """All runs in the order in which they are measured: shuffled, by the seed."""
+    frequencies: Sequence[float | None] = options.frequencies or (None,)
+    cores: Sequence[int | None] = options.cores or (None,)
+    steps = [Step(f, c, r) for f, c, r in product(frequencies, cores, range(options.repeats))]
+    random.Random(options.seed).shuffle(steps)
+    return steps
+
+
+@dataclass
+class Sweep:
+    """A sweep under way.
+
+    Attributes
+    ----------
+    options : SweepOptions
+    session : Session
+    machine : Machine
+        What is set and read on this host.
+    sampling : Sampling
+    tell : callable
+        Takes one line of text for the user: advice, warnings.
+    clock, wait : callable
+        Seconds of a clock that never goes back, and a wait of so many; others for tests.
+    """
+
+    options: SweepOptions
+    session: Session
+    machine: Machine
+    sampling: Sampling
+    tell: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    wait: Callable[[float], None] = time.sleep
+    _number: int = 0
+    _idle: dict[str, Drawn] = field(default_factory=dict)
+    _rows: dict[tuple[float | None, int | None], list[dict[str, Any]]] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+    _executions: int = 1
+    _cooling: Cooling | None = None
+    _environment: dict[str, str] | None = None
+
+    def run(self) -> Iterator[dict[str, Any]]:
+        """Measure all that is not yet measured; yields the row of each run as it ends.
+
+        Raises
+        ------
+        MeasurementError
+            When the command fails, a setting is refused or the disk is full.
+        """
+        done = self._resume()
+        todo = [step for step in order_of(self.options) if step not in done]
+        if not todo:
+            return
+        self._cooling = Cooling(self.machine.temperature_c)
+        # Killed in any way, this process leaves no command running that nobody measures.
+        with Reaper() as reaper:
+            self._environment = reaper.environment()
+            if self.sampling.channels and self.options.idle_s > 0 and not self._idle:
+                self._measure_idle()
+            self._warm_up(todo)
+            for step in todo:
+                yield self._measure(step)
+
+    def _resume(self) -> set[Step]:
+        done = set()
+        for record in self.session.records():
+            self._number = max(self._number, record["run"] + 1)
+            if record["kind"] == "idle":
+                self._idle = drawn_in(self.session, record)
+            if record["kind"] != "run" or record["exit_code"]:
+                continue
+            step = Step(record["asked_hz"], record["asked_cores"], record["repeat"])
+            done.add(step)
+            row = row_of(self.session, record, drawn_in(self.session, record), self._idle)
+            self._rows.setdefault(step[:2], []).append(row)
+        return done
+
+    def _measure_idle(self) -> None:
+        record = self._begin("idle", None, 1)
+        self._settle()
+        self.sampling.start(self.session.samples(record["run"]))
+        start_s = self.clock()
+        self.wait(self.options.idle_s)
+        end_s = self.clock()
+        self.sampling.stop()
+        self._end(record, Execution(start_s, end_s, 0, 0.0, 0.0), {})
+        self._idle = drawn_in(self.session, record)
+        for label, drawn in self._idle.items():
+            if drawn.power_w != drawn.power_w:
+                self.tell(f"idle {label}: {drawn.reason}")
+
+    def _warm_up(self, todo: Sequence[Step]) -> None:
+        """Execute the command a few times unmeasured, at the set-up that takes it least long."""
+        quickest = max(todo, key=lambda s: (s.freq_hz or 0.0, s.cores or 0))
+        took = 0.0
+        for _ in range(self.options.warm_ups):
+            self._set(quickest)
+            record = self._begin("warm-up", quickest, 1)
+            made = self._execute(record, [list(self.options.command)])
+            took = made.end_s - made.start_s
+            self._end(record, made, {})
+        slowest = self.sampling.slowest_s
+        needed = max(self.options.at_least_s, _READINGS * slowest)
+        if took and needed > took:
+            self._executions = int(-(-needed // took))
+            self.tell(
+                f"the command takes {took:.3g} s and a run is to last {needed:.3g} s"
+                + (f" (a sensor has a new figure every {slowest:g} s)" if slowest else "")
+                + f": it is executed {self._executions} times a run, and its mean is reported"
+            )
+
+    def _measure(self, step: Step) -> dict[str, Any]:
+        check_space(self.session.folder)
+        self._set(step)
+        if self._cooling is not None:
+            self._cooling.wait()
+        record = self._begin("run", step, self._executions)
+        counts = [self.session.counts(record["run"], n) for n in range(self._executions)]
+        commands = self.machine.commands(self.options.command, counts)
+        before = self.machine.before_run(self.session.traffic(record["run"]))
+        self.sampling.start(self.session.samples(record["run"]))
+        made = self._execute(record, commands)
+        self.sampling.stop()
+        facts: dict[str, Any] = {}
+        if made.exit_code == 0:
+            facts = self.machine.after_run(before, made, self._executions)
+            facts |= self.machine.counted(counts)
+            if step.freq_hz is None:
+                facts |= clock_found(self.machine, self.options.clock_hz, facts)
+        self._end(record, made, facts)
+        row = row_of(self.session, record, drawn_in(self.session, record), self._idle)
+        self._advise(step, row)
+        return row
+
+    def _set(self, step: Step) -> None:
+        if self.machine.set_up(step.freq_hz, step.cores):
+            self._settle()
+
+    def _settle(self) -> None:
+        self.wait(self.options.settle_s)
+
+    def _begin(self, kind: str, step: Step | None, executions: int) -> dict[str, Any]:
+        record = {
+            "run": self._number,
+            "kind": kind,
+            "asked_hz": None if step is None else step.freq_hz,
+            "asked_cores": None if step is None else step.cores,
+            "repeat": 0 if step is None else step.repeat,
+            "cores": self.machine.cores,
+            "executions": executions,
+            "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
+        self._number += 1
+        return record
+
+    def _execute(self, record: dict[str, Any], commands: Sequence[Sequence[str]]) -> Execution:
+        output = self.session.output(record["run"])
+        return execute(
+            commands, output=output, cpus=self.machine.cpus(), environment=self._environment
+        )
+
+    def _end(self, record: dict[str, Any], made: Execution, facts: dict[str, Any]) -> None:
+        """Keep a record; a command that failed ends the sweep."""
+        record |= {
+            "start_s": made.start_s,
+            "end_s": made.end_s,
+            "exit_code": made.exit_code,
+            "freq_hz": facts.pop("freq_hz", record["asked_hz"]),
+            "facts": facts,
+            "failures": self.sampling.failures if record["kind"] != "warm-up" else {},
+        }
+        self.session.append(record)
+        if made.exit_code:
+            code = made.exit_code
+            how = f"exit code {code}" if code > 0 else f"signal {-code}"
+            raise MeasurementError(
+                f"{self.options.command[0]} ended with {how} in run {record['run']}: see "
+                f"{self.session.output(record['run'])}; runs so far are kept, go on with --resume"
+            )
+
+    def _advise(self, step: Step, row: dict[str, Any]) -> None:
+        alike = self._rows.setdefault(step[:2], [])
+        alike.append(row)
+        for found in (*spreads(alike, step.text()), *clock_off(row), *self.machine.throttled(row)):
+            key = f"{step.text()}: {found.what}"
+            if key not in self._told:
+                self._told.add(key)
+                self.tell(found.message)
+        if "notes" in row and row["notes"] not in self._told:
+            self._told.add(row["notes"])
+            self.tell(row["notes"])
+
+
+def clock_found(
+    machine: Machine, stated_hz: float | None, facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Clock of a run that was measured as found: as stated, counted, or as the kernel says.
+
+    Raises
+    ------
+    MeasurementError
+        When nobody can tell.
+    """
+    for hertz, source in (
+        (stated_hz, "stated"),
+        (facts.get("freq_achieved_hz"), "counters"),
+        (machine.clock_hz(), "kernel"),
+    ):
+        if hertz is not None:
+            return {"freq_hz": float(hertz), "freq_source": source}
+    raise MeasurementError(
+        "the clock cannot be read here: say what it is with --clock, such as --clock 1.66GHz"
+    )
+
+
+def default_folder(output: Path) -> Path:
+    """Folder of a sweep beside its table: runs.parquet has runs.samples."""
+    name = output.name.removesuffix(".gz")
+    return output.with_name(f"{Path(name).stem}.samples")

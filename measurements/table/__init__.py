@@ -1,0 +1,1 @@
+"""The runs table: schema, units, headers, reading, writing and checks."""

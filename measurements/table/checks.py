@@ -1,0 +1,268 @@
+"""What the values of a runs table may be, and the list of all that cannot be."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+
+from measurements.errors import BadRunsError, MeasurementError
+from measurements.table.headers import nearest, shown
+from measurements.table.schema import (
+    COLUMNS,
+    FILE_COLUMN,
+    HEADERS,
+    HIGHEST_SHARE,
+    IDENTITY,
+    MISSING,
+    ROW_COLUMN,
+)
+from measurements.table.units import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ, TOO_FAST, TOO_SLOW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+_ABSENT = "missing"
+_NOT_A_NUMBER = "is not a number"
+_REMEDY = ": fill in what is missing, delete these rows, or choose others with --where"
+_PARTED = "is not a number: it has thousands separators"
+_THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(?:([,' \u00a0\u202f])\d{3}(?:\1\d{3})*)(?:\.\d+)?\s*")
+# A message lists so many kinds of bad values, and so many ranges of rows for each; the error's
+# ``problems`` have them all.
+_MOST_SHOWN = 20
+_NO_PROBLEMS = pd.DataFrame({"row": [], "column": [], "value": [], "reason": []}).astype(
+    {"row": np.int64, "column": object, "value": object, "reason": object}
+)
+
+
+def check_runs(
+    runs: pd.DataFrame,
+    *,
+    needed: Collection[str] = (),
+    by: Sequence[str] | None = None,
+    ignore: Mapping[str, NDArray[np.bool_]] | None = None,
+    complete: Collection[str] = (),
+) -> pd.DataFrame:
+    """Check a runs table and return it with its canonical numbers as float64.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        With canonical columns. Its ``attrs["source"]`` names it in messages.
+    needed : collection of str
+        Columns that must be there and complete. A group of runs that lacks one of them in all
+        its rows is no error, since nobody measured it there; a frequency is always needed.
+    by : sequence of str, optional
+        What makes a group; by default the identity columns present.
+    ignore : mapping of column to (rows,) bool array, optional
+        Values that are not judged, because the caller leaves their rows out.
+    complete : collection of str
+        Columns that must be as complete as needed ones, and are not needed.
+
+    Raises
+    ------
+    MeasurementError
+        When a needed column is not there.
+    BadRunsError
+        Once, with every bad value.
+    """
+    source = str(runs.attrs.get("source", "runs"))
+    refuse_absent(runs, needed, source)
+    runs = runs.copy(deep=False)
+    numbers = [c for c in COLUMNS if c in runs.columns and COLUMNS[c].kind != "text"]
+    groups = [c for c in by or identity_columns(runs) if c in runs.columns]
+    problems = [_NO_PROBLEMS, *(_to_numbers(runs, column) for column in numbers)]
+    for column in numbers:
+        problems += _impossible(runs, column, column in needed)
+    problems += [
+        _missing_values(runs, column, groups) for column in dict.fromkeys((*needed, *complete))
+    ]
+    bad = pd.concat(problems, ignore_index=True)
+    for column, rows in (ignore or {}).items():
+        bad = bad[~((bad["column"] == column).to_numpy() & rows[bad["row"].to_numpy() - 1])]
+    if len(bad):
+        bad = bad.drop_duplicates(["row", "column"]).sort_values(["row", "column"])
+        bad = _in_files(bad, runs, source).reset_index(drop=True)
+        raise BadRunsError(_message(bad, runs.attrs.get(HEADERS, {})), bad)
+    return runs
+
+
+def identity_columns(runs: pd.DataFrame) -> list[str]:
+    """List the columns that by default tell groups of runs apart: those present and not empty."""
+    known = [c for c in IDENTITY if c in runs.columns and runs[c].notna().any()]
+    # Runs of several files that name no host are not one machine's.
+    return known if "host" in known or FILE_COLUMN not in runs.columns else [FILE_COLUMN, *known]
+
+
+def as_numbers(values: pd.Series[Any]) -> pd.Series[float]:
+    """Read a column of anything as float64; NaN where it is no number, as in dates and booleans."""
+    if values.dtype.kind in "bcmM":
+        return pd.Series(np.nan, index=values.index, name=values.name)
+    if values.dtype == object:
+        values = values.mask(values.map(lambda v: isinstance(v, (bool, np.bool_))))
+    try:
+        return pd.to_numeric(values, errors="coerce").astype(np.float64)
+    except (OverflowError, TypeError):
+        return values.map(_number).astype(np.float64)
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (OverflowError, TypeError, ValueError):
+        return np.nan
+
+
+def refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> None:
+    """Raise `MeasurementError` for a needed column that is not there."""
+    for column in needed:
+        if column not in runs.columns:
+            # A column that is known by its own name was not meant to be another.
+            meant = nearest(column, [c for c in runs.columns if c not in COLUMNS])
+            units = " (freq_mhz or freq_ghz, by its unit)" if column == "freq_hz" else ""
+            raise MeasurementError(
+                f"{source}: no column {column}{meant}; the columns are "
+                f"{shown(list(runs.columns))}: name it so{units}, or use --map {column}=COLUMN"
+            )
+
+
+def _to_numbers(runs: pd.DataFrame, column: str) -> pd.DataFrame:
+    values = runs[column]
+    if values.dtype == np.float64:
+        return _NO_PROBLEMS
+    numbers = as_numbers(values)
+    # The text itself is reported here; what is left is checked as numbers.
+    runs[column] = numbers
+    wrong = (numbers.isna() & values.notna()).to_numpy(copy=True)
+    wrong[wrong] = [not (isinstance(v, str) and v.strip() in MISSING) for v in values[wrong]]
+    parted = wrong.copy()
+    parted[wrong] = [isinstance(v, str) and bool(_THOUSANDS.fullmatch(v)) for v in values[wrong]]
+    return pd.concat(
+        [
+            _problems(column, values, wrong & ~parted, _NOT_A_NUMBER),
+            _problems(column, values, parted, _PARTED),
+        ]
+    )
+
+
+def _missing_values(runs: pd.DataFrame, column: str, groups: list[str]) -> pd.DataFrame:
+    missing = runs[column].isna()
+    if not missing.any():
+        return _NO_PROBLEMS
+    if column != "freq_hz" and groups and not missing.all():
+        missing &= ~missing.groupby([runs[g] for g in groups], dropna=False).transform("all")
+    return _problems(column, runs[column], missing.to_numpy(), _ABSENT)
+
+
+def _problems(
+    column: str, values: pd.Series[Any], wrong: np.ndarray[Any, np.dtype[np.bool_]], reason: str
+) -> pd.DataFrame:
+    rows = np.flatnonzero(wrong)
+    if not rows.size:
+        return _NO_PROBLEMS
+    # Of objects: a number of any length may stand there.
+    bad = pd.Series(values.iloc[rows].tolist(), dtype=object)
+    found = pd.DataFrame({"row": rows + 1, "column": column, "value": bad, "reason": reason})
+    return found.astype(_NO_PROBLEMS.dtypes.to_dict())
+
+
+class _Rule(NamedTuple):
+    """Numbers that cannot be, and what is wrong with them; a missing one breaks no rule."""
+
+    broken: Callable[[NDArray[np.float64]], NDArray[np.bool_]]
+    reason: str
+
+
+_FINITE = _Rule(np.isinf, "is not finite")
+_POSITIVE = _Rule(lambda values: values <= 0, "must be greater than 0")
+_NOT_NEGATIVE = _Rule(lambda values: values < 0, "must not be negative")
+_CLOCKS = (
+    _Rule(lambda values: values < LOWEST_FREQUENCY_HZ, TOO_SLOW),
+    _Rule(lambda values: values > HIGHEST_FREQUENCY_HZ, TOO_FAST),
+)
+
+
+def _impossible(runs: pd.DataFrame, column: str, needed: bool) -> list[pd.DataFrame]:
+    values = runs[column]
+    numbers = values.to_numpy(dtype=np.float64)
+    rules = _rules(column, needed)
+    return [_problems(column, values, rule.broken(numbers), rule.reason) for rule in rules]
+
+
+def _rules(column: str, needed: bool) -> list[_Rule]:
+    kind = COLUMNS[column].kind
+    rules = [_FINITE]
+    if kind == "positive" or (kind == "net" and needed):
+        rules.append(_POSITIVE)
+    elif kind in ("non-negative", "count", "share"):
+        rules.append(_NOT_NEGATIVE)
+    if kind == "share":
+        rules.append(_share(column))
+    return [*rules, *(_CLOCKS if column in ("freq_hz", "freq_achieved_hz") else ())]
+
+
+def _share(column: str) -> _Rule:
+    return _Rule(
+        lambda values: values > HIGHEST_SHARE,
+        f"is more than the whole, which is 1: for percent write 50% in the cells, or name the "
+        f"column {column}_pct",
+    )
+
+
+def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Name each bad row by its own file, counted from that file's first row."""
+    rows = bad["row"].to_numpy() - 1
+    numbers = row_numbers(runs)[rows]
+    if FILE_COLUMN not in runs.columns:
+        return bad.assign(file=source, row=numbers)
+    return bad.assign(file=runs[FILE_COLUMN].to_numpy()[rows], row=numbers)
+
+
+def row_numbers(runs: pd.DataFrame) -> NDArray[np.int64]:
+    """Number each row as in its file, where 1 is the first below the header."""
+    if ROW_COLUMN in runs.columns:
+        return runs[ROW_COLUMN].to_numpy(dtype=np.int64)
+    if FILE_COLUMN not in runs.columns:
+        return np.arange(1, len(runs) + 1)
+    files = runs[FILE_COLUMN].reset_index(drop=True)
+    within = files.groupby(files, dropna=False).cumcount()
+    return np.asarray(within.to_numpy() + 1, dtype=np.int64)
+
+
+def _message(bad: pd.DataFrame, headers: Mapping[str, tuple[str, float, bool]]) -> str:
+    # By the names and in the units of the file.
+    own = {became: (header, factor) for header, (became, factor, _) in headers.items()}
+    kinds = bad.groupby(["file", "column", "reason"], sort=False)
+    parts = []
+    for place, cases in islice(kinds, _MOST_SHOWN):
+        file, column, reason = map(str, cast("tuple[str, str, str]", place))
+        rows = "row" if len(cases) == 1 else "rows"
+        header, factor = own.get(column, (column, 1.0))
+        value = "" if reason == _ABSENT else f"{_shown_value(cases['value'].iloc[0], factor)} "
+        if reason == _PARTED:
+            plain = re.sub(r"[^\d.+-]", "", str(cases["value"].iloc[0]))
+            reason = f"{reason}: write {plain}"
+        where = f"{file}: {rows} {_ranges(cases['row'].to_numpy())}, column {header}"
+        parts.append(f"{where}: {value}{reason}")
+    if kinds.ngroups > _MOST_SHOWN:
+        parts.append(f"and {kinds.ngroups - _MOST_SHOWN} more")
+    count = f"{len(bad)} bad value{'s' if len(bad) > 1 else ''}"
+    remedy = _REMEDY if (bad["reason"] == _ABSENT).any() else ""
+    return f"{'; '.join(parts)} ({count}; rows are counted below the header){remedy}"
+
+
+def _shown_value(value: object, factor: float) -> str:
+    return f"{value / factor:g}" if isinstance(value, float) else repr(value)[:60]
+
+
+def _ranges(rows: np.ndarray[Any, np.dtype[np.int64]]) -> str:
+    """Write 3, 5, 6, 7 as "3, 5-7"."""
+    runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+    ranges = [f"{r[0]}" if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs[:_MOST_SHOWN]]
+    more = len(runs) - len(ranges)
+    return ", ".join(ranges) + (f" and {more} more" if more else "")

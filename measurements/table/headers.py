@@ -1,0 +1,375 @@
+"""Foreign headers to canonical columns: units, synonyms and the user's own mapping."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from measurements.errors import MeasurementError
+from measurements.table.schema import COLUMNS, SYNONYMS, SYNONYMS_WITH_UNIT, UNIT_IN_NAME
+from measurements.table.units import Unit, named_unit, split_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+
+# The unit of a column that the user names by hand, looked for wherever people write it.
+#
+# A header that is known by itself has its unit after the last underscore or in brackets (see
+# `measurements.table.units.split_unit`). One that is named with ``--map`` may be anybody's: ``run
+# ms``, ``Size KB``, ``ReqGB``, ``elapsedms``, or no more than ``ms``. There the quantity is known,
+# so a last word that is a unit of that quantity is the unit.
+
+
+_SEPARATORS = re.compile(r"[\s_()\[\]{}.,:;/|-]+")
+_REMARKS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
+# What may stand before a unit without anything between: "elapsedms".
+_NAMES = (
+    SYNONYMS.keys()
+    | SYNONYMS_WITH_UNIT.keys()
+    | {"".join(name.split("_")[:-1]) for name in COLUMNS}
+    | {"address", "job", "latency", "len", "length", "offset", "request", "responsetime", "size"}
+    | {"timestamp", "ts"}
+)
+# Words whose last letter may be taken for a prefix: "clockHz" is not in kHz, and "freqkHz" is.
+_LIKE_PREFIX = re.compile(
+    r"(clock|disk|task|work|chunk|block|peak|system|ram|stream|sum|maximum|minimum|cpu|gpu"
+    r"|run|mean|median|min|duration)$",
+    re.IGNORECASE,
+)
+
+_BINARY = {1e3**power: 2.0 ** (10 * power) for power in range(1, 6)}
+
+
+def unit_in_words(header: str, si: str) -> Unit | None:
+    """Find the unit of a header whose quantity is known: its last word, or one in brackets.
+
+    Words end at spaces, punctuation and capitals; a name that ppw knows may also run into its unit.
+
+    Parameters
+    ----------
+    header : str
+    si : {"hz", "s", "w", "bytes", "j", "v", "c"}
+        The quantity; units of others are not looked for.
+
+    >>> unit_in_words("run in ms", "s"), unit_in_words("ReqGB", "bytes").factor
+    (Unit(si='s', factor=0.001), 1000000000.0)
+    >>> unit_in_words("Requests", "bytes")
+    """
+    cased = header.strip()
+    if cased.isupper():
+        # In capitals throughout, a capital M says nothing.
+        cased = cased.lower()
+    words = [word for word in _SEPARATORS.split(cased) if word]
+    # A header of one letter names nothing: h need not be hours.
+    if not words or len("".join(words)) == 1:
+        return None
+    last = _of_word(words[-1], si)
+    remarks = (_of(remark.strip(), si) for remark in _REMARKS.findall(cased))
+    return last or next((unit for unit in remarks if unit), None)
+
+
+def mapped_factor(
+    target: str, header: str, asked: float, own: float | None, canonical: str, source: str
+) -> float:
+    """Factor of a column to its canonical unit, from what --map and the header say of it.
+
+    Parameters
+    ----------
+    target, header : str
+        As in ``--map TARGET=HEADER``.
+    asked : float
+        Factor of the unit in the target's name; 1 where it is the canonical one.
+    own : float, optional
+        Factor of the unit in the header, which is taken; None where there is none.
+    canonical, source : str
+        The column, and the file, for the message.
+
+    Raises
+    ------
+    MeasurementError
+        Where both say a unit, and not the same.
+    """
+    if own in _BINARY and asked == _BINARY[own]:
+        # Many write KB for 1024 bytes: who says KiB of it corrects the header.
+        return asked
+    if own is not None and asked not in (1.0, own):
+        raise MeasurementError(
+            f"{source}: --map {target}={header}: the two names carry different units; "
+            f"write {canonical}={header} to take the header's"
+        )
+    return asked if own is None else own
+
+
+def _of(text: str, si: str) -> Unit | None:
+    unit = named_unit(text)
+    return unit if unit and unit.si == si else None
+
+
+def _of_word(word: str, si: str) -> Unit | None:
+    if unit := _of(word, si):
+        return unit
+    for at in _boundaries(word):
+        if unit := _of(word[at:], si):
+            longer = _of(word[at - 1 :], si)
+            return longer if longer and not _LIKE_PREFIX.search(word[:at]) else unit
+    ends = (at for at in range(1, len(word)) if word[:at].lower() in _NAMES)
+    return next((unit for at in ends if (unit := _of(word[at:], si))), None)
+
+
+def _boundaries(word: str) -> Iterator[int]:
+    """Where a word of several begins another one: SizeKB, CPUms, p99ms."""
+    for at in range(1, len(word)):
+        before, here, after = word[at - 1], word[at], word[at + 1 : at + 2]
+        begins = here.isupper() and (not before.isupper() or after.islower())
+        if begins or (here.islower() and not before.islower() and not word[at - 1 :].istitle()):
+            yield at
+
+
+MOST_COLUMNS = 4096
+# Columns that ppw writes beside those of the schema, and no slips of one of these.
+_SETTINGS = frozenset({"connections"})
+
+_IN_PERCENT = re.compile(
+    r"(?P<base>.*[^\s_])(\s*[(\[]\s*(%|percent|pct)\s*[)\]]|[\s_]*%|[\s_]+(percent|pct))",
+    re.IGNORECASE,
+)
+
+
+class Renaming(NamedTuple):
+    """What one foreign column becomes.
+
+    ``factor`` converts its numbers to the canonical unit. ``unit_in_cells`` marks a column whose
+    header has no unit, so that each cell must carry one ("2.10GHz").
+    """
+
+    canonical: str
+    factor: float = 1.0
+    unit_in_cells: bool = False
+
+    def scaled(self, numbers: Any) -> Any:
+        """Numbers in the canonical unit, of anything that can be multiplied and divided."""
+        # Multiplying by 1e-3 and dividing by 1e3 differ in the last digit; the division is exact.
+        return numbers * self.factor if self.factor >= 1 else numbers / round(1 / self.factor)
+
+
+def rename_headers(
+    headers: Sequence[str], mapping: Mapping[str, str], source: str
+) -> dict[str, Renaming]:
+    """Decide for every header that is known, or mapped, which column it becomes.
+
+    Parameters
+    ----------
+    headers : sequence of str
+        As read, left to right.
+    mapping : mapping of str to str
+        The user's own: target column (a canonical name, possibly with another unit suffix, or a
+        name of the user's) to header.
+    source : str
+        File, for messages.
+
+    Raises
+    ------
+    MeasurementError
+        A header twice, a canonical column given twice, a mapped header that is not there, or far
+        more columns than a runs table has.
+    """
+    _refuse_bad_headers(headers, source)
+    _refuse_mapped_twice(mapping, source)
+    mapped = {_find(target, header, headers, source): target for target, header in mapping.items()}
+    renamings = {h: _mapped(target, h, source) for h, target in mapped.items()}
+    chosen = {r.canonical for r in renamings.values()}
+    direct = {h: r for h in headers if h not in mapped and (r := _by_name(h))}
+    # What --map chose stands, and its rivals are columns of the user's own.
+    renamings |= {h: r for h, r in direct.items() if r.canonical not in chosen}
+    taken = {r.canonical for r in renamings.values()}
+    for header in headers:
+        synonym = _by_synonym(header) if header not in renamings else None
+        # A synonym beside the real thing is a column of the user's own.
+        if synonym and synonym.canonical not in taken:
+            renamings[header] = synonym
+    _refuse_twice(headers, renamings, source)
+    return renamings
+
+
+def column_meant(
+    name: str, columns: Collection[str], headers: Mapping[str, Renaming]
+) -> Renaming | None:
+    """Find the column that a user means, who may know it by a header of the file's.
+
+    Parameters
+    ----------
+    name : str
+        A column, a header that became one, or any header that would have.
+    columns : collection of str
+        Columns of the table.
+    headers : mapping of str to Renaming
+        What became of the file's own headers.
+
+    Returns
+    -------
+    Renaming or None
+        The column and the unit that the name carries; None where there is no such column.
+    """
+    if name in columns:
+        return Renaming(name)
+    meant = headers.get(name) or _by_name(name) or _by_synonym(name)
+    return meant if meant and meant.canonical in columns else None
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Suggest what may have been meant: " (did you mean 'host'?)", or nothing."""
+    lowered = {k.lower(): k for k in known}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1)
+    return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
+
+
+def shown(names: Sequence[str], most: int = 12) -> str:
+    """List names for a message, the first ``most`` of them."""
+    lines = (" ".join(name.split()) for name in names[:most])
+    listed = ", ".join(name if len(name) <= 40 else f"{name[:37]}…" for name in lines)
+    return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
+
+
+def _refuse_bad_headers(headers: Sequence[str], source: str) -> None:
+    if len(headers) > MOST_COLUMNS:
+        raise MeasurementError(
+            f"{source}: the header has {len(headers)} columns, a runs table has fewer than "
+            f"{MOST_COLUMNS}: is this one row a run, with a header line?"
+        )
+    twice = [h for h, n in Counter(headers).items() if n > 1 and h]
+    if twice:
+        raise MeasurementError(
+            f"{source}: the header names {shown(twice)} more than once: rename one of them"
+        )
+
+
+def _refuse_mapped_twice(mapping: Mapping[str, str], source: str) -> None:
+    twice = [h for h, n in Counter(mapping.values()).items() if n > 1]
+    if twice:
+        targets = [target for target, header in mapping.items() if header == twice[0]]
+        raise MeasurementError(
+            f"{source}: --map makes column {twice[0]!r} all of {shown(targets)}: choose one"
+        )
+
+
+def _find(target: str, header: str, headers: Sequence[str], source: str) -> str:
+    if header in headers:
+        return header
+    if target in headers and _by_name(header):
+        hint = f": the header comes second, --map {header}={target}"
+    elif "=" in header:
+        hint = ": give --map again for each column"
+    else:
+        hint = f"{nearest(header, headers)}; the columns are {shown(headers)}"
+    raise MeasurementError(f"{source}: --map names column {header!r}, which is not there{hint}")
+
+
+def _mapped(target: str, header: str, source: str) -> Renaming:
+    asked = _by_name(target)
+    if asked is None:
+        if target.lower() == header.strip().lower() or target in _SETTINGS:
+            return Renaming(target)
+        meant = SYNONYMS.get(target.lower(), target)
+        if hint := nearest(meant, list(COLUMNS)):
+            raise MeasurementError(f"{source}: --map {target}={header}: no column {target!r}{hint}")
+        return Renaming(target)
+    if is_share(asked.canonical):
+        return asked._replace(factor=0.01) if _IN_PERCENT.fullmatch(header.strip()) else asked
+    return asked._replace(factor=_mapped_factor(target, header, asked, source))
+
+
+def _mapped_factor(target: str, header: str, asked: Renaming, source: str) -> float:
+    plain = split_unit(header.strip())[1]
+    own = _with_unit(asked.canonical.rpartition("_")[0], plain) if plain else None
+    if own is None or own.canonical != asked.canonical:
+        words = unit_in_words(header, unit_of(asked.canonical) or _rate_unit(asked.canonical))
+        own = _with_unit(asked.canonical.rpartition("_")[0], words) if words else None
+    # "t_c" need not be in °C, but "t (°C)" is.
+    if plain and own is None and header.rstrip().endswith((")", "]")) and unit_of(asked.canonical):
+        raise MeasurementError(
+            f"{source}: --map {target}={header}: the column is not in "
+            f"{COLUMNS[asked.canonical].unit}, by its header"
+        )
+    factor = own.factor if own else None
+    return mapped_factor(target, header, asked.factor, factor, asked.canonical, source)
+
+
+def _by_name(header: str) -> Renaming | None:
+    """Canonical name, or the same base with another unit: freq_mhz, "Power_W", time_ms."""
+    name = header.strip()
+    if name.lower() in COLUMNS:
+        return Renaming(name.lower())
+    if percent := _IN_PERCENT.fullmatch(name):
+        share = percent["base"].lower()
+        return Renaming(share, 0.01) if is_share(share) else None
+    base, unit = split_unit(name)
+    return _with_unit(base.lower(), unit) if unit else None
+
+
+def _by_synonym(header: str) -> Renaming | None:
+    base, unit = split_unit(header.strip())
+    name = "".join(c for c in base.lower() if c not in " -_.#")
+    # A bare "user" or "data" may be anything; with a unit it is the column of that name.
+    canonical = SYNONYMS.get(name) or (_WITH_UNIT.get(name) if unit else None)
+    if canonical is None:
+        return None
+    needs = unit_of(canonical)
+    if not needs or name in UNIT_IN_NAME:
+        return Renaming(canonical)
+    if unit is None:
+        return Renaming(canonical, unit_in_cells=True)
+    return Renaming(canonical, unit.factor) if unit.si == needs else None
+
+
+def _with_unit(base: str, unit: Unit) -> Renaming | None:
+    canonical = f"{base.strip()}_{unit.si}"
+    if canonical not in COLUMNS:
+        return None
+    # 60 a minute are 1 a second.
+    factor = 1 / unit.factor if COLUMNS[canonical].unit == "1/s" else unit.factor
+    return Renaming(canonical, factor)
+
+
+def is_share(canonical: str) -> bool:
+    """Tell whether a column is a share of a whole, which percent can say too."""
+    return canonical in COLUMNS and COLUMNS[canonical].kind == "share"
+
+
+def unit_in_cells(canonical: str) -> str:
+    """Name the unit that cells of a canonical column may carry, "share" for percent, or ""."""
+    return "share" if is_share(canonical) else unit_of(canonical)
+
+
+def unit_of(canonical: str) -> str:
+    """Name the unit that a canonical column's name ends in, or "" where it has none."""
+    suffix = canonical.rpartition("_")[2]
+    return suffix if canonical in COLUMNS and COLUMNS[canonical].unit in _UNITS_SPELT else ""
+
+
+def _rate_unit(canonical: str) -> str:
+    """Name the unit that a column of rates is per: "s" of throughput_ops_s."""
+    is_rate = canonical in COLUMNS and COLUMNS[canonical].unit == "1/s"
+    return canonical.rpartition("_")[2] if is_rate else ""
+
+
+_UNITS_SPELT = {"Hz", "s", "W", "B", "J", "V", "°C"}
+_WITH_UNIT = SYNONYMS_WITH_UNIT | {n.rpartition("_")[0]: n for n in COLUMNS if unit_of(n)}
+
+
+def _refuse_twice(headers: Sequence[str], renamings: Mapping[str, Renaming], source: str) -> None:
+    named = {h: renamings[h].canonical if h in renamings else h for h in headers}
+    for canonical in (c for c, n in Counter(named.values()).items() if n > 1):
+        both = [h for h, name in named.items() if name == canonical]
+        # No choice of columns helps against a name that is taken.
+        if canonical in both and canonical not in renamings:
+            raise MeasurementError(
+                f"{source}: columns {shown(both)} would all be {canonical}: "
+                f"drop or rename the column {canonical}"
+            )
+        raise MeasurementError(
+            f"{source}: columns {shown(both)} would all be {canonical}: "
+            f"drop all but one, or choose with --map {canonical}=COLUMN"
+        )

@@ -1,0 +1,469 @@
+"""The runs table: one row a run of one workload on one host set-up; read and checked.
+
+CSV, Parquet and JSON lines, by the file's ending or, on standard input, by its first bytes.
+Columns and their units are in `measurements.table.schema`. Unknown columns are kept untouched.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import hashlib
+import io
+import json
+import re
+import sys
+import warnings
+import zlib
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from measurements.errors import MeasurementError, first_line
+from measurements.table.checks import as_numbers, check_runs
+from measurements.table.headers import Renaming, rename_headers, unit_in_cells
+from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, HEADERS, MISSING
+from measurements.table.units import has_unit, parse_quantity
+from measurements.table.writing import may_be_guarded, unguarded, unguarded_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+# Cells of a runs table that hold more than a plain number: units, and decimal commas.
+#
+# A spreadsheet in a locale with decimal commas writes ``;`` or tabs between its columns and ``1,8``
+# for 1.8. Where one cell of a table is written so, all its numbers are: a point in another of them
+# may be a decimal one or part thousands, a factor of 1000 apart, and is refused.
+
+
+WITH_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*[^\d,;\s]*\s*")
+_PARTED = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+_WITH_POINT = re.compile(r"\s*[+-]?\d*\.\d.*")
+_LEAST_MHZ, _LEAST_KHZ, _LEAST_HZ = 50.0, 3e4, 3e7
+
+
+def has_decimal_commas(table: pd.DataFrame, columns: Iterable[str]) -> bool:
+    """Tell whether one of the columns has a cell such as ``1,8`` or ``1,8GHz``."""
+    texts = (table[c] for c in columns if table[c].dtype.kind not in "iufbmMc")
+    return any(WITH_COMMA.fullmatch(cell) for text in texts for cell in text if _is(cell))
+
+
+def may_be_thousands(table: pd.DataFrame, columns: Iterable[str]) -> list[str]:
+    """Say of which columns, still text, every point may part thousands: 1.100 beside 770."""
+    found = []
+    for name in columns:
+        cells = [cell.strip() for cell in table[name] if _is(cell)]
+        pointed = [cell for cell in cells if "." in cell]
+        if pointed and len(pointed) < len(cells) and all(map(_PARTED.fullmatch, pointed)):
+            cell = pointed[0]
+            found.append(
+                f"column {name!r}: {cell} is read as {float(cell):g}, and may be "
+                f"{cell.replace('.', '')}: where it has a point, all numbers have three digits "
+                "after it; write thousands without points"
+            )
+    return found
+
+
+def with_points(table: pd.DataFrame, columns: Iterable[str], source: str) -> pd.DataFrame:
+    """Write decimal points for the decimal commas of columns that are text, in place.
+
+    Raises
+    ------
+    MeasurementError
+        Where a cell has a decimal point already.
+    """
+    for name in columns:
+        if mixed := next((c for c in table[name] if _is(c) and _WITH_POINT.fullmatch(c)), None):
+            raise MeasurementError(
+                f"{source}: column {name!r} has {mixed!r}, and other numbers of the file have a "
+                "decimal comma: write all with a comma and without thousands separators, or all "
+                "with a point"
+            )
+        table[name] = table[name].map(_pointed, na_action="ignore")
+    return table
+
+
+def _is(cell: object) -> bool:
+    return isinstance(cell, str)
+
+
+def _pointed(cell: object) -> object:
+    if isinstance(cell, str) and WITH_COMMA.fullmatch(cell):
+        return cell.replace(",", ".", 1)
+    return cell
+
+
+def converted(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any]:
+    """Numbers in the canonical unit; a cell with a unit of its own, such as ``2.10GHz``, by that.
+
+    A cell that is neither is left, for the check that names its row.
+    """
+    if renaming.factor == 1.0 and column.dtype.kind in "iuf":
+        return column
+    numbers = as_numbers(column)
+    scaled: pd.Series[Any] = renaming.scaled(numbers)
+    wrong = numbers.isna() & column.notna()
+    if not wrong.any():
+        return scaled
+    unit = unit_in_cells(renaming.canonical)
+    known = {c: _quantity(c, unit) for c in {c for c in column[wrong] if isinstance(c, str)}}
+    cells = column[wrong].map(lambda cell: known.get(cell, cell) if _is(cell) else cell)
+    return scaled.astype(object).where(~wrong, cells.reindex(column.index))
+
+
+def _quantity(cell: str, unit: str) -> float | str:
+    if not unit or not has_unit(cell):
+        return cell
+    try:
+        return parse_quantity(cell, unit)
+    except MeasurementError:
+        return cell
+
+
+def refuse_unitless(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str) -> None:
+    """Raise `MeasurementError` for the columns whose unit neither header nor cells tell."""
+    bare = {h: r.canonical for h, r in renamings.items() if r.unit_in_cells and _is_bare(table[h])}
+    if not bare:
+        return
+    first = next(iter(bare))
+    row = int(np.flatnonzero(as_numbers(table[first]).notna())[0]) + 1
+    named = {header: _guess(canonical, table[header]) for header, canonical in bare.items()}
+    several = len(bare) > 1
+    maps = " ".join(f"--map {name}={_quoted(header)}" for header, name in named.items())
+    raise MeasurementError(
+        f"{source}: column{'s' if several else ''} {', '.join(map(repr, bare))} "
+        f"{'have' if several else 'has'} no unit (row {row}): "
+        f"name {'them' if several else 'it'} with one, such as {', '.join(named.values())}, or "
+        f"{maps}"
+    )
+
+
+def _is_bare(column: pd.Series[Any]) -> bool:
+    return bool(as_numbers(column).notna().any())
+
+
+def _guess(canonical: str, column: pd.Series[Any]) -> str:
+    """Name of the column with a unit that its numbers may be in."""
+    base, _, unit = canonical.rpartition("_")
+    if unit != "hz":
+        return canonical
+    typical = float(as_numbers(column).median())
+    ends = {_LEAST_HZ: "hz", _LEAST_KHZ: "khz", _LEAST_MHZ: "mhz"}
+    return f"{base}_{next((u for least, u in ends.items() if typical >= least), 'ghz')}"
+
+
+def _quoted(header: str) -> str:
+    return f"'{header}'" if not header.isalnum() else header
+
+
+_POINT_OF_THREE = re.compile(rb"[;\t]\"?[1-9]\d{0,2}\.\d{3}\"?[;\t\r\n]")
+_JSON_ARRAY = re.compile(rb"\s*\[\s*[{\]]")
+
+
+def read_runs(
+    source: str | Path | Sequence[str | Path],
+    *,
+    columns: Mapping[str, str] | None = None,
+    check: bool = True,
+) -> pd.DataFrame:
+    """Read a runs table.
+
+    Parameters
+    ----------
+    source : path, "-" or several of them
+        CSV (with commas; or with semicolons or tabs, then decimal commas are taken; also .gz),
+        Parquet or JSON lines; "-" is standard input. Several files become one table with the
+        column ``source_file``.
+    columns : mapping of str to str, optional
+        Canonical column, in any unit (``freq_khz``), to the foreign header it stands for.
+    check : bool
+        Refuse values that cannot be. ``False`` leaves that to `measurements.check_runs`, which
+        also knows what a question needs.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Canonical columns in SI units, numbers as float64; the others as they were. Its ``attrs``
+        hold ``source`` (the files' names), ``digest`` (SHA-256 of their bytes), ``headers``
+        (those that became another column; see `renamed_headers`) and, where there are any,
+        ``doubts`` (numbers that may mean something else, in sentences).
+
+    Raises
+    ------
+    MeasurementError
+        When the file cannot be read as a table.
+    BadRunsError
+        Once, with every bad value: its file, row and column.
+    """
+    sources = [source] if isinstance(source, (str, Path)) else list(source)
+    if not sources:
+        raise MeasurementError("no runs table was named")
+    digest = hashlib.sha256()
+    tables = [_read_one(str(s), columns or {}, digest) for s in sources]
+    doubts = [doubt for table in tables for doubt in table.attrs.get(DOUBTS, ())]
+    runs = tables[0]
+    if len(tables) > 1:
+        names = [_name(str(s)) for s in sources]
+        named = [t.assign(**{FILE_COLUMN: n}) for n, t in zip(names, tables, strict=True)]
+        runs = pd.concat(named, ignore_index=True)
+    runs.attrs = {
+        "source": " ".join(_name(str(s)) for s in sources),
+        "digest": f"sha256:{digest.hexdigest()}",
+        HEADERS: {h: r for table in tables for h, r in table.attrs.get(HEADERS, {}).items()},
+    }
+    if doubts:
+        runs.attrs[DOUBTS] = doubts
+    return check_runs(runs) if check else runs
+
+
+def tidy_runs(frame: pd.DataFrame, *, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Bring a frame of the caller's to canonical columns, as `read_runs` does; a new frame."""
+    source = str(frame.attrs.get("source", "runs"))
+    if frame.empty:
+        raise MeasurementError(f"{source}: holds no runs")
+    # What `read_runs` decided, --map included, stands against the columns it left alone.
+    settled = {c: c for c in frame.columns if c in COLUMNS} if "digest" in frame.attrs else {}
+    return _convert(frame, source, {**settled, **(columns or {})})
+
+
+def renamed_headers(runs: pd.DataFrame) -> dict[str, Renaming]:
+    """Tell what became of the headers of a table that was read, where another name did."""
+    return {header: Renaming(*became) for header, became in runs.attrs.get(HEADERS, {}).items()}
+
+
+def _name(source: str) -> str:
+    return "standard input" if source == "-" else source
+
+
+def _read_one(source: str, mapping: Mapping[str, str], digest: hashlib._Hash) -> pd.DataFrame:
+    content = _content(source, digest)
+    try:
+        table = _parse(content, source, mapping)
+    except UnicodeDecodeError:
+        raise MeasurementError(_not_text(content, source)) from None
+    if table.empty:
+        raise MeasurementError(f"{_name(source)}: holds no runs, only a header")
+    return table
+
+
+def _content(source: str, digest: hashlib._Hash) -> bytes:
+    try:
+        content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        digest.update(content)
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise MeasurementError(f"{_name(source)}: broken gzip: {first_line(error)}") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MeasurementError(f"{_name(source)}: cannot be read: {reason}") from error
+    return _in_utf8(content)
+
+
+def _in_utf8(content: bytes) -> bytes:
+    """Without a byte order mark; what a spreadsheet calls Unicode text is UTF-16."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        with suppress(UnicodeDecodeError):
+            return content.decode("utf-16").encode()
+    return content.removeprefix(codecs.BOM_UTF8)
+
+
+def _not_text(content: bytes, source: str) -> str:
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return (
+            f"{_name(source)}: line {line} is not text in UTF-8 "
+            f"(byte {content[error.start]:#04x}): give CSV in UTF-8, Parquet or JSON lines"
+        )
+    return f"{_name(source)}: is not text in UTF-8"
+
+
+def _parse(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
+    start = content[:4096]
+    if not start.strip():
+        raise MeasurementError(f"{_name(source)}: is empty")
+    if start[:4] == b"PAR1":
+        return _convert(_read_parquet(content, source), source, mapping)
+    if start.lstrip()[:1] == b"{":
+        return _convert(_read_json_lines(content.decode(), source), source, mapping)
+    if _JSON_ARRAY.match(start):
+        raise MeasurementError(
+            f"{_name(source)}: is a JSON array: give JSON lines, one object a line (jq -c '.[]')"
+        )
+    if b"\0" in start:
+        raise MeasurementError(
+            f"{_name(source)}: is binary (zero byte at offset {start.index(0)}): "
+            "give CSV in UTF-8, Parquet or JSON lines"
+        )
+    return _read_csv(content, source, mapping)
+
+
+def _read_parquet(content: bytes, source: str) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(io.BytesIO(content))
+    except Exception as error:  # damaged metadata end in anything, a KeyError in pandas included
+        raise MeasurementError(f"{_name(source)}: broken Parquet: {first_line(error)}") from error
+
+
+def _read_json_lines(text: str, source: str) -> pd.DataFrame:
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason = getattr(error, "msg", "too large or too deep")
+            raise MeasurementError(
+                f"{_name(source)}: line {number} is not a JSON object: {reason}"
+            ) from error
+        if not isinstance(record, dict):
+            raise MeasurementError(f"{_name(source)}: line {number} is not a JSON object")
+        records.append(record)
+    try:
+        return pd.DataFrame.from_records(records)
+    except UnicodeEncodeError as error:
+        raise MeasurementError(
+            f"{_name(source)}: {error.object[:40]!r} is no text (it holds half of a character): "
+            "correct it"
+        ) from error
+
+
+def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
+    content = _without_comments(content)
+    headers, delimiter = read_header(content, source)
+    renamings = rename_headers(headers, mapping, _name(source))
+    names = [h or f"unnamed {i}" for i, h in enumerate(headers)]
+    known = {h: _is_text(r.canonical) for h, r in renamings.items() if r.canonical in COLUMNS}
+    text, numbers = {h for h in known if known[h]}, [h for h in known if not known[h]]
+    try:
+        table = _read_rows(content, delimiter, names, text)
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        where = _too_long_row(content, delimiter, len(names))
+        if where is None and isinstance(error, pd.errors.ParserWarning):
+            # Every row ends in a delimiter, and the header does not.
+            beyond = [*names, "beyond the header"]
+            table = _read_rows(content, delimiter, beyond, text)[names]
+        else:
+            raise MeasurementError(
+                f"{_name(source)}: not a table of {len(names)} columns: "
+                f"{where or first_line(error)}"
+            ) from error
+    if delimiter != "," and has_decimal_commas(table, numbers):
+        table = _read_rows(content, delimiter, names, text | set(numbers))
+        table = with_points(table, numbers, _name(source))
+    elif delimiter != "," and _POINT_OF_THREE.search(content):
+        as_text = _read_rows(content, delimiter, names, text | set(numbers))
+        table.attrs[DOUBTS] = may_be_thousands(as_text, numbers)
+    if may_be_guarded(content):
+        table = unguarded_table(table)
+    unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]
+    return _rename(table.drop(columns=unnamed), renamings, source)
+
+
+def _read_rows(content: bytes, delimiter: str, names: list[str], text: set[str]) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        # Longer rows than the header are an error here, not a warning.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return pd.read_csv(
+            io.BytesIO(content),
+            sep=delimiter,
+            names=names,
+            header=0,
+            index_col=False,
+            dtype=dict.fromkeys(text, "str"),
+            keep_default_na=False,
+            na_values={name: [""] if name in text else list(MISSING) for name in names},
+            low_memory=False,
+        )
+
+
+def _without_comments(content: bytes) -> bytes:
+    """CSV without the lines before its header that begin with #.
+
+    One with as many fields as the line below it may be the header itself, and stays.
+    """
+    rest = content
+    while rest.lstrip().startswith(b"#"):
+        line, _, below = rest.lstrip().partition(b"\n")
+        following = next((one for one in below[:65536].split(b"\n") if one.strip()), b"")
+        delimiter = max((b",", b";", b"\t"), key=following.count)
+        if following.count(delimiter) in (0, line.count(delimiter)) and following[:1] != b"#":
+            return rest
+        rest = below
+    return rest
+
+
+def _lines(content: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
+
+
+def read_header(content: bytes, source: str) -> tuple[list[str], str]:
+    """Read the first line that is not blank, and the delimiter that it uses most.
+
+    ``content`` is the beginning of a CSV file, its header whole; ``source`` names it in messages.
+    """
+    lines = _lines(content)
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        raise MeasurementError(f"{_name(source)}: is empty")
+    delimiter = max(",;\t", key=first.count)
+    try:
+        cells = next(csv.reader(chain([first], lines), delimiter=delimiter))
+    except csv.Error as error:
+        raise MeasurementError(f"{_name(source)}: no header: {first_line(error)}") from error
+    return [unguarded(" ".join(cell.split())) for cell in cells], delimiter
+
+
+def _too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
+    """Find the first row with more than the header has, which pandas does not always name.
+
+    None where each has one more, and that one is empty.
+    """
+    rows = csv.reader(_lines(content), delimiter=delimiter)
+    ends_in_delimiter = True
+    try:
+        for number, row in enumerate(r for r in rows if r):
+            if any(row[width:]) or len(row) > width + 1:
+                return f"line {rows.line_num} has {len(row)} fields"
+            ends_in_delimiter &= number == 0 or len(row) == width + 1
+    except csv.Error as error:
+        return f"line {rows.line_num}: {first_line(error)}"
+    return None if ends_in_delimiter else ""
+
+
+def _convert(table: pd.DataFrame, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
+    table = _without_index(table)
+    table.columns = pd.Index([str(c) for c in table.columns])
+    return _rename(table, rename_headers(list(table.columns), mapping, _name(source)), source)
+
+
+def _without_index(table: pd.DataFrame) -> pd.DataFrame:
+    """Make columns of the index levels that have a name: a workload may be there; a new frame."""
+    named = [n for n in table.index.names if n is not None and n not in table.columns]
+    return (table.reset_index(named) if named else table).reset_index(drop=True)
+
+
+def _rename(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str) -> pd.DataFrame:
+    refuse_unitless(table, renamings, _name(source))
+    for header, renaming in renamings.items():
+        if renaming.canonical in COLUMNS and not _is_text(renaming.canonical):
+            table[header] = converted(table[header], renaming)
+    known = table.attrs.get(HEADERS, {})
+    table = table.rename(columns={h: r.canonical for h, r in renamings.items()})
+    # As plain tuples: attrs are copied at every step, and written to Parquet as JSON.
+    became = {h: tuple(r) for h, r in renamings.items() if h != r.canonical}
+    table.attrs[HEADERS] = {**known, **became}
+    return table
+
+
+def _is_text(canonical: str) -> bool:
+    return canonical in COLUMNS and COLUMNS[canonical].kind == "text"

@@ -1,0 +1,179 @@
+"""Writing a runs table: Parquet, JSON lines or CSV, a file whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+import sys
+import tempfile
+from datetime import date, time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+import numpy as np
+
+from measurements.errors import MeasurementError, first_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Text cells of CSV that a spreadsheet would take for formulas, written so that it does not.
+#
+# Spreadsheets compute a cell that begins with ``=``, ``+``, ``-`` or ``@``, whoever wrote it. Such
+# a text is written with an apostrophe before it, which to a spreadsheet means text, and read back
+# without; texts that already begin so get one more, so that every name comes back as it was.
+# Numbers, and texts that are nothing but a number, stay as they are.
+
+
+# Signs of full width count where Japanese is written; white space before a sign is passed over.
+_SIGNS = r"[=+\-@＝＋－＠\t\r\n]"
+_FORMULA = re.compile(rf"'*{_SIGNS}")
+_GUARDED = re.compile(rf"'+{_SIGNS}")
+_GUARDED_BYTES = re.compile(rb"'([=+\-@\t\r\n]|\xef\xbc)")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def guarded(text: str) -> str:
+    """Write a text so that no spreadsheet computes it."""
+    formula = _FORMULA.match(text) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if formula else text
+
+
+def unguarded(text: str) -> str:
+    """Undo `guarded`."""
+    return text[1:] if _GUARDED.match(text) else text
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """Table as CSV, without its index, texts and headers guarded."""
+    text = io.StringIO()
+    write_csv(frame, text)
+    return text.getvalue()
+
+
+def write_csv(frame: pd.DataFrame, target: TextIO) -> None:
+    """Write `csv_text`."""
+    safe = frame.apply(_guarded_column).set_axis([guarded(str(c)) for c in frame.columns], axis=1)
+    # A carriage return of its own ends a row for many readers, and is quoted only if all text is.
+    returns = any(_holds_return(safe[c]) for c in safe if _is_text(safe[c]))
+    quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
+    safe.to_csv(target, index=False, quoting=quoting, lineterminator="\n")
+
+
+def may_be_guarded(content: bytes) -> bool:
+    """Whether a file may hold guarded texts: most do not, and need not be gone through."""
+    return _GUARDED_BYTES.search(content) is not None
+
+
+def unguarded_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Undo `guarded` in the text cells of a table that was read, in place."""
+    for name in frame.columns:
+        if _is_text(frame[name]):
+            frame[name] = frame[name].map(unguarded, na_action="ignore")
+    return frame
+
+
+def _guarded_column(column: pd.Series[Any]) -> pd.Series[Any]:
+    if not _is_text(column):
+        return column
+    return column.map(lambda cell: guarded(cell) if isinstance(cell, str) else cell)
+
+
+def _holds_return(column: pd.Series[Any]) -> bool:
+    # By hand: a mapped categorical column stays one, and has no any().
+    return any(isinstance(cell, str) and "\r" in cell for cell in column)
+
+
+def _is_text(column: pd.Series[Any]) -> bool:
+    return column.dtype.kind not in "iufbmMc"
+
+
+# Endings of files with a JSON object a line.
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+
+
+def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
+    """Write a runs table: Parquet, JSON lines or CSV by the ending; "-" is CSV on standard output.
+
+    A file appears whole or not at all. CSV and JSON lines are compressed where the name also ends
+    in ".gz". In CSV, text that a spreadsheet would take for a formula begins with an apostrophe,
+    which `read_runs` takes off again.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+    target : str or Path
+        File, or "-".
+
+    Raises
+    ------
+    MeasurementError
+        When the file cannot be written, or not in this format.
+    """
+    if str(target) == "-":
+        _write_standard_output(runs)
+        return
+    try:
+        _write_whole(runs, Path(target))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MeasurementError(f"{target}: cannot be written: {reason}") from error
+    except (TypeError, ValueError) as error:
+        raise MeasurementError(f"{target}: cannot be written: {first_line(error)}") from error
+
+
+def _write_standard_output(runs: pd.DataFrame) -> None:
+    try:
+        write_csv(runs, sys.stdout)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise MeasurementError(f"standard output: {error.strerror or error}") from error
+
+
+def _write_whole(runs: pd.DataFrame, path: Path) -> None:
+    if path.exists() and not path.is_file():
+        # A device or a pipe is written to; a file in its place would be something else.
+        _write(runs, path, path.name)
+        return
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
+        # Made in a folder of its own, the file has the permissions of any new file.
+        scratch = Path(folder, path.name)
+        _write(runs, scratch, path.name)
+        scratch.replace(path)
+
+
+def _write(runs: pd.DataFrame, path: Path, name: str) -> None:
+    plain = name.lower().removesuffix(".gz")
+    if plain.endswith(".parquet"):
+        runs.to_parquet(path, index=False)
+        return
+    with gzip.open(path, "wb") if plain != name.lower() else path.open("wb") as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        if plain.endswith(JSON_LINES):
+            _write_json_lines(runs, text)
+        else:
+            write_csv(runs, text)
+        text.flush()
+
+
+def _write_json_lines(runs: pd.DataFrame, file: io.TextIOBase) -> None:
+    """Write each number with all its digits, which `pandas.DataFrame.to_json` does not."""
+    names = [str(c) for c in runs.columns]
+    values = (column.astype(object).where(column.notna(), None) for _, column in runs.items())
+    encoder = json.JSONEncoder(ensure_ascii=False, default=_as_json)
+    for row in zip(*(v.tolist() for v in values), strict=True):
+        file.write(encoder.encode(dict(zip(names, row, strict=True))) + "\n")
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    raise TypeError(f"a {type(value).__name__} has no form in JSON lines")

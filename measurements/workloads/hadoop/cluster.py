@@ -1,0 +1,513 @@
+"""Jobs on a cluster that the user has: whatever ``hadoop`` on the path is set up for."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from measurements.errors import MeasurementError
+from measurements.power.credentials import logins_for
+from measurements.power.sampler import Sampling, channel_as_json
+from measurements.power.source import parse_specs
+from measurements.sweep.session import Session
+from measurements.table.headers import nearest
+from measurements.workloads.hadoop.engines import check_room, do, fetch_history, submitted_job
+from measurements.workloads.hadoop.history import Job, printed_counters
+from measurements.workloads.hadoop.jobs import (
+    WORKLOADS,
+    Setting,
+    example_arguments,
+    job_properties,
+    make_texts,
+    row_sizes,
+    text_sizes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from measurements.processes.cleanup_process import Reaper
+
+
+# Where Hadoop keeps histories unless its mapreduce.jobhistory.* say otherwise.
+DEFAULT_HISTORY = "/tmp/hadoop-yarn/staging/history"
+_OPTIONS, _INPUT, _OUTPUT, _DATA = "{options}", "{input}", "{output}", "{data}"
+_EXAMPLES = "share/hadoop/mapreduce/hadoop-mapreduce-examples-[0-9]*.jar"
+_WATCH = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from measurements.workloads.hadoop.cluster_watch import main; main()"
+)
+_END_S = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """How jobs run on a user's cluster.
+
+    Attributes
+    ----------
+    command : tuple of str
+        Arguments of ``hadoop`` for a job of the user's own; empty for Hadoop's examples.
+        ``{options}`` becomes Hadoop's options, ``{input}`` a text of the size asked for,
+        ``{output}`` a folder that is not there, ``{data}`` that size in bytes.
+    examples : str or None
+        Jar of Hadoop's examples; by default the one beside ``hadoop``.
+    history : str
+        Folder of job histories in the cluster's file system.
+    reduces : int or None
+    properties : mapping
+    seed : int
+    """
+
+    command: tuple[str, ...] = ()
+    examples: str | None = None
+    history: str = DEFAULT_HISTORY
+    reduces: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+
+
+class UserCluster:
+    """An engine that gives jobs to the user's cluster.
+
+    Parameters
+    ----------
+    options : ClusterOptions
+    reaper : Reaper
+    scratch : Path
+        Folder of the reaper's on this host, in which texts are made.
+    tell : callable
+
+    Raises
+    ------
+    MeasurementError
+        When ``hadoop`` is not on the path.
+    """
+
+    mode = "cluster"
+
+    def __init__(
+        self, options: ClusterOptions, reaper: Reaper, scratch: Path, tell: Callable[[str], None]
+    ) -> None:
+        hadoop = shutil.which("hadoop")
+        if hadoop is None:
+            raise MeasurementError(
+                "hadoop is not on the path: put the bin folder of your cluster's client there, or "
+                "use --mode local, which needs no cluster"
+            )
+        self._hadoop, self._options, self._scratch, self._tell = hadoop, options, scratch, tell
+        self._reaper = reaper
+        self._folder = f"ppw-{secrets.token_hex(8)}"
+        self._outputs = 0
+        self._told = False
+        self._sources: dict[tuple[str, int | None], str] = {}
+        # Not the reaper's: it has to outlive ppw for as long as it takes to clean up.
+        self._watch = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _WATCH, _root(), hadoop, self._folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def prepare(self, settings: Sequence[Setting]) -> None:
+        """Bring the inputs into the cluster's file system."""
+        sizes = text_sizes(settings)
+        if self._options.command:
+            sizes = self._own_sizes(settings)
+        check_room(self._scratch, float(sum(sizes)))
+        self._do("making a folder", "fs", "-mkdir", "-p", self._folder)
+        texts = make_texts(self._scratch, sizes, seed=self._options.seed)
+        for size, path in texts.items():
+            target = f"{self._folder}/{path.name}"
+            self._do("bringing the text", "fs", "-moveFromLocal", str(path), target)
+            names = {s.workload for s in settings if s.workload not in WORKLOADS}
+            self._sources |= {(name, size): target for name in ("wordcount", "sort", *names)}
+        for size in row_sizes(settings):
+            target = f"{self._folder}/rows-{size}"
+            setting = Setting("teragen", size, None, None, None, None)
+            self._say(str(self._log))
+            self._do("making rows with teragen", *self._example(setting, "", target))
+            self._say(None)
+            self._sources["terasort", size] = target
+
+    def command(self, setting: Setting) -> list[str]:
+        """What runs one job."""
+        if self._outputs:
+            self._do("removing output", "fs", "-rm", "-r", "-f", "-skipTrash", self._target())
+        self._outputs += 1
+        source = self._sources.get((setting.workload, setting.data_bytes), "")
+        if self._options.command:
+            return [self._hadoop, *self._filled(setting, source)]
+        return [self._hadoop, *self._example(setting, source, self._target())]
+
+    def environment(self) -> dict[str, str]:
+        """Environment of the commands."""
+        return self._reaper.environment()
+
+    def starts(self, output: Path) -> None:
+        """Let the watch know where the job's number will be."""
+        self._say(str(output))
+
+    def job(self, setting: Setting, output: Path) -> Job | None:
+        """What the last job did, from its history or else from what its client printed."""
+        self._say(None)
+        name = submitted_job(output)
+        if name is None:
+            self._note(f"{output} names no job: only its time is known")
+            return None
+        top = self._options.history
+        try:
+            return fetch_history(
+                name,
+                (f"{top}/done_intermediate/*", f"{top}/done/*/*/*/*"),
+                lambda pattern: [self._hadoop, "fs", "-cat", pattern],
+                environment=self.environment(),
+            )
+        except MeasurementError as error:
+            self._note(f"no figures a task or node, for there is no job history: {error}")
+        text = output.read_text(encoding="utf-8", errors="replace")
+        counters = printed_counters(text.splitlines())
+        return Job(name, status="SUCCEEDED", counters=counters)
+
+    def close(self) -> None:
+        """Let the watch remove what is on the cluster, and wait for it."""
+        if self._watch.stdin is not None and not self._watch.stdin.closed:
+            with suppress(BrokenPipeError):
+                self._watch.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                self._watch.wait(_END_S)
+
+    @property
+    def _log(self) -> Path:
+        """What the client says of that which is not measured."""
+        return self._scratch / "client.log"
+
+    def _target(self) -> str:
+        return f"{self._folder}/output-{self._outputs}"
+
+    def _say(self, output: str | None) -> None:
+        assert self._watch.stdin is not None
+        try:
+            self._watch.stdin.write(json.dumps({"output": output}) + "\n")
+            self._watch.stdin.flush()
+        except BrokenPipeError as error:
+            raise MeasurementError(
+                f"the process that cleans up on the cluster has ended: remove {self._folder} there "
+                "with hadoop fs -rm -r"
+            ) from error
+
+    def _note(self, text: str) -> None:
+        if not self._told:
+            self._told = True
+            self._tell(text)
+
+    def _own_sizes(self, settings: Sequence[Setting]) -> list[int]:
+        if not any(_INPUT in argument for argument in self._options.command):
+            return []
+        return sorted({s.data_bytes for s in settings if s.data_bytes}, reverse=True)
+
+    def _filled(self, setting: Setting, source: str) -> list[str]:
+        words = {
+            _INPUT: source,
+            _OUTPUT: self._target(),
+            _DATA: str(setting.data_bytes or ""),
+        }
+        properties = self._properties(setting)
+        filled: list[str] = []
+        for argument in self._options.command:
+            if argument == _OPTIONS:
+                filled += properties
+                continue
+            for word, value in words.items():
+                argument = argument.replace(word, value)
+            filled.append(argument)
+        return filled
+
+    def _example(self, setting: Setting, source: str, target: str) -> list[str]:
+        properties = self._properties(setting)
+        reduces = self._options.reduces
+        arguments = example_arguments(setting, properties, source, target, reduces=reduces)
+        return ["jar", self._options.examples or _examples(self._hadoop), *arguments]
+
+    def _properties(self, setting: Setting) -> list[str]:
+        more, reduces = self._options.properties, self._options.reduces
+        return job_properties(setting, local=False, reduces=reduces, more=more)
+
+    def _do(self, what: str, *arguments: str) -> None:
+        do(
+            [self._hadoop, *arguments],
+            log=self._log,
+            environment=self.environment(),
+            what=f"{what} (hadoop {arguments[0]})",
+        )
+
+
+def _examples(hadoop: str) -> str:
+    """Jar of the examples of the Hadoop that a program belongs to."""
+    homes = [Path(os.environ[n]) for n in ("HADOOP_HOME", "HADOOP_MAPRED_HOME") if n in os.environ]
+    homes.append(Path(hadoop).resolve().parent.parent)
+    found = sorted(jar for home in homes for jar in home.glob(_EXAMPLES))
+    if not found:
+        raise MeasurementError(
+            f"{homes[-1]} has no {_EXAMPLES}: name the jar of Hadoop's examples by --jar"
+        )
+    return str(found[-1])
+
+
+def _root() -> str:
+    return str(Path(__file__).resolve().parents[3])
+
+
+# The nodes of a cluster: who they are, where their watts come from, and their sum as one row.
+
+
+# Folder of the nodes' parts inside a sweep's.
+NODES = "nodes"
+_COLUMNS = ("host", "power", "family", "price", "cores", "role")
+MASTER = "master"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine of a cluster.
+
+    Attributes
+    ----------
+    host : str
+        Name, as the job history has it.
+    power : str or None
+        Sources of its watts, as ``ppw measure --power`` takes them.
+    family : str or None
+    price : float or None
+    cores : int or None
+        Physical cores.
+    role : str or None
+        "master", or whatever the user calls it.
+    """
+
+    host: str
+    power: str | None = None
+    family: str | None = None
+    price: float | None = None
+    cores: int | None = None
+    role: str | None = None
+
+
+class NodeMeter(NamedTuple):
+    """A node that is measured: its part of the sweep's folder, and its sensors."""
+
+    node: Node
+    session: Session
+    sampling: Sampling
+
+
+def read_nodes(path: Path) -> list[Node]:
+    """Read a table of nodes: CSV with a header; ``host`` is needed, the rest where known.
+
+    Raises
+    ------
+    MeasurementError
+        When it cannot be read, has a column that is not known, or a value that cannot be.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+            header = reader.fieldnames or []
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise MeasurementError(f"{path}: cannot be read: {error}") from error
+    for name in header:
+        if name not in _COLUMNS:
+            hint = nearest(name, _COLUMNS)
+            raise MeasurementError(
+                f"{path}: no column {name!r} is known{hint}: the columns are {', '.join(_COLUMNS)}"
+            )
+    if "host" not in header:
+        raise MeasurementError(f"{path}: has no column host, which names each node")
+    nodes = [_node(row, f"{path}: line {n}") for n, row in enumerate(rows, start=2)]
+    names = [node.host for node in nodes]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice or not nodes:
+        what = f"names {', '.join(twice)} twice" if twice else "names no node"
+        raise MeasurementError(f"{path}: {what}: give each node one line")
+    masters = [node.host for node in nodes if node.role == MASTER]
+    if len(masters) > 1:
+        raise MeasurementError(f"{path}: has several masters, {', '.join(masters)}: name one")
+    return nodes
+
+
+def open_nodes(
+    nodes: Sequence[Node], session: Session, *, interval_s: float, timeout_s: float
+) -> list[NodeMeter]:
+    """Open each node's sensors and its part of the sweep's folder, all or none.
+
+    Raises
+    ------
+    SensorError
+        When a sensor cannot be read.
+    MeasurementError
+        When the folder was begun with other sensors.
+    """
+    opened: list[NodeMeter] = []
+    try:
+        for node in nodes:
+            specs = [] if node.power is None else parse_specs(node.power)
+            logins = logins_for(specs)
+            sampling = Sampling.open(
+                specs, interval_s=interval_s, timeout_s=timeout_s, logins=logins
+            )
+            # Told of at once, so that it is closed whatever comes next.
+            opened.append(NodeMeter(node, session, sampling))
+            opened[-1] = NodeMeter(node, _part(session, node, sampling), sampling)
+    except BaseException:
+        close_nodes(opened)
+        raise
+    return opened
+
+
+def close_nodes(meters: Iterable[NodeMeter]) -> None:
+    """Let go of all sensors."""
+    for meter in meters:
+        meter.sampling.close()
+
+
+def _part(session: Session, node: Node, sampling: Sampling) -> Session:
+    """Part of a sweep's folder that is this node's; made where it is not there."""
+    folder = session.folder / NODES / node.host
+    channels = [channel_as_json(channel) for channel in sampling.channels]
+    plan = {**asdict(node), "workload": None, "data_bytes": None, "channels": channels}
+    if not (folder / "plan.json").exists():
+        return Session.create(folder, plan)
+    part = Session.open(folder)
+    if {name: part.plan[name] for name in plan} != plan:
+        raise MeasurementError(
+            f"{folder}: this node was another one, or had other sensors: give -o"
+        )
+    return part
+
+
+def _node(row: Mapping[str | None, Any], where: str) -> Node:
+    if None in row or None in row.values():
+        raise MeasurementError(f"{where}: has not as many cells as the header")
+    cells = {name: value.strip() for name, value in row.items() if name and value.strip()}
+    if "host" not in cells:
+        raise MeasurementError(f"{where}: has no host")
+    if "/" in cells["host"]:
+        raise MeasurementError(f"{where}: {cells['host']!r} is no name of a host")
+    price, cores = (_number(cells.get(name), name, where) for name in ("price", "cores"))
+    if cores is not None and cores % 1:
+        raise MeasurementError(f"{where}: cores is {cells['cores']!r}, which is no whole number")
+    return Node(
+        host=cells["host"],
+        power=cells.get("power"),
+        family=cells.get("family"),
+        price=price,
+        cores=None if cores is None else int(cores),
+        role=cells.get("role"),
+    )
+
+
+def _number(text: str | None, name: str, where: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise MeasurementError(f"{where}: {name} is {text!r}, which is no number above 0")
+    return number
+
+
+def cluster_row(
+    base: Mapping[str, Any],
+    nodes: Sequence[Mapping[str, Any]],
+    *,
+    domains: Mapping[str, str],
+    master: str | None,
+) -> dict[str, Any]:
+    """One row for a cluster: its nodes' watts, cores and prices added where all are known.
+
+    Parameters
+    ----------
+    base : mapping
+        Row of the job, its host being the cluster.
+    nodes : sequence of mapping
+        Rows of its nodes.
+    domains : mapping of node to domain
+        What each node's watts cover ("package", "host", "wall").
+    master : str or None
+        Which node is the master, where that is known.
+
+    Notes
+    -----
+    Watts of different scope (a processor's, a whole host's) are not added. What had to be left out,
+    and nodes of different families, are said in ``notes``.
+    """
+    row = dict(base)
+    notes = [row.pop("notes", "")]
+    row["nodes"] = len(nodes)
+    if master is not None:
+        row["master"] = master
+    for name in ("cores", "price"):
+        values = [node[name] for node in nodes if name in node]
+        row.pop(name, None)
+        if len(values) == len(nodes):
+            row[name] = sum(values)
+    notes.append(_add_watts(row, nodes, domains))
+    families = sorted({str(node["family"]) for node in nodes if "family" in node})
+    if len(families) == 1 and all("family" in node for node in nodes):
+        row["family"] = families[0]
+    elif len(families) > 1:
+        row.pop("family", None)
+        notes.append(
+            f"nodes of different families ({', '.join(families)}): what is learnt from this "
+            "cluster holds for this mixture alone"
+        )
+    if said := "; ".join(filter(None, notes)):
+        row["notes"] = said
+    return row
+
+
+def _add_watts(
+    row: dict[str, Any], nodes: Sequence[Mapping[str, Any]], domains: Mapping[str, str]
+) -> str:
+    """Put the sum of the nodes' watts into a row; returns why not, where not."""
+    known = [node for node in nodes if "power_w" in node]
+    if not known:
+        return ""
+    if len(known) < len(nodes):
+        without = ", ".join(str(node["host"]) for node in nodes if "power_w" not in node)
+        return f"no watts of the cluster, for none are known of {without}"
+    scopes = sorted({domains[node["host"]] for node in known})
+    if len(scopes) > 1:
+        said = " and ".join(scopes)
+        return f"no watts of the cluster, for its nodes' are of different scope ({said})"
+    row["power_w"] = math.fsum(node["power_w"] for node in known)
+    row["energy_j"] = row["power_w"] * row["time_s"]
+    row["power_source"] = _source({str(node["power_source"]) for node in known}, scopes[0])
+    row["power_label"] = "measured"
+    idle = [node["idle_power_w"] for node in known if "idle_power_w" in node]
+    if len(idle) == len(known):
+        row["idle_power_w"] = math.fsum(idle)
+    return ""
+
+
+def _source(labels: set[str], domain: str) -> str:
+    """Label that all nodes share, or else the kinds of their sources and what these cover."""
+    if len(labels) == 1:
+        return labels.pop()
+    kinds = sorted({label.partition(":")[0] for label in labels})
+    return f"{'+'.join(kinds)}:{domain}"

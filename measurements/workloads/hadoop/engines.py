@@ -1,0 +1,668 @@
+"""What runs jobs: in one process, on a one-machine cluster, or on the user's cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from xml.etree import ElementTree
+
+from measurements.errors import MeasurementError
+from measurements.host.execution import execute
+from measurements.processes.cleanup_process import MARK
+from measurements.workloads.hadoop import private_network
+from measurements.workloads.hadoop.history import parse_history, read_local_log
+from measurements.workloads.hadoop.install import OPTIONS
+from measurements.workloads.hadoop.jobs import (
+    Setting,
+    example_arguments,
+    job_properties,
+    make_texts,
+    room_needed,
+    row_sizes,
+    text_sizes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from measurements.processes.cleanup_process import Reaper
+    from measurements.workloads.hadoop.history import Job
+    from measurements.workloads.hadoop.install import Java
+
+
+_RUNNING = re.compile(r"Running job: (job_\d+_\d+)")
+# Variables of the user's own Hadoop, which would make this one listen to their configuration.
+_FOREIGN = ("HADOOP_", "YARN_", "MAPRED_", "HDFS_")
+
+
+class Engine(Protocol):
+    """Runs jobs of one sweep. Whoever makes it closes it."""
+
+    @property
+    def mode(self) -> str:
+        """Name, as in the column ``mode``."""
+        ...
+
+    def prepare(self, settings: Sequence[Setting]) -> None:
+        """Start what is needed and make the inputs of all settings; nothing of it is measured."""
+        ...
+
+    def command(self, setting: Setting) -> list[str]:
+        """What runs one job; the output of the job before it is removed first."""
+        ...
+
+    def environment(self) -> dict[str, str]:
+        """Environment of the commands."""
+        ...
+
+    def starts(self, output: Path) -> None:
+        """Hear that a job begins whose client writes to ``output``."""
+        ...
+
+    def job(self, setting: Setting, output: Path) -> Job | None:
+        """What the last job did, or None where that cannot be known; ends after `starts`."""
+        ...
+
+    def close(self) -> None:
+        """Remove what it has made; a second call does nothing."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnHadoop:
+    """What an engine needs that runs the Hadoop that ppw has brought.
+
+    Attributes
+    ----------
+    java : Java
+    jars : Path
+    reaper : Reaper
+    scratch : Path
+        Folder of the reaper's.
+    seed : int
+        Of the text.
+    reduces : int or None
+    properties : mapping
+        The user's own, of every job.
+    """
+
+    java: Java
+    jars: Path
+    reaper: Reaper
+    scratch: Path
+    seed: int = 0
+    reduces: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def environment(self) -> dict[str, str]:
+        """Environment of all of its processes: none of the user's own Hadoop, and marked."""
+        kept = {
+            name: value
+            for name, value in self.reaper.environment().items()
+            if not name.startswith(_FOREIGN)
+        }
+        # Hadoop's scripts, which are not here, would be in its home.
+        return {**kept, "JAVA_HOME": str(self.java.home), "HADOOP_HOME": str(self.scratch)}
+
+
+def within(folder: Path, command: Sequence[str]) -> list[str]:
+    """Run a command in a folder, where it leaves links and files of its own."""
+    return ["sh", "-c", 'cd "$0" && exec "$@"', str(folder), *command]
+
+
+def do(command: Sequence[str], *, log: Path, environment: Mapping[str, str], what: str) -> None:
+    """Run something that is not measured. Raises `MeasurementError` when it fails."""
+    made = execute([list(command)], output=log, environment=environment)
+    if made.exit_code:
+        said = first_complaint(log) or "it gave no reason"
+        raise MeasurementError(f"{what} failed with exit code {made.exit_code}: {said}")
+
+
+def read(command: Sequence[str], *, environment: Mapping[str, str], what: str) -> str:
+    """Standard output of a command. Raises `MeasurementError` when it fails."""
+    done = subprocess.run(
+        list(command),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=dict(environment),
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = said[-1][:300] if said else "it gave no reason"
+        raise MeasurementError(f"{what} failed with exit code {done.returncode}: {reason}")
+    return done.stdout.decode(errors="replace")
+
+
+def submitted_job(output: Path) -> str | None:
+    """Name of the last job that a client says is running; None where it says so of none."""
+    found = _RUNNING.findall(output.read_text(encoding="utf-8", errors="replace"))
+    return str(found[-1]) if found else None
+
+
+def fetch_history(
+    job: str,
+    places: Sequence[str],
+    show: Callable[[str], list[str]],
+    *,
+    environment: Mapping[str, str],
+) -> Job:
+    """Read a job's history from a cluster's file system.
+
+    Parameters
+    ----------
+    job : str
+    places : sequence of str
+        Patterns of folders: where histories are when jobs end, and where they are moved to, which
+        may be at once or minutes later.
+    show : callable
+        Command that prints the file of a pattern.
+    environment : mapping
+
+    Raises
+    ------
+    MeasurementError
+        When it is in neither place, or is no history in JSON.
+    """
+    failures = []
+    for place in places:
+        pattern = f"{place}/{job}-*.jhist"
+        try:
+            text = read(show(pattern), environment=environment, what=f"reading {pattern}")
+        except MeasurementError as error:
+            failures.append(error)
+        else:
+            return parse_history(text, pattern)
+    raise failures[0]
+
+
+def first_complaint(path: Path) -> str:
+    """First line of a program's log that names an exception or an error; empty where none does."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        if re.search(r"(Exception|Error)(:|$)", line) or " ERROR " in line or " FATAL " in line:
+            return line.strip()[:300]
+    return ""
+
+
+def check_room(folder: Path, needed: float) -> None:
+    """Raise `MeasurementError` where a disk has not so many bytes free."""
+    told = os.statvfs(folder)
+    free = told.f_bavail * told.f_frsize
+    if free < needed:
+        raise MeasurementError(
+            f"{folder}: {free / 1e9:.1f} GB free, and inputs, spills and outputs take "
+            f"{needed / 1e9:.1f} GB: name a folder on a larger disk by --scratch"
+        )
+
+
+def in_memory(folder: Path, mounts: str) -> bool:
+    """Whether a folder is on a file system that is kept in memory.
+
+    Parameters
+    ----------
+    folder : Path
+    mounts : str
+        Text of ``/proc/self/mounts``.
+    """
+    kinds = {}
+    for line in mounts.splitlines():
+        _, point, kind, *_ = line.split(" ")
+        kinds[point.replace("\\040", " ")] = kind
+    where = folder.resolve()
+    nearest = next((p for p in (where, *where.parents) if str(p) in kinds), None)
+    return nearest is not None and kinds[str(nearest)] in ("tmpfs", "ramfs")
+
+
+# Hadoop's configuration: everything inside one scratch folder and on the loopback address.
+
+
+LOOPBACK = "127.0.0.1"
+# Where the one-machine cluster keeps job histories: first in one folder, then in the other.
+NEW_HISTORIES, HISTORIES = "/history/new", "/history/done"
+# The client looks whether the job is done once a second by default, which a short run would show.
+_POLL_MS = "100"
+# `local_log` reads this layout.
+_LOG4J = """\
+log4j.rootLogger=INFO,console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p [%t] %c{1}: %m%n
+"""
+
+Properties = dict[str, str]
+
+
+class Ports(NamedTuple):
+    """Ports of the one-machine cluster."""
+
+    namenode: int
+    resource_manager: int
+    scheduler: int
+    tracker: int
+    admin: int
+    web: int
+    history: int
+    history_admin: int
+    history_web: int
+
+
+def free_ports() -> Ports:
+    """Ports of the loopback address on which nobody listens now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in Ports._fields]
+        for one in sockets:
+            one.bind((LOOPBACK, 0))
+        return Ports._make(one.getsockname()[1] for one in sockets)
+
+
+def local_properties(scratch: Path) -> dict[str, Properties]:
+    """Configuration files for jobs in one process."""
+    return {
+        "core-site.xml": {"fs.defaultFS": "file:///", "hadoop.tmp.dir": f"{scratch}/tmp"},
+        "mapred-site.xml": {
+            "mapreduce.framework.name": "local",
+            # These two have defaults outside hadoop.tmp.dir or shared by all that run there.
+            "mapreduce.jobtracker.staging.root.dir": f"{scratch}/staging",
+            "mapreduce.cluster.local.dir": f"{scratch}/local",
+            "mapreduce.client.progressmonitor.pollinterval": _POLL_MS,
+        },
+    }
+
+
+def cluster_properties(
+    scratch: Path,
+    conf: Path,
+    jars: Path,
+    ports: Ports,
+    *,
+    memory_mb: int,
+    cpus: int,
+    variables: Mapping[str, str],
+) -> dict[str, Properties]:
+    """Configuration files of a cluster with one node, of this host alone.
+
+    Parameters
+    ----------
+    scratch, conf, jars : Path
+    ports : Ports
+    memory_mb : int
+        For all containers together.
+    cpus : int
+        Containers' virtual cores.
+    variables : mapping
+        Of the environment of all containers, which have none of the cluster's otherwise.
+    """
+    classpath = f"{conf},{jars}/*"
+    options = " ".join(java_options(conf))
+    return {
+        "core-site.xml": {
+            "fs.defaultFS": f"hdfs://{LOOPBACK}:{ports.namenode}",
+            "hadoop.tmp.dir": f"{scratch}/tmp",
+        },
+        "hdfs-site.xml": {
+            "dfs.replication": "1",
+            "dfs.namenode.http-address": f"{LOOPBACK}:0",
+            "dfs.namenode.rpc-bind-host": LOOPBACK,
+            "dfs.datanode.hostname": LOOPBACK,
+        },
+        "mapred-site.xml": {
+            "mapreduce.framework.name": "yarn",
+            "mapreduce.application.classpath": classpath,
+            "mapreduce.jobhistory.jhist.format": "json",
+            "mapreduce.jobhistory.address": f"{LOOPBACK}:{ports.history}",
+            "mapreduce.jobhistory.admin.address": f"{LOOPBACK}:{ports.history_admin}",
+            "mapreduce.jobhistory.webapp.address": f"{LOOPBACK}:{ports.history_web}",
+            "mapreduce.jobhistory.bind-host": LOOPBACK,
+            "mapreduce.jobhistory.intermediate-done-dir": NEW_HISTORIES,
+            "mapreduce.jobhistory.done-dir": HISTORIES,
+            "mapreduce.shuffle.port": "0",
+            "mapreduce.map.java.opts": options,
+            "mapreduce.reduce.java.opts": options,
+            "mapreduce.client.progressmonitor.pollinterval": _POLL_MS,
+            "mapreduce.client.completion.pollinterval": _POLL_MS,
+            "yarn.app.mapreduce.am.staging-dir": "/staging",
+            "yarn.app.mapreduce.am.resource.mb": "1024",
+            "yarn.app.mapreduce.am.command-opts": f"-Xmx768m {options}",
+        },
+        "yarn-site.xml": {
+            "yarn.application.classpath": classpath,
+            "yarn.resourcemanager.hostname": LOOPBACK,
+            "yarn.resourcemanager.bind-host": LOOPBACK,
+            "yarn.resourcemanager.address": f"{LOOPBACK}:{ports.resource_manager}",
+            "yarn.resourcemanager.scheduler.address": f"{LOOPBACK}:{ports.scheduler}",
+            "yarn.resourcemanager.resource-tracker.address": f"{LOOPBACK}:{ports.tracker}",
+            "yarn.resourcemanager.admin.address": f"{LOOPBACK}:{ports.admin}",
+            "yarn.resourcemanager.webapp.address": f"{LOOPBACK}:{ports.web}",
+            "yarn.nodemanager.hostname": LOOPBACK,
+            "yarn.nodemanager.bind-host": LOOPBACK,
+            "yarn.nodemanager.address": f"{LOOPBACK}:0",
+            "yarn.nodemanager.localizer.address": f"{LOOPBACK}:0",
+            "yarn.nodemanager.webapp.address": f"{LOOPBACK}:0",
+            "yarn.nodemanager.resource.memory-mb": str(memory_mb),
+            "yarn.nodemanager.resource.cpu-vcores": str(cpus),
+            "yarn.nodemanager.admin-env": ",".join(f"{n}={v}" for n, v in variables.items()),
+            "yarn.nodemanager.pmem-check-enabled": "false",
+            "yarn.nodemanager.vmem-check-enabled": "false",
+            # A disk that is nearly full would take the only node away without a word.
+            "yarn.nodemanager.disk-health-checker.enable": "false",
+            "yarn.nodemanager.delete.debug-delay-sec": "0",
+            "yarn.scheduler.minimum-allocation-mb": "128",
+            "yarn.scheduler.maximum-allocation-mb": str(memory_mb),
+        },
+    }
+
+
+def java_options(conf: Path) -> tuple[str, ...]:
+    """Options of every JVM of a cluster; host names are looked up in ``conf`` alone."""
+    return (*OPTIONS, f"-Djdk.net.hosts.file={conf}/hosts")
+
+
+def write_configuration(conf: Path, files: Mapping[str, Mapping[str, str]]) -> None:
+    """Write Hadoop's XML files, its logging and its list of hosts into a new folder."""
+    conf.mkdir(parents=True)
+    for name, properties in files.items():
+        root = ElementTree.Element("configuration")
+        for key, value in properties.items():
+            one = ElementTree.SubElement(root, "property")
+            ElementTree.SubElement(one, "name").text = key
+            ElementTree.SubElement(one, "value").text = value
+        ElementTree.indent(root)
+        ElementTree.ElementTree(root).write(conf / name, encoding="utf-8", xml_declaration=True)
+    (conf / "log4j.properties").write_text(_LOG4J, encoding="utf-8")
+    names = dict.fromkeys(("localhost", socket.gethostname(), socket.getfqdn()))
+    hosts = "".join(f"{LOOPBACK} {name}\n" for name in names)
+    (conf / "hosts").write_text(hosts, encoding="utf-8")
+
+
+# Jobs in one process, by Hadoop's local runner: no cluster, no network, one JVM a job.
+
+
+EXAMPLES = "org.apache.hadoop.examples.ExampleDriver"
+_MIB = 2**20
+_DEFAULT_TASK_BYTES = 1024 * _MIB
+# Share of a task's memory that is its heap, as Hadoop takes it on a cluster.
+_HEAP_SHARE = 0.8
+# For what the process has beside its tasks.
+_OWN_BYTES = 256 * _MIB
+
+
+class Local:
+    """An engine of one process a job; a task slot is a thread of it.
+
+    Parameters
+    ----------
+    own : OwnHadoop
+    """
+
+    mode = "local"
+
+    def __init__(self, own: OwnHadoop) -> None:
+        self._own = own
+        self._conf = own.scratch / "conf"
+        self._work = own.scratch / "work"
+        self._target = own.scratch / "output"
+        self._sources: dict[tuple[str, int | None], Path] = {}
+        self._work.mkdir()
+        write_configuration(self._conf, local_properties(own.scratch))
+
+    def prepare(self, settings: Sequence[Setting]) -> None:
+        """Make the inputs of all settings."""
+        own = self._own
+        check_room(own.scratch, room_needed(settings))
+        texts = make_texts(own.scratch, text_sizes(settings), seed=own.seed)
+        for size, path in texts.items():
+            self._sources |= {("wordcount", size): path, ("sort", size): path}
+        for size in row_sizes(settings):
+            path = own.scratch / f"rows-{size}"
+            setting = Setting("teragen", size, 1, None, None, None)
+            do(
+                self._run(setting, "", str(path)),
+                log=own.scratch / "teragen.log",
+                environment=own.environment(),
+                what=f"making {size / 1e6:g} MB of rows with teragen",
+            )
+            self._sources["terasort", size] = path
+
+    def command(self, setting: Setting) -> list[str]:
+        """What runs one job."""
+        shutil.rmtree(self._target, ignore_errors=True)
+        for folder in ("local", "staging", "tmp"):
+            shutil.rmtree(self._own.scratch / folder, ignore_errors=True)
+        source = self._sources.get((setting.workload, setting.data_bytes), "")
+        return self._run(setting, str(source), str(self._target))
+
+    def environment(self) -> dict[str, str]:
+        """Environment of the commands."""
+        return self._own.environment()
+
+    def starts(self, output: Path) -> None:
+        """Nothing needs to be known of it."""
+
+    def job(self, setting: Setting, output: Path) -> Job:
+        """What the last job did, from its log."""
+        return read_local_log(output, slots=max(setting.map_slots or 1, setting.reduce_slots or 1))
+
+    def close(self) -> None:
+        """Its files are the reaper's to remove."""
+
+    def _run(self, setting: Setting, source: str, target: str) -> list[str]:
+        own = self._own
+        properties = job_properties(setting, local=True, reduces=own.reduces, more=own.properties)
+        arguments = example_arguments(setting, properties, source, target, reduces=own.reduces)
+        command = [
+            *(own.java.program, *java_options(self._conf), f"-Xmx{_heap_mb(setting)}m"),
+            # The native part of snappy is unpacked there.
+            f"-Djava.io.tmpdir={self._work}",
+            *("-cp", f"{self._conf}:{own.jars}/*", EXAMPLES, *arguments),
+        ]
+        return within(self._work, command)
+
+
+def _heap_mb(setting: Setting) -> int:
+    slots = max(setting.map_slots or 1, setting.reduce_slots or 1)
+    task = setting.task_memory_bytes or _DEFAULT_TASK_BYTES
+    return int(_HEAP_SHARE * task * slots + _OWN_BYTES) // _MIB
+
+
+# A cluster of one machine in one JVM: HDFS, YARN and the job history server, on loopback alone.
+
+
+_MANAGER = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
+_SHELL = "org.apache.hadoop.fs.FsShell"
+_DEFAULT_TASK_MB = 1024
+_MASTER_MB = 1024
+_START_S = 180.0
+
+
+class OneMachine:
+    """An engine that starts a cluster and runs jobs on it.
+
+    Parameters
+    ----------
+    own : OwnHadoop
+    open_ports : bool
+        Go on where this system gives no network of one's own, in which case a part of Hadoop
+        listens on all addresses.
+
+    Raises
+    ------
+    MeasurementError
+        Where that is so and not allowed.
+    """
+
+    mode = "yarn"
+
+    def __init__(self, own: OwnHadoop, *, open_ports: bool = False) -> None:
+        refused = private_network.refusal()
+        if refused and not open_ports:
+            raise MeasurementError(
+                f"{refused}: without one, parts of Hadoop listen on all addresses and take orders "
+                "from anybody: allow it with --open-ports where nobody else can reach this host, "
+                "or use --mode local"
+            )
+        self._own = own
+        self._private = not refused
+        self._conf = own.scratch / "conf"
+        self._cluster: subprocess.Popen[bytes] | None = None
+        self._outputs = 0
+        self._ports = free_ports()
+        self._sources: dict[tuple[str, int | None], str] = {}
+
+    def prepare(self, settings: Sequence[Setting]) -> None:
+        """Start the cluster and bring the inputs into its file system."""
+        own = self._own
+        check_room(own.scratch, room_needed(settings, copies=2))
+        self._configure(settings)
+        self._start()
+        self._do("making a folder", _SHELL, "-mkdir", "-p", "/ppw")
+        texts = make_texts(own.scratch, text_sizes(settings), seed=own.seed)
+        for size, path in texts.items():
+            self._do("bringing the text", _SHELL, "-moveFromLocal", f"file://{path}", "/ppw/")
+            target = f"/ppw/{path.name}"
+            self._sources |= {("wordcount", size): target, ("sort", size): target}
+        for size in row_sizes(settings):
+            target = f"/ppw/rows-{size}"
+            setting = Setting("teragen", size, 2, None, None, None)
+            self._do("making rows with teragen", EXAMPLES, *self._arguments(setting, "", target))
+            self._sources["terasort", size] = target
+
+    def command(self, setting: Setting) -> list[str]:
+        """What runs one job."""
+        if self._cluster is None or self._cluster.poll() is not None:
+            raise MeasurementError(f"the cluster has ended: {first_complaint(self._log)}")
+        if self._outputs:
+            self._do("removing output", _SHELL, "-rm", "-r", "-f", "-skipTrash", self._target())
+        self._outputs += 1
+        source = self._sources.get((setting.workload, setting.data_bytes), "")
+        return self._client(EXAMPLES, *self._arguments(setting, source, self._target()))
+
+    def environment(self) -> dict[str, str]:
+        """Environment of the commands."""
+        return self._own.environment()
+
+    def starts(self, output: Path) -> None:
+        """Nothing needs to be known of it."""
+
+    def job(self, setting: Setting, output: Path) -> Job:
+        """What the last job did, from its history file."""
+        name = submitted_job(output)
+        if name is None:
+            raise MeasurementError(f"{output}: no job was submitted: see what it says instead")
+        return fetch_history(
+            name,
+            (f"{NEW_HISTORIES}/*", f"{HISTORIES}/*/*/*/*"),
+            lambda pattern: self._client(_SHELL, "-cat", pattern),
+            environment=self.environment(),
+        )
+
+    def close(self) -> None:
+        """End the cluster; what is left of it, and its files, are the reaper's."""
+        if self._cluster is not None:
+            self._cluster.kill()
+            self._cluster.wait()
+            self._cluster = None
+
+    @property
+    def _log(self) -> Path:
+        return self._own.scratch / "cluster.log"
+
+    def _target(self) -> str:
+        return f"/ppw/output-{self._outputs}"
+
+    def _configure(self, settings: Sequence[Setting]) -> None:
+        task_mb = max(_mb(s.task_memory_bytes) for s in settings)
+        slots = max((s.map_slots or 1) + (s.reduce_slots or 1) for s in settings)
+        memory_mb = _MASTER_MB + slots * task_mb
+        there_mb = _memory_mb()
+        if memory_mb > there_mb:
+            raise MeasurementError(
+                f"{slots} task slots of {task_mb} MiB and the application master take "
+                f"{memory_mb} MiB, and this host has {there_mb} MiB: take fewer --map-slots and "
+                "--reduce-slots, or less --memory"
+            )
+        files = cluster_properties(
+            self._own.scratch,
+            self._conf,
+            self._own.jars,
+            self._ports,
+            memory_mb=memory_mb,
+            cpus=slots + 1,
+            # By which the reaper knows what is to be ended.
+            variables={MARK: self.environment()[MARK]},
+        )
+        write_configuration(self._conf, files)
+
+    def _start(self) -> None:
+        own, ports = self._own, self._ports
+        work, details = own.scratch / "work", own.scratch / "details.json"
+        for folder in (work, own.scratch / "tmp"):
+            folder.mkdir()
+        arguments = [
+            *("-format", "-datanodes", "1", "-nodemanagers", "1", "-writeDetails", str(details)),
+            *("-nnport", str(ports.namenode), "-rmport", str(ports.resource_manager)),
+            *("-jhsport", str(ports.history)),
+        ]
+        command = self._java(_MANAGER, *arguments, heap_mb=1024)
+        with self._log.open("wb") as log:
+            self._cluster = subprocess.Popen(
+                [*(private_network.inside_new() if self._private else []), *within(work, command)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=own.environment(),
+                start_new_session=True,
+            )
+        until = time.monotonic() + _START_S
+        while not (details.exists() and details.stat().st_size):
+            if self._cluster.poll() is not None or time.monotonic() > until:
+                said = first_complaint(self._log) or f"it said nothing within {_START_S:g} s"
+                raise MeasurementError(f"the one-machine cluster did not start: {said}")
+            time.sleep(0.1)
+
+    def _do(self, what: str, *command: str) -> None:
+        do(
+            self._client(*command),
+            log=self._own.scratch / "client.log",
+            environment=self.environment(),
+            what=what,
+        )
+
+    def _client(self, *command: str) -> list[str]:
+        inside: list[str] = []
+        if self._private and self._cluster is not None:
+            inside = private_network.inside_of(self._cluster.pid)
+        return [*inside, *within(self._own.scratch / "work", self._java(*command, heap_mb=512))]
+
+    def _java(self, *command: str, heap_mb: int) -> list[str]:
+        own = self._own
+        return [
+            *(own.java.program, *java_options(self._conf), f"-Xmx{heap_mb}m"),
+            *(f"-Djava.io.tmpdir={own.scratch}/tmp", f"-Dtest.build.data={own.scratch}/data"),
+            *("-cp", f"{self._conf}:{own.jars}/*", *command),
+        ]
+
+    def _arguments(self, setting: Setting, source: str, target: str) -> list[str]:
+        own = self._own
+        properties = job_properties(setting, local=False, reduces=own.reduces, more=own.properties)
+        return example_arguments(setting, properties, source, target, reduces=own.reduces)
+
+
+def _mb(memory_bytes: int | None) -> int:
+    return _DEFAULT_TASK_MB if memory_bytes is None else -(-memory_bytes // _MIB)
+
+
+def _memory_mb() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB

@@ -1,0 +1,282 @@
+"""Rows of the runs table from a sweep's folder; nothing is measured here."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from measurements.power.energy import totals
+from measurements.power.sampler import channel_from_json
+from measurements.sweep.rows import drawn_in, row_of
+from measurements.sweep.session import Session
+from measurements.workloads.hadoop import history as of
+from measurements.workloads.hadoop.cluster import MASTER, NODES, cluster_row
+from measurements.workloads.hadoop.history import file_system_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+    from measurements.power.energy import Drawn
+    from measurements.workloads.hadoop.history import Counter, Job, TaskAttempt
+
+
+_SOURCE = "power_source"
+
+
+def hadoop_table(session: Session) -> pd.DataFrame:
+    """Runs table of all runs of a sweep so far."""
+    import pandas as pd
+
+    return pd.DataFrame(hadoop_rows(session))
+
+
+def hadoop_rows(session: Session) -> list[dict[str, Any]]:
+    """Rows of all runs that went well: one a node, and one of the cluster where there is one."""
+    parts = node_sessions(session)
+    rows: list[dict[str, Any]] = []
+    idle: dict[str, dict[str, Drawn]] = {}
+    for record in session.records():
+        if record["kind"] == "idle":
+            idle = {name: drawn_in(part, record) for name, part in parts.items()}
+            idle[""] = drawn_in(session, record)
+        elif record["kind"] == "run" and record["exit_code"] == 0:
+            rows += rows_of(session, parts, record, idle)
+    return rows
+
+
+def node_sessions(session: Session) -> dict[str, Session]:
+    """Parts of a sweep's folder by node, of the nodes that the user has named."""
+    folder = session.folder / NODES
+    if not folder.is_dir():
+        return {}
+    parts = [Session.open(inner) for inner in sorted(folder.iterdir())]
+    return {part.plan["host"]: part for part in parts}
+
+
+def rows_of(
+    session: Session,
+    parts: Mapping[str, Session],
+    record: Mapping[str, Any],
+    idle: Mapping[str, Mapping[str, Drawn]],
+) -> list[dict[str, Any]]:
+    """Rows of one run.
+
+    Parameters
+    ----------
+    session : Session
+    parts : mapping of node to Session
+        Of `node_sessions`.
+    record : mapping
+        Of the run.
+    idle : mapping of node to what its channels drew
+        The sweep's own under "".
+    """
+    own = row_of(session, record, drawn_in(session, record), idle.get("", {}))
+    asked = session.plan["asked"]["hadoop"]
+    if asked["mode"] == "local":
+        return [own]
+    whole = {**own, "host": f"cluster:{asked['cluster']}"}
+    if asked["mode"] == "yarn":
+        # This host is the only node.
+        rows, parts, master = [own], {own["host"]: session}, own["host"]
+    else:
+        names = list(dict.fromkeys([*parts, *record[NODES]]))
+        rows = [_node_row(session, parts.get(name), name, record, idle) for name in names]
+        masters = (name for name, part in parts.items() if part.plan["role"] == MASTER)
+        master = next(masters, record["master"])
+    if not rows:
+        return [whole]
+    domains = {row["host"]: _domain(parts[row["host"]], row) for row in rows if _SOURCE in row}
+    return [*rows, cluster_row(whole, rows, domains=domains, master=master)]
+
+
+def _domain(part: Session, row: Mapping[str, Any]) -> str:
+    """What the watts of a node's row cover."""
+    channels = [channel_from_json(c) for c in part.plan["channels"]]
+    first = totals(channels)[row[_SOURCE]][0]
+    return next(c.domain for c in channels if c.label == first)
+
+
+def _node_row(
+    session: Session,
+    part: Session | None,
+    name: str,
+    record: Mapping[str, Any],
+    idle: Mapping[str, Mapping[str, Drawn]],
+) -> dict[str, Any]:
+    unknown: dict[str, Any] = {
+        "host": name,
+        "family": None,
+        "price": None,
+        "channels": [],
+        "cores": None,
+    }
+    plan = {**session.plan, **unknown} if part is None else part.plan
+    told = replace(session, plan=plan) if part is None else part
+    asked = {name: record["facts"][name] for name in record["asked"]}
+    of_node = {
+        **record,
+        "cores": plan["cores"],
+        "facts": {**asked, **record[NODES].get(name, {})},
+        "failures": record["node_failures"].get(name, {}),
+    }
+    return row_of(told, of_node, drawn_in(told, of_node), idle.get(name, {}))
+
+
+# Columns of the runs table from what a MapReduce job did, and a table of its tasks.
+
+
+_S_PER_MS = 1e-3
+_BYTES = {
+    "input_bytes": of.INPUT_BYTES,
+    "map_output_bytes": of.MAP_OUTPUT_BYTES,
+    "shuffle_bytes": of.SHUFFLE_BYTES,
+    "output_bytes": of.OUTPUT_BYTES,
+    "spilled_records": of.SPILLED_RECORDS,
+    "peak_map_memory_bytes": of.PEAK_MAP_MEMORY,
+    "peak_reduce_memory_bytes": of.PEAK_REDUCE_MEMORY,
+}
+_FILES = {
+    "file_read_bytes": ("READ", True),
+    "file_written_bytes": ("WRITTEN", True),
+    "dfs_read_bytes": ("READ", False),
+    "dfs_written_bytes": ("WRITTEN", False),
+}
+_TASK_COLUMNS = (
+    *("task", "attempt", "kind", "status", "counts", "node", "locality"),
+    *("start_s", "elapsed_s", "shuffle_s", "sort_s", "reduce_s", "cpu_s", "gc_s"),
+)
+
+
+def job_columns(job: Job) -> dict[str, float]:
+    """Columns of a whole job; what is not known is not there.
+
+    Returns
+    -------
+    dict of column to float
+        ``job_s`` from submission to end; ``map_phase_s`` and ``reduce_phase_s`` from the first
+        task's start to the last one's end, which overlap where reduces begin early; means over
+        tasks (``map_task_s``, ``shuffle_task_s``, ``sort_task_s``, ``reduce_task_s``) and the
+        slowest (``map_task_max_s``); CPU time of the tasks and time in garbage collection, summed
+        over tasks; bytes; the share of maps that had their data on their own node; how many tasks
+        there were, and how many attempts came to nothing.
+    """
+    maps, reduces = job.done("MAP"), job.done("REDUCE")
+    attempts = [a for a in job.attempts if a.kind in ("MAP", "REDUCE")]
+    found: dict[str, float | None] = {
+        "job_s": job.elapsed_s,
+        **_timed(maps, reduces),
+        **_counted(job.counters),
+        "map_cpu_s": _seconds(job.map_counters.get(of.CPU_MS)),
+        "reduce_cpu_s": _seconds(job.reduce_counters.get(of.CPU_MS)),
+        "data_local_share": data_local_share(job.counters),
+        "map_tasks": float(len(maps)) if attempts else None,
+        "reduce_tasks": float(len(reduces)) if attempts else None,
+        "wasted_attempts": float(len(attempts) - len(maps) - len(reduces)) if attempts else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def node_columns(job: Job) -> dict[str, dict[str, float]]:
+    """Columns of each node that tasks ran on, by its name; what is not known is not there.
+
+    The share of local maps is of the node's own maps, where the scheduler told where each was.
+    """
+    by_node: dict[str, list[TaskAttempt]] = defaultdict(list)
+    for attempt in job.attempts:
+        if attempt.node and attempt.kind in ("MAP", "REDUCE"):
+            by_node[attempt.node].append(attempt)
+    return {node: _of_node(job, attempts) for node, attempts in sorted(by_node.items())}
+
+
+def data_local_share(counters: Mapping[Counter, int]) -> float | None:
+    """Share of a job's maps that had their data on their own node; None where none was counted."""
+    local = counters.get(of.DATA_LOCAL_MAPS, 0)
+    others = counters.get(of.RACK_LOCAL_MAPS, 0) + counters.get(of.OTHER_MAPS, 0)
+    return local / (local + others) if local + others else None
+
+
+def write_tasks(job: Job, path: Path) -> None:
+    """Write a line an attempt: times in seconds since the job was submitted, CPU, collection."""
+    origin_s = job.submitted_s or 0.0
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(_TASK_COLUMNS)
+        for a in job.attempts:
+            begun = None if a.start_s is None else a.start_s - origin_s
+            times = (begun, a.elapsed_s, a.shuffle_s, a.sort_s, a.reduce_s, a.cpu_s, a.gc_s)
+            what = (a.task, a.attempt, a.kind, a.status, a.attempt in job.succeeded)
+            rows.writerow((*what, a.node, a.locality, *map(_written, times)))
+
+
+def _timed(maps: Sequence[TaskAttempt], reduces: Sequence[TaskAttempt]) -> dict[str, float | None]:
+    elapsed = _known(a.elapsed_s for a in maps)
+    return {
+        "map_phase_s": _span(maps),
+        "reduce_phase_s": _span(reduces),
+        "map_task_s": _mean(elapsed),
+        "map_task_max_s": max(elapsed, default=None),
+        "shuffle_task_s": _mean(_known(a.shuffle_s for a in reduces)),
+        "sort_task_s": _mean(_known(a.sort_s for a in reduces)),
+        "reduce_task_s": _mean(_known(a.reduce_s for a in reduces)),
+    }
+
+
+def _counted(counters: Mapping[Counter, int]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {
+        "task_cpu_s": _seconds(counters.get(of.CPU_MS)),
+        "gc_s": _seconds(counters.get(of.GC_MS)),
+    }
+    found |= {c: float(counters[name]) for c, name in _BYTES.items() if name in counters}
+    for column, (direction, local) in _FILES.items():
+        found[column] = file_system_bytes(counters, direction, local=local)
+    return found
+
+
+def _of_node(job: Job, attempts: Sequence[TaskAttempt]) -> dict[str, float]:
+    done = [a for a in attempts if a.attempt in job.succeeded]
+    maps, reduces = ([a for a in done if a.kind == kind] for kind in ("MAP", "REDUCE"))
+    total: dict[Counter, int] = defaultdict(int)
+    for attempt in done:
+        for counter, value in attempt.counters.items():
+            if counter not in (of.PEAK_MAP_MEMORY, of.PEAK_REDUCE_MEMORY):
+                total[counter] += value
+    placed = [a.locality for a in maps if a.locality]
+    found: dict[str, float | None] = {
+        "job_s": job.elapsed_s,
+        **_timed(maps, reduces),
+        **_counted(total),
+        "data_local_share": placed.count("NODE_LOCAL") / len(placed) if placed else None,
+        "map_tasks": float(len(maps)),
+        "reduce_tasks": float(len(reduces)),
+        "wasted_attempts": float(len(attempts) - len(done)),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _span(attempts: Sequence[TaskAttempt]) -> float | None:
+    starts = _known(a.start_s for a in attempts)
+    ends = _known(a.end_s for a in attempts)
+    return round(max(ends) - min(starts), 3) if starts and ends else None
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(fmean(values), 6) if values else None
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds * _S_PER_MS
+
+
+def _written(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

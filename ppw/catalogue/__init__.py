@@ -1,0 +1,1 @@
+"""Hosts, public data sets and samples that ppw knows."""

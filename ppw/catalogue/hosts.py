@@ -1,0 +1,534 @@
+"""The host catalogue: what makers state about the machines that users compare.
+
+A host is one TOML file (docs/catalogue.md). Every figure carries its source; a figure that no
+source states is absent, never 0.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overload
+
+from ppw.errors import PpwError, UnknownHostError
+from ppw.results.result import read_document, reads_document, write_document
+from ppw.results.text import printable_lines, shown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import pandas as pd
+
+
+# One machine of the catalogue: its figures, each with the source that states it.
+
+
+Value = bool | int | float | str | tuple[float, ...]
+
+
+class FigureKind(NamedTuple):
+    """What one figure may be: the TOML type that is asked for, and its unit."""
+
+    wanted: str
+    unit: str | None = None
+
+
+FIGURES = {
+    "cores": FigureKind("a whole number", "1"),
+    "threads": FigureKind("a whole number", "1"),
+    "base_hz": FigureKind("a frequency", "Hz"),
+    "turbo_hz": FigureKind("a frequency", "Hz"),
+    "min_hz": FigureKind("a frequency", "Hz"),
+    "step_hz": FigureKind("a frequency", "Hz"),
+    "steps_hz": FigureKind("a list of frequencies", "Hz"),
+    "l1i_bytes": FigureKind("a whole number", "B"),
+    "l1d_bytes": FigureKind("a whole number", "B"),
+    "l2_bytes": FigureKind("a whole number", "B"),
+    "l3_bytes": FigureKind("a whole number", "B"),
+    "memory_bandwidth_bytes_s": FigureKind("a number", "B/s"),
+    "tdp_w": FigureKind("a number", "W"),
+    "launch_price_usd": FigureKind("a number", "USD"),
+    "rapl": FigureKind("true or false"),
+    "dvfs": FigureKind("true or false"),
+    "launched": FigureKind("a quarter such as '2010-Q1'"),
+}
+CACHES = ("l1i_bytes", "l1d_bytes", "l2_bytes", "l3_bytes")
+TEXTS = ("name", "maker", "kind", "family")
+PARTS = ("value", "source", "note", "scope")
+SCOPES = ("core", "cluster", "package")
+_SHOWN = {
+    "Hz": ((1e9, "GHz"), (1e6, "MHz")),
+    "B": ((2**20, "MiB"), (2**10, "KiB")),
+    "B/s": ((1e9, "GB/s"),),
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a host.
+
+    Attributes
+    ----------
+    value : bool, int, float, str or tuple of float
+        The figure itself; a tuple only for ``steps_hz``.
+    source : str
+        Who says so: a key of :attr:`Host.sources`.
+    unit : str or None
+        ``"Hz"``, ``"B"``, ``"B/s"``, ``"W"``, ``"USD"`` or ``"1"``; none for words and yes/no.
+    note : str or None
+        What to know before using it.
+    scope : str or None
+        For a cache: one ``"core"``, a ``"cluster"`` of cores, or the whole ``"package"`` shares it.
+    """
+
+    value: Value
+    source: str
+    unit: str | None = None
+    note: str | None = None
+    scope: str | None = None
+
+
+T = TypeVar("T")
+
+
+class _Known(Generic[T]):
+    """Reads one figure's plain value from a host; None where the figure is not known."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._key = name
+
+    @overload
+    def __get__(self, host: None, owner: type) -> _Known[T]: ...
+    @overload
+    def __get__(self, host: Host, owner: type) -> T | None: ...
+    def __get__(self, host: Host | None, owner: type) -> _Known[T] | T | None:
+        if host is None:
+            return self
+        figure = host.figures.get(self._key)
+        return None if figure is None else cast("T", figure.value)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine of the catalogue. A figure that is not known is None; all are of one package.
+
+    Attributes
+    ----------
+    name, maker, kind : str
+        For example ``"Xeon X5670"``, ``"Intel"``, ``"processor"``.
+    family : str
+        Microarchitecture family; a baseline holds within one family only.
+    figures : mapping of str to Figure
+        Every known figure with its source.
+    sources : mapping of str to str
+        Citation of each source, with its address.
+    cores, threads : int or None
+        Physical cores and hardware threads.
+    base_hz, turbo_hz, min_hz : float or None
+        Base (nominal), highest turbo and lowest core frequency in Hz.
+    step_hz : float or None
+        The frequencies that can be set are whole multiples of this many Hz.
+    steps_hz : tuple of float or None
+        The same as a list, where the file has one; :func:`host_steps` takes either.
+    l1i_bytes, l1d_bytes, l2_bytes, l3_bytes : int or None
+        Size in bytes of one cache; its figure's ``scope`` says who shares it.
+    memory_bandwidth_bytes_s : float or None
+        Bytes per second as stated, not as measured.
+    tdp_w : float or None
+        Thermal design power in W: what to cool, not what is drawn.
+    launch_price_usd : float or None
+        Price at launch in USD.
+    rapl, dvfs : bool or None
+        Whether it counts its own energy, and whether its frequency can be set.
+    launched : str or None
+        Quarter of the launch, such as ``"2010-Q1"``.
+    """
+
+    name: str
+    maker: str
+    kind: str
+    family: str
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    cores = _Known[int]()
+    threads = _Known[int]()
+    base_hz = _Known[float]()
+    turbo_hz = _Known[float]()
+    min_hz = _Known[float]()
+    step_hz = _Known[float]()
+    steps_hz = _Known[tuple[float, ...]]()
+    l1i_bytes = _Known[int]()
+    l1d_bytes = _Known[int]()
+    l2_bytes = _Known[int]()
+    l3_bytes = _Known[int]()
+    memory_bandwidth_bytes_s = _Known[float]()
+    tdp_w = _Known[float]()
+    launch_price_usd = _Known[float]()
+    rapl = _Known[bool]()
+    dvfs = _Known[bool]()
+    launched = _Known[str]()
+
+    def summary(self) -> str:
+        """Describe the host in text: each figure with its source, and what is not known."""
+        lines = [f"{self.name} ({self.maker}, {self.family}, {self.kind})"]
+        lines += [_figure_line(key, figure) for key, figure in self.figures.items()]
+        missing = [key for key in FIGURES if key not in self.figures]
+        if missing:
+            lines.append(f"  not known: {', '.join(missing)}")
+        lines += ["Sources", *(f"  [{key}] {text}" for key, text in self.sources.items())]
+        return printable_lines("\n".join(lines))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Tabulate the figures.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a figure: ``host``, ``figure``, ``value``, ``unit``, ``scope``, ``source``
+            (the citation in full) and ``note``.
+        """
+        import pandas as pd
+
+        columns = ["host", "figure", "value", "unit", "scope", "source", "note"]
+        rows = [
+            (self.name, key, f.value, f.unit, f.scope, self.sources[f.source], f.note)
+            for key, f in self.figures.items()
+        ]
+        return pd.DataFrame(rows, columns=columns, dtype=object)
+
+    def to_json(self) -> str:
+        """Write the host as JSON; the unit is in each key's name."""
+        figures = {key: _bare(figure) for key, figure in self.figures.items()}
+        texts = {key: getattr(self, key) for key in TEXTS}
+        return write_document(
+            "host", None, {"host": {**texts, "figures": figures, "sources": self.sources}}
+        )
+
+    @classmethod
+    @reads_document
+    def from_json(cls, text: str) -> Host:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        PpwError
+            If the text is not JSON, is of another schema version, or a figure cannot be.
+        """
+        table = read_document(text, "host").get("host")
+        figures = table.get("figures") if isinstance(table, dict) else None
+        if table is None or not isinstance(figures, dict):
+            raise PpwError("host JSON: key 'figures': must be a table; write it anew")
+        texts = {key: table[key] for key in (*TEXTS, "sources") if key in table}
+        return host_of(texts | figures, "host JSON")
+
+
+def host_steps(host: Host) -> tuple[float, ...]:
+    """Frequency steps that a user can ask of a host, without turbo.
+
+    Parameters
+    ----------
+    host : Host
+        A machine of the catalogue.
+
+    Returns
+    -------
+    tuple of float
+        Hz, ascending: ``steps_hz`` where listed; the base frequency alone where there is no
+        frequency scaling; else whole multiples of ``step_hz`` from ``min_hz`` to ``base_hz``.
+        Empty where these are not known.
+    """
+    if host.steps_hz is not None:
+        return host.steps_hz
+    if host.dvfs is False and host.base_hz is not None:
+        return (float(host.base_hz),)
+    if host.min_hz is None or host.base_hz is None or host.step_hz is None:
+        return ()
+    # Makers print 2.93 GHz for 22 x 133.33 MHz, so the ratio is rounded, not floored.
+    low, high = round(host.min_hz / host.step_hz), round(host.base_hz / host.step_hz)
+    return tuple(float(round(ratio * host.step_hz)) for ratio in range(low, high + 1))
+
+
+def _bare(figure: Figure) -> dict[str, Any]:
+    parts = {key: getattr(figure, key) for key in PARTS}
+    return {key: part for key, part in parts.items() if part is not None}
+
+
+def _figure_line(key: str, figure: Figure) -> str:
+    scope = f" a {figure.scope}" if figure.scope else ""
+    note = f" ({figure.note})" if figure.note else ""
+    return f"  {key:<25}{_readable(figure)}{scope} [{figure.source}]{note}"
+
+
+def _readable(figure: Figure) -> str:
+    value = figure.value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    numbers = value if isinstance(value, tuple) else (value,)
+    return ", ".join(_quantity(number, figure.unit or "") for number in numbers)
+
+
+def _quantity(number: float, unit: str) -> str:
+    for scale, word in _SHOWN.get(unit, ()):
+        if number >= scale:
+            return f"{number / scale:.7g} {word}"
+    return f"{number:.10g} {unit}".removesuffix(" 1")
+
+
+# Host files: TOML tables checked key by key and made into hosts; see docs/catalogue.md.
+
+
+# Below this a bare number was meant in MHz or GHz.
+_LEAST_HZ = 1e6
+# TOML has infinities and whole numbers of any length; no figure comes near this.
+_LIMIT = 1e24
+
+
+def parse_host(raw: bytes, file: str) -> Host:
+    """Read one TOML file. Raises `PpwError` naming ``file`` and what is wrong."""
+    try:
+        table = tomllib.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise PpwError(f"{file}: not UTF-8 text; write the host as a TOML file") from error
+    except tomllib.TOMLDecodeError as error:
+        reason = str(error).replace("\n", " ")
+        raise PpwError(f"{file}: not TOML: {reason}; see docs/catalogue.md") from error
+    return host_of(table, file)
+
+
+def host_of(table: Mapping[str, Any], file: str) -> Host:
+    """Check a table and make it a host. Raises `PpwError` naming ``file`` and the key."""
+    return _Reader(file).host(table)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Checks one file's table; every complaint names the file, the key and what to do."""
+
+    file: str
+
+    def host(self, table: Mapping[str, Any]) -> Host:
+        self._known(table, (*TEXTS, *FIGURES, "sources"), "")
+        texts = {key: self._text(table, key, "") for key in TEXTS}
+        sources = self._sources(table)
+        figures = {key: self._figure(key, table[key], sources) for key in FIGURES if key in table}
+        host = Host(**texts, figures=figures, sources=sources)
+        self._consistent(host)
+        return host
+
+    def _fail(self, key: str, wrong: str, remedy: str) -> PpwError:
+        return PpwError(f"{self.file}: key {key!r}: {wrong}; {remedy}")
+
+    def _known(self, table: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> None:
+        for key in table:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                remedy = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(known)}"
+                raise self._fail(prefix + key, "unknown", remedy)
+
+    def _text(self, table: Mapping[str, Any], key: str, prefix: str) -> str:
+        text = table.get(key)
+        if not isinstance(text, str) or not text.strip():
+            wrong = "missing" if text is None else "not a text"
+            raise self._fail(prefix + key, wrong, f'write {shown_name(key)} = "..."')
+        return text
+
+    def _sources(self, table: Mapping[str, Any]) -> dict[str, str]:
+        sources = table.get("sources", {})
+        if not isinstance(sources, dict):
+            raise self._fail("sources", "not a table", "write [sources] with one citation a line")
+        return {key: self._text(sources, key, "sources.") for key in sources}
+
+    def _figure(self, key: str, entry: Any, sources: Mapping[str, str]) -> Figure:
+        if not isinstance(entry, dict):
+            remedy = f'write {key} = {{ value = ..., source = "..." }}'
+            raise self._fail(key, "a figure without source", remedy)
+        self._known(entry, PARTS, f"{key}.")
+        source = self._source(key, entry, sources)
+        note = self._text(entry, "note", f"{key}.") if "note" in entry else None
+        value = self._value(key, entry.get("value"))
+        return Figure(value, source, FIGURES[key].unit, note, self._scope(key, entry))
+
+    def _source(self, key: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+        source = entry.get("source")
+        if not isinstance(source, str):
+            remedy = 'add source = "..." with a key of [sources]'
+            raise self._fail(key, "a figure without source", remedy)
+        if source not in sources:
+            name = shown_name(source)
+            remedy = f'add {name} = "..." to [sources]'
+            raise self._fail(key, f"source '{name}' is not in [sources]", remedy)
+        return source
+
+    def _scope(self, key: str, entry: Mapping[str, Any]) -> str | None:
+        scope = entry.get("scope")
+        if key in CACHES and scope not in SCOPES:
+            wrong = "a cache without scope" if scope is None else f"unknown scope {scope!r}"
+            raise self._fail(key, wrong, f"add scope = one of {', '.join(SCOPES)}")
+        if key not in CACHES and scope is not None:
+            raise self._fail(key, "only caches have a scope", "remove it")
+        return scope
+
+    def _value(self, key: str, value: Any) -> Value:
+        wanted = FIGURES[key].wanted
+        if value is None:
+            raise self._fail(key, "no value", "add one, or leave out what is not known")
+        if not _fits(wanted, value):
+            raise self._fail(key, f"{value!r} is not {wanted}", f"give {wanted}")
+        for number in _numbers(value):
+            self._possible(key, number)
+        return tuple(map(float, value)) if isinstance(value, list) else value
+
+    def _possible(self, key: str, number: float) -> None:
+        if not abs(number) < _LIMIT:
+            raise self._fail(key, "not a finite figure", "leave out what is not known")
+        if number <= 0:
+            remedy = "give a positive value, or leave out what is not known"
+            raise self._fail(key, f"{number} is not positive", remedy)
+        if FIGURES[key].unit == "Hz" and number < _LEAST_HZ:
+            remedy = f"frequencies are in Hz; {number} GHz is {number}e9"
+            raise self._fail(key, f"{number} Hz is below 1 MHz", remedy)
+
+    def _consistent(self, host: Host) -> None:
+        for low, high in (("cores", "threads"), ("min_hz", "base_hz"), ("base_hz", "turbo_hz")):
+            small, large = getattr(host, low), getattr(host, high)
+            if small is not None and large is not None and small > large:
+                raise self._fail(high, f"{large} is below {low} = {small}", "correct one of them")
+        steps = host.steps_hz or ()
+        if any(left >= right for left, right in pairwise(steps)):
+            raise self._fail("steps_hz", "not ascending", "list each step once, lowest first")
+        if host.dvfs is False and len(steps) > 1:
+            raise self._fail("steps_hz", "several steps, yet dvfs is false", "correct one of them")
+
+
+def _fits(wanted: str, value: Any) -> bool:
+    """Say whether a TOML value has the asked type; true and false are not numbers."""
+    if wanted == "true or false":
+        return isinstance(value, bool)
+    if wanted.startswith("a quarter"):
+        return isinstance(value, str) and re.fullmatch(r"\d{4}-Q[1-4]", value) is not None
+    if wanted.startswith("a list"):
+        return isinstance(value, list) and bool(value) and all(map(_is_number, value))
+    if wanted == "a whole number":
+        return isinstance(value, int) and not isinstance(value, bool)
+    return _is_number(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _numbers(value: Any) -> Iterable[float]:
+    return filter(_is_number, value if isinstance(value, list) else [value])
+
+
+HOSTS_DIR_VARIABLE = "PPW_HOSTS_DIR"
+
+
+def load_hosts(*directories: str | os.PathLike[str]) -> dict[str, Host]:
+    """Load the built-in catalogue and the user's own host files.
+
+    Parameters
+    ----------
+    *directories : path
+        Folders with ``*.toml`` host files. A host overrides one of the same name (but for
+        case, spaces and hyphens) that came before: built-in, then the folders in the
+        environment variable ``PPW_HOSTS_DIR`` (joined as in ``PATH``), then these, in order.
+
+    Returns
+    -------
+    dict of str to Host
+        Hosts by name.
+
+    Raises
+    ------
+    PpwError
+        If a folder is missing or a file is malformed; the message names file and key.
+    """
+    hosts = {_plain(host.name): host for host in _builtin_hosts()}
+    for directory in (*_environment_directories(), *map(Path, directories)):
+        hosts |= {_plain(host.name): host for host in _read_directory(directory)}
+    return {host.name: host for host in hosts.values()}
+
+
+def find_host(name: str, *directories: str | os.PathLike[str]) -> Host:
+    """Find one host, whatever the case, spaces and hyphens of its name.
+
+    Parameters
+    ----------
+    name : str
+        ``"Xeon X5670"``, ``"Intel Xeon X5670"`` or, where only one host ends so, ``"x5670"``.
+    *directories : path
+        As in :func:`load_hosts`.
+
+    Returns
+    -------
+    Host
+        A machine of the catalogue. A figure that is not known is None; all are of one package.
+
+    Raises
+    ------
+    UnknownHostError
+        If no host has that name; the message suggests the nearest.
+    PpwError
+        As in :func:`load_hosts`.
+    """
+    hosts = load_hosts(*directories)
+    wanted = _plain(name)
+    for place in range(3):
+        found = [host for host in hosts.values() if _spellings(host)[place] == wanted]
+        if len(found) == 1:
+            return found[0]
+    raise UnknownHostError(_unknown_host(name, hosts))
+
+
+@cache
+def _builtin_hosts() -> tuple[Host, ...]:
+    folder = files("ppw.catalogue").joinpath("data", "hosts")
+    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    toml = (entry for entry in entries if entry.name.endswith(".toml"))
+    return tuple(parse_host(entry.read_bytes(), entry.name) for entry in toml)
+
+
+def _environment_directories() -> list[Path]:
+    listed = os.environ.get(HOSTS_DIR_VARIABLE, "")
+    return [Path(part) for part in listed.split(os.pathsep) if part]
+
+
+def _read_directory(directory: Path) -> Iterator[Host]:
+    if not directory.is_dir():
+        raise PpwError(f"{directory}: no such folder of host files; give one that exists")
+    for path in sorted(directory.glob("*.toml")):
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise PpwError(f"{path}: {error.strerror}; give a file that can be read") from error
+        yield parse_host(raw, str(path))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name).casefold()
+
+
+def _spellings(host: Host) -> tuple[str, str, str]:
+    last_word = host.name.split()[-1]
+    return _plain(host.name), _plain(host.maker + host.name), _plain(last_word)
+
+
+def _unknown_host(name: str, hosts: Mapping[str, Host]) -> str:
+    spelt = {spelling: host.name for host in hosts.values() for spelling in _spellings(host)}
+    near = difflib.get_close_matches(_plain(name), spelt, n=3, cutoff=0.5)
+    names = list(dict.fromkeys(spelt[key] for key in near)) or sorted(hosts)
+    return (
+        f"host {name!r} is not in the catalogue; nearest: {', '.join(names)}; "
+        f"or add a TOML file of your own and name its folder in {HOSTS_DIR_VARIABLE}"
+    )

@@ -1,0 +1,391 @@
+"""Runs and windows of time as cycles per I/O see them: cycles, I/Os, shares of the CPU time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fitting.laws.cycles_per_io import IO_BYTES, cycles_per_io
+from measurements import check_runs
+from measurements.timeseries.series import CPUS_UNKNOWN
+from ppw.errors import PpwError
+from ppw.results.text import shown
+from ppw.runs.prepare import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from pandas.core.groupby import DataFrameGroupBy
+
+    from fitting.regression.lines import FloatArray
+    from measurements.timeseries import TimeSeries
+
+
+NEEDED = ("time_s", "user_s", "system_s", "idle_s", "sectors_read", "sectors_written")
+
+# What tells applications apart; cores and hardware threads are what they scale with.
+GROUP_COLUMNS = (
+    "host",
+    "family",
+    "workload",
+    "data_bytes",
+    "load",
+    "instances",
+    "device",
+    "device_kind",
+)
+
+COUNTED, ACHIEVED, NOMINAL, GIVEN = "counted cycles", "achieved", "nominal", "given"
+
+_PARTS_USER = ("user_s", "nice_s")
+_PARTS_SYSTEM = ("system_s", "irq_s", "softirq_s")
+_PARTS_UNUSED = ("idle_s", "iowait_s")
+# Cycles that give a clock outside these shares of the nominal one are of another scope.
+_PLAUSIBLE_CLOCK = (0.3, 2.5)
+
+
+class PreparedIo(NamedTuple):
+    """Runs with their derived columns, and what is to be said of them.
+
+    ``table`` has the canonical columns and ``user_cycles``, ``system_cycles``, ``idle_cycles``
+    (idle and iowait), ``ios`` (512 B), ``cpio``, ``user_cpio``, ``system_cpio``,
+    ``cpio_with_idle``, ``utilisation``, ``iops``, ``busy_s``, ``cpus``, ``clock_hz`` and
+    ``clock``, its label.
+    """
+
+    table: pd.DataFrame
+    caveats: list[str]
+
+
+def with_cpio(runs: pd.DataFrame, *, freq: float | None = None) -> PreparedIo:
+    """Derive cycles, I/Os and utilisation of each run.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        With the columns `NEEDED` and a clock: ``cycles``, ``freq_achieved_hz``, ``freq_hz``, or
+        ``freq``. CPU time is of the whole system. Times that a kernel may count apart (nice, irq,
+        softirq, iowait, steal) count where the table has them.
+    freq : float, optional
+        Hz, for runs that tell no frequency.
+
+    Raises
+    ------
+    MeasurementError
+        For columns that are missing and values that cannot be, such as a counter's negative step.
+    PpwError
+        Where no run tells its frequency.
+    """
+    table = check_runs(canonical(runs), needed=NEEDED, by=[])
+    source = str(runs.attrs.get("source", "runs"))
+    if freq is None and not {"cycles", "freq_achieved_hz", "freq_hz"} & set(table.columns):
+        raise PpwError(
+            f"{source}: no cycles, freq_achieved_hz or freq_hz: cycles are CPU seconds times a "
+            "clock, so name the clock with --clock"
+        )
+    table = table.assign(**_cpu_times(table))
+    return _with_rates(*_with_cycles(table, freq), source)
+
+
+def column(table: pd.DataFrame, name: str) -> pd.Series[Any]:
+    """A column as numbers; NaN throughout where there is none."""
+    if name not in table:
+        return pd.Series(np.nan, index=table.index, dtype=np.float64)
+    return pd.to_numeric(table[name], errors="coerce").astype(np.float64)
+
+
+def _cpu_times(table: pd.DataFrame) -> dict[str, pd.Series[Any]]:
+    user, system = _sum(table, _PARTS_USER), _sum(table, _PARTS_SYSTEM)
+    return {
+        "all_user_s": user,
+        "all_system_s": system,
+        "busy_s": user + system,
+        "unused_s": _sum(table, _PARTS_UNUSED),
+    }
+
+
+def _sum(table: pd.DataFrame, names: Sequence[str]) -> pd.Series[Any]:
+    """Sum of times; one that a kernel does not count apart is in the others."""
+    parts = [column(table, name).fillna(0.0) for name in names]
+    return sum(parts[1:], start=parts[0])
+
+
+def _with_cycles(table: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, list[str]]:
+    """Clock of each run by the best that it tells, and what its CPU times are in cycles."""
+    nominal = column(table, "freq_hz")
+    given = nominal.isna() & (freq is not None)
+    nominal = nominal.fillna(np.nan if freq is None else freq)
+    achieved = column(table, "freq_achieved_hz")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        counted = column(table, "cycles") / table["busy_s"].where(table["busy_s"] > 0)
+    expected = achieved.where(achieved.notna(), nominal)
+    share = counted / expected
+    odd = (share < _PLAUSIBLE_CLOCK[0]) | (share > _PLAUSIBLE_CLOCK[1])
+    counted = counted.mask(odd)
+    label = np.select(
+        [counted.notna(), achieved.notna(), given, nominal.notna()],
+        [COUNTED, ACHIEVED, GIVEN, NOMINAL],
+        "",
+    )
+    clock = counted.where(counted.notna(), expected)
+    table = table.assign(
+        clock_hz=clock,
+        clock=label,
+        user_cycles=table["all_user_s"] * clock,
+        system_cycles=table["all_system_s"] * clock,
+        idle_cycles=table["unused_s"] * clock,
+    )
+    return table, _clock_caveats(table, odd.to_numpy(), share)
+
+
+def _with_rates(table: pd.DataFrame, caveats: list[str], source: str) -> PreparedIo:
+    ios = table["sectors_read"] + table["sectors_written"]
+    busy = table["user_cycles"] + table["system_cycles"]
+    seconds = table["busy_s"] + table["unused_s"]
+    table = table.assign(
+        ios=ios,
+        cpio=cycles_per_io(busy, ios),
+        user_cpio=cycles_per_io(table["user_cycles"], ios),
+        system_cpio=cycles_per_io(table["system_cycles"], ios),
+        cpio_with_idle=cycles_per_io(busy + table["idle_cycles"], ios),
+        utilisation=(table["busy_s"] / seconds.where(seconds > 0)).to_numpy(),
+        iops=ios / table["time_s"],
+        storage_bytes=ios * IO_BYTES,
+        cpus=_cpus(table),
+    )
+    return PreparedIo(table.assign(cores=_cores(table)), caveats)
+
+
+def _cpus(table: pd.DataFrame) -> pd.Series[Any]:
+    """Logical CPUs that the CPU time is of."""
+    stolen = _sum(table, ("steal_s",))
+    return (table["busy_s"] + table["unused_s"] + stolen) / table["time_s"]
+
+
+def _cores(table: pd.DataFrame) -> pd.Series[Any]:
+    cores = column(table, "cores")
+    threads = column(table, "hardware_threads")
+    known = cores.where(cores.notna(), threads)
+    return known.where(known.notna(), np.maximum(table["cpus"].round(), 1.0))
+
+
+def _clock_caveats(table: pd.DataFrame, odd: NDArray[np.bool_], share: pd.Series[Any]) -> list[str]:
+    caveats = []
+    label = table["clock"].astype(str)
+    if rows := int(label.isin([NOMINAL, GIVEN]).sum()):
+        caveats.append(
+            f"the clock of {rows} of {len(table)} runs is nominal, not counted: turbo or a lower "
+            "clock changes their cycles as much; measure with perf"
+        )
+    if odd.any():
+        caveats.append(
+            f"cycles of {int(odd.sum())} runs are {shown(float(share[odd].iloc[0]))} times their "
+            "CPU time at the clock, so they were counted of something else than the whole system, "
+            "and the clock was used"
+        )
+    return caveats
+
+
+# From a host's time series to rows of a runs table, one a window, for cycles per I/O.
+
+
+_COUNTED = NEEDED[1:]
+_OPTIONAL = (
+    *("nice_s", "irq_s", "softirq_s", "steal_s", "iowait_s", "scheduled_s", "tick_busy_s"),
+    *("network_rx_bytes", "network_tx_bytes"),
+)
+
+
+def runs_of_series(
+    series: TimeSeries | pd.DataFrame, *, freq: float, window_s: float | None = None
+) -> pd.DataFrame:
+    """Make one row of a runs table of each window of a time series.
+
+    Parameters
+    ----------
+    series : TimeSeries or pandas.DataFrame
+        As `measurements.timeseries.read_time_series` gives it: ``time_s`` (end of the interval),
+        ``interval_s``, ``host``, ``cpus``, and CPU seconds and sectors of the interval.
+    freq : float
+        Nominal clock (Hz); a time series has none.
+    window_s : float, optional
+        Length of a window, from the first interval on; by default all is one.
+
+    Returns
+    -------
+    pandas.DataFrame
+        By host and window: ``time_s`` (sum of the intervals), CPU times, sectors, ``cores``
+        (logical CPUs), ``freq_hz``, ``started_s``, ``intervals`` and ``intervals_without_io``, and
+        ``memory_bytes`` where known. ``attrs["caveats"]`` names what was found wanting.
+
+    Raises
+    ------
+    PpwError
+        Where no interval can be used.
+    """
+    frame = series if isinstance(series, pd.DataFrame) else series.frame
+    source = str(frame.attrs.get("source", getattr(series, "source", "time series")))
+    findings = [finding.text for finding in getattr(series, "findings", ())]
+    if missing := [name for name in _COUNTED if name not in frame]:
+        why = CPUS_UNKNOWN if CPUS_UNKNOWN in findings else "record CPU times and disks"
+        raise PpwError(f"{source}: no {', '.join(missing)}: {why}")
+    sums = [name for name in (*_COUNTED, *_OPTIONAL) if name in frame]
+    back, unknown = (frame[sums] < 0).any(axis=1), frame[[*_COUNTED]].isna().any(axis=1)
+    good = frame[~(back | unknown)]
+    if good.empty:
+        raise PpwError(f"{source}: no interval has both CPU times and sectors: record both")
+    made = _windows(good, sums, window_s).assign(freq_hz=float(freq))
+    made.attrs.update(
+        source=source, caveats=[*findings, *_caveats(frame, sums, back, unknown, source)]
+    )
+    if "digest" in frame.attrs:
+        made.attrs["digest"] = frame.attrs["digest"]
+    return made
+
+
+def _windows(good: pd.DataFrame, sums: list[str], window_s: float | None) -> pd.DataFrame:
+    starts = good["time_s"] - good["interval_s"]
+    hosts = good["host"] if "host" in good else pd.Series("host", index=good.index)
+    first = starts.groupby(hosts, dropna=False).transform("min")
+    # A log's stamps are rounded, so a start may lie just before its window.
+    at = 0 if window_s is None else np.floor((starts - first) / window_s + 1e-6)
+    quiet = (good["sectors_read"] + good["sectors_written"]) == 0
+    parts = good.assign(
+        host=hosts,
+        window=at,
+        started_s=starts,
+        intervals=1.0,
+        intervals_without_io=quiet.astype(np.float64),
+    )
+    grouped = parts.groupby(["host", "window"], sort=True, dropna=False)
+    totals = grouped[[*sums, "interval_s", "intervals", "intervals_without_io"]].sum(min_count=1)
+    facts = {"cores": ("cpus", "max"), "started_s": ("started_s", "min")}
+    if "memory_total_bytes" in good:
+        facts["memory_bytes"] = ("memory_total_bytes", "max")
+    if "cpu_accounting" in good:
+        facts["cpu_accounting"] = ("cpu_accounting", "first")
+    table = totals.join(grouped.agg(**facts)).reset_index()
+    return table.rename(columns={"interval_s": "time_s"}).drop(columns="window")
+
+
+def _caveats(
+    frame: pd.DataFrame,
+    sums: list[str],
+    back: pd.Series[Any],
+    unknown: pd.Series[Any],
+    source: str,
+) -> list[str]:
+    caveats = []
+    for name in sums:
+        below = frame[name] < 0
+        if below.any():
+            when = shown(float(frame.loc[below, "time_s"].iloc[0]))
+            caveats.append(
+                f"{source}: {name} went backwards in {int(below.sum())} intervals, first in that "
+                f"which ends at {when} s: a counter that was reset, or a device that went; these "
+                "intervals are left out"
+            )
+    if only := int((unknown & ~back).sum()):
+        caveats.append(f"{source}: {only} intervals lack CPU times or sectors, and are left out")
+    return caveats
+
+
+# Rates of several runs together: ratios of their sums, and how sure the cycles per I/O are.
+
+
+_SUMMED = (
+    *("time_s", "busy_s", "unused_s", "all_user_s", "all_system_s", "waited_s", "ios"),
+    *("user_cycles", "system_cycles", "idle_cycles", "sectors_read", "sectors_written"),
+)
+
+
+def pooled_rates(table: pd.DataFrame, cells: DataFrameGroupBy[Any, Any]) -> pd.DataFrame:
+    """Ratios of the sums over the runs of each cell.
+
+    A mean of ratios would let a run, or a window of a log, that did next to no I/O decide the
+    cycles per I/O of all, and would not go with the I/O rate and the utilisation beside it. Runs
+    without I/O are in no sum, unless the cell has no other.
+    """
+    by, good = cells.ngroup(), _counted(table)
+    kept = good | ~good.groupby(by).transform("any")
+    sums = table.assign(waited_s=column(table, "iowait_s").fillna(0.0))[[*_SUMMED]].where(kept)
+    total = sums.groupby(by).sum(min_count=1).set_axis(cells.size().index)
+    busy = total["user_cycles"] + total["system_cycles"]
+    ios, seconds = total["ios"], (total["busy_s"] + total["unused_s"]).where(lambda s: s > 0)
+    idle_s = total["unused_s"] - total["waited_s"]
+    return pd.DataFrame(
+        {
+            "cpio": cycles_per_io(busy, ios),
+            "user_cpio": cycles_per_io(total["user_cycles"], ios),
+            "system_cpio": cycles_per_io(total["system_cycles"], ios),
+            "cpio_with_idle": cycles_per_io(busy + total["idle_cycles"], ios),
+            "utilisation": total["busy_s"] / seconds,
+            "iops": ios / total["time_s"],
+            "clock_hz": _clock(table, busy, total, by),
+            "user_share": total["all_user_s"] / seconds,
+            "system_share": total["all_system_s"] / seconds,
+            "idle_share": idle_s / seconds,
+            "iowait_share": total["waited_s"] / seconds,
+            "time_s": total["time_s"],
+            "user_s": total["all_user_s"],
+            "system_s": total["all_system_s"],
+            "idle_s": idle_s,
+            "iowait_s": total["waited_s"],
+            "sectors_read": total["sectors_read"],
+            "sectors_written": total["sectors_written"],
+        },
+        index=total.index,
+    )
+
+
+def _clock(
+    table: pd.DataFrame, busy: pd.Series[Any], total: pd.DataFrame, by: pd.Series[Any]
+) -> pd.Series[Any]:
+    """Cycles over busy time; where nothing was busy, the mean of the runs' clocks."""
+    plain = table["clock_hz"].groupby(by).mean().set_axis(total.index)
+    worked = total["busy_s"].where(total["busy_s"] > 0)
+    return (busy / worked).fillna(plain)
+
+
+def log_half_widths(
+    table: pd.DataFrame,
+    points: pd.DataFrame,
+    codes: NDArray[np.integer[Any]],
+    keys: Sequence[str],
+    level: float,
+) -> FloatArray:
+    """Half widths of the intervals of ln R, with R = sum of cycles/sum of I/Os of each point.
+
+    The variance is the jackknife's, of R with each of the n runs left out, about R; relative to
+    R², to first order that of ln R. With y the cycles and x the I/Os of a run, it is s²/n with s²
+    the sum of d² over n - 1, d = (y/R - x)/mean(x)·(1 - 1/n)/(1 - x/sum(x)). Runs of unlike size
+    need the last factor: R leans to the largest (R. M. Royall, W. G. Cumberland, "An Empirical
+    Study of the Ratio Estimator and Estimators of its Variance", JASA 76, 1981). s² is pooled over
+    the points of a group (``keys``). On the logarithmic scale an interval of what is positive stays
+    so. ``codes`` numbers the point of each run.
+    """
+    from fitting.regression.lines import student_quantile
+
+    good, size = _counted(table).to_numpy(), len(points)
+    at, ios = codes[good], table["ios"].to_numpy()[good]
+    cycles = (table["user_cycles"] + table["system_cycles"]).to_numpy()[good]
+    runs = np.bincount(at, minlength=size)
+    total, n = np.bincount(at, ios, size)[at], runs[at]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        away = (cycles / points["cpio"].to_numpy()[at] - ios) * (n - 1) / (total - ios)
+    away = np.where(n > 1, away, 0.0)
+    code = points.groupby([*keys], dropna=False).ngroup() if keys else pd.Series(0, points.index)
+    group = code.to_numpy()
+    squares = np.bincount(group[at], away**2, group.max() + 1)
+    df = np.bincount(group, runs - (runs > 0)).astype(np.int64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scatter = student_quantile(df, level) * np.sqrt(np.where(df > 0, squares / df, np.nan))
+        return np.asarray(scatter[group] / np.sqrt(runs))
+
+
+def _counted(table: pd.DataFrame) -> pd.Series[bool]:
+    """Runs that did I/O, at a clock that is known."""
+    return (table["ios"] > 0) & table["clock_hz"].notna()

@@ -1,0 +1,1 @@
+"""Decisions between frequencies and hosts: compare, best frequency, plan, characterise."""

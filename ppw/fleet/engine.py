@@ -1,0 +1,214 @@
+"""Engines that do the work on rows: DuckDB in this process, Spark, or a connection of the user's.
+
+They are reached through ibis, so that each statistic is written once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from measurements.table.units import parse_quantity
+from ppw.errors import PpwError
+from ppw.results.arguments import known_choice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ibis.backends import BaseBackend
+
+
+ENGINES = ("duckdb", "spark")
+
+
+def connect(
+    engine: str | BaseBackend = "duckdb",
+    *,
+    memory_limit: str | None = None,
+    temporary: str | Path | None = None,
+    threads: int | None = None,
+) -> BaseBackend:
+    """Connect to an engine.
+
+    Parameters
+    ----------
+    engine : {"duckdb", "spark"} or ibis connection
+        Spark takes the session that is active, as under spark-submit, or starts a local one.
+    memory_limit : str, optional
+        What the engine may use, such as "4GiB"; Spark's driver where one is started.
+    temporary : path, optional
+        Folder for what does not fit in memory.
+    threads : int, optional
+        Of this machine; by default all.
+
+    Raises
+    ------
+    PpwError
+        For an engine that is not there, or options that a given connection cannot take.
+    """
+    if not isinstance(engine, str):
+        if (memory_limit, temporary, threads) != (None, None, None):
+            raise PpwError(
+                "a connection has its own memory limit, temporary folder and threads: set them "
+                "where you make it, or name an engine"
+            )
+        return engine
+    known_choice("engine", engine, ENGINES)
+    size = None if memory_limit is None else _bytes(memory_limit)
+    folder = None if temporary is None else _folder(temporary)
+    try:
+        return (_duckdb if engine == "duckdb" else _spark)(size, folder, threads)
+    except ImportError as error:
+        extra = "fleet" if engine == "duckdb" else "spark"
+        raise PpwError(
+            f"engine {engine}: {error.name or error} is not installed: "
+            f"pip install 'perf-per-watt[{extra}]'"
+        ) from error
+
+
+def is_spark(connection: BaseBackend) -> bool:
+    """Tell whether a connection is to Spark."""
+    return str(connection.name) == "pyspark"
+
+
+def _duckdb(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
+    import ibis
+
+    options: dict[str, Any] = {"preserve_insertion_order": False}
+    if size is not None:
+        options["memory_limit"] = f"{size}B"
+    if folder is not None:
+        options["temp_directory"] = folder
+    if threads is not None:
+        options["threads"] = threads
+    return ibis.duckdb.connect(**options)
+
+
+def _spark(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
+    import ibis
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        session = _local_session(SparkSession.builder, size, folder, threads)
+    return ibis.pyspark.connect(session)
+
+
+def _local_session(builder: Any, size: int | None, folder: str | None, threads: int | None) -> Any:
+    """Spark in this process; under spark-submit, whatever that was told."""
+    local = "PYSPARK_GATEWAY_PORT" not in os.environ
+    settings: dict[str, object] = {
+        "spark.ui.enabled": False,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": 2 * (threads or os.cpu_count() or 1),
+        # pandas writes nanoseconds, which Spark has no type for.
+        "spark.sql.legacy.parquet.nanosAsLong": True,
+    }
+    if local:
+        builder = builder.master(f"local[{threads or '*'}]")
+        # Otherwise python3 of the PATH, which need not have numpy.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if size is not None:
+        settings["spark.driver.memory"] = f"{size >> 20}m"
+    if folder is not None:
+        settings["spark.local.dir"] = folder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.appName("ppw").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _bytes(text: str) -> int:
+    size = int(parse_quantity(text, "bytes"))
+    if size < 1 << 20:
+        raise PpwError(f"memory limit {text!r} is less than a MiB: write 4GiB")
+    return size
+
+
+def _folder(path: str | Path) -> str:
+    folder = Path(path)
+    if not folder.is_dir():
+        raise PpwError(f"temporary folder {folder}: is no folder: make it first")
+    return str(folder)
+
+
+# How far an engine is, asked from a thread of its own while it works.
+
+
+_EVERY_S = 0.5
+
+
+@contextmanager
+def watched(connection: BaseBackend, report: Callable[[float], None] | None) -> Iterator[None]:
+    """Call ``report`` with the share that is done, 0 to 1, twice a second; None for nothing."""
+    if report is None:
+        yield
+        return
+    done = threading.Event()
+    ask = _of_spark if is_spark(connection) else _of_duckdb
+
+    def watch() -> None:
+        while not done.wait(_EVERY_S):
+            report(ask(connection))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    report(1.0)
+
+
+def _of_duckdb(connection: Any) -> float:
+    percent = connection.con.query_progress()
+    return min(max(float(percent), 0.0) / 100, 1.0)
+
+
+def _of_spark(connection: Any) -> float:
+    tracker = connection._session.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [s for s in stages if s is not None and s.numTasks]
+    if not known:
+        return 0.0
+    return float(sum(s.numCompletedTasks for s in known) / sum(s.numTasks for s in known))
+
+
+# What could not be used of a fleet's files: named, while the rest is done.
+
+
+class Fault(NamedTuple):
+    """One thing that could not be used: the file it is in, and what is wrong with it."""
+
+    file: str
+    what: str
+
+    def __str__(self) -> str:
+        """Line for people."""
+        return f"{self.file}: {self.what}"
+
+
+class UnusableFilesError(PpwError):
+    """No file of a fleet can be used; ``faults`` say why, file by file."""
+
+    def __init__(self, name: str, faults: Sequence[Fault]) -> None:
+        super().__init__(
+            f"{name}: none of {len(faults)} files can be used, such as {faults[0]}"
+            if len(faults) > 1
+            else str(faults[0])
+        )
+        self.faults = tuple(faults)
+
+
+def first_line(error: Exception) -> str:
+    """First line of an engine's message, without the trace that follows and its full stop."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = "".join(c if c.isprintable() else "?" for c in lines[0]) if lines else ""
+    return text[:300].rstrip(".: ") or type(error).__name__

@@ -1,0 +1,790 @@
+"""Answers over a fleet: one pass of the engine over its runs, and this package's fits of the rest.
+
+The engine condenses the runs to one row a cell (`ppw.fleet.moments`); curves, posteriors, pooling
+and calibration are those of the answers in memory, which take cells as they take runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
+
+import numpy as np
+
+from fitting.laws.execution_time import positive_up_to
+from fitting.regression.lines import Repeats, fit_repeats
+from measurements import identity_columns
+from ppw.errors import PpwError
+from ppw.fleet.canonical import is_canonical_number
+from ppw.fleet.cells import Cells, condensed, read_cells, unusable_faults, without_broken
+from ppw.fleet.engine import Fault, connect, watched
+from ppw.fleet.moments import FREQUENCY, columns_read, rule
+from ppw.fleet.run_files import known_columns, open_runs
+from ppw.fleet.state import FleetState, state_cells
+from ppw.projection import validation
+from ppw.projection.curves import FitOptions
+from ppw.projection.parameters import FittedParameters, fit_prepared
+from ppw.projection.path_length import (
+    CORES_COLUMNS,
+    COUNTED,
+    DATA_COLUMNS,
+    ESTIMATED,
+    POINT_COLUMNS,
+    WITHOUT_NAME,
+    PathLengths,
+    caveats_of_fits,
+    caveats_of_runs,
+)
+from ppw.projection.runs import RunsProjection, project_prepared
+from ppw.projection.time import flat_ranges
+from ppw.projection.validation import Validation, several, validate_prepared
+from ppw.results import caveats as cv
+from ppw.results.arguments import as_frequencies, as_names, as_share
+from ppw.results.result import frame_digest, read_document, reads_document, write_document
+from ppw.runs.checks import FLAGS, UNUSABLE
+from ppw.runs.groups import run_count
+from ppw.runs.quality import Quality, check_prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import ibis.expr.types as ir
+    import pandas as pd
+    from ibis.backends import BaseBackend
+    from matplotlib.axes import Axes
+
+    from fitting.regression.lines import FloatArray, LineFit
+    from ppw.fleet.cells import Condensed
+    from ppw.fleet.run_files import FleetRuns
+
+
+# Answers over a fleet: the answer itself, where it comes from, and what could not be used.
+
+
+R = TypeVar("R", FittedParameters, RunsProjection, Validation, Quality, PathLengths)
+_ANSWERS: dict[str, type[Any]] = {
+    "parameters": FittedParameters,
+    "runs_projection": RunsProjection,
+    "validation": Validation,
+    "quality": Quality,
+    "path_lengths": PathLengths,
+}
+_MOST_FAULTS = 20
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an answer was made of.
+
+    ``engine`` that read it, ``files``, ``runs`` and the ``cells`` that they were condensed to;
+    ``unusable`` runs have values that cannot be and took no part.
+    """
+
+    engine: str
+    files: int
+    runs: int
+    cells: int
+    unusable: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FleetAnswer(Generic[R]):
+    """An answer over a fleet.
+
+    Attributes
+    ----------
+    answer : FittedParameters, RunsProjection, Validation, Quality or PathLengths
+        As the same question gives in memory.
+    origin : Origin
+    faults : tuple of Fault
+        What could not be used, by file; the answer is of the rest.
+    connection : ibis connection or None
+        Engine that read the runs; None when read from JSON.
+    """
+
+    answer: R
+    origin: Origin
+    faults: tuple[Fault, ...] = ()
+    connection: BaseBackend | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Caveats of the answer."""
+        return self.answer.caveats
+
+    @property
+    def input_digest(self) -> str | None:
+        """Digest of the cells: the runs themselves are too many to read for it."""
+        return self.answer.input_digest
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a copy of the answer's table."""
+        return self.answer.to_frame()
+
+    def to_table(self) -> ir.Table:
+        """Answer as a table of the engine, to join with others there.
+
+        Raises
+        ------
+        PpwError
+            When the answer was read from JSON, and has no engine.
+        """
+        import pyarrow as pa
+
+        from ppw.fleet.run_files import registered
+
+        if self.connection is None:
+            raise PpwError("this answer was read from JSON and has no engine: use to_frame()")
+        return registered(self.connection, pa.Table.from_pandas(_arrow(self), preserve_index=False))
+
+    def write(self, path: str | Path) -> None:
+        """Write the answer's table as Parquet, CSV or JSON lines, by the ending; whole or not."""
+        from measurements import write_runs
+
+        write_runs(_arrow(self), path)
+
+    def summary(self) -> str:
+        """Say the answer, what it was made of, and at most 20 faults."""
+        o = self.origin
+        files = f" in {o.files:,} files" if o.files else ""
+        lines = [
+            self.answer.summary(),
+            f"From {o.runs:,} runs{files}, condensed to {o.cells:,} cells by {o.engine}.",
+            *(f"fault: {fault}" for fault in self.faults[:_MOST_FAULTS]),
+        ]
+        if len(self.faults) > _MOST_FAULTS:
+            lines.append(f"… {len(self.faults) - _MOST_FAULTS} more faults: use --format json")
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """JSON document with ``schema_version``; the answer's own document is in ``answer``."""
+        body = {
+            "answer": json.loads(self.answer.to_json()),
+            "origin": asdict(self.origin),
+            "faults": [fault._asdict() for fault in self.faults],
+            "caveats": self.caveats,
+        }
+        return write_document("fleet", self.input_digest, body)
+
+    @classmethod
+    @reads_document
+    def from_json(cls, text: str) -> FleetAnswer[Any]:
+        """Read `to_json` back. Raises `PpwError` for anything else."""
+        d = read_document(text, "fleet")
+        kind = _ANSWERS.get(d["answer"].get("kind"))
+        if kind is None:
+            raise PpwError(f"this fleet document holds a {d['answer'].get('kind')!r}")
+        return cls(
+            answer=kind.from_json(json.dumps(d["answer"])),
+            origin=Origin(**d["origin"]),
+            faults=tuple(Fault(**fault) for fault in d["faults"]),
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the answer."""
+        return self.answer.plot(ax)
+
+
+def _arrow(answer: FleetAnswer[Any]) -> pd.DataFrame:
+    """Table with the types that a file has: categories as text, True, False or missing."""
+    table = answer.to_frame()
+    text = {c: "str" for c in table if str(table[c].dtype) == "category"}
+    flags = {c: "boolean" for c in ("covered",) if c in table}
+    return table.astype({**text, **flags})
+
+
+class Opening(TypedDict, total=False):
+    """How a fleet's runs are opened and read; see `open_runs` and `fit`."""
+
+    engine: str | BaseBackend
+    columns: Mapping[str, str] | None
+    where: Mapping[str, Any] | None
+    memory_limit: str | None
+    temporary: str | Path | None
+    threads: int | None
+    progress: Callable[[float], None] | None
+
+
+def fit(
+    source: object,
+    *,
+    by: Sequence[str] | None = None,
+    metric: str | Iterable[str] | None = None,
+    form: str = "amdahl",
+    power_form: str | None = None,
+    exponent: float | None = None,
+    voltages: Mapping[float, float] | pd.DataFrame | None = None,
+    via: str = "fits",
+    **opening: Unpack[Opening],
+) -> FleetAnswer[FittedParameters]:
+    """Fit the curves of a fleet and give their parameters.
+
+    Parameters
+    ----------
+    source : path, URL, several of them, ibis Table or pandas.DataFrame
+        As for `open_runs`; or the folder of a saved state (`ppw.fleet.update_state`).
+    by, metric, form, power_form, exponent, voltages, via
+        As for `ppw.fit_runs`.
+    **opening
+        As for `open_runs`; and ``progress``, which is called with the share of the rows that is
+        read, 0 to 1.
+
+    Raises
+    ------
+    MeasurementError, PpwError
+        As `ppw.fit_runs`, and where the engine fails; values that cannot be are no error but
+        ``faults`` of the answer.
+
+    Warns
+    -----
+    CaveatWarning
+        For each caveat, and each fault.
+    """
+    options = FitOptions(
+        form=form, power_form=power_form, exponent=exponent, voltages=voltages, via=via
+    )
+    read = _read(source, opening, by, metric, options, lines_only=True)
+    with _telling_faults(read):
+        ready = condensed(read.frame, read.layout, keep_all=True)
+        fitted = fit_prepared(ready.prepared, options)
+    return _answered(fitted, read, ready)
+
+
+def project(
+    source: object,
+    *,
+    freq: float | str | Iterable[float | str],
+    by: Sequence[str] | None = None,
+    metric: str | Iterable[str] | None = None,
+    form: str = "amdahl",
+    power_form: str | None = None,
+    exponent: float | None = None,
+    voltages: Mapping[float, float] | pd.DataFrame | None = None,
+    via: str = "fits",
+    level: float = 0.90,
+    interval: str = "bayes",
+    pool: bool = True,
+    keep_all: bool = False,
+    **opening: Unpack[Opening],
+) -> FleetAnswer[RunsProjection]:
+    """Project every group of a fleet to frequencies that were not measured.
+
+    Parameters
+    ----------
+    source, **opening
+        As for `fit`.
+    freq, by, metric, form, power_form, exponent, voltages, via, level, interval, pool, keep_all
+        As for `ppw.project_runs`.
+
+    Raises
+    ------
+    MeasurementError, PpwError
+        As `fit`.
+
+    Warns
+    -----
+    CaveatWarning
+        For each caveat, and each fault.
+    """
+    frequencies = as_frequencies(freq)
+    options = FitOptions(
+        form=form,
+        power_form=power_form,
+        exponent=exponent,
+        voltages=voltages,
+        via=via,
+        interval=interval,
+        pool=pool,
+    )
+    read = _read(source, opening, by, metric, options, checked=not keep_all)
+    with _telling_faults(read):
+        ready = condensed(read.frame, read.layout, keep_all=keep_all)
+        projected = project_prepared(ready.prepared, frequencies, options, level)
+    return _answered(projected, read, ready, keep_all=keep_all)
+
+
+def validate(
+    source: object,
+    *,
+    train: float | str | Iterable[float | str] = (),
+    test: float | str | Iterable[float | str] = (),
+    scheme: str | None = None,
+    train_host: str | None = None,
+    test_host: str | None = None,
+    by: Sequence[str] | None = None,
+    metric: str | Iterable[str] | None = None,
+    form: str = "amdahl",
+    power_form: str | None = None,
+    exponent: float | None = None,
+    voltages: Mapping[float, float] | pd.DataFrame | None = None,
+    via: str = "fits",
+    level: float = 0.90,
+    interval: str = "bayes",
+    pool: bool = True,
+    keep_all: bool = False,
+    **opening: Unpack[Opening],
+) -> FleetAnswer[Validation]:
+    """Hold projections of a fleet against measurements that they have not seen.
+
+    Parameters
+    ----------
+    source, **opening
+        As for `fit`.
+    train, test, scheme, train_host, test_host
+        As for `ppw.validate`, as are all that `project` has too.
+
+    Raises
+    ------
+    MeasurementError, PpwError
+        As `fit`, and when nothing can be tested.
+
+    Warns
+    -----
+    CaveatWarning
+        For each caveat, and each fault.
+    """
+    at_train, at_test = several(train), several(test)
+    validation.refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
+    plan = validation.Plan(at_train, at_test, scheme or "highest", train_host, test_host)
+    options = FitOptions(
+        form=form,
+        power_form=power_form,
+        exponent=exponent,
+        voltages=voltages,
+        via=via,
+        interval=interval,
+        pool=pool,
+    )
+    across = scheme == "host" or train_host is not None
+    read = _read(source, opening, by, metric, options, checked=not keep_all, but_host=across)
+    with _telling_faults(read):
+        ready = condensed(read.frame, read.layout, keep_all=keep_all, drop=False)
+        held = validate_prepared(ready.prepared, plan, options, level, keep_all=keep_all)
+    return _answered(held, read, ready, keep_all=keep_all)
+
+
+def check(
+    source: object,
+    *,
+    by: Sequence[str] | None = None,
+    metric: str | Iterable[str] | None = None,
+    **opening: Unpack[Opening],
+) -> FleetAnswer[Quality]:
+    """Name the runs of a fleet that cannot be right, cell by cell, each with the evidence.
+
+    All checks of `ppw.check_quality` are made but one: runs that agree in every digit at several
+    frequencies, which no moments show.
+
+    Parameters
+    ----------
+    source, **opening
+        As for `fit`.
+    by, metric
+        As for `ppw.check_quality`.
+
+    Raises
+    ------
+    MeasurementError, PpwError
+        As `ppw.check_quality`, and where the engine fails.
+
+    Warns
+    -----
+    CaveatWarning
+        For each caveat, and each fault.
+    """
+    if (state := _state(source)) is not None:
+        raise PpwError(
+            f"{state.folder}: a saved state has no single runs, and the checks look at these: name "
+            "the files that it was made of"
+        )
+    read = _read(source, opening, by, metric, FitOptions(), checked=True, lines_only=True)
+    ready = condensed(read.frame, read.layout, keep_all=True)
+    prepared = ready.prepared
+    return _answered(check_prepared(prepared.runs, prepared.groups, metric), read, ready)
+
+
+def _read(
+    source: object,
+    opening: Opening,
+    by: Sequence[str] | None,
+    metric: str | Iterable[str] | None,
+    options: FitOptions,
+    *,
+    checked: bool = False,
+    lines_only: bool = False,
+    but_host: bool = False,
+) -> Cells:
+    limits: dict[str, Any] = {**opening}
+    progress = limits.pop("progress", None)
+    if (state := _state(source)) is not None:
+        return _read_state(state, limits, by, metric, but_host=but_host)
+    runs = open_runs(source, **limits)
+    if but_host:
+        columns = identity_columns(known_columns(runs)) if by is None else as_names(by)
+        by = [c for c in columns if c != "host"]
+    return read_cells(
+        runs,
+        by=by,
+        metric=metric,
+        options=options,
+        checked=checked,
+        lines_only=lines_only,
+        progress=progress,
+    )
+
+
+def _state(source: object) -> FleetState | None:
+    """The saved state that a source is, alone; None for runs."""
+    if isinstance(source, (list, tuple)):
+        if len(source) > 1 and (states := [s for s in source if FleetState.is_at(s)]):
+            raise PpwError(
+                f"{states[0]}: is a saved state, which answers alone: take the files into it by "
+                "ppw fleet update, or ask each by itself"
+            )
+        source = source[0] if len(source) == 1 else source
+    if isinstance(source, FleetState):
+        return source
+    if isinstance(source, (str, os.PathLike)) and FleetState.is_at(source):
+        return FleetState.open(source)
+    return None
+
+
+def _read_state(
+    state: FleetState,
+    limits: dict[str, Any],
+    by: Sequence[str] | None,
+    metric: str | Iterable[str] | None,
+    *,
+    but_host: bool,
+) -> Cells:
+    if limits.pop("columns", None):
+        raise PpwError(
+            f"{state.folder}: a saved state has its columns: leave the mapping (--map) out"
+        )
+    if limits.pop("where", None):
+        raise PpwError(
+            f"{state.folder}: a saved state has no single runs to choose from: leave --where out, "
+            "or name the files that it was made of"
+        )
+    if but_host:
+        columns = state.layout_by().by if by is None else as_names(by)
+        by = [c for c in columns if c != "host"]
+    connection = connect(limits.pop("engine", "duckdb"), **limits)
+    return state_cells(state, connection, by=by, metric=metric)
+
+
+def _unusable(read: Cells, runs: int) -> list[Fault]:
+    """Name the runs with values that cannot be; of a saved state, which has no runs, how many."""
+    if not runs:
+        return []
+    if FleetState.is_at(read.runs.name):
+        return [Fault(read.runs.name, f"{runs} runs have values that cannot be: left out")]
+    return unusable_faults(read.runs, columns_read(read.layout, read.known))
+
+
+@contextmanager
+def _telling_faults(read: Cells) -> Iterator[None]:
+    """Note the faults on the refusal of a question, which they may be the reason of."""
+    try:
+        yield
+    except PpwError as error:
+        unusable = run_count(read.frame, (read.frame[FLAGS].to_numpy() & UNUSABLE) > 0)
+        for fault in (*read.runs.faults, *_unusable(read, unusable)):
+            error.add_note(f"fault: {fault}")
+        raise
+
+
+def _answered(
+    answer: Any, read: Cells, ready: Condensed, *, keep_all: bool = True
+) -> FleetAnswer[Any]:
+    if not keep_all and FleetState.is_at(read.runs.name):
+        said = (
+            f"{read.runs.name}: a saved state has no single runs, so those that cannot be right "
+            "were not left out: ppw fleet check of the files names them"
+        )
+        answer = replace(answer, caveats=(*answer.caveats, said))
+    faults = [*read.runs.faults, *_unusable(read, ready.unusable)]
+    origin = Origin(
+        engine=read.runs.connection.name,
+        files=len(read.runs.files),
+        runs=run_count(read.frame),
+        cells=len(read.frame),
+        unusable=ready.unusable,
+    )
+    cv.warn([*answer.caveats, *map(str, (*faults, *ready.missing))])
+    return FleetAnswer(
+        answer=answer,
+        origin=origin,
+        faults=(*faults, *ready.missing),
+        connection=read.runs.connection,
+    )
+
+
+# Path lengths of a fleet: `ppw.path_lengths` from moments of each workload, core count and size.
+#
+# The engine condenses the instructions of the runs to one row a workload, core count, data size and
+# way of counting; the lines against cores and data are fitted to these.
+
+
+_KEYS = ("workload", "cores", "data_bytes")
+_HOW = ("instructions_label", "counted_modes")
+_NOTHING = (
+    "no run has both instructions and data_bytes: measure with perf, or count with ppw run count "
+    "--data SIZE"
+)
+_TEXTS = ("workload", *_HOW)
+_READ = (
+    *("cores", "data_bytes", "instructions", "cpi", "freq_hz", "freq_achieved_hz", "task_clock_s"),
+    *("command_user_s", "command_system_s", "server_user_s", "server_system_s"),
+    *("throughput_ops_s", "window_s", "time_s", "load"),
+)
+
+
+class _Cells(NamedTuple):
+    """Moments of path lengths, mean rates by data size, and how many runs there are in all."""
+
+    cells: pd.DataFrame
+    rates: pd.DataFrame
+    rows: int
+    unusable: int
+    runs: FleetRuns
+    read: list[str]
+
+
+def path_lengths(
+    source: object, *, level: float = 0.90, tolerance: float = 0.05, **opening: Unpack[Opening]
+) -> FleetAnswer[PathLengths]:
+    """Fit path lengths to the runs of a fleet.
+
+    Parameters
+    ----------
+    source, **opening
+        As for `ppw.fleet.fit`; files or a table, since a saved state keeps no instructions.
+    level, tolerance
+        As for `ppw.path_lengths`.
+
+    Returns
+    -------
+    FleetAnswer of PathLengths
+
+    Raises
+    ------
+    MeasurementError, PpwError
+        As `ppw.path_lengths`, and where the engine fails; values that cannot be are no error but
+        ``faults`` of the answer.
+
+    Warns
+    -----
+    CaveatWarning
+        For each caveat, and each fault.
+    """
+    as_share("level", level)
+    if not tolerance > 0:
+        raise PpwError(f"tolerance {tolerance!r} must be above 0; try 0.05")
+    for one in source if isinstance(source, (list, tuple)) else [source]:
+        if FleetState.is_at(one):
+            raise PpwError(f"{one}: a saved state keeps no instructions: name the files of runs")
+    limits: dict[str, Any] = {**opening}
+    progress = limits.pop("progress", None)
+    found = without_broken(
+        open_runs(source, **limits), lambda part: _read_path_lengths(part, progress)
+    )
+    if found.cells.empty:
+        raise PpwError(f"{found.runs.name}: {_NOTHING}")
+    answer = _answer(found, level, tolerance)
+    faults = list(found.runs.faults)
+    if found.unusable:
+        faults += unusable_faults(found.runs, found.read)
+    cv.warn([*answer.caveats, *map(str, faults)])
+    engine = found.runs.connection
+    origin = Origin(
+        engine.name, len(found.runs.files), found.rows, len(found.cells), found.unusable
+    )
+    return FleetAnswer(answer=answer, origin=origin, faults=tuple(faults), connection=engine)
+
+
+def _read_path_lengths(runs: FleetRuns, progress: Callable[[float], None] | None) -> _Cells:
+    known = known_columns(runs)
+    present = [str(c) for c in known if known[c].notna().any()]
+    read = [c for c in _READ if c in present and is_canonical_number(c)]
+    if "data_bytes" not in read:
+        raise PpwError(f"{runs.name}: {_NOTHING}")
+    bad = reduce(lambda a, b: a | b, (rule(runs.table, c) for c in read)).fill_null(False)
+    usable = runs.table.filter(~bad)
+    with watched(runs.connection, progress):
+        cells = runs.connection.to_pyarrow(_moments(usable, present)).to_pandas()
+        rates = runs.connection.to_pyarrow(_rates(usable, present, identity_columns(known)))
+    counted = runs.table.aggregate(rows=runs.table.count(), bad=bad.cast("int64").sum())
+    (row,) = runs.connection.to_pyarrow(counted).to_pylist()
+    order = [*_KEYS, *(c for c in _HOW if c in cells)]
+    cells = cells.sort_values(order, ignore_index=True)
+    unusable = int(row["bad"] or 0)
+    return _Cells(cells, rates.to_pandas(), row["rows"] - unusable, unusable, runs, read)
+
+
+def _column(table: ir.Table, name: str, present: Sequence[str]) -> Any:
+    """A column as text or as float64, NULL where it is missing or not there."""
+    import ibis
+
+    text = name in _TEXTS
+    if name not in present:
+        return ibis.null("string" if text else "float64")
+    column = table[name]
+    if text:
+        return column.cast("string")
+    number = column.try_cast("float64") if column.type().is_string() else column.cast("float64")
+    return number.isnan().ifelse(None, number)
+
+
+def _moments(table: ir.Table, present: Sequence[str]) -> ir.Table:
+    """One row a workload, core count, data size and way of counting."""
+    counted, label = _instructions(table, present)
+    told = table.select(
+        workload=_column(table, "workload", present).fill_null(WITHOUT_NAME),
+        cores=_column(table, "cores", present),
+        data_bytes=_column(table, "data_bytes", present),
+        instructions=counted,
+        instructions_label=label,
+        **({"counted_modes": table.counted_modes} if "counted_modes" in present else {}),
+    )
+    told = told.filter((told.instructions > 0) & (told.data_bytes > 0))
+    told = told.mutate(per_byte=told.instructions / told.data_bytes)
+    keys = [*_KEYS, *(c for c in _HOW if c in told.columns)]
+    made: dict[str, Any] = {"runs": told.count()}
+    for name in ("per_byte", "instructions"):
+        made[f"{name}__mean"] = told[name].mean()
+        made[f"{name}__m2"] = told[name].var(how="pop") * told.count()
+    return told.group_by(keys).aggregate(**made)
+
+
+def _instructions(table: ir.Table, present: Sequence[str]) -> tuple[ir.NumericValue, ir.Value]:
+    """Instructions of each run, or of each operation of a service, and how they are known.
+
+    As `ppw.projection.path_length.with_instructions`.
+    """
+
+    def column(name: str) -> Any:
+        return _column(table, name, present)
+
+    seconds = (column("command_user_s") + column("command_system_s")).coalesce(
+        column("task_clock_s"), column("server_user_s") + column("server_system_s")
+    )
+    clock = column("freq_achieved_hz").coalesce(column("freq_hz"))
+    counted = column("instructions")
+    operations = (column("throughput_ops_s") * column("window_s")).fill_null(1.0)
+    label = column("instructions_label").fill_null(COUNTED)
+    known = counted.coalesce(seconds * clock / column("cpi"))
+    return known / operations, counted.isnull().ifelse(ESTIMATED, label)  # noqa: PD003
+
+
+def _rates(table: ir.Table, present: Sequence[str], by: Sequence[str]) -> ir.Table:
+    """Mean throughput of each group and data size at full load, as `path_lengths` takes runs."""
+    rate = _column(table, "throughput_ops_s", present)
+    load = _column(table, "load", present)
+    size = _column(table, "data_bytes", present)
+    service = ~rate.isnull()  # noqa: PD003 — no pandas
+    unmarked = load.isnull() & ~service if "load" in present else load.isnull()  # noqa: PD003
+    full = unmarked | ((load - 1.0).abs() <= 1e-9).fill_null(False)
+    keys = [c for c in dict.fromkeys((*by, FREQUENCY)) if c in present and c != "data_bytes"]
+    points = table.select(
+        *keys,
+        data_bytes=size,
+        service=service,
+        rate=rate.coalesce(size / _column(table, "time_s", present)),
+        full=full,
+    )
+    points = points.filter(points.full & (points.rate > 0) & (points.data_bytes > 0))
+    means = points.group_by([*keys, "data_bytes", "service"]).aggregate(rate=points.rate.mean())
+    return means.mutate(
+        throughput_ops_s=means.service.ifelse(means.rate, None).cast("float64"),
+        time_s=means.service.ifelse(None, means.data_bytes / means.rate).cast("float64"),
+    ).drop("service", "rate")
+
+
+def _answer(found: _Cells, level: float, tolerance: float) -> PathLengths:
+    cells = found.cells
+    by_label = cells.groupby("instructions_label")["runs"].sum()
+    labels = {str(k): int(v) for k, v in by_label.items()}
+    modes = cells["counted_modes"].dropna().unique() if "counted_modes" in cells else ()
+    said = list(caveats_of_runs(labels, sorted(map(str, modes)), found.rows))
+    result = PathLengths(
+        points=_points(cells),
+        cores=_against_cores(cells),
+        data=_against_data(cells),
+        flat=flat_ranges(found.rates, tolerance=tolerance),
+        level=float(level),
+        tolerance=float(tolerance),
+        caveats=(),
+        input_digest=frame_digest(cells),
+    )
+    return PathLengths(**{**vars(result), "caveats": (*said, *caveats_of_fits(result))})
+
+
+def _points(cells: pd.DataFrame) -> pd.DataFrame:
+    weighted = cells.assign(sum=cells["runs"] * cells["per_byte__mean"])
+    points = weighted.groupby([*_KEYS], dropna=False, sort=True).agg(
+        runs=("runs", "sum"),
+        sum=("sum", "sum"),
+        label=("instructions_label", lambda labels: "/".join(sorted(set(map(str, labels))))),
+    )
+    points["instructions_per_byte"] = points["sum"] / points["runs"]
+    return points.reset_index()[list(POINT_COLUMNS)]
+
+
+def _against_cores(cells: pd.DataFrame) -> pd.DataFrame:
+    """Fit a·ln(n) + b to each workload and data size with two core counts or more."""
+    known = cells[cells["cores"].notna()]
+    logarithm = np.log(known["cores"].to_numpy(dtype=np.float64))
+    table, line, ends = _fitted(known, ["workload", "data_bytes"], "cores", logarithm, "per_byte")
+    a_error, b_error = reversed(line.standard_errors())
+    found = table.assign(
+        a=line.slope,
+        b=line.intercept,
+        a_error=a_error,
+        b_error=b_error,
+        cores_from=ends[0],
+        cores_to=ends[1],
+    )
+    zero = [positive_up_to(a, b) for a, b in zip(found["a"], found["b"], strict=True)]
+    return found.assign(positive_up_to=zero)[found["several"]][[*CORES_COLUMNS]]
+
+
+def _against_data(cells: pd.DataFrame) -> pd.DataFrame:
+    """Fit instructions = fixed + per byte·D to each workload and core count with two sizes."""
+    size = cells["data_bytes"].to_numpy(dtype=np.float64)
+    table, line, ends = _fitted(cells, ["workload", "cores"], "data_bytes", size, "instructions")
+    fixed_error, per_byte_error = line.standard_errors()
+    found = table.assign(
+        fixed_instructions=line.intercept,
+        instructions_per_byte=line.slope,
+        fixed_error=fixed_error,
+        per_byte_error=per_byte_error,
+        data_from_bytes=ends[0],
+        data_to_bytes=ends[1],
+    )
+    return found[found["several"]][[*DATA_COLUMNS]]
+
+
+def _fitted(
+    cells: pd.DataFrame, keys: list[str], against: str, x: FloatArray, name: str
+) -> tuple[pd.DataFrame, LineFit, tuple[FloatArray, FloatArray]]:
+    """Lines of all groups: their keys, runs and scatter; the lines; and the range of each."""
+    groups = cells.groupby(keys, dropna=False, sort=True)
+    codes = np.asarray(groups.ngroup(), dtype=np.int64)
+    each = Repeats(
+        cells["runs"].to_numpy(dtype=np.int64),
+        cells[f"{name}__mean"].to_numpy(dtype=np.float64),
+        cells[f"{name}__m2"].to_numpy(dtype=np.float64),
+    )
+    line = fit_repeats(codes, x, each, int(codes.max()) + 1 if len(codes) else 0)
+    table = groups.agg(runs=("runs", "sum"), different=(against, "nunique")).reset_index()
+    ends = groups[against].agg(["min", "max"]).to_numpy(dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        scatter = np.sqrt(line.variance) / line.moments.mean_y
+    table = table.assign(scatter=scatter, several=table["different"] > 1)
+    return table, line, (ends[:, 0], ends[:, 1])

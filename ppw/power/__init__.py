@@ -1,0 +1,1 @@
+"""Power: calibration of sensors, and power against load."""

@@ -1,0 +1,350 @@
+"""`apply_calibration`: runs whose watts a meter did not see, in the watts that it would have read.
+
+Each row then says in ``power_label`` what its watts are: "measured" by the source that
+``power_source`` names, "calibrated" inside the range of a calibration, "estimated" beyond it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+
+from measurements import check_runs
+from measurements.table.headers import shown as shown_names
+from ppw.errors import PpwError
+from ppw.power.calibration import Calibration
+from ppw.results import caveats as cv
+from ppw.results.result import read_document, write_document
+from ppw.runs.caveats import MEASURED
+from ppw.runs.prepare import canonical, source_watts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fitting.regression.errors_in_both import Calibrated
+    from fitting.regression.lines import FloatArray
+
+    Mask = NDArray[np.bool_]
+
+
+CALIBRATED, ESTIMATED = "calibrated", "estimated"
+POWER_LABELS = (MEASURED, CALIBRATED, ESTIMATED)
+
+
+def apply_calibration(
+    runs: pd.DataFrame, calibration: Calibration, *, extrapolate: bool = True
+) -> pd.DataFrame:
+    """Replace the watts of runs by what the calibration's reference would have read.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        A runs table that has the calibration's sensor. Rows of other hosts, without its watts, or
+        already of the reference stay as they are.
+    calibration : Calibration
+    extrapolate : bool
+        Whether watts outside the calibration's range are answered, as "estimated".
+
+    Returns
+    -------
+    pandas.DataFrame
+        With ``power_w``, its prediction interval ``power_lower_w`` and ``power_upper_w``,
+        ``power_source`` such as "rapl:package→meter:wt310e" and ``power_label``. ``energy_j``
+        changes in the ratio of the watts. ``idle_power_w`` is brought along where it is the
+        calibrated sensor's, and missing where it is of another.
+
+    Raises
+    ------
+    MeasurementError
+        For values that cannot be.
+    PpwError
+        When no row is of the host, or the sensor is not there.
+    OutOfRangeError
+        For watts outside the range, unless ``extrapolate``.
+
+    Warns
+    -----
+    CaveatWarning
+        Where watts were estimated, could not be calibrated, or the rows name no host.
+    """
+    checked = check_runs(canonical(runs))
+    table = checked.copy()
+    table.attrs = dict(runs.attrs)
+    asked, caveats = _rows(table, calibration)
+    watts = np.where(asked, source_watts(table, calibration.sensor).watts, np.nan)
+    made = calibration.line.predict(watts, level=calibration.level, extrapolate=extrapolate)
+    with np.errstate(invalid="ignore"):
+        done = made.value > 0
+    idle_lost = _write_watts(table, calibration, watts, made, done)
+    cv.warn(caveats + _caveats(calibration, asked, watts, made, done, idle_lost))
+    if "digest" in table.attrs:
+        # The content is no longer the files'.
+        both = f"{table.attrs['digest']} {calibration.to_json()}"
+        table.attrs["digest"] = f"sha256:{hashlib.sha256(both.encode()).hexdigest()}"
+    return table
+
+
+def power_labels(runs: pd.DataFrame) -> pd.Series[Any]:
+    """What the watts of every row are; a row with watts that says nothing has measured ones."""
+    labels = pd.Series(None, index=runs.index, name="power_label", dtype=object)
+    if "power_w" in runs:
+        labels[runs["power_w"].notna()] = MEASURED
+    if "power_label" in runs:
+        labels = runs["power_label"].astype(object).where(runs["power_label"].notna(), labels)
+    return labels
+
+
+def _rows(table: pd.DataFrame, calibration: Calibration) -> tuple[Mask, list[str]]:
+    """Rows to be calibrated, and what is to be said of the choice."""
+    rows, caveats = np.ones(len(table), dtype=bool), []
+    if "host" in table and table["host"].notna().any():
+        names = table["host"].astype(object)
+        if calibration.host is None:
+            caveats.append(
+                "the calibration names no host, and was taken for one of all the runs' hosts: a "
+                "calibration holds for its own host only"
+            )
+        else:
+            rows = (names == calibration.host).to_numpy(dtype=bool)
+            if not rows.any():
+                raise PpwError(
+                    f"{table.attrs.get('source', 'runs')}: the calibration is of host "
+                    f"{calibration.host!r}, and the runs are of "
+                    f"{shown_names(sorted(map(str, names.dropna().unique())))}: calibrate each "
+                    "host by itself"
+                )
+    elif calibration.host is not None:
+        caveats.append(
+            f"the runs name no host, and were taken for runs of {calibration.host}: a calibration "
+            "holds for its own host only"
+        )
+    if "power_source" in table:
+        sources = table["power_source"].astype(object)
+        done = (sources == calibration.reference) | (sources == calibration.source)
+        rows = rows & ~done.to_numpy(dtype=bool)
+    return rows, caveats
+
+
+def _write_watts(
+    table: pd.DataFrame, calibration: Calibration, watts: FloatArray, made: Calibrated, done: Mask
+) -> int:
+    """Write the watts and what goes with them; returns how many idle figures were dropped."""
+    idle_lost = 0
+    before = _column(table, "power_w")
+    after = np.where(done, made.value, before)
+    if "energy_j" in table:
+        energy = _column(table, "energy_j")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scaled = energy * np.where(before > 0, made.value / before, np.nan)
+        table["energy_j"] = np.where(done, scaled, energy)
+    if "idle_power_w" in table:
+        idle = _column(table, "idle_power_w")
+        line = calibration.line
+        own = np.isclose(before, watts, rtol=1e-9, atol=0.0)
+        brought = np.where(own, line.offset + line.slope * idle, np.nan)
+        brought = np.where(done, np.where(brought > 0, brought, np.nan), idle)
+        idle_lost = int((np.isnan(brought) & ~np.isnan(idle)).sum())
+        table["idle_power_w"] = brought
+    labels = power_labels(table)
+    labels[done] = np.where(made.extrapolated[done], ESTIMATED, CALIBRATED)
+    table["power_w"] = after
+    for name, ends in (("power_lower_w", made.lower), ("power_upper_w", made.upper)):
+        table[name] = np.where(done, ends, _column(table, name))
+    sources = table["power_source"] if "power_source" in table else pd.Series(None, table.index)
+    table["power_source"] = sources.astype(object).mask(done, calibration.source)
+    table["power_label"] = labels
+    return idle_lost
+
+
+def _column(table: pd.DataFrame, name: str) -> FloatArray:
+    if name not in table:
+        return np.full(len(table), np.nan)
+    return table[name].to_numpy(dtype=np.float64)
+
+
+def _caveats(
+    calibration: Calibration,
+    asked: Mask,
+    watts: FloatArray,
+    made: Calibrated,
+    done: Mask,
+    idle_lost: int,
+) -> list[str]:
+    lowest, highest = calibration.line.lowest, calibration.line.highest
+    beyond, missing = int((made.extrapolated & done).sum()), int((asked & np.isnan(watts)).sum())
+    negative = int((~done & ~np.isnan(watts)).sum())
+    found = []
+    if beyond:
+        found.append(
+            f"{beyond} of {int(done.sum())} rows are estimated, not calibrated: "
+            f"{calibration.sensor} is outside {lowest:.4g} to {highest:.4g} W there; calibrate at "
+            "such loads too"
+        )
+    if missing:
+        found.append(f"{missing} rows have no watts of {calibration.sensor} and stay as they were")
+    if negative:
+        found.append(
+            f"{negative} rows stay as they were: {calibration.equation()} is not above zero there"
+        )
+    if idle_lost:
+        found.append(
+            f"idle_power_w of {idle_lost} rows is dropped: it is of another sensor than "
+            f"{calibration.sensor}, and would stand beside watts of another scope"
+        )
+    return found
+
+
+# Calibrations kept for each host, in the user's configuration folder.
+
+
+CONFIG_DIR_VARIABLE = "PPW_CONFIG_DIR"
+_KIND = "calibrations"
+
+
+def calibration_file(host: str, folder: str | os.PathLike[str] | None = None) -> Path:
+    """File that holds a host's calibrations, whether or not it is there.
+
+    Parameters
+    ----------
+    host : str
+    folder : path, optional
+        Configuration folder; by default ``PPW_CONFIG_DIR``, or else the platform's for ppw, such
+        as ``$XDG_CONFIG_HOME/ppw`` or ``~/.config/ppw``.
+
+    Raises
+    ------
+    PpwError
+        For a host without a name.
+    """
+    if not host.strip():
+        raise PpwError("a calibration is kept for a host: give its name with --host")
+    # Slashes and leading dots would lead elsewhere.
+    name = quote(host, safe=" ")
+    name = f"%2E{name[1:]}" if name.startswith(".") else name
+    return _config_folder(folder) / "calibrations" / f"{name}.json"
+
+
+def save_calibration(
+    calibration: Calibration,
+    *,
+    host: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Keep a calibration for its host; one of the same two sensors is replaced.
+
+    The file appears whole or not at all.
+
+    Parameters
+    ----------
+    calibration : Calibration
+    host : str, optional
+        For one whose runs named no host.
+    folder : path, optional
+        As of `calibration_file`.
+
+    Returns
+    -------
+    Path
+        The file written.
+
+    Raises
+    ------
+    PpwError
+        When no host is known, or the file cannot be read or written.
+    """
+    path = calibration_file(host or calibration.host or "", folder)
+    pair = calibration.sensor, calibration.reference
+    kept = [c for c in _read(path) if (c.sensor, c.reference) != pair] if path.exists() else []
+    documents = [json.loads(c.to_json()) for c in (*kept, calibration)]
+    text = write_document(_KIND, None, {"host": host or calibration.host, _KIND: documents})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as scratch:
+            # Made in a folder of its own, the file has the permissions of any new file.
+            part = Path(scratch, path.name)
+            part.write_text(text + "\n", encoding="utf-8")
+            part.replace(path)
+    except OSError as error:
+        raise PpwError(
+            f"{path}: cannot be written: {error.strerror or error}: name a folder of yours in "
+            f"{CONFIG_DIR_VARIABLE}"
+        ) from error
+    return path
+
+
+def load_calibration(
+    host: str,
+    *,
+    sensor: str | None = None,
+    reference: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> Calibration:
+    """Read the calibration that was saved for a host.
+
+    Parameters
+    ----------
+    host : str
+    sensor, reference : str, optional
+        Labels, or their kinds ("rapl", "meter"); needed where several are saved.
+    folder : path, optional
+        As of `calibration_file`.
+
+    Returns
+    -------
+    Calibration
+        One power sensor of a host against another: reference = offset + slope·sensor.
+
+    Raises
+    ------
+    PpwError
+        When there is none, several fit, or the file cannot be read.
+    """
+    path = calibration_file(host, folder)
+    if not path.exists():
+        raise PpwError(
+            f"{path}: no calibration of host {host!r} was saved: make one with ppw calibrate RUNS "
+            "--sensor … --reference … --save"
+        )
+    saved = _read(path)
+    fitting = [c for c in saved if _fits(sensor, c.sensor) and _fits(reference, c.reference)]
+    if len(fitting) != 1:
+        there = ", ".join(c.source for c in saved) or "none"
+        wrong = "several of the saved calibrations fit" if fitting else "no saved calibration fits"
+        raise PpwError(f"{path}: {wrong}: choose with --sensor and --reference among {there}")
+    return fitting[0]
+
+
+def _config_folder(folder: str | os.PathLike[str] | None) -> Path:
+    named = folder or os.environ.get(CONFIG_DIR_VARIABLE)
+    if named:
+        return Path(named)
+    from click import get_app_dir
+
+    return Path(get_app_dir("ppw"))
+
+
+def _fits(asked: str | None, label: str) -> bool:
+    return asked is None or asked in (label, label.partition(":")[0])
+
+
+def _read(path: Path) -> list[Calibration]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text in UTF-8"
+        raise PpwError(f"{path}: cannot be read: {reason}: correct or delete it") from error
+    try:
+        documents = read_document(text, _KIND)[_KIND]
+        return [Calibration.from_json(json.dumps(document)) for document in documents]
+    except (PpwError, TypeError) as error:
+        raise PpwError(
+            f"{path}: no calibrations in it ({error}): delete it, and calibrate"
+        ) from error

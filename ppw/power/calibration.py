@@ -1,0 +1,570 @@
+"""`calibrate`: what a meter would have read, by a sensor that is always there."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fitting.regression.errors_in_both import CalibrationLine, SensorCalibration, calibrate_sensor
+from measurements import check_runs, identity_columns
+from measurements.table.headers import shown as shown_names
+from measurements.table.schema import FILE_COLUMN
+from ppw.errors import PpwError
+from ppw.results import caveats as cv
+from ppw.results.arguments import as_names
+from ppw.results.result import (
+    as_floats,
+    frame_digest,
+    read_document,
+    reads_document,
+    records,
+    write_document,
+)
+from ppw.results.text import key_texts, shown, summary_text, text_table
+from ppw.runs.groups import Groups, group_runs
+from ppw.runs.prepare import SourceWatts, canonical, source_watts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+
+# What speaks against a calibration, in words.
+
+
+# P-value below which a bend is said; one good calibration in a hundred is called bent.
+_BENT = 0.01
+_FEW_DEGREES = 3
+# Sources whose watts are part of what a meter or a BMC sees.
+_PARTS = ("rapl", "nvml")
+_WHOLES = ("meter", "ipmi", "redfish")
+
+
+def refuse_unrelated(line: CalibrationLine, sensor: str, reference: str, level: float) -> None:
+    """Raise `PpwError` where the reference may as well not rise with the sensor."""
+    lower, upper = line.slope_interval(level)
+    if lower <= 0:
+        raise PpwError(
+            f"{reference} does not clearly rise with {sensor}: slope {shown(line.slope)} "
+            f"({level:.0%} interval {shown(lower)} … {shown(upper)}): check that both are of this "
+            "host and that their clocks agree, and measure more levels from idle to full load"
+        )
+
+
+def find_caveats(fit: SensorCalibration, sensor: str, reference: str, level: float) -> list[str]:
+    """Find what makes the line less sure, or less of a line, than it looks."""
+    found = []
+    if fit.line.degrees_of_freedom < _FEW_DEGREES:
+        found.append(
+            f"{len(fit.levels.runs)} levels only, so intervals are wide: more loads between idle "
+            "and full narrow them, more repeats hardly do"
+        )
+    if (fit.levels.runs == 1).all():
+        found.append(
+            f"no level was repeated, so the noise of {sensor} is not known and was taken as none: "
+            "the slope may be too small; measure with --repeats"
+        )
+    if fit.curvature_p < _BENT:
+        way = "steeper" if fit.curvature > 0 else "flatter"
+        found.append(
+            f"the levels do not lie on a straight line but on one that gets {way} (P = "
+            f"{fit.curvature_p:.1g}): a power supply's losses bend it; calibrate over the loads "
+            "that matter only"
+        )
+    return found + _physical(fit.line, sensor, reference, level)
+
+
+def level_texts(by: Sequence[str], row: Mapping[Any, Any]) -> list[str]:
+    """Write the keys of a level for people, its frequency with a unit."""
+    texts = dict(zip(by, key_texts(by, row), strict=True))
+    if "freq_hz" in texts:
+        texts["freq_hz"] = shown(row["freq_hz"], "Hz")
+    return list(texts.values())
+
+
+def outlier_caveats(table: pd.DataFrame, by: Sequence[str]) -> list[str]:
+    """Name the levels that are far off the line of the others."""
+    rows = table[table["outlier"]].to_dict(orient="records")
+    if not rows:
+        return []
+    named = [
+        f"{', '.join(level_texts(by, row)) or shown(row['sensor_w'], 'W')} "
+        f"({row['residual_w']:+.3g} W)"
+        for row in rows
+    ]
+    return [
+        f"far off the line of the others, and yet in the fit: {shown_names(named)}: look whether "
+        "both sensors saw the whole of these runs"
+    ]
+
+
+def _physical(line: CalibrationLine, sensor: str, reference: str, level: float) -> list[str]:
+    """Say what a host that is wired as its labels say cannot do."""
+    inside = sensor.startswith(_PARTS) and reference.startswith(_WHOLES)
+    found = []
+    if inside and line.slope_interval(level)[1] < 1:
+        found.append(
+            f"{reference} rises by less than {sensor}, which it contains: are runs shorter than "
+            "the reference's window, or clocks apart?"
+        )
+    if inside and line.offset_interval(level)[1] < 0:
+        found.append(
+            f"{reference} would be below zero where {sensor} is zero: the true line bends below "
+            "the lowest level; do not use it there"
+        )
+    return found
+
+
+# Runs of one host that two power sources saw, and the levels that they are repeats of.
+
+
+# Columns of a calibration's table beside the keys of its levels.
+LEVEL_COLUMNS = ("runs", "sensor_w", "reference_w", "fitted_w", "residual_w", "outlier")
+# What else than a group's identity changes the load.
+_SETTINGS = ("freq_hz", "load")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedRuns:
+    """Runs that have watts of both sources.
+
+    Attributes
+    ----------
+    runs : pandas.DataFrame
+    sensor, reference : SourceWatts
+        One figure a row of ``runs``.
+    levels : Groups
+        Level of each row; every row is one where nothing tells levels apart.
+    host : str or None
+    left_out : int
+        Runs of the host that lack watts of either.
+    """
+
+    runs: pd.DataFrame
+    sensor: SourceWatts
+    reference: SourceWatts
+    levels: Groups
+    host: str | None
+    left_out: int
+
+    @classmethod
+    def of(
+        cls,
+        runs: pd.DataFrame,
+        sensor: str,
+        reference: str,
+        *,
+        host: str | None,
+        by: Sequence[str] | None,
+    ) -> PairedRuns:
+        """Find them in a checked runs table. Raises `PpwError` where there are none."""
+        x, y = (source_watts(runs, asked) for asked in (sensor, reference))
+        if set(x.columns) & set(y.columns) - {"power_w"} or x.label == y.label:
+            raise PpwError(f"{sensor!r} and {reference!r} are the same watts: name two sources")
+        name, rows = _of_host(runs, host)
+        both = rows & np.isfinite(x.watts) & np.isfinite(y.watts)
+        if not both.any():
+            raise PpwError(
+                f"{_source(runs)}: no run has watts of both {x.label} and {y.label}: measure some "
+                "with both (ppw measure --power …)"
+            )
+        seen = runs[both]
+        return cls(
+            runs=seen,
+            sensor=x._replace(watts=x.watts[both]),
+            reference=y._replace(watts=y.watts[both]),
+            levels=_levels(seen, _level_columns(seen) if by is None else as_names(by)),
+            host=name,
+            left_out=int((rows & ~both).sum()),
+        )
+
+    def caveats(self) -> list[str]:
+        """Say how many runs were left out."""
+        if not self.left_out:
+            return []
+        return [
+            f"{self.left_out} of {len(self.runs) + self.left_out} runs left out: no watts of "
+            f"{self.sensor.label} or of {self.reference.label}"
+        ]
+
+    def latest(self) -> str | None:
+        """When the latest run started, where recorded."""
+        if "started_at" not in self.runs or self.runs["started_at"].isna().all():
+            return None
+        return str(self.runs["started_at"].dropna().astype(str).max())
+
+
+def _source(runs: pd.DataFrame) -> str:
+    return str(runs.attrs.get("source", "runs"))
+
+
+def _of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, NDArray[np.bool_]]:
+    """Name of the one host, and which rows are its."""
+    if "host" not in runs or runs["host"].isna().all():
+        return host, np.ones(len(runs), dtype=bool)
+    names = runs["host"].astype(object)
+    known = sorted(map(str, names.dropna().unique()))
+    if host is None and len(known) > 1:
+        raise PpwError(
+            f"{_source(runs)}: runs of {shown_names(known)}: a calibration is of one host; choose "
+            "with --host"
+        )
+    if host is not None and host not in known:
+        raise PpwError(
+            f"{_source(runs)}: no run of host {host!r}; the hosts are {shown_names(known)}"
+        )
+    chosen = host or known[0]
+    return chosen, np.array([str(name) == chosen for name in names], dtype=bool)
+
+
+def _level_columns(runs: pd.DataFrame) -> list[str]:
+    identity = [c for c in identity_columns(runs) if c not in ("host", FILE_COLUMN)]
+    return [*identity, *(c for c in _SETTINGS if c in runs and runs[c].notna().any())]
+
+
+def _levels(runs: pd.DataFrame, by: Sequence[str]) -> Groups:
+    for column in by:
+        if column in LEVEL_COLUMNS:
+            raise PpwError(f"cannot tell levels apart by {column!r}: results have such a column")
+    if not by:
+        each: Any = np.arange(len(runs))
+        return Groups([], each, pd.DataFrame(index=range(len(runs))))
+    return group_runs(runs, by)
+
+
+_MOST_ROWS = 40
+# No figure of a line, in watts or a ratio of them, is beyond.
+_MOST = 1e12
+_ASKED = (
+    *("host", "sensor", "reference", "level", "runs", "measured_until"),
+    *("sensor_resolution_w", "reference_resolution_w", "curvature_per_w", "curvature_p"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Calibration:
+    """One power sensor of a host against another: reference = offset + slope·sensor.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a level, which is a set of repeats: key columns, ``runs``, ``sensor_w`` and
+        ``reference_w`` (means), ``fitted_w``, ``residual_w`` (reference less fitted) and
+        ``outlier``.
+    by : tuple of str
+        Columns that tell levels apart; empty where every run is one.
+    host : str or None
+        Machine that both sensors are of; None where the runs name none.
+    sensor, reference : str
+        Labels; of a sum all its parts, joined by "+".
+    sensor_columns, reference_columns : tuple of str
+        Columns of the runs that the watts are from.
+    line : CalibrationLine
+        The fit, in watts.
+    level : float
+        Of the intervals.
+    runs : int
+        Runs that both sensors saw.
+    measured_until : str or None
+        When the latest of them started, where recorded.
+    sensor_resolution_w, reference_resolution_w : float
+        Steps in which the sensors count (W); 0 where not known.
+    curvature_per_w, curvature_p : float
+        Coefficient of the sensor's square beside the line (1/W) and the P-value of its absence;
+        NaN with fewer than four levels.
+    caveats : tuple of str
+    """
+
+    table: pd.DataFrame
+    by: tuple[str, ...]
+    host: str | None
+    sensor: str
+    reference: str
+    sensor_columns: tuple[str, ...]
+    reference_columns: tuple[str, ...]
+    line: CalibrationLine
+    level: float
+    runs: int
+    measured_until: str | None
+    sensor_resolution_w: float
+    reference_resolution_w: float
+    curvature_per_w: float
+    curvature_p: float
+    caveats: tuple[str, ...]
+    input_digest: str = field(repr=False, compare=False)
+
+    @property
+    def offset_w(self) -> float:
+        """Watts of the reference that the sensor does not see (W)."""
+        return self.line.offset
+
+    @property
+    def slope(self) -> float:
+        """Watts of the reference for each watt of the sensor."""
+        return self.line.slope
+
+    @property
+    def offset_interval_w(self) -> tuple[float, float]:
+        """Confidence interval of the offset (W)."""
+        return self.line.offset_interval(self.level)
+
+    @property
+    def slope_interval(self) -> tuple[float, float]:
+        """Confidence interval of the slope."""
+        return self.line.slope_interval(self.level)
+
+    @property
+    def source(self) -> str:
+        """What ``power_source`` says of calibrated watts: "rapl:package→meter:wt310e"."""
+        return f"{self.sensor}→{self.reference}"
+
+    def half_width_w(self) -> float:
+        """Half width (W) of the prediction interval of a run in the middle of the range."""
+        made = self.line.predict((self.line.lowest + self.line.highest) / 2, level=self.level)
+        return float(made.upper - made.value)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a copy of ``table``."""
+        return self.table.copy()
+
+    def equation(self) -> str:
+        """Write the line with its figures."""
+        return f"{self.reference} = {shown(self.offset_w)} W + {shown(self.slope)} · {self.sensor}"
+
+    def verdict(self) -> str:
+        """Say the line, of which host, and how sure a run's watts are by it."""
+        host = f"Host {self.host}: " if self.host else ""
+        return (
+            f"{host}{self.equation()}, from {self.runs} runs at {len(self.table)} levels; a run's "
+            f"watts are known within ±{shown(self.half_width_w(), 'W')} ({self.level:.0%}) in the "
+            "middle of the range."
+        )
+
+    def range_sentence(self) -> str:
+        """Say where the calibration holds."""
+        lowest, highest = shown(self.line.lowest, "W"), shown(self.line.highest, "W")
+        return (
+            f"It holds from {lowest} to {highest} of {self.sensor}; watts beyond are estimated, "
+            "not calibrated."
+        )
+
+    def summary(self) -> str:
+        """Say the line with its intervals, where it holds, at most 40 levels, the caveats."""
+        lines = [
+            self.verdict(),
+            text_table(self.parameter_header(), self.parameter_cells()),
+            self.range_sentence(),
+            text_table(self.header(), self.cells(_MOST_ROWS)),
+        ]
+        if len(self.table) > _MOST_ROWS:
+            more = len(self.table) - _MOST_ROWS
+            lines.append(f"… {more} more levels: use --format csv or to_frame()")
+        return summary_text(lines, self.caveats)
+
+    def parameter_header(self) -> list[str]:
+        """Name the columns of `parameter_cells`."""
+        return ["parameter", "value", f"{self.level:.0%} interval"]
+
+    def parameter_cells(self) -> list[list[str]]:
+        """Parameters as they are printed."""
+        return [
+            ["offset", shown(self.offset_w, "W"), _interval(self.offset_interval_w, "W")],
+            ["slope", shown(self.slope), _interval(self.slope_interval, "")],
+            ["scatter of levels", shown(self.line.scatter, "W"), "–"],
+            ["scatter of repeats", shown(self.line.run_error, "W"), "–"],
+        ]
+
+    def header(self) -> list[str]:
+        """Name the columns of `cells`."""
+        return [*self.by, "runs", self.sensor, self.reference, "fitted", "off by"]
+
+    def cells(self, most: int) -> list[list[str]]:
+        """First levels as they are printed; an outlier has a star."""
+        return [
+            [
+                *level_texts(self.by, row),
+                str(row["runs"]),
+                *(shown(row[name], "W") for name in ("sensor_w", "reference_w", "fitted_w")),
+                f"{row['residual_w']:+.3g} W" + " *" * bool(row["outlier"]),
+            ]
+            for row in self.table.head(most).to_dict(orient="records")
+        ]
+
+    def to_json(self) -> str:
+        """JSON document with ``schema_version``; ``line`` holds all that predictions take."""
+        offset, slope = self.offset_interval_w, self.slope_interval
+        body = {
+            **{name: getattr(self, name) for name in _ASKED},
+            "by": self.by,
+            "sensor_columns": self.sensor_columns,
+            "reference_columns": self.reference_columns,
+            "line": {_WITH_UNIT.get(k, k): v for k, v in asdict(self.line).items()},
+            "intervals": {"offset_w": offset, "slope": slope},
+            "levels": records(self.table),
+            "caveats": self.caveats,
+        }
+        return write_document("calibration", self.input_digest, body)
+
+    @classmethod
+    @reads_document
+    def from_json(cls, text: str) -> Calibration:
+        """Read `to_json` back. Raises `PpwError` for anything else."""
+        d = read_document(text, "calibration")
+        asked = {name: d[name] for name in _ASKED}
+        if type(asked["level"]) is not float or not 0 < asked["level"] < 1:
+            raise PpwError(
+                f"this calibration document has level {asked['level']!r}: calibrate again"
+            )
+        for name in ("curvature_per_w", "curvature_p"):
+            asked[name] = np.nan if asked[name] is None else asked[name]
+        table = pd.DataFrame(d["levels"], columns=[*d["by"], *LEVEL_COLUMNS])
+        return cls(
+            **asked,
+            table=as_floats(table, but={*d["by"], "runs", "outlier"}),
+            by=tuple(d["by"]),
+            sensor_columns=tuple(d["sensor_columns"]),
+            reference_columns=tuple(d["reference_columns"]),
+            line=_line(d["line"]),
+            caveats=tuple(d["caveats"]),
+            input_digest=d["input_digest"],
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the levels, the line and its prediction band over the range."""
+        from ppw.power.report import plot_calibration
+
+        return plot_calibration(self, ax)
+
+
+_WITH_UNIT = {
+    name: f"{name}_w"
+    for name in (
+        *("offset", "mean_sensor", "mean_error", "scatter", "run_error"),
+        *("lowest", "highest"),
+    )
+}
+
+
+def _line(written: Mapping[str, Any]) -> CalibrationLine:
+    names = CalibrationLine.__dataclass_fields__
+    try:
+        figures = {name: written[_WITH_UNIT.get(name, name)] for name in names}
+    except (KeyError, TypeError) as error:
+        raise PpwError("this calibration document has no whole line: calibrate again") from error
+    for name, figure in figures.items():
+        if type(figure) not in (int, float) or not abs(figure) < _MOST:
+            raise PpwError(f"this calibration document has {name} {figure!r}: calibrate again")
+    if type(figures["degrees_of_freedom"]) is not int:
+        raise PpwError("this calibration document has no whole degrees_of_freedom: calibrate again")
+    return CalibrationLine(**figures)
+
+
+def _interval(ends: tuple[float, float], unit: str) -> str:
+    return " … ".join(shown(end, unit) for end in ends)
+
+
+def calibrate(
+    runs: pd.DataFrame,
+    *,
+    sensor: str,
+    reference: str,
+    host: str | None = None,
+    by: Sequence[str] | None = None,
+    level: float = 0.90,
+    sensor_resolution: float = 0.0,
+    reference_resolution: float = 0.0,
+) -> Calibration:
+    """Calibrate one power sensor of a host against another that saw the same runs.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        A runs table of ``ppw measure`` with both: columns named by the sources' labels, such as
+        ``rapl_package_power_w`` and ``meter_wt310e_power_w``, or ``power_w`` with its
+        ``power_source``.
+    sensor : str
+        What is to be calibrated: "rapl:package", "rapl" (packages and memory), "ipmi:dcmi", a sum
+        such as "rapl:package+rapl:dram".
+    reference : str
+        What it is held against: "meter:wt310e", "ipmi".
+    host : str, optional
+        Which host's runs; needed where there are several, or for runs without a host that are to
+        be saved.
+    by : sequence of str, optional
+        Columns that tell levels apart. By default all identity columns and the frequency; where
+        there are none every run is a level.
+    level : float
+        Of the intervals, inside (0, 1).
+    sensor_resolution, reference_resolution : float
+        Steps in which the two count (W), where they are coarse: 1 for a BMC that says whole watts.
+
+    Returns
+    -------
+    Calibration
+        One power sensor of a host against another: reference = offset + slope·sensor.
+
+    Raises
+    ------
+    MeasurementError
+        For values that cannot be.
+    PpwError
+        When a source is not there, the runs are of several hosts, or the reference does not rise
+        with the sensor.
+    FittingError
+        With fewer than three levels that the sensor tells apart.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of ``caveats``.
+    """
+    paired = PairedRuns.of(check_runs(canonical(runs)), sensor, reference, host=host, by=by)
+    x, y = paired.sensor, paired.reference
+    fit = calibrate_sensor(
+        paired.levels.codes,
+        x.watts,
+        y.watts,
+        sensor_resolution=sensor_resolution,
+        reference_resolution=reference_resolution,
+    )
+    refuse_unrelated(fit.line, x.label, y.label, level)
+    table = _level_table(fit, paired.levels.keys)
+    caveats = paired.caveats() + find_caveats(fit, x.label, y.label, level)
+    caveats += outlier_caveats(table, paired.levels.by)
+    cv.warn(caveats)
+    return Calibration(
+        table=table,
+        by=tuple(paired.levels.by),
+        host=paired.host,
+        sensor=x.label,
+        reference=y.label,
+        sensor_columns=x.columns,
+        reference_columns=y.columns,
+        line=fit.line,
+        level=float(level),
+        runs=len(paired.runs),
+        measured_until=paired.latest(),
+        sensor_resolution_w=float(sensor_resolution),
+        reference_resolution_w=float(reference_resolution),
+        curvature_per_w=fit.curvature,
+        curvature_p=fit.curvature_p,
+        caveats=tuple(caveats),
+        input_digest=frame_digest(runs),
+    )
+
+
+def _level_table(fit: SensorCalibration, keys: pd.DataFrame) -> pd.DataFrame:
+    levels = fit.levels
+    return keys.assign(
+        runs=levels.runs,
+        sensor_w=levels.sensor,
+        reference_w=levels.reference,
+        fitted_w=levels.reference - fit.residual,
+        residual_w=fit.residual,
+        outlier=fit.outlier,
+    ).sort_values("sensor_w", kind="stable", ignore_index=True)

@@ -1,0 +1,490 @@
+"""The model of a candidate: from its figures to servers, energy, carbon, money and worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fitting.regression.lines import FloatArray
+    from ppw.procurement.inputs import Inputs, Numbers
+    from ppw.procurement.scenario import Scenario, Server, Workload
+
+
+# What must be served: the rate of every workload over the years and the day.
+
+
+HOURS_PER_YEAR = 8760.0
+SECONDS_PER_YEAR = 3600 * HOURS_PER_YEAR
+
+
+class Demand(NamedTuple):
+    """Demand of n cases.
+
+    Attributes
+    ----------
+    rate : (workloads, n, years, parts) float array
+        1/s, in equal parts of the day.
+    memory : (workloads, n) float array
+        B, in the last year; 0 where none is asked for.
+    """
+
+    rate: FloatArray
+    memory: FloatArray
+
+    def work(self) -> FloatArray:
+        """Units of work of each workload over all years: (workloads, n)."""
+        total: FloatArray = self.rate.mean(axis=3).sum(axis=2) * SECONDS_PER_YEAR
+        return total
+
+
+def demand_of(workloads: Sequence[Workload], years: int, numbers: Numbers) -> Demand:
+    """Lay the demand out over ``years`` and the day; it grows once a year."""
+    growth = 1 + numbers["demand.growth_per_year"]
+    grown = growth[:, None] ** np.arange(years)
+    parts = max(len(w.profile) for w in workloads)
+    rate = np.stack(
+        [
+            (peak_rate(w.name, numbers)[:, None] * grown)[..., None]
+            * np.broadcast_to(w.profile, parts)
+            for w in workloads
+        ]
+    )
+    memory = np.stack([_memory(w.name, numbers) * grown[:, -1] for w in workloads])
+    return Demand(rate, memory)
+
+
+def peak_rate(name: str, numbers: Numbers) -> FloatArray:
+    """Rate (1/s) of a workload at the peak of the first year: (n,)."""
+    own = f"workload.{name}.rate"
+    if own in numbers:
+        return numbers["demand.scale"] * numbers[own]
+    shared = numbers["demand.rate"] * numbers[f"workload.{name}.share"]
+    made: FloatArray = numbers["demand.scale"] * shared
+    return made
+
+
+def _memory(name: str, numbers: Numbers) -> FloatArray:
+    needed = f"workload.{name}.memory"
+    if needed not in numbers:
+        return np.zeros(numbers.n)
+    made: FloatArray = numbers["demand.scale"] * numbers[needed]
+    return made
+
+
+# How many servers, and how many racks, a demand takes.
+#
+# A server does c_w units a second of workload w alone; of a mix it does each for a part of the
+# time, so that demand d_w takes Σ d_w/c_w servers' time. Bought are, for the busiest part of the
+# last year,
+#
+#     N = max(⌈Σ (d_w/c_w)·(1 + headroom)/u_max⌉, ⌈M·(1 + headroom)/m⌉, 1) + spare servers
+#
+# with c_w the rate within the latency limit, u_max the highest planned utilisation, M the memory
+# that the data take and m that of a server.
+
+
+# A whole number that arithmetic puts a little above itself is that number.
+_SLACK = 1e-9
+
+
+class Pool(NamedTuple):
+    """Servers that share some workloads.
+
+    Attributes
+    ----------
+    workloads : list of str
+    by_rate, by_memory, spare, servers : (n,) float arrays
+        Whole numbers; ``servers`` is the larger of the first two, 1 at least, and the spare ones.
+    load : (workloads, n, years, parts) float array
+        Part of each server's time that a workload takes; spare servers take theirs.
+    """
+
+    workloads: list[str]
+    by_rate: FloatArray
+    by_memory: FloatArray
+    spare: FloatArray
+    servers: FloatArray
+    load: FloatArray
+
+
+class Racks(NamedTuple):
+    """Racks of a candidate: how many servers go into one, how many there are, and what fits.
+
+    ``fits`` is 1 where the site has room and power, ``reason`` says what is short in case 0.
+    """
+
+    per_rack: FloatArray
+    racks: FloatArray
+    peak_power: FloatArray
+    fits: FloatArray
+    reason: str
+
+
+def size_pools(server: Server, scenario: Scenario, demand: Demand, numbers: Numbers) -> list[Pool]:
+    """Size the pools of one candidate: one for all workloads, or one for each."""
+    everything = range(len(scenario.workloads))
+    pools = [[i] for i in everything] if scenario.separate_pools else [list(everything)]
+    return [_size(server, scenario, demand, numbers, which) for which in pools]
+
+
+def _size(
+    server: Server, scenario: Scenario, demand: Demand, numbers: Numbers, which: list[int]
+) -> Pool:
+    names = [scenario.workloads[i].name for i in which]
+    rate, memory = demand.rate[which], demand.memory[which].sum(axis=0)
+    within = np.stack([server.rate_within_limit(w, numbers) for w in names])
+    needed = (rate[:, :, -1] / within[..., None]).sum(axis=0).max(axis=-1)
+    extra = 1 + numbers["demand.headroom"]
+    by_rate = _whole(needed * extra / numbers["demand.max_utilisation"])
+    by_memory = np.zeros(numbers.n)
+    if memory.any():
+        by_memory = _whole(memory * extra / numbers[server.key("memory")])
+    least = np.maximum(np.maximum(by_rate, by_memory), 1.0)
+    spare = scenario.spare_servers + _whole(least * numbers["demand.spare_share"])
+    servers = least + spare
+    full = np.stack([server.rate(w, numbers) for w in names])
+    load = rate / (full * servers)[..., None, None]
+    return Pool(names, by_rate, by_memory, spare, servers, load)
+
+
+def fill_racks(
+    server: Server, scenario: Scenario, servers: FloatArray, peak: FloatArray, numbers: Numbers
+) -> Racks:
+    """Put servers into racks.
+
+    Parameters
+    ----------
+    server : Server
+    scenario : Scenario
+    servers : (n,) float array
+    peak : (n,) float array
+        What racks must provide for one server with its ports (W).
+    numbers : Numbers
+    """
+    by_space = np.full(numbers.n, float(scenario.rack_units // server.height))
+    by_power = np.full(numbers.n, np.inf)
+    if "site.rack_power" in numbers:
+        by_power = np.floor(numbers["site.rack_power"] / peak + _SLACK)
+    per_rack = np.minimum(by_space, by_power)
+    # One a rack where none goes in: there is no answer, and `fits` says so.
+    racks = _whole(servers / np.maximum(per_rack, 1.0))
+    allowed = np.inf if scenario.max_racks is None else float(scenario.max_racks)
+    power = servers * peak
+    limit = numbers["site.power"] if "site.power" in numbers else np.full(numbers.n, np.inf)
+    short = {
+        "a server is higher than a rack": by_space < 1,
+        "a server at its peak draws more than a rack may": by_power < 1,
+        "it takes more racks than there is space for": racks > allowed,
+        "its servers at their peak draw more than the site may": power > limit * (1 + _SLACK),
+    }
+    fits = ~np.logical_or.reduce(list(short.values()))
+    reason = "; ".join(text for text, found in short.items() if found[0])
+    return Racks(per_rack, racks, power, fits.astype(float), reason)
+
+
+def _whole(number: FloatArray) -> FloatArray:
+    up: FloatArray = np.ceil(number * (1 - _SLACK))
+    return up
+
+
+# Energy of the servers, the network and the site over the years, in kWh.
+
+
+class Energy(NamedTuple):
+    """kWh a year: (n, years) each. ``facility`` is what the site takes beside the other two."""
+
+    servers: FloatArray
+    network: FloatArray
+    facility: FloatArray
+
+    def site(self) -> FloatArray:
+        """All that the site's meter counts: (n, years)."""
+        return self.servers + self.network + self.facility
+
+
+def energy_of(
+    server: Server, pools: Sequence[Pool], port_watts: FloatArray, numbers: Numbers
+) -> Energy:
+    """Energy of a candidate.
+
+    Parameters
+    ----------
+    server : Server
+    pools : sequence of Pool
+    port_watts : (n,) float array
+        Of the network ports of one server.
+    numbers : Numbers
+
+    Returns
+    -------
+    Energy
+        The servers' watts are averaged over the day, and the site takes (PUE − 1) on top.
+    """
+    kilowatt_hours = HOURS_PER_YEAR / 1000
+    watts = sum(
+        server.watts(pool.load, pool.workloads, numbers).mean(axis=-1) * pool.servers[:, None]
+        for pool in pools
+    )
+    count = sum(pool.servers for pool in pools)
+    servers = kilowatt_hours * watts
+    network = kilowatt_hours * (count * port_watts)[:, None] + 0 * servers
+    facility = (numbers["site.pue"] - 1)[:, None] * (servers + network)
+    return Energy(servers, network, facility)
+
+
+# What a candidate costs over the years, part by part, as present value.
+#
+# What is bought at the start counts in full; what is paid in year y, at its end, counts
+# (1 + r)^(−y) with r the discount rate. The parts add up to the total cost of ownership; the
+# residual value is negative.
+
+
+PARTS = (
+    *("servers", "racks", "network", "licences", "support", "energy", "carbon", "residual_value"),
+)
+KG_PER_TONNE = 1000.0
+
+
+class Bought(NamedTuple):
+    """Numbers of what is bought: (n,) each."""
+
+    servers: FloatArray
+    racks: FloatArray
+
+
+def money_of(
+    server: Server, bought: Bought, energy: Energy, carbon: Carbon, numbers: Numbers
+) -> dict[str, FloatArray]:
+    """Present value of every part, by `PARTS`: (n,) each, in the scenario's currency."""
+    years = energy.servers.shape[1]
+    worth = (1 + numbers["costs.discount_rate"])[:, None] ** -np.arange(1.0, years + 1)
+    each_year = worth.sum(axis=1)
+    count, price = bought.servers, numbers[server.key("price")]
+    cores = float(server.cores or 0)
+    once = cores * numbers["costs.licence_per_core"]
+    yearly = cores * numbers["costs.licence_per_core_per_year"]
+    yearly = yearly + numbers["costs.licence_per_server_per_year"]
+    rack = numbers["site.rack_price"] + each_year * numbers["site.rack_rent_per_year"]
+    residual = numbers.first(server.key("residual_share"), "costs.residual_share")
+    return {
+        "servers": count * price,
+        "racks": bought.racks * rack,
+        "network": count * server.ports * numbers["costs.port_price"],
+        "licences": count * (once + each_year * yearly),
+        "support": count * each_year * _support(server, price, numbers),
+        "energy": (worth * energy.site() * _electricity(years, numbers)).sum(axis=1),
+        "carbon": _carbon(carbon, worth, numbers),
+        "residual_value": -count * price * residual * worth[:, -1],
+    }
+
+
+def paid_at_start(server: Server, bought: Bought, numbers: Numbers) -> FloatArray:
+    """Money that is paid before the first year: (n,)."""
+    cores = float(server.cores or 0)
+    each = numbers[server.key("price")] + server.ports * numbers["costs.port_price"]
+    each = each + cores * numbers["costs.licence_per_core"]
+    made: FloatArray = bought.servers * each + bought.racks * numbers["site.rack_price"]
+    return made
+
+
+def _support(server: Server, price: FloatArray, numbers: Numbers) -> FloatArray:
+    """Support of one server in a year."""
+    own = server.key("support_per_year")
+    return numbers[own] if own in numbers else price * numbers["costs.support_share"]
+
+
+def _electricity(years: int, numbers: Numbers) -> FloatArray:
+    """Price of a kWh by year: (n, years)."""
+    change = 1 + numbers["site.electricity_change_per_year"]
+    price: FloatArray = numbers["site.electricity"][:, None] * change[:, None] ** np.arange(years)
+    return price
+
+
+def _carbon(carbon: Carbon, worth: FloatArray, numbers: Numbers) -> FloatArray:
+    """What carbon costs: that of making at the start, that of use year by year."""
+    price = numbers["costs.carbon_price"] / KG_PER_TONNE
+    # Without a price nothing is paid, also for what is not known.
+    kilograms = carbon.embodied + (worth * carbon.use).sum(axis=1)
+    made: FloatArray = np.where(price > 0, price * kilograms, 0.0)
+    return made
+
+
+# Carbon of use and of making, in kg CO2e.
+
+
+class Carbon(NamedTuple):
+    """kg CO2e: ``use`` by year (n, years), ``embodied`` in all servers (n,); NaN if not known."""
+
+    use: FloatArray
+    embodied: FloatArray
+
+
+def carbon_of(server: Server, servers: FloatArray, energy: Energy, numbers: Numbers) -> Carbon:
+    """Carbon of a candidate: the grid's intensity, which may change each year, and its making."""
+    years = energy.servers.shape[-1]
+    use = np.full((numbers.n, years), np.nan)
+    if "site.grid_carbon" in numbers:
+        change = 1 + numbers["site.grid_carbon_change_per_year"]
+        intensity = change[:, None] ** np.arange(years)
+        use = numbers["site.grid_carbon"][:, None] * intensity * energy.site()
+    embodied = np.full(numbers.n, np.nan)
+    if server.key("embodied_carbon") in numbers:
+        embodied = servers * numbers[server.key("embodied_carbon")]
+    return Carbon(use, embodied)
+
+
+class Outcome(NamedTuple):
+    """What one candidate comes to, in n cases.
+
+    Attributes
+    ----------
+    pools : list of Pool
+    servers : (n,) float array
+    racks : Racks
+    energy : Energy
+    carbon : Carbon
+    money : mapping of str to (n,) float array
+        Present value of each part.
+    at_start : (n,) float array
+    rate : (n,) float array
+        Units a second of one server on the mix, within the latency limits; shares of the demand
+        where the workloads' units differ.
+    watts : (n,) float array
+        Of one server at that rate.
+    price : (n,) float array
+        Of one server.
+    work : (n,) float array
+        Done over all years, in the unit of ``rate`` times seconds, or years of the demand.
+    """
+
+    pools: list[Pool]
+    servers: FloatArray
+    racks: Racks
+    energy: Energy
+    carbon: Carbon
+    money: Mapping[str, FloatArray]
+    at_start: FloatArray
+    rate: FloatArray
+    watts: FloatArray
+    price: FloatArray
+    work: FloatArray
+
+    def tco(self) -> FloatArray:
+        """Total cost of ownership, the sum of all parts: (n,)."""
+        total: FloatArray = np.sum(list(self.money.values()), axis=0)
+        return total
+
+    def figures(self) -> dict[str, FloatArray]:
+        """Figures that candidates are compared by, as `FIGURES` names them: (n,) each."""
+        carbon = self.carbon.use.sum(axis=1) + self.carbon.embodied
+        return {
+            "tco": self.tco(),
+            "energy": self.energy.site().sum(axis=1),
+            "carbon": carbon,
+            "perf_per_watt": self.rate / self.watts,
+            "perf_per_dollar": self.rate / self.price,
+            "work_per_cost": self.work / self.tco(),
+        }
+
+    def mean_load(self) -> FloatArray:
+        """Load of a server, averaged over the servers, the years and the day: (n,)."""
+        busy = sum(p.load.sum(axis=0).mean(axis=(1, 2)) * p.servers for p in self.pools)
+        made: FloatArray = busy / self.servers
+        return made
+
+
+# Whether more of a figure is better.
+FIGURES = {
+    "tco": False,
+    "energy": False,
+    "carbon": False,
+    "perf_per_watt": True,
+    "perf_per_dollar": True,
+    "work_per_cost": True,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A scenario with its candidates, to be evaluated at any figures."""
+
+    scenario: Scenario
+    servers: Sequence[Server]
+
+    def outcomes(self, numbers: Numbers, years: int | None = None) -> list[Outcome]:
+        """What every candidate comes to; over another number of ``years`` where given."""
+        demand = demand_of(self.scenario.workloads, years or self.scenario.years, numbers)
+        return [self._outcome(server, demand, numbers) for server in self.servers]
+
+    def tco(self, numbers: Numbers, years: int | None = None) -> FloatArray:
+        """Total cost of every candidate: (candidates, n)."""
+        return np.stack([outcome.tco() for outcome in self.outcomes(numbers, years)])
+
+    def _outcome(self, server: Server, demand: Demand, numbers: Numbers) -> Outcome:
+        pools = size_pools(server, self.scenario, demand, numbers)
+        count = np.sum([pool.servers for pool in pools], axis=0)
+        ports = server.ports * numbers["costs.port_power"]
+        names = [w.name for w in self.scenario.workloads]
+        rated = server.key("rated_power")
+        peak = numbers[rated] if rated in numbers else server.full_watts(names, numbers)
+        racks = fill_racks(server, self.scenario, count, peak + ports, numbers)
+        energy = energy_of(server, pools, ports, numbers)
+        carbon = carbon_of(server, count, energy, numbers)
+        bought = Bought(count, racks.racks)
+        rate, watts = self._alone(server, demand, numbers)
+        return Outcome(
+            pools=pools,
+            servers=count,
+            racks=racks,
+            energy=energy,
+            carbon=carbon,
+            money=money_of(server, bought, energy, carbon, numbers),
+            at_start=paid_at_start(server, bought, numbers),
+            rate=rate,
+            watts=watts,
+            price=numbers[server.key("price")],
+            work=self._work(demand),
+        )
+
+    @property
+    def one_unit(self) -> str | None:
+        """Unit that the rates of all workloads count in, or None where they differ."""
+        units = {w.unit for w in self.scenario.workloads}
+        return units.pop() if len(units) == 1 else None
+
+    def _alone(
+        self, server: Server, demand: Demand, numbers: Numbers
+    ) -> tuple[FloatArray, FloatArray]:
+        """Rate and watts of one server that does nothing but the day's mix of workloads."""
+        names = [w.name for w in self.scenario.workloads]
+        mix = demand.rate[:, :, 0].mean(axis=-1)
+        within = np.stack([server.rate_within_limit(w, numbers) for w in names])
+        full = np.stack([server.rate(w, numbers) for w in names])
+        times = mix / within
+        # Share of the day's demand that one server does.
+        share = 1 / times.sum(axis=0)
+        load = (mix * share / full)[..., None]
+        watts = server.watts(load, names, numbers)[:, 0]
+        total = mix.sum(axis=0) if self.one_unit else 1.0
+        return share * total, watts
+
+    def _work(self, demand: Demand) -> FloatArray:
+        if self.one_unit:
+            total: FloatArray = demand.work().sum(axis=0)
+            return total
+        first = demand.rate[:, :, 0].mean(axis=-1) * SECONDS_PER_YEAR
+        # In years of the first year's demand; growth is alike for all workloads.
+        made: FloatArray = (demand.work() / first)[0]
+        return made
+
+
+class Basis(NamedTuple):
+    """What an answer was made from: the model of all candidates, and the figures put into it."""
+
+    model: Model
+    inputs: Inputs

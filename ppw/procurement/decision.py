@@ -1,0 +1,366 @@
+"""Which candidate is the best, counted over joint draws, and which ones no other beats in all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ppw.decision.ratios import NO_TIE, Tie, tie_of
+from ppw.procurement.scenario import SCALE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fitting.regression.lines import FloatArray
+
+    Mask = NDArray[np.bool_]
+    from collections.abc import Sequence
+
+    from ppw.procurement.cost_model import Model
+    from ppw.procurement.inputs import Input, Inputs, Numbers
+
+
+def share_best(values: FloatArray, fits: Mask, more_is_better: bool) -> FloatArray:
+    """Share of the draws in which each candidate is the best.
+
+    Parameters
+    ----------
+    values : (candidates, draws) float array
+        NaN where it is not known; a draw with an unknown value of a candidate that fits is no draw.
+    fits : (candidates, draws) bool array
+        A candidate that does not fit is never the best.
+    more_is_better : bool
+
+    Returns
+    -------
+    (candidates,) float array
+        Candidates that tie share their draw. NaN for all where no draw tells.
+    """
+    cost = -values if more_is_better else values
+    known = ~(np.isnan(cost) & fits).any(axis=0) & fits.any(axis=0)
+    if not known.any():
+        return np.full(len(values), np.nan)
+    cost = np.where(fits, cost, np.inf)[:, known]
+    best = cost == cost.min(axis=0)
+    shares: FloatArray = (best / best.sum(axis=0)).mean(axis=1)
+    return shares
+
+
+def on_front(costs: FloatArray, fits: Mask) -> Mask:
+    """Tell which candidates no other one beats: none is as good in all costs and better in one.
+
+    Parameters
+    ----------
+    costs : (criteria, candidates, draws) float array
+        Less is better.
+    fits : (candidates, draws) bool array
+
+    Returns
+    -------
+    (candidates, draws) bool array
+    """
+    one, other = costs[:, :, None], costs[:, None]
+    as_good = (other <= one).all(axis=0)
+    better = (other < one).any(axis=0)
+    beaten = (as_good & better & fits[None]).any(axis=1)
+    front: Mask = fits & ~beaten
+    return front
+
+
+# How the answer moves with each figure: what changes who is cheapest, and what to learn next.
+
+
+# How far a figure is moved that has neither draws nor a given range.
+SWING = 0.2
+YEARS, YEARS_WORDS = "demand.years", "years that servers are kept"
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivities:
+    """Moves one figure after another, with the others at their values.
+
+    Attributes
+    ----------
+    model : Model
+    inputs : Inputs
+    fits : (candidates,) bool array
+        Which candidates may be the answer.
+    level : float
+        Of the interval that a drawn figure is moved over.
+    """
+
+    model: Model
+    inputs: Inputs
+    fits: Mask
+    level: float
+
+    def rows(self, best: int, rival: int | None) -> list[dict[str, Any]]:
+        """One row a figure, the widest swing first.
+
+        Parameters
+        ----------
+        best, rival : int
+            Candidates whose difference is looked at; without a rival, the cost of the best.
+
+        Returns
+        -------
+        list of dict
+            ``key``, ``what``, ``unit``, ``value``, ``low``, ``high``, ``range`` ("drawn", "given"
+            or "±20%"), ``cheapest_at_low`` and ``cheapest_at_high`` (names), ``changes``,
+            ``apart_at_low`` and ``apart_at_high`` (cost of the rival less that of the best).
+        """
+        made = [self._row(figure, best, rival) for figure in movable(self.inputs)]
+        made.append(self._years(best, rival))
+        rows = [row for row in made if row is not None]
+        return sorted(rows, key=lambda row: -abs(row["apart_at_high"] - row["apart_at_low"]))
+
+    def _row(self, figure: Input, best: int, rival: int | None) -> dict[str, Any] | None:
+        low, high, kind = ends_of(figure, self.level)
+        numbers = self.inputs.central().repeated(2).replaced({figure.key: np.array([low, high])})
+        costs = self.model.tco(numbers)
+        place = figure.key, figure.words, figure.unit, figure.value, low, high, kind
+        row = self._said(place, costs, best, rival)
+        # What moves nothing is no finding.
+        return row if row["changes"] or row["apart_at_low"] != row["apart_at_high"] else None
+
+    def _years(self, best: int, rival: int | None) -> dict[str, Any]:
+        years = self.model.scenario.years
+        ends = max(years - 1, 1), years + 1
+        central = self.inputs.central()
+        costs = np.concatenate([self.model.tco(central, end) for end in ends], axis=1)
+        place = YEARS, YEARS_WORDS, "1", float(years), float(ends[0]), float(ends[1]), "±1"
+        return self._said(place, costs, best, rival)
+
+    def _said(
+        self, place: Sequence[Any], costs: FloatArray, best: int, rival: int | None
+    ) -> dict[str, Any]:
+        names = [server.name for server in self.model.servers]
+        allowed = np.where(self.fits[:, None], costs, np.inf)
+        cheapest = [names[int(i)] for i in np.argmin(allowed, axis=0)]
+        apart = costs[best] if rival is None else costs[rival] - costs[best]
+        columns = "key", "what", "unit", "value", "low", "high", "range"
+        return {
+            **dict(zip(columns, place, strict=True)),
+            "cheapest_at_low": cheapest[0],
+            "cheapest_at_high": cheapest[1],
+            "changes": bool(set(cheapest) != {names[best]}),
+            "apart_at_low": float(apart[0]),
+            "apart_at_high": float(apart[1]),
+        }
+
+
+def movable(inputs: Inputs) -> list[Input]:
+    """Figures that can be moved: those that are not 0, or have a range.
+
+    The demand as a whole is one of them where it is not one figure already; a workload's share in
+    it is not, because the others would have to give way.
+    """
+    rates = [f.key for f in inputs if f.key == "demand.rate" or _is_demand(f.key)]
+    left_out = {SCALE.key} if len(rates) == 1 else set()
+    return [
+        f
+        for f in inputs
+        if (f.value != 0 or f.uncertain)
+        and f.key not in left_out
+        and not (f.key.startswith("workload.") and f.key.endswith(".share"))
+    ]
+
+
+def _is_demand(key: str) -> bool:
+    return key.startswith("workload.") and key.endswith(".rate")
+
+
+def ends_of(figure: Input, level: float) -> tuple[float, float, str]:
+    """Ends that a figure is moved between, and what they are."""
+    if figure.draws is not None:
+        low, high = np.quantile(figure.draws, [0.5 - level / 2, 0.5 + level / 2])
+        if low < high:
+            return float(low), float(high), "drawn"
+    if figure.low < figure.high:
+        return figure.low, figure.high, "given"
+    ends = sorted((figure.value * (1 - SWING), figure.value * (1 + SWING)))
+    low, high = (float(np.clip(end, figure.least, figure.most)) for end in ends)
+    return low, high, f"±{SWING:.0%}"
+
+
+def learn_next(
+    model: Model, inputs: Inputs, best: int, rival: int, *, draws: int, seed: int
+) -> list[tuple[str, float]]:
+    """Figures by the share of the variance of the cost difference that is theirs, largest first.
+
+    One figure is drawn at a time, the others at their values; shares are of the sum.
+    """
+    parts = {}
+    for figure in inputs:
+        if figure.uncertain:
+            costs = model.tco(inputs.drawn(draws, seed, only=figure.key))
+            parts[figure.words] = float(np.var(costs[rival] - costs[best]))
+    total = sum(parts.values())
+    if not total > 0:
+        return []
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    return [(words, part / total) for words, part in ordered if part > 0]
+
+
+# Where the answer turns: the value of one figure at which two candidates cost the same.
+#
+# Most figures enter the cost as a straight line (a price, the PUE): two evaluations give the
+# difference d(x) = d₀ + s·x, so that every draw has its own tie x* = −d₀/s. The demand, the years
+# and what else makes whole servers come and go do not; there the sign of the difference is followed
+# along a range, with all else at its value.
+
+
+# How far from its value a figure is looked at.
+_FACTOR = 10.0
+_STEPS = 121
+_ZOOMS = 4
+_MOST_YEARS = 15
+# Where a line is held against the cost: wide enough for whole servers to come and go.
+_PROBES = np.array([0.01, 0.3, 1.0, 30.0])
+_STRAIGHT = 1e-9
+COST, PER_DOLLAR = "total cost", "performance per price"
+
+
+@dataclass(frozen=True, eq=False)
+class Crossovers:
+    """Ties of the cheapest candidate with one rival.
+
+    Attributes
+    ----------
+    model : Model
+        Of these two candidates, the cheapest first.
+    inputs : Inputs
+    drawn : Numbers
+        Joint draws of all figures.
+    level : float
+    """
+
+    model: Model
+    inputs: Inputs
+    drawn: Numbers
+    level: float
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a figure that has a tie, the nearest to its value first.
+
+        Returns
+        -------
+        list of dict
+            ``rival``, ``criterion``, ``key``, ``what``, ``unit``, ``now``, ``value`` with ``lower``
+            and ``upper`` (NaN where the range was followed at the values alone, or where nothing
+            else is uncertain), ``p_tie`` (NaN where it was followed), and
+            ``beyond``, who is the better one on the far side of it.
+        """
+        made = [self._cost_row(figure) for figure in movable(self.inputs)]
+        made += [self._years(), self._per_dollar()]
+        rows = [row for row in made if row is not None]
+        return sorted(rows, key=lambda row: abs(row["value"] / row["now"] - 1))
+
+    def _cost_row(self, figure: Input) -> dict[str, Any] | None:
+        line = self._straight(figure)
+        if line is None:
+            tie = self._followed(figure)
+        else:
+            tie = tie_of(_near(figure, -line[0] / line[1]), self.level)
+        return self._row(COST, figure, tie, self._names()[1])
+
+    def _straight(self, figure: Input) -> tuple[FloatArray, FloatArray] | None:
+        """Start and slope of the cost difference in every draw; None for no straight line."""
+        at = figure.value * _PROBES
+        central = self.inputs.central().repeated(len(at)).replaced({figure.key: at})
+        costs = self.model.tco(central)
+        apart = costs[1] - costs[0]
+        slope = (apart[2] - apart[0]) / (at[2] - at[0]) if at[2] else 0.0
+        off = np.abs(apart - apart[0] - slope * (at - at[0])).max()
+        if slope == 0 or not off <= _STRAIGHT * np.abs(costs).max():
+            return None
+        start, end = (self._apart(self.drawn.replaced({figure.key: x})) for x in (at[0], at[2]))
+        slopes = (end - start) / (at[2] - at[0])
+        slopes = np.where(slopes == 0, np.nan, slopes)
+        return start - slopes * at[0], slopes
+
+    def _followed(self, figure: Input) -> Tie:
+        """Nearest change of sign along a range of the figure."""
+        if figure.value <= 0:
+            return NO_TIE
+        grid = figure.value * np.geomspace(1 / _FACTOR, _FACTOR, _STEPS)
+        grid = grid[(grid >= figure.least) & (grid <= figure.most)]
+        near = figure.value
+        for _ in range(_ZOOMS):
+            sign = self._ahead(figure, grid)
+            turns = np.flatnonzero(sign[1:] != sign[:-1])
+            if not len(turns):
+                return NO_TIE
+            nearest = turns[np.argmin(np.abs(np.log(grid[turns] / near)))]
+            near = grid[nearest]
+            grid = np.geomspace(near, grid[nearest + 1], _STEPS)
+        return Tie(float(np.sqrt(grid[0] * grid[-1])), np.nan, np.nan, np.nan)
+
+    def _ahead(self, figure: Input, at: FloatArray) -> FloatArray:
+        """Sign of the rival's cost less the cheapest one's, by value of a figure."""
+        central = self.inputs.central().repeated(len(at))
+        sign: FloatArray = np.sign(self._apart(central.replaced({figure.key: at})))
+        return sign
+
+    def _years(self) -> dict[str, Any] | None:
+        """Nearest number of whole years at which the rival is the cheaper one."""
+        central, now = self.inputs.central(), self.model.scenario.years
+        for years in sorted(range(1, _MOST_YEARS + 1), key=lambda y: abs(y - now)):
+            costs = self.model.tco(central, years)[:, 0]
+            if costs[1] < costs[0]:
+                tie = Tie(float(years), np.nan, np.nan, np.nan)
+                place = YEARS, YEARS_WORDS, "1", float(now)
+                return self._said(COST, place, tie, self._names()[1])
+        return None
+
+    def _per_dollar(self) -> dict[str, Any] | None:
+        """Price of the cheapest at which both give the same rate for their price."""
+        one, other = self.model.outcomes(self.drawn)
+        tie = tie_of(other.price * one.rate / other.rate, self.level)
+        cheapest, rival = self._names()
+        figure = self.inputs[self.model.servers[0].key("price")]
+        # Dearer than at the tie, it gives less for its price.
+        return self._row(PER_DOLLAR, figure, tie, rival if tie.value > figure.value else cheapest)
+
+    def _apart(self, numbers: Numbers) -> FloatArray:
+        costs = self.model.tco(numbers)
+        apart: FloatArray = costs[1] - costs[0]
+        return apart
+
+    def _names(self) -> tuple[str, str]:
+        return self.model.servers[0].name, self.model.servers[1].name
+
+    def _row(self, criterion: str, figure: Input, tie: Tie, beyond: str) -> dict[str, Any] | None:
+        if np.isnan(tie.value):
+            return None
+        if np.isclose(tie.lower, tie.upper, rtol=_STRAIGHT, atol=0):
+            # Nothing else in it is uncertain.
+            tie = tie._replace(lower=np.nan, upper=np.nan)
+        place = figure.key, figure.words, figure.unit, figure.value
+        return self._said(criterion, place, tie, beyond)
+
+    def _said(
+        self, criterion: str, place: tuple[str, str, str, float], tie: Tie, beyond: str
+    ) -> dict[str, Any]:
+        key, what, unit, now = place
+        return {
+            "rival": self._names()[1],
+            "criterion": criterion,
+            "key": key,
+            "what": what,
+            "unit": unit,
+            "now": now,
+            **tie._asdict(),
+            "beyond": beyond,
+        }
+
+
+def _near(figure: Input, ties: FloatArray) -> FloatArray:
+    """Ties that the figure could be at, not too far from what it is; NaN for the others."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        times = ties / figure.value
+        possible = (ties >= figure.least) & (ties <= figure.most)
+        possible &= (times >= 1 / _FACTOR) & (times <= _FACTOR)
+    return np.where(possible, ties, np.nan)

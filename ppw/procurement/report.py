@@ -1,0 +1,369 @@
+"""The page of `ppw.procure`: what to buy, what it costs, and what would change that."""
+
+from __future__ import annotations
+
+import base64
+import json
+import textwrap
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ppw.procurement.decision import YEARS, YEARS_WORDS, ends_of
+from ppw.procurement.result import FIGURE_WORDS, Section, input_section
+from ppw.procurement.scenario import SCALE
+from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, new_axes
+from ppw.results.page import Figure, Page, Sliders, Table, draw, nearest, stops
+from ppw.results.text import plot_label, printable, shown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+
+    from fitting.regression.lines import FloatArray
+    from ppw.procurement.cost_model import Basis, Model
+    from ppw.procurement.inputs import Input, Inputs
+    from ppw.procurement.result import Procurement
+    from ppw.procurement.scenario import Server
+
+
+# Sliders of a procurement report: every figure that its script needs to cost the candidates anew.
+#
+# The script is the model of `ppw.procurement.cost_model` again, draw by draw. A figure that is
+# moved is taken as known, as `ppw.procurement.inputs.Numbers.replaced` does; all others keep their
+# draws.
+
+
+MOST_PRICES = 6
+MOST_YEARS = 10
+# Drawn numbers that a page carries, of all figures together: about a megabyte.
+_MOST_NUMBERS = 100_000
+_FEWEST_DRAWS = 200
+
+
+class _Way(NamedTuple):
+    """How far a figure is moved: shares of its value, inside its own bounds and these."""
+
+    low: float
+    high: float
+    least: float = 0.0
+    most: float = np.inf
+
+
+_WAYS = {
+    "site.electricity": _Way(0.0, 3.0),
+    "site.pue": _Way(0.0, 2.0, 1.0),
+    "demand.max_utilisation": _Way(0.0, np.inf, 0.05, 1.0),
+    SCALE.key: _Way(0.25, 4.0),
+}
+_PRICE = _Way(0.2, 3.0)
+
+
+def procurement_sliders(result: Procurement) -> Sliders | None:
+    """Sliders of a report; None where the answer was read from JSON, without its model."""
+    if result.basis is None:
+        return None
+    kept = _kept_draws(result.basis.inputs, result.draws)
+    data = {
+        "level": result.level,
+        "currency": result.currency,
+        "years": result.years,
+        "draws": kept,
+        **_scenario(result.basis.model),
+        "servers": [_server(server, result.basis.model) for server in result.basis.model.servers],
+        "figures": _figures(result.basis.inputs, result.draws, result.seed, kept),
+        "sliders": [*_sliders(result.basis, result.level), _years(result.years)],
+    }
+    return Sliders(
+        title="Other prices and sites",
+        note=_note(result, kept),
+        header=[
+            *("candidate", "servers", "racks", "energy (kWh)", f"total cost ({result.currency})"),
+            *(f"{result.level:.0%} interval", "P(least cost)"),
+        ],
+        script="procurement.js",
+        data=json.dumps(data, separators=(",", ":"), allow_nan=False),
+    )
+
+
+def _kept_draws(inputs: Inputs, draws: int) -> int:
+    uncertain = sum(figure.uncertain for figure in inputs)
+    return min(draws, max(_FEWEST_DRAWS, _MOST_NUMBERS // max(uncertain, 1)))
+
+
+def _note(result: Procurement, kept: int) -> str:
+    said = (
+        "A figure that is moved is taken as known; the others keep their draws, and all else on "
+        "this page stays as the scenario has it."
+    )
+    if kept < result.draws:
+        said += f" Intervals are here of the first {kept} draws of {result.draws}."
+    prices = len(result.candidates)
+    if prices > MOST_PRICES:
+        said += f" The prices of the first {MOST_PRICES} of {prices} candidates have sliders."
+    return said
+
+
+def _scenario(model: Model) -> dict[str, Any]:
+    scenario = model.scenario
+    return {
+        "workloads": [{"name": w.name, "profile": w.profile.tolist()} for w in scenario.workloads],
+        "separate_pools": scenario.separate_pools,
+        "spare_servers": scenario.spare_servers,
+        "rack_units": scenario.rack_units,
+        "max_racks": scenario.max_racks,
+    }
+
+
+def _server(server: Server, model: Model) -> dict[str, Any]:
+    within = server.share_within_limit
+    return {
+        "key": server.name,
+        "name": shown_name(server.name),
+        "height": server.height,
+        "ports": server.ports,
+        "cores": server.cores or 0,
+        "curve": _pieces(server),
+        "share_within_limit": [within.get(w.name, 1.0) for w in model.scenario.workloads],
+    }
+
+
+def _pieces(server: Server) -> list[list[float]]:
+    """Shape of the watts against load, 0 to 1: where each cubic piece begins, and its powers."""
+    from scipy.interpolate import PchipInterpolator
+
+    from ppw.power.load_curve import PowerLoadCurve
+
+    curve = server.curve
+    if not isinstance(curve, PowerLoadCurve):
+        return [[0.0, 0.0, 0.0, 1.0, 0.0]]
+    idle, full = curve.watts(np.array([0.0, 1.0]))
+    # The curve's own interpolation, of its shape in place of its watts.
+    pieces = PchipInterpolator(curve.load, (curve.power - idle) / (full - idle))
+    return [
+        [float(start), *map(float, powers)]
+        for start, powers in zip(pieces.x[:-1], pieces.c.T, strict=True)
+    ]
+
+
+def _figures(inputs: Inputs, draws: int, seed: int, kept: int) -> list[list[Any]]:
+    """Key, value and the draws of every figure: those as base64 of little-endian doubles."""
+    return [
+        [f.key, f.value, _packed(f.drawn(draws, seed)[:kept]) if f.uncertain else None]
+        for f in inputs
+    ]
+
+
+def _packed(draws: FloatArray) -> str:
+    return base64.b64encode(draws.astype("<f8").tobytes()).decode()
+
+
+def _sliders(basis: Basis, level: float) -> Iterator[dict[str, Any]]:
+    servers = basis.model.servers[:MOST_PRICES]
+    ways = _WAYS | {server.key("price"): _PRICE for server in servers}
+    for key, way in ways.items():
+        figure = basis.inputs[key]
+        low, high = _ends(figure, way)
+        at = stops(low, high, [figure.value])
+        given = ends_of(figure, level)[:2] if figure.uncertain else None
+        yield _slider(key, figure.words, figure.unit, at, figure.value, given)
+
+
+def _ends(figure: Input, way: _Way) -> tuple[float, float]:
+    """Ends of a slider; they hold the value whatever it is."""
+    low = max(figure.value * way.low, way.least, figure.least)
+    high = min(figure.value * way.high if figure.value else 1.0, way.most, figure.most)
+    return min(low, figure.value), max(high, figure.value)
+
+
+def _years(years: int) -> dict[str, Any]:
+    at = [float(year) for year in range(1, max(MOST_YEARS, years) + 1)]
+    return _slider(YEARS, YEARS_WORDS, "1", at, float(years), None)
+
+
+def _slider(
+    key: str, label: str, unit: str, at: list[float], start: float, given: Any
+) -> dict[str, Any]:
+    named = label if unit == "1" else f"{label} ({unit})"
+    return {
+        "key": key,
+        "label": printable(named),
+        "stops": at,
+        "start": nearest(at, start),
+        "range": given,
+    }
+
+
+# Pixels of a page of paper, and on it of a character in a table and of the gap between columns.
+_PAPER, _CHARACTER, _GAP = 718, 6.5, 10
+# Names of rows are broken into lines from so many characters on; those of columns never are.
+_BROKEN = 22
+_MOST_ROWS = 25
+_DRAWN_MOVES = 8
+_LABEL = 24
+# Of the digest, as much as tells inputs apart: all of it is too wide for a telephone.
+_DIGEST = len("sha256:") + 12
+# Dark for what is bought, light for what is paid by the year.
+_COLOURS = {
+    "servers": "#1f4e79",
+    "racks": "#2563a8",
+    "network": "#5b8fc7",
+    "licences": "#8a6fb0",
+    "support": "#b9a6d3",
+    "energy": "#e0a030",
+    "carbon": "#6b8e4e",
+    "residual_value": "#c9ced4",
+}
+
+
+def procurement_page(result: Procurement) -> Page:
+    """Report of `ppw.procure`."""
+    count = len(result.candidates)
+    figures = [
+        Figure(
+            draw(lambda ax: plot_costs(result, ax), height=1.6 + 0.45 * count),
+            f"Present value of {result.years} years by part; the line is the "
+            f"{result.level:.0%} interval of the total.",
+        )
+    ]
+    if count > 1:
+        height = 3.0 + 0.2 * count
+        figures.append(
+            Figure(draw(lambda ax: plot_front(result, ax), height=height), _front_caption(result))
+        )
+    moves = min(len(result.sensitivities), _DRAWN_MOVES)
+    figures.append(
+        Figure(
+            draw(lambda ax: plot_moves(result, ax), height=1.2 + 0.42 * moves),
+            "How far each figure moves the answer, the others at their values; the range of each "
+            "is in the table.",
+        )
+    )
+    return Page(
+        title=result.title,
+        subtitle=f"{result.scope()} · input {result.input_digest[:_DIGEST]}",
+        verdict=result.verdict(),
+        figures=figures,
+        tables=[*_tables(result)],
+        caveats=result.caveats,
+        document=result.to_json(),
+        sliders=procurement_sliders(result),
+    )
+
+
+def plot_costs(result: Procurement, ax: Axes | None = None) -> Axes:
+    """Draw what each candidate costs, part by part, with the interval of the total."""
+    axes, table = new_axes(ax), result.costs
+    place = np.arange(len(table))
+    ahead, behind = np.zeros(len(table)), np.zeros(len(table))
+    size, unit = _scale(table["tco"].to_numpy())
+    for part, colour in _COLOURS.items():
+        money = table[part].to_numpy() / size
+        if not money.any():
+            continue
+        start = np.where(money < 0, behind, ahead)
+        label = part.replace("_", " ")
+        axes.barh(place, money, left=start, color=colour, height=0.6, label=label)
+        ahead, behind = ahead + np.maximum(money, 0), behind + np.minimum(money, 0)
+    ends = result.figures[result.figures["figure"] == "tco"]
+    axes.hlines(place, ends["lower"] / size, ends["upper"] / size, color=MEASURED, lw=1.5)
+    axes.plot(table["tco"] / size, place, "|", color=MEASURED, ms=9)
+    axes.set_yticks(place, [_wrapped(name) for name in table["candidate"]])
+    axes.invert_yaxis()
+    axes.set_ylabel("candidate")
+    axes.set_xlabel(plot_label(f"total cost ({unit}{result.currency})"))
+    axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    return axes
+
+
+def plot_front(result: Procurement, ax: Axes | None = None) -> Axes:
+    """Draw cost against carbon, or energy where carbon is not known; the front is joined."""
+    axes, second = new_axes(ax), second_figure(result)
+    names = result.candidates["candidate"]
+    cost, other = (
+        result.figures[result.figures["figure"] == figure].set_index("candidate").loc[names]
+        for figure in ("tco", second)
+    )
+    size, unit = _scale(cost["value"].to_numpy())
+    other_size, other_unit = _scale(other["value"].to_numpy())
+    x, y = cost["value"] / size, other["value"] / other_size
+    axes.hlines(y, cost["lower"] / size, cost["upper"] / size, color=BAND, lw=3)
+    axes.vlines(x, other["lower"] / other_size, other["upper"] / other_size, color=BAND, lw=3)
+    beaten = [((x <= x[n]) & (y <= y[n]) & ((x < x[n]) | (y < y[n]))).any() for n in names]
+    front = x[~np.array(beaten)].sort_values(kind="stable").index
+    axes.plot(x[front], y[front], color=BEST, lw=1, zorder=1)
+    for name in names:
+        axes.plot(x[name], y[name], "o", label=_wrapped(name))
+    axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    axes.set_xlabel(plot_label(f"total cost ({unit}{result.currency})"))
+    axes.set_ylabel(f"{FIGURE_WORDS[second]} ({other_unit}{other['unit'].iloc[0]})")
+    return axes
+
+
+def plot_moves(result: Procurement, ax: Axes | None = None) -> Axes:
+    """Draw how far the figures that move the answer most do so, the first eight."""
+    axes, rows = new_axes(ax), result.sensitivities.head(_DRAWN_MOVES)
+    place = np.arange(len(rows))
+    low, high = rows["apart_at_low"].to_numpy(), rows["apart_at_high"].to_numpy()
+    size, unit = _scale(np.concatenate([low, high]))
+    colours = [PROJECTED if changes else CURVE for changes in rows["changes"]]
+    axes.barh(place, (high - low) / size, left=low / size, color=colours, height=0.55)
+    if result.runner_up is not None:
+        axes.axvline(0.0, color=MEASURED, lw=0.8)
+        costs = result.costs.set_index("candidate")["tco"]
+        now = (costs[result.runner_up] - costs[result.cheapest]) / size
+        axes.axvline(now, color=MEASURED, lw=0.8, ls=":")
+    what = f"{result.runner_up} dearer by" if result.runner_up else "total cost"
+    axes.set_yticks(place, [_wrapped(text) for text in rows["what"]])
+    axes.invert_yaxis()
+    axes.set_ylabel("figure moved")
+    axes.set_xlabel(
+        "\n".join(
+            textwrap.wrap(plot_label(f"{what} ({unit}{result.currency})", most=4 * _LABEL), 44)
+        )
+    )
+    return axes
+
+
+def second_figure(result: Procurement) -> str:
+    """What the cost is drawn against: carbon where all of it is known, else energy."""
+    known = result.carbon["total_kg"].notna().all()
+    return "carbon" if known else "energy"
+
+
+def _front_caption(result: Procurement) -> str:
+    return (
+        f"Total cost against {FIGURE_WORDS[second_figure(result)]}, with intervals; to the joined "
+        "ones there is no better in both."
+    )
+
+
+def _tables(result: Procurement) -> Iterator[Table]:
+    for section in [*result.sections(_MOST_ROWS), input_section(result)]:
+        # What has a column a candidate has no other names.
+        yield from _side_by_side(section) if section.keys == 1 else [Table(*section)]
+
+
+def _side_by_side(section: Section) -> Iterator[Table]:
+    """Cut a table with a column a candidate into equal parts, none of them wider than paper."""
+    widths = [max(map(len, column)) for column in zip(section.header, *section.rows, strict=True)]
+    names, *others = (_CHARACTER * width + _GAP for width in (min(widths[0], _BROKEN), *widths[1:]))
+    most = max(1, int((_PAPER - names) // max(others)))
+    parts = np.array_split(np.arange(1, len(widths)), -(-len(others) // most))
+    groups = [part.tolist() for part in parts]
+    for number, group in enumerate(groups, start=1):
+        columns = [0, *group]
+        rows = [[row[i] for i in columns] for row in section.rows]
+        more = f" ({number})" if len(groups) > 1 else ""
+        yield Table(f"{section.title}{more}", [section.header[i] for i in columns], rows, 1)
+
+
+def _scale(values: np.ndarray) -> tuple[float, str]:
+    """What to divide by so that axes have few digits, and its word."""
+    most = float(np.nanmax(np.abs(values), initial=0.0))
+    return (1e6, "million ") if most >= 2e6 else (1e3, "thousand ") if most >= 2e3 else (1.0, "")
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(plot_label(text, most=4 * _LABEL), _LABEL))

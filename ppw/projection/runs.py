@@ -1,0 +1,428 @@
+"""`project_runs`: every group of a runs table projected to frequencies that were not measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fitting.bayes.steps import SAME_STEP
+from measurements.table.schema import HEADERS
+from ppw.errors import PpwError
+from ppw.projection.answers import Answer, Answers, Cells, calibrated, too_few
+from ppw.projection.curves import Curves, FitOptions, fit_curves
+from ppw.results import caveats as cv
+from ppw.results.arguments import as_frequencies
+from ppw.results.result import (
+    frame_digest,
+    read_document,
+    reads_document,
+    records,
+    unbounded_where_null,
+    write_document,
+)
+from ppw.results.text import shown, shown_interval, summary_text, text_table
+from ppw.runs.prepare import Prepared, measured_cells, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from fitting.regression.lines import FloatArray, IntArray
+    from ppw.projection.posteriors import Distribution
+    from ppw.runs.groups import Groups
+    from ppw.runs.metrics import Metric
+
+    Mask = NDArray[np.bool_]
+
+
+# Groups without a curve: how many, and why.
+
+
+def unfitted_groups(curves: Curves, prepared: Prepared) -> list[str]:
+    """Say how many groups have no curve for a fit, because they have fewer than two frequencies."""
+    texts = []
+    for name, fitted in curves.fits.items():
+        line = fitted.line
+        without = np.isnan(line.slope)
+        unmeasured = int((without & (line.moments.points == 0)).sum())
+        single = int(without.sum()) - unmeasured
+        total = len(prepared.groups)
+        if unmeasured:
+            texts.append(f"{name}: {unmeasured} of {total} groups left out: not measured there")
+        if single:
+            texts.append(
+                f"{name}: {single} of {total} groups left out: only one distinct frequency, and a "
+                "curve takes two"
+            )
+    return texts
+
+
+def nothing_to_fit(prepared: Prepared) -> str:
+    """Say why no group of the table has a curve."""
+    source = prepared.runs.attrs.get("source", "runs")
+    distinct = np.unique(prepared.runs["freq_hz"])
+    found = ", ".join(shown(f, "Hz") for f in distinct[:6])
+    by = ", ".join(prepared.groups.by)
+    grouped = f"every group by {by}" if by else "all rows, which are one group"
+    left_out = "".join(f"; {said}" for said in prepared.said_of_left_out())
+    headers = prepared.runs.attrs.get(HEADERS, {})
+    named = next((h for h, became in headers.items() if became[0] == "freq_hz"), "freq_hz")
+    where = "of the rows that are left" if left_out else "in the file"
+    return (
+        f"{source}: only one distinct frequency in {grouped} ({named} {where}: "
+        f"{found}): a curve takes two; measure at one more, or group by fewer columns with --by"
+        f"{left_out}"
+    )
+
+
+_NUMBERS = ("projected", "lower", "upper", "other_form", "limit", "limit_share", "pulled_pct")
+# Columns of the error budget begin so.
+WIDTH_FROM = "width_from_"
+# Metrics that both forms answer.
+WITH_OTHER_FORM = ("time", "cpi", "throughput")
+_OPTIONAL = ("other_form", "caveats", "pulled_pct")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunsProjection:
+    """Projections of every group of a runs table.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a group, metric and frequency: the key columns, ``metric``, ``unit``,
+        ``freq_hz``, ``projected``, ``lower``, ``upper`` (NaN without an interval), ``limit`` as
+        frequency grows, ``limit_share`` reached, ``points`` measured; for a posterior
+        ``pulled_pct`` (how far the table's other groups moved the answer) and the share that each
+        source of width has in the variance of its logarithm (``width_from_time_fit`` …);
+        ``other_form`` (the reciprocal form beside the bounded one, or the reverse) and
+        ``caveats`` (short names) where there are any.
+    by : tuple of str
+        Key columns.
+    level : float
+        Of the intervals.
+    form, power_form, via, interval, pool
+        As asked for; ``power_form`` None is a posterior over CMOS curves.
+    caveats : tuple of str
+        With the number of groups that each concerns.
+    left_out : pandas.DataFrame
+        Rows of the input that cannot be right and took no part, with the evidence; as the table
+        of `ppw.check_quality`.
+    prepared : ppw.runs.prepare.Prepared or None
+        The runs behind the answers; None when read from JSON.
+    """
+
+    table: pd.DataFrame
+    by: tuple[str, ...]
+    level: float
+    form: str
+    power_form: str | None
+    via: str
+    interval: str
+    pool: bool
+    caveats: tuple[str, ...]
+    left_out: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
+    prepared: Prepared | None = field(default=None, repr=False, compare=False)
+    options: FitOptions = field(default_factory=FitOptions, repr=False, compare=False)
+    known_digest: str | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def input_digest(self) -> str | None:
+        """Digest of the runs: of the file they were read from where known."""
+        # Not computed before it is asked for: it costs more than the fits of a large table.
+        return self.known_digest if self.prepared is None else frame_digest(self.prepared.runs)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a copy of ``table``."""
+        return self.table.copy()
+
+    def summary(self) -> str:
+        """Show a table of projections, at most 40 rows, then the caveats."""
+        shown_rows = [self._cells(row) for row in self.table.head(40).to_dict(orient="records")]
+        header = [*self.by, "metric", "at", "projected", f"{self.level:.0%} interval", "of limit"]
+        header += ["other form"] if "other_form" in self.table else []
+        lines: list[str] = [text_table(header, shown_rows)]
+        if len(self.table) > 40:
+            lines.append(f"… {len(self.table) - 40} more rows: use --format csv or to_frame()")
+        return summary_text(lines, self.caveats)
+
+    def _cells(self, row: Mapping[Any, Any]) -> list[str]:
+        interval = shown_interval(row["projected"], row["lower"], row["upper"], row["unit"])
+        share = "–" if np.isnan(row["limit_share"]) else f"{row['limit_share']:.0%}"
+        keys = [shown(v) if isinstance(v, float) else str(v) for v in (row[k] for k in self.by)]
+        answers = [shown(row["freq_hz"], "Hz"), shown(row["projected"], row["unit"])]
+        other = [shown(row["other_form"], row["unit"])] if "other_form" in row else []
+        return [*keys, row["metric"], *answers, interval, share, *other]
+
+    def to_json(self) -> str:
+        """JSON document with ``schema_version``; one object a row in ``groups``."""
+        body = {
+            "by": self.by,
+            "level": self.level,
+            "form": self.form,
+            "power_form": self.power_form,
+            "via": self.via,
+            "interval": self.interval,
+            "pool": self.pool,
+            "groups": records(self.table),
+            "left_out": records(self.left_out),
+            "caveats": self.caveats,
+        }
+        return write_document("runs_projection", self.input_digest, body)
+
+    @classmethod
+    @reads_document
+    def from_json(cls, text: str) -> RunsProjection:
+        """Read `to_json` back. Raises `PpwError` for anything else."""
+        d = read_document(text, "runs_projection")
+        table = pd.DataFrame(d["groups"])
+        numbers = {c: np.float64 for c in table if c in _NUMBERS or str(c).startswith(WIDTH_FROM)}
+        return cls(
+            table=unbounded_where_null(table.astype(numbers)),
+            by=tuple(d["by"]),
+            level=d["level"],
+            form=d["form"],
+            power_form=d["power_form"],
+            via=d["via"],
+            interval=d["interval"],
+            pool=d["pool"],
+            caveats=tuple(d["caveats"]),
+            left_out=pd.DataFrame(d["left_out"]),
+            known_digest=d["input_digest"],
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the first metric of each group, measured and projected, against frequency."""
+        from ppw.projection.plots import plot_runs_projection
+
+        return plot_runs_projection(self, ax)
+
+
+def project_runs(
+    runs: pd.DataFrame,
+    *,
+    freq: float | str | Iterable[float | str],
+    by: Sequence[str] | None = None,
+    metric: str | Iterable[str] | None = None,
+    form: str = "amdahl",
+    power_form: str | None = None,
+    exponent: float | None = None,
+    voltages: Mapping[float, float] | pd.DataFrame | None = None,
+    via: str = "fits",
+    level: float = 0.90,
+    interval: str = "bayes",
+    pool: bool = True,
+    keep_all: bool = False,
+) -> RunsProjection:
+    """Project every group of a runs table.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        A runs table (`ppw.read_runs`), or a frame with columns such as ``freq_ghz``, ``time_ms``.
+    freq : float, str or several
+        Frequencies to project to, in Hz or with a unit ("3.0GHz").
+    by : sequence of str, optional
+        Columns that tell groups apart; by default all identity columns present.
+    metric : str or several, optional
+        Of "time", "cpi", "throughput", "power", "energy", "perf_per_watt",
+        "perf_per_dollar" (from the column ``price``); by default all that
+        the columns allow.
+    form, power_form, exponent, level
+        As for `ppw.project`.
+    voltages : mapping of Hz to V, or DataFrame, optional
+        Core voltage by frequency (columns ``freq_hz``, ``voltage_v``, and ``host`` where it
+        differs) for the CMOS form; by default that of the column ``voltage_v``, where it covers
+        the frequency asked for. An empty mapping uses none.
+    interval : {"bayes", "conformal", "t", "none"}
+        From a posterior of the bounded curves; as wide as the misses of the groups measured at
+        ``freq`` call for; Student's t about the least-squares curve, where there are degrees of
+        freedom; or none. The two last answer with the least-squares curve.
+    pool : bool
+        Let the groups of the table inform each other; ``pulled_pct`` says how much they did.
+    keep_all : bool
+        Use the rows that `ppw.check_quality` would leave out.
+    via : {"fits", "ratio"}
+        perf/W as the quotient of two fits, or by one regression on performance/power.
+
+    Returns
+    -------
+    RunsProjection
+        Projections of every group of a runs table.
+
+    Raises
+    ------
+    MeasurementError
+        For values that cannot be, all of them at once.
+    PpwError
+        For a frequency, metric or column that is not there, or when no group has two frequencies.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of ``caveats``.
+    """
+    frequencies = as_frequencies(freq)
+    options = FitOptions(
+        form=form,
+        power_form=power_form,
+        exponent=exponent,
+        voltages=voltages,
+        via=via,
+        interval=interval,
+        pool=pool,
+    )
+    prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all)
+    projection = project_prepared(prepared, frequencies, options, level)
+    cv.warn(projection.caveats)
+    return projection
+
+
+def project_prepared(
+    prepared: Prepared, frequencies: Sequence[float], options: FitOptions, level: float
+) -> RunsProjection:
+    """Project every group of prepared runs; arguments as `project_runs`, and no warnings."""
+    answers = Answers.of(prepared, options)
+    asked = [(m, f) for m in prepared.metrics for f in frequencies]
+    made = [_Answer.of(prepared, answers, m, f, level) for m, f in asked]
+    table = pd.concat([a.table(prepared.groups) for a in made], ignore_index=True)
+    if table.empty:
+        raise PpwError(nothing_to_fit(prepared))
+    findings = cv.over_frequencies(found for a in made for found in a.findings)
+    caveats = prepared.caveats() + cv.tally(findings)
+    caveats += unfitted_groups(answers.curves, prepared)
+    return RunsProjection(
+        table=table.drop(columns=[c for c in _OPTIONAL if table[c].isna().all()]),
+        by=tuple(prepared.groups.by),
+        level=level,
+        form=options.form,
+        power_form=options.power_form,
+        via=options.via,
+        interval=options.interval,
+        pool=options.pool,
+        caveats=tuple(caveats),
+        left_out=prepared.left_out,
+        prepared=prepared,
+        options=options,
+    )
+
+
+class _Answer(NamedTuple):
+    """One metric at one frequency, for all groups."""
+
+    metric: Metric
+    frequency: float
+    made: Answer
+    points: IntArray
+    fitted: Mask
+    findings: list[tuple[str, cv.Finding]]
+    other_form: FloatArray | None
+
+    @classmethod
+    def of(
+        cls, prepared: Prepared, answers: Answers, metric: Metric, frequency: float, level: float
+    ) -> _Answer:
+        made = answers.at(metric, Cells.all_groups(len(prepared.groups), frequency), level)
+        if answers.options.interval == "conformal":
+            made = _conformal(answers, made, metric, frequency, level)
+        factors, findings = made.factors, answers.findings(made)
+        fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in factors])
+        points = np.minimum.reduce([f.fit.line.moments.points for f in factors])
+        other = _other_form(prepared, answers.curves, metric, frequency)
+        return cls(metric, frequency, made, points, fitted, findings, other)
+
+    def table(self, groups: Groups) -> pd.DataFrame:
+        """One row a group that could be fitted."""
+        p, known = self.made.prediction, self.made.distribution
+        rows = groups.keys.assign(
+            metric=self.metric.name,
+            unit=self.metric.unit,
+            freq_hz=self.frequency,
+            projected=p.value,
+            lower=p.lower,
+            upper=p.upper,
+            limit=p.limit,
+            limit_share=p.limit_share,
+            points=self.points,
+            pulled_pct=np.nan if known is None else 100 * (known.pulled - 1),
+            **_budget(known),
+            other_form=np.nan if self.other_form is None else self.other_form,
+            caveats=_names([x for _, x in self.findings], len(groups)),
+        )
+        return rows if self.fitted.all() else rows[self.fitted]
+
+
+def _conformal(
+    answers: Answers, made: Answer, metric: Metric, frequency: float, level: float
+) -> Answer:
+    """Interval from the misses of the groups that were measured at the frequency."""
+    prepared = answers.prepared
+    at = np.abs(prepared.runs["freq_hz"].to_numpy() / frequency - 1) < SAME_STEP
+    cells = measured_cells(prepared, metric, at)
+    if cells.empty:
+        raise PpwError(f"{metric.name} at {shown(frequency, 'Hz')}: {too_few(level)}")
+    unseen = Answers.of(prepared, answers.options, ~at)
+    cluster = answers.posteriors.neighbours.cluster
+    asked = Cells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
+    held = unseen.at(metric, asked, level)
+    ready = calibrated(made, cells["measured"].to_numpy(), held, cluster, level)
+    if np.isnan(ready.prediction.lower).all():
+        raise PpwError(f"{metric.name} at {shown(frequency, 'Hz')}: {too_few(level)}")
+    return ready
+
+
+def _budget(known: Distribution | None) -> dict[str, FloatArray]:
+    """Shares of the variance of ln y by where it comes from, as columns of the table."""
+    if known is None:
+        return {}
+    total = sum(known.budget.values())
+    with np.errstate(invalid="ignore"):
+        return {budget_column(name): part / total for name, part in known.budget.items()}
+
+
+def budget_column(source: str) -> str:
+    """Column of the table that holds the share of a source of width."""
+    return f"{WIDTH_FROM}{source.replace(' ', '_')}"
+
+
+def _names(findings: Sequence[cv.Finding], groups: int) -> pd.Categorical[Any] | None:
+    """Short names of each group's caveats, joined; few combinations serve many groups."""
+    findings = [f for f in findings if f.groups.any()]
+    names = list(dict.fromkeys(f.name for f in findings))
+    if not names:
+        return None
+    mask = np.zeros(groups, dtype=np.int64)
+    for finding in findings:
+        mask |= finding.groups.astype(np.int64) << names.index(finding.name)
+    # Counted, not sorted: a million groups share a handful of combinations.
+    combinations = 1 << len(names)
+    present = np.flatnonzero(np.bincount(mask, minlength=combinations)[1:]) + 1
+    texts = ["; ".join(n for i, n in enumerate(names) if m >> i & 1) for m in present]
+    code = np.full(combinations, -1)
+    code[present] = np.arange(len(present))
+    return pd.Categorical.from_codes(code[mask], pd.Index(texts))
+
+
+def _other_form(
+    prepared: Prepared, curves: Curves, metric: Metric, frequency: float
+) -> FloatArray | None:
+    """Prediction of the other form for the groups whose curve is faster than the clock."""
+    if metric.name not in WITH_OTHER_FORM:
+        return None
+    line, form = curves.fits[metric.name].line, curves.options.form
+    if form == "reciprocal":
+        faster = line.slope < 0
+    else:
+        coefficient = line.slope if metric.name == "cpi" else line.intercept
+        faster = coefficient <= 0 if form == "amdahl" else coefficient < 0
+    if not faster.any():
+        return None
+    other = FitOptions(form="amdahl" if form == "reciprocal" else "reciprocal")
+    rows = faster[prepared.groups.codes]
+    refitted = fit_curves(prepared.runs, prepared.groups, [metric], other, rows)
+    return refitted.fits[metric.name].predict(frequency)

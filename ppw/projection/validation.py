@@ -1,0 +1,615 @@
+"""`validate`: projected against measured, on runs that the projection has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fitting.bayes.steps import SAME_STEP
+from measurements import identity_columns
+from ppw.errors import PpwError
+from ppw.projection.answers import Answers, Cells, calibrated
+from ppw.projection.curves import FitOptions
+from ppw.projection.runs import unfitted_groups
+from ppw.results import caveats as cv
+from ppw.results.arguments import as_frequencies, as_names, known_choice
+from ppw.results.result import (
+    frame_digest,
+    plain,
+    read_document,
+    reads_document,
+    records,
+    unbounded_where_null,
+    write_document,
+)
+from ppw.results.text import shown, summary_text, text_table
+from ppw.runs.groups import run_count
+from ppw.runs.prepare import (
+    Prepared,
+    canonical,
+    measured_cells,
+    prepare,
+    remedy_of_left_out,
+    without_watts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from fitting.regression.lines import FloatArray
+    from ppw.runs.groups import Groups
+
+    Mask = NDArray[np.bool_]
+    from collections.abc import Mapping
+
+    from matplotlib.axes import Axes
+
+    from ppw.runs.metrics import Metric
+
+
+# Validation schemes: which runs a projection may learn from, and which it is held against.
+
+
+SCHEMES = ("highest", "frequency", "host")
+
+
+class Fold(NamedTuple):
+    """Rows to learn from and rows to be held against; no row is both."""
+
+    train: Mask
+    test: Mask
+
+
+class Plan(NamedTuple):
+    """What a validation learns from and what it tests: frequencies, hosts or a scheme."""
+
+    train: list[float]
+    test: list[float]
+    scheme: str
+    train_host: str | None
+    test_host: str | None
+
+    def folds(self, runs: pd.DataFrame, groups: Groups) -> Iterator[Fold]:
+        """Yield the folds; raises `PpwError` for what the table does not hold."""
+        if self.train_host is not None and self.test_host is not None:
+            yield from self._between_hosts(runs, self.train_host, self.test_host)
+        elif self.train or self.test:
+            yield from given_frequencies(runs, self.train, self.test)
+        elif self.scheme == "highest":
+            yield from highest_left_out(runs, groups)
+        elif self.scheme == "frequency":
+            yield from each_frequency_left_out(runs, groups)
+        else:
+            yield from each_host_left_out(runs)
+
+    def _between_hosts(self, runs: pd.DataFrame, train: str, test: str) -> Iterator[Fold]:
+        for fold in one_host_to_another(runs, train, test):
+            narrow = fold
+            if self.train:
+                narrow = narrow._replace(train=fold.train & at_any(runs, self.train))
+            if self.test:
+                narrow = narrow._replace(test=fold.test & at_any(runs, self.test))
+            yield narrow
+
+    def describe(self) -> str:
+        """Say in words what is learnt from and what is tested."""
+        learnt = ", ".join(shown(f, "Hz") for f in self.train) or "all other frequencies"
+        tested = ", ".join(shown(f, "Hz") for f in self.test) or "all other frequencies"
+        if self.train_host is not None:
+            at = f" ({learnt} to {tested})" if self.train or self.test else ""
+            return f"learnt on {self.train_host}, tested on {self.test_host}{at}"
+        if self.train or self.test:
+            return f"learnt at {learnt}, tested at {tested}"
+        return {
+            "highest": "each group's highest frequency left out",
+            "frequency": "each frequency left out in turn",
+            "host": "each host left out in turn",
+        }[self.scheme]
+
+
+def refuse_contradiction(
+    frequencies: bool, scheme: str | None, train_host: str | None, test_host: str | None
+) -> None:
+    """Refuse a choice of what to learn from and to test on that says two things at once."""
+    if scheme is not None:
+        known_choice("scheme", scheme, SCHEMES)
+    if (train_host is None) != (test_host is None):
+        raise PpwError("give both the train host and the test host")
+    if scheme is not None and (frequencies or train_host is not None):
+        raise PpwError("give a scheme, or the frequencies or hosts to train and test on, not both")
+
+
+def given_frequencies(
+    runs: pd.DataFrame, train: Sequence[float], test: Sequence[float]
+) -> Iterator[Fold]:
+    """Learn at the frequencies ``train`` (Hz) and test at ``test``; without one, at all others.
+
+    Raises
+    ------
+    PpwError
+        For a frequency that no run has, or that is asked for on both sides.
+    """
+    frequency = runs["freq_hz"].to_numpy()
+    at_train = at_any(runs, train)
+    at_test = at_any(runs, test) if test else ~at_train
+    if not train:
+        at_train = ~at_test
+    if (at_train & at_test).any():
+        both = shown(float(frequency[at_train & at_test][0]), "Hz")
+        raise PpwError(f"{both} is in --train and in --test: a run cannot be held against itself")
+    yield Fold(at_train, at_test)
+
+
+def highest_left_out(runs: pd.DataFrame, groups: Groups) -> Iterator[Fold]:
+    """Learn from all but each group's highest frequency, and test there."""
+    frequency = runs["freq_hz"].to_numpy()
+    highest = np.full(len(groups), -np.inf)
+    np.maximum.at(highest, groups.codes, frequency)
+    top = frequency > highest[groups.codes] * (1 - SAME_STEP)
+    yield Fold(~top, top)
+
+
+def each_frequency_left_out(runs: pd.DataFrame, groups: Groups) -> Iterator[Fold]:
+    """Leave each frequency of a group out in turn."""
+    step = _step_in_group(runs["freq_hz"].to_numpy(), groups)
+    for left_out in range(int(step.max()) + 1):
+        yield Fold(step != left_out, step == left_out)
+
+
+def each_host_left_out(runs: pd.DataFrame) -> Iterator[Fold]:
+    """Learn from all other hosts of a group, and test on each host in turn."""
+    host = _hosts(runs)
+    names = np.unique(host)
+    if len(names) < 2:
+        raise PpwError(f"leaving one host out takes two hosts; the table has only {names[0]}")
+    for name in names:
+        yield Fold(host != name, host == name)
+
+
+def one_host_to_another(runs: pd.DataFrame, train_host: str, test_host: str) -> Iterator[Fold]:
+    """Learn on one host and test on another."""
+    host = _hosts(runs)
+    for name in (train_host, test_host):
+        if not (host == name).any():
+            raise PpwError(f"no host {name!r}; the hosts are {', '.join(np.unique(host)[:12])}")
+    if train_host == test_host:
+        raise PpwError(f"{train_host!r} is the train host and the test host: name two")
+    yield Fold(host == train_host, host == test_host)
+
+
+def at_any(runs: pd.DataFrame, steps: Sequence[float]) -> Mask:
+    """Rows at any of these frequencies (Hz). Raises `PpwError` for one that no run has."""
+    frequency = runs["freq_hz"].to_numpy()
+    found = np.zeros(len(frequency), dtype=bool)
+    for step in steps:
+        at = np.abs(frequency / step - 1) < SAME_STEP
+        if not at.any():
+            distinct = np.unique(frequency)
+            nearest = distinct[np.argmin(np.abs(np.log(distinct / step)))]
+            raise PpwError(
+                f"no run at {shown(step, 'Hz')}; the nearest is at {shown(float(nearest), 'Hz')} "
+                f"and the table has {len(distinct)} frequencies from "
+                f"{shown(float(distinct[0]), 'Hz')} to {shown(float(distinct[-1]), 'Hz')}"
+            )
+        found |= at
+    return found
+
+
+def _step_in_group(frequency: FloatArray, groups: Groups) -> NDArray[np.int64]:
+    """Rank of each row's frequency among the distinct steps of its group, from 0."""
+    order = np.lexsort((frequency, groups.codes))
+    codes, sorted_frequency = groups.codes[order], frequency[order]
+    new_group = np.diff(codes, prepend=-1) != 0
+    apart = np.diff(sorted_frequency, prepend=0) > SAME_STEP * sorted_frequency
+    new_step = new_group | apart
+    running = np.cumsum(new_step) - 1
+    rank = np.empty(len(frequency), dtype=np.int64)
+    first = np.flatnonzero(new_group)
+    rank[order] = running - np.repeat(running[first], np.diff(np.append(first, len(codes))))
+    return rank
+
+
+def _hosts(runs: pd.DataFrame) -> NDArray[np.object_]:
+    if "host" not in runs.columns:
+        raise PpwError("the table has no column host: name it so, or use --map host=COLUMN")
+    return runs["host"].fillna("").to_numpy(dtype=object)
+
+
+# Errors and coverage of projections that were held against measurements, by metric.
+
+
+# Naive forecasts that a projection is held against: all of the time scales with the clock, or none.
+BASELINES = ("inverse_frequency", "unscaled")
+
+
+def summarise(groups: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Errors and coverage by metric; see `Validation.summary_by_metric`."""
+    summaries = {}
+    for name in dict.fromkeys(groups["metric"]):
+        rows = groups[groups["metric"] == name]
+        measured = rows["measured"]
+        covered = rows["covered"].dropna()
+        answered = rows["projected"].dropna()
+        summaries[name] = {
+            **_errors(100 * (rows["projected"] / measured - 1)),
+            "coverage": float(covered.astype(float).mean()) if len(covered) else None,
+            "with_interval": len(covered),
+            "without_answer": len(rows) - len(answered),
+            "baselines": {b: _errors(100 * (rows[b] / measured - 1)) for b in BASELINES},
+        }
+    return {name: plain(summary) for name, summary in summaries.items()}
+
+
+def _errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
+    error = error_pct.dropna().to_numpy()
+    if not error.size:
+        return {"n": 0}
+    size = np.abs(error)
+    return {
+        "n": len(error),
+        "median_ape": float(np.median(size)),
+        "p90_ape": float(np.percentile(size, 90)),
+        "mean_ape": float(size.mean()),
+        "max_ape": float(size.max()),
+        "bias_pct": float(error.mean()),
+        "within_10pct": float((size <= 10).mean()),
+    }
+
+
+_NUMBERS = ("projected", "measured", "error_pct", "lower", "upper", *BASELINES)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Validation:
+    """Projections held against measurements.
+
+    Attributes
+    ----------
+    groups : pandas.DataFrame
+        One row a group, metric and test frequency: key columns, ``metric``, ``unit``,
+        ``freq_hz``, ``projected``, ``measured`` (mean of the test runs), ``error_pct``,
+        ``lower``, ``upper`` (prediction interval for that mean; NaN without one), ``covered``
+        (True, False or None without an interval), and what the two naive baselines answer:
+        ``inverse_frequency`` (time scales as 1/f) and ``unscaled`` (time does not scale), both
+        from the nearest frequency learnt from.
+    summary_by_metric : dict
+        By metric: ``n``, ``median_ape``, ``p90_ape``, ``mean_ape``, ``max_ape``, ``bias_pct``
+        (percent), ``within_10pct`` and ``coverage`` (shares; coverage among the projections that
+        have an interval, None where none has), ``with_interval``, and the same errors for
+        ``baselines``.
+    by : tuple of str
+    scheme : str
+        What was learnt from and what was tested.
+    level : float
+    form, power_form, via, interval, pool
+    caveats : tuple of str
+    """
+
+    groups: pd.DataFrame
+    summary_by_metric: dict[str, dict[str, Any]]
+    by: tuple[str, ...]
+    scheme: str
+    level: float
+    form: str
+    power_form: str | None
+    via: str
+    interval: str
+    pool: bool
+    caveats: tuple[str, ...]
+    input_digest: str = field(repr=False, compare=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a copy of ``groups``."""
+        return self.groups.copy()
+
+    def summary(self) -> str:
+        """Show errors and coverage by metric, beside the naive baselines, then the caveats."""
+        header = ["metric", "n", "median", "p90", "max", "bias", "within 10 %", "coverage"]
+        header += ["1/f: median", "p90", "unscaled: median", "p90"]
+        rows = [_cells(name, s) for name, s in self.summary_by_metric.items()]
+        title = f"Projected against measured, {self.scheme} (absolute errors in %)"
+        return summary_text([title, text_table(header, rows)], self.caveats)
+
+    def worst_error_pct(self) -> float:
+        """Largest absolute error of all, in percent."""
+        return float(self.groups["error_pct"].abs().max())
+
+    def to_json(self) -> str:
+        """JSON document with ``schema_version``, ``groups`` and ``summary``."""
+        body = {
+            "scheme": self.scheme,
+            "by": self.by,
+            "level": self.level,
+            "form": self.form,
+            "power_form": self.power_form,
+            "via": self.via,
+            "interval": self.interval,
+            "pool": self.pool,
+            "groups": records(self.groups),
+            "summary": self.summary_by_metric,
+            "caveats": self.caveats,
+        }
+        return write_document("validation", self.input_digest, body)
+
+    @classmethod
+    @reads_document
+    def from_json(cls, text: str) -> Validation:
+        """Read `to_json` back. Raises `PpwError` for anything else."""
+        d = read_document(text, "validation")
+        groups = pd.DataFrame(d["groups"]).astype(dict.fromkeys(_NUMBERS, np.float64))
+        names = ["scheme", "level", "form", "power_form", "via", "interval", "pool", "input_digest"]
+        return cls(
+            groups=unbounded_where_null(groups.astype({"covered": object})),
+            summary_by_metric=d["summary"],
+            by=tuple(d["by"]),
+            caveats=tuple(d["caveats"]),
+            **{name: d[name] for name in names},
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw projected against measured, as shares of the measured, metric by metric."""
+        from ppw.projection.plots import plot_validation
+
+        return plot_validation(self, ax)
+
+
+def validate(
+    runs: pd.DataFrame,
+    *,
+    train: float | str | Iterable[float | str] = (),
+    test: float | str | Iterable[float | str] = (),
+    scheme: str | None = None,
+    train_host: str | None = None,
+    test_host: str | None = None,
+    by: Sequence[str] | None = None,
+    metric: str | Iterable[str] | None = None,
+    form: str = "amdahl",
+    power_form: str | None = None,
+    exponent: float | None = None,
+    voltages: Mapping[float, float] | pd.DataFrame | None = None,
+    via: str = "fits",
+    level: float = 0.90,
+    interval: str = "bayes",
+    pool: bool = True,
+    keep_all: bool = False,
+) -> Validation:
+    """Hold projections against measurements that they have not seen.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        As for `ppw.project_runs`.
+    train, test : float, str or several
+        Frequencies to learn from and to test at (Hz, or text with a unit). With one of them
+        alone the other is all remaining frequencies.
+    scheme : {"highest", "frequency", "host"}, optional
+        Instead: leave each group's highest frequency out (the default), each frequency in turn,
+        or each host in turn.
+    train_host, test_host : str, optional
+        Learn on one host and test on another, within the frequencies given if any.
+    by, metric, form, power_form, exponent, voltages, via, level, interval, pool, keep_all
+        As for `ppw.project_runs`. Across hosts, ``host`` is taken out of ``by``.
+
+    Returns
+    -------
+    Validation
+        Projections held against measurements.
+
+    Raises
+    ------
+    MeasurementError, PpwError
+        For bad values, unknown columns, frequencies or hosts, and when nothing can be tested.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of ``caveats``.
+    """
+    at_train, at_test = several(train), several(test)
+    refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
+    across = scheme == "host" or train_host is not None
+    options = FitOptions(
+        form=form,
+        power_form=power_form,
+        exponent=exponent,
+        voltages=voltages,
+        via=via,
+        interval=interval,
+        pool=pool,
+    )
+    by = _across_hosts(runs, by) if across else by
+    prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all, drop=False)
+    plan = Plan(at_train, at_test, scheme or "highest", train_host, test_host)
+    validation = validate_prepared(prepared, plan, options, level, keep_all=keep_all)
+    cv.warn(validation.caveats)
+    return replace(validation, input_digest=frame_digest(runs))
+
+
+def validate_prepared(
+    prepared: Prepared, plan: Plan, options: FitOptions, level: float, *, keep_all: bool
+) -> Validation:
+    """Hold projections of prepared runs against what a plan leaves out; as `validate`."""
+    parts: list[pd.DataFrame] = []
+    findings: list[tuple[str, cv.Finding]] = []
+    unfitted: list[str] = []
+    learnt = np.zeros(len(prepared.runs), dtype=bool)
+    left_out = np.zeros(len(prepared.runs), dtype=bool)
+    for whole in plan.folds(prepared.runs, prepared.groups):
+        fold = whole if keep_all else _trusted(prepared, whole)
+        left_out |= (whole.train & ~fold.train) | (whole.test & ~fold.test)
+        part, found, without = _validate_fold(prepared, fold, options, level)
+        parts += part
+        findings += found
+        unfitted += without
+        learnt |= fold.train
+    groups = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    if groups.empty:
+        raise PpwError(_nothing_to_test(prepared, plan))
+    tallied = cv.tally(findings, "projections")
+    caveats = [*prepared.caveats(learnt), *unfitted, *_untested(prepared, plan, groups), *tallied]
+    if left_out.any():
+        count, rows = (run_count(prepared.runs, which) for which in (left_out, None))
+        keepable = not (left_out & without_watts(prepared.runs)).any()
+        caveats.insert(0, _rows_left_out(count, rows, keepable))
+    return Validation(
+        groups=groups,
+        summary_by_metric=summarise(groups),
+        by=tuple(prepared.groups.by),
+        scheme=plan.describe(),
+        level=level,
+        form=options.form,
+        power_form=options.power_form,
+        via=options.via,
+        interval=options.interval,
+        pool=options.pool,
+        caveats=tuple(dict.fromkeys(caveats)),
+        input_digest=frame_digest(prepared.runs),
+    )
+
+
+def several(frequencies: float | str | Iterable[float | str]) -> list[float]:
+    """Read no frequency, one or several."""
+    if isinstance(frequencies, Iterable):
+        # Read once only: an iterator has no second time.
+        frequencies = frequencies if isinstance(frequencies, str) else list(frequencies)
+    return [] if frequencies == [] else as_frequencies(frequencies)
+
+
+def _across_hosts(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
+    columns = identity_columns(canonical(runs)) if by is None else as_names(by)
+    return [c for c in columns if c != "host"]
+
+
+def _trusted(prepared: Prepared, fold: Fold) -> Fold:
+    """Fold without the rows that cannot be right.
+
+    What is learnt from is judged without the tested rows, which it must not know; a tested row is
+    not turned down for being slower than expected, which would flatter the result.
+    """
+    learnt = prepared.suspects(~fold.test)
+    every = np.ones(len(learnt), dtype=bool)
+    tested = prepared.suspects(every, but=("slower_when_faster",))
+    return Fold(fold.train & ~learnt, fold.test & ~tested)
+
+
+def _rows_left_out(count: int, rows: int, keepable: bool) -> str:
+    return (
+        f"{count} of {rows} rows left out, because they cannot be right: "
+        f"{remedy_of_left_out(keepable)}"
+    )
+
+
+def _validate_fold(
+    prepared: Prepared, fold: Fold, options: FitOptions, level: float
+) -> tuple[list[pd.DataFrame], list[tuple[str, cv.Finding]], list[str]]:
+    answers = Answers.of(prepared, options, fold.train)
+    parts, findings = [], {}
+    for metric in prepared.metrics:
+        cells = measured_cells(prepared, metric, fold.test)
+        if cells.empty:
+            continue
+        asked = Cells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
+        answer = answers.at(metric, asked, level)
+        if options.interval == "conformal":
+            cluster = answers.posteriors.neighbours.cluster
+            answer = calibrated(answer, cells["measured"].to_numpy(), answer, cluster, level)
+        p = answer.prediction
+        fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in answer.factors])
+        part = _compared(prepared, metric, cells, p.value, p.lower, p.upper)
+        trained = measured_cells(prepared, metric, fold.train)
+        part = part.assign(**_baselines(metric, cells, trained))
+        parts.append(part[fitted])
+        for name, found in answers.findings(answer):
+            findings[name, found.name] = (name, found._replace(groups=found.groups[fitted]))
+    return parts, list(findings.values()), unfitted_groups(answers.curves, prepared)
+
+
+def _compared(
+    prepared: Prepared,
+    metric: Metric,
+    cells: pd.DataFrame,
+    value: np.ndarray[Any, np.dtype[np.float64]],
+    lower: np.ndarray[Any, np.dtype[np.float64]],
+    upper: np.ndarray[Any, np.dtype[np.float64]],
+) -> pd.DataFrame:
+    measured = cells["measured"].to_numpy()
+    covered = ((lower <= measured) & (measured <= upper)).astype(object)
+    covered[np.isnan(lower)] = None
+    keys = prepared.groups.keys.take(cells["group"].to_numpy()).reset_index(drop=True)
+    return keys.assign(
+        metric=metric.name,
+        unit=metric.unit,
+        freq_hz=cells["freq_hz"],
+        projected=value,
+        measured=measured,
+        error_pct=100 * (value / measured - 1),
+        lower=lower,
+        upper=upper,
+        covered=covered,
+        runs=cells["runs"],
+    )
+
+
+def _baselines(
+    metric: Metric, cells: pd.DataFrame, trained: pd.DataFrame
+) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+    """Naive answers from the nearest frequency learnt from."""
+    near = pd.merge_asof(
+        cells.reset_index().sort_values("freq_hz"),
+        trained.assign(near_hz=trained["freq_hz"]).sort_values("freq_hz"),
+        on="freq_hz",
+        by="group",
+        direction="nearest",
+        suffixes=("_test", ""),
+    ).sort_values("index")
+    ratio = (near["freq_hz"] / near["near_hz"]).to_numpy()
+    base = near["measured"].to_numpy()
+    powers = (metric.clock_power, metric.stalled_power)
+    return {b: base * ratio**p for b, p in zip(BASELINES, powers, strict=True)}
+
+
+def _untested(prepared: Prepared, plan: Plan, tested: pd.DataFrame) -> list[str]:
+    """Say how many groups have other frequencies than those that were asked for."""
+    every = len(prepared.groups)
+    count = len(tested[prepared.groups.by].drop_duplicates()) if prepared.groups.by else every
+    if count == every or not (plan.train or plan.test):
+        return []
+    return [
+        f"{every - count} of {every} groups are not tested, since they have no runs of use at "
+        f"these frequencies: {_OWN_FREQUENCIES}"
+    ]
+
+
+_OWN_FREQUENCIES = (
+    "--scheme highest, without --train and --test, leaves out each group's own highest one; "
+    "--where chooses groups that were measured alike"
+)
+
+
+def _nothing_to_test(prepared: Prepared, plan: Plan) -> str:
+    source = prepared.runs.attrs.get("source", "runs")
+    found = (
+        f"{source}: nothing to test ({plan.describe()}): no group by "
+        f"{', '.join(prepared.groups.by) or 'no column'} has two frequencies to learn from and a "
+        "measurement to be held against"
+    )
+    asked = len(prepared.groups) > 1 and (plan.train or plan.test)
+    return f"{found}: {_OWN_FREQUENCIES}" if asked else found
+
+
+def _cells(name: str, s: Mapping[str, Any]) -> list[str]:
+    if not s["n"]:
+        return [name, "0", *["–"] * 10]
+    errors = [f"{s[k]:.2f}" for k in ("median_ape", "p90_ape", "max_ape")]
+    coverage = "no interval" if s["coverage"] is None else f"{s['coverage']:.0%}"
+    if s["coverage"] is not None and s["with_interval"] < s["n"]:
+        coverage += f" of {s['with_interval']}"
+    naive = [f"{s['baselines'][b][k]:.2f}" for b in BASELINES for k in ("median_ape", "p90_ape")]
+    bias, within = f"{s['bias_pct']:+.2f}", f"{s['within_10pct']:.0%}"
+    return [name, str(s["n"]), *errors, bias, within, coverage, *naive]

@@ -1,1 +1,0 @@
-"""What a recorded workload needs of a host, and what can share it."""

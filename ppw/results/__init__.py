@@ -1,0 +1,1 @@
+"""What every answer is made of: results, estimates, caveats, text and pages."""

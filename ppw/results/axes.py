@@ -1,0 +1,19 @@
+"""Axes and colours of the plots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MEASURED, CURVE, BAND, PROJECTED, BEST = "#1f2933", "#2563a8", "#bcd4ec", "#d1495b", "#2e7d32"
+
+
+def new_axes(ax: Axes | None) -> Axes:
+    """Return the axes given, or new ones that belong to no window."""
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(6.0, 4.0), layout="constrained").add_subplot()

@@ -1,0 +1,203 @@
+"""The page itself: what a report consists of, and how it becomes one HTML file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import math
+import re
+import warnings
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ppw.results.text import package_version, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from matplotlib.axes import Axes
+
+
+# Rows of a table that a page shows; its JSON has all.
+MOST_ROWS = 500
+
+
+class Figure(NamedTuple):
+    """A drawing as SVG, with what it shows."""
+
+    svg: str
+    caption: str
+
+
+class Table(NamedTuple):
+    """Cells as they are printed; the first ``keys`` columns are names, the others numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    keys: int
+    note: str = ""
+
+
+class Sliders(NamedTuple):
+    """Sliders, and the figures that follow them; the page shows them where scripts run.
+
+    Attributes
+    ----------
+    title, note : str
+    header : sequence of str
+        Of the table of figures.
+    script : str
+        File of this folder that computes the figures, after ``sliders.js``.
+    data : str
+        JSON that it computes them from.
+    """
+
+    title: str
+    note: str
+    header: Sequence[str]
+    script: str
+    data: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A report.
+
+    Attributes
+    ----------
+    title, subtitle : str
+    verdict : sequence of str
+        The answer, in sentences.
+    figures, tables, caveats : sequences
+    document : str
+        The JSON of the result, embedded in the page.
+    sliders : Sliders or None
+    """
+
+    title: str
+    subtitle: str
+    verdict: Sequence[str]
+    figures: Sequence[Figure]
+    tables: Sequence[Table]
+    caveats: Sequence[str]
+    document: str
+    sliders: Sliders | None = None
+
+    def render(self) -> str:
+        """Return the HTML: everything inside, no request leaves the page."""
+        from jinja2 import Environment
+
+        environment = Environment(
+            autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+        )
+        script = "" if self.sliders is None else _file("sliders.js") + _file(self.sliders.script)
+        return environment.from_string(_file("page.html")).render(
+            page=self,
+            style=_file("style.css"),
+            version=package_version(),
+            document=_inside_script(self.document),
+            data="" if self.sliders is None else _inside_script(self.sliders.data),
+            script=script,
+            policy=_policy(script),
+        )
+
+
+def _shown(value: object) -> object:
+    """What stands in the template, in characters that print, but for what is HTML already."""
+    return printable(value) if type(value) is str else value
+
+
+def _file(name: str) -> str:
+    return (resources.files("ppw.results") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _inside_script(document: str) -> str:
+    """JSON as it may stand there: "</script" would end the element, "<!--" would hide its end."""
+    return document.replace("<", "\\u003c")
+
+
+def _policy(script: str) -> str:
+    """What a browser may do with the page: draw it, run this one script, and ask for nothing."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"'sha256-{digest}'" if script else "'none'"
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def rows_cut(count: int) -> str:
+    """Say how many of a table's rows the page does not show."""
+    more = count - MOST_ROWS
+    return f"{more} more rows are in the JSON of this page." if more > 0 else ""
+
+
+def draw(plot: Callable[[Axes], object], *, width: float = 4.6, height: float = 3.2) -> str:
+    """Draw on new axes and return the SVG; the same input gives the same bytes."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Canvas
+
+    style: dict[Any, Any] = {
+        "svg.hashsalt": "ppw",
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": 10,
+        "axes.titlelocation": "left",
+        "legend.fontsize": 8,
+    }
+    with mpl.rc_context(style), warnings.catch_warnings():
+        # Names in scripts that this font lacks: the reader's browser has another.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        canvas = Canvas(figsize=(width, height), layout="constrained")
+        plot(canvas.add_subplot())
+        sink = io.StringIO()
+        canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
+    # The XML prologue names an address; inside HTML it is neither needed nor allowed.
+    return re.sub(r"\s*<metadata>.*?</metadata>", "", _element(sink.getvalue()), flags=re.S)
+
+
+def _element(svg: str) -> str:
+    return svg[svg.index("<svg") :]
+
+
+# Reports: one self-contained HTML page, verdict first, then evidence, caveats and the JSON.
+
+
+# Where a slider stops: round numbers along its way, and the values that must be met exactly.
+
+
+def stops(low: float, high: float, exact: Iterable[float] = (), *, most: int = 120) -> list[float]:
+    """Stops from ``low`` to ``high``, rising.
+
+    Parameters
+    ----------
+    low, high : float
+        Ends, which are stops.
+    exact : iterable of float
+        Further stops between them.
+    most : int
+        Of the round ones, which are multiples of 1, 2 or 5 times a power of ten.
+    """
+    step = _round_step((high - low) / most) if high > low else 1.0
+    first, last = math.ceil(low / step), math.floor(high / step)
+    # Multiplied out, 3 · 0.1 is not the 0.3 that people mean.
+    round_ones = (float(f"{n * step:.12g}") for n in range(first, last + 1))
+    return sorted({low, high, *(x for x in (*round_ones, *exact) if low <= x <= high)})
+
+
+def _round_step(least: float) -> float:
+    size = 10.0 ** math.floor(math.log10(least))
+    return float(next(m * size for m in (1, 2, 5, 10) if m * size >= least * (1 - 1e-9)))
+
+
+def nearest(values: list[float], wanted: float) -> int:
+    """Place of the value nearest to a wanted one."""
+    return int(np.argmin(np.abs(np.asarray(values) - wanted)))

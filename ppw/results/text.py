@@ -1,0 +1,160 @@
+"""Text for people: names, numbers with units, intervals and tables, of characters that print."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_MOST, _MOST_IN_PLOTS = 48, 40
+
+
+def printable(text: object) -> str:
+    r"""One line in which every character prints.
+
+    >>> printable("\x1b[2Jrack1\n")
+    '\\x1b[2Jrack1\\n'
+    """
+    line = str(text)
+    return line if line.isprintable() else "".join(map(_spelt, line))
+
+
+def printable_lines(text: str) -> str:
+    """Lines in which every character prints; line ends stay."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def shown_name(name: object, most: int = _MOST) -> str:
+    """Write a name for people: every character prints, and of a long one the middle is left out."""
+    return _elided(printable(name), most)
+
+
+def plot_label(name: object, most: int = _MOST_IN_PLOTS) -> str:
+    """Write a name for a plot: there dollar signs are mathematics, and a first underscore hides."""
+    label = _elided(printable(name), most).replace("$", r"\$")
+    return f" {label}" if label.startswith("_") else label
+
+
+def _elided(text: str, most: int) -> str:
+    end = most // 3
+    return text if len(text) <= most else f"{text[: most - end - 1]}…{text[-end:]}"
+
+
+def _spelt(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _key_text(value: object) -> str:
+    if value is None or value != value:
+        return "–"
+    return shown(value) if isinstance(value, float) else shown_name(value)
+
+
+def shown_interval(value: float, lower: float | None, upper: float | None, unit: str) -> str:
+    """Write an interval in the prefix that `shown` gives its value.
+
+    >>> shown_interval(1863.0, 1757.0, 1975.0, "J")
+    '1.757 … 1.975'
+    """
+    if lower is None or upper is None or math.isnan(lower):
+        return "–"
+    size = _prefix(value)[1] if unit in _PREFIXED and value else 1.0
+    return f"{shown(lower / size)} … {shown(upper / size)}"
+
+
+def _prefix(value: float) -> tuple[str, float]:
+    return next((p for p in _PREFIXES if abs(value) >= p[1]), ("", 1.0))
+
+
+_PREFIXED = {"Hz", "W", "J", "J/run", "J/op", "B"}
+_PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0), ("m", 1e-3), ("µ", 1e-6))
+
+
+def shown(value: float | None, unit: str = "") -> str:
+    """Write a number for people: four significant digits, and a prefix for large or small units.
+
+    >>> shown(3.0e9, "Hz")
+    '3 GHz'
+    >>> shown(139.5371, "s")
+    '139.5 s'
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞"
+    if unit in _PREFIXED and value:
+        prefix, size = _prefix(value)
+        return f"{value / size:.4g} {prefix}{unit}"
+    number = f"{value:,.0f}" if 9999.5 <= abs(value) < 1e12 else f"{value:.4g}"
+    return f"{number} {unit}".strip() if unit != "1" else number
+
+
+def key_texts(by: Iterable[str], row: Mapping[Any, Any]) -> list[str]:
+    """Write the keys of a table's row for people; "–" for one that is missing."""
+    return [_key_text(row[name]) for name in by]
+
+
+def telling_keys(by: Iterable[str], rows: Sequence[Mapping[Any, Any]]) -> list[str]:
+    """Choose the fewest of the leading keys that still tell all rows apart that all keys do."""
+    by = list(by)
+
+    def told_apart(names: Sequence[str]) -> int:
+        return len({tuple(key_texts(names, row)) for row in rows})
+
+    every = told_apart(by)
+    found: list[str] = []
+    for name in by:
+        if told_apart(found) < min(told_apart([*found, name]), every):
+            found.append(name)
+    return found or by[:1]
+
+
+# A sentence may stand in a cell; a name of thousands of characters may not.
+_MOST_IN_CELLS = 160
+
+
+class TextTable(str):
+    """A table as lines of text."""
+
+    __slots__ = ()
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTable:
+    """Lay cells out in columns, numbers to the right; of a long cell the middle is left out."""
+    titles = [shown_name(cell, _MOST_IN_CELLS) for cell in header]
+    cells = [[shown_name(cell, _MOST_IN_CELLS) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    numeric = [bool(cells) and all(_is_number(r[i]) for r in cells) for i in range(len(titles))]
+    lines = [_line(titles, widths, numeric), "  ".join("-" * w for w in widths)]
+    return TextTable("\n".join(lines + [_line(row, widths, numeric) for row in cells]))
+
+
+def summary_text(parts: Iterable[str], caveats: Iterable[str]) -> str:
+    """Join sentences and tables, then the caveats: a summary, of characters that print."""
+    said = [*parts, *(f"caveat: {caveat}" for caveat in caveats)]
+    return "\n".join(one if isinstance(one, TextTable) else printable(one) for one in said)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    padded = zip(cells, widths, numeric, strict=True)
+    return "  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in padded).rstrip()
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdigit() or cell[:1] in "-–∞+" or cell in ("yes", "no")
+
+
+@cache
+def package_version() -> str:
+    """Version of the installed distribution."""
+    try:
+        return metadata.version("perf-per-watt")
+    except metadata.PackageNotFoundError:
+        return "0+uninstalled"

@@ -1,0 +1,1 @@
+"""From a table of runs to checked groups."""

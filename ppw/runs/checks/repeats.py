@@ -1,0 +1,414 @@
+"""Runs at different frequencies that agree in every digit: one of them was never made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from fitting.bayes.steps import SAME_STEP
+from measurements import identity_columns
+from ppw.results.text import shown
+from ppw.runs.checks import (
+    ALL_METRICS,
+    Check,
+    Found,
+    all_digits,
+    host_codes,
+    lacking,
+    nothing,
+    numbers,
+    recorded_step,
+)
+from ppw.runs.groups import (
+    SINGLE,
+    Groups,
+    finest_column,
+    group_runs,
+    is_condensed,
+    is_condensed_table,
+    key_columns,
+    least_column,
+    most_column,
+    run_counts,
+)
+
+if TYPE_CHECKING:
+    from fitting.regression.lines import FloatArray, IntArray
+    from ppw.runs.checks import Mask
+
+
+# Within this share the runs of a program that the clock does not touch scatter, on a quiet
+# machine; so many recorded values within it, so unlikely is it that two runs give the same one.
+_TIME_SCATTER = 0.003
+_POWER_SCATTER = 0.01
+_MOST_VALUES = 1e6
+# Without watts the time must have so many, since a very quiet machine scatters less.
+_TIME_ALONE = 1e4
+# No coincidence likelier than this is named, and of all that are at most so many are chance.
+_CHANCE = 1e-3
+_FALSE_DISCOVERIES = 0.01
+# A run that was made has its own of these; a copied row has the other's.
+MEASURED = (
+    *("time_s", "throughput_ops_s", "energy_j", "instructions", "cycles", "cpi"),
+    *("latency_p50_s", "latency_p99_s", "user_s", "system_s", "idle_s", "iowait_s"),
+    *("sectors_read", "sectors_written", "network_rx_bytes", "network_tx_bytes"),
+)
+
+
+def find_unapplied(runs: pd.DataFrame, groups: Groups) -> Found:
+    """Find rows of one group that agree in time and watts to every digit at several frequencies.
+
+    Coarse records agree by chance, so the digits decide. A program that the clock does not touch
+    gives times within 0.3 % and watts within 1 %; the recorded values that fit into that say how
+    likely two equal ones are. Named is what is less likely than 1 in 1000 and, by the procedure
+    of Benjamini and Hochberg over all rows compared, chance in at most 1 % of the cases named.
+    Watts that do not vary, as a nameplate's, say nothing; then the time must have the digits:
+    about seven. Rows that differ in another measured quantity, such as cycles, are two runs.
+
+    References
+    ----------
+    Y. Benjamini and Y. Hochberg, "Controlling the False Discovery Rate", J. R. Statist. Soc. B 57
+    (1995), 289-300.
+    """
+    varying, compared = _varying(runs), _compared(runs)
+    if SINGLE in runs.columns:
+        # Cells of many runs have no digits; none of theirs are equal, as the engine has found.
+        where = np.flatnonzero(runs[SINGLE].to_numpy(dtype=bool))
+        single = replace(groups, codes=groups.codes[where])
+        found = _find_unapplied(runs.iloc[where], single, varying[where], compared)
+        return Found(where[found.rows], found.figures)
+    return (
+        nothing() if is_condensed_table(runs) else _find_unapplied(runs, groups, varying, compared)
+    )
+
+
+def _find_unapplied(runs: pd.DataFrame, groups: Groups, varying: Mask, compared: int) -> Found:
+    rows, run = _equal_rows(runs, groups.codes)
+    if not rows.size:
+        return nothing()
+    first = np.flatnonzero(np.diff(run, prepend=-1))
+    chance = _chance(runs, groups, rows[first], varying)
+    chance[_differ_elsewhere(runs, rows, first)] = 1.0
+    named = _beyond_chance(chance, np.bincount(run) - 1, compared)[run]
+    rows, run = rows[named], run[named]
+    return _described_unapplied(runs, rows, run)
+
+
+def _pace(runs: pd.DataFrame) -> FloatArray:
+    """Recorded time, or throughput where no time was."""
+    time = numbers(runs, "time_s")
+    return np.where(np.isnan(time), numbers(runs, "throughput_ops_s"), time)
+
+
+def _equal_rows(runs: pd.DataFrame, codes: IntArray) -> tuple[IntArray, IntArray]:
+    """Rows that equal another in pace and watts at another frequency; and in which set they are."""
+    pace, frequency = _pace(runs), numbers(runs, "freq_hz")
+    # Not recorded is equal to not recorded.
+    power = np.nan_to_num(numbers(runs, "power_w"), nan=-np.inf)
+    order = np.lexsort((frequency, power, pace, codes))
+    order = order[pace[order] > 0]
+    new = np.logical_or.reduce([np.diff(v[order], prepend=np.nan) != 0 for v in (codes, pace)])
+    new |= np.append(True, power[order][1:] != power[order][:-1])
+    starts, run = np.flatnonzero(new), np.cumsum(new) - 1
+    ends = np.append(starts[1:], len(order)) - 1
+    sorted_frequency = frequency[order]
+    several = sorted_frequency[ends] > (1 + SAME_STEP) * sorted_frequency[starts]
+    chosen = several[run]
+    renumbered = np.cumsum(several) - 1
+    return order[chosen], renumbered[run[chosen]]
+
+
+def _compared(runs: pd.DataFrame) -> int:
+    """How many runs have a pace."""
+    if not is_condensed_table(runs):
+        return int(np.count_nonzero(_pace(runs) > 0))
+    known = [run_counts(runs) - lacking(runs, c) for c in ("time_s", "throughput_ops_s")]
+    return int(np.maximum(*known).sum())
+
+
+def _varying(runs: pd.DataFrame) -> Mask:
+    """Rows of hosts whose watts vary."""
+    ends = [numbers(runs, "power_w")] * 2
+    if is_condensed_table(runs):
+        ends = [numbers(runs, column("power_w")) for column in (least_column, most_column)]
+    least, most = (pd.Series(end).groupby(host_codes(runs)) for end in ends)
+    varies: Mask = (least.transform("min") < most.transform("max")).to_numpy()
+    return varies
+
+
+def _chance(runs: pd.DataFrame, groups: Groups, rows: IntArray, varying: Mask) -> FloatArray:
+    """How likely two runs that the clock does not touch are recorded as equal to these rows."""
+    pace, power = _pace(runs), numbers(runs, "power_w")
+    times = _values_within(_TIME_SCATTER, pace[rows])
+    watts = _values_within(_POWER_SCATTER, power[rows])
+    # Watts that were measured vary on the host, and in the group go with one time.
+    tells = varying & _alone(power, pace, groups)
+    watts = np.where(tells[rows], np.maximum(watts, 1.0), 1.0)
+    needed = np.where(watts > 1, 1.0, _TIME_ALONE)
+    coarse = (times < needed) | ~_alone(pace, power, groups)[rows]
+    return np.where(coarse, 1.0, 1 / (times * watts))
+
+
+def _values_within(share: float, values: FloatArray) -> FloatArray:
+    """Recorded values that fit into a share of a value; 0 where there is no value."""
+    known = np.nan_to_num(np.abs(values))
+    return np.minimum(share * known / recorded_step(known), _MOST_VALUES)
+
+
+def _alone(values: FloatArray, others: FloatArray, groups: Groups) -> Mask:
+    """Rows whose value goes with one of the others only, in all their group."""
+    order = np.lexsort((others, values, groups.codes))
+    code, value, other = groups.codes[order], values[order], others[order]
+    same = (code[1:] == code[:-1]) & (value[1:] == value[:-1])
+    new = np.append(True, ~same)
+    # Two that are not known are not two values.
+    changes = np.append(False, same & (other[1:] != other[:-1]) & ~np.isnan(other[1:]))
+    run = np.cumsum(new) - 1
+    alone = np.empty(len(values), dtype=bool)
+    alone[order] = (np.bincount(run, changes) == 0)[run]
+    return alone
+
+
+def _differ_elsewhere(runs: pd.DataFrame, rows: IntArray, first: IntArray) -> Mask:
+    """Sets of rows that are several runs, because another measured column tells them apart."""
+    differ = np.zeros(len(first), dtype=bool)
+    for column in MEASURED:
+        values = numbers(runs, column)[rows]
+        differ |= np.fmax.reduceat(values, first) > np.fmin.reduceat(values, first)
+    return differ
+
+
+def _beyond_chance(chance: FloatArray, coincidences: IntArray, compared: int) -> Mask:
+    """Sets of equal rows that chance does not explain; Benjamini and Hochberg's procedure."""
+    order = np.argsort(chance, kind="stable")
+    allowed = _FALSE_DISCOVERIES * np.cumsum(coincidences[order]) / compared
+    passing = np.flatnonzero(chance[order] <= np.minimum(allowed, _CHANCE))
+    beyond = np.zeros(len(chance), dtype=bool)
+    beyond[order[: passing[-1] + 1 if passing.size else 0]] = True
+    return beyond
+
+
+def _described_unapplied(runs: pd.DataFrame, rows: IntArray, run: IntArray) -> Found:
+    frequency = numbers(runs, "freq_hz")[rows]
+    steps = pd.Series(frequency).groupby(run)
+    figures = {
+        "time": numbers(runs, "time_s")[rows],
+        "throughput": numbers(runs, "throughput_ops_s")[rows],
+        "power": numbers(runs, "power_w")[rows],
+        "lowest": steps.transform("min").to_numpy(),
+        "highest": steps.transform("max").to_numpy(),
+        "steps": steps.transform("nunique").to_numpy(),
+    }
+    order = np.argsort(rows)
+    return Found(rows[order], {name: values[order] for name, values in figures.items()})
+
+
+def _say_unapplied(
+    time: float, throughput: float, power: float, lowest: float, highest: float, steps: int
+) -> str:
+    timed = not np.isnan(time)
+    same = f"{all_digits(time)} s" if timed else f"{all_digits(throughput)} operations/s"
+    same += "" if np.isnan(power) else f" and {all_digits(power)} W"
+    ends = f"{shown(lowest, 'Hz')} and {shown(highest, 'Hz')}"
+    where = f"at {ends}" if steps == 2 else f"at {steps} frequencies between {ends}"
+    return f"the same {same}, to every digit, {where}"
+
+
+FREQUENCY_NOT_APPLIED = Check(
+    name="frequency_not_applied",
+    meaning="runs at different frequencies agree in time and watts to every digit, so that one "
+    "was not made at its frequency, or not at all; nobody knows which",
+    remedy="measure these steps again and record what the counters say (freq_achieved_hz)",
+    needs=(("time_s", "throughput_ops_s"),),
+    spoils=ALL_METRICS,
+    find=find_unapplied,
+    say=_say_unapplied,
+)
+
+
+# Workloads that are another one's runs, multiplied.
+
+
+_SETTINGS, _TIMES = 6, 4
+# With the same watts to a thousandth in every run, a time that is as fine is enough. Without
+# watts the times must be finer than any machine repeats: two programs that the clock alone
+# decides on are multiples of each other to a ten-thousandth.
+_FINE = 1e-3
+_FINER_THAN_ANY_REPEAT = 1e-6
+# What binary numbers lose beyond the recorded digits.
+_BINARY = 1e-9
+# So many steps from setting to setting in common make two workloads worth comparing.
+_WORTH = 3
+
+
+def find_copies(runs: pd.DataFrame, groups: Groups) -> Found:
+    """Find workloads whose times are an exact multiple of another's on the same host.
+
+    Two workloads are held against each other over the settings that both have (cores, threads,
+    data size, whatever else is in ``by``, frequency; means where there are repeats): at least
+    six, with at least four different times. The ratio must be the same at all of them to the
+    recorded digits. The watts, where both have them, must be the same, vary, and like the times
+    be recorded to a thousandth or finer; without watts the times must be to a millionth. The
+    workload with the larger time is named, at a ratio of 1 the one whose name comes last.
+    """
+    if runs["workload"].nunique(dropna=False) < 2:
+        return nothing()
+    rows = _rows(runs, groups)
+    if rows.empty:
+        return nothing()
+    cells = _cells(rows)
+    pairs = _candidates(cells)
+    if pairs.empty:
+        return nothing()
+    return _described_copies(_copies(pairs, cells), rows)
+
+
+def _rows(runs: pd.DataFrame, groups: Groups) -> pd.DataFrame:
+    """Rows of series long enough, a series being a workload on a host; with their position."""
+    whose = [c for c in ("host", "family") if c in runs.columns]
+    each = pd.Series(run_counts(runs), index=runs.index)
+    size = each.groupby([runs[c] for c in (*whose, "workload")], dropna=False).transform("sum")
+    position = np.flatnonzero(size >= _SETTINGS)
+    if not position.size:
+        return pd.DataFrame()
+    runs = runs.iloc[position]
+    series = group_runs(runs, [*whose, "workload"]).codes
+    identity = dict.fromkeys([*_identity(runs), *groups.by, "freq_hz"])
+    setting = group_runs(runs, [c for c in identity if c not in (*whose, "workload")]).codes
+    time, rate = numbers(runs, "time_s"), numbers(runs, "throughput_ops_s")
+    frame = pd.DataFrame(
+        {
+            "position": position,
+            "host": group_runs(runs, whose).codes,
+            "workload": runs["workload"].to_numpy(),
+            "series": series,
+            "setting": setting,
+            "time": np.where(np.isnan(time), 1 / rate, time),
+            "power": numbers(runs, "power_w"),
+            "runs": run_counts(runs),
+        }
+    )
+    finest = np.where(np.isnan(time), _finest(runs, "throughput_ops_s"), _finest(runs, "time_s"))
+    frame["time_step"] = finest / np.where(np.isnan(time), rate * rate, 1.0)
+    frame["power_step"] = _finest(runs, "power_w")
+    return frame[frame["time"].notna()]
+
+
+def _identity(runs: pd.DataFrame) -> list[str]:
+    return identity_columns(runs[key_columns(runs)] if is_condensed_table(runs) else runs)
+
+
+def _finest(runs: pd.DataFrame, column: str) -> FloatArray:
+    """Decimal step that each row's values are recorded to."""
+    if is_condensed(runs, column):
+        return numbers(runs, finest_column(column))
+    return recorded_step(np.nan_to_num(numbers(runs, column)))
+
+
+def _cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means by series and setting; the steps of the record are the finest of the series."""
+    finest = rows.groupby("series")[["time_step", "power_step"]].transform("min")
+    cells = rows.assign(**finest).groupby(["series", "setting"], sort=True, as_index=False)
+    columns = {c: (c, "first") for c in ("host", "workload", "time_step", "power_step")}
+    made = cells.agg(time=("time", "mean"), power=("power", "mean"), **columns)
+    if (rows["runs"] == 1).all():
+        return made
+    weighted = rows.assign(time=rows["time"] * rows["runs"], power=rows["power"] * rows["runs"])
+    sums = weighted.groupby(["series", "setting"], sort=True, as_index=False)
+    total = sums[["time", "power", "runs"]].sum(min_count=1)
+    return made.assign(time=total["time"] / total["runs"], power=total["power"] / total["runs"])
+
+
+def _candidates(cells: pd.DataFrame) -> pd.DataFrame:
+    """Pairs of series worth comparing: ``base`` and the ``series`` that may be its multiple.
+
+    Series whose times go from one setting to the next by the same ratio, and have the same watts
+    at both, meet in one bucket, so that no two others are ever compared.
+    """
+    before, after = cells.iloc[:-1].reset_index(drop=True), cells.iloc[1:].reset_index(drop=True)
+    steps = before[["host", "series", "time", "setting"]].assign(
+        next=after["setting"],
+        ratio=np.log(after["time"] / before["time"]),
+        # To seven digits: the mean of repeats depends on their order in the last.
+        watts=before["power"].astype(np.float32),
+        next_watts=after["power"].astype(np.float32),
+    )[before["series"] == after["series"]]
+    steps = steps.sort_values(["time", "series"])
+    fine = np.where(steps["watts"].isna(), _FINER_THAN_ANY_REPEAT, _FINE)
+    met = []
+    # Two grids, so that no two ratios that are near are apart in both.
+    for offset in (0.0, 0.5):
+        steps["bucket"] = np.floor(steps["ratio"] / (4 * fine) + offset)
+        keys = ["host", "setting", "next", "bucket", "watts", "next_watts"]
+        base = steps.groupby(keys, dropna=False)["series"].transform("first")
+        met.append(steps[["series"]].assign(base=base)[base != steps["series"]])
+    pairs = pd.concat(met).groupby(["series", "base"], as_index=False).size()
+    return pairs[pairs["size"] >= _WORTH]
+
+
+def _copies(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """One row a copy and setting: ``series``, ``setting``, whose copy, and how many times it."""
+    both = pairs[["series", "base"]].merge(cells, on="series")
+    both = both.merge(
+        cells.drop(columns="host"),
+        left_on=["base", "setting"],
+        right_on=["series", "setting"],
+        suffixes=("", "_base"),
+    )
+    both["ratio"] = np.log(both["time"] / both["time_base"])
+    by_pair = both.groupby(["series", "base"])
+    ratio = by_pair["ratio"].transform("mean")
+    step = both["time_step"] / both["time"] + both["time_step_base"] / both["time_base"] + _BINARY
+    watts = by_pair["power"].transform("count") * by_pair["power_base"].transform("count") > 0
+    good = (both["ratio"] - ratio).abs() <= step
+    good &= step <= np.where(watts, _FINE, _FINER_THAN_ANY_REPEAT) + _BINARY
+    good &= ~watts | _same_watts(both)
+    counts = by_pair[["time", "power"]].transform("nunique")
+    enough = (by_pair["ratio"].transform("size") >= _SETTINGS) & (counts["time"] >= _TIMES)
+    enough &= ~watts | (counts["power"] >= _TIMES)
+    copy = enough & good.groupby([both["series"], both["base"]]).transform("all")
+    found = both.assign(ratio=np.exp(ratio), watts=watts)[copy]
+    # A copy of a copy is named once, by the one that is first by name.
+    return found.sort_values("base").drop_duplicates(["series", "setting"])
+
+
+def _same_watts(both: pd.DataFrame) -> pd.Series[bool]:
+    power, other = both["power"], both["power_base"]
+    same = (power - other).abs() <= _BINARY * power.abs()
+    return same & (both["power_step"] <= _FINE * power.abs())
+
+
+def _described_copies(copies: pd.DataFrame, rows: pd.DataFrame) -> Found:
+    columns = ["series", "setting", "base", "workload_base", "ratio", "watts"]
+    named = rows.drop(columns="workload").merge(copies[columns], on=["series", "setting"])
+    named = named.sort_values("position")
+    settings = named.groupby(["series", "base"])["setting"].transform("nunique")
+    figures = {
+        "workload": named["workload_base"].to_numpy(),
+        "ratio": named["ratio"].to_numpy(),
+        "settings": settings.to_numpy(),
+        "watts": named["watts"].to_numpy(),
+    }
+    return Found(named["position"].to_numpy(dtype=np.int64), figures)
+
+
+def _say_copy(workload: str, ratio: float, settings: int, watts: bool) -> str:
+    times = "the same times as" if abs(ratio - 1) < _FINE else f"exactly {ratio:.6g} times"
+    with_watts = ", with the same watts" if watts else ""
+    those = workload if times.startswith("the same") else f"those of {workload}"
+    return f"{times} {those} at all {settings} settings that both have{with_watts}"
+
+
+EXACT_MULTIPLE = Check(
+    name="exact_multiple",
+    meaning="the times of a workload are an exact multiple of another's on the same host: one "
+    "measurement under two names",
+    remedy="leave one of the two workloads out, or measure it",
+    needs=(("workload",), ("time_s", "throughput_ops_s")),
+    spoils=ALL_METRICS,
+    find=find_copies,
+    say=_say_copy,
+)

@@ -1,0 +1,415 @@
+"""Groups of runs that one curve goes through: same host, workload, cores … by default."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from fitting.regression.lines import Repeats
+from measurements import identity_columns
+from measurements.errors import MeasurementError
+from measurements.table.checks import as_numbers, row_numbers
+from measurements.table.headers import Renaming, column_meant, nearest, shown, unit_in_cells
+from measurements.table.reading import renamed_headers
+from measurements.table.schema import COLUMNS, IDENTITY, ROW_COLUMN
+from measurements.table.units import parse_quantity
+from ppw.errors import PpwError, UnknownColumnError
+from ppw.results.text import shown as amount
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fitting.regression.lines import IntArray
+
+    Mask = NDArray[np.bool_]
+    from fitting.regression.lines import FloatArray
+
+    Coordinate = Literal["", "log_", "inverse_"]
+
+
+# Columns of result tables; one of these names as a key would be overwritten.
+_ANSWERS = frozenset(
+    [
+        "metric",
+        "unit",
+        "projected",
+        "measured",
+        "lower",
+        "upper",
+        "covered",
+        "error_pct",
+        "limit",
+        "limit_share",
+        "points",
+        "runs",
+        "other_form",
+        "caveats",
+        "parameter",
+        "value",
+        "standard_error",
+        "held",
+        "equation",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which group each row belongs to.
+
+    ``codes`` has one number a row, 0 … ``len(keys)`` − 1; ``keys`` one row a group, sorted, with
+    the columns ``by``.
+    """
+
+    by: list[str]
+    codes: IntArray
+    keys: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def group_runs(runs: pd.DataFrame, by: Sequence[str] | None = None) -> Groups:
+    """Group the rows of a runs table.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+    by : sequence of str, optional
+        Columns that tell groups apart; by default all identity columns present. A missing value
+        is a value of its own.
+
+    Raises
+    ------
+    UnknownColumnError
+        When the table lacks a column that ``by`` names.
+    """
+    columns = identity_columns(runs) if by is None else list(by)
+    for column in columns:
+        if column in _ANSWERS:
+            raise UnknownColumnError(
+                f"cannot group by {column!r}: results have a column of that name; rename it"
+            )
+        if column not in runs.columns:
+            raise UnknownColumnError(
+                f"{runs.attrs.get('source', 'runs')}: cannot group by {column!r}"
+                f"{nearest(column, list(runs.columns))}; the columns are "
+                f"{shown(list(runs.columns))}"
+            )
+    if not columns:
+        return Groups([], np.zeros(len(runs), dtype=np.int64), pd.DataFrame(index=range(1)))
+    parts = [_factorize(runs[column]) for column in columns]
+    codes, members = _combine([p[0] for p in parts], [len(p[1]) for p in parts])
+    keys = {c: p[1].take(m) for c, p, m in zip(columns, parts, members, strict=True)}
+    return Groups(columns, codes, pd.DataFrame(keys))
+
+
+def _factorize(column: pd.Series[Any]) -> tuple[IntArray, pd.Index[Any]]:
+    """Code of each row and the sorted values that the codes stand for."""
+    codes, values = pd.factorize(column, use_na_sentinel=False)
+    index = pd.Index(values)
+    order = index.argsort() if not index.hasnans else np.argsort(index.astype(str))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank[codes], index.take(order)
+
+
+def _combine(codes: list[IntArray], sizes: list[int]) -> tuple[IntArray, list[IntArray]]:
+    """One code a row from one code a column; and for each column the codes of the groups."""
+    combined, count = codes[0].astype(np.int64), sizes[0]
+    members: list[IntArray] = [np.arange(count)]
+    for more, size in zip(codes[1:], sizes[1:], strict=True):
+        present, combined = _compact(combined * size + more, count * size)
+        before, last = np.divmod(present, size)
+        members = [*(m[before] for m in members), last]
+        count = len(present)
+    return combined, members
+
+
+def _compact(codes: IntArray, possible: int) -> tuple[IntArray, IntArray]:
+    """Renumber sparse codes without holes: the codes present, and the new code of each row."""
+    if possible > 4 * len(codes) + 1024:
+        present, compact = np.unique(codes, return_inverse=True)
+        return present, compact
+    # Counting beats sorting while the possible codes are not many more than the rows.
+    there = np.zeros(possible, dtype=bool)
+    there[codes] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
+
+
+def varying_identity(runs: pd.DataFrame, groups: Groups) -> list[str]:
+    """List the identity columns that are not in ``by`` and yet differ inside some group."""
+    left_out = [c for c in IDENTITY if c in runs.columns and c not in groups.by]
+    return [c for c in left_out if varies(runs[c], groups).any()]
+
+
+def varies(column: pd.Series[Any], groups: Groups) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Tell for each group whether the column takes more than one value in it."""
+    codes, _ = pd.factorize(column, use_na_sentinel=False)
+    low = np.full(len(groups), np.iinfo(np.int64).max)
+    high = np.full(len(groups), -1)
+    np.minimum.at(low, groups.codes, codes)
+    np.maximum.at(high, groups.codes, codes)
+    return high > low
+
+
+# Choosing runs, or groups of them, by what their columns say.
+
+
+# A number that is typed is not the last digit of one that was converted.
+SAME = 1e-6
+
+
+def choose_runs(runs: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    """Choose runs by what columns say of them.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        As `measurements.read_runs` gives it.
+    where : mapping of str to value or list of values
+        Column, or header of the file's own, and what it must hold: any one of a list. A number is
+        in the unit of the name, or carries its own: ``{"freq": "1.2GHz"}``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows that hold all of it; the column ``source_row`` numbers them as their file does.
+
+    Raises
+    ------
+    UnknownColumnError
+        For a column that is not there, with the nearest.
+    PpwError
+        Where no run holds it.
+    """
+    asked = columns_asked(runs, where, "to choose runs by")
+    chosen = rows_where(runs, asked)
+    table = runs.assign(**{ROW_COLUMN: row_numbers(runs)})[chosen].reset_index(drop=True)
+    if "digest" in runs.attrs:
+        both = f"{runs.attrs['digest']} {sorted(asked.items())}"
+        table.attrs["digest"] = f"sha256:{hashlib.sha256(both.encode()).hexdigest()}"
+    return table
+
+
+def columns_asked(
+    runs: pd.DataFrame, where: Mapping[str, Any], what_for: str
+) -> dict[str, list[Any]]:
+    """Values asked for by column of a runs table, as `values_by_column`."""
+    source = str(runs.attrs.get("source", "runs"))
+    columns = list(map(str, runs.columns))
+    return values_by_column(where, columns, renamed_headers(runs), f"{source}: ", what_for)
+
+
+def values_by_column(
+    where: Mapping[str, Any],
+    columns: Sequence[str],
+    headers: Mapping[str, Renaming],
+    source: str,
+    what_for: str,
+) -> dict[str, list[Any]]:
+    """Give a selection by the columns that its names mean, quantities in their units.
+
+    Raises `UnknownColumnError`, which begins with ``source`` and says ``what_for`` the column is.
+    """
+    found: dict[str, list[Any]] = {}
+    for name, value in where.items():
+        meant = column_meant(name, columns, headers)
+        if meant is None:
+            raise UnknownColumnError(
+                f"{source}no column {name!r}{nearest(name, [*columns, *headers])} {what_for}; "
+                f"the columns are {shown(columns)}"
+            )
+        found.setdefault(meant.canonical, []).extend(_read(one, meant) for one in _several(value))
+    return found
+
+
+def rows_where(table: pd.DataFrame, where: Mapping[str, Any]) -> Mask:
+    """Rows that hold all of a selection by columns of the table.
+
+    Raises `PpwError` where none does.
+    """
+    chosen = np.ones(len(table), dtype=bool)
+    for column, value in where.items():
+        chosen &= np.logical_or.reduce([_holding(table[column], one) for one in _several(value)])
+    if not chosen.any():
+        raise PpwError(f"no run has all of {words(where)}")
+    return chosen
+
+
+def words(where: Mapping[str, Any]) -> str:
+    """Write a selection as it is typed."""
+    pairs = [(column, one) for column, value in where.items() for one in _several(value)]
+    return ", ".join(f"{column}={_written(column, one)}" for column, one in pairs)
+
+
+def is_number(column: str) -> bool:
+    """Tell whether a column is one of ppw's, of numbers."""
+    return column in COLUMNS and COLUMNS[column].kind != "text"
+
+
+def as_number(value: Any) -> float:
+    """Read a value as a number; NaN, which nothing is, for another."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def _read(value: Any, meant: Renaming) -> Any:
+    """Value in the unit of the column: a plain number is in that of the name it was asked by."""
+    if not is_number(meant.canonical):
+        return value
+    number = as_number(value)
+    unit = unit_in_cells(meant.canonical)
+    if number == number or not unit:
+        return meant.scaled(number) if number == number else value
+    try:
+        return parse_quantity(str(value), unit)
+    except MeasurementError:
+        return value
+
+
+def _holding(column: pd.Series[Any], value: Any) -> Mask:
+    """Rows that hold a value. Raises `PpwError` where none does, with those that there are."""
+    name = str(column.name)
+    if is_number(name) or pd.api.types.is_numeric_dtype(column):
+        numbers = as_numbers(column).to_numpy()
+        same = np.isclose(numbers, as_number(value), rtol=SAME, atol=0.0)
+    else:
+        same = np.asarray(column.astype(str) == str(value), dtype=bool)
+    if not same.any():
+        known = [_written(name, v) for v in dict.fromkeys(column.dropna())]
+        again = ""
+        if "," in (text := str(value)):
+            again = f"; name {name} again for another value: " + ",".join(
+                f"{name}={one}" for one in text.split(",")
+            )
+        raise PpwError(
+            f"no run has {name} {_written(name, value)!r}{nearest(str(value), known)}; there are "
+            f"{shown(known, 10)}{again}"
+        )
+    return same
+
+
+def _written(column: str, value: object) -> str:
+    """Value for people, in a unit that reads well."""
+    if isinstance(value, (float, np.floating)) and is_number(column):
+        return amount(float(value), COLUMNS[column].unit)
+    return str(value)
+
+
+# Runs condensed to moments: one row a cell, and what the fits take from it in place of runs.
+#
+# A *cell* is all runs of one group at one frequency (and of one host, power source …, where those
+# matter to a caveat). A condensed table is a runs table of cells: its key columns are those of the
+# runs, ``runs`` is how many there are in each, and each quantity Q has ``Q__n`` (runs with a value)
+# and, in up to three co-ordinates, mean and centred second moment Σ(y − mean)²: ``Q__mean`` and
+# ``Q__m2``, ``Q__log_mean`` and ``Q__log_m2`` of ln Q, ``Q__inverse_mean`` and ``Q__inverse_m2`` of
+# 1/Q. Moments of parts merge exactly.
+#
+# References
+# ----------
+# T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing
+# Sample Variances", COMPSTAT 1982, https://doi.org/10.1007/978-3-642-51461-6_3.
+
+
+RUNS = "runs"
+# Marks the cells that are single runs, of which every digit is known.
+SINGLE = "single"
+VALUE, LOG, INVERSE = "", "log_", "inverse_"
+
+
+def count_column(quantity: str) -> str:
+    """Column of the number of runs that have a quantity."""
+    return f"{quantity}__n"
+
+
+def mean_column(quantity: str, coordinate: str = VALUE) -> str:
+    """Column of the mean of a quantity in a co-ordinate."""
+    return f"{quantity}__{coordinate}mean"
+
+
+def squares_column(quantity: str, coordinate: str = VALUE) -> str:
+    """Column of the centred second moment of a quantity in a co-ordinate."""
+    return f"{quantity}__{coordinate}m2"
+
+
+def tally_column(property_: str) -> str:
+    """Column of the number of runs that have a property."""
+    return f"{property_}__runs"
+
+
+def finest_column(column: str) -> str:
+    """Column of the finest decimal step that a cell's values are recorded to."""
+    return f"{column}__finest"
+
+
+def least_column(column: str) -> str:
+    """Column of the least value of a column in a cell."""
+    return f"{column}__least"
+
+
+def most_column(column: str) -> str:
+    """Column of the greatest value of a column in a cell."""
+    return f"{column}__most"
+
+
+def key_columns(runs: pd.DataFrame) -> list[str]:
+    """Key columns of a condensed table: all before the number of runs."""
+    return [str(c) for c in runs.columns[: runs.columns.get_loc(RUNS)]]
+
+
+def run_counts(runs: pd.DataFrame) -> IntArray:
+    """How many runs each row stands for: one, or those of its cell."""
+    if not is_condensed_table(runs):
+        return np.ones(len(runs), dtype=np.int64)
+    return runs[RUNS].to_numpy(dtype=np.int64)
+
+
+def is_condensed(runs: pd.DataFrame, quantity: str) -> bool:
+    """Tell whether a table holds moments of a quantity in place of runs."""
+    return count_column(quantity) in runs.columns
+
+
+def repeats(runs: pd.DataFrame, quantity: str, coordinate: str = VALUE) -> Repeats:
+    """Moments of a quantity, one element a cell; count 0 and NaN where it was not measured."""
+    names = (mean_column(quantity, coordinate), squares_column(quantity, coordinate))
+    mean, squares = (runs[name].to_numpy(dtype=np.float64) for name in names)
+    return Repeats(counts(runs, quantity), mean, squares)
+
+
+def counts(runs: pd.DataFrame, quantity: str) -> IntArray:
+    """Runs that have a quantity, one element a cell."""
+    return runs[count_column(quantity)].to_numpy(dtype=np.int64)
+
+
+def run_count(runs: pd.DataFrame, rows: Mask | None = None) -> int:
+    """How many runs a table stands for, all of it or the chosen rows."""
+    if not is_condensed_table(runs):
+        return len(runs) if rows is None else int(rows.sum())
+    each = runs[RUNS].to_numpy(dtype=np.int64)
+    return int(each.sum() if rows is None else each[rows].sum())
+
+
+def is_condensed_table(runs: pd.DataFrame) -> bool:
+    """Tell whether the rows of a table are cells."""
+    return RUNS in runs.columns and any(str(c).endswith("__n") for c in runs.columns)
+
+
+def merged_means(codes: IntArray, repeats: Repeats, groups: int) -> tuple[IntArray, FloatArray]:
+    """Number of runs and mean of each group of points; NaN where there is none."""
+    count = np.bincount(codes, repeats.runs, groups)
+    known = np.nan_to_num(repeats.mean)
+    with np.errstate(invalid="ignore"):
+        return count.astype(np.int64), np.bincount(codes, repeats.runs * known, groups) / count

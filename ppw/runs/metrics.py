@@ -1,0 +1,301 @@
+"""The metrics a projection can answer: their columns, units and the laws that carry them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from fitting.laws.frequency import (
+    AmdahlCpi,
+    AmdahlEfficiency,
+    AmdahlRate,
+    AmdahlTime,
+    ReciprocalCpi,
+    ReciprocalRate,
+    ReciprocalTime,
+)
+from fitting.laws.power import CmosExponent, CmosVoltage, PowerLine
+from measurements.table.headers import nearest, shown
+from measurements.table.schema import COLUMNS
+from ppw.errors import PpwError, UnknownColumnError
+from ppw.results.arguments import as_names, known_choice
+from ppw.runs.groups import is_condensed, mean_column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pandas as pd
+
+    from fitting.regression.lines import FloatArray
+    from fitting.regression.models import LineModel
+
+T = TypeVar("T")
+Form = Literal["amdahl", "unbounded", "reciprocal"]
+PowerForm = Literal["linear", "cmos"]
+FORMS = ("amdahl", "unbounded", "reciprocal")
+POWER_FORMS = ("linear", "cmos")
+
+
+class Metric(NamedTuple):
+    """One metric.
+
+    ``columns`` are the ways to get it from a runs table, best first; ``factors`` the metrics
+    whose product it is, with their power, where it is not fitted itself. ``clock_power`` is its
+    exponent in frequency when the core clock is all that counts, ``stalled_power`` when the
+    clock does not count at all: the two naive baselines.
+    """
+
+    name: str
+    unit: str
+    columns: tuple[tuple[str, ...], ...]
+    factors: Mapping[str, int] | None
+    clock_power: int
+    stalled_power: int
+
+
+_POWER = (("power_w",), ("energy_j", "time_s"))
+_PERFORMANCE = (("throughput_ops_s",), ("time_s",))
+_PER_WATT = tuple((*p, *w) for p in _PERFORMANCE for w in _POWER)
+
+_PER_PRICE = tuple((*p, "price") for p in _PERFORMANCE)
+
+METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        Metric("time", "s", (("time_s",),), None, -1, 0),
+        Metric("cpi", "1", (("cpi",), ("cycles", "instructions")), None, 0, 1),
+        Metric("throughput", "1/s", (("throughput_ops_s",),), None, 1, 0),
+        Metric("power", "W", _POWER, None, 1, 0),
+        Metric(
+            "energy",
+            "J/run",
+            (("energy_j", "time_s"), ("power_w", "time_s")),
+            {"time": 1, "power": 1},
+            0,
+            0,
+        ),
+        Metric("perf_per_watt", "1/J", _PER_WATT, {"performance": 1, "power": -1}, 0, 0),
+        Metric("perf_per_dollar", "1/s per price", _PER_PRICE, None, 1, 0),
+    )
+}
+
+# Fitted for perf_per_watt only: throughput where it was measured, else runs per second.
+PERFORMANCE = Metric("performance", "1/s", _PERFORMANCE, None, 1, 0)
+
+_AMDAHL: dict[str, type[AmdahlTime | AmdahlCpi]] = {
+    "time": AmdahlTime,
+    "cpi": AmdahlCpi,
+    "throughput": AmdahlRate,
+    "performance": AmdahlRate,
+    "perf_per_dollar": AmdahlRate,
+}
+_RECIPROCAL: dict[str, type[ReciprocalCpi]] = {
+    "time": ReciprocalTime,
+    "cpi": ReciprocalCpi,
+    "throughput": ReciprocalRate,
+    "performance": ReciprocalRate,
+    "perf_per_dollar": ReciprocalRate,
+}
+
+
+def model_for(
+    metric: str,
+    *,
+    form: str = "amdahl",
+    power_form: str = "linear",
+    exponent: float = 3.0,
+    voltages: Mapping[float, float] | None = None,
+) -> LineModel:
+    """Choose the law that carries a metric that is fitted itself.
+
+    Parameters
+    ----------
+    metric : str
+        "time", "cpi", "throughput", "performance", "power", or "perf_per_watt" for the published
+        regression on throughput/power itself.
+    form : {"amdahl", "unbounded", "reciprocal"}
+    power_form : {"linear", "cmos"}
+    exponent : float
+        Of the CMOS form, 1 to 5.
+    voltages : mapping of Hz to V, optional
+        V-f table of the CMOS form.
+    """
+    known_choice("form", form, FORMS)
+    known_choice("power form", power_form, POWER_FORMS)
+    if metric == "power" and power_form == "cmos":
+        return CmosVoltage(voltages=voltages) if voltages else CmosExponent(exponent=exponent)
+    if metric == "power":
+        return PowerLine()
+    if metric == "perf_per_watt":
+        return AmdahlEfficiency()
+    if form == "reciprocal":
+        return _RECIPROCAL[metric]()
+    return _AMDAHL[metric](nonnegative=form == "amdahl")
+
+
+def known_metrics(names: str | Iterable[str]) -> list[Metric]:
+    """Look metrics up by name. Raises `UnknownColumnError` with the nearest name."""
+    if not (names := as_names(names)):
+        raise PpwError(f"no metric was given; the metrics are {', '.join(METRICS)}")
+    for name in names:
+        if name not in METRICS:
+            raise UnknownColumnError(
+                f"no metric {name!r}{nearest(name, list(METRICS))}; "
+                f"the metrics are {', '.join(METRICS)}"
+            )
+    return [METRICS[name] for name in names]
+
+
+def answerable(runs: pd.DataFrame) -> list[Metric]:
+    """List the metrics that the columns of a runs table can answer.
+
+    Raises
+    ------
+    UnknownColumnError
+        When there is none.
+    """
+    found = [m for m in METRICS.values() if columns_for(m, runs)]
+    if not found:
+        raise UnknownColumnError(
+            f"{runs.attrs.get('source', 'runs')}: nothing to project: no time_s, cpi, "
+            "throughput_ops_s or power_w among the columns "
+            f"{shown(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
+        )
+    return found
+
+
+def columns_for(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...] | None:
+    """Columns of the table that a metric is taken from, or None where they are not there."""
+    for columns in metric.columns:
+        if all(c in runs.columns and runs[c].notna().any() for c in columns):
+            return columns
+    return None
+
+
+def needed_columns(metrics: Iterable[Metric], runs: pd.DataFrame) -> list[str]:
+    """List the columns that the metrics need from this table, the frequency first.
+
+    Raises
+    ------
+    UnknownColumnError
+        For a metric that can be had in several ways and in none of them here.
+    """
+    needed = {"freq_hz": None}
+    for metric in metrics:
+        columns = columns_for(metric, runs) or _nearest_columns(metric, runs)
+        needed |= dict.fromkeys(columns)
+    return list(needed)
+
+
+def _nearest_columns(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...]:
+    """Way to get a metric that lacks the fewest columns.
+
+    Raises `UnknownColumnError` where the name of one column would not say what is missing.
+    """
+    lacking = {w: [c for c in dict.fromkeys(w) if c not in runs.columns] for w in metric.columns}
+    way = min(lacking, key=lambda w: len(lacking[w]))
+    fewest = len(lacking[way])
+    has = [c for c in _parts(metric) if c in runs.columns and runs[c].notna().any()]
+    if fewest and (has or fewest > 1) and "freq_hz" in runs.columns:
+        wanted = [names for names in lacking.values() if len(names) == fewest]
+        raise UnknownColumnError(_what_is_lacking(metric, wanted, has, runs))
+    return way
+
+
+def _parts(metric: Metric) -> list[str]:
+    """Columns of all the ways to get a metric, each once."""
+    return list(dict.fromkeys(c for way in metric.columns for c in way))
+
+
+def _what_is_lacking(
+    metric: Metric, wanted: Sequence[Sequence[str]], has: Sequence[str], runs: pd.DataFrame
+) -> str:
+    """Say which columns a metric needs, each way to get it, and what the table has of them."""
+    first, *others = dict.fromkeys(" and ".join(names) for names in wanted)
+    choice = f"{first} (or {', or '.join(others)})" if others else first
+    watts = all(set(names) <= {"power_w", "energy_j"} for names in wanted)
+    column = wanted[0][0]
+    meant = nearest(column, [c for c in runs.columns if c not in COLUMNS])
+    there = f"the columns are {shown(list(runs.columns))}"
+    if has:
+        there = f"this table has {' and '.join(has)} but no {'watts' if watts else column}"
+    return (
+        f"{runs.attrs.get('source', 'runs')}: {metric.name} needs {choice}: {there}{meant}: "
+        f"measure it too, or use --map {column}=COLUMN"
+    )
+
+
+def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
+    """Measured values of a metric, one a row; NaN where not measured.
+
+    In a condensed table (`ppw.runs.groups`) those are the means of the cells.
+    """
+    if is_condensed(runs, metric.name):
+        return runs[mean_column(metric.name)].to_numpy(dtype=np.float64)
+    array = {c: runs[c].to_numpy(dtype=np.float64) for c in source_columns(metric, runs)}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return quantity(metric, array, lambda rate, other: np.where(np.isnan(rate), other, rate))
+
+
+def quantity(metric: Metric, columns: Mapping[str, T], first: Callable[[T, T], T]) -> T:
+    """Compute a metric from its columns: arrays, or whatever else can be multiplied and divided.
+
+    Parameters
+    ----------
+    metric : Metric
+    columns : mapping of str to column
+        Those of `columns_for`; for a performance all of them that the table has.
+    first : callable
+        Gives the first of two columns where it is known, and else the second.
+    """
+    if metric.name in _OF_PERFORMANCE:
+        made: T = _VALUES[metric.name](columns, _performance(columns, first))
+    else:
+        made = _VALUES.get(metric.name, _as_it_is)(columns, None)
+    return made
+
+
+def source_columns(metric: Metric, runs: pd.DataFrame) -> list[str]:
+    """List the columns that `quantity` takes for a metric of this table."""
+    columns = [*(columns_for(metric, runs) or metric.columns[0])]
+    if metric.name in _OF_PERFORMANCE:
+        columns += [c for (c,) in _PERFORMANCE if c in runs.columns]
+    return list(dict.fromkeys(columns))
+
+
+def _as_it_is(c: Mapping[str, Any], _: Any) -> Any:
+    return next(iter(c.values()))
+
+
+def _cpi(c: Mapping[str, Any], _: Any) -> Any:
+    return c["cpi"] if "cpi" in c else c["cycles"] / c["instructions"]
+
+
+def _power(c: Mapping[str, Any], _: Any = None) -> Any:
+    return c["power_w"] if "power_w" in c else c["energy_j"] / c["time_s"]
+
+
+def _energy(c: Mapping[str, Any], _: Any) -> Any:
+    return c["energy_j"] if "energy_j" in c else c["power_w"] * c["time_s"]
+
+
+def _performance(c: Mapping[str, T], first: Callable[[T, T], T]) -> T:
+    """Throughput, or runs per second for the rows that have none."""
+    rate = c.get("throughput_ops_s")
+    if "time_s" not in c:
+        return c["throughput_ops_s"]
+    time: Any = c["time_s"]
+    per_run: T = 1 / time
+    return per_run if rate is None else first(rate, per_run)
+
+
+_OF_PERFORMANCE = frozenset({"performance", "perf_per_watt", "perf_per_dollar"})
+_VALUES: dict[str, Callable[[Mapping[str, Any], Any], Any]] = {
+    "cpi": _cpi,
+    "power": _power,
+    "energy": _energy,
+    "performance": lambda _, performance: performance,
+    "perf_per_watt": lambda c, performance: performance / _power(c),
+    "perf_per_dollar": lambda c, performance: performance / c["price"],
+}

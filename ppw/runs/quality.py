@@ -1,0 +1,358 @@
+"""`check_quality`: rows of a runs table that cannot be right, named with the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from measurements import check_runs
+from measurements.table.checks import row_numbers
+from measurements.table.headers import shown as shown_names
+from measurements.table.schema import FILE_COLUMN
+from ppw.errors import PpwError, UnknownColumnError
+from ppw.results import caveats as cv
+from ppw.results.arguments import as_names
+from ppw.results.result import frame_digest, read_document, reads_document, records, write_document
+from ppw.results.text import key_texts, shown, summary_text, text_table
+from ppw.runs.checks.inversions import SLOWER_WHEN_FASTER
+from ppw.runs.checks.readings import ACHIEVED_OFF, AT_OR_BELOW_IDLE, ENERGY_OFF, scope_caveats
+from ppw.runs.checks.repeats import EXACT_MULTIPLE, FREQUENCY_NOT_APPLIED
+from ppw.runs.checks.wrong_units import SLIP_OF_A_UNIT, TIME_OF_ANOTHER_UNIT
+from ppw.runs.groups import group_runs, is_condensed_table, run_count, run_counts
+from ppw.runs.metrics import METRICS, columns_for, known_metrics
+from ppw.runs.prepare import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+    from fitting.regression.lines import IntArray
+    from ppw.runs.checks import Check, Found, Mask
+    from ppw.runs.groups import Groups
+
+CHECKS: dict[str, Check] = {
+    check.name: check
+    for check in (
+        FREQUENCY_NOT_APPLIED,
+        SLOWER_WHEN_FASTER,
+        EXACT_MULTIPLE,
+        ENERGY_OFF,
+        SLIP_OF_A_UNIT,
+        TIME_OF_ANOTHER_UNIT,
+        AT_OR_BELOW_IDLE,
+        ACHIEVED_OFF,
+    )
+}
+# Columns of the result; one of these names as a key would be overwritten.
+_PLACES = ("file", "row", "position")
+_ANSWERS = ("freq_hz", "check", "evidence", *_PLACES)
+_MOST_ROWS = 40
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """Rows that one check names; the check has a ``name``, a ``remedy`` and what it ``spoils``."""
+
+    check: Check
+    found: Found
+
+    @property
+    def rows(self) -> IntArray:
+        """Positions in the table, from 0, ascending."""
+        return self.found.rows
+
+    def evidence(self) -> list[str]:
+        """Say for each row what speaks against it."""
+        names = list(self.found.figures)
+        return [
+            self.check.say(**dict(zip(names, values, strict=True)))
+            for values in zip(*(v.tolist() for v in self.found.figures.values()), strict=True)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Quality:
+    """Rows of a runs table that cannot be right.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a suspect row and check: key columns, ``freq_hz``, ``check`` (short name),
+        ``evidence`` (in words, with the figures), ``file``, ``row`` (1 is the first below the
+        file's header) and ``position`` (from 0, in the whole input).
+    counts : dict
+        Suspect rows by check, for the checks that were made.
+    not_made : dict
+        The columns that were lacking, by check, for the others.
+    rows : int
+        Rows of the input.
+    by : tuple of str
+    caveats : tuple of str
+    """
+
+    table: pd.DataFrame
+    counts: dict[str, int]
+    not_made: dict[str, str]
+    rows: int
+    by: tuple[str, ...]
+    caveats: tuple[str, ...]
+    input_digest: str = field(repr=False, compare=False)
+
+    @property
+    def passed(self) -> Mask:
+        """True for the rows that no check names, in the order of the input."""
+        if "runs" in self.table:
+            raise PpwError("a fleet's suspects are named by cell: see the column runs of the table")
+        good = np.ones(self.rows, dtype=bool)
+        good[self.table["position"].to_numpy(dtype=np.int64)] = False
+        return good
+
+    @property
+    def suspects(self) -> int:
+        """How many rows some check names."""
+        if "runs" in self.table:
+            return int(self.table.drop_duplicates("position")["runs"].sum())
+        return int((~self.passed).sum())
+
+    def verdict(self) -> str:
+        """Say in a sentence how many rows are suspect."""
+        count = self.suspects
+        if not count:
+            return f"None of {self.rows} rows is suspect."
+        if count == 1:
+            return f"1 of {self.rows} rows is suspect: what it says cannot be right."
+        return f"{count} of {self.rows} rows are suspect: what they say cannot be right."
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a copy of ``table``."""
+        return self.table.copy()
+
+    def summary(self) -> str:
+        """Say the verdict, the checks with what to do, at most 40 suspect rows, the caveats."""
+        lines = [self.verdict(), text_table(["check", "rows"], self._count_cells())]
+        lines += [f"{name}: {CHECKS[name].remedy}" for name, count in self.counts.items() if count]
+        if len(self.table):
+            lines.append(text_table(self.header(), self.cells(_MOST_ROWS)))
+        if len(self.table) > _MOST_ROWS:
+            more = len(self.table) - _MOST_ROWS
+            lines.append(f"… {more} more rows: use --format csv or to_frame()")
+        return summary_text(lines, self.caveats)
+
+    def _count_cells(self) -> list[list[str]]:
+        made = [[name, str(count)] for name, count in self.counts.items()]
+        return made + [[name, f"– (no {lacks})"] for name, lacks in self.not_made.items()]
+
+    def header(self) -> list[str]:
+        """Name the columns of `cells`."""
+        first = "runs" if "runs" in self.table else "row"
+        return [first, *self.by, "at", "check", "evidence"]
+
+    def cells(self, most: int) -> list[list[str]]:
+        """First rows of ``table`` as they are printed; the file is named where there are more."""
+        return [
+            [
+                self._place(row),
+                *key_texts(self.by, row),
+                shown(row["freq_hz"], "Hz"),
+                row["check"],
+                row["evidence"],
+            ]
+            for row in self.table.head(most).to_dict(orient="records")
+        ]
+
+    def _place(self, row: Mapping[Any, Any]) -> str:
+        if "runs" in self.table:
+            return str(row["runs"])
+        several = len(self.table["file"].unique()) > 1 and FILE_COLUMN not in self.by
+        return f"{row['file']}:{row['row']}" if several else str(row["row"])
+
+    def to_json(self) -> str:
+        """JSON document with ``schema_version``; one object a row and check in ``suspects``."""
+        body = {
+            "by": self.by,
+            "rows": self.rows,
+            "checks": self.counts,
+            "not_made": self.not_made,
+            "places": [c for c in self.table if c in (*_PLACES, "runs")],
+            "suspects": records(self.table),
+            "caveats": self.caveats,
+        }
+        return write_document("quality", self.input_digest, body)
+
+    @classmethod
+    @reads_document
+    def from_json(cls, text: str) -> Quality:
+        """Read `to_json` back. Raises `PpwError` for anything else."""
+        d = read_document(text, "quality")
+        places = d.get("places", _PLACES)
+        table = pd.DataFrame(
+            d["suspects"], columns=[*d["by"], "freq_hz", "check", "evidence", *places]
+        )
+        whole = {place: np.int64 for place in places if place != "file"}
+        return cls(
+            table=table.astype({"freq_hz": float, **whole}),
+            counts=d["checks"],
+            not_made=d["not_made"],
+            rows=d["rows"],
+            by=tuple(d["by"]),
+            caveats=tuple(d["caveats"]),
+            input_digest=d["input_digest"],
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw how many rows each check names."""
+        from ppw.results.axes import PROJECTED, new_axes
+
+        axes = new_axes(ax)
+        names = [name.replace("_", " ") for name in self.counts]
+        axes.barh(names, list(self.counts.values()), color=PROJECTED)
+        axes.invert_yaxis()
+        axes.set_xlim(0, max(1, 1.06 * max(self.counts.values())))
+        axes.set_xlabel(f"suspect rows, of {self.rows}")
+        axes.set_ylabel("check")
+        return axes
+
+
+def check_quality(
+    runs: pd.DataFrame,
+    *,
+    by: Sequence[str] | None = None,
+    metric: str | Iterable[str] | None = None,
+) -> Quality:
+    """Name the rows of a runs table that cannot be right, each with the evidence.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        A runs table (`ppw.read_runs`), or a frame with columns such as ``freq_ghz``, ``time_ms``.
+    by : sequence of str, optional
+        Columns that tell groups apart; by default all identity columns present.
+    metric : str or several, optional
+        Make only the checks that matter for these metrics; by default all.
+
+    Returns
+    -------
+    Quality
+        Rows of a runs table that cannot be right.
+
+    Raises
+    ------
+    MeasurementError
+        For values that nobody can read or use: text in a number, a negative time, one that is
+        missing where other runs of the group have it (watts may be). Watts of zero
+        or less are no error here but are named.
+    PpwError
+        For a metric or column that is not there, or when no check has its columns.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of ``caveats``.
+    """
+    tidy = canonical(runs)
+    by = None if by is None else as_names(by)
+    asked = [*METRICS.values()] if metric is None else known_metrics(metric)
+    # Watts may be missing: a sensor's gaps are no reason not to look at the rest.
+    watts = ("power_w", "energy_j")
+    complete = [c for m in asked for c in columns_for(m, tidy) or () if c not in watts]
+    checked = check_runs(tidy, needed=["freq_hz"], by=by, complete=complete)
+    groups = group_runs(checked, by)
+    quality = check_prepared(checked, groups, metric)
+    cv.warn(quality.caveats)
+    return quality
+
+
+def check_prepared(
+    checked: pd.DataFrame, groups: Groups, metric: str | Iterable[str] | None
+) -> Quality:
+    """Make the checks of canonical runs or of their cells, as `check_quality`; no warnings."""
+    _refuse_answers(groups)
+    wanted = _matter(metric)
+    not_made = {c.name: lacks for c in wanted if (lacks := c.lacks(checked))}
+    if len(not_made) == len(wanted):
+        raise UnknownColumnError(_nothing_to_check(checked))
+    suspects = find_suspects(checked, groups, metric=metric)
+    watts = any(s.check is AT_OR_BELOW_IDLE for s in suspects)
+    caveats = tuple(scope_caveats(checked) if watts else ())
+    return Quality(
+        table=suspect_table(suspects, checked, groups),
+        counts={s.check.name: int(run_counts(checked)[s.rows].sum()) for s in suspects},
+        not_made=not_made,
+        rows=run_count(checked),
+        by=tuple(groups.by),
+        caveats=caveats,
+        input_digest=frame_digest(checked),
+    )
+
+
+def find_suspects(
+    runs: pd.DataFrame, groups: Groups, *, metric: str | Iterable[str] | None = None
+) -> list[Suspects]:
+    """Make every check that the columns allow; one entry a check, also where it names no row.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        With canonical columns, checked by `measurements.check_runs`.
+    groups : Groups
+        Of its rows.
+    metric : str or several, optional
+        Make only the checks whose rows are no good for one of these metrics.
+    """
+    made = [check for check in _matter(metric) if not check.lacks(runs)]
+    with np.errstate(all="ignore"):
+        return [Suspects(check, check.find(runs, groups)) for check in made]
+
+
+def _matter(metric: str | Iterable[str] | None) -> list[Check]:
+    names = set(METRICS) if metric is None else {m.name for m in known_metrics(metric)}
+    return [check for check in CHECKS.values() if check.spoils & names]
+
+
+def _refuse_answers(groups: Groups) -> None:
+    for column in groups.by:
+        if column in _ANSWERS:
+            raise UnknownColumnError(
+                f"cannot group by {column!r}: results have a column of that name; rename it"
+            )
+
+
+def _nothing_to_check(runs: pd.DataFrame) -> str:
+    return (
+        f"{runs.attrs.get('source', 'runs')}: nothing to check: no time_s, throughput_ops_s, "
+        "power_w, energy_j or freq_achieved_hz among the columns "
+        f"{shown_names(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
+    )
+
+
+def suspect_table(suspects: Sequence[Suspects], runs: pd.DataFrame, groups: Groups) -> pd.DataFrame:
+    """One row a suspect row and check, in the order of the input."""
+    position = np.concatenate([s.rows for s in suspects])
+    keys = groups.keys.take(groups.codes[position]).reset_index(drop=True)
+    table = keys.assign(
+        freq_hz=runs["freq_hz"].to_numpy()[position],
+        check=_words(s.check.name for s in suspects for _ in s.rows),
+        evidence=_words(words for s in suspects for words in s.evidence()),
+        **_places(runs, position),
+        position=position,
+    )
+    return table.sort_values("position", kind="stable", ignore_index=True)
+
+
+def _words(texts: Iterable[str]) -> np.ndarray[Any, np.dtype[np.object_]]:
+    """Texts as a column, which is one of text also where it is empty."""
+    return np.array([*texts], dtype=object)
+
+
+def _places(runs: pd.DataFrame, position: IntArray) -> Mapping[str, Any]:
+    """File of each row and its number there, counted below the header as errors count it."""
+    if is_condensed_table(runs):
+        return {"runs": run_counts(runs)[position]}
+    numbers = row_numbers(runs)[position]
+    if FILE_COLUMN not in runs.columns:
+        return {"file": str(runs.attrs.get("source", "runs")), "row": numbers}
+    return {"file": runs[FILE_COLUMN].to_numpy()[position], "row": numbers}
