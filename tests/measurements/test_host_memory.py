@@ -29,7 +29,7 @@ QUICK = {"budget_s": 0.01, "array_bytes": MIB, "chase_bytes": MIB}
 # Counts the lines of a chase, and those that lead to their neighbour.
 CYCLE = f"""
 #define main probe_main
-#include "{ROOT / "measurements" / "memory_probe.c"}"
+#include "{ROOT / "measurements" / "host" / "memory_probe.c"}"
 #undef main
 int main(void) {{
     static char buffer[1000 * 64];
