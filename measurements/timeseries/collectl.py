@@ -27,8 +27,7 @@ from measurements.timeseries.series import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from measurements.timeseries.log import Selection
-    from measurements.timeseries.reading import Options, Source
+    from measurements.timeseries.log import Options, Selection, Source
 
     Numbers = NDArray[np.float64]
 

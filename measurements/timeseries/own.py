@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.timeseries.log import Selection
-    from measurements.timeseries.reading import Source
+    from measurements.timeseries.log import Selection, Source
 
 FORMAT = "ppw"
 _PARQUET = b"PAR1"

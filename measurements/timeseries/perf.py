@@ -20,7 +20,7 @@ from measurements.timeseries.series import LOCAL_TIMES, Finding, left_out
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from measurements.timeseries.reading import Options, Source
+    from measurements.timeseries.log import Options, Source
 
     Numbers = NDArray[np.float64]
 

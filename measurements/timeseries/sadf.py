@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from measurements.timeseries.reading import Options, Source
+    from measurements.timeseries.log import Options, Source
 
     Numbers = NDArray[np.float64]
 

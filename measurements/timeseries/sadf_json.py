@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from measurements.timeseries.reading import Source
+    from measurements.timeseries.log import Source
 
     Numbers = NDArray[np.float64]
-    from measurements.timeseries.log import Selection
-    from measurements.timeseries.reading import Options
+    from measurements.timeseries.log import Options, Selection
 
 
 # The statistics of ``sadf -j`` as JSON lines, piece by piece, however long the document is.

@@ -30,10 +30,6 @@ from measurements.traces.requests import (
 from measurements.traces.text_lines import Lines, extracted, first_line, lines, matches, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path

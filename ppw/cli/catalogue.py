@@ -106,8 +106,7 @@ def datasets_command(
     None comes with ppw: --fetch gets NAME from its makers, whose licence is shown first, and keeps
     what has the checksum of what they published.
     """
-    from ppw.catalogue.datasets import find_dataset, known_datasets, listing
-    from ppw.catalogue.fetching import data_folder
+    from ppw.catalogue.datasets import data_folder, find_dataset, known_datasets, listing
 
     sets = known_datasets()
     if name is None:
@@ -123,8 +122,7 @@ def datasets_command(
 def _fetched(dataset: Dataset, folder: str | None) -> Path:
     from pathlib import Path
 
-    from ppw.catalogue.datasets import licence_text
-    from ppw.catalogue.fetching import data_folder, fetch_dataset
+    from ppw.catalogue.datasets import data_folder, fetch_dataset, licence_text
 
     # A folder that was named for it may be new.
     where = Path(folder) if folder else data_folder()
@@ -157,7 +155,7 @@ def _list_datasets(table: pd.DataFrame, format_: str) -> str:
 def _one(dataset: Dataset, folder: Path, format_: str) -> str:
     import pandas as pd
 
-    from ppw.catalogue.fetching import state_of
+    from ppw.catalogue.datasets import state_of
 
     states = [state_of(file, folder) for file in dataset.files]
     if format_ != "text":

@@ -585,7 +585,7 @@ def read_log(text: str, given: dict[str, Any]) -> TimeSeries:
 def log_format(path: str) -> str:
     """Whether a log is perf's or ppw's own; standard input can be looked at only once."""
     from measurements.timeseries import own, perf
-    from measurements.timeseries.reading import open_source
+    from measurements.timeseries.log import open_source
 
     if path == "-":
         return ""

@@ -11,16 +11,19 @@ import pandas as pd
 from fitting.laws.cycles_per_io import IO_BYTES
 from ppw.cpio.cycles import cycles_per_io, rise_sentence
 from ppw.cpio.io_runs import column
+from ppw.cpio.plots import MOST_DRAWN, _rows
 from ppw.errors import CaveatWarning, PpwError
 from ppw.results import caveats as cv
+from ppw.results.axes import CURVE, MEASURED, new_axes
 from ppw.results.result import TabledResult, frame_digest, rows_of
 from ppw.results.text import key_texts, shown, shown_interval, summary_text, text_table
-from ppw.runs.prepare import canonical
+from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from matplotlib.axes import Axes
+
 
 _AT_ROOF = 0.90
 _BEYOND = 1.05
@@ -100,8 +103,6 @@ class DeviceComparison(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw rates as shares of the devices' own maxima."""
-        from ppw.cpio.report import plot_devices
-
         return plot_devices(self, ax)
 
     def _sentence(self, row: dict[str, Any]) -> str:
@@ -239,3 +240,20 @@ def _counted(name: str, row: dict[Any, Any]) -> str:
 
 def _percent(share: float) -> str:
     return "–" if share != share else f"{share:.0%}"
+
+
+def plot_devices(result: DeviceComparison, ax: Axes | None = None) -> Axes:
+    """Draw the I/O rate of each run as a share of its device's own maximum, or the rate itself."""
+    axes = new_axes(ax)
+    table = result.table.head(MOST_DRAWN)
+    known = bool(table["of_roof"].notna().any())
+    share = 100 * table["of_roof"] if known else table["iops"]
+    place = np.arange(len(table))
+    axes.barh(place, share.fillna(0.0), color=CURVE, height=0.65)
+    if known:
+        axes.axvline(100.0, color=MEASURED, lw=0.8)
+    _rows(axes, [result.label(row) for row in table.to_dict(orient="records")])
+    axes.set_ylabel("host and device")
+    said = "I/O rate, % of the device's own maximum" if known else "I/Os a second (512 B)"
+    axes.set_xlabel(said)
+    return axes

@@ -18,11 +18,13 @@ from ppw.cpio.io_runs import (
     pooled_rates,
     with_cpio,
 )
+from ppw.cpio.plots import _FEW, _MARKS, MOST_DRAWN, _logarithmic
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
+from ppw.results.axes import new_axes
 from ppw.results.result import TabledResult, frame_digest, rows_of
-from ppw.results.text import key_texts, shown, shown_interval, summary_text, text_table
+from ppw.results.text import key_texts, plot_label, shown, shown_interval, summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -262,8 +264,6 @@ class CyclesPerIO(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw cycles per I/O against cores."""
-        from ppw.cpio.report import plot_cpio_against_cores
-
         return plot_cpio_against_cores(self, ax)
 
     def _thread_sentences(self) -> list[str]:
@@ -434,3 +434,31 @@ def rise_sentence(row: Mapping[str, Any]) -> str:
 
 def _gigabytes(rate: float) -> str:
     return shown(rate / 1e9)
+
+
+def plot_cpio_against_cores(result: CyclesPerIO, ax: Axes | None = None) -> Axes:
+    """Draw cycles per I/O of each application against cores."""
+    axes = _against_cores(result, new_axes(ax), "cpio")
+    axes.set_ylabel("cycles per I/O")
+    _logarithmic(axes, "y")
+    return axes
+
+
+def _against_cores(result: CyclesPerIO, axes: Axes, column: str) -> Axes:
+    from matplotlib.ticker import MaxNLocator
+
+    groups = result.groups()[:MOST_DRAWN]
+    for place, (name, part) in enumerate(groups):
+        plain = part[part["hardware_threads"] == part["cores"]]
+        rows = plain[plain["cpio"].notna()].sort_values("cores", kind="stable")
+        rows = rows.drop_duplicates("cores", keep="last")
+        mark = _MARKS[place % len(_MARKS)]
+        axes.plot(rows["cores"], rows[column], f"{mark}-", ms=5, label=plot_label(name))
+    axes.set_xlabel("cores")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    # A few names go above the lines, and more would leave them no room.
+    corner: dict[str, Any] = (
+        {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)} if len(groups) <= _FEW else {}
+    )
+    axes.legend(frameon=False, fontsize="small", **corner)
+    return axes

@@ -12,7 +12,7 @@ from measurements import check_runs
 from measurements.timeseries.series import CPUS_UNKNOWN
 from ppw.errors import PpwError
 from ppw.results.text import shown
-from ppw.runs.prepare import canonical
+from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

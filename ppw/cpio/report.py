@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppw.cpio.scenarios import GROWTH_HEADER
-from ppw.results.axes import BEST, CURVE, MEASURED, PROJECTED, new_axes
+from ppw.cpio.compare_devices import plot_devices
+from ppw.cpio.cycles import _against_cores, plot_cpio_against_cores
+from ppw.cpio.plots import MOST_DRAWN, _logarithmic, _rows
+from ppw.cpio.scenarios import GROWTH_HEADER, plot_scenarios
+from ppw.cpio.sizing import plot_energy
+from ppw.results.axes import CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.page import Figure, Page, Table, draw
-from ppw.results.text import plot_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
 # The drawings of cycles per I/O: breakdown of time, cpio by application, against cores, energy.
 
 
-MOST_DRAWN = 20
-_FEW = 6
-_LABEL = 26
 # User, system, idle and waiting, from dark to light.
 _TIME = {
     "user_share": ("user", "#1f4e79"),
@@ -36,9 +35,6 @@ _TIME = {
     "iowait_share": ("iowait", "#e0a030"),
     "idle_share": ("idle", "#d9e0e7"),
 }
-_MARKS = "osD^vP*X"
-_COLOURS = {"measured": CURVE, "projected": PROJECTED, "full": BEST}
-_CPIO_MARKS = {"desired": "^", "today": "o", "projected": "s"}
 
 
 def plot_breakdown(result: CyclesPerIO, ax: Axes | None = None) -> Axes:
@@ -69,68 +65,11 @@ def plot_cpio_by_application(result: CyclesPerIO, ax: Axes | None = None) -> Axe
     return axes
 
 
-def plot_cpio_against_cores(result: CyclesPerIO, ax: Axes | None = None) -> Axes:
-    """Draw cycles per I/O of each application against cores."""
-    axes = _against_cores(result, new_axes(ax), "cpio")
-    axes.set_ylabel("cycles per I/O")
-    _logarithmic(axes, "y")
-    return axes
-
-
 def plot_utilisation_against_cores(result: CyclesPerIO, ax: Axes | None = None) -> Axes:
     """Draw the utilisation of each application against cores."""
     axes = _against_cores(result, new_axes(ax), "utilisation")
     axes.set_ylabel("utilisation µ")
     axes.set_ylim(0, 1.05)
-    return axes
-
-
-def plot_scenarios(result: CpioProjection, ax: Axes | None = None) -> Axes:
-    """Draw the I/O rate of each application in every scenario, with intervals."""
-    axes, parts = new_axes(ax), result.applications()[:MOST_DRAWN]
-    for row, (_, part) in enumerate(parts):
-        _scenario_points(axes, row, part)
-    _logarithmic(axes, "x")
-    _rows(axes, [name for name, _ in parts])
-    axes.set_xlabel(f"I/Os a second (512 B) on {result.cores:g} cores")
-    for what, colour in _COLOURS.items():
-        axes.plot([], [], "o", color=colour, label=f"µ {what}")
-    for what, mark in _CPIO_MARKS.items():
-        axes.plot([], [], mark, color=MEASURED, label=f"cpio {what}")
-    axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-    return axes
-
-
-def plot_energy(result: ServerSizing, ax: Axes | None = None) -> Axes:
-    """Draw the energy of a sweep by scenario, the mean over the applications."""
-    axes, table = new_axes(ax), result.total
-    names = (table["utilisation_scenario"] + ", " + table["cpio_scenario"]).tolist()
-    colours = [_COLOURS.get(name, CURVE) for name in table["utilisation_scenario"]]
-    place = np.arange(len(names))
-    axes.barh(place, table["kwh"], color=colours, height=0.65)
-    upper = table["kwh_upper"].where(np.isfinite(table["kwh_upper"]))
-    axes.hlines(place, table["kwh_lower"], upper, color=MEASURED, lw=1.5)
-    _logarithmic(axes, "x", from_decade=True)
-    _rows(axes, names)
-    axes.set_ylabel("utilisation, cycles per I/O")
-    axes.set_xlabel("energy of one sweep (kWh)")
-    return axes
-
-
-def plot_devices(result: DeviceComparison, ax: Axes | None = None) -> Axes:
-    """Draw the I/O rate of each run as a share of its device's own maximum, or the rate itself."""
-    axes = new_axes(ax)
-    table = result.table.head(MOST_DRAWN)
-    known = bool(table["of_roof"].notna().any())
-    share = 100 * table["of_roof"] if known else table["iops"]
-    place = np.arange(len(table))
-    axes.barh(place, share.fillna(0.0), color=CURVE, height=0.65)
-    if known:
-        axes.axvline(100.0, color=MEASURED, lw=0.8)
-    _rows(axes, [result.label(row) for row in table.to_dict(orient="records")])
-    axes.set_ylabel("host and device")
-    said = "I/O rate, % of the device's own maximum" if known else "I/Os a second (512 B)"
-    axes.set_xlabel(said)
     return axes
 
 
@@ -145,64 +84,6 @@ def most_cores(result: CyclesPerIO) -> tuple[list[str], pd.DataFrame]:
             names.append(name)
             rows.append(known.sort_values("cores", kind="stable").iloc[-1])
     return names[:MOST_DRAWN], pd.DataFrame(rows[:MOST_DRAWN])
-
-
-def _against_cores(result: CyclesPerIO, axes: Axes, column: str) -> Axes:
-    from matplotlib.ticker import MaxNLocator
-
-    groups = result.groups()[:MOST_DRAWN]
-    for place, (name, part) in enumerate(groups):
-        plain = part[part["hardware_threads"] == part["cores"]]
-        rows = plain[plain["cpio"].notna()].sort_values("cores", kind="stable")
-        rows = rows.drop_duplicates("cores", keep="last")
-        mark = _MARKS[place % len(_MARKS)]
-        axes.plot(rows["cores"], rows[column], f"{mark}-", ms=5, label=plot_label(name))
-    axes.set_xlabel("cores")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    # A few names go above the lines, and more would leave them no room.
-    corner: dict[str, Any] = (
-        {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)} if len(groups) <= _FEW else {}
-    )
-    axes.legend(frameon=False, fontsize="small", **corner)
-    return axes
-
-
-def _scenario_points(axes: Axes, row: int, part: pd.DataFrame) -> None:
-    for number, scenario in enumerate(part.to_dict(orient="records")):
-        y = row + (number - (len(part) - 1) / 2) * 0.08
-        colour = _COLOURS[scenario["utilisation_scenario"]]
-        if np.isfinite(scenario["upper"]):
-            axes.hlines(y, scenario["lower"], scenario["upper"], color=colour, lw=1.5)
-        axes.plot(scenario["iops"], y, _CPIO_MARKS[scenario["cpio_scenario"]], color=colour, ms=5)
-
-
-def _logarithmic(axes: Axes, which: str, *, from_decade: bool = False) -> None:
-    """Scale an axis by decades, with ticks that are plain text: 10k, 1M.
-
-    Bars have no foot on such an axis: ``from_decade`` stands them on the decade below the least.
-    """
-    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
-
-    getattr(axes, f"set_{which}scale")("log")
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    low, high = axis.get_view_interval()
-    if from_decade:
-        low = 10.0 ** np.floor(np.log10(low))
-        axes.set_xlim(left=low)
-    narrow = high < 30 * low
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if narrow else (1.0,), numticks=8))
-    axis.set_major_formatter(EngFormatter(sep=""))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _rows(axes: Axes, names: list[str]) -> None:
-    axes.set_yticks(range(len(names)), [_wrapped(name) for name in names])
-    axes.invert_yaxis()
-    axes.set_ylabel("application")
-
-
-def _wrapped(name: str) -> str:
-    return "\n".join(textwrap.wrap(plot_label(name, most=4 * _LABEL), _LABEL))
 
 
 _MOST_ROWS = 500

@@ -22,9 +22,11 @@ from fitting.laws.cycles_per_io_scaling import IoScaling, fit_scaling, student_d
 from ppw.cpio.caveats import run_caveats
 from ppw.cpio.cycles import group_columns
 from ppw.cpio.io_runs import column, with_cpio
+from ppw.cpio.plots import _COLOURS, MOST_DRAWN, _logarithmic, _rows
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share
+from ppw.results.axes import MEASURED, new_axes
 from ppw.results.result import TabledResult, frame_digest, rows_of
 from ppw.results.text import key_texts, shown, shown_interval, summary_text, text_table
 from ppw.runs.groups import Groups, group_runs
@@ -504,8 +506,6 @@ class CpioProjection(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the I/O rate of each scenario by application."""
-        from ppw.cpio.report import plot_scenarios
-
         return plot_scenarios(self, ax)
 
 
@@ -629,3 +629,31 @@ def _growth(
             "iops": grown(base, rates, years),
         }
     )
+
+
+_CPIO_MARKS = {"desired": "^", "today": "o", "projected": "s"}
+
+
+def plot_scenarios(result: CpioProjection, ax: Axes | None = None) -> Axes:
+    """Draw the I/O rate of each application in every scenario, with intervals."""
+    axes, parts = new_axes(ax), result.applications()[:MOST_DRAWN]
+    for row, (_, part) in enumerate(parts):
+        _scenario_points(axes, row, part)
+    _logarithmic(axes, "x")
+    _rows(axes, [name for name, _ in parts])
+    axes.set_xlabel(f"I/Os a second (512 B) on {result.cores:g} cores")
+    for what, colour in _COLOURS.items():
+        axes.plot([], [], "o", color=colour, label=f"µ {what}")
+    for what, mark in _CPIO_MARKS.items():
+        axes.plot([], [], mark, color=MEASURED, label=f"cpio {what}")
+    axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    return axes
+
+
+def _scenario_points(axes: Axes, row: int, part: pd.DataFrame) -> None:
+    for number, scenario in enumerate(part.to_dict(orient="records")):
+        y = row + (number - (len(part) - 1) / 2) * 0.08
+        colour = _COLOURS[scenario["utilisation_scenario"]]
+        if np.isfinite(scenario["upper"]):
+            axes.hlines(y, scenario["lower"], scenario["upper"], color=colour, lw=1.5)
+        axes.plot(scenario["iops"], y, _CPIO_MARKS[scenario["cpio_scenario"]], color=colour, ms=5)

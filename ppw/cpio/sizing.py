@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import IO_BYTES, mean_watts, servers_to_sweep
+from ppw.cpio.plots import _COLOURS, _logarithmic, _rows
 from ppw.cpio.scenarios import (
     CPIO,
     UTILISATION,
@@ -26,6 +27,7 @@ from ppw.cpio.scenarios import (
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share
+from ppw.results.axes import CURVE, MEASURED, new_axes
 from ppw.results.result import TabledResult, frame_digest, numbers_digest, rows_of
 from ppw.results.text import key_texts, shown, shown_interval, summary_text, text_table
 
@@ -342,8 +344,6 @@ class ServerSizing(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the energy of each scenario."""
-        from ppw.cpio.report import plot_energy
-
         return plot_energy(self, ax)
 
     def priced(self) -> bool:
@@ -555,3 +555,19 @@ def _server_w(cores: float, watts_per_core: float | None, server_w: float | None
     if server_w is not None:
         return as_positive("server power (W)", server_w)
     return as_positive("power per core (W)", watts_per_core) * as_positive("cores", cores)
+
+
+def plot_energy(result: ServerSizing, ax: Axes | None = None) -> Axes:
+    """Draw the energy of a sweep by scenario, the mean over the applications."""
+    axes, table = new_axes(ax), result.total
+    names = (table["utilisation_scenario"] + ", " + table["cpio_scenario"]).tolist()
+    colours = [_COLOURS.get(name, CURVE) for name in table["utilisation_scenario"]]
+    place = np.arange(len(names))
+    axes.barh(place, table["kwh"], color=colours, height=0.65)
+    upper = table["kwh_upper"].where(np.isfinite(table["kwh_upper"]))
+    axes.hlines(place, table["kwh_lower"], upper, color=MEASURED, lw=1.5)
+    _logarithmic(axes, "x", from_decade=True)
+    _rows(axes, names)
+    axes.set_ylabel("utilisation, cycles per I/O")
+    axes.set_xlabel("energy of one sweep (kWh)")
+    return axes

@@ -26,7 +26,7 @@ from ppw.decision.objectives import (
 )
 from ppw.errors import PpwError
 from ppw.projection.answers import POWER, Answers, CurveDraws
-from ppw.projection.curves import FitOptions
+from ppw.projection.options import FitOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_number, as_positive, as_share, known_choice
@@ -39,8 +39,9 @@ from ppw.results.result import (
     write_document,
 )
 from ppw.results.text import key_texts, plot_label, shown, shown_interval, summary_text, text_table
+from ppw.runs.groups import canonical
 from ppw.runs.metrics import METRICS, PERFORMANCE, columns_for, values
-from ppw.runs.prepare import Prepared, canonical, prepare
+from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

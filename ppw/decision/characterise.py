@@ -22,6 +22,7 @@ from ppw.decision.objectives import per_dollar_ratio, per_watt_ratio
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive
+from ppw.results.axes import BEST, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.result import (
     as_floats,
     frame_digest,
@@ -30,19 +31,20 @@ from ppw.results.result import (
     records,
     write_document,
 )
-from ppw.results.text import key_texts, shown, summary_text, text_table
+from ppw.results.text import key_texts, plot_label, shown, shown_name, summary_text, text_table
 from ppw.runs.caveats import UNKNOWN_WATTS, sources_known
-from ppw.runs.prepare import at_full_load, canonical
+from ppw.runs.groups import canonical
+from ppw.runs.prepare import at_full_load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from fitting.regression.lines import FloatArray
 
     Mask = NDArray[np.bool_]
-    from matplotlib.axes import Axes
 
     # Hosts by workload.
     _ByKey = dict[tuple[str, ...], dict[str, "Measured"]]
@@ -364,8 +366,6 @@ class Characterisation:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the ratios of every host and workload to the reference, on a logarithmic axis."""
-        from ppw.decision.report import plot_ratios
-
         return plot_ratios(self, ax)
 
 
@@ -570,3 +570,46 @@ def _range(values: pd.Series[Any]) -> str:
     if high <= low * (1 + _EPSILON):
         return shown(low)
     return f"{shown(low)} to {shown(high)}"
+
+
+def plot_ratios(result: Characterisation, ax: Axes | None = None) -> Axes:
+    """Draw speed-up, perf/W and perf/$ to the reference by host and workload, the first thirty."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    axes, lines = new_axes(ax), _lines(result)[:_MOST_DRAWN]
+    place = {line: i for i, line in enumerate(lines)}
+    drawn = []
+    for measure, colour, mark in zip(_DRAWN, (CURVE, BEST, PROJECTED), "osD", strict=True):
+        rows = result.table[result.table["measure"] == measure].to_dict(orient="records")
+        points = [(row["value"], place.get(_label(result, row), -1)) for row in rows]
+        points = [point for point in points if point[1] >= 0]
+        if points:
+            drawn += [value for value, _ in points]
+            axes.plot(*zip(*points, strict=True), mark, color=colour, ms=5, label=measure)
+    axes.axvline(1.0, color=MEASURED, lw=0.8)
+    axes.set_yticks(range(len(lines)), [plot_label(line) for line in lines])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    ends = np.array([*drawn, 1.0])
+    narrow = ends.max() < 10 * ends.min()
+    axes.xaxis.set_major_locator(MaxNLocator(6) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel(f"ratio to {plot_label(result.reference)}")
+    axes.set_ylabel("host and workload")
+    if drawn:
+        axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    return axes
+
+
+_DRAWN = ("speed-up", "perf/W ratio", "perf/$ ratio")
+_MOST_DRAWN = 30
+
+
+def _lines(result: Characterisation) -> list[str]:
+    rows = result.table[result.table["measure"].isin(_DRAWN)].to_dict(orient="records")
+    return list(dict.fromkeys(_label(result, row) for row in rows))
+
+
+def _label(result: Characterisation, row: Mapping[Any, Any]) -> str:
+    return ", ".join([shown_name(row["host"]), *key_texts(result.by, row)])

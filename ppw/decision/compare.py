@@ -14,6 +14,7 @@ from ppw.decision.objectives import Rates
 from ppw.decision.ratios import (
     Duel,
     Duels,
+    Pair,
     all_duels,
     asked_range,
     break_even_table,
@@ -23,7 +24,7 @@ from ppw.decision.ratios import (
 )
 from ppw.errors import PpwError
 from ppw.projection.answers import Answers, CurveDraws
-from ppw.projection.curves import FitOptions
+from ppw.projection.options import FitOptions
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share
 from ppw.results.result import (
@@ -44,9 +45,9 @@ from ppw.results.text import (
     text_table,
 )
 from ppw.runs.caveats import is_known_source
-from ppw.runs.groups import columns_asked, rows_where, words
+from ppw.runs.groups import canonical, columns_asked, rows_where, words
 from ppw.runs.metrics import METRICS, answerable, columns_for, known_metrics
-from ppw.runs.prepare import canonical, prepare
+from ppw.runs.prepare import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,13 +80,6 @@ _SCOPES = (
     ("ipmi", "wall"),
     ("redfish", "wall"),
 )
-
-
-class Pair(NamedTuple):
-    """Groups of A and B that are each other's like."""
-
-    a: int
-    b: int
 
 
 class Matched(NamedTuple):

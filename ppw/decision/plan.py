@@ -24,12 +24,13 @@ from fitting.bayes.steps import SAME_STEP
 from ppw.catalogue.hosts import find_host, host_steps
 from ppw.decision.objectives import as_steps
 from ppw.errors import PpwError, UnknownHostError
-from ppw.projection.curves import FitOptions
-from ppw.projection.posteriors import Posteriors, VoltageTable
+from ppw.projection.options import FitOptions, VoltageTable
+from ppw.projection.posteriors import Posteriors
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share, as_whole
+from ppw.results.axes import new_axes
 from ppw.results.result import frame_digest, read_document, reads_document, records, write_document
-from ppw.results.text import key_texts, shown, summary_text, text_table
+from ppw.results.text import key_texts, plot_label, shown, summary_text, text_table
 from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -465,8 +466,6 @@ class Plan:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the half width to expect against the frequency of the next measurement."""
-        from ppw.decision.report import plot_plan
-
         return plot_plan(self, ax)
 
 
@@ -667,3 +666,25 @@ def _table(rows: list[dict[str, Any]], by: Sequence[str], columns: Sequence[str]
     table = pd.DataFrame(rows, columns=[*by, *columns])
     counts = {"rank": np.int64, "runs": np.int64}
     return table.astype({c: counts.get(c, np.float64) for c in columns if c not in _TEXTS})
+
+
+def plot_plan(result: Plan, ax: Axes | None = None) -> Axes:
+    """Draw the half width to expect against frequency: of the group furthest from the goal."""
+    ax = new_axes(ax)
+    group = result.groups.nlargest(1, "half_width_pct")
+    rows = group[list(result.by)].merge(result.table) if result.by else result.table
+    for runs, part in rows.groupby("runs"):
+        line = part.sort_values("freq_hz")
+        label = f"{runs} run" + "s" * (int(str(runs)) > 1)
+        ax.plot(line["freq_hz"] / 1e9, line["half_width_pct"], marker="o", label=label)
+    ax.axhline(float(group["half_width_pct"].iloc[0]), linestyle=":", color="grey")
+    ax.axhline(result.within_pct, linestyle="--", color="grey")
+    ax.set_xlabel("frequency of the next measurement (GHz)")
+    ax.set_ylabel("half width to expect (%)")
+    ax.set_ylim(bottom=0)
+    name = result.name(group.to_dict(orient="records")[0])
+    ax.set_title(
+        f"{result.metric} at {shown(result.freq_hz, 'Hz')}" + f": {plot_label(name)}" * bool(name)
+    )
+    ax.legend()
+    return ax

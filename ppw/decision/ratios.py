@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.bayes.steps import SAME_STEP
-from ppw.decision.objectives import OBJECTIVES, log_cost, unit_of
+from ppw.decision.objectives import OBJECTIVES, Rates, log_cost, unit_of
 from ppw.errors import PpwError
 from ppw.projection.answers import POWER, CurveDraws
 from ppw.results.text import shown
@@ -18,10 +18,13 @@ from ppw.runs.metrics import METRICS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fitting.regression.lines import FloatArray
-    from ppw.decision.compare import Pair
-    from ppw.decision.objectives import Rates
+    from numpy.typing import NDArray
+
     from ppw.runs.prepare import Prepared
+
+    Mask = NDArray[np.bool_]
+
+    from fitting.regression.lines import FloatArray
 
 
 # Where two sides tie: the frequency of A, the electricity price and A's own price, in draws.
@@ -494,3 +497,10 @@ def break_even_table(duels: Sequence[Duel], prepared: Prepared, by: Sequence[str
 def _named(prepared: Prepared, by: Sequence[str], duel: Duel) -> dict[str, Any]:
     keys = prepared.groups.keys.iloc[duel.a.group]
     return {column: keys[column] for column in by}
+
+
+class Pair(NamedTuple):
+    """Groups of A and B that are each other's like."""
+
+    a: int
+    b: int

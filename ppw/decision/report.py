@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from ppw.decision.characterise import _DRAWN, _MOST_DRAWN, _lines
 from ppw.decision.compare import COSTS_ALIKE
-from ppw.results.axes import BEST, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.page import Figure, Page, Table, draw
-from ppw.results.text import key_texts, plot_label, shown, shown_name
+from ppw.results.text import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from ppw.decision.best import BestFrequency
     from ppw.decision.characterise import Characterisation
@@ -171,33 +166,7 @@ def _cut_advice(table: pd.DataFrame) -> str:
     return f"{more} more rows are in the JSON of this page." if more > 0 else ""
 
 
-def plot_plan(result: Plan, ax: Axes | None = None) -> Axes:
-    """Draw the half width to expect against frequency: of the group furthest from the goal."""
-    ax = new_axes(ax)
-    group = result.groups.nlargest(1, "half_width_pct")
-    rows = group[list(result.by)].merge(result.table) if result.by else result.table
-    for runs, part in rows.groupby("runs"):
-        line = part.sort_values("freq_hz")
-        label = f"{runs} run" + "s" * (int(str(runs)) > 1)
-        ax.plot(line["freq_hz"] / 1e9, line["half_width_pct"], marker="o", label=label)
-    ax.axhline(float(group["half_width_pct"].iloc[0]), linestyle=":", color="grey")
-    ax.axhline(result.within_pct, linestyle="--", color="grey")
-    ax.set_xlabel("frequency of the next measurement (GHz)")
-    ax.set_ylabel("half width to expect (%)")
-    ax.set_ylim(bottom=0)
-    name = result.name(group.to_dict(orient="records")[0])
-    ax.set_title(
-        f"{result.metric} at {shown(result.freq_hz, 'Hz')}" + f": {plot_label(name)}" * bool(name)
-    )
-    ax.legend()
-    return ax
-
-
 # The page of `ppw.characterise`: hosts side by side, table by table, and their ratios drawn.
-
-
-_DRAWN = ("speed-up", "perf/W ratio", "perf/$ ratio")
-_MOST_DRAWN = 30
 
 
 def characterisation_page(result: Characterisation) -> Page:
@@ -217,42 +186,3 @@ def characterisation_page(result: Characterisation) -> Page:
         caveats=result.caveats,
         document=result.to_json(),
     )
-
-
-def plot_ratios(result: Characterisation, ax: Axes | None = None) -> Axes:
-    """Draw speed-up, perf/W and perf/$ to the reference by host and workload, the first thirty."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-
-    axes, lines = new_axes(ax), _lines(result)[:_MOST_DRAWN]
-    place = {line: i for i, line in enumerate(lines)}
-    drawn = []
-    for measure, colour, mark in zip(_DRAWN, (CURVE, BEST, PROJECTED), "osD", strict=True):
-        rows = result.table[result.table["measure"] == measure].to_dict(orient="records")
-        points = [(row["value"], place.get(_label(result, row), -1)) for row in rows]
-        points = [point for point in points if point[1] >= 0]
-        if points:
-            drawn += [value for value, _ in points]
-            axes.plot(*zip(*points, strict=True), mark, color=colour, ms=5, label=measure)
-    axes.axvline(1.0, color=MEASURED, lw=0.8)
-    axes.set_yticks(range(len(lines)), [plot_label(line) for line in lines])
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    ends = np.array([*drawn, 1.0])
-    narrow = ends.max() < 10 * ends.min()
-    axes.xaxis.set_major_locator(MaxNLocator(6) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(f"ratio to {plot_label(result.reference)}")
-    axes.set_ylabel("host and workload")
-    if drawn:
-        axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-    return axes
-
-
-def _lines(result: Characterisation) -> list[str]:
-    rows = result.table[result.table["measure"].isin(_DRAWN)].to_dict(orient="records")
-    return list(dict.fromkeys(_label(result, row) for row in rows))
-
-
-def _label(result: Characterisation, row: Mapping[Any, Any]) -> str:
-    return ", ".join([shown_name(row["host"]), *key_texts(result.by, row)])

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ppw.fleet.moments import Layout
     from ppw.fleet.run_files import FleetRuns
-    from ppw.projection.curves import FitOptions
+    from ppw.projection.options import FitOptions
     from ppw.runs.groups import Groups
 
 

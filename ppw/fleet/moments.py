@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
     from ppw.fleet.run_files import FleetRuns
-    from ppw.projection.curves import FitOptions
+    from ppw.projection.options import FitOptions
     from ppw.runs.metrics import Metric
 
 

@@ -11,7 +11,7 @@ import os
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from ppw.fleet.moments import FREQUENCY, columns_read, rule
 from ppw.fleet.run_files import known_columns, open_runs
 from ppw.fleet.state import FleetState, state_cells
 from ppw.projection import validation
-from ppw.projection.curves import FitOptions
+from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
 from ppw.projection.parameters import FittedParameters, fit_prepared
 from ppw.projection.path_length import (
     CORES_COLUMNS,
@@ -210,17 +210,27 @@ class Opening(TypedDict, total=False):
     progress: Callable[[float], None] | None
 
 
+class FleetModelOptions(ModelOptions, Opening, total=False):
+    """Keywords of `fit`: how the fleet is opened, and the models to fit."""
+
+
+class FleetOptions(FittingOptions, Opening, total=False):
+    """Keywords of `project` and `validate`: how the fleet is opened, and how curves are fitted."""
+
+
+def _split(keywords: Mapping[str, Any]) -> tuple[Opening, FitOptions]:
+    """Part keywords into those that open the fleet and those that fit its curves."""
+    opening = {name: value for name, value in keywords.items() if name in Opening.__annotations__}
+    fitting = {name: value for name, value in keywords.items() if name not in opening}
+    return cast("Opening", opening), FitOptions(**fitting)
+
+
 def fit(
     source: object,
     *,
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
-    form: str = "amdahl",
-    power_form: str | None = None,
-    exponent: float | None = None,
-    voltages: Mapping[float, float] | pd.DataFrame | None = None,
-    via: str = "fits",
-    **opening: Unpack[Opening],
+    **keywords: Unpack[FleetModelOptions],
 ) -> FleetAnswer[FittedParameters]:
     """Fit the curves of a fleet and give their parameters.
 
@@ -228,11 +238,11 @@ def fit(
     ----------
     source : path, URL, several of them, ibis Table or pandas.DataFrame
         As for `open_runs`; or the folder of a saved state (`ppw.fleet.update_state`).
-    by, metric, form, power_form, exponent, voltages, via
+    by, metric
         As for `ppw.fit_runs`.
-    **opening
-        As for `open_runs`; and ``progress``, which is called with the share of the rows that is
-        read, 0 to 1.
+    **keywords
+        Models, as for `ppw.fit_runs`; how the fleet is opened, as for `open_runs`; and
+        ``progress``, which is called with the share of the rows that is read, 0 to 1.
 
     Raises
     ------
@@ -245,9 +255,7 @@ def fit(
     CaveatWarning
         For each caveat, and each fault.
     """
-    options = FitOptions(
-        form=form, power_form=power_form, exponent=exponent, voltages=voltages, via=via
-    )
+    opening, options = _split(keywords)
     read = _read(source, opening, by, metric, options, lines_only=True)
     with _telling_faults(read):
         ready = condensed(read.frame, read.layout, keep_all=True)
@@ -261,25 +269,20 @@ def project(
     freq: float | str | Iterable[float | str],
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
-    form: str = "amdahl",
-    power_form: str | None = None,
-    exponent: float | None = None,
-    voltages: Mapping[float, float] | pd.DataFrame | None = None,
-    via: str = "fits",
     level: float = 0.90,
-    interval: str = "bayes",
-    pool: bool = True,
     keep_all: bool = False,
-    **opening: Unpack[Opening],
+    **keywords: Unpack[FleetOptions],
 ) -> FleetAnswer[RunsProjection]:
     """Project every group of a fleet to frequencies that were not measured.
 
     Parameters
     ----------
-    source, **opening
+    source
         As for `fit`.
-    freq, by, metric, form, power_form, exponent, voltages, via, level, interval, pool, keep_all
+    freq, by, metric, level, keep_all
         As for `ppw.project_runs`.
+    **keywords
+        Models and intervals, as for `ppw.project_runs`; the rest as for `fit`.
 
     Raises
     ------
@@ -292,15 +295,7 @@ def project(
         For each caveat, and each fault.
     """
     frequencies = as_frequencies(freq)
-    options = FitOptions(
-        form=form,
-        power_form=power_form,
-        exponent=exponent,
-        voltages=voltages,
-        via=via,
-        interval=interval,
-        pool=pool,
-    )
+    opening, options = _split(keywords)
     read = _read(source, opening, by, metric, options, checked=not keep_all)
     with _telling_faults(read):
         ready = condensed(read.frame, read.layout, keep_all=keep_all)
@@ -318,25 +313,18 @@ def validate(
     test_host: str | None = None,
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
-    form: str = "amdahl",
-    power_form: str | None = None,
-    exponent: float | None = None,
-    voltages: Mapping[float, float] | pd.DataFrame | None = None,
-    via: str = "fits",
     level: float = 0.90,
-    interval: str = "bayes",
-    pool: bool = True,
     keep_all: bool = False,
-    **opening: Unpack[Opening],
+    **keywords: Unpack[FleetOptions],
 ) -> FleetAnswer[Validation]:
     """Hold projections of a fleet against measurements that they have not seen.
 
     Parameters
     ----------
-    source, **opening
-        As for `fit`.
-    train, test, scheme, train_host, test_host
-        As for `ppw.validate`, as are all that `project` has too.
+    source, **keywords
+        As for `project`.
+    train, test, scheme, train_host, test_host, by, metric, level, keep_all
+        As for `ppw.validate`.
 
     Raises
     ------
@@ -351,15 +339,7 @@ def validate(
     at_train, at_test = several(train), several(test)
     validation.refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
     plan = validation.Plan(at_train, at_test, scheme or "highest", train_host, test_host)
-    options = FitOptions(
-        form=form,
-        power_form=power_form,
-        exponent=exponent,
-        voltages=voltages,
-        via=via,
-        interval=interval,
-        pool=pool,
-    )
+    opening, options = _split(keywords)
     across = scheme == "host" or train_host is not None
     read = _read(source, opening, by, metric, options, checked=not keep_all, but_host=across)
     with _telling_faults(read):

@@ -11,6 +11,7 @@ from fitting.storage.interarrival import fit_gaps
 from ppw.errors import PpwError
 from ppw.fleet.engine import connect
 from ppw.fleet.trace_counts import counts_of, located, reuse_of, runs_of
+from ppw.fleet.trace_survey import EngineTrace, held, open_requests, requests_of, survey_of
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
 from ppw.storage.fit import caveats_of, diagram_of
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ibis.backends import BaseBackend
 
     from fitting.storage.survey import Survey
-from ppw.fleet.trace_survey import EngineTrace, held, open_requests, requests_of, survey_of
 
 # As `ppw.fit_trace` has it: gaps that the cascade's last depth is chosen by.
 _GAPS_KEPT = 200_000

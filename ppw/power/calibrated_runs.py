@@ -24,7 +24,8 @@ from ppw.power.calibration import Calibration
 from ppw.results import caveats as cv
 from ppw.results.result import read_document, write_document
 from ppw.runs.caveats import MEASURED
-from ppw.runs.prepare import canonical, source_watts
+from ppw.runs.groups import canonical
+from ppw.runs.prepare import source_watts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

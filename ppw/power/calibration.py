@@ -15,6 +15,7 @@ from measurements.table.schema import FILE_COLUMN
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_names
+from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.result import (
     as_floats,
     frame_digest,
@@ -23,9 +24,9 @@ from ppw.results.result import (
     records,
     write_document,
 )
-from ppw.results.text import key_texts, shown, summary_text, text_table
-from ppw.runs.groups import Groups, group_runs
-from ppw.runs.prepare import SourceWatts, canonical, source_watts
+from ppw.results.text import key_texts, plot_label, shown, summary_text, text_table
+from ppw.runs.groups import Groups, canonical, group_runs
+from ppw.runs.prepare import SourceWatts, source_watts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -436,8 +437,6 @@ class Calibration:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the levels, the line and its prediction band over the range."""
-        from ppw.power.report import plot_calibration
-
         return plot_calibration(self, ax)
 
 
@@ -568,3 +567,25 @@ def _level_table(fit: SensorCalibration, keys: pd.DataFrame) -> pd.DataFrame:
         residual_w=fit.residual,
         outlier=fit.outlier,
     ).sort_values("sensor_w", kind="stable", ignore_index=True)
+
+
+_CURVE_STEPS = 100
+
+
+def plot_calibration(result: Calibration, ax: Axes | None = None) -> Axes:
+    """Draw levels, line and prediction band over the range of the calibration."""
+    axes, line, table = new_axes(ax), result.line, result.table
+    at = np.linspace(line.lowest, line.highest, _CURVE_STEPS)
+    made = line.predict(at, level=result.level)
+    axes.fill_between(at, made.lower, made.upper, color=BAND, label=f"{result.level:.0%} of runs")
+    axes.plot(at, made.value, color=CURVE, label="calibration")
+    for rows, color, label in (
+        (table[~table["outlier"]], MEASURED, "levels"),
+        (table[table["outlier"]], PROJECTED, "far off"),
+    ):
+        if len(rows):
+            axes.plot(rows["sensor_w"], rows["reference_w"], "o", color=color, ms=4, label=label)
+    axes.set_xlabel(f"{plot_label(result.sensor)} (W)")
+    axes.set_ylabel(f"{plot_label(result.reference)} (W)")
+    axes.legend(frameon=False)
+    return axes

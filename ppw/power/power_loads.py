@@ -13,6 +13,7 @@ from ppw.errors import PpwError
 from ppw.power.load_curve import EXTRAPOLATED, PowerLoadCurve, setup_columns
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
+from ppw.results.axes import CURVE, MEASURED, new_axes
 from ppw.results.result import (
     as_floats,
     frame_digest,
@@ -21,8 +22,8 @@ from ppw.results.result import (
     records,
     write_document,
 )
-from ppw.results.text import shown, shown_interval, summary_text, text_table
-from ppw.runs.prepare import canonical
+from ppw.results.text import plot_label, shown, shown_interval, summary_text, text_table
+from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from measurements.table.specpower import SpecPowerResult
+
 
 _MOST_ROWS, _MOST_CAVEATS = 40, 8
 _ASKED = (0.0, 0.5, 1.0)
@@ -141,8 +143,6 @@ class PowerLoads:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw watts against load, levels and curves."""
-        from ppw.power.report import plot_power_loads
-
         return plot_power_loads(self, ax)
 
     def _names(self) -> list[str]:
@@ -347,3 +347,30 @@ def _percent(load: float) -> str:
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
+
+
+_LOAD_STEPS = 101
+# More curves than this are a cloud without names.
+_MOST_NAMED = 6
+_MARKERS = "osD^vP"
+
+
+def plot_power_loads(result: PowerLoads, ax: Axes | None = None) -> Axes:
+    """Draw watts against load of every server; names where they are few."""
+    axes = new_axes(ax)
+    named = len(result.figures) <= _MOST_NAMED
+    for place, server in enumerate(result.figures["server"]):
+        curve = result.curve(server)
+        at = np.linspace(curve.load[0], curve.load[-1], _LOAD_STEPS)
+        axes.plot(100 * at, curve.watts(at), color=CURVE, lw=1 if named else 0.3)
+        if named:
+            label = plot_label(server)
+            marker = _MARKERS[place % len(_MARKERS)]
+            axes.plot(100 * curve.load, curve.power, marker, color=MEASURED, ms=4, label=label)
+    axes.set_xlabel("load (% of full)")
+    axes.set_ylabel("power (W)")
+    axes.set_xlim(0, 100)
+    axes.set_ylim(bottom=0)
+    if named:
+        axes.legend(frameon=False)
+    return axes

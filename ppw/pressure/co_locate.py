@@ -35,8 +35,9 @@ from ppw.pressure.demand import (
 )
 from ppw.results import caveats as cv
 from ppw.results.arguments import known_choice
+from ppw.results.axes import CURVE, PROJECTED, new_axes
 from ppw.results.result import TabledResult, frame_digest, numbers_digest, rows_of
-from ppw.results.text import shown, summary_text, text_table
+from ppw.results.text import plot_label, shown, summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -195,8 +196,6 @@ class CoLocation(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of each capacity over time, or as bars where no time is common."""
-        from ppw.pressure.report import plot_co_location
-
         return plot_co_location(self, ax)
 
     def _sentence(self, row: dict[str, Any], *, first: bool) -> str:
@@ -612,3 +611,39 @@ def _caveats(
             "--align any lets any moment of one meet any of the other"
         )
     return said
+
+
+_LINES = ("-", "--", "-.", ":")
+
+
+def plot_co_location(result: CoLocation, ax: Axes | None = None) -> Axes:
+    """Draw the share of each capacity over time, or as bars where no time is common."""
+    axes = new_axes(ax)
+    known = result.resources[result.resources["share"].notna()]
+    broken = set(known.loc[known["finding"] == BREAKS, "resource"])
+    if len(result.timeline):
+        for number, (name, part) in enumerate(result.timeline.groupby("resource", sort=False)):
+            colour = PROJECTED if name in broken else CURVE
+            style = _LINES[number % len(_LINES)]
+            axes.plot(
+                part["time_s"],
+                100 * part["share"],
+                style,
+                color=colour,
+                lw=1.2,
+                label=plot_label(name),
+            )
+        axes.set_xlabel("time together (s)")
+        axes.set_ylabel("sum of demands (% of capacity)")
+        axes.axhline(100, color="0.3", lw=1, ls=":")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return axes
+    place = np.arange(len(known))[::-1]
+    colours = [PROJECTED if name in broken else CURVE for name in known["resource"]]
+    axes.barh(place, 100 * known["share"], color=colours, height=0.6)
+    axes.axvline(100, color="0.3", lw=1, ls=":")
+    axes.set_yticks(place, [plot_label(name) for name in known["resource"]])
+    axes.set_ylabel("resource")
+    axes.set_xlabel("sum of demands (% of capacity)")
+    return axes

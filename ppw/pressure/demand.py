@@ -24,14 +24,7 @@ if TYPE_CHECKING:
     from ppw.catalogue.hosts import Host
 
     FloatArray = NDArray[np.float64]
-
-if TYPE_CHECKING:
-    from measurements.timeseries.series import TimeSeries
-
-if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from measurements.timeseries.series import TimeSeries
 
     Numbers = NDArray[np.float64]
 

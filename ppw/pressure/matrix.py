@@ -16,16 +16,16 @@ from ppw.pressure.capacity import ARTIFICIAL, RESOURCE_WORDS, RESOURCES, Thresho
 from ppw.pressure.demand import Run, as_recordings, run_of
 from ppw.pressure.levels import NO_CAPACITY, NOT_MEASURED, Evidence, activity, cpu_split, judge
 from ppw.results import caveats as cv
+from ppw.results.axes import MEASURED, new_axes
 from ppw.results.result import TabledResult, frame_digest, rows_of
-from ppw.results.text import shown, summary_text, text_table
+from ppw.results.text import plot_label, shown, summary_text, text_table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.float64]
     from collections.abc import Mapping, Sequence
-
-    from matplotlib.axes import Axes
 
     from measurements.timeseries.series import TimeSeries
 
@@ -296,8 +296,6 @@ class PressureMatrix(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the matrix."""
-        from ppw.pressure.report import plot_matrix
-
         return plot_matrix(self, ax)
 
     def _has_phases(self) -> bool:
@@ -528,3 +526,40 @@ def _switches(run: Run, demand: pd.DataFrame, thresholds: Thresholds) -> list[Ev
             note="" if use.measured_s else "not measured",
         )
     ]
+
+
+_FILL = {"high": "#d1495b", "medium": "#f0c987", "low": "#dcebdd"}
+_UNKNOWN = "#f3f4f6"
+
+
+def plot_matrix(result: PressureMatrix, ax: Axes | None = None) -> Axes:
+    """Draw levels as coloured words."""
+    from matplotlib.patches import Rectangle
+
+    axes = new_axes(ax)
+    rows = rows_of(result.to_frame())[:_MOST_DRAWN]
+    for y, row in enumerate(rows):
+        for x, resource in enumerate(RESOURCES):
+            level = row[resource]
+            axes.add_patch(
+                Rectangle((x, y), 0.96, 0.92, facecolor=_FILL.get(level, _UNKNOWN), lw=0)
+            )
+            axes.text(x + 0.48, y + 0.46, level, ha="center", va="center", color=MEASURED)
+    axes.set_xlim(0, len(RESOURCES))
+    axes.set_ylim(len(rows), 0)
+    names = [words.replace(" ", "\n") for words in RESOURCE_WORDS.values()]
+    axes.set_xticks([x + 0.48 for x in range(len(RESOURCES))], names)
+    axes.set_yticks([y + 0.46 for y in range(len(rows))], [_label(row) for row in rows])
+    axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
+    axes.set_ylabel("application")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return axes
+
+
+def _label(row: dict[str, object]) -> str:
+    text = plot_label(row["application"])
+    return text if row["phase"] == "all" else f"{text}, {plot_label(row['phase'])}"
+
+
+_MOST_DRAWN = 40

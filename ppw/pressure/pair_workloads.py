@@ -14,8 +14,9 @@ from ppw.errors import CaveatWarning, PpwError
 from ppw.pressure.co_locate import co_locate
 from ppw.pressure.demand import BREAKS, FITS, TIGHT, amount, as_recordings, as_series, percent
 from ppw.results import caveats as cv
+from ppw.results.axes import new_axes
 from ppw.results.result import TabledResult, frame_digest, numbers_digest, rows_of
-from ppw.results.text import summary_text, text_table
+from ppw.results.text import plot_label, summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from measurements.timeseries.series import TimeSeries
     from ppw.pressure.co_locate import CoLocation
+
 
 _OF_FIRST = ("value", "unit", "capacity", "share", "threshold", "over", "breaks_at", "column")
 PAIR_COLUMNS = (
@@ -118,8 +120,6 @@ class Pairing(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the matrix: the darker, the fuller."""
-        from ppw.pressure.report import plot_pairing
-
         return plot_pairing(self, ax)
 
 
@@ -211,3 +211,23 @@ def _why(row: dict[str, Any]) -> str:
         f"{row['first']} is the fullest, {amount(row['value'], row['unit'])} of "
         f"{amount(row['capacity'], row['unit'])} ({percent(row['share'])})"
     )
+
+
+def plot_pairing(result: Pairing, ax: Axes | None = None) -> Axes:
+    """Draw the matrix: the darker, the fuller."""
+    axes = new_axes(ax)
+    names = list(result.workloads)
+    held = np.full((len(names), len(names)), np.nan)
+    for row in rows_of(result.pairs):
+        a, b = names.index(row["workload"]), names.index(row["with"])
+        held[a, b] = held[b, a] = 100 * row["share"] / row["threshold"]
+    axes.imshow(held, cmap="Blues", vmin=0, vmax=150)
+    for (a, b), value in np.ndenumerate(held):
+        if np.isfinite(value):
+            colour = "white" if value > 90 else "black"
+            axes.text(b, a, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=8)
+    labels = list(map(plot_label, names))
+    axes.set_xticks(range(len(names)), labels, rotation=30, ha="right")
+    axes.set_yticks(range(len(names)), labels)
+    axes.set_ylabel("workload")
+    return axes

@@ -30,8 +30,9 @@ from ppw.pressure.demand import (
     within,
 )
 from ppw.results import caveats as cv
+from ppw.results.axes import CURVE, PROJECTED, new_axes
 from ppw.results.result import TabledResult, frame_digest, rows_of
-from ppw.results.text import shown, summary_text, text_table
+from ppw.results.text import plot_label, shown, summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -189,8 +190,6 @@ class RightSizing(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of each resource that is used, and the thresholds."""
-        from ppw.pressure.report import plot_right_sizing
-
         return plot_right_sizing(self, ax)
 
     def _unstressed(self, rows: list[dict[str, Any]]) -> list[str]:
@@ -502,3 +501,23 @@ def _one_core(cores: pd.Series[float], limits: Capacity) -> list[str]:
             "cores are of no use to it; faster cores or more instances are"
         ]
     return []
+
+
+def plot_right_sizing(result: RightSizing, ax: Axes | None = None) -> Axes:
+    """Draw the share of each capacity that is used."""
+    axes = new_axes(ax)
+    table = result.resources
+    place = np.arange(len(table))[::-1]
+    colours = [PROJECTED if finding == BUY else CURVE for finding in table["finding"]]
+    axes.barh(place, 100 * table["share"].fillna(0.0), color=colours, height=0.6)
+    for at, row in zip(place, table.to_dict(orient="records"), strict=True):
+        if np.isnan(row["share"]):
+            axes.text(1, at, row["finding"], va="center", fontsize=7)
+            continue
+        for threshold in (row["medium"], row["high"]):
+            axes.plot([100 * threshold] * 2, [at - 0.4, at + 0.4], color="0.4", lw=1)
+    axes.set_yticks(place, [plot_label(name) for name in table["resource"]])
+    axes.set_ylabel("resource")
+    axes.set_xlabel("used (% of capacity)")
+    axes.set_xlim(0, max(100.0, 105 * float(np.nanmax([1.0, *table["share"]]))))
+    return axes

@@ -12,14 +12,15 @@ from measurements import identity_columns, read_runs
 from measurements.table.headers import nearest
 from ppw.decision.compare import scope_of
 from ppw.errors import PpwError
-from ppw.projection.answers import POWER, Answers, Cells, CurveDraws
-from ppw.projection.curves import FitOptions
+from ppw.projection.answers import POWER, Answers, CurveDraws
+from ppw.projection.options import FitOptions
+from ppw.projection.posteriors import Cells
 from ppw.results import caveats as cv
 from ppw.results.result import frame_digest
 from ppw.results.text import shown
-from ppw.runs.groups import group_runs, rows_where
+from ppw.runs.groups import canonical, group_runs, rows_where
 from ppw.runs.metrics import METRICS, columns_for
-from ppw.runs.prepare import FULL_LOAD, Prepared, at_full_load, canonical, prepare
+from ppw.runs.prepare import FULL_LOAD, Prepared, at_full_load, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

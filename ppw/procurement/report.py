@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ppw.procurement.decision import YEARS, YEARS_WORDS, ends_of
-from ppw.procurement.result import FIGURE_WORDS, Section, input_section
+from ppw.procurement.plots import _LABEL, _axis_scale, _wrapped
+from ppw.procurement.result import FIGURE_WORDS, Section, input_section, plot_costs
 from ppw.procurement.scenario import SCALE
 from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.page import Figure, Page, Sliders, Table, draw, nearest, stops
@@ -201,20 +202,8 @@ _PAPER, _CHARACTER, _GAP = 718, 6.5, 10
 _BROKEN = 22
 _MOST_ROWS = 25
 _DRAWN_MOVES = 8
-_LABEL = 24
 # Of the digest, as much as tells inputs apart: all of it is too wide for a telephone.
 _DIGEST = len("sha256:") + 12
-# Dark for what is bought, light for what is paid by the year.
-_COLOURS = {
-    "servers": "#1f4e79",
-    "racks": "#2563a8",
-    "network": "#5b8fc7",
-    "licences": "#8a6fb0",
-    "support": "#b9a6d3",
-    "energy": "#e0a030",
-    "carbon": "#6b8e4e",
-    "residual_value": "#c9ced4",
-}
 
 
 def procurement_page(result: Procurement) -> Page:
@@ -252,31 +241,6 @@ def procurement_page(result: Procurement) -> Page:
     )
 
 
-def plot_costs(result: Procurement, ax: Axes | None = None) -> Axes:
-    """Draw what each candidate costs, part by part, with the interval of the total."""
-    axes, table = new_axes(ax), result.costs
-    place = np.arange(len(table))
-    ahead, behind = np.zeros(len(table)), np.zeros(len(table))
-    size, unit = _scale(table["tco"].to_numpy())
-    for part, colour in _COLOURS.items():
-        money = table[part].to_numpy() / size
-        if not money.any():
-            continue
-        start = np.where(money < 0, behind, ahead)
-        label = part.replace("_", " ")
-        axes.barh(place, money, left=start, color=colour, height=0.6, label=label)
-        ahead, behind = ahead + np.maximum(money, 0), behind + np.minimum(money, 0)
-    ends = result.figures[result.figures["figure"] == "tco"]
-    axes.hlines(place, ends["lower"] / size, ends["upper"] / size, color=MEASURED, lw=1.5)
-    axes.plot(table["tco"] / size, place, "|", color=MEASURED, ms=9)
-    axes.set_yticks(place, [_wrapped(name) for name in table["candidate"]])
-    axes.invert_yaxis()
-    axes.set_ylabel("candidate")
-    axes.set_xlabel(plot_label(f"total cost ({unit}{result.currency})"))
-    axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-    return axes
-
-
 def plot_front(result: Procurement, ax: Axes | None = None) -> Axes:
     """Draw cost against carbon, or energy where carbon is not known; the front is joined."""
     axes, second = new_axes(ax), second_figure(result)
@@ -285,8 +249,8 @@ def plot_front(result: Procurement, ax: Axes | None = None) -> Axes:
         result.figures[result.figures["figure"] == figure].set_index("candidate").loc[names]
         for figure in ("tco", second)
     )
-    size, unit = _scale(cost["value"].to_numpy())
-    other_size, other_unit = _scale(other["value"].to_numpy())
+    size, unit = _axis_scale(cost["value"].to_numpy())
+    other_size, other_unit = _axis_scale(other["value"].to_numpy())
     x, y = cost["value"] / size, other["value"] / other_size
     axes.hlines(y, cost["lower"] / size, cost["upper"] / size, color=BAND, lw=3)
     axes.vlines(x, other["lower"] / other_size, other["upper"] / other_size, color=BAND, lw=3)
@@ -306,7 +270,7 @@ def plot_moves(result: Procurement, ax: Axes | None = None) -> Axes:
     axes, rows = new_axes(ax), result.sensitivities.head(_DRAWN_MOVES)
     place = np.arange(len(rows))
     low, high = rows["apart_at_low"].to_numpy(), rows["apart_at_high"].to_numpy()
-    size, unit = _scale(np.concatenate([low, high]))
+    size, unit = _axis_scale(np.concatenate([low, high]))
     colours = [PROJECTED if changes else CURVE for changes in rows["changes"]]
     axes.barh(place, (high - low) / size, left=low / size, color=colours, height=0.55)
     if result.runner_up is not None:
@@ -357,13 +321,3 @@ def _side_by_side(section: Section) -> Iterator[Table]:
         rows = [[row[i] for i in columns] for row in section.rows]
         more = f" ({number})" if len(groups) > 1 else ""
         yield Table(f"{section.title}{more}", [section.header[i] for i in columns], rows, 1)
-
-
-def _scale(values: np.ndarray) -> tuple[float, str]:
-    """What to divide by so that axes have few digits, and its word."""
-    most = float(np.nanmax(np.abs(values), initial=0.0))
-    return (1e6, "million ") if most >= 2e6 else (1e3, "thousand ") if most >= 2e3 else (1.0, "")
-
-
-def _wrapped(text: str) -> str:
-    return "\n".join(textwrap.wrap(plot_label(text, most=4 * _LABEL), _LABEL))

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 
 from ppw.procurement.decision import COST, YEARS
+from ppw.procurement.plots import _axis_scale, _wrapped
+from ppw.results.axes import MEASURED, new_axes
 from ppw.results.result import as_floats, read_document, reads_document, records, write_document
-from ppw.results.text import shown, shown_interval, summary_text, text_table
+from ppw.results.text import plot_label, shown, shown_interval, summary_text, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -467,6 +469,42 @@ class Procurement:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what each candidate costs, part by part, with the interval of the total."""
-        from ppw.procurement.report import plot_costs
-
         return plot_costs(self, ax)
+
+
+# Dark for what is bought, light for what is paid by the year.
+_COLOURS = {
+    "servers": "#1f4e79",
+    "racks": "#2563a8",
+    "network": "#5b8fc7",
+    "licences": "#8a6fb0",
+    "support": "#b9a6d3",
+    "energy": "#e0a030",
+    "carbon": "#6b8e4e",
+    "residual_value": "#c9ced4",
+}
+
+
+def plot_costs(result: Procurement, ax: Axes | None = None) -> Axes:
+    """Draw what each candidate costs, part by part, with the interval of the total."""
+    axes, table = new_axes(ax), result.costs
+    place = np.arange(len(table))
+    ahead, behind = np.zeros(len(table)), np.zeros(len(table))
+    size, unit = _axis_scale(table["tco"].to_numpy())
+    for part, colour in _COLOURS.items():
+        money = table[part].to_numpy() / size
+        if not money.any():
+            continue
+        start = np.where(money < 0, behind, ahead)
+        label = part.replace("_", " ")
+        axes.barh(place, money, left=start, color=colour, height=0.6, label=label)
+        ahead, behind = ahead + np.maximum(money, 0), behind + np.minimum(money, 0)
+    ends = result.figures[result.figures["figure"] == "tco"]
+    axes.hlines(place, ends["lower"] / size, ends["upper"] / size, color=MEASURED, lw=1.5)
+    axes.plot(table["tco"] / size, place, "|", color=MEASURED, ms=9)
+    axes.set_yticks(place, [_wrapped(name) for name in table["candidate"]])
+    axes.invert_yaxis()
+    axes.set_ylabel("candidate")
+    axes.set_xlabel(plot_label(f"total cost ({unit}{result.currency})"))
+    axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    return axes

@@ -13,8 +13,9 @@ from fitting.bayes.steps import SAME_STEP, LackOfFit, lack_of_fit
 from fitting.regression.models import Prediction
 from ppw.errors import PpwError
 from ppw.projection.caveats import bent, far_findings, fit_findings, posterior_findings
-from ppw.projection.curves import Curves, Factor, FitOptions, fit_curves, predict, reached
-from ppw.projection.posteriors import Distribution, Posteriors, VoltageTable
+from ppw.projection.curves import Curves, Factor, fit_curves, predict, reached
+from ppw.projection.options import FitOptions, VoltageTable
+from ppw.projection.posteriors import Cells, Distribution, Posteriors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,23 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fitting.bayes.pooling import Curve
-
-
-class Cells(NamedTuple):
-    """Where answers are asked: group, frequency (Hz) and runs averaged, one element a cell."""
-
-    group: IntArray
-    frequency: FloatArray
-    runs: FloatArray
-
-    @classmethod
-    def all_groups(cls, groups: int, frequency: float) -> Cells:
-        """Every group once, at one frequency."""
-        return cls(np.arange(groups), np.full(groups, float(frequency)), np.ones(groups))
-
-    def take(self, cells: Mask) -> Cells:
-        """Select some cells."""
-        return Cells(self.group[cells], self.frequency[cells], self.runs[cells])
 
 
 class Answer(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,110 +16,18 @@ from fitting.regression.models import (
     fit_condensed,
     share_of_limit,
 )
-from ppw.errors import PpwError
-from ppw.projection.posteriors import check_columns
-from ppw.results.arguments import as_share, known_choice
+from ppw.results.arguments import as_share
 from ppw.runs.groups import INVERSE, VALUE, is_condensed, repeats
-from ppw.runs.metrics import METRICS, PERFORMANCE, POWER_FORMS, Metric, model_for, values
+from ppw.runs.metrics import METRICS, PERFORMANCE, Metric, values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
     from fitting.regression.lines import FloatArray, IntArray
-    from fitting.regression.models import LineModel
+    from ppw.projection.options import FitOptions
     from ppw.runs.groups import Groups
-
-
-INTERVALS = ("bayes", "conformal", "t", "none")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitOptions:
-    """How curves are fitted and how sure they are; see `ppw.runs.metrics.model_for`.
-
-    Attributes
-    ----------
-    form, via : str
-        ``via`` is "fits" (perf/W as the quotient of a performance and a power fit) or "ratio"
-        (one regression on performance/power, as published).
-    power_form : {None, "linear", "cmos"}
-        None leaves it to the interval: a posterior over CMOS curves, the straight line else.
-    exponent : float or None
-        Of the CMOS form; None for unknown, which is 3 outside a posterior.
-    voltages : mapping of Hz to V, DataFrame or None
-        V-f table; None takes the column ``voltage_v``, an empty mapping none.
-    interval : {"bayes", "conformal", "t", "none"}
-    pool : bool
-        Let the groups of the table inform each other.
-    """
-
-    form: str = "amdahl"
-    power_form: str | None = None
-    exponent: float | None = None
-    voltages: Mapping[float, float] | pd.DataFrame | None = None
-    via: str = "fits"
-    interval: str = "bayes"
-    pool: bool = True
-
-    def __post_init__(self) -> None:
-        known_choice("via", self.via, ("fits", "ratio"))
-        known_choice("interval", self.interval, INTERVALS)
-        if self.power_form is not None:
-            known_choice("power form", self.power_form, POWER_FORMS)
-        if self.voltages is not None and not isinstance(self.voltages, Mapping):
-            check_columns(self.voltages)
-        if self.voltages is not None and len(self.voltages) and self.power_form == "linear":
-            raise PpwError("a V-f table takes --power-form cmos")
-        if self.exponent is not None and self.power_form == "linear":
-            raise PpwError("an exponent takes --power-form cmos")
-
-    def has_posterior(self, metric: Metric) -> bool:
-        """Tell whether a metric is answered from a posterior; the other forms have none."""
-        if self.interval not in ("bayes", "conformal"):
-            return False
-        parts = self.fitted(metric)
-        return "perf_per_watt" not in parts and (self.form == "amdahl" or set(parts) == {"power"})
-
-    def known_exponent(self) -> float | None:
-        """Exponent of power that a posterior takes as given."""
-        return 1.0 if self.power_form == "linear" else self.exponent
-
-    def fitted(self, metric: Metric) -> dict[str, int]:
-        """Names of the fits that a metric is made of, each with its power in the product."""
-        if metric.factors is None or (metric.name == "perf_per_watt" and self.via == "ratio"):
-            return {metric.name: 1}
-        return dict(metric.factors)
-
-    def model(self, name: str) -> LineModel:
-        """Law for a metric that is fitted itself."""
-        return model_for(
-            name,
-            form=self.form,
-            power_form=self.least_squares_power_form(),
-            exponent=3.0 if self.exponent is None else self.exponent,
-            voltages=self._one_table(),
-        )
-
-    def least_squares_power_form(self) -> str:
-        """Power form outside a posterior: the published line unless another was asked for."""
-        if self.power_form is not None:
-            return self.power_form
-        return "cmos" if self._one_table() or self.exponent is not None else "linear"
-
-    def _one_table(self) -> Mapping[float, float] | None:
-        """V-f table of all hosts; None where there is none, or one a host."""
-        if self.voltages is None or isinstance(self.voltages, Mapping):
-            return self.voltages
-        if "host" in self.voltages:
-            if self.interval in ("t", "none"):
-                raise PpwError(
-                    "least squares take one V-f table for all hosts, and this one tells hosts "
-                    "apart: ask for --interval bayes, or one host at a time"
-                )
-            return None
-        return dict(self.voltages.groupby("freq_hz")["voltage_v"].mean())
 
 
 class Factor(NamedTuple):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pandas as pd
 
 from fitting.regression.lines import FREE, INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
 from ppw.errors import PpwError
-from ppw.projection.curves import FitOptions, fit_curves
+from ppw.projection.curves import fit_curves
+from ppw.projection.options import FitOptions, ModelOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
 from ppw.results import caveats as cv
+from ppw.results.axes import CURVE, new_axes
 from ppw.results.result import frame_digest, read_document, reads_document, records, write_document
 from ppw.results.text import shown, summary_text, text_table
 from ppw.runs.prepare import prepare
@@ -88,8 +90,6 @@ class FittedParameters:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw each parameter as a share of its median over the groups."""
-        from ppw.projection.plots import plot_parameters
-
         return plot_parameters(self, ax)
 
 
@@ -98,11 +98,7 @@ def fit_runs(
     *,
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
-    form: str = "amdahl",
-    power_form: str | None = None,
-    exponent: float | None = None,
-    voltages: Mapping[float, float] | pd.DataFrame | None = None,
-    via: str = "fits",
+    **fitting: Unpack[ModelOptions],
 ) -> FittedParameters:
     """Fit the curves of a runs table and give their parameters.
 
@@ -110,8 +106,10 @@ def fit_runs(
     ----------
     runs : pandas.DataFrame
         A runs table (`ppw.read_runs`).
-    by, metric, form, power_form, exponent, voltages, via
+    by, metric
         As for `ppw.project_runs`.
+    **fitting
+        ``form``, ``power_form``, ``exponent``, ``voltages``, ``via``: as for `ppw.project_runs`.
 
     Returns
     -------
@@ -128,9 +126,7 @@ def fit_runs(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    options = FitOptions(
-        form=form, power_form=power_form, exponent=exponent, voltages=voltages, via=via
-    )
+    options = FitOptions(**fitting)
     fitted = fit_prepared(prepare(runs, by=by, metric=metric), options)
     cv.warn(fitted.caveats)
     return fitted
@@ -184,3 +180,17 @@ def _bound_caveats(prepared: Prepared, fits: Mapping[str, ModelFit]) -> list[str
                 "its bound; the form 'unbounded' lifts it"
             )
     return texts
+
+
+def plot_parameters(result: FittedParameters, ax: Axes | None = None) -> Axes:
+    """Draw the parameters of each group, as shares of their median over the groups."""
+    axes = new_axes(ax)
+    names = list(dict.fromkeys(result.table["parameter"]))
+    for place, name in enumerate(names):
+        value = result.table.loc[result.table["parameter"] == name, "value"].to_numpy()
+        middle = np.median(value)
+        if middle:
+            axes.plot(np.full(len(value), place), value / middle, ".", color=CURVE, alpha=0.5)
+    axes.set_xticks(range(len(names)), names, rotation=20, ha="right")
+    axes.set_ylabel("share of the median")
+    return axes

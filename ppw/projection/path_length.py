@@ -20,6 +20,7 @@ from ppw.errors import PpwError
 from ppw.projection.time import flat_ranges, flat_sentence
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
+from ppw.results.axes import CURVE, MEASURED, new_axes
 from ppw.results.result import (
     as_floats,
     frame_digest,
@@ -28,8 +29,8 @@ from ppw.results.result import (
     records,
     write_document,
 )
-from ppw.results.text import shown, summary_text, text_table
-from ppw.runs.prepare import canonical
+from ppw.results.text import plot_label, shown, summary_text, text_table
+from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -301,8 +302,6 @@ class PathLengths:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw instructions per byte against cores, or against data size where cores are one."""
-        from ppw.projection.report import plot_path_lengths
-
         return plot_path_lengths(self, ax)
 
     def _cores_sentence(self, row: dict[str, Any]) -> str:
@@ -456,3 +455,43 @@ def _half_width(error: float, runs: int, level: float) -> float:
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
+
+
+_STEPS = 100
+_MARKERS = "osD^vP"
+
+
+def plot_path_lengths(result: PathLengths, ax: Axes | None = None) -> Axes:
+    """Draw points and curves against cores, or against data size where no curve is of cores."""
+    axes = new_axes(ax)
+    against_cores = len(result.cores) > 0
+    points = result.points
+    column = "cores" if against_cores else "data_bytes"
+    for place, (workload, part) in enumerate(points.groupby("workload", sort=True)):
+        marker = _MARKERS[place % len(_MARKERS)]
+        per_byte = part["instructions_per_byte"]
+        axes.plot(
+            part[column],
+            per_byte,
+            marker,
+            color=MEASURED,
+            ms=4,
+            label=f"{plot_label(workload)}, runs",
+        )
+    if against_cores:
+        for row in result.cores.to_dict(orient="records"):
+            at = np.geomspace(row["cores_from"], row["cores_to"], _STEPS)
+            axes.plot(at, row["a"] * np.log(at) + row["b"], color=CURVE)
+        axes.set_xlabel("cores")
+    else:
+        for row in result.data.to_dict(orient="records"):
+            at = np.geomspace(row["data_from_bytes"], row["data_to_bytes"], _STEPS)
+            axes.plot(
+                at, row["fixed_instructions"] / at + row["instructions_per_byte"], color=CURVE
+            )
+        axes.set_xscale("log")
+        axes.set_xlabel("data size (B)")
+    axes.set_ylabel("instructions per byte")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    return axes

@@ -9,24 +9,19 @@ import numpy as np
 import pandas as pd
 
 from fitting.regression.models import Prediction
-from ppw.errors import PpwError
-from ppw.projection.answers import Answers, Cells
-from ppw.projection.curves import FitOptions
-from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, new_axes
+from ppw.projection.answers import Answers
+from ppw.projection.posteriors import Cells
+from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED
 from ppw.results.result import rows_of
-from ppw.results.text import plot_label, shown, shown_name
-from ppw.runs.metrics import METRICS, Metric, values
-from ppw.runs.prepare import prepare
+from ppw.results.text import shown, shown_name
+from ppw.runs.metrics import Metric, values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
-    from ppw.projection.parameters import FittedParameters
-    from ppw.projection.points import Projection
-    from ppw.projection.runs import RunsProjection
-    from ppw.projection.validation import Validation
+    from ppw.projection.options import FitOptions
     from ppw.runs.prepare import Prepared
 
 _STEPS = 200
@@ -118,102 +113,6 @@ def curve_frame(at: np.ndarray[Any, np.dtype[np.float64]], p: Prediction) -> pd.
     upper = np.where(np.isfinite(p.upper), p.upper, np.nan)
     lower = np.where(np.isnan(upper), np.nan, p.lower)
     return pd.DataFrame({"freq_hz": at, "value": p.value, "lower": lower, "upper": upper})
-
-
-def plot_projection(result: Projection, ax: Axes | None = None) -> Axes:
-    """Draw the CPI of a `Projection`."""
-    runs = pd.DataFrame(result.cpi_points, columns=["freq_hz", "cpi"])
-    prepared = prepare(runs, by=[], metric="cpi")
-    options = FitOptions(form=result.form, interval=result.interval)
-    metric, at = METRICS["cpi"], result.freq_hz
-    points, curve = group_curves(prepared, options, metric, [0], at, result.level)[0]
-    axes = plot_curve(new_axes(ax), METRICS["cpi"], points, curve, result.freq_hz)
-    axes.legend(frameon=False)
-    return axes
-
-
-def plot_runs_projection(result: RunsProjection, ax: Axes | None = None) -> Axes:
-    """Draw the first metric of up to ten groups, measured and projected."""
-    if result.prepared is None:
-        raise PpwError("a projection read from JSON has no runs to draw: project them again")
-    axes, metric = new_axes(ax), result.prepared.metrics[0]
-    target = float(result.table["freq_hz"].max())
-    labels = drawable_groups(result.prepared, metric, 10)
-    curves = group_curves(result.prepared, result.options, metric, [*labels], target, result.level)
-    for group, label in labels.items():
-        points, curve = curves[group]
-        (line,) = axes.plot(curve["freq_hz"] / 1e9, curve["value"], label=plot_label(label))
-        axes.plot(points["freq_hz"] / 1e9, points["value"], "o", ms=4, color=line.get_color())
-    axes.set_xlabel("core frequency (GHz)")
-    axes.set_ylabel(_LABELS[metric.name])
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize="small")
-    return axes
-
-
-def plot_validation(result: Validation, ax: Axes | None = None) -> Axes:
-    """Draw projected over measured against each group's measured value, metric by metric."""
-    axes = new_axes(ax)
-    axes.axhspan(0.9, 1.1, color="#eef2f6", label="within 10 %")
-    axes.axhline(1.0, color=MEASURED, lw=0.8)
-    names = list(result.summary_by_metric)
-    rng = np.random.default_rng(0)
-    for place, name in enumerate(names):
-        rows = result.groups[result.groups["metric"] == name]
-        ratio = (rows["projected"] / rows["measured"]).dropna().to_numpy()
-        if not ratio.size:
-            continue
-        spread = place + rng.uniform(-0.28, 0.28, len(ratio))
-        axes.plot(spread, ratio, ".", color=CURVE, alpha=0.6)
-        axes.hlines(np.median(ratio), place - 0.35, place + 0.35, color=PROJECTED, lw=2)
-    axes.set_xticks(range(len(names)), names)
-    axes.set_ylabel("projected / measured")
-    axes.legend(frameon=False)
-    return axes
-
-
-def plot_projected_against_measured(ax: Axes, rows: pd.DataFrame, metric: str) -> Axes:
-    """Draw one metric of a validation, projected (with intervals) against measured."""
-    x, y = rows["measured"].to_numpy(), rows["projected"].to_numpy()
-    ends = np.array([np.nanmin([x, y]) * 0.85, np.nanmax([x, y]) * 1.15])
-    ax.fill_between(ends, ends * 0.9, ends * 1.1, color="#eef2f6", label="within 10 %")
-    ax.plot(ends, ends, color=MEASURED, lw=0.8)
-    with_interval = rows["lower"].notna() & np.isfinite(rows["upper"])
-    inside = rows[with_interval]
-    ax.vlines(inside["measured"], inside["lower"], inside["upper"], color=BAND, lw=2)
-    ax.plot(x, y, ".", color=CURVE, alpha=0.7)
-    ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
-    if ends[1] < 30 * ends[0]:
-        _name_few_ticks(ax, ends)
-    ax.set_xlabel(f"measured {_LABELS.get(metric, metric)}")
-    ax.set_ylabel("projected")
-    ax.legend(frameon=False)
-    return ax
-
-
-def _name_few_ticks(ax: Axes, ends: np.ndarray) -> None:
-    """Label logarithmic axes of about a decade by plain numbers that leave each other room."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-
-    for axis in (ax.xaxis, ax.yaxis):
-        few = MaxNLocator(4) if ends[1] < 5 * ends[0] else LogLocator(subs=(1.0, 2.0, 5.0))
-        axis.set_major_locator(few)
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_locator(NullLocator())
-
-
-def plot_parameters(result: FittedParameters, ax: Axes | None = None) -> Axes:
-    """Draw the parameters of each group, as shares of their median over the groups."""
-    axes = new_axes(ax)
-    names = list(dict.fromkeys(result.table["parameter"]))
-    for place, name in enumerate(names):
-        value = result.table.loc[result.table["parameter"] == name, "value"].to_numpy()
-        middle = np.median(value)
-        if middle:
-            axes.plot(np.full(len(value), place), value / middle, ".", color=CURVE, alpha=0.5)
-    axes.set_xticks(range(len(names)), names, rotation=20, ha="right")
-    axes.set_ylabel("share of the median")
-    return axes
 
 
 def drawable_groups(prepared: Prepared, metric: Metric, most: int) -> dict[int, str]:

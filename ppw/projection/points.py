@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from fitting.bayes.posterior import Target
 from fitting.bayes.steps import step_counts
@@ -17,25 +18,28 @@ from fitting.regression.models import fit
 from measurements.table.units import implausible_frequency
 from ppw.errors import PpwError
 from ppw.projection.caveats import far_findings, fit_findings, posterior_findings
-from ppw.projection.curves import ClockRange, Factor, FitOptions, predict, reached
+from ppw.projection.curves import ClockRange, Factor, predict, reached
+from ppw.projection.options import FitOptions
+from ppw.projection.plots import group_curves, plot_curve
 from ppw.projection.posteriors import Posteriors
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, known_choice
+from ppw.results.axes import new_axes
 from ppw.results.caveats import tally
 from ppw.results.estimate import Estimate
 from ppw.results.result import numbers_digest, read_document, reads_document, write_document
 from ppw.results.text import printable, printable_lines, shown, shown_interval
 from ppw.runs.caveats import FAMILY_MISMATCH, UNKNOWN_WATTS, is_known_source, sources_known
-from ppw.runs.metrics import METRICS, columns_for
+from ppw.runs.metrics import METRICS, columns_for, values
+from ppw.runs.prepare import prepare
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
     from fitting.regression.lines import FloatArray
 
     Points = Sequence[tuple[float, float]] | Mapping[float, float] | ArrayLike | pd.DataFrame
-    from matplotlib.axes import Axes
 
     from fitting.laws.estimators import LogPathLength
     from fitting.regression.models import ModelFit
@@ -109,7 +113,7 @@ def _as_pairs(pairs: Any, name: str) -> FloatArray:
 def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
     from measurements import check_runs, tidy_runs
     from ppw.runs.groups import group_runs
-    from ppw.runs.metrics import needed_columns, values
+    from ppw.runs.metrics import needed_columns
 
     metric = METRICS[name]
     tidy = tidy_runs(frame)
@@ -468,8 +472,6 @@ class Projection:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the measured CPI, the fitted curve with its interval, and the projection."""
-        from ppw.projection.plots import plot_projection
-
         return plot_projection(self, ax)
 
 
@@ -653,3 +655,15 @@ def _described(q: Estimate, level: float) -> str:
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+def plot_projection(result: Projection, ax: Axes | None = None) -> Axes:
+    """Draw the CPI of a `Projection`."""
+    runs = pd.DataFrame(result.cpi_points, columns=["freq_hz", "cpi"])
+    prepared = prepare(runs, by=[], metric="cpi")
+    options = FitOptions(form=result.form, interval=result.interval)
+    metric, at = METRICS["cpi"], result.freq_hz
+    points, curve = group_curves(prepared, options, metric, [0], at, result.level)[0]
+    axes = plot_curve(new_axes(ax), METRICS["cpi"], points, curve, result.freq_hz)
+    axes.legend(frameon=False)
+    return axes

@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppw.projection.plots import (
-    drawable_groups,
-    group_curves,
-    mark_best,
-    plot_curve,
-    plot_projected_against_measured,
-)
+from ppw.projection.plots import drawable_groups, group_curves, mark_best, plot_curve
 from ppw.projection.runs import WIDTH_FROM
 from ppw.projection.sliders import projection_sliders
-from ppw.results.axes import CURVE, MEASURED, new_axes
+from ppw.projection.validation import plot_projected_against_measured
 from ppw.results.page import MOST_ROWS, Figure, Page, Table, draw, rows_cut
-from ppw.results.text import key_texts, plot_label, shown, shown_interval
+from ppw.results.text import key_texts, shown, shown_interval
 from ppw.runs.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -429,10 +423,6 @@ def time_projection_page(result: TimeProjection) -> Page:
 # The report page of path lengths, and its plot.
 
 
-_STEPS = 100
-_MARKERS = "osD^vP"
-
-
 def path_length_page(result: PathLengths) -> Page:
     """Report of `ppw.path_lengths`."""
     caption = "Instructions per byte as counted, and the curves fitted to them."
@@ -445,39 +435,3 @@ def path_length_page(result: PathLengths) -> Page:
         caveats=result.caveats,
         document=result.to_json(),
     )
-
-
-def plot_path_lengths(result: PathLengths, ax: Axes | None = None) -> Axes:
-    """Draw points and curves against cores, or against data size where no curve is of cores."""
-    axes = new_axes(ax)
-    against_cores = len(result.cores) > 0
-    points = result.points
-    column = "cores" if against_cores else "data_bytes"
-    for place, (workload, part) in enumerate(points.groupby("workload", sort=True)):
-        marker = _MARKERS[place % len(_MARKERS)]
-        per_byte = part["instructions_per_byte"]
-        axes.plot(
-            part[column],
-            per_byte,
-            marker,
-            color=MEASURED,
-            ms=4,
-            label=f"{plot_label(workload)}, runs",
-        )
-    if against_cores:
-        for row in result.cores.to_dict(orient="records"):
-            at = np.geomspace(row["cores_from"], row["cores_to"], _STEPS)
-            axes.plot(at, row["a"] * np.log(at) + row["b"], color=CURVE)
-        axes.set_xlabel("cores")
-    else:
-        for row in result.data.to_dict(orient="records"):
-            at = np.geomspace(row["data_from_bytes"], row["data_to_bytes"], _STEPS)
-            axes.plot(
-                at, row["fixed_instructions"] / at + row["instructions_per_byte"], color=CURVE
-            )
-        axes.set_xscale("log")
-        axes.set_xlabel("data size (B)")
-    axes.set_ylabel("instructions per byte")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    return axes

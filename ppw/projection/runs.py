@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,14 @@ import pandas as pd
 from fitting.bayes.steps import SAME_STEP
 from measurements.table.schema import HEADERS
 from ppw.errors import PpwError
-from ppw.projection.answers import Answer, Answers, Cells, calibrated, too_few
-from ppw.projection.curves import Curves, FitOptions, fit_curves
+from ppw.projection.answers import Answer, Answers, calibrated, too_few
+from ppw.projection.curves import Curves, fit_curves
+from ppw.projection.options import FitOptions, FittingOptions
+from ppw.projection.plots import _LABELS, drawable_groups, group_curves
+from ppw.projection.posteriors import Cells
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequencies
+from ppw.results.axes import new_axes
 from ppw.results.result import (
     frame_digest,
     read_document,
@@ -23,7 +27,7 @@ from ppw.results.result import (
     unbounded_where_null,
     write_document,
 )
-from ppw.results.text import shown, shown_interval, summary_text, text_table
+from ppw.results.text import plot_label, shown, shown_interval, summary_text, text_table
 from ppw.runs.prepare import Prepared, measured_cells, prepare
 
 if TYPE_CHECKING:
@@ -38,7 +42,6 @@ if TYPE_CHECKING:
     from ppw.runs.metrics import Metric
 
     Mask = NDArray[np.bool_]
-
 
 # Groups without a curve: how many, and why.
 
@@ -198,8 +201,6 @@ class RunsProjection:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the first metric of each group, measured and projected, against frequency."""
-        from ppw.projection.plots import plot_runs_projection
-
         return plot_runs_projection(self, ax)
 
 
@@ -209,15 +210,9 @@ def project_runs(
     freq: float | str | Iterable[float | str],
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
-    form: str = "amdahl",
-    power_form: str | None = None,
-    exponent: float | None = None,
-    voltages: Mapping[float, float] | pd.DataFrame | None = None,
-    via: str = "fits",
     level: float = 0.90,
-    interval: str = "bayes",
-    pool: bool = True,
     keep_all: bool = False,
+    **fitting: Unpack[FittingOptions],
 ) -> RunsProjection:
     """Project every group of a runs table.
 
@@ -233,22 +228,13 @@ def project_runs(
         Of "time", "cpi", "throughput", "power", "energy", "perf_per_watt",
         "perf_per_dollar" (from the column ``price``); by default all that
         the columns allow.
-    form, power_form, exponent, level
-        As for `ppw.project`.
-    voltages : mapping of Hz to V, or DataFrame, optional
-        Core voltage by frequency (columns ``freq_hz``, ``voltage_v``, and ``host`` where it
-        differs) for the CMOS form; by default that of the column ``voltage_v``, where it covers
-        the frequency asked for. An empty mapping uses none.
-    interval : {"bayes", "conformal", "t", "none"}
-        From a posterior of the bounded curves; as wide as the misses of the groups measured at
-        ``freq`` call for; Student's t about the least-squares curve, where there are degrees of
-        freedom; or none. The two last answer with the least-squares curve.
-    pool : bool
-        Let the groups of the table inform each other; ``pulled_pct`` says how much they did.
+    level : float
+        Probability of the prediction intervals, between 0 and 1.
     keep_all : bool
         Use the rows that `ppw.check_quality` would leave out.
-    via : {"fits", "ratio"}
-        perf/W as the quotient of two fits, or by one regression on performance/power.
+    **fitting
+        ``form``, ``power_form``, ``exponent``, ``voltages``, ``via``, ``interval``, ``pool``: the
+        attributes of `ppw.projection.options.FitOptions`.
 
     Returns
     -------
@@ -268,15 +254,7 @@ def project_runs(
         For each entry of ``caveats``.
     """
     frequencies = as_frequencies(freq)
-    options = FitOptions(
-        form=form,
-        power_form=power_form,
-        exponent=exponent,
-        voltages=voltages,
-        via=via,
-        interval=interval,
-        pool=pool,
-    )
+    options = FitOptions(**fitting)
     prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all)
     projection = project_prepared(prepared, frequencies, options, level)
     cv.warn(projection.caveats)
@@ -426,3 +404,22 @@ def _other_form(
     rows = faster[prepared.groups.codes]
     refitted = fit_curves(prepared.runs, prepared.groups, [metric], other, rows)
     return refitted.fits[metric.name].predict(frequency)
+
+
+def plot_runs_projection(result: RunsProjection, ax: Axes | None = None) -> Axes:
+    """Draw the first metric of up to ten groups, measured and projected."""
+    if result.prepared is None:
+        raise PpwError("a projection read from JSON has no runs to draw: project them again")
+    axes, metric = new_axes(ax), result.prepared.metrics[0]
+    target = float(result.table["freq_hz"].max())
+    labels = drawable_groups(result.prepared, metric, 10)
+    curves = group_curves(result.prepared, result.options, metric, [*labels], target, result.level)
+    for group, label in labels.items():
+        points, curve = curves[group]
+        (line,) = axes.plot(curve["freq_hz"] / 1e9, curve["value"], label=plot_label(label))
+        axes.plot(points["freq_hz"] / 1e9, points["value"], "o", ms=4, color=line.get_color())
+    axes.set_xlabel("core frequency (GHz)")
+    axes.set_ylabel(_LABELS[metric.name])
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize="small")
+    return axes

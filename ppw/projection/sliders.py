@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ppw.projection.answers import Answers, Cells
+from ppw.projection.answers import Answers
+from ppw.projection.posteriors import Cells
 from ppw.results.page import Sliders, nearest, stops
 from ppw.results.result import rows_of
 from ppw.results.text import key_texts, telling_keys

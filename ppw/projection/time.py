@@ -34,8 +34,7 @@ from ppw.results.result import (
     write_document,
 )
 from ppw.results.text import key_texts, plot_label, shown, shown_interval, summary_text, text_table
-from ppw.runs.groups import group_runs
-from ppw.runs.prepare import canonical
+from ppw.runs.groups import canonical, group_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

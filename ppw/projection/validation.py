@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -12,11 +12,14 @@ import pandas as pd
 from fitting.bayes.steps import SAME_STEP
 from measurements import identity_columns
 from ppw.errors import PpwError
-from ppw.projection.answers import Answers, Cells, calibrated
-from ppw.projection.curves import FitOptions
+from ppw.projection.answers import Answers, calibrated
+from ppw.projection.options import FitOptions, FittingOptions
+from ppw.projection.plots import _LABELS
+from ppw.projection.posteriors import Cells
 from ppw.projection.runs import unfitted_groups
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequencies, as_names, known_choice
+from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.result import (
     frame_digest,
     plain,
@@ -27,30 +30,20 @@ from ppw.results.result import (
     write_document,
 )
 from ppw.results.text import shown, summary_text, text_table
-from ppw.runs.groups import run_count
-from ppw.runs.prepare import (
-    Prepared,
-    canonical,
-    measured_cells,
-    prepare,
-    remedy_of_left_out,
-    without_watts,
-)
+from ppw.runs.groups import canonical, run_count
+from ppw.runs.prepare import Prepared, measured_cells, prepare, remedy_of_left_out, without_watts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from fitting.regression.lines import FloatArray
     from ppw.runs.groups import Groups
+    from ppw.runs.metrics import Metric
 
     Mask = NDArray[np.bool_]
-    from collections.abc import Mapping
-
-    from matplotlib.axes import Axes
-
-    from ppw.runs.metrics import Metric
 
 
 # Validation schemes: which runs a projection may learn from, and which it is held against.
@@ -354,8 +347,6 @@ class Validation:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw projected against measured, as shares of the measured, metric by metric."""
-        from ppw.projection.plots import plot_validation
-
         return plot_validation(self, ax)
 
 
@@ -369,15 +360,9 @@ def validate(
     test_host: str | None = None,
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
-    form: str = "amdahl",
-    power_form: str | None = None,
-    exponent: float | None = None,
-    voltages: Mapping[float, float] | pd.DataFrame | None = None,
-    via: str = "fits",
     level: float = 0.90,
-    interval: str = "bayes",
-    pool: bool = True,
     keep_all: bool = False,
+    **fitting: Unpack[FittingOptions],
 ) -> Validation:
     """Hold projections against measurements that they have not seen.
 
@@ -393,7 +378,7 @@ def validate(
         or each host in turn.
     train_host, test_host : str, optional
         Learn on one host and test on another, within the frequencies given if any.
-    by, metric, form, power_form, exponent, voltages, via, level, interval, pool, keep_all
+    by, metric, level, keep_all, **fitting
         As for `ppw.project_runs`. Across hosts, ``host`` is taken out of ``by``.
 
     Returns
@@ -414,15 +399,7 @@ def validate(
     at_train, at_test = several(train), several(test)
     refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
     across = scheme == "host" or train_host is not None
-    options = FitOptions(
-        form=form,
-        power_form=power_form,
-        exponent=exponent,
-        voltages=voltages,
-        via=via,
-        interval=interval,
-        pool=pool,
-    )
+    options = FitOptions(**fitting)
     by = _across_hosts(runs, by) if across else by
     prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all, drop=False)
     plan = Plan(at_train, at_test, scheme or "highest", train_host, test_host)
@@ -613,3 +590,54 @@ def _cells(name: str, s: Mapping[str, Any]) -> list[str]:
     naive = [f"{s['baselines'][b][k]:.2f}" for b in BASELINES for k in ("median_ape", "p90_ape")]
     bias, within = f"{s['bias_pct']:+.2f}", f"{s['within_10pct']:.0%}"
     return [name, str(s["n"]), *errors, bias, within, coverage, *naive]
+
+
+def plot_validation(result: Validation, ax: Axes | None = None) -> Axes:
+    """Draw projected over measured against each group's measured value, metric by metric."""
+    axes = new_axes(ax)
+    axes.axhspan(0.9, 1.1, color="#eef2f6", label="within 10 %")
+    axes.axhline(1.0, color=MEASURED, lw=0.8)
+    names = list(result.summary_by_metric)
+    rng = np.random.default_rng(0)
+    for place, name in enumerate(names):
+        rows = result.groups[result.groups["metric"] == name]
+        ratio = (rows["projected"] / rows["measured"]).dropna().to_numpy()
+        if not ratio.size:
+            continue
+        spread = place + rng.uniform(-0.28, 0.28, len(ratio))
+        axes.plot(spread, ratio, ".", color=CURVE, alpha=0.6)
+        axes.hlines(np.median(ratio), place - 0.35, place + 0.35, color=PROJECTED, lw=2)
+    axes.set_xticks(range(len(names)), names)
+    axes.set_ylabel("projected / measured")
+    axes.legend(frameon=False)
+    return axes
+
+
+def plot_projected_against_measured(ax: Axes, rows: pd.DataFrame, metric: str) -> Axes:
+    """Draw one metric of a validation, projected (with intervals) against measured."""
+    x, y = rows["measured"].to_numpy(), rows["projected"].to_numpy()
+    ends = np.array([np.nanmin([x, y]) * 0.85, np.nanmax([x, y]) * 1.15])
+    ax.fill_between(ends, ends * 0.9, ends * 1.1, color="#eef2f6", label="within 10 %")
+    ax.plot(ends, ends, color=MEASURED, lw=0.8)
+    with_interval = rows["lower"].notna() & np.isfinite(rows["upper"])
+    inside = rows[with_interval]
+    ax.vlines(inside["measured"], inside["lower"], inside["upper"], color=BAND, lw=2)
+    ax.plot(x, y, ".", color=CURVE, alpha=0.7)
+    ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    if ends[1] < 30 * ends[0]:
+        _name_few_ticks(ax, ends)
+    ax.set_xlabel(f"measured {_LABELS.get(metric, metric)}")
+    ax.set_ylabel("projected")
+    ax.legend(frameon=False)
+    return ax
+
+
+def _name_few_ticks(ax: Axes, ends: np.ndarray) -> None:
+    """Label logarithmic axes of about a decade by plain numbers that leave each other room."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    for axis in (ax.xaxis, ax.yaxis):
+        few = MaxNLocator(4) if ends[1] < 5 * ends[0] else LogLocator(subs=(1.0, 2.0, 5.0))
+        axis.set_major_locator(few)
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_locator(NullLocator())

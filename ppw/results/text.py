@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any

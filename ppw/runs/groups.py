@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.regression.lines import Repeats
-from measurements import identity_columns
+from measurements import identity_columns, tidy_runs
 from measurements.errors import MeasurementError
 from measurements.table.checks import as_numbers, row_numbers
 from measurements.table.headers import Renaming, column_meant, nearest, shown, unit_in_cells
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fitting.regression.lines import IntArray
+    from fitting.regression.lines import FloatArray, IntArray
 
     Mask = NDArray[np.bool_]
-    from fitting.regression.lines import FloatArray
-
     Coordinate = Literal["", "log_", "inverse_"]
 
 
@@ -413,3 +411,12 @@ def merged_means(codes: IntArray, repeats: Repeats, groups: int) -> tuple[IntArr
     known = np.nan_to_num(repeats.mean)
     with np.errstate(invalid="ignore"):
         return count.astype(np.int64), np.bincount(codes, repeats.runs * known, groups) / count
+
+
+def canonical(runs: pd.DataFrame) -> pd.DataFrame:
+    """Bring a runs table to canonical columns. Raises `PpwError` for what is no DataFrame."""
+    if not isinstance(runs, pd.DataFrame):
+        raise PpwError(
+            f"runs is a {type(runs).__name__}, not a DataFrame: read a file with ppw.read_runs"
+        )
+    return tidy_runs(runs)

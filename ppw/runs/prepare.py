@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from measurements import check_runs, tidy_runs
+from measurements import check_runs
 from measurements.errors import MeasurementError
 from measurements.power.energy import POWER_SUFFIX, column_stem, power_column
 from measurements.table.checks import as_numbers
@@ -19,7 +19,7 @@ from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.arguments import as_names
 from ppw.runs.caveats import table_caveats
 from ppw.runs.checks import FLAGS, NO_WATTS
-from ppw.runs.groups import Groups, counts, group_runs, is_condensed, is_condensed_table
+from ppw.runs.groups import Groups, canonical, counts, group_runs, is_condensed, is_condensed_table
 from ppw.runs.metrics import Metric, answerable, known_metrics, needed_columns, values
 
 if TYPE_CHECKING:
@@ -140,15 +140,6 @@ class Prepared:
         means = means.assign(runs=each.max(axis=1)).reset_index()
         keys = self.groups.keys.take(means.pop("group").to_numpy()).reset_index(drop=True)
         return pd.concat([keys, means], axis=1)
-
-
-def canonical(runs: pd.DataFrame) -> pd.DataFrame:
-    """Bring a runs table to canonical columns. Raises `PpwError` for what is no DataFrame."""
-    if not isinstance(runs, pd.DataFrame):
-        raise PpwError(
-            f"runs is a {type(runs).__name__}, not a DataFrame: read a file with ppw.read_runs"
-        )
-    return tidy_runs(runs)
 
 
 def prepare(

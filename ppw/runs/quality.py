@@ -21,9 +21,8 @@ from ppw.runs.checks.inversions import SLOWER_WHEN_FASTER
 from ppw.runs.checks.readings import ACHIEVED_OFF, AT_OR_BELOW_IDLE, ENERGY_OFF, scope_caveats
 from ppw.runs.checks.repeats import EXACT_MULTIPLE, FREQUENCY_NOT_APPLIED
 from ppw.runs.checks.wrong_units import SLIP_OF_A_UNIT, TIME_OF_ANOTHER_UNIT
-from ppw.runs.groups import group_runs, is_condensed_table, run_count, run_counts
+from ppw.runs.groups import canonical, group_runs, is_condensed_table, run_count, run_counts
 from ppw.runs.metrics import METRICS, columns_for, known_metrics
-from ppw.runs.prepare import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

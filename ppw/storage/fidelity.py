@@ -13,6 +13,7 @@ from measurements.table.units import size_text
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
+from ppw.results.axes import CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.result import TabledResult, numbers_digest, rows_of
 from ppw.results.text import shown, summary_text, text_table
 from ppw.storage.features import OCTANTS, Space, distance, features
@@ -22,15 +23,14 @@ from ppw.storage.trace_source import WithoutLocality, opened, survey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from matplotlib.axes import Axes
+
     from ppw.storage.features import TraceFeatures
+    from ppw.storage.trace_source import Batches
 
     FloatArray = np.ndarray[Any, np.dtype[np.float64]]
     from collections.abc import Iterable
     from os import PathLike
-
-    from matplotlib.axes import Axes
-
-    from ppw.storage.trace_source import Batches
 
 
 # Figures of an original trace beside those of synthetic ones, with a verdict for each.
@@ -444,8 +444,6 @@ class TraceFidelity(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the hit ratio curves."""
-        from ppw.storage.report import plot_hit_ratios
-
         return plot_hit_ratios(self, ax)
 
 
@@ -644,3 +642,19 @@ def _tolerance(row: dict[str, Any]) -> str:
         return "–"
     points = row["kind"] == "points"
     return f"{100 * row['tolerance']:.3g}{' points' if points else ' %'}"
+
+
+def plot_hit_ratios(result: TraceFidelity, ax: Axes | None = None) -> Axes:
+    """Draw hit ratio over cache size."""
+    axes, curve = new_axes(ax), result.curve
+    percent = 100 * curve["cache_share"]
+    axes.plot(percent, 100 * curve["original"], color=MEASURED, label="original")
+    axes.plot(percent, 100 * curve["synthetic"], "--", color=CURVE, label="synthetic")
+    if curve["ablation"].notna().any():
+        axes.plot(percent, 100 * curve["ablation"], ":", color=PROJECTED, label="no locality")
+    axes.set_xscale("log")
+    axes.set_xlabel("cache (% of the original's footprint)")
+    axes.set_ylabel("hits (%)")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    return axes

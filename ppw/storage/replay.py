@@ -15,8 +15,9 @@ from measurements.loads.fio_replay import make_scratch, replay_iolog, write_iolo
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
+from ppw.results.axes import BAND, new_axes
 from ppw.results.result import TabledResult, numbers_digest, rows_of
-from ppw.results.text import shown, summary_text, text_table
+from ppw.results.text import plot_label, shown, summary_text, text_table
 from ppw.storage.fitted_devices import Storage, described, parse_device, time_text
 from ppw.storage.trace_source import Columns, columns, opened, survey
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from fitting.storage.survey import Survey
     from measurements.loads.fio_replay import Replayed, Written
     from ppw.storage.trace_source import Batches
+
 
 # Places do not matter in memory; a short file does not use it up.
 _MEMORY_BYTES = 1 << 24
@@ -95,8 +97,6 @@ class TraceReplay(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw requests a second by stage."""
-        from ppw.storage.report import plot_stages
-
         return plot_stages(self, ax)
 
 
@@ -335,3 +335,14 @@ def _caveats(
         "requests wait in fio beyond the depth, so a device that falls behind slows the load: "
         "latency is counted from submission, not from the time in the trace"
     )
+
+
+def plot_stages(result: TraceReplay, ax: Axes | None = None) -> Axes:
+    """Draw requests a second by stage."""
+    axes, table = new_axes(ax), result.table
+    place = np.arange(len(table))[::-1]
+    axes.barh(place, table["iops"], color=BAND)
+    axes.set_yticks(place, [plot_label(name.partition(",")[0]) for name in table["stage"]])
+    axes.set_xlabel("requests a second")
+    axes.set_ylabel("stage")
+    return axes

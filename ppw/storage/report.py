@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 _MOST_ROWS = 200
-_MOST_STATES = 64
 _DRAWN = 100_000
 
 
@@ -97,32 +96,6 @@ def _table_page(
         caveats=result.caveats,
         document=result.to_json(),
     )
-
-
-def plot_states(model: TraceModel, ax: Axes | None = None) -> Axes:
-    """Draw shares of transitions between the states of the deepest level that fits a page."""
-    ax, counts, k = new_axes(ax), model.counts, model.diagram.fan_out
-    level = model.diagram.levels
-    while k**level > _MOST_STATES and level > 1:
-        level -= 1
-    pairs = model.diagram.pairs(counts.pair)
-    states, shares = k**level, np.zeros((k**level, k**level))
-    for at in range(1, model.diagram.levels + 1):
-        here = pairs.level == at
-        count = counts.count[here].astype(np.float64)
-        if at >= level:
-            part = k ** (at - level)
-            np.add.at(shares, (pairs.source[here] // part, pairs.target[here] // part), count)
-            continue
-        # Recorded above this level: anywhere in the coarse states, alike.
-        part = k ** (level - at)
-        coarse = np.zeros((k**at, k**at))
-        np.add.at(coarse, (pairs.source[here], pairs.target[here]), count)
-        shares += np.kron(coarse, np.full((part, part), 1 / part**2))
-    ax.imshow(np.log10(shares / shares.sum() + 1e-6), origin="lower", cmap="Blues", aspect="auto")
-    ax.set_xlabel(f"to state ({states} of level {level})")
-    ax.set_ylabel("from state")
-    return ax
 
 
 def plot_places(model: TraceModel, ax: Axes | None = None) -> Axes:
@@ -216,22 +189,6 @@ def trace_fidelity_page(result: TraceFidelity) -> Page:
     )
 
 
-def plot_hit_ratios(result: TraceFidelity, ax: Axes | None = None) -> Axes:
-    """Draw hit ratio over cache size."""
-    axes, curve = new_axes(ax), result.curve
-    percent = 100 * curve["cache_share"]
-    axes.plot(percent, 100 * curve["original"], color=MEASURED, label="original")
-    axes.plot(percent, 100 * curve["synthetic"], "--", color=CURVE, label="synthetic")
-    if curve["ablation"].notna().any():
-        axes.plot(percent, 100 * curve["ablation"], ":", color=PROJECTED, label="no locality")
-    axes.set_xscale("log")
-    axes.set_xlabel("cache (% of the original's footprint)")
-    axes.set_ylabel("hits (%)")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    return axes
-
-
 def plot_offsets(result: TraceFidelity, ax: Axes | None = None) -> Axes:
     """Draw each figure's offset as a share of its tolerance."""
     axes = new_axes(ax)
@@ -262,17 +219,6 @@ def trace_replay_page(result: TraceReplay) -> Page:
     )
 
 
-def plot_stages(result: TraceReplay, ax: Axes | None = None) -> Axes:
-    """Draw requests a second by stage."""
-    axes, table = new_axes(ax), result.table
-    place = np.arange(len(table))[::-1]
-    axes.barh(place, table["iops"], color=BAND)
-    axes.set_yticks(place, [plot_label(name.partition(",")[0]) for name in table["stage"]])
-    axes.set_xlabel("requests a second")
-    axes.set_ylabel("stage")
-    return axes
-
-
 # The report page of options for a traced load, and its plots.
 
 
@@ -301,35 +247,6 @@ def trace_whatif_page(result: TraceWhatIf) -> Page:
         caveats=result.caveats,
         document=result.to_json(),
     )
-
-
-def plot_curve(result: TraceWhatIf, ax: Axes | None = None) -> Axes:
-    """Draw hit ratio over cache size."""
-    axes = new_axes(ax)
-    axes.plot(
-        result.curve["cache_bytes"] / 1e9,
-        100 * result.curve["hit_ratio"],
-        color=CURVE,
-        label="LRU, writes bring blocks in",
-    )
-    caches = result.table[result.table["kind"] == "cache"]
-    for policy, marker in zip(caches["policy"].unique(), "osD^vP", strict=False):
-        rows = caches[caches["policy"] == policy]
-        axes.plot(
-            rows["cache_bytes"] / 1e9,
-            100 * rows["hit_ratio"],
-            marker,
-            color=PROJECTED,
-            ms=5,
-            mfc="none",
-            label=policy.upper(),
-        )
-    axes.set_xscale("log")
-    axes.set_xlabel("cache (GB)")
-    axes.set_ylabel("hits (% of blocks)")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    return axes
 
 
 def plot_speed_ups(result: TraceWhatIf, ax: Axes | None = None) -> Axes:

@@ -21,6 +21,7 @@ from fitting.storage.transitions import GAPS, HISTOGRAM_CLASSES, SUM, SUMS, Tran
 from fitting.storage.windows import LARGE_SHAPE, SMALL_SHAPE
 from measurements.table.units import size_text
 from ppw.errors import PpwError
+from ppw.results.axes import new_axes
 from ppw.results.result import read_document, reads_document, write_document
 from ppw.results.text import shown, summary_text, text_table
 
@@ -449,6 +450,33 @@ class TraceModel:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the state diagram: shares of the transitions between the finest states' parents."""
-        from ppw.storage.report import plot_states
-
         return plot_states(self, ax)
+
+
+_MOST_STATES = 64
+
+
+def plot_states(model: TraceModel, ax: Axes | None = None) -> Axes:
+    """Draw shares of transitions between the states of the deepest level that fits a page."""
+    ax, counts, k = new_axes(ax), model.counts, model.diagram.fan_out
+    level = model.diagram.levels
+    while k**level > _MOST_STATES and level > 1:
+        level -= 1
+    pairs = model.diagram.pairs(counts.pair)
+    states, shares = k**level, np.zeros((k**level, k**level))
+    for at in range(1, model.diagram.levels + 1):
+        here = pairs.level == at
+        count = counts.count[here].astype(np.float64)
+        if at >= level:
+            part = k ** (at - level)
+            np.add.at(shares, (pairs.source[here] // part, pairs.target[here] // part), count)
+            continue
+        # Recorded above this level: anywhere in the coarse states, alike.
+        part = k ** (level - at)
+        coarse = np.zeros((k**at, k**at))
+        np.add.at(coarse, (pairs.source[here], pairs.target[here]), count)
+        shares += np.kron(coarse, np.full((part, part), 1 / part**2))
+    ax.imshow(np.log10(shares / shares.sum() + 1e-6), origin="lower", cmap="Blues", aspect="auto")
+    ax.set_xlabel(f"to state ({states} of level {level})")
+    ax.set_ylabel("from state")
+    return ax

@@ -16,6 +16,7 @@ from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive, known_choice
+from ppw.results.axes import CURVE, PROJECTED, new_axes
 from ppw.results.result import TabledResult, numbers_digest, rows_of
 from ppw.results.text import shown, summary_text, text_table
 from ppw.storage.fitted_devices import (
@@ -30,17 +31,16 @@ from ppw.storage.fitted_devices import (
 from ppw.storage.trace_source import Columns, columns, opened, survey
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from fitting.storage.devices import Layout
     from ppw.storage.fitted_devices import Device
+    from ppw.storage.trace_source import Batches
 
     FloatArray = np.ndarray[Any, np.dtype[np.float64]]
     Mask = np.ndarray[Any, np.dtype[np.bool_]]
     from collections.abc import Iterator, Sequence
     from os import PathLike
-
-    from matplotlib.axes import Axes
-
-    from ppw.storage.trace_source import Batches
 
 
 # Changes to a storage system, each taking a trace batch by batch to see what it is worth.
@@ -397,8 +397,6 @@ class TraceWhatIf(TabledResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the hit ratio curve, with the caches that were asked for."""
-        from ppw.storage.report import plot_curve
-
         return plot_curve(self, ax)
 
 
@@ -609,3 +607,32 @@ def _time(seconds: float) -> str:
 
 def _percent(value: float) -> str:
     return "–" if np.isnan(value) else f"{value:.1%}"
+
+
+def plot_curve(result: TraceWhatIf, ax: Axes | None = None) -> Axes:
+    """Draw hit ratio over cache size."""
+    axes = new_axes(ax)
+    axes.plot(
+        result.curve["cache_bytes"] / 1e9,
+        100 * result.curve["hit_ratio"],
+        color=CURVE,
+        label="LRU, writes bring blocks in",
+    )
+    caches = result.table[result.table["kind"] == "cache"]
+    for policy, marker in zip(caches["policy"].unique(), "osD^vP", strict=False):
+        rows = caches[caches["policy"] == policy]
+        axes.plot(
+            rows["cache_bytes"] / 1e9,
+            100 * rows["hit_ratio"],
+            marker,
+            color=PROJECTED,
+            ms=5,
+            mfc="none",
+            label=policy.upper(),
+        )
+    axes.set_xscale("log")
+    axes.set_xlabel("cache (GB)")
+    axes.set_ylabel("hits (% of blocks)")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    return axes

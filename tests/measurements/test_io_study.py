@@ -30,16 +30,13 @@ from measurements.workloads.io_study.cpu_accounting import (
     ControlGroup,
     KernelThreads,
     KernelWorkers,
-    LostCountError,
-    Own,
     accounts_apart,
     cpu_mask,
     findings,
     process_cpu_s,
     tick_shortfall,
-    window_columns,
 )
-from measurements.workloads.io_study.loads import Instances
+from measurements.workloads.io_study.loads import Instances, LostCountError, Own, window_columns
 from measurements.workloads.io_study.study import StudyOptions
 from measurements.workloads.service import CutShortError
 

@@ -132,7 +132,7 @@ class TestEveryFormat:
         pd.testing.assert_frame_equal(read(packed, cpus=4).frame, plain.frame)
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed)))
         pd.testing.assert_frame_equal(read_time_series("-", cpus=4).frame, plain.frame)
-        monkeypatch.setattr("measurements.timeseries.reading._HEAD_BYTES", 600)
+        monkeypatch.setattr("measurements.timeseries.log._HEAD_BYTES", 600)
         for size in (64, 997):
             monkeypatch.setattr(
                 "measurements.timeseries.reading.Source.pieces.__defaults__", (size,)

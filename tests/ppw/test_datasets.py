@@ -20,12 +20,14 @@ from requests import exceptions
 
 import ppw
 from ppw.catalogue import datasets
-from ppw.catalogue.datasets import known_datasets, list_datasets, load_dataset
-from ppw.catalogue.fetching import (
+from ppw.catalogue.datasets import (
     State,
     cache_folder,
     described,
     fetch_dataset,
+    known_datasets,
+    list_datasets,
+    load_dataset,
     state_of,
     states_of,
 )

@@ -20,7 +20,7 @@ from ppw.errors import PpwError
 from ppw.fleet.cells import condensed, read_cells
 from ppw.fleet.run_files import open_runs
 from ppw.fleet.state import FleetState, state_cells, update_state
-from ppw.projection.curves import FitOptions
+from ppw.projection.options import FitOptions
 from ppw.projection.parameters import fit_prepared
 from ppw.projection.runs import project_prepared
 

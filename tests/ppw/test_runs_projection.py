@@ -12,9 +12,8 @@ from made_up import ATOM, GHZ, WORK, answered, any_interval, ols_interval, only,
 
 import ppw
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.projection.answers import Cells
-from ppw.projection.curves import FitOptions
-from ppw.projection.posteriors import Posteriors, VoltageTable
+from ppw.projection.options import FitOptions, VoltageTable
+from ppw.projection.posteriors import Cells, Posteriors
 from ppw.runs.groups import group_runs
 from ppw.runs.metrics import METRICS
 

@@ -16,13 +16,10 @@ from measurements.errors import MeasurementError
 from measurements.host.files import read_lines
 from measurements.host.memory import available_memory
 from measurements.processes.programs import ask, find_program
-from measurements.workloads.fio import FioOptions, open_runs
 
 if TYPE_CHECKING:
     from measurements.processes.cleanup_process import Reaper
     from measurements.workloads.fio import Target
-    from measurements.workloads.io_study.study import StudyOptions
-    from measurements.workloads.service import ServiceRuns
 
 
 # A device that costs no time: a file system on a loop device over a file in memory.
@@ -159,25 +156,6 @@ class Device(NamedTuple):
     targets: tuple[Target, ...]
 
 
-def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[Device, ...]:
-    """Lay out what is read and written, on the disk and, where it is asked for, in memory.
-
-    Raises
-    ------
-    MeasurementError
-        Where there is no room, right or program for it.
-    """
-    folder = Path(options.folder)
-    disk = _device(options, runs, folder, "disk", file_system_of(folder))
-    if not options.without_device:
-        return (disk,)
-    size = options.size_bytes * max(options.instances)
-    memory, kind = make_memory_device(runs.reaper, size, disk.file_system)
-    if kind != disk.file_system:
-        runs.tell_once(f"the device in memory has {kind}, the disk {disk.file_system}")
-    return disk, _device(options, runs, memory, "memory", kind)
-
-
 def fill(folder: Path, prepare: str | None, reaper: Reaper) -> Path:
     """Make a fresh folder inside that of an instance, and fill it; nothing of it stays cached.
 
@@ -199,32 +177,6 @@ def fill(folder: Path, prepare: str | None, reaper: Reaper) -> Path:
         if path.is_file():
             _uncache(path)
     return fresh
-
-
-def _device(
-    options: StudyOptions, runs: ServiceRuns, folder: Path, kind: str, file_system: str | None
-) -> Device:
-    block = block_device(folder)
-    virtual = block is not None and block.startswith(_VIRTUAL)
-    many = range(max(options.instances))
-    targets: tuple[Target, ...] = ()
-    folders: tuple[Path, ...] = ()
-    if options.patterns:
-        asked = FioOptions(
-            folder=str(folder), size_bytes=options.size_bytes, patterns=options.patterns
-        )
-        targets = tuple(open_runs(asked, runs).target for _ in many)
-    else:
-        folders = tuple(runs.reaper.folder(folder) for _ in many)
-    return Device(
-        # The number of a loop device is another each time.
-        "loop on tmpfs" if kind == "memory" else block or str(folder),
-        kind,
-        file_system,
-        (block,) if block is not None and virtual else None,
-        folders,
-        targets,
-    )
 
 
 def block_device(folder: Path, sysfs: Path = Path("/sys")) -> str | None:

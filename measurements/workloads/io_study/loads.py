@@ -7,29 +7,33 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import run_on
 from measurements.host.execution import end_group
 from measurements.host.files import cpu_list_text
 from measurements.timeseries import LiveSampler
-from measurements.timeseries.series import SECTOR_BYTES
+from measurements.timeseries.series import CPU_COLUMNS, SECTOR_BYTES, TASK_COLUMNS
 from measurements.workloads.clients import last_line
 from measurements.workloads.fio import read_report
-from measurements.workloads.io_study.cpu_accounting import Accounts, moved_bytes, window_columns
+from measurements.workloads.io_study.cpu_accounting import KernelThreads, moved_bytes, process_cpu_s
 from measurements.workloads.service import CutShortError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from measurements.host.cpu_placement import Placement
     from measurements.processes.cleanup_process import Reaper
-    from measurements.workloads.fio import Pattern
-    from measurements.workloads.io_study.bandwidth import BandwidthLoad
-    from measurements.workloads.io_study.cpu_accounting import ControlGroup
 
+    Row = Mapping[str, Any]
+
+    from collections.abc import Callable, Mapping
+
+    from measurements.host.cpu_placement import Placement
+    from measurements.workloads.fio import Pattern
+    from measurements.workloads.io_study.bandwidth import BandwidthLoad, Told
+    from measurements.workloads.io_study.cpu_accounting import ControlGroup
 
 RAMP_S = 0.5
 _LONGEST_START_S = 60.0
@@ -376,3 +380,212 @@ class Instances:
                 # What it left running must not run into the next measurement.
                 end_group(pid)
         return process.returncode is not None
+
+
+_SECTORS = ("sectors_read", "sectors_written")
+_NEEDED = (*TASK_COLUMNS, "idle_s", *_SECTORS)
+_NAMED = {
+    "device new": "a disk appeared: what it did since is counted",
+    "device gone": "a disk disappeared: what it did last is not counted",
+    "gap": "an interval was far longer than the others",
+    "clock back": "the host's clock went back: intervals are by one that does not",
+}
+
+
+class Own(NamedTuple):
+    """What a workload and the kernel's threads did, without other programs.
+
+    CPU times in seconds; sectors of 512 B, None where those of the devices have to do.
+    """
+
+    user_s: float
+    system_s: float
+    sectors_read: float | None = None
+    sectors_written: float | None = None
+
+    def columns(self) -> dict[str, float]:
+        """Columns that they take the place of."""
+        known = {name: value for name, value in self._asdict().items() if value is not None}
+        return {**known, "nice_s": 0.0}
+
+
+class LostCountError(CutShortError):
+    """A count that a run needs went back, or went away, so that the run tells nothing."""
+
+    def __init__(self, lost: Sequence[str]) -> None:
+        # Another message than that of a load that was cut short; what is done is the same.
+        super(CutShortError, self).__init__(
+            f"counters behind {', '.join(lost)} went back or away during the run: a disk or the "
+            "kernel's statistics were set anew; nothing is computed from them",
+        )
+
+
+def window_columns(
+    rows: Sequence[Row], *, cpus: int, taken_s: float = 0.0, own: Own | None = None
+) -> dict[str, Any]:
+    """Add up the intervals of a run.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Of `measurements.timeseries.LiveSampler`.
+    cpus : int
+        Logical CPUs that the workload may use. Idle time is what they have left when all CPU
+        time of the host is taken off, wherever it was spent.
+    taken_s : float
+        CPU time (s), in user mode, of a load beside the workload on CPUs of its own.
+    own : Own, optional
+        Stands for what the host did, where others than the workload run there too.
+
+    Returns
+    -------
+    dict of column to value
+        ``sampled_s`` (s), CPU times (s), sectors (512 B), ``cpu_accounting``, ``scope`` (of the
+        "host", or "own"), ``scheduled_s`` and ``tick_busy_s`` of the host where they are
+        known, ``intervals`` and ``intervals_without_io``, and ``io_notes`` where something was odd.
+
+    Raises
+    ------
+    LostCountError
+        When a count went back or away: nothing is guessed.
+    """
+    lost = [name for name in _NEEDED if any(row.get(name) is None for row in rows)]
+    if lost:
+        raise LostCountError(lost)
+    seconds = sum(row["interval_s"] for row in rows)
+    columns: dict[str, Any] = {"sampled_s": seconds}
+    columns |= {name: _sum(rows, name) for name in (*CPU_COLUMNS, *_SECTORS)}
+    columns["user_s"] = max(columns["user_s"] - taken_s, 0.0)
+    if own is not None:
+        columns |= own.columns()
+    columns |= _unused(columns, cpus * seconds)
+    by_scheduler = all(row["cpu_accounting"] == "scheduler" for row in rows)
+    quiet = sum(not any(row[name] for name in _SECTORS) for row in rows)
+    return columns | {
+        "cpu_accounting": "scheduler" if by_scheduler or own is not None else "tick",
+        "scope": "host" if own is None else "own",
+        "scheduled_s": _sum(rows, "scheduled_s") if by_scheduler else None,
+        "tick_busy_s": _sum(rows, "tick_busy_s"),
+        "intervals": len(rows),
+        "intervals_without_io": quiet,
+        "io_notes": "; ".join(_notes(rows, quiet)) or None,
+    }
+
+
+def _sum(rows: Iterable[Row], name: str) -> float | None:
+    """Sum of a column; None where the kernel does not count it, or it is not known throughout."""
+    values = [row.get(name) for row in rows]
+    return None if None in values else float(sum(value for value in values if value is not None))
+
+
+def _unused(columns: Row, capacity_s: float) -> dict[str, float | None]:
+    """Idle time of the CPUs used, and how much of it was spent waiting for I/O."""
+    unused = ("idle_s", "iowait_s")
+    taken_s = sum(columns[name] or 0.0 for name in CPU_COLUMNS if name not in unused)
+    left_s = max(0.0, capacity_s - taken_s)
+    if columns["iowait_s"] is None:
+        return {"idle_s": left_s}
+    host_s = columns["idle_s"] + columns["iowait_s"]
+    waiting = columns["iowait_s"] / host_s if host_s else 0.0
+    return {"idle_s": left_s * (1 - waiting), "iowait_s": left_s * waiting}
+
+
+def _notes(rows: Sequence[Row], quiet: int) -> Iterable[str]:
+    marks = {mark for row in rows for mark in row["marks"].split("; ")}
+    yield from (said for mark, said in _NAMED.items() if mark in marks)
+    if quiet == len(rows):
+        yield "no sector was read or written: there are no cycles per I/O"
+    elif quiet:
+        yield f"{quiet} of {len(rows)} intervals had no I/O"
+
+
+@dataclass
+class Accounts:
+    """CPU time of the programs of a run, of the kernel's threads, and of a load beside them.
+
+    Made before the programs start; `open` and `look` are called at the ends of the window.
+    """
+
+    instances: Instances
+    taking: BandwidthLoad | None
+    procfs: Path
+
+    processes_s: float = 0.0
+    kernel_s: float = 0.0
+    taken_s: float = 0.0
+    """CPU times in the window so far (s): of the programs, the kernel's threads, the load."""
+    moved_sectors: tuple[float, float] = (0.0, 0.0)
+    """What the programs themselves, without children, read and wrote in the window (512 B)."""
+
+    def __post_init__(self) -> None:
+        self._group_before_s = self._group_s()
+        self._told: Told | None = None
+
+    def open(self) -> None:
+        """Begin the window."""
+        self._told = None if self.taking is None else self.taking.told()
+        self._taken_at_s = self._taken_now_s()
+        self._kernel = KernelThreads(self.procfs)
+        self._modes_at = self._modes_now()
+        self._bytes_at = moved_bytes(self.instances.pids, self.procfs)
+        self._processes_at_s = self._processes_now_s()
+
+    def look(self) -> None:
+        """Bring the CPU times up to now."""
+        self.processes_s = self._processes_now_s() - self._processes_at_s
+        self.kernel_s = self._kernel.used_s()
+        self.taken_s = self._taken_now_s() - self._taken_at_s
+        self._modes = self._modes_now()
+        now = moved_bytes(self.instances.pids, self.procfs)
+        read, written = (n - at for n, at in zip(now, self._bytes_at, strict=True))
+        self.moved_sectors = read / SECTOR_BYTES, written / SECTOR_BYTES
+
+    def own(self, *, sectors: bool) -> Own:
+        """What the programs and the kernel's threads did alone, in the window.
+
+        ``sectors`` says whether what the programs moved went past the page cache, so that it
+        went to the device at once, and whether they have no children.
+        """
+        user, system = (now - at for now, at in zip(self._modes, self._modes_at, strict=True))
+        share = user / (user + system) if user + system > 0 else 1.0
+        user_s = share * self.processes_s
+        system_s = self.processes_s - user_s + self.kernel_s
+        return Own(user_s, system_s, *self.moved_sectors) if sectors else Own(user_s, system_s)
+
+    def columns(self, scheduled_s: float | None) -> dict[str, Any]:
+        """Columns of the runs table, once the programs have ended.
+
+        Parameters
+        ----------
+        scheduled_s : float or None
+            CPU time of all tasks of the host in the window, by the scheduler.
+        """
+        group, known_s = self.instances.group, self.processes_s + self.kernel_s + self.taken_s
+        columns: dict[str, Any] = {
+            "processes_s": self.processes_s,
+            "processes_by": "clocks" if group is None else f"control group v{group.version}",
+            "kernel_threads_s": self.kernel_s,
+            "rusage_s": self.instances.rusage_s,
+        }
+        if scheduled_s is not None:
+            columns["other_programs_s"] = max(scheduled_s - known_s, 0.0)
+        if self._group_before_s is not None:
+            columns["group_s"] = (self._group_s() or 0.0) - self._group_before_s
+        if self.taking is not None and self._told is not None:
+            columns["bandwidth_taken_bytes_s"] = self.taking.rate_since(self._told)
+        return columns
+
+    def _modes_now(self) -> tuple[float, float]:
+        group = self.instances.group
+        return (0.0, 0.0) if group is None else group.user_and_system()
+
+    def _group_s(self) -> float | None:
+        return None if self.instances.group is None else self.instances.group.cpu_s()
+
+    def _processes_now_s(self) -> float:
+        """By the control group, which knows their children too, or by each one's clock."""
+        used = self._group_s()
+        return sum(map(process_cpu_s, self.instances.pids)) if used is None else used
+
+    def _taken_now_s(self) -> float:
+        return 0.0 if self.taking is None else self.taking.cpu_s()

@@ -16,9 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import place
 from measurements.host.files import read_lines
-from measurements.workloads.fio import Pattern
+from measurements.workloads.fio import FioOptions, Pattern, open_runs
 from measurements.workloads.io_study.bandwidth import BandwidthThief
-from measurements.workloads.io_study.block_devices import fill, open_devices
+from measurements.workloads.io_study.block_devices import (
+    _VIRTUAL,
+    Device,
+    block_device,
+    file_system_of,
+    fill,
+    make_memory_device,
+)
 from measurements.workloads.io_study.cpu_accounting import ControlGroup, KernelWorkers
 from measurements.workloads.io_study.loads import RAMP_S, CommandLoad, FioLoad, Instances
 from measurements.workloads.service import SLICES, ServiceRuns, ServiceStep, service_rows
@@ -32,7 +39,6 @@ if TYPE_CHECKING:
     from measurements.sweep.session import Session
     from measurements.workloads.fio import Target
     from measurements.workloads.io_study.bandwidth import BandwidthLoad
-    from measurements.workloads.io_study.block_devices import Device
     from measurements.workloads.io_study.loads import IoLoad
     from measurements.workloads.service import Load
 
@@ -505,3 +511,48 @@ def _memory_bytes(procfs: Path) -> float | None:
 def _ms(seconds: float) -> str:
     """Write a time for fio, which cuts plain numbers down to whole seconds."""
     return f"{round(1000 * seconds)}ms"
+
+
+def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[Device, ...]:
+    """Lay out what is read and written, on the disk and, where it is asked for, in memory.
+
+    Raises
+    ------
+    MeasurementError
+        Where there is no room, right or program for it.
+    """
+    folder = Path(options.folder)
+    disk = _device(options, runs, folder, "disk", file_system_of(folder))
+    if not options.without_device:
+        return (disk,)
+    size = options.size_bytes * max(options.instances)
+    memory, kind = make_memory_device(runs.reaper, size, disk.file_system)
+    if kind != disk.file_system:
+        runs.tell_once(f"the device in memory has {kind}, the disk {disk.file_system}")
+    return disk, _device(options, runs, memory, "memory", kind)
+
+
+def _device(
+    options: StudyOptions, runs: ServiceRuns, folder: Path, kind: str, file_system: str | None
+) -> Device:
+    block = block_device(folder)
+    virtual = block is not None and block.startswith(_VIRTUAL)
+    many = range(max(options.instances))
+    targets: tuple[Target, ...] = ()
+    folders: tuple[Path, ...] = ()
+    if options.patterns:
+        asked = FioOptions(
+            folder=str(folder), size_bytes=options.size_bytes, patterns=options.patterns
+        )
+        targets = tuple(open_runs(asked, runs).target for _ in many)
+    else:
+        folders = tuple(runs.reaper.folder(folder) for _ in many)
+    return Device(
+        # The number of a loop device is another each time.
+        "loop on tmpfs" if kind == "memory" else block or str(folder),
+        kind,
+        file_system,
+        (block,) if block is not None and virtual else None,
+        folders,
+        targets,
+    )

@@ -1,0 +1,254 @@
+"""Options of the fits: model, power model, voltages, intervals and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+from ppw.errors import PpwError
+from ppw.results.arguments import known_choice
+from ppw.runs.metrics import POWER_FORMS, Metric, model_for
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from fitting.bayes.steps import Steps
+    from fitting.regression.lines import FloatArray, IntArray
+    from fitting.regression.models import LineModel
+    from ppw.runs.groups import Groups
+
+    Mask = NDArray[np.bool_]
+
+
+class ModelOptions(TypedDict, total=False):
+    """Keywords of `ppw.fit_runs` that choose the models; each is an attribute of `FitOptions`."""
+
+    form: str
+    power_form: str | None
+    exponent: float | None
+    voltages: Mapping[float, float] | pd.DataFrame | None
+    via: str
+
+
+class FittingOptions(ModelOptions, total=False):
+    """Keywords of `ppw.project_runs` and `ppw.validate` that choose models and intervals."""
+
+    interval: str
+    pool: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitOptions:
+    """Models of time and power, and the intervals of their projections.
+
+    Every function that fits curves takes these as keywords.
+
+    Attributes
+    ----------
+    form : {"amdahl", "unbounded", "reciprocal"}
+        Model of time and CPI. "amdahl" is CPI = cpi_core + m·f with both terms at least 0,
+        "unbounded" is the same without that bound, "reciprocal" is 1/CPI = c − k/f.
+    power_form : {None, "linear", "cmos"}
+        Model of power: P0 + s·f ("linear"), or P0 + c·f^``exponent``, with ``voltages``
+        P0 + c·f·V² ("cmos"). None is the model of the interval: CMOS with unknown voltage for
+        "bayes", the published line for "t" and "none".
+    exponent : float or None
+        Exponent of f in the CMOS model. None is unknown for "bayes", and 3 otherwise.
+    voltages : mapping of Hz to V, DataFrame or None
+        Core voltage by frequency for the CMOS model; a DataFrame has ``freq_hz``, ``voltage_v``
+        and, where hosts differ, ``host``. None takes the column ``voltage_v`` of the runs, where it
+        covers the frequency; an empty mapping takes no voltages.
+    via : {"fits", "ratio"}
+        perf/W as the quotient of a performance and a power fit, or by one regression on
+        performance/power, as published.
+    interval : {"bayes", "conformal", "t", "none"}
+        "bayes" is a posterior of the bounded curves. "conformal" is as wide as the errors of the
+        groups that were measured at the frequency. "t" is Student's t about the least-squares
+        curve, where there are degrees of freedom. "none" is the least-squares curve alone.
+    pool : bool
+        Whether the groups of a table inform each other; ``pulled_pct`` says how much they did.
+
+    Raises
+    ------
+    PpwError
+        For a choice that does not exist, and for voltages or an exponent of a linear power model.
+    """
+
+    form: str = "amdahl"
+    power_form: str | None = None
+    exponent: float | None = None
+    voltages: Mapping[float, float] | pd.DataFrame | None = None
+    via: str = "fits"
+    interval: str = "bayes"
+    pool: bool = True
+
+    def __post_init__(self) -> None:
+        known_choice("via", self.via, ("fits", "ratio"))
+        known_choice("interval", self.interval, INTERVALS)
+        if self.power_form is not None:
+            known_choice("power form", self.power_form, POWER_FORMS)
+        if self.voltages is not None and not isinstance(self.voltages, Mapping):
+            check_columns(self.voltages)
+        if self.voltages is not None and len(self.voltages) and self.power_form == "linear":
+            raise PpwError("a V-f table takes --power-form cmos")
+        if self.exponent is not None and self.power_form == "linear":
+            raise PpwError("an exponent takes --power-form cmos")
+
+    def has_posterior(self, metric: Metric) -> bool:
+        """Tell whether a metric is answered from a posterior; the other forms have none."""
+        if self.interval not in ("bayes", "conformal"):
+            return False
+        parts = self.fitted(metric)
+        return "perf_per_watt" not in parts and (self.form == "amdahl" or set(parts) == {"power"})
+
+    def known_exponent(self) -> float | None:
+        """Exponent of power that a posterior takes as given."""
+        return 1.0 if self.power_form == "linear" else self.exponent
+
+    def fitted(self, metric: Metric) -> dict[str, int]:
+        """Names of the fits that a metric is made of, each with its power in the product."""
+        if metric.factors is None or (metric.name == "perf_per_watt" and self.via == "ratio"):
+            return {metric.name: 1}
+        return dict(metric.factors)
+
+    def model(self, name: str) -> LineModel:
+        """Law for a metric that is fitted itself."""
+        return model_for(
+            name,
+            form=self.form,
+            power_form=self.least_squares_power_form(),
+            exponent=3.0 if self.exponent is None else self.exponent,
+            voltages=self._one_table(),
+        )
+
+    def least_squares_power_form(self) -> str:
+        """Power form outside a posterior: the published line unless another was asked for."""
+        if self.power_form is not None:
+            return self.power_form
+        return "cmos" if self._one_table() or self.exponent is not None else "linear"
+
+    def _one_table(self) -> Mapping[float, float] | None:
+        """V-f table of all hosts; None where there is none, or one a host."""
+        if self.voltages is None or isinstance(self.voltages, Mapping):
+            return self.voltages
+        if "host" in self.voltages:
+            if self.interval in ("t", "none"):
+                raise PpwError(
+                    "least squares take one V-f table for all hosts, and this one tells hosts "
+                    "apart: ask for --interval bayes, or one host at a time"
+                )
+            return None
+        return dict(self.voltages.groupby("freq_hz")["voltage_v"].mean())
+
+
+@dataclass(frozen=True)
+class VoltageTable:
+    """V-f points of each group: those of its host, of all hosts, or none.
+
+    Attributes
+    ----------
+    tables : tuple of (frequency (Hz), voltage (V)) arrays
+        Sorted by frequency.
+    of_group : (groups,) int array
+        Table of each group; −1 for none.
+    """
+
+    tables: tuple[tuple[FloatArray, FloatArray], ...] = ()
+    of_group: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def of(
+        cls,
+        runs: pd.DataFrame,
+        groups: Groups,
+        given: Mapping[float, float] | pd.DataFrame | None,
+    ) -> VoltageTable:
+        """Take the voltages given, else those of the column ``voltage_v``.
+
+        Parameters
+        ----------
+        given : mapping of Hz to V, DataFrame or None
+            A frame has the columns ``freq_hz`` and ``voltage_v``, and ``host`` where the hosts
+            differ. An empty mapping means to use none.
+
+        Raises
+        ------
+        PpwError
+            For a frame without these columns, or values that are not positive.
+        """
+        if isinstance(given, Mapping):
+            return cls.of_mapping(given, len(groups))
+        if given is not None:
+            check_columns(given)
+        elif "voltage_v" not in runs.columns:
+            return cls()
+        source = runs if given is None else given
+        known = source[source["voltage_v"].notna() & source["freq_hz"].notna()]
+        if not len(known):
+            return cls()
+        if "host" not in known.columns or "host" not in groups.by:
+            means = known.groupby("freq_hz", sort=True)["voltage_v"].mean()
+            return cls._one(means.index.to_numpy(float), means.to_numpy(float), len(groups))
+        tables: list[tuple[FloatArray, FloatArray]] = []
+        number: dict[object, int] = {}
+        for host, part in known.groupby("host", sort=True):
+            means = part.groupby("freq_hz", sort=True)["voltage_v"].mean()
+            number[host] = len(tables)
+            tables.append(_checked(means.index.to_numpy(float), means.to_numpy(float)))
+        of_group = groups.keys["host"].map(number).fillna(-1).to_numpy(dtype=np.int64)
+        return cls(tuple(tables), np.asarray(of_group, dtype=np.int64))
+
+    @classmethod
+    def of_mapping(cls, given: Mapping[float, float], groups: int) -> VoltageTable:
+        """Take one table of Hz to V for all groups; an empty one is none."""
+        table = np.array(sorted(given.items()), dtype=float).reshape(-1, 2)
+        return cls._one(table[:, 0], table[:, 1], groups) if len(table) else cls()
+
+    @classmethod
+    def _one(cls, frequency: FloatArray, voltage: FloatArray, groups: int) -> VoltageTable:
+        return cls((_checked(frequency, voltage),), np.zeros(groups, dtype=np.int64))
+
+    def covers(self, steps: Steps, target: FloatArray) -> Mask:
+        """Groups whose table holds their lowest and highest step and the target."""
+        covered = np.zeros(len(target), dtype=bool)
+        for number, (frequency, _) in enumerate(self.tables):
+            mine = np.flatnonzero((self.of_group == number) & (steps.count > 0))
+            low, high = frequency[0] * (1 - _EDGE), frequency[-1] * (1 + _EDGE)
+            lowest = steps.frequency[steps.first[mine]]
+            inside = (lowest >= low) & (steps.highest(mine)[0] <= high)
+            covered[mine] = inside & (target[mine] >= low) & (target[mine] <= high)
+        return covered
+
+    def at(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
+        """Voltage (V) of groups at (groups, k) frequencies, along straight lines."""
+        voltage = np.full(frequency.shape, np.nan)
+        for number, table in enumerate(self.tables):
+            mine = self.of_group[groups] == number
+            voltage[mine] = np.interp(frequency[mine], *table)
+        return voltage
+
+
+def check_columns(table: pd.DataFrame) -> None:
+    """Raise `PpwError` for a V-f table without its two columns."""
+    if not {"freq_hz", "voltage_v"} <= set(table.columns):
+        found = ", ".join(map(str, table.columns)) or "none"
+        raise PpwError(
+            f"the V-f table needs the columns freq_hz and voltage_v; its columns are {found}"
+        )
+
+
+def _checked(frequency: FloatArray, voltage: FloatArray) -> tuple[FloatArray, FloatArray]:
+    if not (np.isfinite(voltage).all() and (voltage > 0).all() and (frequency > 0).all()):
+        raise PpwError("the V-f table needs positive frequencies (Hz) and voltages (V)")
+    return frequency, voltage
+
+
+INTERVALS = ("bayes", "conformal", "t", "none")
+
+
+# Rounding of a frequency must not put it outside its own table.
+_EDGE = 1e-3
