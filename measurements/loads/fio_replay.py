@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from measurements.errors import MeasurementError
 from measurements.loads.fio_jobs import checked_target
 from measurements.processes.programs import find_program
-from measurements.traces.requests import BLOCK_BYTES, FLUSH
+from measurements.traces.requests import BLOCK_BYTES, Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -350,7 +350,7 @@ def _write(
     if not total.requests:
         total.first_s = float(time[0])
     total.last_s = float(time[-1])
-    moves = op != FLUSH
+    moves = op != Op.FLUSH
     total.requests += len(time)
     total.bytes_ += int(size[moves & (op != 2)].sum())
     at = 1 + np.rint((time - total.first_s) * scale * 1e6).astype(np.int64)

@@ -1,8 +1,9 @@
-"""blktrace's binary files, of either byte order, one a CPU or merged by ``blkparse -d``.
+"""Block traces of blktrace: its binary files, and the text that blkparse prints of them.
 
-A record is a header of 48 bytes and a payload. Arrivals are Q events, completions C events.
+Arrivals are Q events, completions C events.
 
-Source: the kernel's include/uapi/linux/blktrace_api.h.
+Source: the kernel's include/uapi/linux/blktrace_api.h; the manual of blkparse, "OUTPUT DESCRIPTION
+AND FORMATTING".
 """
 
 from __future__ import annotations
@@ -12,56 +13,138 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
-from measurements.traces.blkparse import Events, process_name, with_latency
-from measurements.traces.requests import (
-    DISCARD,
-    FLUSH,
-    READ,
-    WRITE,
-    Array,
-    BadRequestError,
-    Reader,
-    Requests,
-    head,
-    opened,
-)
+from measurements.traces import requests as base
+from measurements.traces import text_lines as text
+from measurements.traces.requests import Array, Op, Requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    # Arrivals and completions in order of time (ns), and which of them are arrivals.
+    Events = tuple[Requests, Array]
+
+
+class _EventReader(base.Reader):
+    """A reader of events, which gives each arrival the latency to its completion.
+
+    An arrival is over when the request that holds its last block completes: one completion answers
+    all arrivals that were merged into it, and of an arrival that was split the last part counts.
+    """
+
+    ticks_per_s = 10**9
+    # Message for a file without arrivals.
+    no_arrival: ClassVar[str]
+
+    def chunks(self) -> Iterator[Requests]:
+        """Yield the arrivals; a completion is looked for in the arrival's chunk and the next."""
+        waiting, count = None, 0
+        for events, is_arrival in self._events():
+            arrivals, completions = events.take(is_arrival), events.take(~is_arrival)
+            if waiting is not None:
+                yield self._note_missing(_complete(waiting, completions))
+            waiting = _complete(arrivals, completions)
+            count += arrivals.rows()
+        if waiting is not None:
+            yield self._note_missing(waiting)
+        if not count:
+            raise MeasurementError(f"{self.path}: {self.no_arrival}")
+
+    def _events(self) -> Iterator[Events]:
+        raise NotImplementedError
+
+    def _note_missing(self, requests: Requests) -> Requests:
+        missing = np.isnan(requests.latency_s) & (requests.op != Op.FLUSH)
+        sentence = "{n} requests have no completion in the trace: their latency is missing"
+        self.note(sentence, missing.sum())
+        return requests
+
+    def _note_others(self, other: Array, is_arrival: Array) -> None:
+        sentence = "{n} events of commands that move no data are left out"
+        self.note(sentence, (other & is_arrival).sum())
+
+
+def _complete(requests: Requests, completions: Requests) -> Requests:
+    """Fill in the latency of those that the completions end."""
+    if not requests.rows() or not completions.rows():
+        return requests
+    latency = requests.latency_s.copy()
+    open_ = np.isnan(latency) & (requests.op != Op.FLUSH)
+    kinds = requests.device.astype(np.int64) * 4 + requests.op
+    ended = completions.device.astype(np.int64) * 4 + completions.op
+    for kind in np.unique(kinds[open_]):
+        chosen = np.flatnonzero(open_ & (kinds == kind))
+        latency[chosen] = _seconds_to_end(requests.take(chosen), completions.take(ended == kind))
+    return requests._replace(latency_s=latency)
+
+
+def _seconds_to_end(requests: Requests, completions: Requests) -> Array:
+    """Seconds to the first completion, not before the arrival, that holds its last block."""
+    last = requests.lbn.astype(np.int64) + _blocks(requests.size_bytes) - 1
+    targets, target = np.unique(last, return_inverse=True)
+    begin = completions.lbn.astype(np.int64)
+    low = np.searchsorted(targets, begin)
+    held = np.searchsorted(targets, begin + _blocks(completions.size_bytes)) - low
+    # One row for each completion and target that it holds, in order of target, then time.
+    which = np.repeat(np.arange(len(begin)), held)
+    within = np.arange(len(which)) - np.repeat(np.cumsum(held) - held, held)
+    reached = low[which] + within
+    order = np.lexsort((completions.time[which], reached))
+    reached, at = reached[order], completions.time[which][order]
+    found = _search(reached, at, target, requests.time)
+    inside = np.flatnonzero(found < len(at))
+    answered = inside[reached[found[inside]] == target[inside]]
+    seconds = np.full(len(last), np.nan)
+    seconds[answered] = (at[found[answered]] - requests.time[answered]) / 1e9
+    return seconds
+
+
+def _search(reached: Array, at: Array, target: Array, time: Array) -> Array:
+    """Place of each (target, time) in the pairs (reached, at), which are sorted."""
+    # Both together in order; of equal ones the arrival comes first.
+    number = np.concatenate([target, reached])
+    when = np.concatenate([time, at])
+    is_pair = np.repeat([0, 1], [len(target), len(reached)])
+    order = np.lexsort((is_pair, when, number))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.cumsum(is_pair[order])
+    return place[: len(target)]
+
+
+def _blocks(size_bytes: Array) -> Array:
+    count: Array = -(-size_bytes.astype(np.int64) // base.BLOCK_BYTES)
+    return np.maximum(count, 1)
+
+
+def _process_name(command: str, pid: int | str) -> str:
+    """Name a process as the kernel's tracers do: command-pid."""
+    return f"{command or 'process'}-{pid}"
+
+
 _MAGIC = 0x65617400
 VERSION = 7
 MAGIC = _MAGIC | VERSION
-
-_FIELDS = (
-    ("magic", "u4"),
-    ("sequence", "u4"),
-    ("time", "u8"),
-    ("sector", "u8"),
-    ("bytes", "u4"),
-    ("action", "u4"),
-    ("pid", "u4"),
-    ("device", "u4"),
-    ("cpu", "u4"),
-    ("error", "u2"),
-    ("payload", "u2"),
-)
-LITTLE = np.dtype([(name, f"<{kind}") for name, kind in _FIELDS])
+# A record is a header of these fields and a payload.
+_FIELDS = {
+    **dict.fromkeys(("magic", "sequence"), "u4"),
+    **dict.fromkeys(("time", "sector"), "u8"),
+    **dict.fromkeys(("bytes", "action", "pid", "device", "cpu"), "u4"),
+    **dict.fromkeys(("error", "payload"), "u2"),
+}
+LITTLE = np.dtype([(name, f"<{kind}") for name, kind in _FIELDS.items()])
 BIG = LITTLE.newbyteorder(">")
 HEADER_BYTES = LITTLE.itemsize
+_PAYLOAD_AT = (46, 47)
 
-QUEUE, COMPLETE = 1, 8
+_QUEUE, _COMPLETE = 1, 8
 # A bit beside the action says that a cgroup follows in the payload.
 _ACTION = 0xFF
-DIRECTIONS = {"write": 1 << 17, "flush": 1 << 18, "command": 1 << 25, "discard": 1 << 29}
-READS = 1 << 16
+_READ, _WRITE, _FLUSH, _COMMAND, _DISCARD = 1 << 16, 1 << 17, 1 << 18, 1 << 25, 1 << 29
 NOTIFY = 1 << 26
 PROCESS_NOTE, TIME_NOTE = 0, 1
-
-_PAYLOAD_AT = (46, 47)
 
 _AT_ONCE = 1 << 23
 _PER_CPU = re.compile(r"(.+\.blktrace\.)\d+(\.gz)?")
@@ -86,53 +169,42 @@ class _Records(NamedTuple):
     notes: list[_Note]
 
 
-class Blktrace(Reader):
-    """Nanoseconds; sectors of 512 bytes; bytes; a stream is a process, a device major,minor."""
+class Blktrace(_EventReader):
+    """Binary files of either byte order, one a CPU or merged by ``blkparse -d``.
+
+    Nanoseconds; sectors of 512 bytes; bytes; a stream is a process, a device major,minor.
+    """
 
     name: ClassVar[str] = "blktrace"
     described: ClassVar[str] = "blktrace binary"
-    unit: ClassVar[str] = "record"
-    ticks_per_s = 10**9
+    # The magic number in either byte order, beside the version.
+    begins = re.compile(rb"(?s:.tae|eat.)")
+    no_arrival: ClassVar[str] = (
+        f"its records, read as {described}: none is an arrival (Q): trace with the queue events"
+    )
 
     def __init__(self, path: Path, mapping: Mapping[str, str] | None = None) -> None:
         super().__init__(path, mapping)
         self._files = per_cpu_files(path)
         self._commands: dict[int, str] = {}
 
-    @classmethod
-    def recognises(cls, head: bytes) -> bool:
-        """Whether a file begins as one of this format does."""
-        return _order(head) is not None
-
     def where(self, row: int) -> str:
         """Say where a row is."""
-        if row < 0:
-            return "its records"
         file, record = row >> _RECORD_BITS, row & ((1 << _RECORD_BITS) - 1)
         name = f" of {self._files[file].name}" if len(self._files) > 1 else ""
         return f"record {record}{name}"
 
-    def chunks(self) -> Iterator[Requests]:
-        """Yield the requests, in the order of the file."""
-        if len(self._files) > 1 and _PER_CPU.fullmatch(self.path.name):
-            self.notes["{n} files, one a CPU, are merged: all of its base name"] += len(self._files)
-        arrivals = False
-        for requests in with_latency(self._events(), self.notes):
-            arrivals |= bool(requests.rows())
-            yield requests
-        if not arrivals:
-            raise BadRequestError(-1, "none is an arrival (Q): trace with the queue events")
-
     def _events(self) -> Iterator[Events]:
-        for records in _merged([self._records(n) for n in range(len(self._files))]):
+        if len(self._files) > 1 and _PER_CPU.fullmatch(self.path.name):
+            sentence = "{n} files, one a CPU, are merged: all of its base name"
+            self.note(sentence, len(self._files))
+        files = [_records(file, k << _RECORD_BITS) for k, file in enumerate(self._files)]
+        for records in _merge(files):
             for note in records.notes:
-                self._note(note)
-            yield self._io(records)
+                self._take_note(note)
+            yield self._transfers(records)
 
-    def _records(self, number: int) -> Iterator[_Records]:
-        return _records(self._files[number], number << _RECORD_BITS)
-
-    def _note(self, note: _Note) -> None:
+    def _take_note(self, note: _Note) -> None:
         if note.kind == PROCESS_NOTE:
             name = note.payload.split(b"\0")[0].decode(errors="replace")
             self._commands.setdefault(note.pid, name)
@@ -140,57 +212,46 @@ class Blktrace(Reader):
             seconds, nanoseconds = np.frombuffer(note.payload[:8], note.word)
             self.epoch_ns = int(seconds) * 10**9 + int(nanoseconds) - note.time
 
-    def _io(self, records: _Records) -> Events:
-        action = records.header["action"] & _ACTION
-        is_arrival = action == QUEUE
-        kept = (is_arrival | (action == COMPLETE)) & (records.header["action"] & NOTIFY == 0)
-        op = operations(records.header["action"], records.header["bytes"])
-        if others := int((kept & is_arrival & (op == _OTHER)).sum()):
-            self.notes["{n} events of commands that move no data are left out"] += others
-        kept &= op != _OTHER
-        header = records.header[kept]
-        return Events(
+    def _transfers(self, records: _Records) -> Events:
+        action = records.header["action"]
+        is_arrival = action & _ACTION == _QUEUE
+        kept = (is_arrival | (action & _ACTION == _COMPLETE)) & (action & NOTIFY == 0)
+        op = _operations(action, records.header["bytes"])
+        self._note_others(kept & (op == Op.OTHER), is_arrival)
+        kept &= op != Op.OTHER
+        header, is_arrival = records.header[kept], is_arrival[kept]
+        devices, device = np.unique(header["device"], return_inverse=True)
+        names = [f"{number >> 20},{number & 0xFFFFF}" for number in devices.tolist()]
+        events = Requests.of(
             records.row[kept],
             header["time"].astype(np.int64),
-            is_arrival[kept],
-            self._streams(header["pid"], is_arrival[kept]),
-            self._devices(header["device"]),
             header["sector"].astype(np.uint64),
             header["bytes"].astype(np.int64),
             op[kept],
+            stream=self._streams(header["pid"], is_arrival),
+            device=self.names["device"].codes_at(device, names),
         )
+        return events, is_arrival
 
     def _streams(self, pid: Array, is_arrival: Array) -> Array:
         """Number processes by their arrivals; completions run in anybody's name."""
         codes = np.zeros(len(pid), np.int32)
         pids = pa.array(pid[is_arrival]).dictionary_encode()
-        known = [self.names["stream"].code(self._process(p)) for p in pids.dictionary.to_pylist()]
-        if known:
-            codes[is_arrival] = np.asarray(known, np.int32)[pids.indices.to_numpy()]
+        names = [_process_name(self._commands.get(p, ""), p) for p in pids.dictionary.to_pylist()]
+        codes[is_arrival] = self.names["stream"].codes_at(pids.indices.to_numpy(), names)
         return codes
 
-    def _process(self, pid: int) -> str:
-        return process_name(self._commands.get(pid, ""), pid)
 
-    def _devices(self, device: Array) -> Array:
-        numbers, inverse = np.unique(device, return_inverse=True)
-        codes = [self.names["device"].code(f"{n >> 20},{n & 0xFFFFF}") for n in numbers.tolist()]
-        return np.asarray(codes, np.int32)[inverse]
-
-
-_OTHER = 255
-
-
-def operations(action: Array, size: Array) -> Array:
-    """Operation of each record, by its action's category bits; 255 for what moves no data."""
-    op = np.full(len(action), _OTHER, np.uint8)
-    op[(action & READS) != 0] = READ
-    op[(action & DIRECTIONS["write"]) != 0] = WRITE
-    op[((action & DIRECTIONS["flush"]) != 0) & (size == 0)] = FLUSH
-    op[(action & DIRECTIONS["discard"]) != 0] = DISCARD
-    op[(action & DIRECTIONS["command"]) != 0] = _OTHER
+def _operations(action: Array, size: Array) -> Array:
+    """Operation of each record, by its action's category bits."""
+    op = np.full(len(action), Op.OTHER, np.uint8)
+    op[(action & _READ) != 0] = Op.READ
+    op[(action & _WRITE) != 0] = Op.WRITE
+    op[((action & _FLUSH) != 0) & (size == 0)] = Op.FLUSH
+    op[(action & _DISCARD) != 0] = Op.DISCARD
+    op[(action & _COMMAND) != 0] = Op.OTHER
     # A write of nothing, as a barrier is, is a flush.
-    op[(op == WRITE) & (size == 0)] = FLUSH
+    op[(op == Op.WRITE) & (size == 0)] = Op.FLUSH
     return op
 
 
@@ -201,7 +262,7 @@ def per_cpu_files(path: Path) -> list[Path]:
     elif path.is_dir():
         found = [p for p in path.iterdir() if _base(p)]
         if len(bases := {_base(p) for p in found}) > 1:
-            names = ", ".join(sorted(base.removesuffix(".blktrace.") for base in bases))
+            names = ", ".join(sorted(name.removesuffix(".blktrace.") for name in bases))
             raise MeasurementError(f"{path}: holds traces of {names}: name one, as {path}/NAME")
     elif path.exists():
         return [path]
@@ -215,36 +276,27 @@ def _base(path: Path) -> str:
     return match[1] if match else ""
 
 
-def _order(begin: bytes) -> np.dtype[np.void] | None:
-    """Layout of records that begin so, or None where they are no such records."""
-    for layout in (LITTLE, BIG):
-        magic = np.frombuffer(begin[:4].ljust(4, b"\0"), layout["magic"])[0]
-        if magic & 0xFFFFFF00 == _MAGIC:
-            return layout
-    return None
-
-
-def _records(path: Path, base: int) -> Iterator[_Records]:
-    """Yield the records of a file, many at a time."""
-    begin = head(path, HEADER_BYTES)
+def _records(path: Path, number: int) -> Iterator[_Records]:
+    """Yield the records of a file, many at a time; they are numbered after a first number."""
+    begin = base.head(path, HEADER_BYTES)
     if not begin:
         return
-    layout = _order(begin)
-    if layout is None:
+    if not Blktrace.recognises(begin):
         raise MeasurementError(f"{path}: does not begin as a blktrace file: is it one?")
-    version = int(np.frombuffer(begin[:4], layout["magic"])[0]) & 0xFF
+    layout = BIG if begin.startswith(b"eat") else LITTLE
+    version = begin[3 if layout is BIG else 0]
     if version != VERSION:
         raise MeasurementError(
             f"{path}: is of version {version} of blktrace's records; version {VERSION} is read: "
             "give what blkparse prints of it"
         )
-    with opened(path) as file:
+    with base.opened(path) as file:
         done, rest = 0, b""
         while block := file.read(_AT_ONCE):
             data = rest + block
-            starts, used = _boundaries(data, layout, base + done)
+            starts, used = _boundaries(data, layout, number + done)
             header = _headers(data, starts, layout)
-            row = base + done + 1 + np.arange(len(starts))
+            row = number + done + 1 + np.arange(len(starts))
             yield _Records(header, row, _notes(header, starts, data, layout["magic"]))
             done, rest = done + len(starts), data[used:]
         if rest:
@@ -282,6 +334,7 @@ def _boundaries(data: bytes, layout: np.dtype[np.void], done: int) -> tuple[Arra
     candidates = candidates[candidates <= len(data) - HEADER_BYTES]
     payload = np.frombuffer(data, np.uint8)[candidates[:, None] + _PAYLOAD_AT]
     following = candidates + HEADER_BYTES + payload.view(layout["payload"])[:, 0]
+    # Runs of candidates in which each record ends where the next one begins.
     breaks = np.append(np.flatnonzero(following[:-1] != candidates[1:]), len(candidates) - 1)
     runs, expected, at = [np.zeros(0, np.int64)], 0, 0
     while at < len(candidates) and candidates[at] == expected:
@@ -294,7 +347,7 @@ def _boundaries(data: bytes, layout: np.dtype[np.void], done: int) -> tuple[Arra
         # The last one's payload is still to come.
         return starts[:-1], int(starts[-1])
     if len(data) - expected >= HEADER_BYTES:
-        raise BadRequestError(
+        raise base.BadRequestError(
             done + len(starts) + 1, "does not begin as a record: the file is damaged, or mixed"
         )
     return starts, expected
@@ -308,36 +361,224 @@ def _magic_places(data: bytes, layout: np.dtype[np.void]) -> Array:
     return np.sort(np.concatenate(places))
 
 
-def _merged(sources: list[Iterator[_Records]]) -> Iterator[_Records]:
+def _merge(sources: list[Iterator[_Records]]) -> Iterator[_Records]:
     """Merge the files in order of time, each of which is in order but for a few."""
-    held: list[_Records | None] = [next(source, None) for source in sources]
-    while any(part is not None for part in held):
-        parts = [part for part in held if part is not None]
-        ends = [_end(part) for part in parts]
-        until = min(ends)
-        yield _in_time([_before(part, until) for part in parts])
+    held = [next(source, None) for source in sources]
+    while parts := [part for part in held if part is not None]:
+        until = min(int(part.header["time"].max(initial=0)) for part in parts)
+        is_due = [part.header["time"] <= until for part in parts]
+        header = np.concatenate([part.header[due] for part, due in zip(parts, is_due, strict=True)])
+        row = np.concatenate([part.row[due] for part, due in zip(parts, is_due, strict=True)])
+        order = np.argsort(header["time"], kind="stable")
+        yield _Records(header[order], row[order], [note for part in parts for note in part.notes])
         for number, part in enumerate(held):
             if part is not None:
-                after = _after(part, until)
-                held[number] = after if len(after.header) else next(sources[number], None)
+                later = part.header["time"] > until
+                rest = _Records(part.header[later], part.row[later], [])
+                held[number] = rest if later.any() else next(sources[number], None)
 
 
-def _end(part: _Records) -> int:
-    return int(part.header["time"].max()) if len(part.header) else 0
+_TEXT_FIELDS = {
+    "a": r"(?P<action>[A-Z][A-Za-z]?)",
+    "c": r"\d+",
+    "C": r"(?P<command>.*?)",
+    "d": r"(?P<rwbs>[A-Z]+)",
+    "D": r"(?P<device>\d+,\s*\d+)",
+    "e": r"-?\d+",
+    "m": r"(?P<minor>\d+)",
+    "M": r"(?P<major>\d+)",
+    "n": r"(?P<sectors>\d+)",
+    "N": r"(?P<bytes>\d+)",
+    "p": r"(?P<pid>\d+)",
+    "s": r"\d+",
+    "S": r"(?P<sector>\d+)",
+    "t": r"(?P<nanoseconds>\d+)",
+    "T": r"(?P<seconds>\d+)",
+    "u": r"\d+",
+    "U": r"\d+",
+}
+_NEEDED = ("T", "t", "a", "d", "S")
+_EVENT = (
+    r"\s*(?P<device>\d+,\s*\d+)\s+\d+\s+\d+\s+"
+    r"(?P<seconds>\d+)\.(?P<nanoseconds>\d{9})\s+(?P<pid>\d+)\s+"
+)
+_TRANSFER = (
+    _EVENT + r"(?P<action>Q|C)\s+(?P<rwbs>[A-Z]+)\s+"
+    r"(?:(?P<sector>\d+)(?: \+ (?P<sectors>\d+))?\s*)?(?:\(\s*\d+\)\s*)?(?:\[(?P<command>.*)\])?"
+)
+# A payload, of a command that is no read or write.
+_PAYLOAD = _EVENT + r"(?:Q|C)\s+[A-Z]+\s+(?:\d+\s+)?\([0-9a-f. ]*\).*"
+_ANY = _EVENT + r"(?:[A-Z][A-Za-z]?|m)\s+.*"
+_SUMMARY = r"(?:CPU\s*\d+ \(|Total \(|Throughput \(|Events \(|Input file |Skips: )"
+# What people give to -f, apart from the default.
+_COMMON = (
+    "%D %2c %8s %5T.%9t %5p %2a %3d %S + %n [%C]",
+    "%M,%m %c %s %T.%t %p %a %d %S %n",
+    "%T.%t %p %a %d %S %n %C",
+    "%T.%t %p %a %d %S %n",
+    "%T.%t %a %d %S %n",
+    "%T.%t,%p,%a,%d,%S,%n",
+    "%T.%t,%a,%d,%S,%n",
+    "%T.%t %p %a %d %S %N",
+    "%T.%t,%a,%d,%S,%N",
+)
 
 
-def _before(part: _Records, until: int) -> _Records:
-    chosen = part.header["time"] <= until
-    return _Records(part.header[chosen], part.row[chosen], part.notes)
+class Blkparse(_EventReader):
+    """What blkparse prints: its default lines, or those of a ``-f`` layout; no summary.
+
+    Seconds.nanoseconds since the trace began; sectors of 512 bytes; a stream is a process.
+    """
+
+    name: ClassVar[str] = "blkparse"
+    described: ClassVar[str] = "blkparse text"
+    no_arrival: ClassVar[str] = "no line is an arrival (Q): let blkparse print the queue events"
+
+    def __init__(
+        self, path: Path, mapping: Mapping[str, str] | None = None, layout: str | None = None
+    ) -> None:
+        super().__init__(path, mapping)
+        self._layout = _common_layout(base.head(path)) if layout is None else layout
+        self._pattern = _TRANSFER if self._layout is None else pattern(self._layout)
+        self._processes: dict[str, str] = {}
+
+    @classmethod
+    def recognises(cls, head: bytes) -> bool:
+        """Whether the first line is of the default layout, or of a common one."""
+        return _is_default(head) or _common_layout(head) is not None
+
+    def _events(self) -> Iterator[Events]:
+        if self._layout is not None:
+            self.notes[f"read as blkparse -f {self._layout!r}"] += 1
+        for lines in text.filled_lines(self.path):
+            summary = lines.matches(_SUMMARY)
+            # The summary is the end.
+            events = lines.take(np.cumsum(summary) == 0)
+            if len(events.row):
+                yield self._transfers(events)
+            if summary.any():
+                return
+
+    def _transfers(self, lines: text.Lines) -> Events:
+        matched, parts = lines.extract(self._pattern)
+        if not matched.all():
+            self._refuse_junk(lines.take(~matched))
+        row = lines.row[matched]
+        column = {field.name: parts.field(field.name) for field in parts.type}
+        wanted = pc.is_in(column["action"], pa.array(["Q", "C"])).to_numpy(zero_copy_only=False)
+        if not wanted.all():
+            row = row[wanted]
+            column = {name: values.filter(pa.array(wanted)) for name, values in column.items()}
+        is_arrival = pc.equal(column["action"], "Q").to_numpy(zero_copy_only=False)
+        size = _sizes(row, column)
+        op = _text_operations(column["rwbs"], size)
+        events = Requests.of(
+            row,
+            _times(row, column),
+            text.whole(column["sector"], row, "sector"),
+            size,
+            op,
+            stream=self._text_streams(column, is_arrival),
+            device=self._devices(column),
+        )
+        other = op == Op.OTHER
+        self._note_others(other, is_arrival)
+        return (events.take(~other), is_arrival[~other]) if other.any() else (events, is_arrival)
+
+    def _refuse_junk(self, rest: text.Lines) -> None:
+        """Refuse a line that is no event; of the default layout, other events are known."""
+        known = np.zeros(len(rest.row), bool)
+        if self._layout is None:
+            other = rest.matches(_ANY) & ~rest.matches(_EVENT + r"(?:Q|C)\s")
+            known = other | rest.matches(_PAYLOAD)
+        rest.refuse_first(~known, "no event as blkparse prints it")
+
+    def _text_streams(self, column: dict[str, pa.Array], is_arrival: Array) -> Array | int:
+        """Number processes by their arrivals; completions run in anybody's name."""
+        if "pid" not in column or not is_arrival.any():
+            return 0
+        chosen = pa.array(is_arrival)
+        index, pids = base.encode(column["pid"].filter(chosen))
+        commands = column["command"].filter(chosen) if "command" in column else None
+        for pid, at in zip(pids, np.unique(index, return_index=True)[1], strict=True):
+            # A process keeps its first name, whatever it runs later.
+            command = "" if commands is None else str(commands[int(at)].as_py())
+            name = _process_name("" if command == "(null)" else command, pid.lstrip("0") or "0")
+            self._processes.setdefault(pid, name)
+        codes = np.zeros(len(is_arrival), np.int32)
+        names = [self._processes[pid] for pid in pids]
+        codes[is_arrival] = self.names["stream"].codes_at(index, names)
+        return codes
+
+    def _devices(self, column: dict[str, pa.Array]) -> Array | int:
+        if "device" in column:
+            return self.names["device"].codes(pc.replace_substring(column["device"], " ", ""))
+        if "major" in column and "minor" in column:
+            joined = pc.binary_join_element_wise(column["major"], column["minor"], ",")
+            return self.names["device"].codes(joined)
+        return 0
 
 
-def _after(part: _Records, until: int) -> _Records:
-    chosen = part.header["time"] > until
-    return _Records(part.header[chosen], part.row[chosen], [])
+def pattern(layout: str) -> str:
+    """Regular expression of a ``-f`` layout.
+
+    Raises MeasurementError when it names a field that does not exist, or lacks a needed one.
+    """
+    parts = re.split(r"%-?\d*([A-Za-z])", layout.strip().removesuffix(r"\n").strip())
+    fields = parts[1::2]
+    if unknown := [field for field in fields if field not in _TEXT_FIELDS]:
+        raise MeasurementError(f"format blkparse:{layout}: %{unknown[0]} is not read: leave it out")
+    if missing := [field for field in _NEEDED if field not in fields]:
+        raise MeasurementError(
+            f"format blkparse:{layout}: %{missing[0]} is needed: print at least %T.%t %a %d %S %n"
+        )
+    if not {"n", "N"} & set(fields):
+        raise MeasurementError(f"format blkparse:{layout}: give sizes too, %n or %N")
+    texts = [re.sub(r"\\?\s+", r"\\s+", re.escape(between)) for between in parts[0::2]]
+    pieces = [texts[0]]
+    for field, between in zip(fields, texts[1:], strict=True):
+        pieces += [r"\s*", _TEXT_FIELDS[field], between]
+    return "".join(pieces)
 
 
-def _in_time(parts: list[_Records]) -> _Records:
-    header = np.concatenate([part.header for part in parts])
-    row = np.concatenate([part.row for part in parts])
-    order = np.argsort(header["time"], kind="stable")
-    return _Records(header[order], row[order], [note for part in parts for note in part.notes])
+def _common_layout(begin: bytes) -> str | None:
+    """Layout of a first line, None for the default one or one that nobody knows."""
+    if _is_default(begin):
+        return None
+    line = begin.strip().partition(b"\n")[0].decode(errors="replace")
+    fitting = (one for one in _COMMON if re.fullmatch(pattern(one) + r"\s*", line))
+    return next(fitting, None)
+
+
+def _is_default(begin: bytes) -> bool:
+    line = begin.lstrip(b"\n").partition(b"\n")[0].decode(errors="replace")
+    return re.match(_ANY, line) is not None
+
+
+def _times(row: Array, column: dict[str, pa.Array]) -> Array:
+    seconds = text.whole(column["seconds"], row, "seconds")
+    far = seconds > 2**63 // 10**9 - 1
+    base.refuse_first(far, row, lambda _: "its time is beyond 2^63 ns")
+    return seconds * 10**9 + text.whole(column["nanoseconds"], row, "nanoseconds")
+
+
+def _sizes(row: Array, column: dict[str, pa.Array]) -> Array:
+    if "bytes" in column:
+        return text.whole(column["bytes"], row, "bytes")
+    sectors = text.whole(column["sectors"], row, "blocks")
+    far = sectors >= 2**54
+    base.refuse_first(far, row, lambda at: f"{sectors[at]} blocks are beyond 2^63 bytes")
+    return sectors * base.BLOCK_BYTES
+
+
+def _text_operations(rwbs: pa.Array, size: Array) -> Array:
+    index, words = base.encode(rwbs)
+    op: Array = np.asarray([_operation(word) for word in words] or [0], np.uint8)[index]
+    op[(op == Op.WRITE) & (size == 0)] = Op.FLUSH
+    return op
+
+
+def _operation(letters: str) -> int:
+    # A leading F asks for a flush before the data, which the next letter names.
+    kind = letters[1:2] if re.match("F[WDR]", letters) else letters[:1]
+    return {"R": Op.READ, "W": Op.WRITE, "D": Op.DISCARD, "F": Op.FLUSH}.get(kind, Op.OTHER)

@@ -6,88 +6,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from measurements.errors import MeasurementError
-from measurements.traces.blkparse import Blkparse, pattern
-from measurements.traces.blktrace import Blktrace, per_cpu_files
-from measurements.traces.etw import Etw
-from measurements.traces.requests import Trace, head
-from measurements.traces.simple_formats import Iolog2, Iolog3, MqSim, Msr, Spc
-from measurements.traces.tables import CsvTable, OwnParquet, ParquetTable, is_own
-from measurements.traces.vscsi import Vscsi1, Vscsi2
+from measurements.traces import blktrace, formats, tables
+from measurements.traces.requests import Reader, Trace, head
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from measurements.traces.requests import Reader
-
-
-# The formats that are read, and which of them a file is in.
-
-
 # The most telling first: a CSV with a header is what is left.
 READERS: tuple[type[Reader], ...] = (
-    Blktrace,
-    Iolog2,
-    Iolog3,
-    OwnParquet,
-    ParquetTable,
-    Etw,
-    Msr,
-    Spc,
-    Blkparse,
-    MqSim,
-    Vscsi1,
-    Vscsi2,
-    CsvTable,
+    blktrace.Blktrace,
+    formats.Iolog2,
+    formats.Iolog3,
+    tables.OwnParquet,
+    tables.ParquetTable,
+    formats.Etw,
+    formats.Msr,
+    formats.Spc,
+    blktrace.Blkparse,
+    formats.MqSim,
+    formats.Vscsi1,
+    formats.Vscsi2,
+    tables.CsvTable,
 )
 FORMATS = {reader.name: reader for reader in READERS}
 _LAYOUT = "blkparse:"
-
-
-def reader_of(path: Path, given: str | None) -> type[Reader]:
-    """Reader of the format that was given, or of the one that the file looks like.
-
-    Raises
-    ------
-    MeasurementError
-        When there is no such format, or the file looks like none.
-    """
-    if given is not None:
-        name = "blkparse" if given.startswith(_LAYOUT) else given
-        if name not in FORMATS:
-            raise MeasurementError(
-                f"no trace format {given!r}: choose one of {', '.join(FORMATS)}, or "
-                "blkparse:FORMAT with what was given to blkparse -f"
-            )
-        return FORMATS[name]
-    return _guessed(path)
-
-
-def layout_of(given: str | None) -> str | None:
-    """Layout in ``blkparse:LAYOUT``, checked, or None."""
-    if given is None or not given.startswith(_LAYOUT):
-        return None
-    layout = given.removeprefix(_LAYOUT)
-    pattern(layout)
-    return layout
-
-
-def _guessed(path: Path) -> type[Reader]:
-    looked_at = per_cpu_files(path)[0]
-    begin = head(looked_at)
-    if not begin:
-        # A CPU that saw nothing leaves an empty file.
-        others = (file for file in per_cpu_files(path) if head(file, 1))
-        looked_at = next(others, looked_at)
-        begin = head(looked_at)
-    if not begin.strip():
-        raise MeasurementError(f"{looked_at}: is empty")
-    for reader in READERS:
-        if reader.recognises(begin):
-            return OwnParquet if reader is ParquetTable and is_own(path) else reader
-    raise MeasurementError(
-        f"{path}: looks like no block trace; name its format with --trace-format: "
-        f"{', '.join(FORMATS)}"
-    )
 
 
 def read_trace(
@@ -121,23 +63,48 @@ def read_trace(
     """
     if batch_requests < 1:
         raise MeasurementError(f"batch_requests is {batch_requests}: at least 1 is needed")
-    source = Path(path)
-    layout = layout_of(format)
-    kind = reader_of(source, format if format or not mapping else _mapped_format(source))
+    source, options = Path(path), {}
+    if format and format.startswith(_LAYOUT):
+        options["layout"] = format.removeprefix(_LAYOUT)
+        # Refuses a layout that is none.
+        blktrace.pattern(options["layout"])
+    kind = _reader_of(source, format, mapping)
     if mapping and not kind.maps:
         raise MeasurementError(
             f"{source}: is read as {kind.described}, where --map means nothing: leave it out, or "
             "give --trace-format csv"
         )
-
-    def new_reader() -> Reader:
-        if issubclass(kind, Blkparse):
-            return kind(source, None, layout)
-        return kind(source, mapping)
-
-    return Trace(new_reader, batch_requests)
+    return Trace(lambda: kind(source, mapping, **options), batch_requests)
 
 
-def _mapped_format(path: Path) -> str:
-    """A mapping is for a table, whatever its first lines look like."""
-    return "parquet" if head(path, 4) == b"PAR1" else "csv"
+def _reader_of(path: Path, format: str | None, mapping: Mapping[str, str] | None) -> type[Reader]:
+    if format is not None:
+        name = "blkparse" if format.startswith(_LAYOUT) else format
+        if name not in FORMATS:
+            raise MeasurementError(
+                f"no trace format {format!r}: choose one of {', '.join(FORMATS)}, or "
+                "blkparse:FORMAT with what was given to blkparse -f"
+            )
+        return FORMATS[name]
+    if mapping:
+        # A mapping is for a table, whatever its first lines look like.
+        is_parquet = tables.ParquetTable.recognises(head(path, 4))
+        return tables.ParquetTable if is_parquet else tables.CsvTable
+    return _recognised(path)
+
+
+def _recognised(path: Path) -> type[Reader]:
+    files = blktrace.per_cpu_files(path)
+    # A CPU that saw nothing leaves an empty file.
+    first = next((file for file in files if head(file, 1)), files[0])
+    begin = head(first)
+    if not begin.strip():
+        raise MeasurementError(f"{first}: is empty")
+    for reader in READERS:
+        if reader.recognises(begin):
+            is_own = reader is tables.ParquetTable and tables.is_own(path)
+            return tables.OwnParquet if is_own else reader
+    raise MeasurementError(
+        f"{path}: looks like no block trace; name its format with --trace-format: "
+        f"{', '.join(FORMATS)}"
+    )

@@ -12,21 +12,13 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from measurements.errors import MeasurementError
 from measurements.host.execution import end_group
-from measurements.traces import read_trace, write_trace
-from measurements.traces.blktrace import (
-    HEADER_BYTES,
-    LITTLE,
-    MAGIC,
-    NOTIFY,
-    PROCESS_NOTE,
-    TIME_NOTE,
-)
+from measurements.traces import blktrace, read_trace, write_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,11 +30,13 @@ _START = (
 )
 _ANSWER_S = 60.0
 _COMMAND_BYTES = 16
+# Records in this machine's byte order, as the kernel writes them.
+_RECORD = blktrace.LITTLE.newbyteorder("=")
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded.
+    """A trace that was recorded, and how.
 
     Attributes
     ----------
@@ -52,9 +46,9 @@ class Recording:
         "blktrace" or "blk tracer".
     requests : int
     elapsed_s : float
-        Of the command.
+        Wall-clock time of the command (s).
     exit_code : int
-        Of the command; negative for the signal that ended it.
+        Exit code of the command; negative for the signal that ended it.
     lost : int
         Events that the kernel had no room for.
     raw : tuple of Path
@@ -95,7 +89,7 @@ def record(
         Base name under which blktrace's own records are kept too, NAME.blktrace.CPU, as blkparse,
         btt and fio read them.
     method : {"auto", "blktrace", "blk tracer"}
-        How; "auto" takes blktrace where the kernel lets it.
+        "auto" takes blktrace where the kernel lets it.
 
     Raises
     ------
@@ -104,25 +98,35 @@ def record(
         was set in the kernel is put back in any case.
     """
     sysfs = device_folder(device)
-    _refuse_method(method)
+    if method not in METHODS:
+        raise MeasurementError(f"no method {method!r}: choose one of {', '.join(METHODS)}")
     with tempfile.TemporaryDirectory(prefix="ppw-trace-") as scratch:
         folder = Path(scratch)
-        with _Session(sysfs, folder, method) as session:
+        with contextlib.closing(_Session(sysfs, folder, method)) as session:
             elapsed_s, code = _run(command)
             ended = session.end()
-        _add_notes(folder, ended)
-        kept = _keep(folder, Path(raw)) if raw is not None else ()
-        return _written(folder, Path(output), session, ended, elapsed_s, code, kept)
+        files = sorted(folder.glob("trace.blktrace.*"))
+        _add_notes(files, ended)
+        kept = _keep(files, Path(raw)) if raw is not None else ()
+        if not any(file.stat().st_size for file in files):
+            raise MeasurementError(
+                "no request reached the device: was it this one, and not all answered from memory?"
+            )
+        trace = read_trace(folder / "trace", format="blktrace")
+        return Recording(
+            path=Path(output),
+            method=session.started["method"],
+            requests=write_trace(trace, output).requests,
+            elapsed_s=elapsed_s,
+            exit_code=code,
+            lost=ended["lost"],
+            raw=kept,
+            caveats=(*_caveats(session.started, ended, code), *trace.findings),
+        )
 
 
 def device_folder(device: str) -> Path:
-    """Folder of a block device in sysfs.
-
-    Raises
-    ------
-    MeasurementError
-        When there is no such device.
-    """
+    """Folder of a block device in sysfs; MeasurementError when there is no such device."""
     node = Path(device if "/" in device else f"/dev/{device}")
     folder = Path("/sys/class/block", node.resolve().name)
     if not folder.exists():
@@ -153,58 +157,48 @@ class _Session:
             )
         except OSError as error:
             raise MeasurementError(f"unshare: {error.strerror}: install util-linux") from error
-        self.started: dict[str, Any] = {}
-
-    def __enter__(self) -> _Session:
         try:
             self.started = self._answer()
         except BaseException:
-            self._close()
+            self.close()
             raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
 
     def end(self) -> dict[str, Any]:
         """Stop recording; returns what the process says of it."""
-        self._let_go()
+        self._close_input()
         return self._answer()
 
-    def _answer(self) -> dict[str, Any]:
-        output = self._process.stdout
-        line = output.readline() if output else ""
-        if not line:
-            raise MeasurementError(
-                "the recording process was lost; what it had set is put back: try again"
-            )
-        said: dict[str, Any] = json.loads(line)
-        if "error" in said:
-            raise MeasurementError(f"cannot record: {said['error']}")
-        return said
-
-    def _let_go(self) -> None:
-        _close(self._process.stdin)
-
-    def _close(self) -> None:
+    def close(self) -> None:
         """Wait until the process has put everything back."""
-        self._let_go()
+        self._close_input()
         try:
             self._process.wait(_ANSWER_S)
         except subprocess.TimeoutExpired:
             # Its guard puts things back.
             self._process.kill()
             self._process.wait()
-        _close(self._process.stdout)
+        if self._process.stdout:
+            self._process.stdout.close()
 
+    def _close_input(self) -> None:
+        if self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
 
-def _close(stream: IO[str] | None) -> None:
-    if stream is not None:
-        with contextlib.suppress(OSError):
-            stream.close()
+    def _answer(self) -> dict[str, Any]:
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if not line:
+            raise MeasurementError(
+                "the recording process was lost; what it had set is put back: try again"
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise MeasurementError(f"cannot record: {answer['error']}")
+        return answer
 
 
 def _run(command: Sequence[str]) -> tuple[float, int]:
+    """Run the command; returns its wall-clock time (s) and its exit code."""
     start = time.monotonic()
     try:
         process = subprocess.Popen(command, start_new_session=True)
@@ -221,20 +215,14 @@ def _run(command: Sequence[str]) -> tuple[float, int]:
     return time.monotonic() - start, code
 
 
-def _refuse_method(method: str) -> None:
-    if method not in METHODS:
-        raise MeasurementError(f"no method {method!r}: choose one of {', '.join(METHODS)}")
-
-
-def _add_notes(folder: Path, ended: dict[str, Any]) -> None:
+def _add_notes(files: Sequence[Path], ended: dict[str, Any]) -> None:
     """Put notes before the first record, as blktrace does: process names and the wall clock."""
-    files = sorted(folder.glob("trace.blktrace.*"))
-    filled = [file for file in files if file.stat().st_size >= HEADER_BYTES]
+    filled = [file for file in files if file.stat().st_size >= blktrace.HEADER_BYTES]
     if not filled or "commands" not in ended:
         return
     first = min(filled, key=_first_time)
     notes = _notes(_first_time(first), int(first.suffix.removeprefix(".")), ended)
-    joined = folder / "joined"
+    joined = first.with_name("joined")
     with joined.open("wb") as target, first.open("rb") as source:
         target.write(notes)
         shutil.copyfileobj(source, target)
@@ -242,8 +230,7 @@ def _add_notes(folder: Path, ended: dict[str, Any]) -> None:
 
 
 def _first_time(file: Path) -> int:
-    with file.open("rb") as opened:
-        return int(np.frombuffer(opened.read(HEADER_BYTES), LITTLE.newbyteorder("="))["time"][0])
+    return int(np.fromfile(file, _RECORD, 1)["time"][0])
 
 
 def _notes(time_ns: int, cpu: int, ended: dict[str, Any]) -> bytes:
@@ -251,72 +238,45 @@ def _notes(time_ns: int, cpu: int, ended: dict[str, Any]) -> bytes:
     if ended["clock_unix_ns"] is not None:
         now = ended["clock_unix_ns"] + time_ns
         payload = np.array([now // 10**9, now % 10**9], np.uint32).tobytes()
-        parts.append(_note(TIME_NOTE, time_ns, cpu, 0, payload))
+        parts.append(_note(blktrace.TIME_NOTE, time_ns, cpu, 0, payload))
     for pid, name in ended["commands"].items():
         payload = name.encode()[: _COMMAND_BYTES - 1].ljust(_COMMAND_BYTES, b"\0")
-        parts.append(_note(PROCESS_NOTE, time_ns, cpu, int(pid), payload))
+        parts.append(_note(blktrace.PROCESS_NOTE, time_ns, cpu, int(pid), payload))
     return b"".join(parts)
 
 
 def _note(kind: int, time_ns: int, cpu: int, pid: int, payload: bytes) -> bytes:
-    header = np.zeros(1, LITTLE.newbyteorder("="))
-    header["magic"], header["time"], header["pid"] = MAGIC, time_ns, pid
-    header["cpu"], header["action"], header["payload"] = cpu, NOTIFY | kind, len(payload)
+    header = np.zeros(1, _RECORD)
+    header["magic"], header["time"], header["pid"] = blktrace.MAGIC, time_ns, pid
+    header["cpu"], header["action"] = cpu, blktrace.NOTIFY | kind
+    header["payload"] = len(payload)
     return header.tobytes() + payload
 
 
-def _keep(folder: Path, base: Path) -> tuple[Path, ...]:
-    kept = []
+def _keep(files: Sequence[Path], base: Path) -> tuple[Path, ...]:
+    """Copy the records out of the scratch folder, under the user's base name."""
+    kept = [base.parent / file.name.replace("trace", base.name, 1) for file in files]
     try:
-        for file in sorted(folder.glob("trace.blktrace.*")):
-            target = base.parent / file.name.replace("trace", base.name, 1)
+        for file, target in zip(files, kept, strict=True):
             shutil.copyfile(file, target)
-            kept.append(target)
     except OSError as error:
         raise MeasurementError(f"{base}: cannot be written: {error.strerror}") from error
     return tuple(kept)
 
 
-def _written(
-    folder: Path,
-    output: Path,
-    session: _Session,
-    ended: dict[str, Any],
-    elapsed_s: float,
-    code: int,
-    kept: tuple[Path, ...],
-) -> Recording:
-    if not any(file.stat().st_size for file in folder.glob("trace.blktrace.*")):
-        raise MeasurementError(
-            "no request reached the device: was it this one, and not all answered from memory?"
-        )
-    trace = read_trace(folder / "trace", format="blktrace")
-    written = write_trace(trace, output)
-    return Recording(
-        output,
-        session.started["method"],
-        written.requests,
-        elapsed_s,
-        code,
-        ended["lost"],
-        kept,
-        (*_caveats(session.started, ended, code), *trace.findings),
-    )
-
-
 def _caveats(started: dict[str, Any], ended: dict[str, Any], code: int) -> list[str]:
-    caveats = []
-    if started["restored"]:
-        caveats.append(
-            "a killed ppw had left the kernel tracing; put back: " + ", ".join(started["restored"])
-        )
-    if started["refused"]:
-        caveats.append(f"blktrace may not record here ({started['refused']}); the blk tracer did")
-    if ended["lost"]:
-        caveats.append(
-            f"{ended['lost']} events were lost: the trace has gaps; record on an idler host, or "
-            "fewer requests"
-        )
-    if code:
-        caveats.append(f"the command ended with {code}")
-    return caveats
+    restored, refused, lost = started["restored"], started["refused"], ended["lost"]
+    caveats = [
+        (
+            restored,
+            f"a killed ppw had left the kernel tracing; put back: {', '.join(restored)}",
+        ),
+        (refused, f"blktrace may not record here ({refused}); the blk tracer did"),
+        (
+            lost,
+            f"{lost} events were lost: the trace has gaps; record on an idler host, or fewer "
+            "requests",
+        ),
+        (code, f"the command ended with {code}"),
+    ]
+    return [caveat for holds, caveat in caveats if holds]

@@ -20,7 +20,7 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from measurements.errors import MeasurementError
 from measurements.processes.settings_guard import Guard, read_setting
@@ -32,26 +32,75 @@ TRACEFS = Path("/sys/kernel/tracing")
 DEBUGFS = Path("/sys/kernel/debug")
 # As many processes as a kernel with the default limit has.
 _COMMANDS = 32768
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _PRIORITY = -10
 _STARTED_S = 10.0
 _PIPE_BYTES = 1 << 16
-# It ends, and stops the kernel, when its parent does.
-_WITH_PARENT = ("setpriv", "--pdeathsig", "INT")
 _LOST = re.compile(r"^(overrun|dropped events): (\d+)", re.MULTILINE)
 _NOW = re.compile(r"^now ts: +(\d+)\.(\d{6})", re.MULTILINE)
 
 
-class Recorder(Protocol):
-    """A way to record."""
+def main() -> None:
+    """Record: arguments are the device's folder in sysfs, the folder of files, and the method."""
+    device, folder, method = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    try:
+        _mount()
+        with ExitStack() as stack:
+            guard = stack.enter_context(Guard(lock=TRACEFS))
+            recorder, refused = _start(device, folder, method, guard)
+            # Buffers that are emptied late overflow.
+            os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+            restored = [str(setting.path) for setting in guard.restored]
+            _say(method=recorder.method, refused=refused, restored=restored)
+            # The input ends when ppw says so, or is gone.
+            while not select.select([sys.stdin], [], [], _POLL_S)[0]:
+                recorder.poll()
+            result = recorder.stop()
+        _say(ended=True, **result)
+    except MeasurementError as error:
+        _say(error=str(error))
+    except OSError as error:
+        _say(error=f"{error.filename or 'tracing'}: {error.strerror}")
 
-    method: str
 
-    def poll(self) -> None:
-        """Save what has come."""
+def _mount() -> None:
+    for kind, where, there in (
+        ("tracefs", TRACEFS, TRACEFS / "current_tracer"),
+        ("debugfs", DEBUGFS, DEBUGFS / "block"),
+    ):
+        if where.is_dir() and not there.exists():
+            subprocess.run(
+                ["mount", "-t", kind, kind, str(where)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+    if not (TRACEFS / "current_tracer").exists():
+        raise MeasurementError(
+            f"{TRACEFS}: tracefs cannot be mounted: record as root, on a kernel with CONFIG_FTRACE"
+        )
 
-    def stop(self) -> dict[str, Any]:
-        """Stop, save the rest, and say what is known of it."""
+
+def _start(
+    device: Path, folder: Path, method: str, guard: Guard
+) -> tuple[BlkTracer | Blktrace, str | None]:
+    """Start a recorder; returns it, and why blktrace was not taken."""
+    if read_setting(device / "trace" / "enable") != "0":
+        raise MeasurementError(
+            f"{device.name} is being traced already: end that first, as with blktrace -k "
+            f"/dev/{device.name}"
+        )
+    if method == BlkTracer.method:
+        return BlkTracer(device, folder, guard), None
+    try:
+        return Blktrace(device, folder, guard), None
+    except (MeasurementError, OSError) as error:
+        if method != "auto":
+            raise
+        for file in folder.iterdir():
+            file.unlink()
+        return BlkTracer(device, folder, guard), str(error)
 
 
 class BlkTracer:
@@ -64,7 +113,7 @@ class BlkTracer:
         self._enable = device / "trace" / "enable"
         self._pipes: list[tuple[int, Any]] = []
         _refuse_used()
-        guard.learn(list(self._found()))
+        guard.learn(list(self._settings()))
         self._set("options/context-info", "0")
         self._set("options/bin", "1")
         self._set("saved_cmdlines_size", str(_COMMANDS))
@@ -72,9 +121,10 @@ class BlkTracer:
         # Without what was in the buffers before.
         (TRACEFS / "trace").write_text("\n")
         self._set("tracing_on", "1")
-        for cpu in sorted(TRACEFS.glob("per_cpu/cpu[0-9]*"), key=_number):
+        for cpu in sorted(TRACEFS.glob("per_cpu/cpu[0-9]*"), key=_cpu_number):
             pipe = os.open(cpu / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            self._pipes.append((pipe, (folder / f"trace.blktrace.{_number(cpu)}").open("wb")))
+            file = (folder / f"trace.blktrace.{_cpu_number(cpu)}").open("wb")
+            self._pipes.append((pipe, file))
         guard.change(self._enable, "1")
 
     def poll(self) -> None:
@@ -102,8 +152,8 @@ class BlkTracer:
             file.close()
         return {"lost": lost, "clock_unix_ns": clock, "commands": _commands(commands)}
 
-    def _found(self) -> Iterator[tuple[Path, str]]:
-        """What is set now, in the order in which it is put back."""
+    def _settings(self) -> Iterator[tuple[Path, str]]:
+        """Settings and their present values, in the order in which they are put back."""
         yield self._enable, "0"
         for name in (
             "current_tracer",
@@ -118,122 +168,6 @@ class BlkTracer:
         self._guard.change(TRACEFS / name, value)
 
 
-class Blktrace:
-    """The program blktrace."""
-
-    method = "blktrace"
-
-    def __init__(self, device: Path, folder: Path, guard: Guard) -> None:
-        enable = device / "trace" / "enable"
-        guard.learn([(enable, "0")])
-        node = Path("/dev", (device / "uevent").read_text().partition("DEVNAME=")[2].split()[0])
-        self._output = folder / "blktrace.txt"
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
-                [*_WITH_PARENT, "blktrace", "-d", str(node), "-D", str(folder), "-o", "trace"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        until = time.monotonic() + _STARTED_S
-        while read_setting(enable) != "1":
-            if self._process.poll() is not None or time.monotonic() > until:
-                self._end()
-                raise MeasurementError(f"blktrace: {self._said()}")
-            time.sleep(_LOOK_S)
-        time.sleep(5 * _LOOK_S)
-        if self._process.poll() is not None:
-            raise MeasurementError(f"blktrace: {self._said()}")
-
-    def poll(self) -> None:
-        """Do nothing: blktrace saves by itself."""
-
-    def stop(self) -> dict[str, Any]:
-        """End blktrace; what it lost is in what it says."""
-        self._end()
-        found = re.search(r"\((\d+)\s*dropped|dropped events[: ]+(\d+)", self._said())
-        return {"lost": int(found[1] or found[2]) if found else 0}
-
-    def _end(self) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(_STARTED_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-
-    def _said(self) -> str:
-        said = self._output.read_text(errors="replace").split("\n")
-        return said[0] or "it ended without a word"
-
-
-METHODS: dict[str, type[BlkTracer] | type[Blktrace]] = {
-    "blktrace": Blktrace,
-    "blk tracer": BlkTracer,
-}
-
-
-def main() -> None:
-    """Record: arguments are the device's folder in sysfs, the folder of files, and the method."""
-    device, folder, method = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-    try:
-        _mount()
-        with ExitStack() as stack:
-            guard = stack.enter_context(Guard(lock=TRACEFS))
-            recorder, refused = _start(device, folder, method, guard)
-            # Buffers that are emptied late overflow.
-            os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
-            _say(
-                method=recorder.method,
-                refused=refused,
-                restored=[str(setting.path) for setting in guard.restored],
-            )
-            _until_told(recorder)
-            said = recorder.stop()
-        _say(ended=True, **said)
-    except MeasurementError as error:
-        _say(error=str(error))
-    except OSError as error:
-        _say(error=f"{error.filename or 'tracing'}: {error.strerror}")
-
-
-def _start(device: Path, folder: Path, method: str, guard: Guard) -> tuple[Recorder, str | None]:
-    if read_setting(device / "trace" / "enable") != "0":
-        raise MeasurementError(
-            f"{device.name} is being traced already: end that first, as with blktrace -k "
-            f"/dev/{device.name}"
-        )
-    if method != "auto":
-        return METHODS[method](device, folder, guard), None
-    try:
-        return Blktrace(device, folder, guard), None
-    except (MeasurementError, OSError) as error:
-        for file in folder.iterdir():
-            file.unlink()
-        return BlkTracer(device, folder, guard), str(error)
-
-
-def _mount() -> None:
-    for kind, where, there in (
-        ("tracefs", TRACEFS, TRACEFS / "current_tracer"),
-        ("debugfs", DEBUGFS, DEBUGFS / "block"),
-    ):
-        if where.is_dir() and not there.exists():
-            subprocess.run(
-                ["mount", "-t", kind, kind, str(where)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                check=False,
-            )
-    if not (TRACEFS / "current_tracer").exists():
-        raise MeasurementError(
-            f"{TRACEFS}: tracefs cannot be mounted: record as root, on a kernel with CONFIG_FTRACE"
-        )
-
-
 def _refuse_used() -> None:
     """Refuse where somebody else is tracing: their settings are not ours to change."""
     if "blk" not in read_setting(TRACEFS / "available_tracers").split():
@@ -245,21 +179,66 @@ def _refuse_used() -> None:
         raise MeasurementError("kernel events are being traced, by perf or trace-cmd: end that")
 
 
-def _until_told(recorder: Recorder) -> None:
-    """Save what comes until ppw says so, or is gone."""
-    told = False
-    while not told:
-        told = bool(select.select([sys.stdin], [], [], _LOOK_S)[0])
-        recorder.poll()
-
-
 def _commands(text: str) -> dict[str, str]:
     pairs = (line.split(" ", 1) for line in text.splitlines())
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[0].isdigit()}
 
 
-def _number(cpu: Path) -> int:
+def _cpu_number(cpu: Path) -> int:
     return int(cpu.name.removeprefix("cpu"))
+
+
+class Blktrace:
+    """The program blktrace."""
+
+    method = "blktrace"
+
+    def __init__(self, device: Path, folder: Path, guard: Guard) -> None:
+        enable = device / "trace" / "enable"
+        guard.learn([(enable, "0")])
+        node = Path("/dev", (device / "uevent").read_text().partition("DEVNAME=")[2].split()[0])
+        self._output = folder / "blktrace.txt"
+        # It ends, and stops the kernel, when its parent does.
+        command = ["setpriv", "--pdeathsig", "INT", "blktrace", "-d", str(node)]
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [*command, "-D", str(folder), "-o", "trace"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        until = time.monotonic() + _STARTED_S
+        while read_setting(enable) != "1":
+            if self._process.poll() is not None or time.monotonic() > until:
+                self._end()
+                raise MeasurementError(f"blktrace: {self._first_line()}")
+            time.sleep(_POLL_S)
+        time.sleep(5 * _POLL_S)
+        if self._process.poll() is not None:
+            raise MeasurementError(f"blktrace: {self._first_line()}")
+
+    def poll(self) -> None:
+        """Do nothing: blktrace saves by itself."""
+
+    def stop(self) -> dict[str, Any]:
+        """End blktrace; it prints what it lost."""
+        self._end()
+        found = re.search(r"\((\d+)\s*dropped|dropped events[: ]+(\d+)", self._first_line())
+        return {"lost": int(found[1] or found[2]) if found else 0}
+
+    def _end(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(_STARTED_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _first_line(self) -> str:
+        lines = self._output.read_text(errors="replace").split("\n")
+        return lines[0] or "it ended without a word"
 
 
 def _say(**what: Any) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
@@ -17,12 +18,7 @@ from measurements.errors import MeasurementError
 from measurements.traces.requests import METADATA, NAMED, OPERATIONS, SCHEMA, STORED, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-# Arrivals hardly get shorter: zstd takes a tenth off them and three times as long to read.
-_TIMES = "snappy"
-# They are in order: those that are equal are neighbours, which a dictionary would take apart.
-_LOOKED_UP = [name for name in SCHEMA.names if name != "time_s"]
+    from collections.abc import Callable, Iterator, Mapping
 
 
 class NamedRequests(Protocol):
@@ -30,7 +26,7 @@ class NamedRequests(Protocol):
 
     @property
     def names(self) -> Mapping[str, tuple[str, ...]]:
-        """Of ``stream``, ``device`` and ``file``."""
+        """Names of ``stream``, ``device`` and ``file``."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the requests in order of arrival; every call begins anew."""
@@ -65,57 +61,71 @@ def write_trace(trace: NamedRequests | Iterable[pa.RecordBatch], path: str | Pat
         When it cannot be written, or the trace not be read.
     """
     target = Path(path)
-    plain = target.name.lower().removesuffix(".gz")
-    if not plain.endswith((".parquet", ".csv")) or target.name.lower().endswith(".parquet.gz"):
+    name = target.name.lower()
+    if not name.endswith((".parquet", ".csv", ".csv.gz")):
         raise MeasurementError(f"{target}: a trace is written as .parquet, .csv or .csv.gz")
+    write = _write_parquet if name.endswith(".parquet") else _write_csv
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as folder:
             scratch = Path(folder, target.name)
-            passed = _Passed(trace)
-            (_parquet if plain.endswith(".parquet") else _csv)(passed, scratch)
+            written = write(trace, scratch)
             scratch.replace(target)
     except OSError as error:
         reason = error.strerror or str(error)
         raise MeasurementError(f"{target}: cannot be written: {reason}") from error
-    return WrittenTrace(passed.requests, passed.last_s)
+    return written
 
 
-class _Passed:
-    """Requests with names, and what has passed of them."""
-
-    def __init__(self, trace: NamedRequests | Iterable[pa.RecordBatch]) -> None:
-        self._trace = trace
-        self.requests, self.last_s = 0, float("nan")
-
-    @property
-    def names(self) -> Mapping[str, tuple[str, ...]]:
-        return {} if isinstance(self._trace, Iterable) else self._trace.names
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        whole = self._trace if isinstance(self._trace, Iterable) else self._trace.batches()
-        for batch in whole:
-            self.requests += batch.num_rows
-            if batch.num_rows:
-                self.last_s = batch["time_s"][-1].as_py()
-            yield batch
-
-    def metadata(self) -> bytes:
-        if isinstance(self._trace, Trace):
-            return self._trace.metadata()
-        return json.dumps({"schema_version": 1, "names": dict(self.names)}).encode()
+def _write_parquet(trace: NamedRequests | Iterable[pa.RecordBatch], path: Path) -> WrittenTrace:
+    # Arrivals hardly get shorter: zstd takes a tenth off them and three times as long to read.
+    # They are in order: equal ones are neighbours, which a dictionary would take apart.
+    others = [name for name in SCHEMA.names if name != "time_s"]
+    compression = {"time_s": "snappy", **dict.fromkeys(others, "zstd")}
+    with pq.ParquetWriter(path, STORED, compression=compression, use_dictionary=others) as writer:
+        written = _write_batches(trace, lambda batch: writer.write_table(_stored(batch)))
+        # All names are known after the last request.
+        metadata = (
+            trace.metadata()
+            if isinstance(trace, Trace)
+            else json.dumps({"schema_version": 1, "names": dict(_names(trace))}).encode()
+        )
+        writer.add_key_value_metadata({METADATA: metadata})
+    return written
 
 
-def _parquet(trace: _Passed, path: Path) -> None:
-    compression = dict.fromkeys(SCHEMA.names, "zstd") | {"time_s": _TIMES}
-    options = {"compression": compression, "use_dictionary": _LOOKED_UP}
-    with pq.ParquetWriter(path, STORED, **options) as writer:
-        for batch in trace.batches():
-            writer.write_table(_whole(batch).cast(STORED))
-        # The names are all known when the last request is.
-        writer.add_key_value_metadata({METADATA: trace.metadata()})
+def _write_csv(trace: NamedRequests | Iterable[pa.RecordBatch], path: Path) -> WrittenTrace:
+    # A first pass finds the names.
+    names = _names(trace)
+    schema = _as_words(SCHEMA.empty_table(), names).schema
+    packed = path.name.lower().endswith(".gz")
+    options = csv.WriteOptions(quoting_style="needed")
+    with (
+        gzip.open(path, "wb") if packed else path.open("wb") as file,
+        csv.CSVWriter(file, schema, write_options=options) as writer,
+    ):
+        return _write_batches(
+            trace,
+            lambda batch: writer.write_table(_as_words(pa.Table.from_batches([batch]), names)),
+        )
 
 
-def _whole(batch: pa.RecordBatch) -> pa.Table:
+def _names(trace: NamedRequests | Iterable[pa.RecordBatch]) -> Mapping[str, tuple[str, ...]]:
+    return {} if isinstance(trace, Iterable) else trace.names
+
+
+def _write_batches(
+    trace: NamedRequests | Iterable[pa.RecordBatch], write: Callable[[pa.RecordBatch], None]
+) -> WrittenTrace:
+    requests, last_s = 0, float("nan")
+    for batch in trace if isinstance(trace, Iterable) else trace.batches():
+        write(batch)
+        requests += batch.num_rows
+        if batch.num_rows:
+            last_s = batch["time_s"][-1].as_py()
+    return WrittenTrace(requests, last_s)
+
+
+def _stored(batch: pa.RecordBatch) -> pa.Table:
     """Refuse requests that lack something: missing latencies are NaN, missing files -1."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if column.null_count:
@@ -123,25 +133,11 @@ def _whole(batch: pa.RecordBatch) -> pa.Table:
                 f"{name} is missing in {column.null_count} requests: leave them out, or say what "
                 "it is"
             )
-    return pa.Table.from_batches([batch], SCHEMA)
+    return pa.Table.from_batches([batch], SCHEMA).cast(STORED)
 
 
-def _csv(trace: _Passed, path: Path) -> None:
-    # A first pass finds the names.
-    names = trace.names
-    schema = _worded(SCHEMA.empty_table(), names).schema
-    packed = path.name.lower().endswith(".gz")
-    with gzip.open(path, "wb") if packed else path.open("wb") as file:
-        options = csv.WriteOptions(quoting_style="needed")
-        with csv.CSVWriter(file, schema, write_options=options) as writer:
-            for batch in trace.batches():
-                writer.write_table(_worded(pa.Table.from_batches([batch]), names))
-
-
-def _worded(table: pa.Table, names: Mapping[str, tuple[str, ...]]) -> pa.Table:
-    """Put words in the place of numbers, and nothing where a latency or file is missing."""
-    import pyarrow.compute as pc
-
+def _as_words(table: pa.Table, names: Mapping[str, tuple[str, ...]]) -> pa.Table:
+    """Replace numbers by words, and a missing latency or file by nothing."""
     columns = {name: table[name] for name in SCHEMA.names}
     columns["op"] = pa.array(OPERATIONS).take(table["op"].cast(pa.int32()))
     for name in NAMED:
@@ -152,13 +148,10 @@ def _worded(table: pa.Table, names: Mapping[str, tuple[str, ...]]) -> pa.Table:
 
 
 def _named(numbers: pa.ChunkedArray, words: pa.StringArray) -> pa.ChunkedArray:
-    """Put words in the place of numbers; a number without one stays, and -1 is nothing."""
-    import pyarrow.compute as pc
-
+    """Replace numbers by their words; a number without one stays, and -1 becomes nothing."""
     nothing = pa.scalar(None, pa.int32())
     there = pc.if_else(pc.greater_equal(numbers, 0), numbers, nothing)
-    within = pc.if_else(pc.less(there, len(words)), there, nothing)
-    named = words.take(within)
+    named = words.take(pc.if_else(pc.less(there, len(words)), there, nothing))
     if named.null_count == there.null_count:
         return named
     return pc.coalesce(named, there.cast(pa.string()))

@@ -1,0 +1,471 @@
+"""Published formats of block traces with a fixed layout: MSR, SPC, MQSim, fio, ETW and vscsi."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from measurements.errors import MeasurementError
+from measurements.traces import text_lines as text
+from measurements.traces.requests import (
+    BLOCK_BYTES,
+    NO_FILE,
+    Array,
+    Op,
+    Reader,
+    Requests,
+    concatenate,
+    encode,
+    head,
+    opened,
+    operations,
+    refuse_first,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# 1601-01-01 to 1970-01-01, in seconds.
+_FILETIME_TO_UNIX_S = 11_644_473_600
+_MSR_FIELDS = (
+    text.Field("Timestamp", text.WHOLE),
+    text.Field("Hostname", text.TEXT),
+    text.Field("DiskNumber", text.TEXT),
+    text.Field("Type", text.TEXT),
+    text.Field("Offset", text.WHOLE),
+    text.Field("Size", text.WHOLE),
+    text.Field("ResponseTime", text.WHOLE),
+)
+# Copies on data sites often have the README's names as their first line.
+_MSR_HEADER = rb"\s*(?:\xef\xbb\xbf)?%s\s*?\n" % rb"\s*,\s*".join(
+    field.name.encode() for field in _MSR_FIELDS
+)
+_MSR_LINE = rb"\d{15,19},[^,]*,\d+,(?:read|write),\d+,\d+,\d+"
+
+
+class Msr(text.FieldReader):
+    """MSR Cambridge: CSV, as published without a header; ticks of 100 ns since 1601; bytes.
+
+    Source: Narayanan, Donnelly, Rowstron, "Write off-loading: practical power management for
+    enterprise storage", FAST 2008; the traces' own README.
+    """
+
+    name: ClassVar[str] = "msr"
+    described: ClassVar[str] = "MSR Cambridge CSV"
+    begins = re.compile(rb"(?:%s)?\s*%s" % (_MSR_HEADER, _MSR_LINE), re.IGNORECASE)
+    form = text.Form(_MSR_FIELDS)
+    ticks_per_s = 10**7
+    epoch_ns = -_FILETIME_TO_UNIX_S * 10**9
+
+    def chunks(self) -> Iterator[Requests]:
+        """Yield the requests in the order of the file; raises BadRequestError."""
+        if re.match(_MSR_HEADER, head(self.path), re.IGNORECASE):
+            self.form = self.form._replace(header_lines=1)
+        yield from super().chunks()
+
+    def requests(self, row: Array, table: pa.Table) -> Requests:
+        """Convert parsed lines."""
+        hosts = encode(table["Hostname"])
+        return Requests.of(
+            row,
+            table["Timestamp"].to_numpy(),
+            self.blocks(table["Offset"].to_numpy()),
+            table["Size"].to_numpy(),
+            text.read_or_write(table["Type"], row, {"read": Op.READ, "write": Op.WRITE}, "Type"),
+            stream=self.names["stream"].codes_at(*hosts),
+            device=self._devices(hosts, encode(table["DiskNumber"])),
+            latency_s=table["ResponseTime"].to_numpy() / self.ticks_per_s,
+        )
+
+    def _devices(self, hosts: tuple[Array, list[str]], disks: tuple[Array, list[str]]) -> Array:
+        """Name each disk of a host as the traces' files are called: hm_0."""
+        (host, host_names), (disk, disk_names) = hosts, disks
+        width = len(disk_names)
+        if len(host_names) == width == 1:
+            return self.names["device"].codes_at(host, [f"{host_names[0]}_{disk_names[0]}"])
+        pair = host.astype(np.int64) * width + disk
+        # Only pairs that occur have a name.
+        present = np.bincount(pair, minlength=len(host_names) * width) > 0
+        names = [f"{host_names[k // width]}_{disk_names[k % width]}" for k in present.nonzero()[0]]
+        return self.names["device"].codes_at((np.cumsum(present) - 1)[pair], names)
+
+
+class Spc(text.FieldReader):
+    """SPC: CSV without a header; seconds; blocks of 512 bytes, size in bytes; a device is an ASU.
+
+    Source: Storage Performance Council, "SPC Trace File Format Specification", revision 1.0.1; as
+    the UMass Trace Repository's Financial and WebSearch traces.
+    """
+
+    name: ClassVar[str] = "spc"
+    described: ClassVar[str] = "SPC (ASU,LBA,Size,Opcode,Timestamp)"
+    begins = re.compile(rb"\s*\d+,\s*\d+,\s*\d+,\s*[rw],\s*[\d.]+(?:e[-+]?\d+)?\s*$", re.I | re.M)
+    form = text.Form(
+        (
+            text.Field("ASU", text.TEXT),
+            text.Field("LBA", text.WHOLE),
+            text.Field("Size", text.WHOLE),
+            text.Field("Opcode", text.TEXT),
+            text.Field("Timestamp", text.NUMBER),
+        )
+    )
+
+    def requests(self, row: Array, table: pa.Table) -> Requests:
+        """Convert parsed lines."""
+        return Requests.of(
+            row,
+            table["Timestamp"].to_numpy(),
+            table["LBA"].to_numpy(),
+            table["Size"].to_numpy(),
+            text.read_or_write(table["Opcode"], row, {"r": Op.READ, "w": Op.WRITE}, "Opcode"),
+            device=self.names["device"].codes(table["ASU"]),
+        )
+
+
+class MqSim(text.FieldReader):
+    """MQSim's ASCII traces: nanoseconds; sectors of 512 bytes; 1 is a read.
+
+    Source: Tavakkol and others, "MQSim: A Framework for Enabling Realistic Studies of Modern
+    Multi-Queue SSD Devices", FAST 2018; the columns are those of DiskSim's ASCII format.
+    """
+
+    name: ClassVar[str] = "mqsim"
+    described: ClassVar[str] = "MQSim ASCII (type 1 is a read)"
+    begins = re.compile(rb"\s*\d+[ \t]+\d+[ \t]+\d+[ \t]+\d+[ \t]+[01][ \t]*\r?$", re.M)
+    form = text.Form(
+        (
+            text.Field("arrival (ns)", text.WHOLE),
+            text.Field("device", text.TEXT),
+            text.Field("start LBA", text.WHOLE),
+            text.Field("sectors", text.WHOLE),
+            text.Field("type", text.TEXT),
+        ),
+        delimiter=" ",
+    )
+    ticks_per_s = 10**9
+
+    def requests(self, row: Array, table: pa.Table) -> Requests:
+        """Convert parsed lines."""
+        sectors = table["sectors"].to_numpy()
+        refuse_first(
+            sectors >= 2**54, row, lambda at: f"{sectors[at]} sectors are beyond 2^63 bytes"
+        )
+        return Requests.of(
+            row,
+            table["arrival (ns)"].to_numpy(),
+            table["start LBA"].to_numpy(),
+            sectors * BLOCK_BYTES,
+            text.read_or_write(table["type"], row, {"1": Op.READ, "0": Op.WRITE}, "type"),
+            device=self.names["device"].codes(table["device"]),
+        )
+
+
+# Of the actions, only a wait is no operation.
+_IOLOG_OPERATIONS = {
+    "read": Op.READ,
+    "write": Op.WRITE,
+    "trim": Op.DISCARD,
+    "sync": Op.FLUSH,
+    "datasync": Op.FLUSH,
+    "sync_file_range": Op.FLUSH,
+}
+_FILE_ACTION = r"\S+[ \t]+(?:add|open|close|unlink)\s*$"
+_IOLOG_LINE = (
+    rf"(?P<file>\S+)[ \t]+(?P<action>{'|'.join(_IOLOG_OPERATIONS)}|wait)"
+    r"(?:[ \t]+(?P<offset>\d+)(?:[ \t]+(?P<length>\d+))?)?"
+)
+
+
+class Iolog2(Reader):
+    """fio's iolog version 2: file, action, offset, length in bytes; times only from waits.
+
+    fio replays a wait as milliseconds since the start of the job (fio 3.33 does; its manual says
+    microseconds since the previous wait).
+
+    Source: fio's manual, "Trace file format", and its iolog.c.
+    """
+
+    name: ClassVar[str] = "iolog-2"
+    described: ClassVar[str] = "fio iolog version 2"
+    begins = re.compile(rb"fio version 2 iolog")
+    prefix: ClassVar[str] = ""
+    ticks_per_s = 1000
+    _waited = 0
+
+    def chunks(self) -> Iterator[Requests]:
+        """Yield the requests in the order of the file; raises BadRequestError."""
+        for lines in text.filled_lines(self.path):
+            kept = lines.take((lines.row > 1) & ~lines.matches(self.prefix + _FILE_ACTION))
+            matched, parts = kept.extract(self.prefix + _IOLOG_LINE)
+            kept.refuse_first(~matched, f"no line of a {self.described}")
+            if len(kept.row):
+                yield self._requests(kept.row, parts)
+
+    def _requests(self, row: Array, parts: pa.StructArray) -> Requests:
+        op = operations(parts.field("action"), _IOLOG_OPERATIONS)
+        offset = text.whole(parts.field("offset"), row, "offset")
+        length = text.whole(parts.field("length"), row, "length")
+        time = self._times(parts, row, offset, op)
+        name = self.names["file"].codes(parts.field("file"))
+        found = Requests.of(row, time, self.blocks(offset), length, op, device=name, file=name)
+        self.names["device"] = self.names["file"]
+        return found.take(op != Op.OTHER) if (op == Op.OTHER).any() else found
+
+    def _times(self, parts: pa.StructArray, row: Array, offset: Array, op: Array) -> Array:
+        """Time of each request: the longest wait before it, since fio waits until then."""
+        until = np.where(op == Op.OTHER, offset, 0)
+        until[0] = max(until[0], self._waited)
+        time = np.maximum.accumulate(until)
+        self._waited = int(time[-1])
+        waits = (op == Op.OTHER).sum()
+        self.note("{n} waits are read as fio replays them: milliseconds since the start", waits)
+        return time
+
+
+class Iolog3(Iolog2):
+    """fio's iolog version 3: each line begins with microseconds since the start."""
+
+    name: ClassVar[str] = "iolog-3"
+    described: ClassVar[str] = "fio iolog version 3"
+    begins = re.compile(rb"fio version 3 iolog")
+    prefix: ClassVar[str] = r"(?P<time>\d+)[ \t]+"
+    ticks_per_s = 10**6
+
+    def _times(self, parts: pa.StructArray, row: Array, offset: Array, op: Array) -> Array:
+        reason = "version 3 has no wait lines: are two logs mixed?"
+        refuse_first(op == Op.OTHER, row, lambda _: reason)
+        return text.whole(parts.field("time"), row, "time")
+
+
+_ETW_FIELDS = {
+    "TimeStamp": r"(?P<time>\d+)",
+    "Process Name ( PID)": r"(?P<process>[^,]*\(\s*\d+\))",
+    "ByteOffset": r"(?P<offset>0x[0-9a-fA-F]+)",
+    "IOSize": r"(?P<size>0x[0-9a-fA-F]+)",
+    "ElapsedTime": r"(?P<elapsed>\d+)",
+    "DiskNum": r"(?P<disk>\d+)",
+    "FileName": r"(?P<file>\"[^\"]*\"|[^,]*?)",
+}
+_ETW_NEEDED = ("TimeStamp", "ByteOffset", "IOSize", "ElapsedTime")
+_ETW_FLUSH_HEADER = re.compile(rb"^\s*DiskFlush,(.*TimeStamp.*)$", re.MULTILINE)
+_ETW_END = re.compile(rb"^\s*EndHeader[^\n]*\n?", re.MULTILINE)
+_ETW_EVENT = r"\s*[A-Za-z][\w/ .:()-]*,"
+_ETW_OPERATIONS = {"read": Op.READ, "write": Op.WRITE, "flush": Op.FLUSH}
+
+
+class Etw(Reader):
+    """Disk events of Windows as ``xperf -a dumper`` writes them of a trace, as DiskSpd's ``-e``.
+
+    A line is written when its request completes: it arrived ElapsedTime microseconds before.
+    Offset and size are hexadecimal numbers of bytes.
+
+    Source: the header that the dumper writes; SNIA IOTTA's Microsoft Production Server traces.
+    """
+
+    name: ClassVar[str] = "etw"
+    described: ClassVar[str] = "ETW CSV (xperf's dumper)"
+    # The header line of the events, after those of others.
+    begins = re.compile(rb"(?s:.*?)^\s*DiskRead,(.*TimeStamp.*ByteOffset.*)$", re.MULTILINE)
+    ticks_per_s = 10**6
+
+    def chunks(self) -> Iterator[Requests]:
+        """Yield the requests in the order of the file; raises BadRequestError."""
+        begin = head(self.path)
+        transfer, flush = self._patterns(begin)
+        end = _ETW_END.search(begin)
+        skipped = begin.count(b"\n", 0, end.end()) if end else 0
+        for lines in text.filled_lines(self.path):
+            yield self._block(lines.take(lines.row > skipped), transfer, flush)
+
+    def _patterns(self, begin: bytes) -> tuple[str, str]:
+        """Patterns of a transfer and of a flush, by the header's names of their fields."""
+        header, flush = self.begins.match(begin), _ETW_FLUSH_HEADER.search(begin)
+        names, flush_names = _names(header), _names(flush)
+        if missing := [name for name in _ETW_NEEDED if name not in names]:
+            raise MeasurementError(
+                f"{self.path}: its header has no DiskRead line with {', '.join(missing)}: dump it "
+                "with xperf -i FILE.etl -a dumper"
+            )
+        for line in (names, flush_names):
+            if twice := [name for name in _ETW_FIELDS if line.count(name) > 1]:
+                raise MeasurementError(
+                    f"{self.path}: its header names {twice[0]} twice: keep one of them, and dump "
+                    "the trace again"
+                )
+        return _pattern("Read|Write", names), _pattern("Flush", flush_names)
+
+    def _block(self, lines: text.Lines, transfer: str, flush: str) -> Requests:
+        lines.refuse_first(~lines.matches(_ETW_EVENT), "no event of a dumper")
+        # The header's own lines name their columns.
+        events = lines.take(
+            lines.matches(r"\s*Disk(Read|Write|Flush),") & ~lines.matches(r"\s*\w+,\s*TimeStamp,")
+        )
+        self.notes["{n} lines of other events are left out"] += len(lines.row) - len(events.row)
+        is_transfer, transfers = events.extract(transfer)
+        is_flush, flushes = events.extract(flush)
+        reason = "its fields are not those of the header"
+        events.refuse_first(~(is_transfer | is_flush), reason)
+        both = concatenate(
+            [
+                self._requests(events.row[is_transfer], transfers),
+                self._requests(events.row[is_flush & ~is_transfer], flushes),
+            ]
+        )
+        return both.take(np.argsort(both.row, kind="stable"))
+
+    def _requests(self, row: Array, parts: pa.StructArray) -> Requests:
+        column = {field.name: parts.field(field.name) for field in parts.type}
+        # Of a flush, the header may name fewer fields.
+        zeros = pa.array(["0"] * len(row), pa.string())
+        elapsed = text.whole(column.get("elapsed", zeros), row, "ElapsedTime")
+        arrival = text.whole(column.get("time", zeros), row, "TimeStamp") - elapsed
+        early = (arrival < 0).sum()
+        self.note("{n} requests began before the trace; taken as its start", early)
+        offset = _hexadecimal(column.get("offset", zeros), row, "ByteOffset")
+        return Requests.of(
+            row,
+            np.maximum(arrival, 0),
+            self.blocks(offset),
+            _hexadecimal(column.get("size", zeros), row, "IOSize"),
+            operations(column["kind"], _ETW_OPERATIONS),
+            stream=self._codes("stream", column.get("process"), 0),
+            device=self._codes("device", column.get("disk"), 0),
+            latency_s=elapsed / 1e6,
+            file=self._codes("file", column.get("file"), NO_FILE),
+        )
+
+    def _codes(self, name: str, column: pa.Array | None, otherwise: int) -> Array | int:
+        if column is None:
+            return otherwise
+        trimmed = pc.utf8_trim(column, ' "')
+        return self.names[name].codes(pc.replace_substring_regex(trimmed, r"\s+\(\s*", " ("))
+
+
+def _names(header: re.Match[bytes] | None) -> list[str]:
+    line = header[1].decode(errors="replace") if header else ""
+    return [name.strip() for name in line.split(",")] if header else []
+
+
+def _pattern(kinds: str, names: list[str]) -> str:
+    fields = [_ETW_FIELDS.get(name, r"[^,]*?") for name in names]
+    return rf"\s*Disk(?P<kind>{kinds})," + ",".join(rf"\s*{field}\s*" for field in fields)
+
+
+def _hexadecimal(column: pa.Array, row: Array, name: str) -> Array:
+    try:
+        # Arrow reads 0x and up to 16 digits.
+        numbers = column.cast(pa.uint64()).to_numpy(zero_copy_only=False)
+        far = numbers >= 2**63
+    except pa.ArrowInvalid:
+        digits = pc.utf8_length(column).to_numpy(zero_copy_only=False)
+        far = digits == digits.max()
+    refuse_first(far, row, lambda at: f"{name} {column[at]} is beyond 2^63")
+    whole: Array = numbers.astype(np.int64)
+    return whole
+
+
+# SCSI operation codes (SBC-3): commands of 6, 10, 12 and 16 bytes have codes of their own. Of an
+# UNMAP or WRITE SAME the record does not say which blocks it reaches.
+_SCSI_OPERATIONS = np.full(1 << 16, Op.OTHER, np.uint8)
+_SCSI_OPERATIONS[[0x08, 0x28, 0xA8, 0x88]] = Op.READ
+_SCSI_OPERATIONS[[0x0A, 0x2A, 0xAA, 0x8A, 0x2E, 0xAE, 0x8E]] = Op.WRITE
+_SCSI_OPERATIONS[[0x35, 0x91]] = Op.FLUSH
+_RECORDS_AT_ONCE = 1 << 19
+_RECORDS_TO_RECOGNISE = 16
+
+
+class Vscsi1(Reader):
+    """CloudPhysics' vscsi, version 1: little-endian records; bytes, lbn of 512 bytes, microseconds.
+
+    Source: the record layouts of libCacheSim's and PyMimircache's readers of these traces,
+    published with Waldspurger and others, "Efficient MRC Construction with SHARDS", FAST 2015.
+    """
+
+    name: ClassVar[str] = "vscsi-1"
+    described: ClassVar[str] = "vscsi version 1, 32-byte records"
+    unit: ClassVar[str] = "record"
+    ticks_per_s = 10**6
+    version: ClassVar[int] = 1
+    # Serial number, length, segments, command, version, lbn, time (µs).
+    record: ClassVar[np.dtype[np.void]] = np.dtype(
+        {
+            "names": ["length", "command", "version", "lbn", "time_us"],
+            "formats": ["<u4", "<u2", "<u2", "<u8", "<u8"],
+            "offsets": [4, 12, 14, 16, 24],
+            "itemsize": 32,
+        }
+    )
+
+    @classmethod
+    def recognises(cls, head: bytes) -> bool:
+        """Whether all of the first records are of this version and of known commands."""
+        count = min(len(head) // cls.record.itemsize, _RECORDS_TO_RECOGNISE)
+        records = np.frombuffer(head, cls.record, count)
+        known = _SCSI_OPERATIONS[records["command"]] != Op.OTHER
+        return count > 0 and bool((known & (records["version"] >> 8 == cls.version)).all())
+
+    def chunks(self) -> Iterator[Requests]:
+        """Yield the requests in the order of the file; raises BadRequestError."""
+        size, done = self.record.itemsize, 0
+        with opened(self.path) as file:
+            while block := file.read(size * _RECORDS_AT_ONCE):
+                if cut := len(block) % size:
+                    raise MeasurementError(
+                        f"{self.path}: record {done + len(block) // size + 1} is cut short, "
+                        f"{cut} of {size} bytes: copy the file again, or cut it to whole records"
+                    )
+                records = np.frombuffer(block, self.record)
+                yield self._requests(records, np.arange(done + 1, done + 1 + len(records)))
+                done += len(records)
+
+    def _requests(self, records: Array, row: Array) -> Requests:
+        version, time = records["version"] >> 8, records["time_us"]
+        refuse_first(
+            version != self.version,
+            row,
+            lambda at: (
+                f"its version is {version[at]}, not {self.version}: is the file whole, and of one "
+                "format?"
+            ),
+        )
+        refuse_first(time >= 2**63, row, lambda at: f"its time {time[at]} is beyond 2^63")
+        op = _SCSI_OPERATIONS[records["command"]]
+        other = op == Op.OTHER
+        self.note("{n} SCSI commands that are no read, write or flush are left out", other.sum())
+        found = Requests.of(
+            row,
+            time.astype(np.int64),
+            records["lbn"],
+            records["length"].astype(np.int64),
+            op,
+            latency_s=self._latency_s(records),
+        )
+        return found.take(~other) if other.any() else found
+
+    def _latency_s(self, records: Array) -> Array | float:
+        return np.nan
+
+
+class Vscsi2(Vscsi1):
+    """CloudPhysics' vscsi, version 2, which also has the response time."""
+
+    name: ClassVar[str] = "vscsi-2"
+    described: ClassVar[str] = "vscsi version 2, 40-byte records"
+    version: ClassVar[int] = 2
+    # Command, version, serial number, length, segments, lbn, time and response time (µs).
+    record: ClassVar[np.dtype[np.void]] = np.dtype(
+        {
+            "names": ["command", "version", "length", "lbn", "time_us", "response_us"],
+            "formats": ["<u2", "<u2", "<u4", "<u8", "<u8", "<u8"],
+            "offsets": [0, 2, 8, 16, 24, 32],
+            "itemsize": 40,
+        }
+    )
+
+    def _latency_s(self, records: Array) -> Array | float:
+        latency: Array = records["response_us"] / 1e6
+        return latency
