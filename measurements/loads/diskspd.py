@@ -39,41 +39,23 @@ def write_diskspd(
     seed: int = 0,
     allow_device: bool = False,
 ) -> tuple[str, ...]:
-    """Write a profile.
+    """Write a profile; return what it cannot say of the jobs, also in its comment.
 
-    Parameters
-    ----------
-    jobs : sequence of Job
-        Each with one size, one zone and one kind of request: one a transition.
-    path : path
-    target : str
-        Scratch file that the targets share.
-    duration_s : float
-        Length of the run (s), rounded up.
-    outstanding : int, optional
-        Closed loop: requests in flight in all, shared out by weight.
-    depth : int
-        Requests in flight of a target with a rate.
-    seed : int
-        Of DiskSpd's generator.
-    allow_device : bool
-        Whether the target may be a device, whose content is lost.
+    Each job has one size, one zone and one kind of request: one a transition. The targets share
+    the scratch file ``target``; the run lasts ``duration_s`` (s), rounded up. A target with a rate
+    has ``depth`` requests in flight. With ``outstanding`` the loop is closed: so many requests in
+    flight in all, shared out by weight. ``allow_device`` lets the target be a device, whose
+    content is lost.
 
-    Returns
-    -------
-    tuple of str
-        What the profile cannot say of the jobs, also in its comment.
-
-    Raises
-    ------
-    MeasurementError
-        For no jobs, mixed ones, a device that is not allowed, or a file that cannot be written.
+    Raises MeasurementError for no jobs, mixed ones, a device that is not allowed, or a file that
+    cannot be written.
     """
     named = checked_target(target, allow_device)
     if not jobs:
         raise MeasurementError("no jobs: a profile needs one at least")
     for job in jobs:
-        if len(job.sizes) > 1 or len(job.zones) > 1 or not _pure(job):
+        is_pure = job.read_share in (0.0, 1.0) and job.random_share in (0.0, 1.0)
+        if len(job.sizes) > 1 or len(job.zones) > 1 or not is_pure:
             raise MeasurementError(
                 f"job {job.name!r} mixes sizes, zones or kinds of request, which a target of "
                 "DiskSpd cannot: make one a transition"
@@ -100,29 +82,21 @@ def write_diskspd(
     return said
 
 
-def _pure(job: Job) -> bool:
-    return job.read_share in (0.0, 1.0) and job.random_share in (0.0, 1.0)
-
-
 def _elements(job: Job) -> dict[str, object]:
     first, end = job.space
     size = job.sizes[0][0]
-    found: dict[str, object] = {
+    return {
         "BlockSize": size,
         "BaseFileOffset": first,
         "MaxFileSize": max(end, first + size),
         "WriteRatio": 0 if job.read_share else 100,
         "DisableOSCache": "true",
         "WriteThrough": "true",
+        **({"Random": job.alignment_bytes} if job.random_share else {"StrideSize": size}),
     }
-    if job.random_share:
-        found["Random"] = job.alignment_bytes
-    else:
-        found["StrideSize"] = size
-    return found
 
 
-def _pace(job: Job, depth: int) -> dict[str, object]:
+def _pace(job: Job, depth: int) -> dict[str, int]:
     bytes_ms = job.rate * job.mean_size / 1000
     if bytes_ms >= _LEAST_BYTES_MS:
         return {"RequestCount": depth, "Throughput": round(bytes_ms)}
@@ -130,12 +104,12 @@ def _pace(job: Job, depth: int) -> dict[str, object]:
     return {"RequestCount": 1, "BurstSize": 1, "ThinkTime": think}
 
 
-def _made(job: Job) -> float:
-    """Requests a second of a job as it is written."""
+def _written_rate(job: Job) -> float:
+    """Requests per second of a job as it is written."""
     pace = _pace(job, 1)
     if "Throughput" in pace:
-        return 1000 * float(str(pace["Throughput"])) / job.mean_size
-    return 1000 / float(str(pace["ThinkTime"]))
+        return 1000 * pace["Throughput"] / job.mean_size
+    return 1000 / pace["ThinkTime"]
 
 
 def _add(parent: ElementTree.Element, **children: object) -> None:
@@ -151,7 +125,7 @@ def _losses(jobs: Sequence[Job], *, closed: bool) -> Iterator[str]:
         yield "closed loop: a request follows a completion, and inter-arrival times are lost"
     else:
         asked = sum(job.rate for job in jobs)
-        misplaced = sum(abs(_made(job) - job.rate) for job in jobs)
+        misplaced = sum(abs(_written_rate(job) - job.rate) for job in jobs)
         yield f"whole bytes and milliseconds misplace {misplaced / asked:.2%} of the requests"
         if any("ThinkTime" in _pace(job, 1) for job in jobs):
             yield "a thinking target waits for its request too, and so is a little slower"

@@ -25,8 +25,14 @@ from measurements.errors import MeasurementError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-# What a load generator is asked to do: one kind of request, over and over.
+MOST_JOBS = 4096
+_MOST_ZONES = 256
+_MOST_SIZES = 64
+_MOST_WEIGHT = 1000
+_MOST_IN_FLIGHT = 32768
+_LEAST_POISSON = 100.0
+# A smaller loss is not worth a sentence.
+_SAID_FROM = 5e-4
 
 
 @dataclass(frozen=True)
@@ -40,35 +46,23 @@ class Zone:
 
 @dataclass(frozen=True)
 class Job:
-    """A generator thread.
-
-    Parameters
-    ----------
-    name : str
-    rate : float
-        Requests a second.
-    share : float
-        Of the requests of all jobs.
-    read_share, random_share : float
-        Of the requests of this job, 0 to 1.
-    sizes : tuple of (int, float)
-        Request sizes (bytes) and their shares.
-    zones : tuple of Zone
-        Where random requests go, in ascending order, with no overlap.
-    alignment_bytes : int
-        Requests start at multiples of it.
-    arrivals : {"constant", "poisson"}
-        Gaps between requests: equal, or exponential.
-    """
+    """A generator thread, which makes one kind of request over and over."""
 
     name: str
+    # Requests per second.
     rate: float
+    # Share of the requests of all jobs.
     share: float
+    # Shares of the requests of this job, 0 to 1.
     read_share: float
     random_share: float
+    # Request sizes (bytes) and their shares.
     sizes: tuple[tuple[int, float], ...]
+    # Where random requests go, in ascending order, with no overlap.
     zones: tuple[Zone, ...]
+    # Requests start at multiples of it.
     alignment_bytes: int = 512
+    # "constant": equal gaps between requests; "poisson": exponential ones.
     arrivals: str = "constant"
 
     @property
@@ -82,67 +76,6 @@ class Job:
         return self.zones[0].first_byte, self.zones[-1].end_byte
 
 
-def checked_target(target: str, allow_device: bool) -> str:
-    """Return a path that load may be put on.
-
-    Raises
-    ------
-    MeasurementError
-        For a device, unless allowed: writes go to it.
-    """
-    named_device = target.startswith(("/dev/", "\\\\.\\", "#")) or target.isdigit()
-    path = Path(target)
-    if named_device or (path.exists() and stat.S_ISBLK(path.stat().st_mode)):
-        if not allow_device:
-            raise MeasurementError(
-                f"{target}: is a device, and a load writes over what is on it: name a scratch "
-                "file, or allow the device (--allow-device)"
-            )
-    elif not target or any(c in target for c in "\n\r"):
-        raise MeasurementError(f"target {target!r}: give the path of a scratch file")
-    return target
-
-
-def whole_percents(shares: list[float]) -> list[int]:
-    """Shares as whole percents that sum to 100, the largest remainders rounded up."""
-    total = sum(shares)
-    exact = [100 * share / total for share in shares]
-    whole = [int(x) for x in exact]
-    by_rest = sorted(range(len(exact)), key=lambda k: (whole[k] - exact[k], k))
-    for k in by_rest[: 100 - sum(whole)]:
-        whole[k] += 1
-    return whole
-
-
-def percent_loss(shares: list[float], whole: list[int]) -> float:
-    """Share of the requests that rounding to whole percents moves elsewhere."""
-    total = sum(shares)
-    off = [abs(s / total - w / 100) for s, w in zip(shares, whole, strict=True)]
-    return sum(off) / 2
-
-
-def write_whole(path: str | Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    target = Path(path)
-    scratch = target.with_name(f".{target.name}.part")
-    try:
-        scratch.write_text(text, encoding="utf-8")
-        scratch.replace(target)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise MeasurementError(f"{target}: cannot be written: {error.strerror or error}") from error
-
-
-MOST_JOBS = 4096
-_MOST_ZONES = 256
-_MOST_SIZES = 64
-_MOST_WEIGHT = 1000
-_MOST_IN_FLIGHT = 32768
-_LEAST_POISSON = 100.0
-# A loss below this is not worth a sentence.
-_SAID_FROM = 5e-4
-
-
 def write_fio_jobs(
     jobs: Sequence[Job],
     path: str | Path,
@@ -154,35 +87,16 @@ def write_fio_jobs(
     engine: str = "libaio",
     allow_device: bool = False,
 ) -> tuple[str, ...]:
-    """Write a job file.
+    """Write a job file; return what it cannot say of the jobs, in sentences.
 
-    Parameters
-    ----------
-    jobs : sequence of Job
-    path : path
-    target : str
-        Scratch file that the jobs share; made by fio, as long as the space that the jobs use.
-    duration_s : float
-        How long fio runs (s), rounded up to whole seconds.
-    outstanding : int, optional
-        Closed loop: no rates; each job keeps so many requests in flight, and jobs of a share
-        take turns by it (``flow``).
-    depth : int
-        Requests in flight of a job with a rate, at most.
-    engine : str
-        fio's ``ioengine``.
-    allow_device : bool
-        Whether the target may be a device, whose content is lost.
+    The jobs share ``target``, a scratch file that fio makes, and run ``duration_s`` (s), rounded
+    up to whole seconds. A job with a rate has at most ``depth`` requests in flight. With
+    ``outstanding`` the loop is closed: no rates; each job keeps so many requests in flight, and
+    jobs of a share take turns by it (``flow``). ``engine`` is fio's ``ioengine``.
+    ``allow_device`` lets the target be a device, whose content is lost.
 
-    Returns
-    -------
-    tuple of str
-        What the file cannot say of the jobs, in sentences, also in the file itself.
-
-    Raises
-    ------
-    MeasurementError
-        For no jobs or too many, a device that is not allowed, or a file that cannot be written.
+    Raises MeasurementError for no jobs or too many, a device that is not allowed, or a file that
+    cannot be written.
     """
     if not 0 < len(jobs) <= MOST_JOBS:
         raise MeasurementError(
@@ -214,7 +128,8 @@ class _Losses:
 
     def sentences(self, closed: bool) -> tuple[str, ...]:
         said = [
-            f"whole {_unit(what)} of {what} misplace {share:.2%} of the requests"
+            f"whole {'weights' if what == 'jobs' else 'percents'} of {what} misplace {share:.2%} "
+            "of the requests"
             for what, share in self.moved.items()
             if share >= _SAID_FROM
         ]
@@ -231,14 +146,12 @@ class _Losses:
         return tuple(said)
 
 
-def _unit(what: str) -> str:
-    return "weights" if what == "jobs" else "percents"
-
-
 def _common(jobs: Sequence[Job], target: str, duration_s: float, engine: str) -> list[str]:
     size = max(job.space[1] for job in jobs)
+    # fio separates files by colons.
+    escaped = target.replace(":", "\\:")
     return [
-        f"filename={_escaped(target)}",
+        f"filename={escaped}",
         f"filesize={size}",
         f"ioengine={engine}",
         "direct=1",
@@ -249,11 +162,6 @@ def _common(jobs: Sequence[Job], target: str, duration_s: float, engine: str) ->
         f"runtime={max(1, -int(-duration_s // 1))}s",
         "group_reporting=1",
     ]
-
-
-def _escaped(target: str) -> str:
-    """A colon separates files, to fio."""
-    return target.replace(":", "\\:")
 
 
 def _weights(jobs: Sequence[Job], losses: _Losses) -> Sequence[int | None]:
@@ -275,10 +183,11 @@ def _section(job: Job, weight: int | None, depth: int, losses: _Losses) -> str:
         f"offset={first}",
         f"size={end - first}",
         *_zones(job, losses),
+        f"iodepth={depth}",
+        *(_rate(job, losses) if weight is None else [f"flow={weight}", "flow_id=1"]),
+        "",
     ]
-    lines.append(f"iodepth={depth}")
-    lines += _rate(job, losses) if weight is None else [f"flow={weight}", "flow_id=1"]
-    return "\n".join([*lines, ""])
+    return "\n".join(lines)
 
 
 def _operations(job: Job, losses: _Losses) -> list[str]:
@@ -335,33 +244,74 @@ def _merged(zones: Sequence[Zone]) -> list[Zone]:
     for zone in zones:
         last = joined[-1] if joined else None
         if last and last.end_byte < zone.first_byte and last.share >= 0.01 * total:
-            last = Zone(last.end_byte, zone.first_byte, 0.0)
-            joined.append(last)
-            joined.append(zone)
+            joined += [Zone(last.end_byte, zone.first_byte, 0.0), zone]
         elif last and (last.share < 0.01 * total or zone.share < 0.01 * total):
             joined[-1] = Zone(last.first_byte, zone.end_byte, last.share + zone.share)
         else:
             joined.append(zone)
-    return joined[: _MOST_ZONES - 1] + _rest(joined[_MOST_ZONES - 1 :])
-
-
-def _rest(zones: list[Zone]) -> list[Zone]:
-
-    if not zones:
-        return []
-    return [Zone(zones[0].first_byte, zones[-1].end_byte, sum(z.share for z in zones))]
+    kept, rest = joined[: _MOST_ZONES - 1], joined[_MOST_ZONES - 1 :]
+    if rest:
+        share = sum(zone.share for zone in rest)
+        kept.append(Zone(rest[0].first_byte, rest[-1].end_byte, share))
+    return kept
 
 
 def _rate(job: Job, losses: _Losses) -> list[str]:
     # fio holds reads and writes to a rate each, and waits for the one that is behind.
     reads, kept = _reads(job) / 100, _kept_sizes(job)
     rates = [job.rate * share for share in (reads, 1 - reads) if share]
-    if job.arrivals == "poisson" and min(rates) >= _LEAST_POISSON:
-        # fio takes the rate over the smallest size for the requests a second.
+    is_poisson = job.arrivals == "poisson" and min(rates) >= _LEAST_POISSON
+    if is_poisson:
+        # fio takes the rate over the smallest size for the requests per second.
         written = [round(rate) * min(kept) for rate in rates]
-        return [f"rate={','.join(map(str, written))}", "rate_process=poisson"]
-    if job.arrivals == "poisson":
-        losses.slow += job.share
-    mean = sum(size * percent for size, percent in kept.items()) / 100
-    written = [max(1, round(rate * mean)) for rate in rates]
-    return [f"rate={','.join(map(str, written))}"]
+    else:
+        mean = sum(size * percent for size, percent in kept.items()) / 100
+        written = [max(1, round(rate * mean)) for rate in rates]
+        losses.slow += job.share if job.arrivals == "poisson" else 0.0
+    lines = [f"rate={','.join(map(str, written))}"]
+    return [*lines, "rate_process=poisson"] if is_poisson else lines
+
+
+def checked_target(target: str, allow_device: bool) -> str:
+    """Return a path that a load may write to; MeasurementError for a device unless allowed."""
+    named_device = target.startswith(("/dev/", "\\\\.\\", "#")) or target.isdigit()
+    path = Path(target)
+    if named_device or (path.exists() and stat.S_ISBLK(path.stat().st_mode)):
+        if not allow_device:
+            raise MeasurementError(
+                f"{target}: is a device, and a load writes over what is on it: name a scratch "
+                "file, or allow the device (--allow-device)"
+            )
+    elif not target or any(c in target for c in "\n\r"):
+        raise MeasurementError(f"target {target!r}: give the path of a scratch file")
+    return target
+
+
+def whole_percents(shares: list[float]) -> list[int]:
+    """Shares as whole percents that sum to 100, the largest remainders rounded up."""
+    total = sum(shares)
+    exact = [100 * share / total for share in shares]
+    whole = [int(x) for x in exact]
+    by_rest = sorted(range(len(exact)), key=lambda k: (whole[k] - exact[k], k))
+    for k in by_rest[: 100 - sum(whole)]:
+        whole[k] += 1
+    return whole
+
+
+def percent_loss(shares: list[float], whole: list[int]) -> float:
+    """Share of the requests that rounding to whole percents moves elsewhere."""
+    total = sum(shares)
+    off = [abs(s / total - w / 100) for s, w in zip(shares, whole, strict=True)]
+    return sum(off) / 2
+
+
+def write_whole(path: str | Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    target = Path(path)
+    scratch = target.with_name(f".{target.name}.part")
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(target)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise MeasurementError(f"{target}: cannot be written: {error.strerror or error}") from error

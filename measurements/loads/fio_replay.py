@@ -34,23 +34,16 @@ if TYPE_CHECKING:
 _NS = 1e-9
 _PATIENCE_S = 60.0
 _LEFT_FREE_BYTES = 64 << 20
+_HEAD = "fio version 3 iolog\n"
+_WORDS = ("read", "write", "trim", "sync")
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """A replay.
+    """What fio says of a replay.
 
-    Parameters
-    ----------
-    engine : str
-        fio's engine.
-    requests : int
-        Completed reads, writes and trims.
-    bytes_ : int
-    duration_s : float
-    latency_mean_s, latency_p99_s : float
-        From submission to completion; NaN where nothing completed.
-    fio_version : str
+    Requests are completed reads, writes and trims; a latency is from submission to completion, NaN
+    where nothing completed.
     """
 
     engine: str
@@ -63,7 +56,7 @@ class Replayed:
 
     @property
     def iops(self) -> float:
-        """Requests completed a second."""
+        """Requests completed per second."""
         return self.requests / self.duration_s
 
 
@@ -79,27 +72,13 @@ def replay_iolog(
 ) -> Replayed:
     """Replay an iolog of one file with fio.
 
-    Parameters
-    ----------
-    iolog : path
-        As `measurements.loads.fio_replay.write_iolog` makes it; it names the file.
-    engine : str
-        fio's ``ioengine``.
-    depth : int
-        Requests in flight at most: a request beyond it waits, and comes late.
-    direct : bool
-        Whether to pass by the page cache.
-    as_fast_as_possible : bool
-        Leave out the times of the trace.
-    expected_s : float
-        How long it should take; a minute more than twice that ends it.
-    allow_device : bool
-        Whether fio may write to a device that is mounted or not.
+    The log, as `write_iolog` makes it, names the file. ``engine`` is fio's ``ioengine``. A request
+    beyond ``depth`` requests in flight waits, and comes late. ``direct`` passes by the page cache;
+    ``as_fast_as_possible`` leaves out the times of the trace. The replay should take
+    ``expected_s`` (s); a minute more than twice that ends it. ``allow_device`` lets fio write to a
+    device, mounted or not.
 
-    Raises
-    ------
-    MeasurementError
-        When fio is missing, fails, or takes too long.
+    Raises MeasurementError when fio is missing, fails, or takes too long.
     """
     command = [
         find_program("fio"),
@@ -123,10 +102,7 @@ def replay_iolog(
 def make_scratch(path: str | Path, size_bytes: int) -> None:
     """Make a scratch file of a size, all of it allocated and written, or make one longer.
 
-    Raises
-    ------
-    MeasurementError
-        When it cannot be made: no room, no permission.
+    Raises MeasurementError where there is no room or no permission.
     """
     target = Path(path)
     try:
@@ -180,9 +156,11 @@ def _run(command: list[str], folder: str, expected_s: float) -> Mapping[str, Any
 def _read(document: Mapping[str, Any], engine: str) -> Replayed:
     try:
         job = document["jobs"][0]
-        if job["error"]:
-            raise MeasurementError(f"fio met error {job['error']}: {os.strerror(job['error'])}")
+        if code := job["error"]:
+            raise MeasurementError(f"fio met error {code}: {os.strerror(code)}")
         parts = [job[way] for way in ("read", "write", "trim")]
+        busiest = max(parts, key=lambda part: part["total_ios"])
+        p99 = busiest["lat_ns"].get("percentile", {}).get("99.000000")
         requests = sum(part["total_ios"] for part in parts)
         mean = sum(part["lat_ns"]["mean"] * part["total_ios"] for part in parts)
         return Replayed(
@@ -191,50 +169,24 @@ def _read(document: Mapping[str, Any], engine: str) -> Replayed:
             bytes_=sum(part["io_bytes"] for part in parts),
             duration_s=max(part["runtime"] for part in parts) / 1000.0,
             latency_mean_s=mean / requests * _NS if requests else float("nan"),
-            latency_p99_s=_p99(parts),
+            latency_p99_s=float("nan") if p99 is None else p99 * _NS,
             fio_version=str(document["fio version"]),
         )
     except (KeyError, IndexError, TypeError) as error:
         raise MeasurementError(f"fio's report lacks {error}") from error
 
 
-def _p99(parts: list[Mapping[str, Any]]) -> float:
-    """Of the direction with the most requests."""
-    most = max(parts, key=lambda part: part["total_ios"])
-    found = most["lat_ns"].get("percentile", {}).get("99.000000")
-    return float("nan") if found is None else found * _NS
-
-
-# Traces as fio's iolog, version 3, which replays every request at its own time.
-#
-# fio drops the gap after a time of 0, so times begin at 1 µs. Requests at the same microsecond
-# follow each other at once.
-
-
-_HEAD = "fio version 3 iolog\n"
-_WORDS = ("read", "write", "trim", "sync")
-
-
 class Written(NamedTuple):
-    """What an iolog holds.
-
-    Attributes
-    ----------
-    requests : int
-    bytes_ : int
-        Read and written.
-    duration_s : float
-        From the first request to the last.
-    extent_bytes : int
-        Length that the replayed file needs.
-    folded : int
-        Requests whose place lay beyond the file and was taken modulo its length.
-    """
+    """What an iolog holds."""
 
     requests: int
+    # Read and written.
     bytes_: int
+    # From the first request to the last.
     duration_s: float
+    # Length that the replayed file needs.
     extent_bytes: int
+    # Requests whose place lay beyond the file and was taken modulo its length.
     folded: int
 
 
@@ -249,30 +201,16 @@ def write_iolog(
     most: int | None = None,
     allow_device: bool = False,
 ) -> Written:
-    """Write a trace as an iolog.
+    """Write a trace as fio's iolog, version 3, which replays every request at its own time.
 
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch
-        With the columns of `measurements.traces.Trace`. Devices of the trace share the target.
-    path : str
-    target : str
-        File that fio replays on.
-    size_bytes : int, optional
-        Length of the target; places beyond it are taken modulo the length. Default: as needed.
-    first_byte : int
-        Place that becomes the target's first byte.
-    time_scale : float
-        Factor of all times: 2 is twice as slow.
-    most : int, optional
-        Requests at most.
-    allow_device : bool
-        Whether the target may be a device, whose content is lost.
+    ``batches`` have the columns of `measurements.traces.Trace`; devices of the trace share the
+    file ``target``, whose first byte is the trace's ``first_byte``. Places beyond ``size_bytes``
+    are taken modulo it; by default the target is as long as needed. All times are multiplied by
+    ``time_scale``; ``most`` limits the requests. ``allow_device`` lets the target be a device,
+    whose content is lost.
 
-    Raises
-    ------
-    MeasurementError
-        For a device that is not allowed, requests without times, or a file that cannot be written.
+    Raises MeasurementError for a device that is not allowed, requests without times, or a file
+    that cannot be written.
     """
     named = checked_target(target, allow_device)
     if any(c.isspace() for c in named):
@@ -325,13 +263,12 @@ class _Totals:
 
 
 def _at_most(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.RecordBatch]:
-    left = most
     for batch in batches:
-        if left is not None:
-            batch = batch.slice(0, left)
-            left -= batch.num_rows
+        if most is not None:
+            batch = batch.slice(0, most)
+            most -= batch.num_rows
         yield batch
-        if left == 0:
+        if most == 0:
             return
 
 
@@ -352,7 +289,8 @@ def _write(
     total.last_s = float(time[-1])
     moves = op != Op.FLUSH
     total.requests += len(time)
-    total.bytes_ += int(size[moves & (op != 2)].sum())
+    total.bytes_ += int(size[moves & (op != Op.DISCARD)].sum())
+    # fio drops the gap after a time of 0, so times begin at 1 µs.
     at = 1 + np.rint((time - total.first_s) * scale * 1e6).astype(np.int64)
     offset = np.zeros_like(lbn)
     offset[moves] = total.place(lbn[moves], size[moves])

@@ -10,21 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
+from measurements.traces import requests as base
 from measurements.traces import text_lines as text
-from measurements.traces.requests import (
-    BLOCK_BYTES,
-    NO_FILE,
-    Array,
-    Op,
-    Reader,
-    Requests,
-    concatenate,
-    encode,
-    head,
-    opened,
-    operations,
-    refuse_first,
-)
+from measurements.traces.requests import Array, Op, Requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,13 +51,13 @@ class Msr(text.FieldReader):
 
     def chunks(self) -> Iterator[Requests]:
         """Yield the requests in the order of the file; raises BadRequestError."""
-        if re.match(_MSR_HEADER, head(self.path), re.IGNORECASE):
+        if re.match(_MSR_HEADER, base.head(self.path), re.IGNORECASE):
             self.form = self.form._replace(header_lines=1)
         yield from super().chunks()
 
     def requests(self, row: Array, table: pa.Table) -> Requests:
         """Convert parsed lines."""
-        hosts = encode(table["Hostname"])
+        hosts = base.encode(table["Hostname"])
         return Requests.of(
             row,
             table["Timestamp"].to_numpy(),
@@ -77,7 +65,7 @@ class Msr(text.FieldReader):
             table["Size"].to_numpy(),
             text.read_or_write(table["Type"], row, {"read": Op.READ, "write": Op.WRITE}, "Type"),
             stream=self.names["stream"].codes_at(*hosts),
-            device=self._devices(hosts, encode(table["DiskNumber"])),
+            device=self._devices(hosts, base.encode(table["DiskNumber"])),
             latency_s=table["ResponseTime"].to_numpy() / self.ticks_per_s,
         )
 
@@ -151,14 +139,14 @@ class MqSim(text.FieldReader):
     def requests(self, row: Array, table: pa.Table) -> Requests:
         """Convert parsed lines."""
         sectors = table["sectors"].to_numpy()
-        refuse_first(
+        base.refuse_first(
             sectors >= 2**54, row, lambda at: f"{sectors[at]} sectors are beyond 2^63 bytes"
         )
         return Requests.of(
             row,
             table["arrival (ns)"].to_numpy(),
             table["start LBA"].to_numpy(),
-            sectors * BLOCK_BYTES,
+            sectors * base.BLOCK_BYTES,
             text.read_or_write(table["type"], row, {"1": Op.READ, "0": Op.WRITE}, "type"),
             device=self.names["device"].codes(table["device"]),
         )
@@ -180,7 +168,7 @@ _IOLOG_LINE = (
 )
 
 
-class Iolog2(Reader):
+class Iolog2(base.Reader):
     """fio's iolog version 2: file, action, offset, length in bytes; times only from waits.
 
     fio replays a wait as milliseconds since the start of the job (fio 3.33 does; its manual says
@@ -206,7 +194,7 @@ class Iolog2(Reader):
                 yield self._requests(kept.row, parts)
 
     def _requests(self, row: Array, parts: pa.StructArray) -> Requests:
-        op = operations(parts.field("action"), _IOLOG_OPERATIONS)
+        op = base.operations(parts.field("action"), _IOLOG_OPERATIONS)
         offset = text.whole(parts.field("offset"), row, "offset")
         length = text.whole(parts.field("length"), row, "length")
         time = self._times(parts, row, offset, op)
@@ -237,7 +225,7 @@ class Iolog3(Iolog2):
 
     def _times(self, parts: pa.StructArray, row: Array, offset: Array, op: Array) -> Array:
         reason = "version 3 has no wait lines: are two logs mixed?"
-        refuse_first(op == Op.OTHER, row, lambda _: reason)
+        base.refuse_first(op == Op.OTHER, row, lambda _: reason)
         return text.whole(parts.field("time"), row, "time")
 
 
@@ -257,7 +245,7 @@ _ETW_EVENT = r"\s*[A-Za-z][\w/ .:()-]*,"
 _ETW_OPERATIONS = {"read": Op.READ, "write": Op.WRITE, "flush": Op.FLUSH}
 
 
-class Etw(Reader):
+class Etw(base.Reader):
     """Disk events of Windows as ``xperf -a dumper`` writes them of a trace, as DiskSpd's ``-e``.
 
     A line is written when its request completes: it arrived ElapsedTime microseconds before.
@@ -274,7 +262,7 @@ class Etw(Reader):
 
     def chunks(self) -> Iterator[Requests]:
         """Yield the requests in the order of the file; raises BadRequestError."""
-        begin = head(self.path)
+        begin = base.head(self.path)
         transfer, flush = self._patterns(begin)
         end = _ETW_END.search(begin)
         skipped = begin.count(b"\n", 0, end.end()) if end else 0
@@ -309,7 +297,7 @@ class Etw(Reader):
         is_flush, flushes = events.extract(flush)
         reason = "its fields are not those of the header"
         events.refuse_first(~(is_transfer | is_flush), reason)
-        both = concatenate(
+        both = base.concatenate(
             [
                 self._requests(events.row[is_transfer], transfers),
                 self._requests(events.row[is_flush & ~is_transfer], flushes),
@@ -331,11 +319,11 @@ class Etw(Reader):
             np.maximum(arrival, 0),
             self.blocks(offset),
             _hexadecimal(column.get("size", zeros), row, "IOSize"),
-            operations(column["kind"], _ETW_OPERATIONS),
+            base.operations(column["kind"], _ETW_OPERATIONS),
             stream=self._codes("stream", column.get("process"), 0),
             device=self._codes("device", column.get("disk"), 0),
             latency_s=elapsed / 1e6,
-            file=self._codes("file", column.get("file"), NO_FILE),
+            file=self._codes("file", column.get("file"), base.NO_FILE),
         )
 
     def _codes(self, name: str, column: pa.Array | None, otherwise: int) -> Array | int:
@@ -363,7 +351,7 @@ def _hexadecimal(column: pa.Array, row: Array, name: str) -> Array:
     except pa.ArrowInvalid:
         digits = pc.utf8_length(column).to_numpy(zero_copy_only=False)
         far = digits == digits.max()
-    refuse_first(far, row, lambda at: f"{name} {column[at]} is beyond 2^63")
+    base.refuse_first(far, row, lambda at: f"{name} {column[at]} is beyond 2^63")
     whole: Array = numbers.astype(np.int64)
     return whole
 
@@ -378,7 +366,7 @@ _RECORDS_AT_ONCE = 1 << 19
 _RECORDS_TO_RECOGNISE = 16
 
 
-class Vscsi1(Reader):
+class Vscsi1(base.Reader):
     """CloudPhysics' vscsi, version 1: little-endian records; bytes, lbn of 512 bytes, microseconds.
 
     Source: the record layouts of libCacheSim's and PyMimircache's readers of these traces,
@@ -411,7 +399,7 @@ class Vscsi1(Reader):
     def chunks(self) -> Iterator[Requests]:
         """Yield the requests in the order of the file; raises BadRequestError."""
         size, done = self.record.itemsize, 0
-        with opened(self.path) as file:
+        with base.opened(self.path) as file:
             while block := file.read(size * _RECORDS_AT_ONCE):
                 if cut := len(block) % size:
                     raise MeasurementError(
@@ -424,7 +412,7 @@ class Vscsi1(Reader):
 
     def _requests(self, records: Array, row: Array) -> Requests:
         version, time = records["version"] >> 8, records["time_us"]
-        refuse_first(
+        base.refuse_first(
             version != self.version,
             row,
             lambda at: (
@@ -432,7 +420,7 @@ class Vscsi1(Reader):
                 "format?"
             ),
         )
-        refuse_first(time >= 2**63, row, lambda at: f"its time {time[at]} is beyond 2^63")
+        base.refuse_first(time >= 2**63, row, lambda at: f"its time {time[at]} is beyond 2^63")
         op = _SCSI_OPERATIONS[records["command"]]
         other = op == Op.OTHER
         self.note("{n} SCSI commands that are no read, write or flush are left out", other.sum())
