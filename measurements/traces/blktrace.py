@@ -380,7 +380,6 @@ def _merge(sources: list[Iterator[_Records]]) -> Iterator[_Records]:
 
 _TEXT_FIELDS = {
     "a": r"(?P<action>[A-Z][A-Za-z]?)",
-    "c": r"\d+",
     "C": r"(?P<command>.*?)",
     "d": r"(?P<rwbs>[A-Z]+)",
     "D": r"(?P<device>\d+,\s*\d+)",
@@ -390,12 +389,10 @@ _TEXT_FIELDS = {
     "n": r"(?P<sectors>\d+)",
     "N": r"(?P<bytes>\d+)",
     "p": r"(?P<pid>\d+)",
-    "s": r"\d+",
     "S": r"(?P<sector>\d+)",
     "t": r"(?P<nanoseconds>\d+)",
     "T": r"(?P<seconds>\d+)",
-    "u": r"\d+",
-    "U": r"\d+",
+    **dict.fromkeys("csuU", r"\d+"),
 }
 _NEEDED = ("T", "t", "a", "d", "S")
 _EVENT = (

@@ -55,8 +55,7 @@ class Msr(text.FieldReader):
             self.form = self.form._replace(header_lines=1)
         yield from super().chunks()
 
-    def requests(self, row: Array, table: pa.Table) -> Requests:
-        """Convert parsed lines."""
+    def _requests(self, row: Array, table: pa.Table) -> Requests:
         hosts = base.encode(table["Hostname"])
         return Requests.of(
             row,
@@ -102,8 +101,7 @@ class Spc(text.FieldReader):
         )
     )
 
-    def requests(self, row: Array, table: pa.Table) -> Requests:
-        """Convert parsed lines."""
+    def _requests(self, row: Array, table: pa.Table) -> Requests:
         return Requests.of(
             row,
             table["Timestamp"].to_numpy(),
@@ -136,8 +134,7 @@ class MqSim(text.FieldReader):
     )
     ticks_per_s = 10**9
 
-    def requests(self, row: Array, table: pa.Table) -> Requests:
-        """Convert parsed lines."""
+    def _requests(self, row: Array, table: pa.Table) -> Requests:
         sectors = table["sectors"].to_numpy()
         base.refuse_first(
             sectors >= 2**54, row, lambda at: f"{sectors[at]} sectors are beyond 2^63 bytes"
@@ -157,9 +154,7 @@ _IOLOG_OPERATIONS = {
     "read": Op.READ,
     "write": Op.WRITE,
     "trim": Op.DISCARD,
-    "sync": Op.FLUSH,
-    "datasync": Op.FLUSH,
-    "sync_file_range": Op.FLUSH,
+    **dict.fromkeys(("sync", "datasync", "sync_file_range"), Op.FLUSH),
 }
 _FILE_ACTION = r"\S+[ \t]+(?:add|open|close|unlink)\s*$"
 _IOLOG_LINE = (
@@ -366,6 +361,11 @@ _RECORDS_AT_ONCE = 1 << 19
 _RECORDS_TO_RECOGNISE = 16
 
 
+def _record(**sizes: int) -> np.dtype[np.void]:
+    """Layout of a record of little-endian whole numbers, by their sizes (bytes)."""
+    return np.dtype([(name, f"<u{size}") for name, size in sizes.items()])
+
+
 class Vscsi1(base.Reader):
     """CloudPhysics' vscsi, version 1: little-endian records; bytes, lbn of 512 bytes, microseconds.
 
@@ -378,14 +378,8 @@ class Vscsi1(base.Reader):
     unit: ClassVar[str] = "record"
     ticks_per_s = 10**6
     version: ClassVar[int] = 1
-    # Serial number, length, segments, command, version, lbn, time (µs).
-    record: ClassVar[np.dtype[np.void]] = np.dtype(
-        {
-            "names": ["length", "command", "version", "lbn", "time_us"],
-            "formats": ["<u4", "<u2", "<u2", "<u8", "<u8"],
-            "offsets": [4, 12, 14, 16, 24],
-            "itemsize": 32,
-        }
+    record: ClassVar[np.dtype[np.void]] = _record(
+        serial=4, length=4, segments=4, command=2, version=2, lbn=8, time_us=8
     )
 
     @classmethod
@@ -412,14 +406,9 @@ class Vscsi1(base.Reader):
 
     def _requests(self, records: Array, row: Array) -> Requests:
         version, time = records["version"] >> 8, records["time_us"]
-        base.refuse_first(
-            version != self.version,
-            row,
-            lambda at: (
-                f"its version is {version[at]}, not {self.version}: is the file whole, and of one "
-                "format?"
-            ),
-        )
+        expected = f"not {self.version}: is the file whole, and of one format?"
+        mixed = version != self.version
+        base.refuse_first(mixed, row, lambda at: f"its version is {version[at]}, {expected}")
         base.refuse_first(time >= 2**63, row, lambda at: f"its time {time[at]} is beyond 2^63")
         op = _SCSI_OPERATIONS[records["command"]]
         other = op == Op.OTHER
@@ -444,14 +433,8 @@ class Vscsi2(Vscsi1):
     name: ClassVar[str] = "vscsi-2"
     described: ClassVar[str] = "vscsi version 2, 40-byte records"
     version: ClassVar[int] = 2
-    # Command, version, serial number, length, segments, lbn, time and response time (µs).
-    record: ClassVar[np.dtype[np.void]] = np.dtype(
-        {
-            "names": ["command", "version", "length", "lbn", "time_us", "response_us"],
-            "formats": ["<u2", "<u2", "<u4", "<u8", "<u8", "<u8"],
-            "offsets": [0, 2, 8, 16, 24, 32],
-            "itemsize": 40,
-        }
+    record: ClassVar[np.dtype[np.void]] = _record(
+        command=2, version=2, serial=4, length=4, segments=4, lbn=8, time_us=8, response_us=8
     )
 
     def _latency_s(self, records: Array) -> Array | float:

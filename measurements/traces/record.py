@@ -36,32 +36,20 @@ _RECORD = blktrace.LITTLE.newbyteorder("=")
 
 @dataclass(frozen=True)
 class Recording:
-    """A trace that was recorded, and how.
+    """A trace that was recorded, and how."""
 
-    Attributes
-    ----------
-    path : Path
-        The trace, as Parquet or CSV.
-    method : str
-        "blktrace" or "blk tracer".
-    requests : int
-    elapsed_s : float
-        Wall-clock time of the command (s).
-    exit_code : int
-        Exit code of the command; negative for the signal that ended it.
-    lost : int
-        Events that the kernel had no room for.
-    raw : tuple of Path
-        Files of blktrace's records, one a CPU, where they were asked for.
-    caveats : tuple of str
-    """
-
+    # The trace, as Parquet or CSV.
     path: Path
+    # "blktrace" or "blk tracer".
     method: str
     requests: int
+    # Wall-clock time of the command (s).
     elapsed_s: float
+    # Exit code of the command; negative for the signal that ended it.
     exit_code: int
+    # Events that the kernel had no room for.
     lost: int
+    # Files of blktrace's records, one a CPU, where they were asked for.
     raw: tuple[Path, ...]
     caveats: tuple[str, ...]
 
@@ -77,25 +65,13 @@ def record(
     """Run a command and record all requests that reach a block device meanwhile.
 
     All requests are recorded, not the command's only; ``stream`` tells the threads apart.
+    ``device`` is such as /dev/sda, sda, or a partition. The trace goes to ``output``, .parquet or
+    .csv, best on another device. ``raw`` is a base name under which blktrace's own records are
+    kept too, NAME.blktrace.CPU, as blkparse, btt and fio read them. The ``method`` "auto" takes
+    blktrace where the kernel lets it.
 
-    Parameters
-    ----------
-    device : str
-        Such as /dev/sda, sda, or a partition.
-    command : sequence of str
-    output : path
-        Trace to write, .parquet or .csv; best on another device.
-    raw : path, optional
-        Base name under which blktrace's own records are kept too, NAME.blktrace.CPU, as blkparse,
-        btt and fio read them.
-    method : {"auto", "blktrace", "blk tracer"}
-        "auto" takes blktrace where the kernel lets it.
-
-    Raises
-    ------
-    MeasurementError
-        When the device cannot be traced, the command cannot be started, or nothing arrived. What
-        was set in the kernel is put back in any case.
+    Raises MeasurementError when the device cannot be traced, the command cannot be started, or
+    nothing arrived. What was set in the kernel is put back in any case.
     """
     sysfs = device_folder(device)
     if method not in METHODS:

@@ -194,17 +194,7 @@ def _batch(requests: Requests, reader: Reader, first: float) -> pa.RecordBatch:
 
 
 class Reader:
-    """One pass over a trace of one format.
-
-    Attributes
-    ----------
-    epoch_ns : int, optional
-        Unix time (ns) of tick 0 of the format's clock, where the format says it.
-    names : dict of str to Names
-        Names of streams, devices and files; grows while it reads.
-    notes : Counter of str
-        Findings and how often each was made: sentences with a ``{n}``.
-    """
+    """One pass over a trace of one format."""
 
     name: ClassVar[str]
     described: ClassVar[str]
@@ -212,6 +202,7 @@ class Reader:
     begins: ClassVar[re.Pattern[bytes]]
     unit: ClassVar[str] = "line"
     ticks_per_s: int = 1
+    # Unix time (ns) of tick 0 of the format's clock, where the format says it.
     epoch_ns: int | None = None
     # Whether times are to count from the first request.
     rebased: ClassVar[bool] = True
@@ -224,6 +215,7 @@ class Reader:
         self.path = path
         self.mapping = dict(mapping or {})
         self.names = {column: Names() for column in NAMED}
+        # Sentences with a {n}, and how often each holds.
         self.notes: Counter[str] = Counter()
 
     @classmethod
@@ -451,23 +443,15 @@ def _refuse_impossible(requests: Requests) -> None:
 
 
 class InOrder:
-    """Sorts arrivals that come late, up to ``window`` requests back.
-
-    Attributes
-    ----------
-    late : int
-        Number of requests that came after a later one.
-    latest : int or float
-        By how much at most (ticks).
-    first : int or float, optional
-        Time of the first request (ticks), once it is known.
-    """
+    """Sorts arrivals that come late, up to ``window`` requests back."""
 
     def __init__(self, window: int = WINDOW) -> None:
         self._window = window
         self._last_yielded: float | None = None
+        # Number of requests that came after a later one, and by how much at most (ticks).
         self.late = 0
         self.latest: float = 0
+        # Time of the first request (ticks), once it is known.
         self.first: float | None = None
 
     def sort(self, chunks: Iterable[Requests]) -> Iterator[Requests]:

@@ -86,8 +86,7 @@ class _Table(base.Reader):
     _rows = 0
     _odd_sizes = 0
 
-    def requests(self, row: Array, table: pa.Table) -> base.Requests:
-        """Convert parsed lines."""
+    def _requests(self, row: Array, table: pa.Table) -> base.Requests:
         column = {name: table[one.header].combine_chunks() for name, one in self.columns.items()}
         sizes = self._bytes("blocks" if "blocks" in column else "size_bytes", column, row)
         place = "offset_bytes" if "offset_bytes" in column else "lbn"
@@ -217,7 +216,7 @@ class ParquetTable(_Table):
         with _opened_parquet(self.path) as file:
             self._choose(file.schema_arrow.names)
             for row, batch in _batches(file, [chosen.header for chosen in self.columns.values()]):
-                yield self.requests(row, pa.Table.from_batches([batch]))
+                yield self._requests(row, pa.Table.from_batches([batch]))
 
 
 class OwnParquet(base.Reader):

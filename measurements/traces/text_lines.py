@@ -66,9 +66,9 @@ class FieldReader(base.Reader):
     def chunks(self) -> Iterator[base.Requests]:
         """Yield the requests in the order of the file; raises BadRequestError."""
         for row, table in self._parsed_blocks():
-            yield self.requests(row, table)
+            yield self._requests(row, table)
 
-    def requests(self, row: Array, table: pa.Table) -> base.Requests:
+    def _requests(self, row: Array, table: pa.Table) -> base.Requests:
         """Convert parsed lines; rows count the lines that are not blank."""
         raise NotImplementedError
 
