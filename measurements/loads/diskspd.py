@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from measurements.errors import MeasurementError
-from measurements.loads.fio_jobs import checked_target, write_whole
+from measurements.loads.fio_jobs import Job, checked_target, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from measurements.loads.fio_jobs import Job
-
 _WEIGHTS = 1_000_000
+# A slower target cannot be paced by whole bytes per millisecond.
 _LEAST_BYTES_MS = 100.0
 _LONGEST_MS = 2**32 - 1
 
@@ -62,6 +61,7 @@ def write_diskspd(
             )
     said = tuple(_losses(jobs, closed=outstanding is not None))
     profile = ElementTree.Element("Profile")
+    # A comment of XML must not have two hyphens together.
     profile.append(ElementTree.Comment(f" {'; '.join(said)} ".replace("--", "- -")))
     span = ElementTree.SubElement(ElementTree.SubElement(profile, "TimeSpans"), "TimeSpan")
     _add(span, Duration=max(1, -int(-duration_s // 1)), Warmup=0, Cooldown=0, RandSeed=seed)
@@ -76,7 +76,7 @@ def write_diskspd(
         if outstanding is None:
             _add(one, ThreadsPerFile=1, **_pace(job, depth))
         else:
-            _add(one, Weight=max(1, round(_WEIGHTS * job.share)))
+            _add(one, Weight=_weight(job))
     ElementTree.indent(profile)
     write_whole(path, ElementTree.tostring(profile, encoding="unicode") + "\n")
     return said
@@ -94,6 +94,10 @@ def _elements(job: Job) -> dict[str, object]:
         "WriteThrough": "true",
         **({"Random": job.alignment_bytes} if job.random_share else {"StrideSize": size}),
     }
+
+
+def _weight(job: Job) -> int:
+    return max(1, round(_WEIGHTS * job.share))
 
 
 def _pace(job: Job, depth: int) -> dict[str, int]:
@@ -119,9 +123,10 @@ def _add(parent: ElementTree.Element, **children: object) -> None:
 
 def _losses(jobs: Sequence[Job], *, closed: bool) -> Iterator[str]:
     if closed:
-        weights = [max(1, round(_WEIGHTS * job.share)) for job in jobs]
-        off = [abs(w / sum(weights) - j.share) for w, j in zip(weights, jobs, strict=True)]
-        yield f"whole weights misplace {sum(off) / 2:.2%} of the requests"
+        total = sum(map(_weight, jobs))
+        # A request that is too many here is one too few there.
+        misplaced = sum(abs(_weight(job) / total - job.share) for job in jobs) / 2
+        yield f"whole weights misplace {misplaced:.2%} of the requests"
         yield "closed loop: a request follows a completion, and inter-arrival times are lost"
     else:
         asked = sum(job.rate for job in jobs)

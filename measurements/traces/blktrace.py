@@ -72,6 +72,7 @@ def _complete(requests: Requests, completions: Requests) -> Requests:
     if not requests.rows() or not completions.rows():
         return requests
     latency = requests.latency_s.copy()
+    # A completion ends requests of its own device and operation.
     open_ = np.isnan(latency) & (requests.op != Op.FLUSH)
     kinds = requests.device.astype(np.int64) * 4 + requests.op
     ended = completions.device.astype(np.int64) * 4 + completions.op

@@ -83,6 +83,7 @@ class _Table(base.Reader):
     maps: ClassVar[bool] = True
     columns: dict[str, Column]
     operation_codes: dict[str, int]
+    # Sizes that are no multiple of a block: many of them suggest another unit.
     _rows = 0
     _odd_sizes = 0
 
@@ -131,6 +132,7 @@ class _Table(base.Reader):
         header, factor = chosen.header, chosen.bytes_per_unit
         values = _numbers(column[target], row, header)
         if values.dtype.kind == "f" or not float(factor).is_integer():
+            # -1 stands for an offset that int64 cannot hold.
             scaled = np.rint(values * factor)
             found = np.where(np.abs(scaled) < 2**63, scaled, -1).astype(np.int64)
         else:
@@ -410,6 +412,7 @@ def _factor(header: str, target: str, *, mapped: bool = False) -> float | None:
         return None
     si = "bytes" if wanted == "block" else wanted
     unit = split_unit(header.strip())[1]
+    # The header of a mapped column is anybody's: its unit may be any word of it.
     if mapped and (unit is None or unit.si != si):
         sectors = si == "bytes" and _IN_SECTORS.fullmatch(header)
         unit = Unit(si, BLOCK_BYTES) if sectors else table_headers.unit_in_words(header, si)
@@ -438,6 +441,7 @@ def _numbers(values: pa.Array, row: Array, header: str, *, missing: bool = False
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
     if not missing:
         _refuse_missing(values, row, f"{header} is empty")
+    # Whole numbers stay whole: an old clock in ns has more digits than a double.
     for kind in (pa.float64(),) if missing else (pa.int64(), pa.float64()):
         try:
             numbers: Array = values.cast(kind).to_numpy(zero_copy_only=False)

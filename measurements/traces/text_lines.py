@@ -111,6 +111,7 @@ def _two_words(column: pa.ChunkedArray, codes: dict[str, int]) -> Array | None:
 
 
 def _tables(path: Path, form: Form) -> Iterator[pa.Table]:
+    # Arrow takes one character between fields, so runs of spaces become one.
     if form.delimiter == " ":
         for block in base.line_blocks(path):
             if spaced := _single_spaces(block.text).strip(b"\n"):
