@@ -11,18 +11,14 @@ if TYPE_CHECKING:
     from measurements.traces.trace_writing import write_trace
 
 # The recording process starts without numpy and pyarrow.
-_HOME = {
-    "Trace": "measurements.traces.requests",
-    "read_trace": "measurements.traces.reading",
-    "write_trace": "measurements.traces.trace_writing",
-}
+_HOME = {"Trace": "requests", "read_trace": "reading", "write_trace": "trace_writing"}
 
 __all__ = ["Trace", "read_trace", "write_trace"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
+        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
