@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from measurements.errors import MeasurementError
-from measurements.timeseries.series import (
-    COLUMNS,
-    MARKS,
-    Finding,
-    TimeSeries,
-    is_column,
-    left_out,
-    split_device,
-)
+from measurements.timeseries import series as schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Self
 
     import pandas as pd
 
-    from measurements.timeseries.log import Selection, Source
+    from measurements.timeseries.log import Options, Source
+    from measurements.timeseries.series import Finding, TimeSeries
 
 FORMAT = "ppw"
 _PARQUET = b"PAR1"
@@ -36,16 +31,16 @@ _ENDINGS = (".csv", ".parquet", ".jsonl")
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a file that begins so was written by ppw."""
+    """Check whether a file that begins so was written by ppw."""
     return head.startswith((_PARQUET, _CSV, _LINES))
 
 
 def begins_as_samples(head: bytes) -> bool:
-    """Whether a file begins as no table of runs does; Parquet and JSON lines tell nothing."""
+    """Check whether a file begins as no table of runs does; Parquet and JSON lines tell nothing."""
     return head.startswith(_CSV)
 
 
-def read(source: Source, selection: Selection) -> TimeSeries:
+def read(source: Source, options: Options) -> TimeSeries:
     """Read a series that was written by `Writer` or `write_time_series`.
 
     Raises
@@ -56,20 +51,21 @@ def read(source: Source, selection: Selection) -> TimeSeries:
     data = b"".join(source.pieces())
     try:
         frame, cut = _parse(data)
-        unknown = [name for name in frame.columns if not is_column(str(name))]
-        kept = [c for c in frame.columns if c not in unknown and selection.keeps(str(c))]
-        frame = _typed(frame[kept])
+        names = [name for name in frame.columns if schema.is_column(str(name))]
+        unknown = len(frame.columns) - len(names)
+        frame = _typed(frame[[name for name in names if options.keeps(str(name))]])
     except (ValueError, OSError, TypeError, AttributeError, KeyError, OverflowError) as error:
         text = " ".join(str(error).split())[:200]
         raise MeasurementError(f"{source.name}: is no series of ppw: {text}") from error
     frame = frame.sort_values("time_s", kind="stable", ignore_index=True)
-    findings = [*_marked(frame), *left_out(0, cut or source.truncated)]
+    caveats = schema.left_out(0, cut or source.truncated)
     if unknown:
-        findings.append(Finding("", 0, f"{len(unknown)} columns are not ppw's and are left out"))
-    return TimeSeries(frame, FORMAT, source.name, tuple(findings))
+        caveats.append(f"{unknown} columns are not ppw's and are left out")
+    findings = (*_mark_findings(frame), *schema.log_findings(caveats))
+    return schema.TimeSeries(frame, FORMAT, source.name, findings)
 
 
-def series_of(rows: Sequence[Mapping[str, Any]], source: str, caveats: Sequence[str]) -> TimeSeries:
+def series_of(rows: Sequence[Mapping[str, Any]], source: str, caveats: Iterable[str]) -> TimeSeries:
     """Make a series of sampled rows.
 
     Raises
@@ -82,8 +78,8 @@ def series_of(rows: Sequence[Mapping[str, Any]], source: str, caveats: Sequence[
     if not rows:
         raise MeasurementError(f"{source}: ended before the first interval")
     frame = _typed(pd.DataFrame(list(rows)))
-    findings = [Finding("", 0, caveat) for caveat in caveats]
-    return TimeSeries(frame, "live", source, (*findings, *_marked(frame)))
+    findings = (*schema.log_findings(caveats), *_mark_findings(frame))
+    return schema.TimeSeries(frame, "live", source, findings)
 
 
 def write_time_series(series: TimeSeries, path: str | Path) -> None:
@@ -105,7 +101,7 @@ def write_time_series(series: TimeSeries, path: str | Path) -> None:
             series.frame.to_json(scratch, orient="records", lines=True)
         scratch.replace(target)
     except OSError as error:
-        raise MeasurementError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise _not_written(path, error) from error
     finally:
         scratch.unlink(missing_ok=True)
 
@@ -114,8 +110,8 @@ class Writer:
     """Writes a series row by row; whatever ends it, the rows so far can be read.
 
     CSV has the columns of its first row: what appears later is in its totals only. Parquet cannot
-    be read before it is whole, so that it is kept as JSON lines beside it, ``FILE.part.jsonl``,
-    until it is closed.
+    be read before it is whole, so the rows are JSON lines beside it, ``FILE.part.jsonl``, until
+    the writer is closed.
 
     Parameters
     ----------
@@ -131,7 +127,18 @@ class Writer:
     def __init__(self, path: str | Path) -> None:
         self._columns: list[str] = []
         self._target = None if str(path) == "-" else _checked(path)
-        self._file = self._open()
+        # Rows of Parquet go to another file first.
+        self._part: Path | None = None
+        self._file: IO[str] = sys.stdout
+        if self._target is None:
+            return
+        rows = self._target
+        if rows.suffix == ".parquet":
+            rows = self._part = rows.with_name(f"{rows.name}.part.jsonl")
+        try:
+            self._file = rows.open("w", encoding="utf-8", newline="")
+        except OSError as error:
+            raise _not_written(rows, error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -156,36 +163,21 @@ class Writer:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise MeasurementError(
-                f"{self._target or 'standard output'}: cannot be written: {error.strerror}"
-            ) from error
+            raise _not_written(self._target or "standard output", error) from error
 
     def close(self) -> None:
         """Finish the file."""
         if self._target is None or self._file.closed:
             return
         self._file.close()
-        if self._target.suffix == ".parquet":
-            part = _part(self._target)
-            if part.stat().st_size:
-                frame, _ = _parse(part.read_bytes())
-                write_time_series(TimeSeries(frame, FORMAT, str(part)), self._target)
-            part.unlink()
-
-    def _open(self) -> IO[str]:
-        import sys
-
-        if self._target is None:
-            return sys.stdout
-        path = _part(self._target) if self._target.suffix == ".parquet" else self._target
-        try:
-            return path.open("w", encoding="utf-8", newline="")
-        except OSError as error:
-            raise MeasurementError(f"{path}: cannot be written: {error.strerror}") from error
+        if self._part is not None:
+            if self._part.stat().st_size:
+                frame, _ = _parse(self._part.read_bytes())
+                series = schema.TimeSeries(frame, FORMAT, str(self._part))
+                write_time_series(series, self._target)
+            self._part.unlink()
 
     def _write_csv(self, row: Mapping[str, Any]) -> None:
-        import csv
-
         writer = csv.writer(self._file, lineterminator="\n")
         if not self._columns:
             self._columns = list(row)
@@ -202,8 +194,8 @@ def _checked(path: str | Path) -> Path:
     return target
 
 
-def _part(target: Path) -> Path:
-    return target.with_name(f"{target.name}.part.jsonl")
+def _not_written(path: str | Path, error: OSError) -> MeasurementError:
+    return MeasurementError(f"{path}: cannot be written: {error.strerror or error}")
 
 
 def _parse(data: bytes) -> tuple[pd.DataFrame, bool]:
@@ -223,20 +215,19 @@ def _parse(data: bytes) -> tuple[pd.DataFrame, bool]:
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Numbers as float64, and texts as text; "" where there is no mark."""
+    """Make numbers float64, and texts text; "" where there is no mark."""
     import pandas as pd
 
     if frame.empty or not {"time_s", "interval_s"} <= set(frame.columns):
         raise ValueError("holds no interval")
-
     columns: dict[str, Any] = {}
     for column in frame.columns:
-        if COLUMNS[split_device(column)[0]].kind == "text":
+        if schema.COLUMNS[schema.split_device(column)[0]].kind == "text":
             texts = frame[column].astype(object)
             columns[column] = texts.where(texts.notna(), "").astype("str")
-            continue
-        numbers = pd.to_numeric(frame[column], errors="coerce").astype("float64")
-        columns[column] = numbers.where(np.isfinite(numbers))
+        else:
+            numbers = pd.to_numeric(frame[column], errors="coerce").astype("float64")
+            columns[column] = numbers.where(np.isfinite(numbers))
     typed = pd.DataFrame(columns)
     if typed["time_s"].isna().any():
         raise ValueError(f"row {int(typed['time_s'].isna().argmax()) + 1} has no time")
@@ -244,12 +235,9 @@ def _typed(frame: pd.DataFrame) -> pd.DataFrame:
     return typed
 
 
-def _marked(frame: pd.DataFrame) -> Sequence[Finding]:
+def _mark_findings(frame: pd.DataFrame) -> list[Finding]:
     if "marks" not in frame:
         return []
     counts = frame["marks"].str.split("; ").explode().value_counts()
-    return [
-        Finding(mark, int(counts[mark]), f"{mark}: {MARKS[mark]}")
-        for mark in MARKS
-        if mark in counts
-    ]
+    marks = [(mark, text) for mark, text in schema.MARKS.items() if mark in counts]
+    return [schema.Finding(mark, int(counts[mark]), f"{mark}: {text}") for mark, text in marks]

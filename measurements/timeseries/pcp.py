@@ -8,90 +8,79 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from measurements.errors import MeasurementError
-from measurements.timeseries.delimited import Block, Gathering, read_block
-from measurements.timeseries.log import Log, refuse_another_host, stamps, to_utc
-from measurements.timeseries.series import LOCAL_TIMES, Finding, is_column, left_out, of_device
+from measurements.timeseries import log as logs
+from measurements.timeseries import series
+from measurements.timeseries.delimited import read_block
+from measurements.timeseries.log import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from measurements.timeseries.log import Options, Source
-
-    Numbers = NDArray[np.float64]
+    from measurements.timeseries.delimited import Block
+    from measurements.timeseries.log import Log, Numbers, Options, Source
 
 FORMAT = "pcp"
-_HEADER = re.compile(rb'(?m)^(?:Host.Interval.)?Time[,;|\t]"')
+_HEADER = re.compile(rb'(?m)^(?:Host([,;|\t])Interval\1Time\1|Time[,;|\t])(?=")')
 _STAMP = r"^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d+)?(Z|[-+]\d\d:?\d\d)?$"
 _KIB, _MS = 1024.0, 1e-3
 _MOST_COLUMNS = 20_000
-
-
-class _Field(NamedTuple):
-    """A column and the factor to its unit; several metrics of one column are added up."""
-
-    column: str
-    factor: float = 1.0
-    rate: bool = True
-
-
-def _level(column: str, factor: float = 1.0) -> _Field:
-    return _Field(column, factor, rate=False)
-
+# Positions in the extended form of a row, whose time is the third field.
+_HOST, _INTERVAL, _EXTENDED_TIME = range(3)
 
 _CPUS = "hinv.ncpu"
 # CPU times and those of disks come as ms/s; `user` has the guests in it.
-METRICS = {
-    "kernel.all.cpu.user": _Field("user_s", _MS),
-    "kernel.all.cpu.nice": _Field("nice_s", _MS),
-    "kernel.all.cpu.sys": _Field("system_s", _MS),
-    "kernel.all.cpu.irq.hard": _Field("irq_s", _MS),
-    "kernel.all.cpu.irq.soft": _Field("softirq_s", _MS),
-    "kernel.all.cpu.steal": _Field("steal_s", _MS),
-    "kernel.all.cpu.idle": _Field("idle_s", _MS),
-    "kernel.all.cpu.wait.total": _Field("iowait_s", _MS),
-    "kernel.all.cpu.guest": _Field("guest_s", _MS),
-    "kernel.all.pswitch": _Field("context_switches"),
-    "kernel.all.runnable": _level("run_queue"),
-    "kernel.all.blocked": _level("blocked"),
-    "mem.physmem": _level("memory_total_bytes", _KIB),
-    "mem.util.free": _level("memory_free_bytes", _KIB),
-    "mem.util.available": _level("memory_available_bytes", _KIB),
-    "mem.util.cached": _level("memory_cached_bytes", _KIB),
-    "mem.util.bufmem": _level("memory_buffers_bytes", _KIB),
-    "mem.util.inactive": _level("memory_inactive_bytes", _KIB),
-    "mem.vmstat.pgmajfault": _Field("major_faults"),
-    "swap.used": _level("swap_used_bytes"),
-    "disk.dev.read_bytes": _Field("disk_read_bytes", _KIB),
-    "disk.dev.write_bytes": _Field("disk_written_bytes", _KIB),
-    "disk.dev.total": _Field("disk_ios"),
-    "disk.dev.read": _Field("disk_ios_read"),
-    "disk.dev.write": _Field("disk_ios_written"),
-    "disk.dev.avactive": _Field("disk_busy_share", _MS),
-    "disk.dev.aveq": _Field("disk_queue", _MS),
-    "disk.dev.await": _level("disk_wait_s", _MS),
-    "network.interface.in.bytes": _Field("network_rx_bytes"),
-    "network.interface.out.bytes": _Field("network_tx_bytes"),
-    "network.interface.in.packets": _Field("network_rx_packets"),
-    "network.interface.out.packets": _Field("network_tx_packets"),
-    "network.interface.in.drops": _Field("network_rx_drops"),
-    "network.interface.out.drops": _Field("network_tx_drops"),
-    "network.interface.in.errors": _Field("network_errors"),
-    "network.interface.out.errors": _Field("network_errors"),
-    "network.interface.baudrate": _level("network_speed_bytes_s"),
+_COUNTERS = {
+    "kernel.all.cpu.user": Field("user_s", _MS),
+    "kernel.all.cpu.nice": Field("nice_s", _MS),
+    "kernel.all.cpu.sys": Field("system_s", _MS),
+    "kernel.all.cpu.irq.hard": Field("irq_s", _MS),
+    "kernel.all.cpu.irq.soft": Field("softirq_s", _MS),
+    "kernel.all.cpu.steal": Field("steal_s", _MS),
+    "kernel.all.cpu.idle": Field("idle_s", _MS),
+    "kernel.all.cpu.wait.total": Field("iowait_s", _MS),
+    "kernel.all.cpu.guest": Field("guest_s", _MS),
+    "kernel.all.pswitch": Field("context_switches"),
+    "mem.vmstat.pgmajfault": Field("major_faults"),
+    "disk.dev.read_bytes": Field("disk_read_bytes", _KIB),
+    "disk.dev.write_bytes": Field("disk_written_bytes", _KIB),
+    "disk.dev.total": Field("disk_ios"),
+    "disk.dev.read": Field("disk_ios_read"),
+    "disk.dev.write": Field("disk_ios_written"),
+    "disk.dev.avactive": Field("disk_busy_share", _MS),
+    "disk.dev.aveq": Field("disk_queue", _MS),
+    "network.interface.in.bytes": Field("network_rx_bytes"),
+    "network.interface.out.bytes": Field("network_tx_bytes"),
+    "network.interface.in.packets": Field("network_rx_packets"),
+    "network.interface.out.packets": Field("network_tx_packets"),
+    "network.interface.in.drops": Field("network_rx_drops"),
+    "network.interface.out.drops": Field("network_tx_drops"),
+    "network.interface.in.errors": Field("network_errors"),
+    "network.interface.out.errors": Field("network_errors"),
 }
+_LEVELS = {
+    "kernel.all.runnable": Field("run_queue"),
+    "kernel.all.blocked": Field("blocked"),
+    "mem.physmem": Field("memory_total_bytes", _KIB),
+    "mem.util.free": Field("memory_free_bytes", _KIB),
+    "mem.util.available": Field("memory_available_bytes", _KIB),
+    "mem.util.cached": Field("memory_cached_bytes", _KIB),
+    "mem.util.bufmem": Field("memory_buffers_bytes", _KIB),
+    "mem.util.inactive": Field("memory_inactive_bytes", _KIB),
+    "swap.used": Field("swap_used_bytes"),
+    "disk.dev.await": Field("disk_wait_s", _MS),
+    "network.interface.baudrate": Field("network_speed_bytes_s"),
+}
+METRICS = _COUNTERS | _LEVELS
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a file that begins so is CSV of pmrep."""
+    """Check whether a file that begins so is CSV of pmrep."""
     match = _HEADER.match(head)
-    return match is not None and re.match(rb'"\w+\.', head[match.end() - 1 :]) is not None
+    return match is not None and re.match(rb'"\w+\.', head[match.end() :]) is not None
 
 
 def read(source: Source, options: Options) -> Log:
@@ -102,20 +91,21 @@ def read(source: Source, options: Options) -> Log:
     MeasurementError
         When it has no header, or no time in it can be read.
     """
-    data = b"".join(source.pieces())
-    cut = source.truncated or not data.endswith(b"\n")
-    data = data[: data.rfind(b"\n") + 1]
+    data = b"".join(source.lines())
     reader = _Reader(source.name, options)
-    for layout, rows in _stretches(data, options):
-        reader.feed(layout, rows)
-    return reader.finish(cut=cut)
+    # A header comes again where columns change.
+    starts = [match.start() for match in _HEADER.finditer(data)]
+    for start, end in itertools.pairwise([*starts, len(data)]):
+        header, _, rows = data[start:end].partition(b"\n")
+        reader.feed(_Layout(header, options), rows)
+    return reader.finish()
 
 
 class _Layout:
-    """What is in which place of a row, as a header says."""
+    """Positions of the fields of a row, by a header."""
 
-    def __init__(self, line: bytes, options: Options) -> None:
-        text = line.decode("utf-8", errors="replace").rstrip("\r\n")
+    def __init__(self, header: bytes, options: Options) -> None:
+        text = header.decode("utf-8", errors="replace").rstrip("\r\n")
         start = text.index("Time") + len("Time")
         self.separator = text[start : start + 1]
         # Names have the separator replaced in them.
@@ -123,128 +113,90 @@ class _Layout:
         self.width = len(names)
         self.time = names.index("Time")
         self.cpus: int | None = None
-        self.wanted: dict[int, tuple[_Field, str]] = {}
-        for place, name in enumerate(names):
+        self.wanted: dict[int, tuple[str, str]] = {}
+        for position, name in enumerate(names):
             metric, _, instance = name.partition("-")
-            field = METRICS.get(metric)
             if metric == _CPUS:
-                self.cpus = place
-            elif field is not None and options.selection.needs(field.column):
-                self.wanted[place] = (field, instance)
+                self.cpus = position
+            elif metric in METRICS and options.needs(METRICS[metric].column):
+                self.wanted[position] = (metric, instance)
+
+    def columns(self, block: Block) -> dict[str, Numbers]:
+        """Make the columns of a block; several metrics of one column are added up."""
+        columns: dict[str, Numbers] = {}
+        for position, (metric, instance) in self.wanted.items():
+            column, factor = METRICS[metric]
+            name = series.of_device(column, instance) if instance else column
+            numbers = block.numbers[position] * factor
+            columns[name] = columns[name] + numbers if name in columns else numbers
+        return {name: numbers for name, numbers in columns.items() if series.is_column(name)}
+
+    def lacks_rates(self, columns: dict[str, Numbers]) -> bool:
+        """Check whether no counter has a rate in the first row, as in that of a whole log."""
+        counters = {METRICS[metric].column for metric, _ in self.wanted.values()} & _RATES
+        rates = [c[0] for name, c in columns.items() if series.split_device(name)[0] in counters]
+        return bool(rates) and bool(np.isnan(rates).all())
 
 
-def _stretches(data: bytes, options: Options) -> Iterator[tuple[_Layout, bytes]]:
-    """Headers, which may come again with other columns, each with the lines below it."""
-    starts = [match.start() for match in _HEADER.finditer(data)]
-    for start, end in itertools.pairwise([*starts, len(data)]):
-        line, _, rows = data[start:end].partition(b"\n")
-        if data[start:end].count(b"\n"):
-            yield _Layout(line, options), rows
+_RATES = {field.column for field in _COUNTERS.values()}
 
 
 class _Reader:
     def __init__(self, name: str, options: Options) -> None:
         self._name, self._options = name, options
-        self._host = self._options_host = options.host or ""
+        self._host = options.host or ""
         self._cpus: float | None = None
-        self._gathered = Gathering()
-        self._times: list[Numbers] = []
-        self._lengths: list[Numbers] = []
-        self._odd: list[NDArray[np.bool_]] = []
-        self._skipped = 0
-        self._local = False
+        self._rows = logs.Rows()
+        self._is_local = False
 
     def feed(self, layout: _Layout, rows: bytes) -> None:
-        extended = layout.time == 2
-        numbers = [*layout.wanted, *([layout.cpus] if layout.cpus is not None else [])]
-        block = read_block(
-            rows,
-            layout.separator,
-            layout.width,
-            [layout.time, *([0] if extended else [])],
-            [*numbers, *([1] if extended else [])],
-        )
-        self._skipped += block.skipped
+        """Read the rows below a header."""
+        extended = layout.time == _EXTENDED_TIME
+        texts = [layout.time, *([_HOST] if extended else [])]
+        numbers = [*layout.wanted, *([_INTERVAL] if extended else [])]
+        if layout.cpus is not None:
+            numbers.append(layout.cpus)
+        block = read_block(rows, layout.separator, layout.width, texts, numbers)
+        self._rows.skipped += block.skipped
         if not block.rows:
             return
-        times = self._seconds(block, layout.time)
-        known = np.isfinite(times)
-        self._skipped += int((~known).sum())
-        columns = _columns(block, layout)
-        known &= ~_before_the_first_rate(columns, layout, block.rows, self._gathered.rows)
-        self._learn(block, layout, extended=extended)
-        self._gathered.add(int(known.sum()), {n: c[known] for n, c in columns.items()})
-        self._times.append(times[known])
-        lengths = block.numbers[1] if extended else np.full(block.rows, np.nan)
-        self._lengths.append(lengths[known])
-        self._odd.append(block.odd[known])
-
-    def _learn(self, block: Block, layout: _Layout, *, extended: bool) -> None:
-        """Take the host's name and CPUs from a block that says them."""
-        if extended and not self._options_host:
-            named = [str(host) for host in block.texts[0].unique().to_pylist() if host]
-            refuse_another_host(self._name, [self._host, *named])
-            self._host = self._host or (*named, "")[0]
+        times_s = self._seconds(block.texts[layout.time])
+        columns = layout.columns(block)
+        if extended:
+            hosts = block.texts[_HOST].unique().to_pylist()
+            self._host = logs.one_host(self._name, [self._host, *hosts], self._options)
         if layout.cpus is not None and not self._cpus:
             counts = block.numbers[layout.cpus]
-            counts = counts[counts > 0]
-            self._cpus = float(counts[0]) if len(counts) else None
+            self._cpus = next((float(count) for count in counts if count > 0), None)
+        # The first row of a log has no rates: it is no interval.
+        first = not self._rows.count and np.isfinite(times_s[0]) and layout.lacks_rates(columns)
+        kept = slice(int(first), None)
+        self._rows.add(
+            times_s[kept],
+            {name: numbers[kept] for name, numbers in columns.items()},
+            block.odd[kept],
+            block.numbers[_INTERVAL][kept] if extended else None,
+        )
 
-    def _seconds(self, block: Block, place: int) -> Numbers:
-        import pyarrow as pa
-
-        texts = block.texts[place].to_pandas().astype("str")
-        parts = texts.str.extract(_STAMP).astype("object")
-        clock = (parts[0] + " " + parts[1]).to_numpy()
-        found = stamps(pa.array(clock, pa.string(), from_pandas=True), "%Y-%m-%d %H:%M:%S")
+    def _seconds(self, stamps: pa.ChunkedArray) -> Numbers:
+        parts = stamps.to_pandas().astype("str").str.extract(_STAMP).astype("object")
+        clock = pa.array((parts[0] + " " + parts[1]).to_numpy(), pa.string(), from_pandas=True)
+        found = logs.stamps(clock, "%Y-%m-%d %H:%M:%S")
         found += np.array(("0" + parts[2].fillna("")).astype(float), dtype=float)
         zones = parts[3].fillna("").to_numpy()
         for zone in dict.fromkeys(zones):
             rows = zones == zone
-            found[rows] = to_utc(found[rows], self._zone(zone))
+            self._is_local |= not zone and not self._options.timezone
+            offset = "+0000" if zone == "Z" else zone or self._options.timezone
+            found[rows] = logs.to_utc(found[rows], offset)
         return found
 
-    def _zone(self, zone: str) -> str:
-        if zone:
-            return "+0000" if zone == "Z" else zone
-        self._local |= not self._options.timezone
-        return self._options.timezone or "+0000"
-
-    def finish(self, *, cut: bool) -> Log:
-        if not self._gathered.rows:
+    def finish(self) -> Log:
+        if not self._rows.count:
             raise MeasurementError(f"{self._name}: holds no interval ({FORMAT})")
-        lengths = np.concatenate(self._lengths)
-        log = Log(
-            source=self._name,
-            format=FORMAT,
-            times_s=np.concatenate(self._times),
-            columns=self._gathered.columns(),
-            host=self._host,
-            cpus=self._cpus,
-            intervals_s=lengths if np.isfinite(lengths).any() else None,
-            marks={"not a number": np.concatenate(self._odd)},
-        )
-        if self._local:
-            log.findings.append(Finding("", 0, LOCAL_TIMES))
-        log.findings += left_out(self._skipped, cut)
+        log = self._rows.log(self._name, FORMAT)
+        log.host, log.cpus = self._host, self._cpus
+        if log.intervals_s is not None and not np.isfinite(log.intervals_s).any():
+            log.intervals_s = None
+        log.caveats = [series.LOCAL_TIMES] if self._is_local else []
         return log
-
-
-def _columns(block: Block, layout: _Layout) -> dict[str, Numbers]:
-    columns: dict[str, Numbers] = {}
-    for place, (field, instance) in layout.wanted.items():
-        name = of_device(field.column, instance) if instance else field.column
-        numbers = block.numbers[place] * field.factor
-        columns[name] = columns[name] + numbers if name in columns else numbers
-    return {name: numbers for name, numbers in columns.items() if is_column(name)}
-
-
-def _before_the_first_rate(
-    columns: dict[str, Numbers], layout: _Layout, rows: int, rows_before: int
-) -> NDArray[np.bool_]:
-    """Mark the first row of a log, where no counter has a rate yet."""
-    rates = {field.column for field, _ in layout.wanted.values() if field.rate}
-    first = np.zeros(rows, bool)
-    known = [c[0] for name, c in columns.items() if name.partition("[")[0] in rates]
-    first[:1] = rows_before == 0 and bool(known) and bool(np.isnan(known).all())
-    return first

@@ -3,65 +3,44 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
+from measurements.timeseries import log as logs
+from measurements.timeseries import series
 from measurements.timeseries.delimited import Block, read_block
-from measurements.timeseries.log import Log, refuse_another_host, stamps, to_utc
-from measurements.timeseries.series import (
-    CPUS_UNKNOWN,
-    INTERRUPTS_IN_SYSTEM,
-    LOCAL_TIMES,
-    Finding,
-    cpus_taken,
-    left_out,
-    of_device,
-)
+from measurements.timeseries.log import Field, Log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
-
-    from measurements.timeseries.log import Options, Source
-
-    Numbers = NDArray[np.float64]
-
-
-# What the activities of sar become, by their names in ``sadf -j`` and ``sadf -d``.
-
+    from measurements.timeseries.log import Flags, Numbers, Options, Source
 
 KIB = 1024.0
-MS = 1e-3
-PERCENT = 0.01
+_MS = 1e-3
+_PERCENT = 0.01
 
-
-class Field(NamedTuple):
-    """A column, and the factor to its unit; several fields of one column are added up."""
-
-    column: str
-    factor: float = 1.0
-
-
-# Shares of CPU time. `usr` is user without guests (-u ALL), `user` with them; `system` has the
+# What the activities of sar become, by their names in ``sadf -j``. Several fields of one column
+# are added up. `usr` is user without guests (-u ALL), `user` with them; `system` has the
 # interrupts in it, `sys` has not.
 CPU = {
-    "user": Field("user_s", PERCENT),
-    "usr": Field("user_s", PERCENT),
-    "nice": Field("nice_s", PERCENT),
-    "system": Field("system_s", PERCENT),
-    "sys": Field("system_s", PERCENT),
-    "iowait": Field("iowait_s", PERCENT),
-    "steal": Field("steal_s", PERCENT),
-    "irq": Field("irq_s", PERCENT),
-    "soft": Field("softirq_s", PERCENT),
-    "idle": Field("idle_s", PERCENT),
-    "guest": Field("guest_s", PERCENT),
-    "gnice": Field("guest_s", PERCENT),
+    "user": Field("user_s", _PERCENT),
+    "usr": Field("user_s", _PERCENT),
+    "nice": Field("nice_s", _PERCENT),
+    "system": Field("system_s", _PERCENT),
+    "sys": Field("system_s", _PERCENT),
+    "iowait": Field("iowait_s", _PERCENT),
+    "steal": Field("steal_s", _PERCENT),
+    "irq": Field("irq_s", _PERCENT),
+    "soft": Field("softirq_s", _PERCENT),
+    "idle": Field("idle_s", _PERCENT),
+    "guest": Field("guest_s", _PERCENT),
+    "gnice": Field("guest_s", _PERCENT),
 }
-
 HOST = {
     "process-and-context-switch": {"cswch": Field("context_switches")},
     "paging": {"majflt": Field("major_faults")},
@@ -75,20 +54,18 @@ HOST = {
     },
     "queue": {"runq-sz": Field("run_queue"), "blocked": Field("blocked")},
 }
-
 # Totals of the physical disks (-b); those of -d take their place where they are there.
 IO = {
     "io-reads": {"rtps": Field("ios_read"), "bread": Field("sectors_read")},
     "io-writes": {"wtps": Field("ios_written"), "bwrtn": Field("sectors_written")},
 }
-
 DISK = {
     "tps": Field("disk_ios"),
     "rkB": Field("disk_read_bytes", KIB),
     "wkB": Field("disk_written_bytes", KIB),
     "aqu-sz": Field("disk_queue"),
-    "await": Field("disk_wait_s", MS),
-    "util-percent": Field("disk_busy_share", PERCENT),
+    "await": Field("disk_wait_s", _MS),
+    "util-percent": Field("disk_busy_share", _PERCENT),
 }
 # Older names of the same; used where the newer ones are not there.
 DISK_BEFORE = {
@@ -96,7 +73,6 @@ DISK_BEFORE = {
     "wr_sec": Field("disk_written_bytes", 512.0),
     "avgqu-sz": Field("disk_queue"),
 }
-
 INTERFACE = {
     "rxpck": Field("network_rx_packets"),
     "txpck": Field("network_tx_packets"),
@@ -109,48 +85,41 @@ INTERFACE_ERRORS = {
     "rxdrop": Field("network_rx_drops"),
     "txdrop": Field("network_tx_drops"),
 }
-
-# Size of a page, where the processor has one only.
-PAGE_BYTES = {"x86_64": 4096.0, "i686": 4096.0, "s390x": 4096.0}
-
+INTERRUPTS_IN_SYSTEM = (
+    "system_s has the interrupts in it, as sadf was run without -u ALL: irq_s and softirq_s are "
+    "not known"
+)
 
 FORMAT = "sadf-csv"
 _HEADER = re.compile(r"#? ?hostname;interval;timestamp;")
 _SEPARATOR = ";"
 _HOST, _INTERVAL, _STAMP, _ITEM = range(4)
 
-_CPU = {f"%{name}": field for name, field in CPU.items()}
-_DISK = {
-    "tps": DISK["tps"],
-    "rkB/s": DISK["rkB"],
-    "wkB/s": DISK["wkB"],
-    "aqu-sz": DISK["aqu-sz"],
-    "avgqu-sz": DISK["aqu-sz"],
-    "await": DISK["await"],
-    "%util": DISK["util-percent"],
+# The names of ``sadf -d`` have units: a kB or % in front, or /s behind.
+_RENAMED = {
+    **{name: f"{name}/s" for name in ("cswch", "majflt", "rkB", "wkB", "rd_sec", "wr_sec")},
+    **{name: f"{name}/s" for name in INTERFACE | INTERFACE_ERRORS},
+    **{name: f"%{name}" for name in CPU},
+    **{name: f"kb{name}" for name in HOST["memory"]},
+    "inactive": "kbinact",
+    "util-percent": "%util",
 }
-_SECTORS = {
-    "rd_sec/s": DISK_BEFORE["rd_sec"],
-    "wr_sec/s": DISK_BEFORE["wr_sec"],
+
+
+def _in_csv(*tables: Mapping[str, Field]) -> dict[str, Field]:
+    return {_RENAMED.get(name, name): field for table in tables for name, field in table.items()}
+
+
+_BY_ITEM = {
+    "CPU": _in_csv(CPU),
+    "DEV": _in_csv(DISK, DISK_BEFORE),
+    "IFACE": _in_csv(INTERFACE, INTERFACE_ERRORS),
 }
-_INTERFACE = {f"{name}/s": field for name, field in (INTERFACE | INTERFACE_ERRORS).items()}
-_BY_ITEM = {"CPU": _CPU, "DEV": _DISK | _SECTORS, "IFACE": _INTERFACE}
-_OF_HOST = {
-    "cswch/s": Field("context_switches"),
-    "majflt/s": Field("major_faults"),
-    "kbmemfree": Field("memory_free_bytes", KIB),
-    "kbavail": Field("memory_available_bytes", KIB),
-    "kbbuffers": Field("memory_buffers_bytes", KIB),
-    "kbcached": Field("memory_cached_bytes", KIB),
-    "kbinact": Field("memory_inactive_bytes", KIB),
-    "kbswpused": Field("swap_used_bytes", KIB),
-    "runq-sz": Field("run_queue"),
-    "blocked": Field("blocked"),
-}
+_OF_HOST = _in_csv(*HOST.values())
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a file that begins so is of ``sadf -d``."""
+    """Check whether a file that begins so is of ``sadf -d``."""
     return _HEADER.match(head[:100].decode("utf-8", errors="replace")) is not None
 
 
@@ -162,34 +131,23 @@ def read(source: Source, options: Options) -> Log:
     MeasurementError
         When it has no header.
     """
-    data = b"".join(source.pieces())
-    cut = source.truncated or not data.endswith(b"\n")
-    data = data[: data.rfind(b"\n") + 1]
     reader = _Reader(source.name, options)
-    for header, rows in _stretches(data):
-        reader.feed(header, rows)
-    return reader.finish(cut=cut)
-
-
-def _stretches(data: bytes) -> list[tuple[list[str], bytes]]:
-    """Headers, each with the lines below it."""
-    found = []
-    for part in re.split(rb"(?m)^(?=#? ?hostname;)", data):
-        line, _, rows = part.partition(b"\n")
+    for block in re.split(rb"(?m)^(?=#? ?hostname;)", b"".join(source.lines())):
+        line, _, rows = block.partition(b"\n")
         header = line.decode("utf-8", errors="replace").strip()
         if _HEADER.match(header):
-            found.append((header.lstrip("# ").split(_SEPARATOR), rows))
-    return found
+            reader.feed(header.lstrip("# ").split(_SEPARATOR), rows)
+    return reader.finish()
 
 
 class _Reader:
     def __init__(self, name: str, options: Options) -> None:
         self._name, self._options = name, options
         self._host = ""
-        self._listed = 0
+        self._listed_cpus = 0
         self._skipped = 0
         self._guests_apart = False
-        self._findings: dict[str, None] = {}
+        self._caveats: dict[str, None] = {}
         self._pieces: list[tuple[str, Numbers, Numbers]] = []
         self._times: list[Numbers] = []
         self._lengths: list[Numbers] = []
@@ -197,112 +155,91 @@ class _Reader:
     def feed(self, header: list[str], rows: bytes) -> None:
         """Read one activity."""
         item = header[_ITEM] if len(header) > _ITEM and header[_ITEM] in _BY_ITEM else ""
-        known = _BY_ITEM[item] if item else _OF_HOST
+        fields = _BY_ITEM.get(item, _OF_HOST)
         wanted = {
-            place: known[name]
-            for place, name in enumerate(header)
-            if name in known and self._options.selection.needs(known[name].column)
+            position: fields[name]
+            for position, name in enumerate(header)
+            if name in fields and self._options.needs(fields[name].column)
         }
         texts = [_HOST, _STAMP, *([_ITEM] if item else [])]
         block = read_block(rows, _SEPARATOR, len(header), texts, [_INTERVAL, *wanted])
         self._skipped += block.skipped
-        if block.rows:
-            self._name_host(block)
-            self._take(block, header, item, wanted)
-
-    def _name_host(self, block: Block) -> None:
-        named = [str(host) for host in block.texts[_HOST].unique().to_pylist() if host]
-        if not self._options.host:
-            refuse_another_host(self._name, [self._host, *named])
-        self._host = self._host or (*named, "")[0]
-
-    def _take(
-        self, block: Block, header: list[str], item: str, wanted: Mapping[int, Field]
-    ) -> None:
-        times = self._seconds(block)
-        known = np.isfinite(times)
+        if not block.rows:
+            return
+        hosts = block.texts[_HOST].unique().to_pylist()
+        self._host = logs.one_host(self._name, [self._host, *hosts], self._options)
+        times_s = self._seconds(block)
+        known = np.isfinite(times_s)
         self._skipped += int((~known).sum())
-        self._times.append(times[known])
+        self._times.append(times_s[known])
         self._lengths.append(block.numbers[_INTERVAL][known])
-        items = np.array(block.texts[_ITEM].to_pylist(), dtype=object) if item else None
-        for place, field in wanted.items():
-            numbers = block.numbers[place] * field.factor
-            if items is None:
-                self._pieces.append((field.column, times[known], numbers[known]))
-            elif item == "CPU":
-                self._take_cpu(field.column, times, numbers, items, known)
-            else:
-                for device in dict.fromkeys(items[known]):
-                    rows = known & (items == device)
-                    name = of_device(field.column, str(device))
-                    self._pieces.append((name, times[rows], numbers[rows]))
+        parts = list(self._parts(block, item, known)) if wanted else []
+        for position, field in wanted.items():
+            numbers = block.numbers[position] * field.factor
+            for device, part, factor in parts:
+                name = field.column if device is None else series.of_device(field.column, device)
+                self._pieces.append((name, times_s[part], numbers[part] * factor))
         self._guests_apart |= "%usr" in header
         if "%system" in header:
-            self._findings[INTERRUPTS_IN_SYSTEM] = None
-        if bool((np.diff(times[known]) < 0).any()):
-            self._findings["the clock went back: rows of the same time are the later ones"] = None
-
-    def _take_cpu(
-        self,
-        column: str,
-        times: Numbers,
-        shares: Numbers,
-        items: NDArray[np.object_],
-        known: NDArray[np.bool_],
-    ) -> None:
-        together = known & (items == "-1")
-        if together.any() and self._options.cpus:
-            of_all = shares[together] * self._options.cpus
-            self._pieces.append((column, times[together], of_all))
-            self._findings[cpus_taken(self._options.cpus)] = None
-        elif together.any():
-            self._findings[CPUS_UNKNOWN] = None
-        else:
-            singles = dict.fromkeys(items[known])
-            self._listed = max(self._listed, len(singles))
-            for cpu in singles:
-                rows = known & (items == cpu)
-                self._pieces.append((column, times[rows], shares[rows]))
+            self._caveats[INTERRUPTS_IN_SYSTEM] = None
+        if bool((np.diff(times_s[known]) < 0).any()):
+            self._caveats["the clock went back: rows of the same time are the later ones"] = None
 
     def _seconds(self, block: Block) -> Numbers:
-        import pandas as pd
-        import pyarrow.compute as pc
-
         texts = block.texts[_STAMP]
         epochs = np.array(pd.to_numeric(texts.to_pandas(), errors="coerce"), dtype=float)
         if np.isfinite(epochs).all():
             return epochs
-        clock = stamps(pc.utf8_slice_codeunits(texts, 0, 19), "%Y-%m-%d %H:%M:%S")
+        clock = logs.stamps(pc.utf8_slice_codeunits(texts, 0, 19), "%Y-%m-%d %H:%M:%S")
         if pc.all(pc.match_substring(texts, "UTC")).as_py():
             return clock
-        if self._options.timezone:
-            return to_utc(clock, self._options.timezone)
-        self._findings[LOCAL_TIMES] = None
-        return clock
+        if not self._options.timezone:
+            self._caveats[series.LOCAL_TIMES] = None
+        return logs.to_utc(clock, self._options.timezone)
 
-    def finish(self, *, cut: bool) -> Log:
+    def _parts(
+        self, block: Block, item: str, known: Flags
+    ) -> Iterator[tuple[str | None, Flags, float]]:
+        """Yield the rows of the host or of each device, and what to multiply them by."""
+        if not item:
+            yield None, known, 1.0
+            return
+        names = np.array(block.texts[_ITEM].to_pylist(), dtype=object)
+        all_cpus = known & (names == "-1")
+        if item == "CPU" and all_cpus.any():
+            # The row of all CPUs is a mean share.
+            cpus = self._options.cpus
+            self._caveats[series.cpus_taken(cpus) if cpus else series.CPUS_UNKNOWN] = None
+            if cpus:
+                yield None, all_cpus, cpus
+            return
+        each = dict.fromkeys(names[known])
+        if item == "CPU":
+            self._listed_cpus = max(self._listed_cpus, len(each))
+        for name in each:
+            yield None if item == "CPU" else str(name), known & (names == name), 1.0
+
+    def finish(self) -> Log:
         if not self._times:
             raise MeasurementError(f"{self._name}: holds no interval ({FORMAT})")
-        stamped, lengths = np.concatenate(self._times), np.concatenate(self._lengths)
-        times, first = np.unique(stamped, return_index=True)
-        values: dict[str, Numbers] = {}
-        for column, at, numbers in self._pieces:
-            rows = np.searchsorted(times, at)
+        times_s, first = np.unique(np.concatenate(self._times), return_index=True)
+        columns: dict[str, Numbers] = {}
+        for name, ends_s, numbers in self._pieces:
             known = ~np.isnan(numbers)
-            into = values.setdefault(column, np.full(len(times), np.nan))
+            rows = np.searchsorted(times_s, ends_s[known])
+            column = columns.setdefault(name, np.full(len(times_s), np.nan))
             # Guests come as two fields, errors too.
-            into[rows[known]] = np.nan_to_num(into[rows[known]]) + numbers[known]
-        if self._guests_apart and {"user_s", "guest_s"} <= values.keys():
-            values["user_s"] += np.nan_to_num(values["guest_s"])
-        log = Log(
-            source=self._name,
-            format=FORMAT,
-            times_s=times,
-            columns=values,
-            host=self._options.host or self._host,
-            cpus=self._listed or None,
-            intervals_s=lengths[first],
+            column[rows] = np.nan_to_num(column[rows]) + numbers[known]
+        if self._guests_apart and {"user_s", "guest_s"} <= columns.keys():
+            columns["user_s"] += np.nan_to_num(columns["guest_s"])
+        return Log(
+            self._name,
+            FORMAT,
+            times_s,
+            columns,
+            intervals_s=np.concatenate(self._lengths)[first],
+            skipped=self._skipped,
+            host=self._host,
+            cpus=self._listed_cpus or None,
+            caveats=list(self._caveats),
         )
-        log.findings += [Finding("", 0, text) for text in self._findings]
-        log.findings += left_out(self._skipped, cut)
-        return log
