@@ -1,4 +1,1 @@
-"""The program perf: what it prints, and what it can count on this host."""
-
-
-# Hardware counters of a run, by ``perf stat``.
+"""Hardware counters of a run, by the program perf: what it prints, and what it can count here."""

@@ -1,4 +1,4 @@
-"""The command line of ``perf stat``, and the file that it leaves behind."""
+"""The command line of ``perf stat``, the file that it leaves behind, and what it can count here."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from measurements.counters import perf_output as names
+from measurements.counters import perf_output
 from measurements.counters.figures import Counters, summarize
-from measurements.counters.perf_output import PerfOutput, join_outputs, parse_output
 from measurements.errors import MeasurementError
-from measurements.host.files import read_text
+from measurements.host.files import read_lines, read_text
 from measurements.host.processor import is_virtual_machine
 from measurements.processes.programs import ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
+    from collections.abc import Iterable, Sequence
 
 EVENTS = (
     *("instructions", "cycles", "LLC-load-misses", "cache-misses"),
@@ -30,7 +28,7 @@ EVENTS_BY_MODE = (
     *("instructions:u", "instructions:k", "cycles:u", "cycles:k"),
     *("LLC-load-misses", "cache-misses", "task-clock", "duration_time"),
 )
-# What tells the clock of CPUs that idle at times; not every machine has them.
+# What tells the frequency of CPUs that idle at times; not every machine has them.
 CLOCK_EVENTS = ("msr/tsc/", "msr/aperf/", "msr/mperf/")
 
 # perf exits 0 when its command was killed; a shell in between says 128 and the signal.
@@ -47,8 +45,8 @@ class PerfCounters:
     Attributes
     ----------
     events : tuple of str
-        For ``perf stat -e``. One that perf does not know keeps it from starting:
-        `measurements.counters.command.check_perf` returns a copy with those that it takes here.
+        For ``perf stat -e``. One that perf does not know keeps it from starting: `check_perf`
+        returns a copy with those that it takes here.
     system_wide : bool
         Count all CPUs and whatever runs on them, and not the command alone.
     cpus : str or None
@@ -131,10 +129,11 @@ def read_counters(*paths: Path, whole_machine: bool = False) -> Counters:
     MeasurementError
         When a file cannot be read or has no counts.
     """
-    return summarize(join_outputs(map(_read, paths)), whole_machine=whole_machine)
+    outputs = perf_output.join_outputs(map(_read, paths))
+    return summarize(outputs, whole_machine=whole_machine)
 
 
-def _read(path: Path) -> PerfOutput:
+def _read(path: Path) -> perf_output.PerfOutput:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -142,26 +141,19 @@ def _read(path: Path) -> PerfOutput:
             f"{path}: no counts of perf: {error.strerror}; perf did not start or could not write "
             "there, and its message on stderr says why"
         ) from None
-    output = parse_output(text)
-    if not output.counts:
-        raise MeasurementError(f"{path}: {_why_nothing(text, output)}")
-    return output
-
-
-def _why_nothing(text: str, output: PerfOutput) -> str:
+    output = perf_output.parse_output(text)
+    if output.counts:
+        return output
     if output.strange:
-        return (
-            f"no counts, but {output.strange[0][:80]!r}: record with perf stat -j -o FILE or "
-            "perf stat -x ';' -o FILE"
+        raise MeasurementError(
+            f"{path}: no counts, but {output.strange[0][:80]!r}: record with perf stat -j -o FILE "
+            "or perf stat -x ';' -o FILE"
         )
     wrote = "perf started, but wrote" if text.strip() else "perf wrote"
-    return (
-        f"{wrote} no counts: it failed (its message is on stderr), the disk is full, or it was "
-        "killed; end a run early with SIGINT, on which perf writes what it has"
+    raise MeasurementError(
+        f"{path}: {wrote} no counts: it failed (its message is on stderr), the disk is full, or it "
+        "was killed; end a run early with SIGINT, on which perf writes what it has"
     )
-
-
-# What perf can count on this host, found out by trying, and what to do about the rest.
 
 
 _TIMEOUT_S = 30.0
@@ -193,14 +185,6 @@ class PerfSupport:
     reasons: tuple[str, ...]
 
 
-class _Trial(NamedTuple):
-    """What came of counting the program true."""
-
-    status: int
-    message: str
-    counters: Counters | None
-
-
 def check_perf(
     wanted: PerfCounters | None = None,
     *,
@@ -225,80 +209,39 @@ def check_perf(
         )
     usage = _usage(program)
     if "perf stat" not in usage:
-        return _nothing(_broken(program, usage))
+        line = _first_line(usage) or "it says nothing"
+        return _nothing(
+            f"{program} does not work: {line}; on Ubuntu, apt install linux-tools-$(uname -r), "
+            "elsewhere install perf anew"
+        )
     counters = replace(wanted, program=program, json="--json-output" in usage)
     trial = _try(counters)
-    unknown: tuple[str, ...] = ()
+    reasons = []
     if trial.status == _USAGE:
-        unknown = tuple(e for e in wanted.events if _is_unknown(counters, e))
-        known = tuple(e for e in wanted.events if e not in unknown)
+        trials = {event: _try(replace(counters, events=(event,))) for event in wanted.events}
+        unknown = [event for event, alone in trials.items() if alone.status == _USAGE]
+        known = tuple(event for event in wanted.events if event not in unknown)
         if not known:
-            return _nothing(f"perf knows none of {', '.join(unknown)}: {_first_line(trial)}")
+            return _nothing(f"perf knows none of {', '.join(unknown)}: {trial.complaint()}")
+        reasons = [f"perf does not know here: {', '.join(unknown)}"] if unknown else []
         counters = replace(counters, events=known)
         trial = _try(counters)
     if trial.counters is None:
-        return _nothing(_refused(trial, counters, procfs))
-    reasons = [f"perf does not know here: {', '.join(unknown)}"] if unknown else []
+        return _nothing(_why_refused(trial, counters, procfs))
     return _support(counters, trial.counters, reasons, sysfs, procfs)
 
 
-def _nothing(reason: str) -> PerfSupport:
-    return PerfSupport(None, False, (f"{reason}; {_TIME_ALONE}",))
+class _Trial(NamedTuple):
+    """Outcome of counting the program true."""
 
+    status: int
+    message: str
+    counters: Counters | None
 
-def _support(
-    counters: PerfCounters, counted: Counters, reasons: list[str], sysfs: Path, procfs: Path
-) -> PerfSupport:
-    refused = [event for event in counters.events if _is_refused(event, counted)]
-    taken = tuple(event for event in counters.events if event not in refused)
-    core_terms = names.INSTRUCTIONS | names.CYCLES
-    hardware = any(names.parse_event(event).term in core_terms for event in taken)
-    if refused:
-        reasons.append(_unsupported(refused, hardware, sysfs, procfs))
-    if hardware and _lost_kernel_mode(counters, counted):
-        paranoid = read_text(procfs / "sys/kernel/perf_event_paranoid")
-        reasons.append(
-            f"only user mode is counted, since kernel.perf_event_paranoid is {paranoid}: as root, "
-            f"sysctl kernel.perf_event_paranoid={_PARANOID_KERNEL}, or give perf CAP_PERFMON"
-        )
-    found = replace(counters, events=taken) if taken else None
-    return PerfSupport(found, hardware, tuple(reasons))
-
-
-def _is_refused(event: str, counted: Counters) -> bool:
-    """Whether no unit counts it; perf writes it under other names for each kind of core."""
-    wanted = names.parse_event(event)
-    missing = [
-        total.missing
-        for name, total in counted.events.items()
-        if names.parse_event(name).term == wanted.term
-    ]
-    return bool(missing) and all(why == "not supported" for why in missing)
-
-
-def _lost_kernel_mode(counters: PerfCounters, counted: Counters) -> bool:
-    """Whether perf went back to user mode without being asked for it."""
-
-    def user_only(events: Iterable[str]) -> bool:
-        return any(names.parse_event(event).mode == "user" for event in events)
-
-    return user_only(counted.events) and not user_only(counters.events)
-
-
-def _usage(program: str) -> str:
-    try:
-        done = ask([program, "stat", "-h"], timeout_s=_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return done.stdout + done.stderr
-
-
-def _broken(program: str, said: str) -> str:
-    line = next((line.strip() for line in said.splitlines() if line.strip()), "it says nothing")
-    return (
-        f"{program} does not work: {line[:160]}; on Ubuntu, apt install linux-tools-$(uname -r), "
-        "elsewhere install perf anew"
-    )
+    def complaint(self) -> str:
+        """Return the first line of perf's message that says something."""
+        default = f"perf ended with status {self.status} and no message"
+        return _first_line(self.message) or default
 
 
 def _try(counters: PerfCounters) -> _Trial:
@@ -315,52 +258,92 @@ def _try(counters: PerfCounters) -> _Trial:
         return _Trial(done.returncode, done.stderr, counted)
 
 
-def _is_unknown(counters: PerfCounters, event: str) -> bool:
-    return _try(replace(counters, events=(event,))).status == _USAGE
+def _usage(program: str) -> str:
+    try:
+        done = ask([program, "stat", "-h"], timeout_s=_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return done.stdout + done.stderr
 
 
-def _first_line(trial: _Trial) -> str:
-    lines = (line.strip() for line in trial.message.splitlines())
-    said = [line for line in lines if line and line != "Error:"]
-    return said[0][:160] if said else f"perf ended with status {trial.status} and no message"
+def _first_line(text: str) -> str:
+    lines = (line.strip() for line in text.splitlines())
+    return next((line[:160] for line in lines if line not in ("", "Error:")), "")
 
 
-def _refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
-    status = _status(procfs)
-    allowed = _PARANOID_WHOLE_MACHINE if counters.whole_machine else _PARANOID_USER
-    paranoid = read_text(procfs / "sys/kernel/perf_event_paranoid")
+def _nothing(reason: str) -> PerfSupport:
+    return PerfSupport(None, False, (f"{reason}; {_TIME_ALONE}",))
+
+
+def _support(
+    counters: PerfCounters, counted: Counters, reasons: list[str], sysfs: Path, procfs: Path
+) -> PerfSupport:
+    refused = [event for event in counters.events if _is_refused(event, counted)]
+    taken = tuple(event for event in counters.events if event not in refused)
+    core_terms = perf_output.INSTRUCTIONS | perf_output.CYCLES
+    hardware = any(perf_output.parse_event(event).term in core_terms for event in taken)
+    if refused:
+        reasons.append(_why_unsupported(refused, hardware, sysfs, procfs))
+    # perf goes back to user mode by itself where it may not count the kernel.
+    if hardware and _has_user_mode(counted.events) and not _has_user_mode(counters.events):
+        reasons.append(
+            f"only user mode is counted, since kernel.perf_event_paranoid is {_paranoid(procfs)}: "
+            f"as root, sysctl kernel.perf_event_paranoid={_PARANOID_KERNEL}, or give perf "
+            "CAP_PERFMON"
+        )
+    found = replace(counters, events=taken) if taken else None
+    return PerfSupport(found, hardware, tuple(reasons))
+
+
+def _is_refused(event: str, counted: Counters) -> bool:
+    """Check whether no unit counts it; perf has other names for it on each kind of core."""
+    term = perf_output.parse_event(event).term
+    totals = counted.events.items()
+    missing = [t.missing for name, t in totals if perf_output.parse_event(name).term == term]
+    return bool(missing) and all(why == "not supported" for why in missing)
+
+
+def _has_user_mode(events: Iterable[str]) -> bool:
+    return any(perf_output.parse_event(event).mode == "user" for event in events)
+
+
+def _paranoid(procfs: Path) -> str | None:
+    return read_text(procfs / "sys/kernel/perf_event_paranoid")
+
+
+def _why_refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
+    paranoid = _paranoid(procfs)
     if paranoid is None:
         return "this kernel was built without perf events (CONFIG_PERF_EVENTS)"
+    lines = (line.partition(":") for line in read_lines(procfs / "self/status"))
+    status = {key: value.strip() for key, _, value in lines}
+    capable = _is_capable(status.get("CapEff", "0"))
+    allowed = _PARANOID_WHOLE_MACHINE if counters.whole_machine else _PARANOID_USER
     strict = paranoid.lstrip("-").isdigit() and int(paranoid) > allowed
-    if status.get("Seccomp") == _FILTERED and (_is_capable(status) or not strict):
+    if status.get("Seccomp") == _FILTERED and (capable or not strict):
         return (
-            f"a system call filter refuses perf ({_first_line(trial)}): start the container with "
+            f"a system call filter refuses perf ({trial.complaint()}): start the container with "
             "--cap-add PERFMON or a seccomp profile that allows perf_event_open, or count outside"
         )
-    if strict and not _is_capable(status):
+    if strict and not capable:
         what = "whole CPUs" if counters.whole_machine else "anything"
         return (
             f"perf may not count {what}, since kernel.perf_event_paranoid is {paranoid}: as root, "
             f"sysctl kernel.perf_event_paranoid={allowed}, or setcap cap_perfmon+ep "
             f"{Path(counters.program).resolve()}"
         )
-    return f"perf cannot count here: {_first_line(trial)}"
+    return f"perf cannot count here: {trial.complaint()}"
 
 
-def _status(procfs: Path) -> dict[str, str]:
-    lines = (read_text(procfs / "self/status") or "").splitlines()
-    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
-
-
-def _is_capable(status: Mapping[str, str]) -> bool:
+def _is_capable(effective: str) -> bool:
+    """Check whether a mask of capabilities (hexadecimal) allows perf."""
     try:
-        effective = int(status.get("CapEff", "0"), 16)
+        return bool(int(effective, 16) & (1 << _CAP_PERFMON | 1 << _CAP_SYS_ADMIN))
     except ValueError:
         return False
-    return bool(effective & (1 << _CAP_PERFMON | 1 << _CAP_SYS_ADMIN))
 
 
-def _unsupported(refused: list[str], hardware: bool, sysfs: Path, procfs: Path) -> str:
+def _why_unsupported(refused: list[str], hardware: bool, sysfs: Path, procfs: Path) -> str:
     listed = ", ".join(refused)
     if hardware:
         return f"the processor does not count {listed}: the rest is measured"

@@ -1,4 +1,4 @@
-"""What the counts of a run say: CPI, achieved clock, cache misses, and what to doubt of them."""
+"""Figures of a run from its counts: CPI, achieved core frequency, cache misses, and caveats."""
 
 from __future__ import annotations
 
@@ -6,197 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from measurements.counters import perf_output as names
-from measurements.counters.perf_output import TOOL_EVENTS, Mode, parse_event
+from measurements.counters.perf_output import parse_event
 from measurements.table.units import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from measurements.counters.perf_output import Count, Missing, PerfOutput
+Modes = Literal["user+kernel", "user", "kernel"]
 
-
-# Sums of counts: of one event over CPUs and intervals, and over the kinds of a host's cores.
-
-
-Place = tuple[str, str, float | None, int]
-
-
-class Total(NamedTuple):
-    """One event over all of a run.
-
-    Attributes
-    ----------
-    value : float or None
-        In the event's unit; None where it is not known.
-    unit : str
-        Of the value; "" for a plain count.
-    missing : str or None
-        Why there is no value.
-    running : float or None
-        Share of the time that the event was on a counter, from 0 to 1; the value is scaled up
-        from it. Of several CPUs or intervals the mean.
-    runtime_s : float or None
-        Time on a counter, summed over CPUs.
-    """
-
-    value: float | None
-    unit: str = ""
-    missing: Missing | None = None
-    running: float | None = None
-    runtime_s: float | None = None
-
-
-class Quantity(NamedTuple):
-    """One quantity over all kinds of cores.
-
-    Attributes
-    ----------
-    value : float or None
-        The sum.
-    by_pmu : mapping of str to float
-        What each kind of core adds to it; empty where there is one kind.
-    uncounted : tuple of str
-        Kinds of cores that worked without this being counted.
-    running : float or None
-        Share of the time that it was on a counter, from 0 to 1.
-    """
-
-    value: float | None = None
-    by_pmu: Mapping[str, float] = {}
-    uncounted: tuple[str, ...] = ()
-    running: float | None = None
-
-
-def total_events(counts: Iterable[Count]) -> dict[str, Total]:
-    """Sum every event over the parts of the machine, the intervals and the runs.
-
-    A part in which no event was counted took no part in the run: a thread or an interval that
-    slept. An event that alone was not counted in a part makes its total unknown.
-    """
-    by_event: dict[str, list[Count]] = {}
-    for count in _first_of_each(counts):
-        by_event.setdefault(count.event, []).append(count)
-    at_work = {_place(c) for cs in by_event.values() for c in cs if _shows_work(c)}
-    return {event: _total(event, cs, at_work) for event, cs in by_event.items()}
-
-
-def add_cores(
-    totals: Mapping[str, Total], terms: Collection[str], mode: Mode, *, whole_machine: bool
-) -> Quantity:
-    """Add a quantity over the kinds of cores of a hybrid processor.
-
-    Parameters
-    ----------
-    totals : mapping of event to Total
-        Everything that was counted.
-    terms : collection of str
-        Names of the quantity.
-    mode : {"both", "user", "kernel"}
-        In which it was counted.
-    whole_machine : bool
-        Every CPU was counted, each by its own unit, and the figures add up. A program's events
-        run only while it is on their kind of core, and perf scales each as if it had been there
-        all the time: the mean, weighted by the time on each kind, is their true sum.
-    """
-    named = {event: parse_event(event) for event in totals}
-    found = {
-        name.pmu: totals[event]
-        for event, name in named.items()
-        if name.term in terms and name.mode == mode
-    }
-    if "" in found and found[""].value is not None:
-        # Counted on whatever core there was; a kind of core by name is part of it.
-        found = {"": found[""]}
-    counted = {pmu: total for pmu, total in found.items() if total.value is not None}
-    if len(found) < 2 or not counted:
-        total = next(iter(found.values()), Total(None))
-        return Quantity(total.value, running=total.running)
-    times = _times_on_cores(totals, counted)
-    working = {named[event].pmu for event, total in totals.items() if total.value is not None}
-    uncounted = tuple(pmu for pmu in found if pmu in working and pmu not in counted)
-    whole = sum(times.values()) or 1.0
-    shares = {pmu: 1.0 if whole_machine else time / whole for pmu, time in times.items()}
-    by_pmu = {pmu: (total.value or 0.0) * shares[pmu] for pmu, total in counted.items()}
-    on_counter = sum(_time(total) for total in counted.values()) / whole
-    return Quantity(
-        None if uncounted else sum(by_pmu.values()),
-        by_pmu,
-        uncounted,
-        _least_running(counted.values()) if whole_machine else min(on_counter, 1.0),
-    )
-
-
-def _times_on_cores(totals: Mapping[str, Total], pmus: Collection[str]) -> dict[str, float]:
-    """Time on each kind of core: that of its event that was longest on a counter."""
-    times = dict.fromkeys(pmus, 0.0)
-    for event, total in totals.items():
-        pmu = parse_event(event).pmu
-        if pmu in times and total.value is not None:
-            times[pmu] = max(times[pmu], _time(total))
-    return times
-
-
-def _time(total: Total) -> float:
-    """Time on a counter, or what stands for it. Some versions print whole percents only."""
-    if total.runtime_s is not None:
-        return total.runtime_s
-    return 1.0 if total.running is None else total.running
-
-
-def _least_running(totals: Iterable[Total]) -> float | None:
-    return min((t.running for t in totals if t.running is not None), default=None)
-
-
-def _place(count: Count) -> Place:
-    return parse_event(count.event).pmu, count.part, count.interval_s, count.run
-
-
-def _shows_work(count: Count) -> bool:
-    return count.value is not None and count.event not in TOOL_EVENTS
-
-
-def _first_of_each(counts: Iterable[Count]) -> Iterable[Count]:
-    """Leave out the second line of an event that was asked for twice."""
-    lines: dict[Place, Count] = {}
-    for count in counts:
-        lines.setdefault((count.event, *count[-3:]), count)
-    return lines.values()
-
-
-def _total(event: str, counts: Sequence[Count], at_work: Collection[Place]) -> Total:
-    unit = next((c.unit for c in counts if c.unit), "")
-    counted = [c for c in counts if c.value is not None]
-    lost = [c for c in counts if c.value is None and _place(c) in at_work]
-    if event in TOOL_EVENTS and counted:
-        return Total(_once(counted), unit)
-    if lost or not counted:
-        return Total(None, unit, (lost or counts)[0].missing)
-    value = sum(c.value for c in counted if c.value is not None)
-    return Total(value, unit, None, _mean_running(counted), _sum_runtime(counted))
-
-
-def _once(counted: Sequence[Count]) -> float:
-    """Add what perf keeps once for the machine: the same in every part, anew in each interval."""
-    most: dict[tuple[float | None, int], float] = {}
-    for count in counted:
-        when = count.interval_s, count.run
-        most[when] = max(count.value or 0.0, most.get(when, 0.0))
-    return sum(most.values())
-
-
-def _sum_runtime(counts: Sequence[Count]) -> float | None:
-    times = [c.runtime_s for c in counts if c.runtime_s is not None]
-    return sum(times) if len(times) == len(counts) else None
-
-
-def _mean_running(counts: Sequence[Count]) -> float | None:
-    shares = [c.running for c in counts if c.running is not None]
-    return sum(shares) / len(shares) if shares else None
-
-
-# What the reader of a run's counts must know: what is missing, scaled, added up or not meant.
-
-
+_MODES: dict[Modes, names.Mode] = {"user+kernel": "both", "user": "user", "kernel": "kernel"}
+_UNITS_S = {"nsec": 1e-9, "ns": 1e-9, "usec": 1e-6, "msec": 1e-3, "ms": 1e-3, "sec": 1.0}
 # Below these shares of the time on a counter a figure is an estimate, and a poor one.
 _WHOLE = 0.99
 _HALF = 0.5
@@ -215,51 +34,19 @@ NO_CLOCK = (
 )
 
 
-def count_caveats(totals: Mapping[str, Total], output: PerfOutput) -> Iterator[str]:
-    """Say which events have no figure, and which lines of perf are none."""
-    yield from _missing(totals)
-    for line in output.strange[:_MOST_STRANGE]:
-        yield f"perf wrote a line that is no count: {line[:120]!r}"
-    if len(output.strange) > _MOST_STRANGE:
-        yield f"and {len(output.strange) - _MOST_STRANGE} more such lines"
+class Total(NamedTuple):
+    """One event over all of a run.
 
+    ``value`` is in the event's ``unit`` ("" for a plain count), scaled up from ``running``, the
+    share of the time (0 to 1) that the event was on a counter: of several CPUs or intervals the
+    mean. ``runtime_s`` is summed over CPUs. ``missing`` says why there is no value.
+    """
 
-def quantity_caveats(used: Mapping[str, Quantity]) -> Iterator[str]:
-    """Say which figures are scaled up, lack a kind of core, or are sums over several."""
-    for name, quantity in used.items():
-        share = quantity.running
-        if quantity.value is not None and share is not None and share < _WHOLE:
-            advice = "; too little to trust, ask for fewer events at once" if share < _HALF else ""
-            yield f"{name}: on a counter {share:.0%} of the time and scaled up{advice}"
-        if quantity.uncounted:
-            yield f"{name}: not counted on {', '.join(quantity.uncounted)}, so there is no total"
-    shares = used["cycles"].by_pmu or used["instructions"].by_pmu
-    if whole := sum(shares.values()):
-        kinds = ", ".join(f"{pmu} {share / whole:.0%}" for pmu, share in shares.items())
-        yield f"several kinds of cores added up ({kinds}): CPI and clock are means over them"
-
-
-def _missing(totals: Mapping[str, Total]) -> Iterator[str]:
-    because = {
-        "not supported": "the processor or its virtual machine does not count them",
-        "not counted": "too many events for too short a time, no time on that kind of core, or "
-        "on a part of the machine only",
-        "empty": "perf left the figure out",
-    }
-    for missing, why in because.items():
-        events = [event for event, total in totals.items() if total.missing == missing]
-        if events:
-            yield f"{missing}: {', '.join(events)} ({why})"
-    zero = {e: names.parse_event(e) for e, total in totals.items() if total.value == 0.0}
-    still = [e for e, n in zero.items() if n.term in names.NEVER_ZERO and n.mode != "kernel"]
-    if still:
-        yield f"counted 0, so not counted: {', '.join(still)} (counters that stand still)"
-
-
-Modes = Literal["user+kernel", "user", "kernel"]
-
-_MODES: tuple[Modes, ...] = ("user+kernel", "user", "kernel")
-_UNITS_S = {"nsec": 1e-9, "ns": 1e-9, "usec": 1e-6, "msec": 1e-3, "ms": 1e-3, "sec": 1.0}
+    value: float | None
+    unit: str = ""
+    missing: names.Missing | None = None
+    running: float | None = None
+    runtime_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,34 +56,24 @@ class Counters:
     Attributes
     ----------
     instructions, cycles : float or None
-        Retired instructions and core cycles, in the modes that ``modes`` says.
-    modes : {"user+kernel", "user", "kernel"} or None
-        The modes of the processor that both cover.
+        Retired instructions and core cycles, in the modes of the processor that ``modes`` says.
     llc_misses : float or None
-        Misses of the last-level cache, as ``llc_event`` counts them.
-    llc_event : str or None
-        The event behind ``llc_misses``: loads, loads and stores, or the processor's own idea of a
-        cache miss.
+        Misses of the last-level cache, by the event ``llc_event``: loads, loads and stores, or the
+        processor's own idea of a cache miss.
     task_clock_s : float or None
         CPU time of the command; of whole CPUs, their time, idle or not.
     elapsed_s : float or None
         Time for which perf counted, without its own start.
     freq_achieved_hz : float or None
-        Mean clock of the cores while they ran.
-    instructions_user, instructions_kernel, cycles_user, cycles_kernel : float or None
-        By mode, where asked for.
-    by_core_type : mapping of str to mapping of str to float
-        On hybrid processors ``instructions`` and ``cycles`` of each kind of core, which add up to
-        the totals.
+        Mean frequency of the cores while they ran.
+    by_core_type : mapping of kind of core to mapping
+        On hybrid processors ``instructions`` and ``cycles``, which add up to the totals.
     running : float or None
-        Least share of the time, from 0 to 1, that instructions, cycles or cache misses were on a
-        counter.
+        Least share of the time, from 0 to 1, that one of these figures was on a counter.
     events : mapping of str to Total
         Every event, under perf's own name.
-    parts : mapping of str to mapping of str to float
-        Where perf told CPUs, cores, sockets, threads or cgroups apart: the events of each.
-    caveats : tuple of str
-        What the reader of these figures must know.
+    parts : mapping of part to mapping of event to float
+        Where perf told CPUs, cores, sockets, threads or cgroups apart.
     """
 
     instructions: float | None = None
@@ -351,7 +128,7 @@ class Counters:
         return {name: value for name, value in row.items() if value is not None}
 
 
-def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
+def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Counters:
     """Compute the figures of a run from the counts of perf.
 
     Parameters
@@ -365,19 +142,25 @@ def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
     instructions = _without_standstill(_by_mode(totals, names.INSTRUCTIONS, whole_machine))
     cycles = _without_standstill(_by_mode(totals, names.CYCLES, whole_machine))
     modes = _common_modes(instructions, cycles)
-    retired, clocked = (q[modes] if modes else Quantity() for q in (instructions, cycles))
     llc_event, llc = _llc_misses(totals, modes, whole_machine)
-    used = {"instructions": retired, "cycles": clocked, "cache misses": llc}
-    shares = [q.running for q in used.values() if q.running is not None and q.value is not None]
+    used = {
+        "instructions": instructions[modes] if modes else Quantity(),
+        "cycles": cycles[modes] if modes else Quantity(),
+        "cache misses": llc,
+    }
     task_clock_s = _seconds(totals, names.TASK_CLOCK)
     frequency_hz = None
     if modes == "user+kernel" and not whole_machine:
-        frequency_hz = _plausible(_ratio(clocked.value, task_clock_s))
+        frequency_hz = _plausible(_ratio(used["cycles"].value, task_clock_s))
     if frequency_hz is None:
         frequency_hz = _plausible(_unhalted_frequency(totals, task_clock_s))
+    caveats = [*_count_caveats(totals, output.strange), *_quantity_caveats(used)]
+    caveats += [GENERIC_MISSES] if llc_event in names.GENERIC_MISSES else []
+    caveats += [USER_ONLY] if modes == "user" else []
+    caveats += [NO_CLOCK] if modes and whole_machine and frequency_hz is None else []
     return Counters(
-        instructions=retired.value,
-        cycles=clocked.value,
+        instructions=used["instructions"].value,
+        cycles=used["cycles"].value,
         modes=modes,
         llc_misses=llc.value,
         llc_event=llc_event,
@@ -388,32 +171,147 @@ def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
         instructions_kernel=instructions["kernel"].value,
         cycles_user=cycles["user"].value,
         cycles_kernel=cycles["kernel"].value,
-        by_core_type=_by_core_type(retired, clocked),
-        running=min(shares, default=None),
+        by_core_type=_by_core_type(used),
+        running=_least(q.running for q in used.values() if q.value is not None),
         events=totals,
-        parts=_parts(output),
-        caveats=(
-            *count_caveats(totals, output),
-            *quantity_caveats(used),
-            *([GENERIC_MISSES] if llc_event in names.GENERIC_MISSES else []),
-            *([USER_ONLY] if modes == "user" else []),
-            *([NO_CLOCK] if modes and whole_machine and frequency_hz is None else []),
-        ),
+        parts=_parts(output.counts),
+        caveats=tuple(caveats),
     )
+
+
+def total_events(counts: Iterable[names.Count]) -> dict[str, Total]:
+    """Sum every event over the parts of the machine, the intervals and the runs.
+
+    A part in which no event was counted took no part in the run: a thread or an interval that
+    slept. An event that alone was not counted in a part makes its total unknown.
+    """
+    first: dict[tuple[object, ...], names.Count] = {}
+    by_event: dict[str, list[names.Count]] = {}
+    for count in counts:
+        # An event that was asked for twice has a second line.
+        line = count.event, count.part, count.interval_s, count.run
+        if line not in first:
+            first[line] = count
+            by_event.setdefault(count.event, []).append(count)
+    at_work = {
+        _place(count)
+        for count in first.values()
+        if count.value is not None and count.event not in names.TOOL_EVENTS
+    }
+    return {event: _total(event, found, at_work) for event, found in by_event.items()}
+
+
+def _place(count: names.Count) -> tuple[object, ...]:
+    return parse_event(count.event).pmu, count.part, count.interval_s, count.run
+
+
+def _total(event: str, counts: Sequence[names.Count], at_work: Collection[object]) -> Total:
+    unit = next((c.unit for c in counts if c.unit), "")
+    values = [(c, c.value) for c in counts if c.value is not None]
+    if event in names.TOOL_EVENTS and values:
+        # perf keeps it once for the machine: the same in every part, anew in each interval.
+        most: dict[object, float] = {}
+        for count, value in values:
+            when = count.interval_s, count.run
+            most[when] = max(value, most.get(when, 0.0))
+        return Total(sum(most.values()), unit)
+    lost = [c for c in counts if c.value is None and _place(c) in at_work]
+    if lost or not values:
+        return Total(None, unit, (lost or counts)[0].missing)
+    shares = [c.running for c, _ in values if c.running is not None]
+    times = [c.runtime_s for c, _ in values if c.runtime_s is not None]
+    return Total(
+        sum(value for _, value in values),
+        unit,
+        running=sum(shares) / len(shares) if shares else None,
+        runtime_s=sum(times) if len(times) == len(values) else None,
+    )
+
+
+class Quantity(NamedTuple):
+    """One quantity over all kinds of cores.
+
+    ``by_pmu`` is what each kind of core adds to the value, empty where there is one kind;
+    ``uncounted`` are the kinds of cores that worked without this being counted. ``running`` is the
+    share of the time that it was on a counter, from 0 to 1.
+    """
+
+    value: float | None = None
+    by_pmu: Mapping[str, float] = {}
+    uncounted: tuple[str, ...] = ()
+    running: float | None = None
+
+
+def add_cores(
+    totals: Mapping[str, Total], terms: Collection[str], mode: names.Mode, whole_machine: bool
+) -> Quantity:
+    """Add a quantity over the kinds of cores of a hybrid processor.
+
+    Where every CPU was counted, each by its own unit, the figures add up. A program's events run
+    only while it is on their kind of core, and perf scales each as if it had been there all the
+    time: the mean, weighted by the time on each kind, is their true sum.
+    """
+    named = {event: parse_event(event) for event in totals}
+    found = {
+        name.pmu: totals[event]
+        for event, name in named.items()
+        if name.term in terms and name.mode == mode
+    }
+    if "" in found and found[""].value is not None:
+        # Counted on whatever core there was; a kind of core by name is part of it.
+        found = {"": found[""]}
+    counted = {pmu: total for pmu, total in found.items() if total.value is not None}
+    if len(found) < 2 or not counted:
+        total = next(iter(found.values()), Total(None))
+        return Quantity(total.value, running=total.running)
+    # Time on each kind of core: that of its event that was longest on a counter.
+    times = dict.fromkeys(counted, 0.0)
+    working = {named[event].pmu for event, total in totals.items() if total.value is not None}
+    for event, total in totals.items():
+        if named[event].pmu in times and total.value is not None:
+            times[named[event].pmu] = max(times[named[event].pmu], _time(total))
+    uncounted = tuple(pmu for pmu in found if pmu in working and pmu not in counted)
+    whole = sum(times.values()) or 1.0
+    shares = {pmu: 1.0 if whole_machine else time / whole for pmu, time in times.items()}
+    by_pmu = {pmu: (total.value or 0.0) * shares[pmu] for pmu, total in counted.items()}
+    on_counter = sum(map(_time, counted.values())) / whole
+    return Quantity(
+        None if uncounted else sum(by_pmu.values()),
+        by_pmu,
+        uncounted,
+        _least(t.running for t in counted.values()) if whole_machine else min(on_counter, 1.0),
+    )
+
+
+def _time(total: Total) -> float:
+    """Time on a counter, or what stands for it. Some versions print whole percents only."""
+    if total.runtime_s is not None:
+        return total.runtime_s
+    return 1.0 if total.running is None else total.running
+
+
+def _least(shares: Iterable[float | None]) -> float | None:
+    return min((share for share in shares if share is not None), default=None)
 
 
 def _by_mode(
     totals: Mapping[str, Total], terms: Collection[str], whole_machine: bool
 ) -> dict[Modes, Quantity]:
     """Read a quantity in every mode."""
+    found = {modes: add_cores(totals, terms, mode, whole_machine) for modes, mode in _MODES.items()}
+    user, kernel = found["user"], found["kernel"]
+    if found["user+kernel"].value is None and None not in (user.value, kernel.value):
+        found["user+kernel"] = _sum_of(user, kernel)
+    return found
 
-    def add(mode: names.Mode) -> Quantity:
-        return add_cores(totals, terms, mode, whole_machine=whole_machine)
 
-    both, user, kernel = add("both"), add("user"), add("kernel")
-    if both.value is None and user.value is not None and kernel.value is not None:
-        both = _sum_of(user, kernel)
-    return {"user+kernel": both, "user": user, "kernel": kernel}
+def _sum_of(one: Quantity, other: Quantity) -> Quantity:
+    pmus = {**one.by_pmu, **other.by_pmu}
+    return Quantity(
+        (one.value or 0.0) + (other.value or 0.0),
+        {pmu: one.by_pmu.get(pmu, 0.0) + other.by_pmu.get(pmu, 0.0) for pmu in pmus},
+        running=_least((one.running, other.running)),
+    )
 
 
 def _without_standstill(quantities: Mapping[Modes, Quantity]) -> dict[Modes, Quantity]:
@@ -423,16 +321,6 @@ def _without_standstill(quantities: Mapping[Modes, Quantity]) -> dict[Modes, Qua
         mode: q if q.value or (mode == "kernel" and kernel_alone) else q._replace(value=None)
         for mode, q in quantities.items()
     }
-
-
-def _sum_of(one: Quantity, other: Quantity) -> Quantity:
-    shares = [q.running for q in (one, other) if q.running is not None]
-    pmus = {**one.by_pmu, **other.by_pmu}
-    return Quantity(
-        (one.value or 0.0) + (other.value or 0.0),
-        {pmu: one.by_pmu.get(pmu, 0.0) + other.by_pmu.get(pmu, 0.0) for pmu in pmus},
-        running=min(shares, default=None),
-    )
 
 
 def _common_modes(*quantities: Mapping[Modes, Quantity]) -> Modes | None:
@@ -473,7 +361,7 @@ def _plausible(frequency_hz: float | None) -> float | None:
 
 
 def _unhalted_frequency(totals: Mapping[str, Total], task_clock_s: float | None) -> float | None:
-    """Compute the clock while not halted: APERF/MPERF times the rate of the time stamp counter."""
+    """Mean frequency while not halted (Hz): APERF/MPERF times that of the time stamp counter."""
     tsc, aperf, mperf = (
         totals.get(f"msr/{term}/", Total(None)).value for term in ("tsc", "aperf", "mperf")
     )
@@ -482,10 +370,11 @@ def _unhalted_frequency(totals: Mapping[str, Total], task_clock_s: float | None)
 
 
 def _seconds(totals: Mapping[str, Total], terms: Sequence[str]) -> float | None:
+    """Time by the first of these events that has one (s)."""
     for term in terms:
         for event, total in totals.items():
             unit = _UNITS_S.get(total.unit)
-            if names.parse_event(event).term == term and total.value is not None and unit:
+            if parse_event(event).term == term and total.value is not None and unit:
                 return total.value * unit
     return None
 
@@ -494,18 +383,57 @@ def _ratio(above: float | None, below: float | None) -> float | None:
     return None if above is None or not below else above / below
 
 
-def _by_core_type(retired: Quantity, clocked: Quantity) -> dict[str, dict[str, float]]:
+def _by_core_type(used: Mapping[str, Quantity]) -> dict[str, dict[str, float]]:
     figures: dict[str, dict[str, float]] = {}
-    for name, quantity in (("instructions", retired), ("cycles", clocked)):
-        for pmu, value in quantity.by_pmu.items():
+    for name in ("instructions", "cycles"):
+        for pmu, value in used[name].by_pmu.items():
             figures.setdefault(pmu, {})[name] = value
     return figures
 
 
-def _parts(output: PerfOutput) -> dict[str, dict[str, float]]:
+def _parts(counts: Iterable[names.Count]) -> dict[str, dict[str, float]]:
     parts: dict[str, dict[str, float]] = {}
-    for count in output.counts:
+    for count in counts:
         if count.part and count.value is not None:
             of_part = parts.setdefault(count.part, {})
             of_part[count.event] = of_part.get(count.event, 0.0) + count.value
     return parts
+
+
+_BECAUSE = {
+    "not supported": "the processor or its virtual machine does not count them",
+    "not counted": "too many events for too short a time, no time on that kind of core, or "
+    "on a part of the machine only",
+    "empty": "perf left the figure out",
+}
+
+
+def _count_caveats(totals: Mapping[str, Total], strange: Sequence[str]) -> Iterator[str]:
+    """Say which events have no figure, and which lines of perf are none."""
+    for missing, why in _BECAUSE.items():
+        events = [event for event, total in totals.items() if total.missing == missing]
+        if events:
+            yield f"{missing}: {', '.join(events)} ({why})"
+    zero = {event: parse_event(event) for event, total in totals.items() if total.value == 0.0}
+    still = [e for e, n in zero.items() if n.term in names.NEVER_ZERO and n.mode != "kernel"]
+    if still:
+        yield f"counted 0, so not counted: {', '.join(still)} (counters that stand still)"
+    for line in strange[:_MOST_STRANGE]:
+        yield f"perf wrote a line that is no count: {line[:120]!r}"
+    if len(strange) > _MOST_STRANGE:
+        yield f"and {len(strange) - _MOST_STRANGE} more such lines"
+
+
+def _quantity_caveats(used: Mapping[str, Quantity]) -> Iterator[str]:
+    """Say which figures are scaled up, lack a kind of core, or are sums over several."""
+    for name, quantity in used.items():
+        share = quantity.running
+        if quantity.value is not None and share is not None and share < _WHOLE:
+            advice = "; too little to trust, ask for fewer events at once" if share < _HALF else ""
+            yield f"{name}: on a counter {share:.0%} of the time and scaled up{advice}"
+        if quantity.uncounted:
+            yield f"{name}: not counted on {', '.join(quantity.uncounted)}, so there is no total"
+    shares = used["cycles"].by_pmu or used["instructions"].by_pmu
+    if whole := sum(shares.values()):
+        kinds = ", ".join(f"{pmu} {share / whole:.0%}" for pmu, share in shares.items())
+        yield f"several kinds of cores added up ({kinds}): CPI and clock are means over them"

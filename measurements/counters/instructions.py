@@ -4,7 +4,7 @@ Hardware counters through perf are taken where there are any. Otherwise the comm
 once more by an emulator that counts: valgrind's callgrind, or QEMU's user mode with a plugin. That
 takes ten to a hundred times as long, so it is for small inputs; the kernel's instructions are not
 counted, and a program that asks for the processor's features may take another path than on the
-real one. Where neither is there, CPU seconds × clock / CPI stands for the count.
+real one. Where neither is there, CPU seconds × core frequency / CPI stands for the count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 
 Method = Literal["perf", "callgrind", "qemu", "cpu-time"]
 Label = Literal["counted", "emulated", "estimated"]
-METHODS: tuple[Method, ...] = ("perf", "callgrind", "qemu", "cpu-time")
+
+_LABELS: dict[Method, Label] = {
+    "perf": "counted",
+    "callgrind": "emulated",
+    "qemu": "emulated",
+    "cpu-time": "estimated",
+}
+METHODS: tuple[Method, ...] = tuple(_LABELS)
 
 _CALLGRIND = re.compile(r"^(?P<name>cmd|totals):\s*(?P<value>.*)$", re.MULTILINE)
 _SUPPORTED = re.compile(r"supports only (?:up to|a minimum) version(?: of)? (?P<version>\d+)")
@@ -94,7 +101,7 @@ def count_instructions(
     method : {"perf", "callgrind", "qemu", "cpu-time"}, optional
         By default the first of them that works here.
     clock_hz, cpi : float, optional
-        Core clock (Hz) and cycles per instruction, for "cpu-time".
+        Core frequency (Hz) and cycles per instruction, for "cpu-time".
     cpus : collection of int, optional
         Logical CPUs that the command may use.
 
@@ -107,17 +114,17 @@ def count_instructions(
         raise MeasurementError(f"no method {method!r} of counting: there are {', '.join(METHODS)}")
     if not command:
         raise MeasurementError("no command to count the instructions of")
-    by_method: dict[Method, Callable[[Path], InstructionCount]] = {
-        "perf": lambda folder: _by_perf(command, folder, cpus),
-        "callgrind": lambda folder: _by_callgrind(command, folder, cpus),
-        "qemu": lambda folder: _by_qemu(command, folder, cpus),
-        "cpu-time": lambda folder: _by_cpu_time(command, folder, cpus, clock_hz, cpi),
+    by_method: dict[Method, Callable[[_Trial], InstructionCount]] = {
+        "perf": _by_perf,
+        "callgrind": _by_callgrind,
+        "qemu": _by_qemu,
+        "cpu-time": lambda trial: _by_cpu_time(trial, clock_hz, cpi),
     }
     reasons = []
     for name in METHODS if method is None else (method,):
         with tempfile.TemporaryDirectory(prefix="ppw-count-") as folder:
             try:
-                return by_method[name](Path(folder))
+                return by_method[name](_Trial(command, Path(folder), cpus))
             except _CannotCountError as error:
                 reasons.append(f"{name}: {error}")
     raise MeasurementError(f"instructions cannot be counted here: {'; '.join(reasons)}")
@@ -127,44 +134,91 @@ class _CannotCountError(MeasurementError):
     """Raised where a method does not work here and another may."""
 
 
-def _by_perf(
-    command: Sequence[str], folder: Path, cpus: Collection[int] | None
+class _Trial(NamedTuple):
+    """A command, a folder for what one method writes, and the CPUs that it may use."""
+
+    command: Sequence[str]
+    folder: Path
+    cpus: Collection[int] | None
+
+    def execute(self, command: Sequence[str]) -> tuple[Execution, str]:
+        """Run a command; return what it took, and what it printed."""
+        output = self.folder / "output"
+        made = execute([list(command)], output=output, cpus=self.cpus)
+        return made, output.read_text(encoding="utf-8", errors="replace")
+
+    def run(self, command: Sequence[str]) -> Execution:
+        """Run a command that must not fail."""
+        made, printed = self.execute(command)
+        _refuse_failed(made, command, printed)
+        return made
+
+
+def _refuse_failed(made: Execution, command: Sequence[str], printed: str) -> None:
+    if code := made.exit_code:
+        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+        raise MeasurementError(f"{command[0]} ended with {how}: {_last_line(printed)}")
+
+
+def _last_line(printed: str) -> str:
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    return lines[-1][:160] if lines else "it printed nothing"
+
+
+def _counted(
+    instructions: float,
+    method: Method,
+    made: Execution,
+    *,
+    modes: str = "user+kernel",
+    elapsed_s: float | None = None,
+    caveats: tuple[str, ...] = (),
 ) -> InstructionCount:
+    time_s = elapsed_s or made.end_s - made.start_s
+    usage = (time_s, made.user_s, made.system_s)
+    return InstructionCount(instructions, method, _LABELS[method], modes, *usage, caveats)
+
+
+def _by_perf(trial: _Trial) -> InstructionCount:
     support = check_perf()
     if support.counters is None or not support.hardware:
         raise _CannotCountError("; ".join(support.reasons))
-    made = _run(support.counters.wrap(command, folder / "counts"), folder, cpus)
-    counters = support.counters.read(folder / "counts")
+    counts = trial.folder / "counts"
+    made = trial.run(support.counters.wrap(trial.command, counts))
+    counters = support.counters.read(counts)
     if counters.instructions is None:
         raise _CannotCountError("perf counted no instructions")
-    return InstructionCount(
+    return _counted(
         counters.instructions,
         "perf",
-        "counted",
-        counters.modes or "user+kernel",
-        counters.elapsed_s or made.end_s - made.start_s,
-        made.user_s,
-        made.system_s,
-        counters.caveats,
+        made,
+        modes=counters.modes or "user+kernel",
+        elapsed_s=counters.elapsed_s,
+        caveats=counters.caveats,
     )
 
 
-def _by_callgrind(
-    command: Sequence[str], folder: Path, cpus: Collection[int] | None
-) -> InstructionCount:
+def _by_callgrind(trial: _Trial) -> InstructionCount:
     program = shutil.which("valgrind")
     if program is None:
         raise _CannotCountError("the program valgrind is not there: apt install valgrind")
-    native = _run(command, folder, cpus)
-    out = folder / "callgrind.%p"
-    tool = [program, "-q", "--tool=callgrind", "--trace-children=yes"]
-    _run([*tool, f"--callgrind-out-file={out}", *command], folder, cpus)
-    counts, commands = read_callgrind(sorted(folder.glob("callgrind.*")))
-    return _emulated(counts, "callgrind", native, _forked(commands))
+    native = trial.run(trial.command)
+    out = f"--callgrind-out-file={trial.folder / 'callgrind.%p'}"
+    tool = [program, "-q", "--tool=callgrind", "--trace-children=yes", out]
+    trial.run([*tool, *trial.command])
+    total, commands = read_callgrind(sorted(trial.folder.glob("callgrind.*")))
+    # A fork takes callgrind's counts along, so they may be of what a parent did.
+    caveats = tuple(
+        f"{times} processes ran {command[:60]}: one that was forked, and started "
+        "no other program, counts what its parent had executed once more; --method qemu does not"
+        for command, times in Counter(commands).items()
+        if times > 1
+    )
+    return _counted(float(total), "callgrind", native, modes="user", caveats=caveats)
 
 
 def read_callgrind(paths: Sequence[Path]) -> tuple[int, list[str]]:
-    """Instructions in files of callgrind, one a process, and each one's command.
+    """Read the instructions in files of callgrind, one a process, and each one's command.
 
     Raises
     ------
@@ -185,19 +239,8 @@ def read_callgrind(paths: Sequence[Path]) -> tuple[int, list[str]]:
     return total, commands
 
 
-def _forked(commands: Sequence[str]) -> tuple[str, ...]:
-    """Say where counts may be of what a parent did: a fork takes callgrind's counts along."""
-    several = [command for command, times in Counter(commands).items() if times > 1]
-    return tuple(
-        f"{commands.count(command)} processes ran {command[:60]}: one that was forked, and started "
-        "no other program, counts what its parent had executed once more; --method qemu does not"
-        for command in several
-    )
-
-
-def _by_qemu(
-    command: Sequence[str], folder: Path, cpus: Collection[int] | None
-) -> InstructionCount:
+def _by_qemu(trial: _Trial) -> InstructionCount:
+    command = trial.command
     machine = platform.machine()
     name = f"qemu-{_QEMU_NAMES.get(machine, machine)}"
     program = shutil.which(name)
@@ -206,46 +249,39 @@ def _by_qemu(
     executable = shutil.which(command[0])
     if executable is None:
         raise MeasurementError(f"{command[0]}: cannot be started: no such program on PATH")
-    native = _run(command, folder, cpus)
-    counts = folder / "qemu"
+    native = trial.run(command)
+    counts = trial.folder / "qemu"
     version = _FIRST_API
     for _ in range(_MOST_TRIES):
-        plugin = _plugin(folder, version)
-        load = ["-plugin", f"{plugin},out={counts}"]
-        output = folder / "output"
-        made = execute([[program, *load, executable, *command[1:]]], output=output, cpus=cpus)
-        said = output.read_text(encoding="utf-8", errors="replace")
-        refused = _SUPPORTED.search(said) if made.exit_code and not counts.exists() else None
+        load = ["-plugin", f"{_plugin(trial.folder, version)},out={counts}"]
+        made, printed = trial.execute([program, *load, executable, *command[1:]])
+        refused = _SUPPORTED.search(printed) if made.exit_code and not counts.exists() else None
         if refused is None or int(refused["version"]) == version:
             break
         version = int(refused["version"])
     if not counts.exists():
-        raise _CannotCountError(f"{name} did not count: {_last_line(said)}")
-    _refuse_failed(made, command, said)
+        raise _CannotCountError(f"{name} did not count: {_last_line(printed)}")
+    _refuse_failed(made, command, printed)
     total, followed = read_qemu(counts)
     if not followed:
         raise _CannotCountError(
             f"{command[0]} starts other programs, into which QEMU's user mode does not follow: "
             "count them one by one, or install valgrind"
         )
-    return _emulated(total, "qemu", native, ())
+    return _counted(float(total), "qemu", native, modes="user")
 
 
 def _plugin(folder: Path, version: int) -> Path:
+    source, made = "instruction_count.c", folder / f"count-{version}.so"
     flags = ("-shared", "-fPIC", f"-DAPI_VERSION={version}")
     try:
-        return compile_c(
-            "measurements.counters",
-            "instruction_count.c",
-            folder / f"count-{version}.so",
-            flags=flags,
-        )
+        return compile_c("measurements.counters", source, made, flags=flags)
     except MeasurementError as error:
         raise _CannotCountError(str(error)) from error
 
 
 def read_qemu(path: Path) -> tuple[int, bool]:
-    """Instructions in what the plugin wrote, and whether it saw all that was executed.
+    """Read the instructions that the plugin wrote, and whether it saw all that was executed.
 
     A process that became another program has a last line that says so.
 
@@ -267,67 +303,20 @@ def read_qemu(path: Path) -> tuple[int, bool]:
     return total, bool(last) and "exec" not in last.values()
 
 
-def _by_cpu_time(
-    command: Sequence[str],
-    folder: Path,
-    cpus: Collection[int] | None,
-    clock_hz: float | None,
-    cpi: float | None,
-) -> InstructionCount:
+def _by_cpu_time(trial: _Trial, clock_hz: float | None, cpi: float | None) -> InstructionCount:
     if clock_hz is None or cpi is None:
         raise _CannotCountError("needs the clock and the CPI: --clock 2.4GHz --cpi 1.1")
     if not (clock_hz > 0 and cpi > 0):
         raise MeasurementError(f"a clock of {clock_hz:g} Hz and a CPI of {cpi:g}: both are above 0")
-    made = _run(command, folder, cpus)
+    made = trial.run(trial.command)
     instructions = estimated_instructions(made.user_s + made.system_s, clock_hz, cpi)
     if not instructions > 0:
-        raise MeasurementError(f"{command[0]} took no CPU time that could be seen: let it do more")
-    return InstructionCount(
-        instructions,
-        "cpu-time",
-        "estimated",
-        "user+kernel",
-        made.end_s - made.start_s,
-        made.user_s,
-        made.system_s,
-        (f"CPU seconds × {clock_hz / 1e9:.4g} GHz / {cpi:.4g}, as good as that CPI is",),
-    )
+        name = trial.command[0]
+        raise MeasurementError(f"{name} took no CPU time that could be seen: let it do more")
+    caveat = f"CPU seconds × {clock_hz / 1e9:.4g} GHz / {cpi:.4g}, as good as that CPI is"
+    return _counted(instructions, "cpu-time", made, caveats=(caveat,))
 
 
 def estimated_instructions(cpu_s: float, clock_hz: float, cpi: float) -> float:
-    """Instructions that so many CPU seconds stand for: cpu_s · f / CPI."""
+    """Estimate the instructions of so many CPU seconds: cpu_s · f / CPI."""
     return cpu_s * clock_hz / cpi
-
-
-def _emulated(
-    instructions: int, method: Method, native: Execution, caveats: tuple[str, ...]
-) -> InstructionCount:
-    return InstructionCount(
-        float(instructions),
-        method,
-        "emulated",
-        "user",
-        native.end_s - native.start_s,
-        native.user_s,
-        native.system_s,
-        caveats,
-    )
-
-
-def _run(command: Sequence[str], folder: Path, cpus: Collection[int] | None) -> Execution:
-    output = folder / "output"
-    made = execute([list(command)], output=output, cpus=cpus)
-    _refuse_failed(made, command, output.read_text(encoding="utf-8", errors="replace"))
-    return made
-
-
-def _refuse_failed(made: Execution, command: Sequence[str], said: str) -> None:
-    if made.exit_code:
-        code = made.exit_code
-        how = f"exit code {code}" if code > 0 else f"signal {-code}"
-        raise MeasurementError(f"{command[0]} ended with {how}: {_last_line(said)}")
-
-
-def _last_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1][:160] if lines else "it printed nothing"

@@ -18,10 +18,6 @@ from measurements.table.units import UNITS
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-# Memory traffic that counters see: events of the memory controllers, misses a byte of input.
-
-
 # Column-address strobes of servers (one or two sub-channels), and the names that the counters of
 # desktop processors and the free-running ones of both go by. Totals and the parts by requester
 # are left out: they contain each other.
@@ -30,6 +26,8 @@ _EVENT = re.compile(
 )
 _FREE_RUNNING = "free_running"
 _CACHE_LINE_BYTES = 64
+# Time that perf has to end when its input has.
+_END_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +58,7 @@ class MemoryEvent:
         MeasurementError
             When the unit is none of memory.
         """
-        if not unit:
-            return value * self.bytes_per_count
-        return value * _bytes_per(unit, self.name)
+        return value * (_bytes_per(unit, self.name) if unit else self.bytes_per_count)
 
 
 def memory_events(sysfs: Path) -> tuple[MemoryEvent, ...] | None:
@@ -77,46 +73,33 @@ def memory_events(sysfs: Path) -> tuple[MemoryEvent, ...] | None:
         None where there are none, as in most virtual machines. Counting takes ``perf stat -a``
         with CAP_PERFMON, or /proc/sys/kernel/perf_event_paranoid at 0 or below.
     """
-    folder = sysfs / "bus/event_source/devices"
-    devices = sorted(folder.glob("uncore_imc*"), key=lambda d: _numbers_apart(d.name))
+    folders = (sysfs / "bus/event_source/devices").glob("uncore_imc*")
+    # By length first, so that uncore_imc_10 comes after uncore_imc_9.
+    devices = sorted(folders, key=lambda device: (len(device.name), device.name))
     found = {device.name: _events_of(device) for device in devices}
     programmable = {name: events for name, events in found.items() if _FREE_RUNNING not in name}
     chosen = programmable if any(programmable.values()) else found
     return tuple(event for events in chosen.values() for event in events) or None
 
 
-def llc_misses_per_byte(llc_misses: float, data_bytes: float) -> float:
-    """Last-level cache misses of a run for each byte of its input; NaN where either is missing.
-
-    Raises
-    ------
-    MeasurementError
-        For a negative count.
-    """
-    if llc_misses < 0 or data_bytes < 0:
-        raise MeasurementError(
-            f"{llc_misses:g} misses over {data_bytes:g} bytes of input: neither can be negative"
-        )
-    return llc_misses / data_bytes if data_bytes else math.nan
-
-
 def _events_of(device: Path) -> list[MemoryEvent]:
     found = []
     for path in sorted((device / "events").glob("*")):
-        if match := _EVENT.match(path.name):
-            direction: Literal["read", "write"] = (
-                "read" if "read" in (match["cas"], match["other"]) else "write"
-            )
-            name = f"{device.name}/{path.name}/"
-            scale, unit = (
-                read_field(path.with_name(f"{path.name}.{w}")) for w in ("scale", "unit")
-            )
-            if scale and unit:
-                size = _scale(scale, path) * _bytes_per(unit, name)
-                found.append(MemoryEvent(name, direction, size, unit))
-            elif match["cas"]:
-                # Older kernels give no scale; a strobe moves a cache line.
-                found.append(MemoryEvent(name, direction, _CACHE_LINE_BYTES, ""))
+        match = _EVENT.match(path.name)
+        if match is None:
+            continue
+        direction: Literal["read", "write"] = (
+            "read" if "read" in (match["cas"], match["other"]) else "write"
+        )
+        name = f"{device.name}/{path.name}/"
+        scale = read_field(path.with_name(f"{path.name}.scale"))
+        unit = read_field(path.with_name(f"{path.name}.unit"))
+        if scale and unit:
+            size = _scale(scale, path) * _bytes_per(unit, name)
+            found.append(MemoryEvent(name, direction, size, unit))
+        elif match["cas"]:
+            # Older kernels give no scale; a strobe moves a cache line.
+            found.append(MemoryEvent(name, direction, _CACHE_LINE_BYTES, ""))
     return found
 
 
@@ -138,12 +121,19 @@ def _bytes_per(unit: str, name: str) -> float:
     return known.factor
 
 
-def _numbers_apart(name: str) -> list[tuple[int, str]]:
-    """Sort key by which uncore_imc_10 comes after uncore_imc_9."""
-    return [(int(p), "") if p.isdigit() else (-1, p) for p in re.split(r"(\d+)", name)]
+def llc_misses_per_byte(llc_misses: float, data_bytes: float) -> float:
+    """Divide last-level cache misses by the bytes of a run's input; NaN where either is missing.
 
-
-_END_S = 10.0
+    Raises
+    ------
+    MeasurementError
+        For a negative count.
+    """
+    if llc_misses < 0 or data_bytes < 0:
+        raise MeasurementError(
+            f"{llc_misses:g} misses over {data_bytes:g} bytes of input: neither can be negative"
+        )
+    return llc_misses / data_bytes if data_bytes else math.nan
 
 
 @dataclass
@@ -161,7 +151,7 @@ class MemoryTraffic:
 
     @classmethod
     def find(cls, sysfs: Path, procfs: Path) -> Self | None:
-        """Counters that this host has and perf may read; None where there are none."""
+        """Find the counters that this host has and perf may read; None where there are none."""
         events = memory_events(sysfs)
         if events is None:
             return None
@@ -203,21 +193,20 @@ class MemoryTraffic:
             return {}
         finally:
             self.close()
-        seconds = counted.elapsed_s or elapsed_s
-        moved = {"read": 0.0, "write": 0.0}
-        seen = set()
+        moved: dict[str, float] = {}
         for event in self.events:
             total = counted.events.get(event.name)
             if total is None or total.value is None:
                 # A controller that was not counted leaves its direction unknown.
-                moved[event.direction] = float("nan")
-                continue
-            moved[event.direction] += event.bytes_of(total.value, total.unit)
-            seen.add(event.direction)
+                size = math.nan
+            else:
+                size = event.bytes_of(total.value, total.unit)
+            moved[event.direction] = moved.get(event.direction, 0.0) + size
+        seconds = counted.elapsed_s or elapsed_s
         return {
-            f"memory_{direction}_bytes_s": value / seconds
-            for direction, value in moved.items()
-            if direction in seen and value == value
+            f"memory_{direction}_bytes_s": size / seconds
+            for direction, size in sorted(moved.items())
+            if not math.isnan(size)
         }
 
     def close(self) -> None:

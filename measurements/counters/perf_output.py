@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
+    from collections.abc import Iterable, Sequence
 
 Missing = Literal["not counted", "not supported", "empty"]
 
@@ -39,16 +38,12 @@ class Count(NamedTuple):
     event : str
         As perf names it, such as ``instructions:u`` or ``cpu_core/cycles/``.
     value : float or None
-        Scaled by perf where the event shared its counter with others. None where it was not
-        counted.
-    missing : str or None
-        Why there is no value.
+        Scaled by perf where the event shared its counter; ``missing`` says why there is none.
     unit : str
         Of the value; "" for a plain count.
-    runtime_s : float or None
-        How long the event was on a counter, summed over CPUs.
-    running : float or None
-        The same as a share of the time it should have been, from 0 to 1.
+    runtime_s, running : float or None
+        How long the event was on a counter, summed over CPUs, and as a share (0 to 1) of the time
+        it should have been.
     part : str
         "CPU0", "S0-D0-C1", a thread or a cgroup; "" for the whole.
     interval_s : float or None
@@ -84,14 +79,14 @@ def parse_output(text: str) -> PerfOutput:
     counts: list[Count] = []
     strange: list[str] = []
     for line in map(str.strip, text.splitlines()):
-        if not line or line.startswith("#"):
-            continue
-        read = _json_counts(line) if line.startswith("{") else _separated_count(line)
-        if read is None:
-            strange.append(line)
-        else:
-            counts += read
-    return PerfOutput(tuple(_without_intervals(counts)), tuple(strange))
+        if line and not line.startswith("#"):
+            try:
+                counts += _json_counts(line) if line.startswith("{") else _separated_counts(line)
+            except ValueError:
+                strange.append(line)
+    whole = [count for count in counts if count.interval_s is None]
+    summary = [count._replace(part="") for count in whole if count.part == "summary"]
+    return PerfOutput(tuple(summary or whole or counts), tuple(strange))
 
 
 def join_outputs(outputs: Iterable[PerfOutput]) -> PerfOutput:
@@ -112,144 +107,99 @@ def parse_number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _without_intervals(counts: Sequence[Count]) -> Iterator[Count]:
-    whole = [c for c in counts if c.interval_s is None]
-    summaries = [c for c in whole if c.part == "summary"]
-    for count in summaries or whole or counts:
-        yield count._replace(part="") if summaries else count
-
-
-def _json_counts(line: str) -> list[Count] | None:
-    """Read the records of one line; None if it is no JSON or a count that makes no sense."""
+def _json_counts(line: str) -> list[Count]:
+    """Read the records of one line; some versions print a count and its metrics on one."""
+    text = _NO_NUMBER.sub(": null", _DECIMAL_COMMA.sub(r"\1.\2", line))
     counts = []
-    for record in _records(line):
-        if record is None:
-            return None
-        if "counter-value" not in record:
-            continue
-        count = _from_record(record)
-        if count is None:
-            return None
-        counts.append(count)
+    while text:
+        record, end = json.JSONDecoder().raw_decode(text)
+        text = text[end:].lstrip()
+        if not isinstance(record, dict):
+            raise ValueError(line)
+        if "counter-value" in record:
+            counts.append(_record_count(record))
     return counts
 
 
-def _records(line: str) -> Iterator[dict[str, object] | None]:
-    """Take the objects of a line apart: some versions print a count and its metrics on one."""
-    decoder = json.JSONDecoder()
-    text = _NO_NUMBER.sub(": null", _DECIMAL_COMMA.sub(r"\1.\2", line))
-    at = 0
-    while at < len(text):
-        try:
-            record, at = decoder.raw_decode(text, at)
-        except ValueError:
-            yield None
-            return
-        yield record if isinstance(record, dict) else None
-        at += len(text[at:]) - len(text[at:].lstrip())
-
-
-def _from_record(record: Mapping[str, object]) -> Count | None:
-    event = record.get("event")
-    value = record["counter-value"]
+def _record_count(record: dict[str, Any]) -> Count:
+    event, value = record.get("event"), record["counter-value"]
     if not isinstance(event, str) or not event:
-        return None
+        raise ValueError(event)
+    named = [f"CPU{record['cpu']}"] if "cpu" in record else []
+    named += [str(record[key]) for key in (*_PARTS, "cgroup") if key in record]
     return _count(
         event,
         "" if value is None else str(value),
-        unit=str(record.get("unit") or ""),
-        runtime=_text(record, "event-runtime"),
-        percent=_text(record, "pcnt-running"),
-        part=_part(record),
-        interval_s=parse_number(_text(record, "interval")),
+        str(record.get("unit") or ""),
+        str(record.get("event-runtime", "")),
+        str(record.get("pcnt-running", "")),
+        named,
+        parse_number(str(record.get("interval", ""))),
     )
 
 
-def _text(record: Mapping[str, object], key: str) -> str:
-    return str(record.get(key, ""))
-
-
-def _part(record: Mapping[str, object]) -> str:
-    named = [f"CPU{record['cpu']}"] if "cpu" in record else []
-    named += [str(record[key]) for key in _PARTS if key in record]
-    return _joined(*named, _text(record, "cgroup"))
-
-
-def _joined(*parts: str) -> str:
-    return " ".join(part for part in parts if part)
-
-
-def _separated_count(line: str) -> list[Count] | None:
+def _separated_counts(line: str) -> list[Count]:
     """Read ``[interval;][part;[cpus;]]value;unit;event[;cgroup][;±%];runtime;percent;…``."""
     fields = [field.strip() for field in line.split(_SEPARATOR)]
-    at = _value_field(fields)
+    at = _value_position(fields)
     if at is None:
         # A further metric of the line above has neither count nor event.
         is_metric = line.startswith(_SEPARATOR) or _SEPARATOR * 4 in line
-        return [] if is_metric and len(fields) > 4 else None
-    before, event, after = fields[:at], fields[at + 2], fields[at + 3 :]
+        if is_metric and len(fields) > 4:
+            return []
+        raise ValueError(line)
+    before, (value, unit, event), after = fields[:at], fields[at : at + 3], fields[at + 3 :]
     interval_s = parse_number(before[0]) if before else None
     named = [field for field in before[interval_s is not None :] if parse_number(field) is None]
-    cgroup = after.pop(0) if after and not _NUMBER.match(after[0]) else ""
+    if after and not _NUMBER.match(after[0]):
+        named.append(after.pop(0))
     if after and after[0].endswith("%"):
         after.pop(0)
     runtime, percent = [*after, "", ""][:2]
-    count = _count(
-        event,
-        fields[at],
-        unit=fields[at + 1],
-        runtime=runtime,
-        percent=percent,
-        part=_joined(*named, cgroup),
-        interval_s=interval_s,
-    )
-    return None if count is None else [count]
+    return [_count(event, value, unit, runtime, percent, named, interval_s)]
 
 
-def _value_field(fields: Sequence[str]) -> int | None:
+def _value_position(fields: Sequence[str]) -> int | None:
     """Find the first field that is a value with a unit and an event behind it."""
+
+    def is_value(field: str) -> bool:
+        return field.startswith("<not ") or parse_number(field) is not None
+
     for at in range(len(fields) - 2):
         value, unit, event = fields[at : at + 3]
-        if _is_value(value) and event and not _is_value(unit) and not _is_value(event):
+        if is_value(value) and event and not is_value(unit) and not is_value(event):
             return at
     return None
-
-
-def _is_value(field: str) -> bool:
-    return field.startswith("<not ") or parse_number(field) is not None
 
 
 def _count(
     event: str,
     value: str,
-    *,
     unit: str,
     runtime: str,
     percent: str,
-    part: str,
+    named: Iterable[str],
     interval_s: float | None,
-) -> Count | None:
+) -> Count:
     missing = _ABSENT.get(value)
     number = None if missing else parse_number(value)
     if not missing and (number is None or number < 0):
-        return None
-    runtime_ns, of_hundred = parse_number(runtime), parse_number(percent)
+        raise ValueError(value)
+    # What never ran is printed as running all the time.
+    runtime_ns, of_hundred = (None if missing else parse_number(t) for t in (runtime, percent))
     return Count(
         event,
         number,
         missing,
         "" if unit == "(null)" else unit,
-        None if missing or runtime_ns is None else runtime_ns * 1e-9,
-        # What never ran is printed as running all the time.
-        None if missing or of_hundred is None else of_hundred / 100.0,
-        part,
+        None if runtime_ns is None else runtime_ns * 1e-9,
+        None if of_hundred is None else of_hundred / 100.0,
+        " ".join(filter(None, named)),
         interval_s,
     )
 
 
 # Names of events as perf writes them, and which of them measure the same thing.
-
-
 Mode = Literal["both", "user", "kernel"]
 
 INSTRUCTIONS = frozenset({"instructions", "inst_retired", "inst_retired.any"})
@@ -271,17 +221,7 @@ _PLAIN = re.compile(r"^(?P<term>.+?)(?::(?P<modifiers>[a-zA-Z]+))?$")
 
 
 class EventName(NamedTuple):
-    """``cpu_core/cycles/u`` taken apart.
-
-    Attributes
-    ----------
-    pmu : str
-        Unit that counts, such as one kind of core; "" where perf chooses it.
-    term : str
-        What is counted, in lower case.
-    mode : {"both", "user", "kernel"}
-        In which mode of the processor.
-    """
+    """``cpu_core/cycles/u`` taken apart; ``pmu`` is "" where perf chooses the unit that counts."""
 
     pmu: str
     term: str
