@@ -44,21 +44,10 @@ _QEMU_NAMES = {"amd64": "x86_64", "i686": "i386"}
 
 
 class InstructionCount(NamedTuple):
-    """Instructions of one execution of a command.
+    """Instructions of one execution of a command, in ``modes`` of the processor.
 
-    Attributes
-    ----------
-    instructions : float
-    method : {"perf", "callgrind", "qemu", "cpu-time"}
-    label : {"counted", "emulated", "estimated"}
-        How much it is worth: by the processor, by an emulator, or computed from CPU time.
-    modes : {"user+kernel", "user", "kernel"}
-        Modes of the processor that it covers.
-    time_s : float
-        Elapsed time of an execution without emulator (s).
-    user_s, system_s : float
-        CPU time of that execution (s).
-    caveats : tuple of str
+    ``label`` says how much the count is worth: by the processor, by an emulator, or computed from
+    CPU time. Times (s) are those of an execution without emulator.
     """
 
     instructions: float

@@ -41,14 +41,11 @@ class MemoryEvent:
     direction : {"read", "write"}
     bytes_per_count : float
         Of a bare count.
-    unit : str
-        That perf prints the scaled count in, such as "MiB"; "" where it prints bare counts.
     """
 
     name: str
     direction: Literal["read", "write"]
     bytes_per_count: float
-    unit: str
 
     def bytes_of(self, value: float, unit: str) -> float:
         """Turn what perf printed, with its unit, into bytes.
@@ -96,10 +93,10 @@ def _events_of(device: Path) -> list[MemoryEvent]:
         unit = read_field(path.with_name(f"{path.name}.unit"))
         if scale and unit:
             size = _scale(scale, path) * _bytes_per(unit, name)
-            found.append(MemoryEvent(name, direction, size, unit))
+            found.append(MemoryEvent(name, direction, size))
         elif match["cas"]:
             # Older kernels give no scale; a strobe moves a cache line.
-            found.append(MemoryEvent(name, direction, _CACHE_LINE_BYTES, ""))
+            found.append(MemoryEvent(name, direction, _CACHE_LINE_BYTES))
     return found
 
 

@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Missing = Literal["not counted", "not supported", "empty"]
 
@@ -23,7 +23,7 @@ _ABSENT: dict[str, Missing] = {
     "": "empty",
 }
 # Behind which key perf says whose count a line is, but for the CPU, which is a bare number.
-_PARTS = ("core", "cluster", "cache", "die", "socket", "node", "thread")
+_PARTS = ("core", "cluster", "cache", "die", "socket", "node", "thread", "cgroup")
 _SEPARATOR = ";"
 _DECIMAL_COMMA = re.compile(r'(: "?-?\d+),(\d+)(?="?[,}\s])')
 _NO_NUMBER = re.compile(r": (?:-?nan|-?inf)(?=[,}\s])")
@@ -117,25 +117,8 @@ def _json_counts(line: str) -> list[Count]:
         if not isinstance(record, dict):
             raise ValueError(line)
         if "counter-value" in record:
-            counts.append(_record_count(record))
+            counts.append(_count(record))
     return counts
-
-
-def _record_count(record: dict[str, Any]) -> Count:
-    event, value = record.get("event"), record["counter-value"]
-    if not isinstance(event, str) or not event:
-        raise ValueError(event)
-    named = [f"CPU{record['cpu']}"] if "cpu" in record else []
-    named += [str(record[key]) for key in (*_PARTS, "cgroup") if key in record]
-    return _count(
-        event,
-        "" if value is None else str(value),
-        str(record.get("unit") or ""),
-        str(record.get("event-runtime", "")),
-        str(record.get("pcnt-running", "")),
-        named,
-        parse_number(str(record.get("interval", ""))),
-    )
 
 
 def _separated_counts(line: str) -> list[Count]:
@@ -148,15 +131,17 @@ def _separated_counts(line: str) -> list[Count]:
         if is_metric and len(fields) > 4:
             return []
         raise ValueError(line)
-    before, (value, unit, event), after = fields[:at], fields[at : at + 3], fields[at + 3 :]
-    interval_s = parse_number(before[0]) if before else None
-    named = [field for field in before[interval_s is not None :] if parse_number(field) is None]
+    before, after = fields[:at], fields[at + 3 :]
+    record = dict(zip(("counter-value", "unit", "event"), fields[at:], strict=False))
+    if before and parse_number(before[0]) is not None:
+        record["interval"] = before.pop(0)
+    record["thread"] = " ".join(part for part in before if part and parse_number(part) is None)
     if after and not _NUMBER.match(after[0]):
-        named.append(after.pop(0))
+        record["cgroup"] = after.pop(0)
     if after and after[0].endswith("%"):
         after.pop(0)
-    runtime, percent = [*after, "", ""][:2]
-    return [_count(event, value, unit, runtime, percent, named, interval_s)]
+    record |= dict(zip(("event-runtime", "pcnt-running"), after, strict=False))
+    return [_count(record)]
 
 
 def _value_position(fields: Sequence[str]) -> int | None:
@@ -172,28 +157,30 @@ def _value_position(fields: Sequence[str]) -> int | None:
     return None
 
 
-def _count(
-    event: str,
-    value: str,
-    unit: str,
-    runtime: str,
-    percent: str,
-    named: Iterable[str],
-    interval_s: float | None,
-) -> Count:
-    missing = _ABSENT.get(value)
-    number = None if missing else parse_number(value)
+def _count(record: Mapping[str, Any]) -> Count:
+    """Make a count of a record with perf's keys; ValueError where it makes no sense."""
+    event, value = record.get("event"), record["counter-value"]
+    if not isinstance(event, str) or not event:
+        raise ValueError(event)
+    missing = _ABSENT.get("" if value is None else str(value))
+    number = None if missing else parse_number(str(value))
     if not missing and (number is None or number < 0):
         raise ValueError(value)
-    # What never ran is printed as running all the time.
-    runtime_ns, of_hundred = (None if missing else parse_number(t) for t in (runtime, percent))
+    runtime_ns, percent, interval_s = (
+        parse_number(str(record.get(key, "")))
+        for key in ("event-runtime", "pcnt-running", "interval")
+    )
+    unit = str(record.get("unit") or "")
+    named = [f"CPU{record['cpu']}"] if "cpu" in record else []
+    named += [str(record[key]) for key in _PARTS if key in record]
     return Count(
         event,
         number,
         missing,
         "" if unit == "(null)" else unit,
-        None if runtime_ns is None else runtime_ns * 1e-9,
-        None if of_hundred is None else of_hundred / 100.0,
+        # What never ran is printed as running all the time.
+        None if missing or runtime_ns is None else runtime_ns * 1e-9,
+        None if missing or percent is None else percent / 100.0,
         " ".join(filter(None, named)),
         interval_s,
     )
