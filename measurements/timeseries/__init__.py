@@ -1,4 +1,4 @@
-"""A host over time: logs of collectl and sar, and a sampler, as one tidy table."""
+"""A host over time, from logs of collectl, sar and others or sampled, as one tidy table."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from measurements.timeseries.series import Finding, TimeSeries
 
 _HOME = {
-    "Finding": "measurements.timeseries.series",
-    "LiveSampler": "measurements.timeseries.live",
-    "TimeSeries": "measurements.timeseries.series",
-    "read_time_series": "measurements.timeseries.reading",
-    "sample": "measurements.timeseries.live",
-    "write_time_series": "measurements.timeseries.own",
+    "Finding": "series",
+    "LiveSampler": "live",
+    "TimeSeries": "series",
+    "read_time_series": "reading",
+    "sample": "live",
+    "write_time_series": "own",
 }
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
+        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

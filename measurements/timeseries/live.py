@@ -178,15 +178,7 @@ def for_seconds(
 
 
 class Ended(NamedTuple):
-    """How a sampled command ended.
-
-    Attributes
-    ----------
-    exit_code : int
-        Negative for the signal that ended it.
-    user_s, system_s : float
-        CPU time of the command and of all that it waited for.
-    """
+    """Exit code of a command (negative for a signal), and its CPU time with its children."""
 
     exit_code: int
     user_s: float
@@ -194,13 +186,7 @@ class Ended(NamedTuple):
 
 
 class Command:
-    """A command that runs while its host is sampled.
-
-    Raises
-    ------
-    MeasurementError
-        When it cannot be started.
-    """
+    """A command that runs while its host is sampled."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         try:
@@ -244,22 +230,10 @@ class Command:
 
 
 class _Counts(NamedTuple):
-    """What the kernel had counted since its start.
+    """What the kernel had counted since its start, read at ``at_s`` of `time.monotonic`.
 
-    Attributes
-    ----------
-    at_s, time_s : float
-        When it was read, by `time.monotonic` and since 1970 UTC.
-    ticks : mapping of column to int
-        CPU time of /proc/stat, in clock ticks.
-    numbers : mapping of name to int
-        Single counts of /proc/stat and /proc/vmstat.
-    memory : mapping of column to float
-    scheduled_s : float or None
-        CPU time of tasks by the scheduler.
-    disks, interfaces : mapping of name to counts
-        Counts by position, of `_DISK_FIELDS` and of /proc/net/dev.
-    cpus : int
+    ``ticks`` are CPU times of /proc/stat by column, ``numbers`` single counts of /proc/stat and
+    /proc/vmstat; counts of ``disks`` are those of `_DISK_FIELDS`, of ``interfaces`` all fields.
     """
 
     at_s: float
@@ -305,11 +279,7 @@ class _Kernel:
     """Reads the kernel's counts of one host, again and again."""
 
     def __init__(
-        self,
-        procfs: Path,
-        sysfs: Path,
-        disks: Sequence[str] | None,
-        clock: Callable[[], float],
+        self, procfs: Path, sysfs: Path, disks: Sequence[str] | None, clock: Callable[[], float]
     ) -> None:
         self.ticks_per_s = float(os.sysconf("SC_CLK_TCK"))
         self.page_bytes = float(os.sysconf("SC_PAGE_SIZE"))
@@ -328,26 +298,13 @@ class _Kernel:
             )
 
     def read(self) -> _Counts:
-        """Read all now.
-
-        Raises
-        ------
-        MeasurementError
-            When there is no /proc/stat of Linux.
-        """
+        """Read all now; refuse a host without /proc/stat of Linux."""
         at_s, time_s = self._clock(), time.time()
         ticks, numbers, cpus = self._read_stat()
-        return _Counts(
-            at_s,
-            time_s,
-            ticks,
-            numbers,
-            self._read_memory(),
-            cpu_time.scheduled_s(self._procfs, self._sysfs),
-            self._read_disks(),
-            self._read_interfaces(),
-            cpus,
-        )
+        memory = self._read_memory()
+        scheduled_s = cpu_time.scheduled_s(self._procfs, self._sysfs)
+        devices = self._read_disks(), self._read_interfaces()
+        return _Counts(at_s, time_s, ticks, numbers, memory, scheduled_s, *devices, cpus)
 
     def _read_stat(self) -> tuple[dict[str, int], dict[str, int], int]:
         ticks: dict[str, int] = {}
@@ -416,25 +373,23 @@ class _Kernel:
             self.host_interfaces = frozenset(interfaces)
             folder = self._sysfs / "class/net"
             rates = {name: read_number(folder / name / "speed") for name in self.host_interfaces}
-            self.speeds = {n: r * _MEGABIT_BYTES for n, r in rates.items() if r and r > 0}
+            self.speeds = {
+                schema.of_device("network_speed_bytes_s", name): rate * _MEGABIT_BYTES
+                for name, rate in rates.items()
+                if rate and rate > 0
+            }
         # What goes over the loopback costs CPU time, though no wire.
         kept = self.host_interfaces | {"lo"}
         return {name: counts for name, counts in found.items() if name in kept}
 
 
 class _Interval:
-    """What happened between two readings of the kernel's counts.
-
-    Attributes
-    ----------
-    seconds : float
-    marks : mapping of mark to None
-        In the order in which they were found.
-    """
+    """What happened between two readings of the kernel's counts."""
 
     def __init__(self, before: _Counts, after: _Counts, kernel: _Kernel) -> None:
         self._before, self._after, self._kernel = before, after, kernel
         self.seconds = after.at_s - before.at_s
+        # In the order in which they were found.
         self.marks: dict[str, None] = {}
 
     def row(self, host: str) -> Row:
@@ -521,9 +476,7 @@ class _Interval:
             column: _scaled_sum([each[schema.of_device(column, name)] for name in counted], 1.0)
             for column in _NETWORK_FIELDS
         }
-        speeds = self._kernel.speeds.items()
-        rates = {schema.of_device("network_speed_bytes_s", name): rate for name, rate in speeds}
-        return totals | each | rates
+        return totals | each | self._kernel.speeds
 
     def _mark_changes(self, before: Mapping[str, object], after: Mapping[str, object]) -> None:
         if after.keys() - before.keys():

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow import csv
 
 from measurements.errors import MeasurementError
 from measurements.timeseries import series
@@ -38,8 +39,6 @@ class Source:
 
     Attributes
     ----------
-    name : str
-        For messages.
     head : bytes
         The first 64 KiB, which tell the format.
     truncated : bool
@@ -97,13 +96,7 @@ class Source:
 
 @contextmanager
 def open_source(path: str | Path) -> Iterator[Source]:
-    """Open a log; ``-`` is standard input, and gzip is known by its first bytes.
-
-    Raises
-    ------
-    MeasurementError
-        When it cannot be opened, or is empty.
-    """
+    """Open a log; ``-`` is standard input, and gzip is known by its first bytes."""
     if str(path) == "-":
         yield _source("standard input", sys.stdin.buffer)
         return
@@ -127,24 +120,7 @@ def _source(name: str, stream: IO[bytes]) -> Source:
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller wants of a log, and knows better than the log.
-
-    Attributes
-    ----------
-    columns : collection of str or None
-        Columns to keep; None for all.
-    cpus : float or None
-        Logical CPUs, for a log that does not say.
-    host : str or None
-        Name of the host, instead of the log's.
-    timezone : str or None
-        Zone of the log's clock, where its times are local.
-
-    Raises
-    ------
-    MeasurementError
-        For an unknown column or time zone, or a number of CPUs that no host has.
-    """
+    """What the caller wants of a log, and knows better; see `read_time_series`."""
 
     columns: Collection[str] | None = None
     cpus: float | None = None
@@ -190,39 +166,29 @@ class Field(NamedTuple):
 
 @dataclass(slots=True)
 class Log:
-    """A log as it was read: rows in the order of the file, amounts still per second.
+    """A log as it is read: rows in the order of the file, amounts still per second.
 
     Attributes
     ----------
-    source, format : str
-    times_s : array
-        Ends of the intervals, seconds since 1970 UTC.
-    columns : mapping of name to array
-        Amounts per second (CPU time over all CPUs), or per interval where ``per_interval``;
-        levels and shares as they are.
-    intervals_s : array or None
-        Lengths of the intervals where the log gives them; NaN where it does not.
-    odd : array of bool or None
-        Rows with a field that is no number.
-    skipped : int
-        Number of lines that are no rows.
-    host : str
     cpus, hz : float or None
         As the log says them.
     usual_s : float or None
         Interval with which the log says it was recorded.
     restarts : list of int
         Rows that are the first after the recording or the host started anew.
-    caveats : list of str
+    per_interval : bool
+        Whether amounts are those of the interval already.
+    rows, skipped : int
+        Number of rows so far, and of lines that are no rows.
+    times_s, intervals_s, odd : array
+        From `finish` on: ends of the intervals (s since 1970 UTC); their lengths, NaN where the log
+        does not give one and None where it gives none; rows with a field that is no number.
+    columns : mapping of name to array
+        From `finish` on; CPU time is over all CPUs.
     """
 
     source: str
     format: str
-    times_s: Numbers
-    columns: dict[str, Numbers]
-    intervals_s: Numbers | None = None
-    odd: Flags | None = None
-    skipped: int = 0
     host: str = ""
     cpus: float | None = None
     hz: float | None = None
@@ -230,53 +196,58 @@ class Log:
     restarts: list[int] = field(default_factory=list)
     per_interval: bool = False
     caveats: list[str] = field(default_factory=list)
+    rows: int = 0
+    skipped: int = 0
+    times_s: Numbers = field(default_factory=lambda: np.zeros(0))
+    intervals_s: Numbers | None = None
+    odd: Flags = field(default_factory=lambda: np.zeros(0, bool))
+    columns: dict[str, Numbers] = field(default_factory=dict)
+    _blocks: dict[str, list[tuple[int, Numbers]]] = field(default_factory=dict)
 
-
-class Rows:
-    """Rows of a log, gathered block by block; a column that a block lacks is NaN there."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.skipped = 0
-        self._blocks: dict[str, list[tuple[int, Numbers]]] = {}
+    def name_host(self, names: Iterable[str | None], options: Options) -> None:
+        """Take the host's name, unless the caller has one; refuse a second host in the log."""
+        named = list(dict.fromkeys(name for name in (self.host, *names) if name))
+        if len(named) > 1 and not options.host:
+            raise MeasurementError(
+                f"{self.source}: is of host {named[0]!r} and then of {named[1]!r}: split it, and "
+                "read one host at a time"
+            )
+        self.host = options.host or (*named, "")[0]
 
     def add(
         self,
         times_s: Numbers,
         columns: Mapping[str, Numbers],
-        odd: Flags,
+        odd: Flags | None = None,
         intervals_s: Numbers | None = None,
     ) -> None:
         """Add a block of rows, without those whose time is not known."""
         known = np.isfinite(times_s)
-        block = {"time_s": times_s, "odd": odd.astype(float), **columns}
+        block = {"time_s": times_s, **columns}
+        if odd is not None:
+            block["odd"] = odd.astype(float)
         if intervals_s is not None:
             block["interval_s"] = intervals_s
         for name, numbers in block.items():
-            self._blocks.setdefault(name, []).append((self.count, numbers[known]))
-        self.count += int(known.sum())
+            self._blocks.setdefault(name, []).append((self.rows, numbers[known]))
+        self.rows += int(known.sum())
         self.skipped += int((~known).sum())
 
-    def log(self, source: str, format_: str) -> Log:
-        """Make a log of all rows; afterwards none are left here."""
+    def finish(self) -> Self:
+        """Lay the blocks one below the other; a column that a block lacks is NaN there."""
         columns = {}
         # One column after the other, so that blocks and columns are not both there at once.
         while self._blocks:
             name, blocks = self._blocks.popitem()
-            column = np.full(self.count, np.nan)
+            column = np.full(self.rows, np.nan)
             for start, numbers in blocks:
                 column[start : start + len(numbers)] = numbers
             columns[name] = column
-        columns = dict(reversed(columns.items()))
-        return Log(
-            source,
-            format_,
-            columns.pop("time_s", np.zeros(0)),
-            odd=columns.pop("odd", np.zeros(0)) == 1,
-            intervals_s=columns.pop("interval_s", None),
-            columns=columns,
-            skipped=self.skipped,
-        )
+        self.columns = dict(reversed(columns.items()))
+        self.times_s = self.columns.pop("time_s", self.times_s)
+        self.intervals_s = self.columns.pop("interval_s", None)
+        self.odd = self.columns.pop("odd", np.zeros(self.rows)) == 1
+        return self
 
 
 # No counter of a host grows by more in a second; a broken one may show 2**64.
@@ -290,23 +261,92 @@ def leave_out_absurd(numbers: Numbers) -> Flags:
     return absurd
 
 
-def one_host(source: str, names: Iterable[str | None], options: Options) -> str:
-    """Name of a log's host; the caller's name wins, and "" stands for none.
+class Block(NamedTuple):
+    """Some rows of a log, columns by position.
 
-    Raises
-    ------
-    MeasurementError
-        When the log names two hosts, one behind the other.
+    Numbers are NaN where a field is empty or no number, and ``odd`` are the rows with a field that
+    is no number. ``skipped`` counts rows with more or fewer fields than there are columns.
     """
-    if options.host:
-        return options.host
-    named = list(dict.fromkeys(name for name in names if name))
-    if len(named) > 1:
-        raise MeasurementError(
-            f"{source}: is of host {named[0]!r} and then of {named[1]!r}: split it, and read one "
-            "host at a time"
-        )
-    return named[0] if named else ""
+
+    texts: dict[int, pa.ChunkedArray]
+    numbers: dict[int, Numbers]
+    odd: Flags
+    skipped: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.odd)
+
+
+def read_block(
+    data: bytes, separator: str, width: int, texts: Collection[int], numbers: Collection[int]
+) -> Block:
+    """Read whole lines of ``width`` fields, without a header.
+
+    Only the fields at the positions of ``texts`` and ``numbers`` are read, as one or the other.
+    """
+    if not data.isascii():
+        data = data.decode("utf-8", errors="replace").encode()
+    types = {str(position): pa.string() for position in texts}
+    floats = {str(position): pa.float64() for position in numbers}
+    strings = dict.fromkeys(floats, pa.string())
+    try:
+        table, skipped = _parse_block(data, separator, width, types | floats)
+    except pa.ArrowException:
+        # One field that is no number refuses the whole block; as text all can be read.
+        try:
+            table, skipped = _parse_block(data, separator, width, types | strings)
+        except pa.ArrowException:
+            return Block({}, {}, np.zeros(0, bool), data.count(b"\n"))
+    odd = np.zeros(table.num_rows, bool)
+    found = {}
+    for position in numbers:
+        found[position], bad = _numbers(table.column(str(position)))
+        odd |= bad
+    return Block({p: table.column(str(p)) for p in texts}, found, odd, skipped)
+
+
+def _parse_block(
+    data: bytes, separator: str, width: int, types: dict[str, pa.DataType]
+) -> tuple[pa.Table, int]:
+    # pyarrow refuses a table without rows.
+    if not data.strip():
+        return pa.table({name: pa.array([], type_) for name, type_ in types.items()}), 0
+    skipped = []
+
+    def skip(_: Any) -> str:
+        skipped.append(1)
+        return "skip"
+
+    table = csv.read_csv(
+        pa.BufferReader(data),
+        read_options=csv.ReadOptions(column_names=[str(n) for n in range(width)]),
+        parse_options=csv.ParseOptions(
+            delimiter=separator, quote_char=False, invalid_row_handler=skip
+        ),
+        convert_options=csv.ConvertOptions(
+            include_columns=list(types), column_types=types, null_values=[""], check_utf8=False
+        ),
+    )
+    return table, len(skipped)
+
+
+def _numbers(column: pa.ChunkedArray) -> tuple[Numbers, Flags]:
+    """Numbers of a column, and where it has something else."""
+    if str(column.type) != "string":
+        found = np.array(column.to_numpy(), dtype=float)
+        # "nan" and "inf" are numbers to the parser.
+        odd = ~np.isfinite(found)
+        if column.null_count and odd.any():
+            odd &= np.asarray(column.is_valid().to_numpy(), dtype=bool)
+    else:
+        texts = pd.Series(column.fill_null("").to_pylist(), dtype=object)
+        found = np.array(pd.to_numeric(texts, errors="coerce"), dtype=float)
+        odd = ~np.isfinite(found) & texts.ne("").to_numpy()
+    found[odd] = np.nan
+    odd |= leave_out_absurd(found)
+    return found, odd
 
 
 _OFFSET = re.compile(r"(?P<sign>[-+])(?P<hours>\d{2}):?(?P<minutes>\d{2})")
@@ -319,21 +359,10 @@ def stamps(texts: pa.ChunkedArray | pa.Array, form: str) -> Numbers:
 
 
 def to_utc(local_s: Numbers, zone: str | None) -> Numbers:
-    """Turn seconds since 1970 of a zone's clock into those of UTC.
+    """Turn seconds since 1970 of a zone's clock into those of UTC; None is UTC.
 
-    The hour that comes twice in autumn is read as the first one; the second then shows as a clock
-    that went back.
-
-    Parameters
-    ----------
-    local_s : array
-    zone : str or None
-        An offset such as ``+0200``, or a name such as ``Europe/Berlin``; None for UTC.
-
-    Raises
-    ------
-    MeasurementError
-        When there is no such zone.
+    A zone is an offset such as ``+0200``, or a name such as ``Europe/Berlin``. The hour that comes
+    twice in autumn is read as the first one; the second then shows as a clock that went back.
     """
     if zone is None:
         return local_s

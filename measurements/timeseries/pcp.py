@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +15,6 @@ import pyarrow as pa
 from measurements.errors import MeasurementError
 from measurements.timeseries import log as logs
 from measurements.timeseries import series
-from measurements.timeseries.delimited import read_block
-from measurements.timeseries.log import Field
-
-if TYPE_CHECKING:
-    from measurements.timeseries.delimited import Block
-    from measurements.timeseries.log import Log, Numbers, Options, Source
 
 FORMAT = "pcp"
 _HEADER = re.compile(rb'(?m)^(?:Host([,;|\t])Interval\1Time\1|Time[,;|\t])(?=")')
@@ -34,45 +27,45 @@ _HOST, _INTERVAL, _EXTENDED_TIME = range(3)
 _CPUS = "hinv.ncpu"
 # CPU times and those of disks come as ms/s; `user` has the guests in it.
 _COUNTERS = {
-    "kernel.all.cpu.user": Field("user_s", _MS),
-    "kernel.all.cpu.nice": Field("nice_s", _MS),
-    "kernel.all.cpu.sys": Field("system_s", _MS),
-    "kernel.all.cpu.irq.hard": Field("irq_s", _MS),
-    "kernel.all.cpu.irq.soft": Field("softirq_s", _MS),
-    "kernel.all.cpu.steal": Field("steal_s", _MS),
-    "kernel.all.cpu.idle": Field("idle_s", _MS),
-    "kernel.all.cpu.wait.total": Field("iowait_s", _MS),
-    "kernel.all.cpu.guest": Field("guest_s", _MS),
-    "kernel.all.pswitch": Field("context_switches"),
-    "mem.vmstat.pgmajfault": Field("major_faults"),
-    "disk.dev.read_bytes": Field("disk_read_bytes", _KIB),
-    "disk.dev.write_bytes": Field("disk_written_bytes", _KIB),
-    "disk.dev.total": Field("disk_ios"),
-    "disk.dev.read": Field("disk_ios_read"),
-    "disk.dev.write": Field("disk_ios_written"),
-    "disk.dev.avactive": Field("disk_busy_share", _MS),
-    "disk.dev.aveq": Field("disk_queue", _MS),
-    "network.interface.in.bytes": Field("network_rx_bytes"),
-    "network.interface.out.bytes": Field("network_tx_bytes"),
-    "network.interface.in.packets": Field("network_rx_packets"),
-    "network.interface.out.packets": Field("network_tx_packets"),
-    "network.interface.in.drops": Field("network_rx_drops"),
-    "network.interface.out.drops": Field("network_tx_drops"),
-    "network.interface.in.errors": Field("network_errors"),
-    "network.interface.out.errors": Field("network_errors"),
+    "kernel.all.cpu.user": logs.Field("user_s", _MS),
+    "kernel.all.cpu.nice": logs.Field("nice_s", _MS),
+    "kernel.all.cpu.sys": logs.Field("system_s", _MS),
+    "kernel.all.cpu.irq.hard": logs.Field("irq_s", _MS),
+    "kernel.all.cpu.irq.soft": logs.Field("softirq_s", _MS),
+    "kernel.all.cpu.steal": logs.Field("steal_s", _MS),
+    "kernel.all.cpu.idle": logs.Field("idle_s", _MS),
+    "kernel.all.cpu.wait.total": logs.Field("iowait_s", _MS),
+    "kernel.all.cpu.guest": logs.Field("guest_s", _MS),
+    "kernel.all.pswitch": logs.Field("context_switches"),
+    "mem.vmstat.pgmajfault": logs.Field("major_faults"),
+    "disk.dev.read_bytes": logs.Field("disk_read_bytes", _KIB),
+    "disk.dev.write_bytes": logs.Field("disk_written_bytes", _KIB),
+    "disk.dev.total": logs.Field("disk_ios"),
+    "disk.dev.read": logs.Field("disk_ios_read"),
+    "disk.dev.write": logs.Field("disk_ios_written"),
+    "disk.dev.avactive": logs.Field("disk_busy_share", _MS),
+    "disk.dev.aveq": logs.Field("disk_queue", _MS),
+    "network.interface.in.bytes": logs.Field("network_rx_bytes"),
+    "network.interface.out.bytes": logs.Field("network_tx_bytes"),
+    "network.interface.in.packets": logs.Field("network_rx_packets"),
+    "network.interface.out.packets": logs.Field("network_tx_packets"),
+    "network.interface.in.drops": logs.Field("network_rx_drops"),
+    "network.interface.out.drops": logs.Field("network_tx_drops"),
+    "network.interface.in.errors": logs.Field("network_errors"),
+    "network.interface.out.errors": logs.Field("network_errors"),
 }
 _LEVELS = {
-    "kernel.all.runnable": Field("run_queue"),
-    "kernel.all.blocked": Field("blocked"),
-    "mem.physmem": Field("memory_total_bytes", _KIB),
-    "mem.util.free": Field("memory_free_bytes", _KIB),
-    "mem.util.available": Field("memory_available_bytes", _KIB),
-    "mem.util.cached": Field("memory_cached_bytes", _KIB),
-    "mem.util.bufmem": Field("memory_buffers_bytes", _KIB),
-    "mem.util.inactive": Field("memory_inactive_bytes", _KIB),
-    "swap.used": Field("swap_used_bytes"),
-    "disk.dev.await": Field("disk_wait_s", _MS),
-    "network.interface.baudrate": Field("network_speed_bytes_s"),
+    "kernel.all.runnable": logs.Field("run_queue"),
+    "kernel.all.blocked": logs.Field("blocked"),
+    "mem.physmem": logs.Field("memory_total_bytes", _KIB),
+    "mem.util.free": logs.Field("memory_free_bytes", _KIB),
+    "mem.util.available": logs.Field("memory_available_bytes", _KIB),
+    "mem.util.cached": logs.Field("memory_cached_bytes", _KIB),
+    "mem.util.bufmem": logs.Field("memory_buffers_bytes", _KIB),
+    "mem.util.inactive": logs.Field("memory_inactive_bytes", _KIB),
+    "swap.used": logs.Field("swap_used_bytes"),
+    "disk.dev.await": logs.Field("disk_wait_s", _MS),
+    "network.interface.baudrate": logs.Field("network_speed_bytes_s"),
 }
 METRICS = _COUNTERS | _LEVELS
 
@@ -83,14 +76,8 @@ def recognises(head: bytes) -> bool:
     return match is not None and re.match(rb'"\w+\.', head[match.end() :]) is not None
 
 
-def read(source: Source, options: Options) -> Log:
-    """Read what ``pmrep -o csv`` wrote.
-
-    Raises
-    ------
-    MeasurementError
-        When it has no header, or no time in it can be read.
-    """
+def read(source: logs.Source, options: logs.Options) -> logs.Log:
+    """Read what ``pmrep -o csv`` wrote; refuse a log without a row that has a time."""
     data = b"".join(source.lines())
     reader = _Reader(source.name, options)
     # A header comes again where columns change.
@@ -104,7 +91,7 @@ def read(source: Source, options: Options) -> Log:
 class _Layout:
     """Positions of the fields of a row, by a header."""
 
-    def __init__(self, header: bytes, options: Options) -> None:
+    def __init__(self, header: bytes, options: logs.Options) -> None:
         text = header.decode("utf-8", errors="replace").rstrip("\r\n")
         start = text.index("Time") + len("Time")
         self.separator = text[start : start + 1]
@@ -121,9 +108,9 @@ class _Layout:
             elif metric in METRICS and options.needs(METRICS[metric].column):
                 self.wanted[position] = (metric, instance)
 
-    def columns(self, block: Block) -> dict[str, Numbers]:
+    def columns(self, block: logs.Block) -> dict[str, logs.Numbers]:
         """Make the columns of a block; several metrics of one column are added up."""
-        columns: dict[str, Numbers] = {}
+        columns: dict[str, logs.Numbers] = {}
         for position, (metric, instance) in self.wanted.items():
             column, factor = METRICS[metric]
             name = series.of_device(column, instance) if instance else column
@@ -131,7 +118,7 @@ class _Layout:
             columns[name] = columns[name] + numbers if name in columns else numbers
         return {name: numbers for name, numbers in columns.items() if series.is_column(name)}
 
-    def lacks_rates(self, columns: dict[str, Numbers]) -> bool:
+    def lacks_rates(self, columns: dict[str, logs.Numbers]) -> bool:
         """Check whether no counter has a rate in the first row, as in that of a whole log."""
         counters = {METRICS[metric].column for metric, _ in self.wanted.values()} & _RATES
         rates = [c[0] for name, c in columns.items() if series.split_device(name)[0] in counters]
@@ -142,43 +129,42 @@ _RATES = {field.column for field in _COUNTERS.values()}
 
 
 class _Reader:
-    def __init__(self, name: str, options: Options) -> None:
-        self._name, self._options = name, options
-        self._host = options.host or ""
-        self._cpus: float | None = None
-        self._rows = logs.Rows()
+    def __init__(self, name: str, options: logs.Options) -> None:
+        self._options = options
+        self._log = logs.Log(name, FORMAT, options.host or "")
         self._is_local = False
 
     def feed(self, layout: _Layout, rows: bytes) -> None:
         """Read the rows below a header."""
+        log = self._log
         extended = layout.time == _EXTENDED_TIME
         texts = [layout.time, *([_HOST] if extended else [])]
         numbers = [*layout.wanted, *([_INTERVAL] if extended else [])]
         if layout.cpus is not None:
             numbers.append(layout.cpus)
-        block = read_block(rows, layout.separator, layout.width, texts, numbers)
-        self._rows.skipped += block.skipped
+        block = logs.read_block(rows, layout.separator, layout.width, texts, numbers)
+        log.skipped += block.skipped
         if not block.rows:
             return
         times_s = self._seconds(block.texts[layout.time])
         columns = layout.columns(block)
         if extended:
-            hosts = block.texts[_HOST].unique().to_pylist()
-            self._host = logs.one_host(self._name, [self._host, *hosts], self._options)
-        if layout.cpus is not None and not self._cpus:
+            log.name_host(block.texts[_HOST].unique().to_pylist(), self._options)
+        if layout.cpus is not None and not log.cpus:
             counts = block.numbers[layout.cpus]
-            self._cpus = next((float(count) for count in counts if count > 0), None)
+            log.cpus = next((float(count) for count in counts if count > 0), None)
         # The first row of a log has no rates: it is no interval.
-        first = not self._rows.count and np.isfinite(times_s[0]) and layout.lacks_rates(columns)
+        first = not log.rows and np.isfinite(times_s[0]) and layout.lacks_rates(columns)
         kept = slice(int(first), None)
-        self._rows.add(
+        lengths_s = block.numbers[_INTERVAL][kept] if extended else np.zeros(0)
+        log.add(
             times_s[kept],
             {name: numbers[kept] for name, numbers in columns.items()},
             block.odd[kept],
-            block.numbers[_INTERVAL][kept] if extended else None,
+            lengths_s if np.isfinite(lengths_s).any() else None,
         )
 
-    def _seconds(self, stamps: pa.ChunkedArray) -> Numbers:
+    def _seconds(self, stamps: pa.ChunkedArray) -> logs.Numbers:
         parts = stamps.to_pandas().astype("str").str.extract(_STAMP).astype("object")
         clock = pa.array((parts[0] + " " + parts[1]).to_numpy(), pa.string(), from_pandas=True)
         found = logs.stamps(clock, "%Y-%m-%d %H:%M:%S")
@@ -191,12 +177,8 @@ class _Reader:
             found[rows] = logs.to_utc(found[rows], offset)
         return found
 
-    def finish(self) -> Log:
-        if not self._rows.count:
-            raise MeasurementError(f"{self._name}: holds no interval ({FORMAT})")
-        log = self._rows.log(self._name, FORMAT)
-        log.host, log.cpus = self._host, self._cpus
-        if log.intervals_s is not None and not np.isfinite(log.intervals_s).any():
-            log.intervals_s = None
-        log.caveats = [series.LOCAL_TIMES] if self._is_local else []
-        return log
+    def finish(self) -> logs.Log:
+        if not self._log.rows:
+            raise MeasurementError(f"{self._log.source}: holds no interval ({FORMAT})")
+        self._log.caveats = [series.LOCAL_TIMES] if self._is_local else []
+        return self._log.finish()

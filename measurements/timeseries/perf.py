@@ -47,13 +47,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(source: Source, options: Options) -> Log:
-    """Read what ``perf stat -j -I`` wrote.
-
-    Raises
-    ------
-    MeasurementError
-        When no event of it is of use.
-    """
+    """Read what ``perf stat -j -I`` wrote; refuse a log without an event of use."""
     text = b"".join(source.lines()).decode("utf-8", errors="replace")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     counts = [count for line in lines if (count := _count(line)) is not None]
@@ -71,17 +65,11 @@ def read(source: Source, options: Options) -> Log:
     start_s, caveats = _start(text, options)
     if readings.keys() & set(_COUNTS.values()):
         caveats.append(UNKNOWN_SCOPE)
-    return Log(
-        source.name,
-        FORMAT,
-        start_s + times,
-        {c: _sum(found, times) for c, found in readings.items() if options.needs(c)},
-        intervals_s=np.diff(times, prepend=0.0),
-        skipped=len(lines) - len(counts),
-        host=options.host or "",
-        per_interval=True,
-        caveats=caveats,
-    )
+    log = Log(source.name, FORMAT, options.host or "", per_interval=True, caveats=caveats)
+    log.skipped = len(lines) - len(counts)
+    columns = {c: _sum(found, times) for c, found in readings.items() if options.needs(c)}
+    log.add(start_s + times, columns, intervals_s=np.diff(times, prepend=0.0))
+    return log.finish()
 
 
 def _count(line: str) -> dict[str, Any] | None:

@@ -12,13 +12,10 @@ import pyarrow.compute as pc
 from measurements.errors import MeasurementError
 from measurements.timeseries import log as logs
 from measurements.timeseries import series
-from measurements.timeseries.delimited import Block, read_block
-from measurements.timeseries.log import Field, Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from measurements.timeseries.log import Flags, Numbers, Options, Source
 
 KIB = 1024.0
 _MS = 1e-3
@@ -28,62 +25,62 @@ _PERCENT = 0.01
 # are added up. `usr` is user without guests (-u ALL), `user` with them; `system` has the
 # interrupts in it, `sys` has not.
 CPU = {
-    "user": Field("user_s", _PERCENT),
-    "usr": Field("user_s", _PERCENT),
-    "nice": Field("nice_s", _PERCENT),
-    "system": Field("system_s", _PERCENT),
-    "sys": Field("system_s", _PERCENT),
-    "iowait": Field("iowait_s", _PERCENT),
-    "steal": Field("steal_s", _PERCENT),
-    "irq": Field("irq_s", _PERCENT),
-    "soft": Field("softirq_s", _PERCENT),
-    "idle": Field("idle_s", _PERCENT),
-    "guest": Field("guest_s", _PERCENT),
-    "gnice": Field("guest_s", _PERCENT),
+    "user": logs.Field("user_s", _PERCENT),
+    "usr": logs.Field("user_s", _PERCENT),
+    "nice": logs.Field("nice_s", _PERCENT),
+    "system": logs.Field("system_s", _PERCENT),
+    "sys": logs.Field("system_s", _PERCENT),
+    "iowait": logs.Field("iowait_s", _PERCENT),
+    "steal": logs.Field("steal_s", _PERCENT),
+    "irq": logs.Field("irq_s", _PERCENT),
+    "soft": logs.Field("softirq_s", _PERCENT),
+    "idle": logs.Field("idle_s", _PERCENT),
+    "guest": logs.Field("guest_s", _PERCENT),
+    "gnice": logs.Field("guest_s", _PERCENT),
 }
 HOST = {
-    "process-and-context-switch": {"cswch": Field("context_switches")},
-    "paging": {"majflt": Field("major_faults")},
+    "process-and-context-switch": {"cswch": logs.Field("context_switches")},
+    "paging": {"majflt": logs.Field("major_faults")},
     "memory": {
-        "memfree": Field("memory_free_bytes", KIB),
-        "avail": Field("memory_available_bytes", KIB),
-        "buffers": Field("memory_buffers_bytes", KIB),
-        "cached": Field("memory_cached_bytes", KIB),
-        "inactive": Field("memory_inactive_bytes", KIB),
-        "swpused": Field("swap_used_bytes", KIB),
+        "memfree": logs.Field("memory_free_bytes", KIB),
+        "avail": logs.Field("memory_available_bytes", KIB),
+        "buffers": logs.Field("memory_buffers_bytes", KIB),
+        "cached": logs.Field("memory_cached_bytes", KIB),
+        "inactive": logs.Field("memory_inactive_bytes", KIB),
+        "swpused": logs.Field("swap_used_bytes", KIB),
     },
-    "queue": {"runq-sz": Field("run_queue"), "blocked": Field("blocked")},
+    "queue": {"runq-sz": logs.Field("run_queue"), "blocked": logs.Field("blocked")},
 }
 # Totals of the physical disks (-b); those of -d take their place where they are there.
 IO = {
-    "io-reads": {"rtps": Field("ios_read"), "bread": Field("sectors_read")},
-    "io-writes": {"wtps": Field("ios_written"), "bwrtn": Field("sectors_written")},
+    "io-reads": {"rtps": logs.Field("ios_read"), "bread": logs.Field("sectors_read")},
+    "io-writes": {"wtps": logs.Field("ios_written"), "bwrtn": logs.Field("sectors_written")},
 }
 DISK = {
-    "tps": Field("disk_ios"),
-    "rkB": Field("disk_read_bytes", KIB),
-    "wkB": Field("disk_written_bytes", KIB),
-    "aqu-sz": Field("disk_queue"),
-    "await": Field("disk_wait_s", _MS),
-    "util-percent": Field("disk_busy_share", _PERCENT),
+    "tps": logs.Field("disk_ios"),
+    "rkB": logs.Field("disk_read_bytes", KIB),
+    "wkB": logs.Field("disk_written_bytes", KIB),
+    "aqu-sz": logs.Field("disk_queue"),
+    "await": logs.Field("disk_wait_s", _MS),
+    "util-percent": logs.Field("disk_busy_share", _PERCENT),
 }
 # Older names of the same; used where the newer ones are not there.
 DISK_BEFORE = {
-    "rd_sec": Field("disk_read_bytes", 512.0),
-    "wr_sec": Field("disk_written_bytes", 512.0),
-    "avgqu-sz": Field("disk_queue"),
+    "rd_sec": logs.Field("disk_read_bytes", 512.0),
+    "wr_sec": logs.Field("disk_written_bytes", 512.0),
+    "avgqu-sz": logs.Field("disk_queue"),
 }
 INTERFACE = {
-    "rxpck": Field("network_rx_packets"),
-    "txpck": Field("network_tx_packets"),
-    "rxkB": Field("network_rx_bytes", KIB),
-    "txkB": Field("network_tx_bytes", KIB),
+    "rxpck": logs.Field("network_rx_packets"),
+    "txpck": logs.Field("network_tx_packets"),
+    "rxkB": logs.Field("network_rx_bytes", KIB),
+    "txkB": logs.Field("network_tx_bytes", KIB),
 }
 INTERFACE_ERRORS = {
-    "rxerr": Field("network_errors"),
-    "txerr": Field("network_errors"),
-    "rxdrop": Field("network_rx_drops"),
-    "txdrop": Field("network_tx_drops"),
+    "rxerr": logs.Field("network_errors"),
+    "txerr": logs.Field("network_errors"),
+    "rxdrop": logs.Field("network_rx_drops"),
+    "txdrop": logs.Field("network_tx_drops"),
 }
 INTERRUPTS_IN_SYSTEM = (
     "system_s has the interrupts in it, as sadf was run without -u ALL: irq_s and softirq_s are "
@@ -106,7 +103,7 @@ _RENAMED = {
 }
 
 
-def _in_csv(*tables: Mapping[str, Field]) -> dict[str, Field]:
+def _in_csv(*tables: Mapping[str, logs.Field]) -> dict[str, logs.Field]:
     return {_RENAMED.get(name, name): field for table in tables for name, field in table.items()}
 
 
@@ -123,14 +120,8 @@ def recognises(head: bytes) -> bool:
     return _HEADER.match(head[:100].decode("utf-8", errors="replace")) is not None
 
 
-def read(source: Source, options: Options) -> Log:
-    """Read what ``sadf -d`` wrote.
-
-    Raises
-    ------
-    MeasurementError
-        When it has no header.
-    """
+def read(source: logs.Source, options: logs.Options) -> logs.Log:
+    """Read what ``sadf -d`` wrote; refuse a log without a row."""
     reader = _Reader(source.name, options)
     for block in re.split(rb"(?m)^(?=#? ?hostname;)", b"".join(source.lines())):
         line, _, rows = block.partition(b"\n")
@@ -141,16 +132,14 @@ def read(source: Source, options: Options) -> Log:
 
 
 class _Reader:
-    def __init__(self, name: str, options: Options) -> None:
-        self._name, self._options = name, options
-        self._host = ""
-        self._listed_cpus = 0
-        self._skipped = 0
+    def __init__(self, name: str, options: logs.Options) -> None:
+        self._options = options
+        self._log = logs.Log(name, FORMAT)
         self._guests_apart = False
         self._caveats: dict[str, None] = {}
-        self._pieces: list[tuple[str, Numbers, Numbers]] = []
-        self._times: list[Numbers] = []
-        self._lengths: list[Numbers] = []
+        self._pieces: list[tuple[str, logs.Numbers, logs.Numbers]] = []
+        self._times: list[logs.Numbers] = []
+        self._lengths: list[logs.Numbers] = []
 
     def feed(self, header: list[str], rows: bytes) -> None:
         """Read one activity."""
@@ -162,15 +151,14 @@ class _Reader:
             if name in fields and self._options.needs(fields[name].column)
         }
         texts = [_HOST, _STAMP, *([_ITEM] if item else [])]
-        block = read_block(rows, _SEPARATOR, len(header), texts, [_INTERVAL, *wanted])
-        self._skipped += block.skipped
+        block = logs.read_block(rows, _SEPARATOR, len(header), texts, [_INTERVAL, *wanted])
+        self._log.skipped += block.skipped
         if not block.rows:
             return
-        hosts = block.texts[_HOST].unique().to_pylist()
-        self._host = logs.one_host(self._name, [self._host, *hosts], self._options)
+        self._log.name_host(block.texts[_HOST].unique().to_pylist(), self._options)
         times_s = self._seconds(block)
         known = np.isfinite(times_s)
-        self._skipped += int((~known).sum())
+        self._log.skipped += int((~known).sum())
         self._times.append(times_s[known])
         self._lengths.append(block.numbers[_INTERVAL][known])
         parts = list(self._parts(block, item, known)) if wanted else []
@@ -185,7 +173,7 @@ class _Reader:
         if bool((np.diff(times_s[known]) < 0).any()):
             self._caveats["the clock went back: rows of the same time are the later ones"] = None
 
-    def _seconds(self, block: Block) -> Numbers:
+    def _seconds(self, block: logs.Block) -> logs.Numbers:
         texts = block.texts[_STAMP]
         epochs = np.array(pd.to_numeric(texts.to_pandas(), errors="coerce"), dtype=float)
         if np.isfinite(epochs).all():
@@ -198,8 +186,8 @@ class _Reader:
         return logs.to_utc(clock, self._options.timezone)
 
     def _parts(
-        self, block: Block, item: str, known: Flags
-    ) -> Iterator[tuple[str | None, Flags, float]]:
+        self, block: logs.Block, item: str, known: logs.Flags
+    ) -> Iterator[tuple[str | None, logs.Flags, float]]:
         """Yield the rows of the host or of each device, and what to multiply them by."""
         if not item:
             yield None, known, 1.0
@@ -215,15 +203,15 @@ class _Reader:
             return
         each = dict.fromkeys(names[known])
         if item == "CPU":
-            self._listed_cpus = max(self._listed_cpus, len(each))
+            self._log.cpus = max(self._log.cpus or 0.0, float(len(each))) or None
         for name in each:
             yield None if item == "CPU" else str(name), known & (names == name), 1.0
 
-    def finish(self) -> Log:
+    def finish(self) -> logs.Log:
         if not self._times:
-            raise MeasurementError(f"{self._name}: holds no interval ({FORMAT})")
+            raise MeasurementError(f"{self._log.source}: holds no interval ({FORMAT})")
         times_s, first = np.unique(np.concatenate(self._times), return_index=True)
-        columns: dict[str, Numbers] = {}
+        columns: dict[str, logs.Numbers] = {}
         for name, ends_s, numbers in self._pieces:
             known = ~np.isnan(numbers)
             rows = np.searchsorted(times_s, ends_s[known])
@@ -232,14 +220,6 @@ class _Reader:
             column[rows] = np.nan_to_num(column[rows]) + numbers[known]
         if self._guests_apart and {"user_s", "guest_s"} <= columns.keys():
             columns["user_s"] += np.nan_to_num(columns["guest_s"])
-        return Log(
-            self._name,
-            FORMAT,
-            times_s,
-            columns,
-            intervals_s=np.concatenate(self._lengths)[first],
-            skipped=self._skipped,
-            host=self._host,
-            cpus=self._listed_cpus or None,
-            caveats=list(self._caveats),
-        )
+        self._log.caveats = list(self._caveats)
+        self._log.add(times_s, columns, intervals_s=np.concatenate(self._lengths)[first])
+        return self._log.finish()

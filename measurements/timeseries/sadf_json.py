@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from measurements.timeseries.log import Log, Numbers, Options, Source
 
 FORMAT = "sadf-json"
 _BEGINS = re.compile(rb'\s*\{\s*"sysstat"\s*:')
@@ -37,14 +36,8 @@ def recognises(head: bytes) -> bool:
     return _BEGINS.match(head) is not None
 
 
-def read(source: Source, options: Options) -> Log:
-    """Read the JSON of sadf.
-
-    Raises
-    ------
-    MeasurementError
-        When it is not that, or has no statistics.
-    """
+def read(source: logs.Source, options: logs.Options) -> logs.Log:
+    """Read what ``sadf -j`` wrote; refuse a document of another shape."""
     stream = _SampleStream(source)
     reader = _Reader(source.name, options)
     for lines in stream.lines():
@@ -71,7 +64,7 @@ class _SampleStream:
         What stands behind them, such as restarts.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: logs.Source) -> None:
         self.host: dict[str, Any] = {}
         self.after = ""
         self._source = source
@@ -142,10 +135,10 @@ def _without_single_cpus(sample: bytes) -> bytes:
 
 
 class _Reader:
-    def __init__(self, name: str, options: Options) -> None:
-        self._name, self._options = name, options
+    def __init__(self, name: str, options: logs.Options) -> None:
+        self._options = options
         self._schema = _schema(options)
-        self._rows = logs.Rows()
+        self._log = logs.Log(name, FORMAT)
         self._is_local = False
         self._with_interrupts = False
 
@@ -162,7 +155,7 @@ class _Reader:
             odd |= logs.leave_out_absurd(numbers)
         intervals_s = _floats(stamp["interval"])
         logs.leave_out_absurd(intervals_s)
-        self._rows.add(times_s, columns, odd, intervals_s)
+        self._log.add(times_s, columns, odd, intervals_s)
 
     def _parse(self, lines: bytes) -> pa.Table:
         if not lines.isascii():
@@ -179,11 +172,11 @@ class _Reader:
             )
         except pa.ArrowException as error:
             raise MeasurementError(
-                f"{self._name}: its statistics are not those of sadf -j: "
+                f"{self._log.source}: its statistics are not those of sadf -j: "
                 f"{' '.join(str(error).split())}"
             ) from error
 
-    def _seconds(self, stamp: dict[str, pa.Array], host: Mapping[str, Any]) -> Numbers:
+    def _seconds(self, stamp: dict[str, pa.Array], host: Mapping[str, Any]) -> logs.Numbers:
         text = pc.binary_join_element_wise(stamp["date"], stamp["time"], " ")
         clock = logs.stamps(text, "%Y-%m-%d %H:%M:%S")
         local = _floats(stamp["utc"]) == 0
@@ -193,8 +186,8 @@ class _Reader:
         self._is_local |= zone is None and host.get("timezone") != "UTC"
         return np.where(local, logs.to_utc(clock, zone), clock)
 
-    def _columns(self, table: pa.Table, host: Mapping[str, Any]) -> dict[str, Numbers]:
-        found: dict[str, Numbers] = {}
+    def _columns(self, table: pa.Table, host: Mapping[str, Any]) -> dict[str, logs.Numbers]:
+        found: dict[str, logs.Numbers] = {}
         parts = {name: table.column(name) for name in table.column_names}
         if "cpu-load" in parts:
             cpus = _cpus(host) or self._options.cpus
@@ -225,8 +218,8 @@ class _Reader:
             if self._options.needs(series.split_device(name)[0]) and not np.isnan(numbers).all()
         }
 
-    def finish(self, stream: _SampleStream) -> Log:
-        log = self._rows.log(self._name, FORMAT)
+    def finish(self, stream: _SampleStream) -> logs.Log:
+        log = self._log.finish()
         log.host = self._options.host or str(stream.host.get("nodename") or "")
         log.cpus = _cpus(stream.host)
         log.restarts = _rows_after_boots(log.times_s, stream.after)
@@ -243,14 +236,14 @@ def _cpus(host: Mapping[str, Any]) -> float | None:
     return float(number) if isinstance(number, int) and number > 0 else None
 
 
-def _rows_after_boots(times_s: Numbers, after: str) -> list[int]:
+def _rows_after_boots(times_s: logs.Numbers, after: str) -> list[int]:
     """Rows that are the first after the host started anew."""
     boots = [f"{date} {time}" for date, time in _BOOT.findall(after)]
     ends_s = logs.stamps(pa.array(boots, pa.string()), "%Y-%m-%d %H:%M:%S")
     return [int(row) for row in np.searchsorted(times_s, ends_s[np.isfinite(ends_s)])]
 
 
-def _schema(options: Options) -> pa.Schema:
+def _schema(options: logs.Options) -> pa.Schema:
     """Fields of a sample to read; the rest is passed over."""
     number, text = pa.float64(), pa.string()
 
@@ -280,7 +273,7 @@ def _schema(options: Options) -> pa.Schema:
     return pa.schema(list(parts.items()))
 
 
-def _floats(column: pa.Array | pa.ChunkedArray) -> Numbers:
+def _floats(column: pa.Array | pa.ChunkedArray) -> logs.Numbers:
     return np.array(column.to_numpy(zero_copy_only=False), dtype=float)
 
 
@@ -290,14 +283,14 @@ def _fields(structs: pa.Array | pa.ChunkedArray) -> dict[str, pa.Array]:
     return {field.name: part for field, part in zip(whole.type, whole.flatten(), strict=True)}
 
 
-def _scaled(structs: pa.Array, known: Mapping[str, logs.Field]) -> dict[str, Numbers]:
+def _scaled(structs: pa.Array, known: Mapping[str, logs.Field]) -> dict[str, logs.Numbers]:
     fields = {name: part for name, part in _fields(structs).items() if name in known}
     return {known[n].column: _floats(part) * known[n].factor for n, part in fields.items()}
 
 
 def _entries(
     lists: pa.Array | pa.ChunkedArray, key: str
-) -> tuple[NDArray[np.int64], NDArray[np.object_], dict[str, Numbers]]:
+) -> tuple[NDArray[np.int64], NDArray[np.object_], dict[str, logs.Numbers]]:
     """Entries of all lists below each other: their rows, their texts of ``key``, their numbers."""
     whole = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     rows = np.asarray(pc.list_parent_indices(whole), dtype=np.int64)
@@ -308,7 +301,9 @@ def _entries(
     return rows, words[codes], {name: _floats(part) for name, part in numbers.items()}
 
 
-def _add_cpu_times(found: dict[str, Numbers], lists: pa.ChunkedArray, cpus: float | None) -> bool:
+def _add_cpu_times(
+    found: dict[str, logs.Numbers], lists: pa.ChunkedArray, cpus: float | None
+) -> bool:
     """Add CPU seconds per second of the host; True where interrupts are counted as system.
 
     From the row of all CPUs together; where a sample has none, from the CPUs one by one.
@@ -337,10 +332,10 @@ def _add_cpu_times(found: dict[str, Numbers], lists: pa.ChunkedArray, cpus: floa
 
 def _device_columns(
     lists: pa.Array | pa.ChunkedArray, key: str, known: Mapping[str, logs.Field]
-) -> dict[str, Numbers]:
+) -> dict[str, logs.Numbers]:
     """Make the columns of each device of a list of devices in each row."""
     rows, names, numbers = _entries(lists, key)
-    found: dict[str, Numbers] = {}
+    found: dict[str, logs.Numbers] = {}
     labels, codes = np.unique(names.astype(str), return_inverse=True)
     for code, device in enumerate(labels):
         chosen = codes == code
@@ -354,7 +349,7 @@ def _device_columns(
     return found
 
 
-def _memory_total(memory: Mapping[str, pa.Array]) -> dict[str, Numbers]:
+def _memory_total(memory: Mapping[str, pa.Array]) -> dict[str, logs.Numbers]:
     """Memory of the host, which sadf does not write, from the parts that add up to it.
 
     Used memory is all but the free in sysstat 11, and all but free, buffers, cached and slab in

@@ -25,17 +25,9 @@ SECTOR_BYTES = 512
 class TimeColumn(NamedTuple):
     """One column of a time series.
 
-    Attributes
-    ----------
-    unit : str
-    kind : {"fact", "amount", "level", "share", "text"}
-        A fact of the host, an amount over the interval, a level at its end or over it, a share of
-        the interval, or text.
-    meaning : str
-    capacity : str
-        Column that limits this one; it limits an amount per second. "" where there is none.
-    per_device : str
-        What the names in brackets are: "disk" or "interface"; "" for a column of the host.
+    A fact is one of the host, an amount is over the interval, a level at its end or over it, and a
+    share of the interval. ``capacity`` is the column that limits this one (an amount per second),
+    ``per_device`` what the names in brackets are: "disk" or "interface"; "" where there is none.
     """
 
     unit: str

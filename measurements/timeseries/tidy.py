@@ -15,7 +15,6 @@ from measurements.timeseries import series
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from measurements.timeseries.log import Flags, Log, Numbers, Options
 
 # An interval that much longer than the usual one has rows missing.
 _GAP = 1.5
@@ -24,14 +23,8 @@ _ROUNDING = 1.05
 _TICKS_S = 0.02
 
 
-def join(parts: Sequence[Log]) -> Log:
-    """Join logs by their times, in place; of a column that several have, the first one is kept.
-
-    Raises
-    ------
-    MeasurementError
-        When they are of several hosts, or their times cannot be joined.
-    """
+def join(parts: Sequence[logs.Log]) -> logs.Log:
+    """Join logs by their times, in place; of a column that several have, the first one is kept."""
     first = parts[0]
     for log in parts[1:]:
         _refuse_others(first, log)
@@ -40,8 +33,7 @@ def join(parts: Sequence[Log]) -> Log:
             _spread(first, times_s)
             _spread(log, times_s)
         first.columns = {**log.columns, **first.columns}
-        flags = [log.odd for log in (first, log) if log.odd is not None]
-        first.odd = np.logical_or.reduce(flags) if flags else None
+        first.odd |= log.odd
         first.cpus = first.cpus or log.cpus
         first.hz = first.hz or log.hz
         first.caveats += [text for text in log.caveats if text not in first.caveats]
@@ -49,7 +41,7 @@ def join(parts: Sequence[Log]) -> Log:
     return first
 
 
-def _refuse_others(first: Log, log: Log) -> None:
+def _refuse_others(first: logs.Log, log: logs.Log) -> None:
     if first.host and log.host and first.host != log.host:
         raise MeasurementError(
             f"{log.source}: is of host {log.host!r} and {first.source} of {first.host!r}: "
@@ -62,7 +54,7 @@ def _refuse_others(first: Log, log: Log) -> None:
         )
 
 
-def _spread(log: Log, times_s: Numbers) -> None:
+def _spread(log: logs.Log, times_s: logs.Numbers) -> None:
     """Lay the rows of a log out over the times of all."""
     if len(np.unique(log.times_s)) < len(log.times_s) or bool((np.diff(log.times_s) < 0).any()):
         raise MeasurementError(
@@ -71,7 +63,7 @@ def _spread(log: Log, times_s: Numbers) -> None:
         )
     rows = np.searchsorted(times_s, log.times_s)
 
-    def lay_out(numbers: Numbers) -> Numbers:
+    def lay_out(numbers: logs.Numbers) -> logs.Numbers:
         spread = np.full(len(times_s), np.nan)
         spread[rows] = numbers
         return spread
@@ -79,32 +71,22 @@ def _spread(log: Log, times_s: Numbers) -> None:
     log.columns = {name: lay_out(numbers) for name, numbers in log.columns.items()}
     if log.intervals_s is not None:
         log.intervals_s = lay_out(log.intervals_s)
-    if log.odd is not None:
-        log.odd = lay_out(log.odd.astype(float)) == 1
+    log.odd = lay_out(log.odd.astype(float)) == 1
     log.restarts = [int(rows[row]) for row in log.restarts if row < len(rows)]
     log.times_s = times_s
 
 
-def tidy(log: Log, options: Options, disks: Sequence[str] | None = None) -> series.TimeSeries:
+def tidy(
+    log: logs.Log, options: logs.Options, disks: Sequence[str] | None = None
+) -> series.TimeSeries:
     """Make the time series of a log, whose columns are changed in place.
 
-    Parameters
-    ----------
-    log : Log
-    options : Options
-    disks : sequence of str, optional
-        The disks whose transfers are the host's; by default the physical ones, by their names.
-
-    Raises
-    ------
-    MeasurementError
-        When it has no row, or a disk that was named is not there.
+    ``disks`` are those whose transfers are the host's; by default the physical ones by their name.
     """
     if not len(log.times_s):
         raise MeasurementError(f"{log.source}: holds no interval ({log.format})")
     marks = Marks(len(log.times_s))
-    if log.odd is not None:
-        marks.add("not a number", log.odd)
+    marks.add("not a number", log.odd)
     intervals_s = _find_intervals(log, marks)
     marks.add("not a number", logs.leave_out_absurd(intervals_s))
     _add_totals(log, disks)
@@ -126,10 +108,10 @@ class Marks:
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
-        self._flags: dict[str, Flags] = {}
+        self._flags: dict[str, logs.Flags] = {}
         self._columns: dict[str, dict[str, None]] = {}
 
-    def add(self, mark: str, rows: Flags, column: str = "") -> None:
+    def add(self, mark: str, rows: logs.Flags, column: str = "") -> None:
         """Mark rows, for a value of ``column``."""
         if rows.any():
             self._flags[mark] = self._flags.get(mark, False) | rows
@@ -155,7 +137,7 @@ class Marks:
         return found
 
 
-def _find_intervals(log: Log, marks: Marks) -> Numbers:
+def _find_intervals(log: logs.Log, marks: Marks) -> logs.Numbers:
     """Lengths of the intervals in the order of the log (s); NaN where a length is not known."""
     steps = np.diff(log.times_s, prepend=np.nan)
     rows = np.arange(len(steps))
@@ -182,7 +164,7 @@ def _find_intervals(log: Log, marks: Marks) -> Numbers:
     return found
 
 
-def _add_totals(log: Log, disks: Sequence[str] | None) -> None:
+def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
     """Add the columns of the host that can be made of its devices'.
 
     A total that the log has itself stays where it has no devices.
@@ -213,7 +195,7 @@ def _add_totals(log: Log, disks: Sequence[str] | None) -> None:
 _IOS = ("disk_ios", "disk_ios_read", "disk_ios_written")
 
 
-def _devices(values: dict[str, Numbers], kind: str) -> list[str]:
+def _devices(values: dict[str, logs.Numbers], kind: str) -> list[str]:
     found: dict[str, None] = {}
     for column in values:
         base, device = series.split_device(column)
@@ -223,13 +205,13 @@ def _devices(values: dict[str, Numbers], kind: str) -> list[str]:
     return list(found)
 
 
-def _add_ios(values: dict[str, Numbers], total: str, reads: str, writes: str) -> None:
+def _add_ios(values: dict[str, logs.Numbers], total: str, reads: str, writes: str) -> None:
     if total not in values and {reads, writes} <= values.keys():
         values[total] = values[reads] + values[writes]
 
 
 def _add_sum(
-    values: dict[str, Numbers], total: str, column: str, devices: Sequence[str], factor: float
+    values: dict[str, logs.Numbers], total: str, column: str, devices: Sequence[str], factor: float
 ) -> None:
     """Add the sum over devices; NaN where no device has a value."""
     names = [series.of_device(column, device) for device in devices]
@@ -239,7 +221,7 @@ def _add_sum(
         values[total] = np.where(unknown, np.nan, np.nansum(parts, axis=0) * factor)
 
 
-def _mark_values(log: Log, intervals_s: Numbers, marks: Marks) -> None:
+def _mark_values(log: logs.Log, intervals_s: logs.Numbers, marks: Marks) -> None:
     """Leave out values below 0; mark those above capacity and devices that come and go."""
     values = log.columns
     for column, numbers in values.items():
@@ -250,7 +232,7 @@ def _mark_values(log: Log, intervals_s: Numbers, marks: Marks) -> None:
     if cpu_s and log.cpus:
         limit_s = log.cpus * (_ROUNDING * intervals_s + _TICKS_S)
         marks.add("over capacity", np.nansum(cpu_s, axis=0) > limit_s, "CPU time")
-    present: dict[str, Flags] = {}
+    present: dict[str, logs.Flags] = {}
     for column, numbers in values.items():
         limit = _limit(column, values, intervals_s)
         if limit is not None:
@@ -266,7 +248,9 @@ def _mark_values(log: Log, intervals_s: Numbers, marks: Marks) -> None:
             marks.add("device gone", numbered == rows[-1] + 1, device)
 
 
-def _limit(column: str, values: dict[str, Numbers], intervals_s: Numbers) -> Numbers | None:
+def _limit(
+    column: str, values: dict[str, logs.Numbers], intervals_s: logs.Numbers
+) -> logs.Numbers | None:
     """Upper bound of a column; None where it has none or that is not known."""
     base, device = series.split_device(column)
     about = series.COLUMNS[base]
@@ -278,7 +262,9 @@ def _limit(column: str, values: dict[str, Numbers], intervals_s: Numbers) -> Num
     return values[capacity] * intervals_s if about.kind == "amount" else values[capacity]
 
 
-def _frame(log: Log, intervals_s: Numbers, marks: Marks, options: Options) -> pd.DataFrame:
+def _frame(
+    log: logs.Log, intervals_s: logs.Numbers, marks: Marks, options: logs.Options
+) -> pd.DataFrame:
     rows = len(log.times_s)
 
     def repeated(text: str) -> pd.Categorical[Any]:
