@@ -18,7 +18,7 @@ from measurements.timeseries import log as logs
 from measurements.timeseries import series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 FORMAT = "collectl"
@@ -116,10 +116,7 @@ def recognises(head: bytes) -> bool:
 
 def read(source: logs.Source, options: logs.Options) -> logs.Log:
     """Read a plot log; refuse one without a header of columns, or with dates without a year."""
-    reader = _Reader(source.name, options)
-    for lines in source.lines():
-        reader.feed(lines)
-    return reader.finish()
+    return _Reader(source.name, options).read(source.lines())
 
 
 def _is_header(line: str) -> bool:
@@ -171,8 +168,23 @@ class _Reader:
         self._comments: list[str] = []
         self._caveats: set[str] = set()
 
-    def feed(self, lines: bytes) -> None:
-        """Read whole lines."""
+    def read(self, pieces: Iterable[bytes]) -> logs.Log:
+        for lines in pieces:
+            self._feed(lines)
+        log = self._log
+        if self._layout is None:
+            raise MeasurementError(
+                f"{log.source}: has no header that names its columns (#Date Time …): "
+                "record with collectl -P"
+            )
+        log.finish()
+        if self._options.needs("network_speed_bytes_s"):
+            self._add_speeds()
+        log.caveats = list(self._all_caveats(self._layout))
+        log.cpus = log.cpus or self._layout.listed_cpus or None
+        return log
+
+    def _feed(self, lines: bytes) -> None:
         start = 0
         while start < len(lines):
             if lines.startswith(b"#", start):
@@ -278,20 +290,6 @@ class _Reader:
         if self._options.cpus and not told:
             self._caveats.add(series.CPUS_TAKEN)
         return part.factor * (told or self._options.cpus or np.nan)
-
-    def finish(self) -> logs.Log:
-        log = self._log
-        if self._layout is None:
-            raise MeasurementError(
-                f"{log.source}: has no header that names its columns (#Date Time …): "
-                "record with collectl -P"
-            )
-        log.finish()
-        if self._options.needs("network_speed_bytes_s"):
-            self._add_speeds()
-        log.caveats = list(self._all_caveats(self._layout))
-        log.cpus = log.cpus or self._layout.listed_cpus or None
-        return log
 
     def _add_speeds(self) -> None:
         """Add line rates, which are there as in ``eth0:1000 lo:?? wlan0:-1``."""

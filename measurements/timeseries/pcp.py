@@ -79,13 +79,15 @@ def recognises(head: bytes) -> bool:
 def read(source: logs.Source, options: logs.Options) -> logs.Log:
     """Read what ``pmrep -o csv`` wrote; refuse a log without a row that has a time."""
     data = b"".join(source.lines())
-    reader = _Reader(source.name, options)
+    log = logs.Log(source.name, FORMAT, options.host or "")
     # A header comes again where columns change.
     starts = [match.start() for match in _HEADER.finditer(data)]
     for start, end in itertools.pairwise([*starts, len(data)]):
         header, _, rows = data[start:end].partition(b"\n")
-        reader.feed(_Layout(header, options), rows)
-    return reader.finish()
+        _add(log, _Layout(header, options), rows, options)
+    if not log.rows:
+        raise MeasurementError(f"{log.source}: holds no interval ({FORMAT})")
+    return log.finish()
 
 
 class _Layout:
@@ -128,57 +130,45 @@ class _Layout:
 _RATES = {field.column for field in _COUNTERS.values()}
 
 
-class _Reader:
-    def __init__(self, name: str, options: logs.Options) -> None:
-        self._options = options
-        self._log = logs.Log(name, FORMAT, options.host or "")
-        self._is_local = False
+def _add(log: logs.Log, layout: _Layout, rows: bytes, options: logs.Options) -> None:
+    """Add the rows below a header."""
+    extended = layout.time == _EXTENDED_TIME
+    texts = [layout.time, *([_HOST] if extended else [])]
+    numbers = [*layout.wanted, *([_INTERVAL] if extended else [])]
+    if layout.cpus is not None:
+        numbers.append(layout.cpus)
+    block = logs.read_block(rows, layout.separator, layout.width, texts, numbers)
+    log.skipped += block.skipped
+    if not block.rows:
+        return
+    times_s = _seconds(log, block.texts[layout.time], options.timezone)
+    columns = layout.columns(block)
+    if extended:
+        log.name_host(block.texts[_HOST].unique().to_pylist(), options)
+    if layout.cpus is not None and not log.cpus:
+        counts = block.numbers[layout.cpus]
+        log.cpus = next((float(count) for count in counts if count > 0), None)
+    # The first row of a log has no rates: it is no interval.
+    first = not log.rows and np.isfinite(times_s[0]) and layout.lacks_rates(columns)
+    kept = slice(int(first), None)
+    lengths_s = block.numbers[_INTERVAL][kept] if extended else np.zeros(0)
+    log.add(
+        times_s[kept],
+        {name: numbers[kept] for name, numbers in columns.items()},
+        block.odd[kept],
+        lengths_s if np.isfinite(lengths_s).any() else None,
+    )
 
-    def feed(self, layout: _Layout, rows: bytes) -> None:
-        """Read the rows below a header."""
-        log = self._log
-        extended = layout.time == _EXTENDED_TIME
-        texts = [layout.time, *([_HOST] if extended else [])]
-        numbers = [*layout.wanted, *([_INTERVAL] if extended else [])]
-        if layout.cpus is not None:
-            numbers.append(layout.cpus)
-        block = logs.read_block(rows, layout.separator, layout.width, texts, numbers)
-        log.skipped += block.skipped
-        if not block.rows:
-            return
-        times_s = self._seconds(block.texts[layout.time])
-        columns = layout.columns(block)
-        if extended:
-            log.name_host(block.texts[_HOST].unique().to_pylist(), self._options)
-        if layout.cpus is not None and not log.cpus:
-            counts = block.numbers[layout.cpus]
-            log.cpus = next((float(count) for count in counts if count > 0), None)
-        # The first row of a log has no rates: it is no interval.
-        first = not log.rows and np.isfinite(times_s[0]) and layout.lacks_rates(columns)
-        kept = slice(int(first), None)
-        lengths_s = block.numbers[_INTERVAL][kept] if extended else np.zeros(0)
-        log.add(
-            times_s[kept],
-            {name: numbers[kept] for name, numbers in columns.items()},
-            block.odd[kept],
-            lengths_s if np.isfinite(lengths_s).any() else None,
-        )
 
-    def _seconds(self, stamps: pa.ChunkedArray) -> logs.Numbers:
-        parts = stamps.to_pandas().astype("str").str.extract(_STAMP).astype("object")
-        clock = pa.array((parts[0] + " " + parts[1]).to_numpy(), pa.string(), from_pandas=True)
-        found = logs.stamps(clock, "%Y-%m-%d %H:%M:%S")
-        found += np.array(("0" + parts[2].fillna("")).astype(float), dtype=float)
-        zones = parts[3].fillna("").to_numpy()
-        for zone in dict.fromkeys(zones):
-            rows = zones == zone
-            self._is_local |= not zone and not self._options.timezone
-            offset = "+0000" if zone == "Z" else zone or self._options.timezone
-            found[rows] = logs.to_utc(found[rows], offset)
-        return found
-
-    def finish(self) -> logs.Log:
-        if not self._log.rows:
-            raise MeasurementError(f"{self._log.source}: holds no interval ({FORMAT})")
-        self._log.caveats = [series.LOCAL_TIMES] if self._is_local else []
-        return self._log.finish()
+def _seconds(log: logs.Log, stamps: pa.ChunkedArray, timezone: str | None) -> logs.Numbers:
+    parts = stamps.to_pandas().astype("str").str.extract(_STAMP).astype("object")
+    clock = pa.array((parts[0] + " " + parts[1]).to_numpy(), pa.string(), from_pandas=True)
+    found = logs.stamps(clock, "%Y-%m-%d %H:%M:%S")
+    found += np.array(("0" + parts[2].fillna("")).astype(float), dtype=float)
+    zones = parts[3].fillna("").to_numpy()
+    for zone in dict.fromkeys(zones):
+        rows = zones == zone
+        if not zone and not timezone:
+            log.caveats = [series.LOCAL_TIMES]
+        found[rows] = logs.to_utc(found[rows], "+0000" if zone == "Z" else zone or timezone)
+    return found

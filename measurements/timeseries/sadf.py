@@ -122,26 +122,41 @@ def recognises(head: bytes) -> bool:
 
 def read(source: logs.Source, options: logs.Options) -> logs.Log:
     """Read what ``sadf -d`` wrote; refuse a log without a row."""
-    reader = _Reader(source.name, options)
-    for block in re.split(rb"(?m)^(?=#? ?hostname;)", b"".join(source.lines())):
-        line, _, rows = block.partition(b"\n")
-        header = line.decode("utf-8", errors="replace").strip()
-        if _HEADER.match(header):
-            reader.feed(header.lstrip("# ").split(_SEPARATOR), rows)
-    return reader.finish()
+    return _Reader(options, logs.Log(source.name, FORMAT)).read(b"".join(source.lines()))
 
 
 class _Reader:
-    def __init__(self, name: str, options: logs.Options) -> None:
-        self._options = options
-        self._log = logs.Log(name, FORMAT)
+    def __init__(self, options: logs.Options, log: logs.Log) -> None:
+        self._options, self._log = options, log
         self._guests_apart = False
         self._caveats: dict[str, None] = {}
         self._pieces: list[tuple[str, logs.Numbers, logs.Numbers]] = []
         self._times: list[logs.Numbers] = []
         self._lengths: list[logs.Numbers] = []
 
-    def feed(self, header: list[str], rows: bytes) -> None:
+    def read(self, data: bytes) -> logs.Log:
+        for block in re.split(rb"(?m)^(?=#? ?hostname;)", data):
+            line, _, rows = block.partition(b"\n")
+            header = line.decode("utf-8", errors="replace").strip()
+            if _HEADER.match(header):
+                self._add(header.lstrip("# ").split(_SEPARATOR), rows)
+        if not self._times:
+            raise MeasurementError(f"{self._log.source}: holds no interval ({FORMAT})")
+        times_s, first = np.unique(np.concatenate(self._times), return_index=True)
+        columns: dict[str, logs.Numbers] = {}
+        for name, ends_s, numbers in self._pieces:
+            known = ~np.isnan(numbers)
+            rows = np.searchsorted(times_s, ends_s[known])
+            column = columns.setdefault(name, np.full(len(times_s), np.nan))
+            # Guests come as two fields, errors too.
+            column[rows] = np.nan_to_num(column[rows]) + numbers[known]
+        if self._guests_apart and {"user_s", "guest_s"} <= columns.keys():
+            columns["user_s"] += np.nan_to_num(columns["guest_s"])
+        self._log.caveats = list(self._caveats)
+        self._log.add(times_s, columns, intervals_s=np.concatenate(self._lengths)[first])
+        return self._log.finish()
+
+    def _add(self, header: list[str], rows: bytes) -> None:
         """Read one activity."""
         item = header[_ITEM] if len(header) > _ITEM and header[_ITEM] in _BY_ITEM else ""
         fields = _BY_ITEM.get(item, _OF_HOST)
@@ -206,20 +221,3 @@ class _Reader:
             self._log.cpus = max(self._log.cpus or 0.0, float(len(each))) or None
         for name in each:
             yield None if item == "CPU" else str(name), known & (names == name), 1.0
-
-    def finish(self) -> logs.Log:
-        if not self._times:
-            raise MeasurementError(f"{self._log.source}: holds no interval ({FORMAT})")
-        times_s, first = np.unique(np.concatenate(self._times), return_index=True)
-        columns: dict[str, logs.Numbers] = {}
-        for name, ends_s, numbers in self._pieces:
-            known = ~np.isnan(numbers)
-            rows = np.searchsorted(times_s, ends_s[known])
-            column = columns.setdefault(name, np.full(len(times_s), np.nan))
-            # Guests come as two fields, errors too.
-            column[rows] = np.nan_to_num(column[rows]) + numbers[known]
-        if self._guests_apart and {"user_s", "guest_s"} <= columns.keys():
-            columns["user_s"] += np.nan_to_num(columns["guest_s"])
-        self._log.caveats = list(self._caveats)
-        self._log.add(times_s, columns, intervals_s=np.concatenate(self._lengths)[first])
-        return self._log.finish()

@@ -38,11 +38,7 @@ def recognises(head: bytes) -> bool:
 
 def read(source: logs.Source, options: logs.Options) -> logs.Log:
     """Read what ``sadf -j`` wrote; refuse a document of another shape."""
-    stream = _SampleStream(source)
-    reader = _Reader(source.name, options)
-    for lines in stream.lines():
-        reader.feed(lines, stream.host)
-    return reader.finish(stream)
+    return _Reader(source, options).read()
 
 
 # Every sample begins so; sadf writes nothing else with that name.
@@ -53,36 +49,45 @@ _LAYOUT = b"\n\r\t"
 _LONGEST_SAMPLE = 64 << 20
 
 
-class _SampleStream:
-    """Samples of one document as JSON lines, however long the document is.
+class _Reader:
+    """Reads the samples of one document piece by piece, however long it is."""
 
-    Attributes
-    ----------
-    host : dict
-        What stands before the samples: ``nodename``, ``number-of-cpus`` and so on.
-    after : str
-        What stands behind them, such as restarts.
-    """
+    def __init__(self, source: logs.Source, options: logs.Options) -> None:
+        self._source, self._options = source, options
+        self._schema = _schema(options)
+        self._log = logs.Log(source.name, FORMAT)
+        # What stands before the samples, such as ``nodename``, and behind them, such as restarts.
+        self._host: dict[str, Any] = {}
+        self._after = ""
+        self._is_local = False
+        self._with_interrupts = False
 
-    def __init__(self, source: logs.Source) -> None:
-        self.host: dict[str, Any] = {}
-        self.after = ""
-        self._source = source
+    def read(self) -> logs.Log:
+        for lines in self._samples():
+            self._add(lines)
+        log = self._log.finish()
+        log.host = self._options.host or str(self._host.get("nodename") or "")
+        log.cpus = self._cpus()
+        log.restarts = _rows_after_boots(log.times_s, self._after)
+        cpus = self._options.cpus
+        if log.cpus is None and cpus and log.columns.keys() & set(series.CPU_COLUMNS):
+            log.caveats.append(series.cpus_taken(cpus))
+        log.caveats += [series.LOCAL_TIMES] if self._is_local else []
+        log.caveats += [sadf.INTERRUPTS_IN_SYSTEM] if self._with_interrupts else []
+        return log
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield samples, one a line, some megabytes at a time.
+    def _cpus(self) -> float | None:
+        number = self._host.get("number-of-cpus")
+        return float(number) if isinstance(number, int) and number > 0 else None
 
-        Raises
-        ------
-        MeasurementError
-            When the document is not that of sadf.
-        """
+    def _samples(self) -> Iterator[bytes]:
+        """Yield samples, one a line, some megabytes at a time."""
         rest, begun = b"", False
         for piece in self._source.pieces():
             rest += piece.translate(None, _LAYOUT)
             starts = [match.start() for match in _SAMPLE.finditer(rest)]
             if starts and not begun:
-                self.host, begun = self._read_host(rest[: starts[0]]), True
+                self._host, begun = self._read_host(rest[: starts[0]]), True
             if len(starts) > 1:
                 yield b"\n".join(
                     _without_single_cpus(rest[start:end].rstrip(b" ,"))
@@ -95,7 +100,7 @@ class _SampleStream:
                     "not written by sadf -j"
                 )
         if not begun:
-            self.host = self._read_host(rest)
+            self._host = self._read_host(rest)
         elif last := self._last(rest):
             yield last
 
@@ -119,37 +124,17 @@ class _SampleStream:
         except (ValueError, RecursionError):
             self._source.truncated = True
             return b""
-        self.after = text[end:]
-        self._source.truncated |= not self.after.rstrip().endswith("}")
+        self._after = text[end:]
+        self._source.truncated |= not self._after.rstrip().endswith("}")
         return text[:end].encode()
 
-
-def _without_single_cpus(sample: bytes) -> bytes:
-    """Cut the CPUs one by one out, where they are there together: most of a document is theirs."""
-    together = _ALL_CPUS.search(sample)
-    if together is None:
-        return sample
-    end = sample.find(b"}", together.end()) + 1
-    rest = sample.find(b"]", end)
-    return sample[:end] + sample[rest:] if 0 < end < rest else sample
-
-
-class _Reader:
-    def __init__(self, name: str, options: logs.Options) -> None:
-        self._options = options
-        self._schema = _schema(options)
-        self._log = logs.Log(name, FORMAT)
-        self._is_local = False
-        self._with_interrupts = False
-
-    def feed(self, lines: bytes, host: Mapping[str, Any]) -> None:
-        """Read samples, one a line."""
+    def _add(self, lines: bytes) -> None:
         table = self._parse(lines)
         stamp = _fields(table.column("timestamp"))
-        times_s = self._seconds(stamp, host)
+        times_s = self._seconds(stamp)
         # What overflows is left out below.
         with np.errstate(over="ignore", invalid="ignore"):
-            columns = self._columns(table, host)
+            columns = self._columns(table)
         odd = np.zeros(len(times_s), bool)
         for numbers in columns.values():
             odd |= logs.leave_out_absurd(numbers)
@@ -176,28 +161,28 @@ class _Reader:
                 f"{' '.join(str(error).split())}"
             ) from error
 
-    def _seconds(self, stamp: dict[str, pa.Array], host: Mapping[str, Any]) -> logs.Numbers:
+    def _seconds(self, stamp: dict[str, pa.Array]) -> logs.Numbers:
         text = pc.binary_join_element_wise(stamp["date"], stamp["time"], " ")
         clock = logs.stamps(text, "%Y-%m-%d %H:%M:%S")
         local = _floats(stamp["utc"]) == 0
         if not local.any():
             return clock
         zone = self._options.timezone
-        self._is_local |= zone is None and host.get("timezone") != "UTC"
+        self._is_local |= zone is None and self._host.get("timezone") != "UTC"
         return np.where(local, logs.to_utc(clock, zone), clock)
 
-    def _columns(self, table: pa.Table, host: Mapping[str, Any]) -> dict[str, logs.Numbers]:
+    def _columns(self, table: pa.Table) -> dict[str, logs.Numbers]:
         found: dict[str, logs.Numbers] = {}
         parts = {name: table.column(name) for name in table.column_names}
         if "cpu-load" in parts:
-            cpus = _cpus(host) or self._options.cpus
+            cpus = self._cpus() or self._options.cpus
             self._with_interrupts |= _add_cpu_times(found, parts["cpu-load"], cpus)
         for group, known in sadf.HOST.items():
             if group in parts:
                 found |= _scaled(parts[group], known)
         if "memory" in parts:
             found |= _memory_total(_fields(parts["memory"]))
-        page_bytes = _PAGE_BYTES.get(str(host.get("machine")))
+        page_bytes = _PAGE_BYTES.get(str(self._host.get("machine")))
         if "swap-pages" in parts and page_bytes:
             columns = {"pswpin": "swap_in_bytes", "pswpout": "swap_out_bytes"}
             pages = {name: logs.Field(column, page_bytes) for name, column in columns.items()}
@@ -218,22 +203,15 @@ class _Reader:
             if self._options.needs(series.split_device(name)[0]) and not np.isnan(numbers).all()
         }
 
-    def finish(self, stream: _SampleStream) -> logs.Log:
-        log = self._log.finish()
-        log.host = self._options.host or str(stream.host.get("nodename") or "")
-        log.cpus = _cpus(stream.host)
-        log.restarts = _rows_after_boots(log.times_s, stream.after)
-        cpus = self._options.cpus
-        if log.cpus is None and cpus and log.columns.keys() & set(series.CPU_COLUMNS):
-            log.caveats.append(series.cpus_taken(cpus))
-        log.caveats += [series.LOCAL_TIMES] if self._is_local else []
-        log.caveats += [sadf.INTERRUPTS_IN_SYSTEM] if self._with_interrupts else []
-        return log
 
-
-def _cpus(host: Mapping[str, Any]) -> float | None:
-    number = host.get("number-of-cpus")
-    return float(number) if isinstance(number, int) and number > 0 else None
+def _without_single_cpus(sample: bytes) -> bytes:
+    """Cut the CPUs one by one out, where they are there together: most of a document is theirs."""
+    together = _ALL_CPUS.search(sample)
+    if together is None:
+        return sample
+    end = sample.find(b"}", together.end()) + 1
+    rest = sample.find(b"]", end)
+    return sample[:end] + sample[rest:] if 0 < end < rest else sample
 
 
 def _rows_after_boots(times_s: logs.Numbers, after: str) -> list[int]:
