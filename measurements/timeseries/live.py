@@ -233,7 +233,7 @@ class _Counts(NamedTuple):
     """What the kernel had counted since its start, read at ``at_s`` of `time.monotonic`.
 
     ``ticks`` are CPU times of /proc/stat by column, ``numbers`` single counts of /proc/stat and
-    /proc/vmstat; counts of ``disks`` are those of `_DISK_FIELDS`, of ``interfaces`` all fields.
+    /proc/vmstat; ``disks`` and ``interfaces`` have the counts of their fields below.
     """
 
     at_s: float
@@ -250,17 +250,17 @@ class _Counts(NamedTuple):
 # Fields of /proc/diskstats: I/Os, sectors and milliseconds of reads, of writes; milliseconds that
 # any was in progress, and summed over those in progress.
 _DISK_FIELDS = (3, 5, 6, 7, 9, 10, 12, 13)
-# Fields of /proc/net/dev behind the name that a column is the sum of.
-_NETWORK_FIELDS = {
+# Fields of /proc/net/dev behind the name, and which of these a column is the sum of.
+_NETWORK_FIELDS = (0, 1, 2, 3, 8, 9, 10, 11)
+_NETWORK = {
     "network_rx_bytes": (0,),
-    "network_tx_bytes": (8,),
+    "network_tx_bytes": (4,),
     "network_rx_packets": (1,),
-    "network_tx_packets": (9,),
+    "network_tx_packets": (5,),
     "network_rx_drops": (3,),
-    "network_tx_drops": (11,),
-    "network_errors": (2, 10),
+    "network_tx_drops": (7,),
+    "network_errors": (2, 6),
 }
-_LAST_NETWORK_FIELD = 11
 _MEMORY = {
     "MemTotal": "memory_total_bytes",
     "MemFree": "memory_free_bytes",
@@ -364,9 +364,9 @@ class _Kernel:
         found = {}
         for line in read_lines(self._procfs / "net/dev")[2:]:
             name, _, figures = line.rpartition(":")
-            counts = tuple(int(field) for field in figures.split())
-            if len(counts) > _LAST_NETWORK_FIELD:
-                found[name.strip()] = counts
+            fields = figures.split()
+            if len(fields) > _NETWORK_FIELDS[-1]:
+                found[name.strip()] = tuple(int(fields[n]) for n in _NETWORK_FIELDS)
         if found.keys() != self._interface_names:
             self._interface_names = frozenset(found)
             interfaces = disks_network.interface_bytes(self._procfs, self._sysfs)
@@ -447,42 +447,43 @@ class _Interval:
         return row
 
     def _disks(self) -> Row:
-        disks = self._after.disks
-        self._mark_changes(self._before.disks, disks)
-        each: Row = {}
-        for disk, counts in disks.items():
-            # What a new one did, it did since the reading before.
-            earlier = self._before.disks.get(disk, (0,) * len(counts))
-            grown = [self._grown(a, b) for a, b in zip(earlier, counts, strict=True)]
-            columns = _disk_columns(grown, self.seconds)
-            each |= {schema.of_device(column, disk): value for column, value in columns.items()}
+        grown = self._grown_devices(self._before.disks, self._after.disks)
+        each = {
+            schema.of_device(column, disk): value
+            for disk, counts in grown.items()
+            for column, value in _disk_columns(counts, self.seconds).items()
+        }
         totals = {
-            total: _scaled_sum([each[schema.of_device(column, disk)] for disk in disks], factor)
+            total: _scaled_sum([each[schema.of_device(column, disk)] for disk in grown], factor)
             for total, (column, factor) in schema.DISK_TOTALS.items()
         }
         return totals | each
 
     def _interfaces(self) -> Row:
-        interfaces = self._after.interfaces
-        self._mark_changes(self._before.interfaces, interfaces)
-        each: Row = {}
-        for name, counts in interfaces.items():
-            earlier = self._before.interfaces.get(name, (0,) * len(counts))
-            for column, fields in _NETWORK_FIELDS.items():
-                grown = [self._grown(earlier[n], counts[n]) for n in fields]
-                each[schema.of_device(column, name)] = _scaled_sum(grown, 1.0)
-        counted = [name for name in interfaces if name in self._kernel.host_interfaces]
+        grown = self._grown_devices(self._before.interfaces, self._after.interfaces)
+        each = {
+            schema.of_device(column, name): _scaled_sum([counts[n] for n in fields], 1.0)
+            for name, counts in grown.items()
+            for column, fields in _NETWORK.items()
+        }
+        counted = [name for name in grown if name in self._kernel.host_interfaces]
         totals = {
             column: _scaled_sum([each[schema.of_device(column, name)] for name in counted], 1.0)
-            for column in _NETWORK_FIELDS
+            for column in _NETWORK
         }
         return totals | each | self._kernel.speeds
 
-    def _mark_changes(self, before: Mapping[str, object], after: Mapping[str, object]) -> None:
+    def _grown_devices(
+        self, before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]
+    ) -> dict[str, list[int | None]]:
+        """Differences of the counts of each device; mark those that came and went."""
         if after.keys() - before.keys():
             self._mark("device new")
         if before.keys() - after.keys():
             self._mark("device gone")
+        # What a new one did, it did since the reading before.
+        pairs = {name: (before.get(name, [0] * len(c)), c) for name, c in after.items()}
+        return {n: [self._grown(a, b) for a, b in zip(*p, strict=True)] for n, p in pairs.items()}
 
 
 def _scaled_sum(parts: Sequence[Any], factor: float = 1) -> float | None:

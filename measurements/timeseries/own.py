@@ -7,7 +7,7 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,12 +16,10 @@ from measurements.timeseries import series as schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Self
 
     import pandas as pd
 
     from measurements.timeseries.log import Options, Source
-    from measurements.timeseries.series import Finding, TimeSeries
 
 FORMAT = "ppw"
 _PARQUET = b"PAR1"
@@ -40,14 +38,8 @@ def begins_as_samples(head: bytes) -> bool:
     return head.startswith(_CSV)
 
 
-def read(source: Source, options: Options) -> TimeSeries:
-    """Read a series that was written by `Writer` or `write_time_series`.
-
-    Raises
-    ------
-    MeasurementError
-        When it is no such file.
-    """
+def read(source: Source, options: Options) -> schema.TimeSeries:
+    """Read a series that was written by `Writer` or `write_time_series`."""
     data = b"".join(source.pieces())
     try:
         frame, cut = _parse(data)
@@ -65,14 +57,10 @@ def read(source: Source, options: Options) -> TimeSeries:
     return schema.TimeSeries(frame, FORMAT, source.name, findings)
 
 
-def series_of(rows: Sequence[Mapping[str, Any]], source: str, caveats: Iterable[str]) -> TimeSeries:
-    """Make a series of sampled rows.
-
-    Raises
-    ------
-    MeasurementError
-        When there are none.
-    """
+def series_of(
+    rows: Sequence[Mapping[str, Any]], source: str, caveats: Iterable[str]
+) -> schema.TimeSeries:
+    """Make a series of sampled rows; refuse none."""
     import pandas as pd
 
     if not rows:
@@ -82,7 +70,7 @@ def series_of(rows: Sequence[Mapping[str, Any]], source: str, caveats: Iterable[
     return schema.TimeSeries(frame, "live", source, findings)
 
 
-def write_time_series(series: TimeSeries, path: str | Path) -> None:
+def write_time_series(series: schema.TimeSeries, path: str | Path) -> None:
     """Write a series to .csv, .parquet or .jsonl, whole or not at all.
 
     Raises
@@ -147,13 +135,7 @@ class Writer:
         self.close()
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Write one row through to the file.
-
-        Raises
-        ------
-        MeasurementError
-            When there is no room for it.
-        """
+        """Write one row through to the file; raise `MeasurementError` where it has no room."""
         try:
             if self._target is None or self._target.suffix == ".csv":
                 self._write_csv(row)
@@ -235,7 +217,7 @@ def _typed(frame: pd.DataFrame) -> pd.DataFrame:
     return typed
 
 
-def _mark_findings(frame: pd.DataFrame) -> list[Finding]:
+def _mark_findings(frame: pd.DataFrame) -> list[schema.Finding]:
     if "marks" not in frame:
         return []
     counts = frame["marks"].str.split("; ").explode().value_counts()

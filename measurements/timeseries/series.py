@@ -27,7 +27,7 @@ class TimeColumn(NamedTuple):
 
     A fact is one of the host, an amount is over the interval, a level at its end or over it, and a
     share of the interval. ``capacity`` is the column that limits this one (an amount per second),
-    ``per_device`` what the names in brackets are: "disk" or "interface"; "" where there is none.
+    ``per_device`` what the names in brackets are, "disk" or "interface"; "" where there is none.
     """
 
     unit: str
@@ -68,6 +68,8 @@ _NETWORK = {
     "network_tx_drops": ("1", "packets dropped on sending", ""),
     "network_errors": ("1", "errors, both ways", ""),
 }
+
+_PHYSICAL = "physical interfaces, and each by its name"
 
 CPU_COLUMNS = tuple(_CPU)[:8]
 # Ticks and the scheduler both count this time of tasks; the rest belongs to no task.
@@ -111,7 +113,7 @@ COLUMNS: dict[str, TimeColumn] = {
     "disk_queue": TimeColumn("1", "level", "mean number of I/Os in progress", per_device="disk"),
     "disk_wait_s": TimeColumn("s", "level", "mean time from request to end", per_device="disk"),
     **{
-        name: TimeColumn(unit, "amount", f"{m}: physical interfaces, and each by its name", limit)
+        name: TimeColumn(unit, "amount", f"{m}: {_PHYSICAL}", limit, "interface")
         for name, (unit, m, limit) in _NETWORK.items()
     },
     _SPEED: TimeColumn("B/s", "fact", "line rate, each way", per_device="interface"),

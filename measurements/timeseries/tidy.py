@@ -15,7 +15,6 @@ from measurements.timeseries import series
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 # An interval that much longer than the usual one has rows missing.
 _GAP = 1.5
 # Percentages and time stamps are rounded; ticks come in whole ones.
@@ -165,14 +164,12 @@ def _find_intervals(log: logs.Log, marks: Marks) -> logs.Numbers:
 
 
 def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
-    """Add the columns of the host that can be made of its devices'.
-
-    A total that the log has itself stays where it has no devices.
-    """
+    """Add sums over devices; a total that the log has itself stays where it has no devices."""
     values = log.columns
     known = _devices(values, "disk")
     for disk in known:
-        _add_ios(values, *(series.of_device(name, disk) for name in _IOS))
+        names = ("disk_ios", "disk_ios_read", "disk_ios_written")
+        _add_ios(values, *(series.of_device(name, disk) for name in names))
     if disks is not None and (missing := [disk for disk in disks if disk not in known]):
         raise MeasurementError(
             f"{log.source}: has no disk {shown(missing)}; its disks are "
@@ -192,15 +189,11 @@ def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
         )
 
 
-_IOS = ("disk_ios", "disk_ios_read", "disk_ios_written")
-
-
 def _devices(values: dict[str, logs.Numbers], kind: str) -> list[str]:
     found: dict[str, None] = {}
     for column in values:
         base, device = series.split_device(column)
-        network = "interface" if base in series.NETWORK_COLUMNS else ""
-        if device and (series.COLUMNS[base].per_device or network) == kind:
+        if device and series.COLUMNS[base].per_device == kind:
             found[device] = None
     return list(found)
 
