@@ -170,14 +170,9 @@ _TIME_ALONE = "to measure without counters: --metric time"
 class PerfSupport:
     """What can be counted here.
 
-    Attributes
-    ----------
-    counters : PerfCounters or None
-        As asked for, with those events that perf takes here; None where perf cannot count at all.
-    hardware : bool
-        Whether instructions or cycles are among what can be counted.
-    reasons : tuple of str
-        One line for each thing that cannot be counted: why, and what to do.
+    ``counters`` has those events that perf takes here, None where it cannot count at all;
+    ``hardware`` is whether instructions or cycles are among them. Each of ``reasons`` is one line
+    about what cannot be counted: why, and what to do.
     """
 
     counters: PerfCounters | None
@@ -207,7 +202,9 @@ def check_perf(
             f"the program {wanted.program} is not there: apt install linux-perf (Debian), "
             "linux-tools-$(uname -r) (Ubuntu) or perf (Fedora, Red Hat, SUSE)"
         )
-    usage = _usage(program)
+    _, output, message = _ask([program, "stat", "-h"])
+    # Versions that can write JSON have the option in their usage, on either stream.
+    usage = output + message
     if "perf stat" not in usage:
         line = _first_line(usage) or "it says nothing"
         return _nothing(
@@ -217,6 +214,7 @@ def check_perf(
     counters = replace(wanted, program=program, json="--json-output" in usage)
     trial = _try(counters)
     reasons = []
+    # One event that perf does not know keeps it from counting the others.
     if trial.status == _USAGE:
         trials = {event: _try(replace(counters, events=(event,))) for event in wanted.events}
         unknown = [event for event, alone in trials.items() if alone.status == _USAGE]
@@ -247,23 +245,20 @@ class _Trial(NamedTuple):
 def _try(counters: PerfCounters) -> _Trial:
     with tempfile.TemporaryDirectory(prefix="ppw-perf-") as folder:
         into = Path(folder) / "counts"
+        status, _, message = _ask(counters.wrap(["true"], into))
         try:
-            done = ask(counters.wrap(["true"], into), timeout_s=_TIMEOUT_S)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return _Trial(-1, str(error), None)
-        try:
-            counted = counters.read(into) if done.returncode == 0 else None
+            return _Trial(status, message, counters.read(into) if status == 0 else None)
         except MeasurementError as error:
-            return _Trial(done.returncode, done.stderr or str(error), None)
-        return _Trial(done.returncode, done.stderr, counted)
+            return _Trial(status, message or str(error), None)
 
 
-def _usage(program: str) -> str:
+def _ask(command: Sequence[str]) -> tuple[int, str, str]:
+    """Run a program; return its status, output and messages, or -1 and why it cannot run."""
     try:
-        done = ask([program, "stat", "-h"], timeout_s=_TIMEOUT_S)
+        done = ask(command, timeout_s=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return done.stdout + done.stderr
+        return -1, "", str(error)
+    return done.returncode, done.stdout, done.stderr
 
 
 def _first_line(text: str) -> str:
@@ -319,7 +314,9 @@ def _why_refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
     status = {key: value.strip() for key, _, value in lines}
     capable = _is_capable(status.get("CapEff", "0"))
     allowed = _PARANOID_WHOLE_MACHINE if counters.whole_machine else _PARANOID_USER
+    # Some distributions set it above 2, the kernel's own highest value.
     strict = paranoid.lstrip("-").isdigit() and int(paranoid) > allowed
+    # Where the setting and the rights allow it, only a filter can have refused.
     if status.get("Seccomp") == _FILTERED and (capable or not strict):
         return (
             f"a system call filter refuses perf ({trial.complaint()}): start the container with "

@@ -149,6 +149,7 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
         "cache misses": llc,
     }
     task_clock_s = _seconds(totals, names.TASK_CLOCK)
+    # CPUs that idle count no cycles: only a command's own CPU time gives their frequency.
     frequency_hz = None
     if modes == "user+kernel" and not whole_machine:
         frequency_hz = _plausible(_ratio(used["cycles"].value, task_clock_s))
@@ -215,6 +216,7 @@ def _total(event: str, counts: Sequence[names.Count], at_work: Collection[object
             when = count.interval_s, count.run
             most[when] = max(value, most.get(when, 0.0))
         return Total(sum(most.values()), unit)
+    # A value is lost only where the rest of that unit was counted, not where it slept.
     lost = [c for c in counts if c.value is None and _place(c) in at_work]
     if lost or not values:
         return Total(None, unit, (lost or counts)[0].missing)
@@ -266,6 +268,7 @@ def add_cores(
         return Quantity(total.value, running=total.running)
     # Time on each kind of core: that of its event that was longest on a counter.
     times = dict.fromkeys(counted, 0.0)
+    # A kind of core without any count did not run the program.
     working = {named[event].pmu for event, total in totals.items() if total.value is not None}
     for event, total in totals.items():
         if named[event].pmu in times and total.value is not None:
@@ -316,6 +319,7 @@ def _sum_of(one: Quantity, other: Quantity) -> Quantity:
 
 def _without_standstill(quantities: Mapping[Modes, Quantity]) -> dict[Modes, Quantity]:
     """Take 0 for "not counted": some virtual machines have counters that stand still."""
+    # 0 in kernel mode is a count, where the program counted in user mode.
     kernel_alone = bool(quantities["user"].value)
     return {
         mode: q if q.value or (mode == "kernel" and kernel_alone) else q._replace(value=None)

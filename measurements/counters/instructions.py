@@ -191,6 +191,7 @@ def _by_callgrind(trial: _Trial) -> InstructionCount:
     program = shutil.which("valgrind")
     if program is None:
         raise _CannotCountError("the program valgrind is not there: apt install valgrind")
+    # Times are those without the emulator.
     native = trial.run(trial.command)
     out = f"--callgrind-out-file={trial.folder / 'callgrind.%p'}"
     tool = [program, "-q", "--tool=callgrind", "--trace-children=yes", out]
@@ -239,6 +240,7 @@ def _by_qemu(trial: _Trial) -> InstructionCount:
     if executable is None:
         raise MeasurementError(f"{command[0]}: cannot be started: no such program on PATH")
     native = trial.run(command)
+    # Each QEMU takes plugins of some versions of its interface, and names one when it refuses.
     counts = trial.folder / "qemu"
     version = _FIRST_API
     for _ in range(_MOST_TRIES):

@@ -74,6 +74,7 @@ def memory_events(sysfs: Path) -> tuple[MemoryEvent, ...] | None:
     # By length first, so that uncore_imc_10 comes after uncore_imc_9.
     devices = sorted(folders, key=lambda device: (len(device.name), device.name))
     found = {device.name: _events_of(device) for device in devices}
+    # Both kinds count the same bytes.
     programmable = {name: events for name, events in found.items() if _FREE_RUNNING not in name}
     chosen = programmable if any(programmable.values()) else found
     return tuple(event for events in chosen.values() for event in events) or None

@@ -20,7 +20,6 @@ from measurements.timeseries import series
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-
 FORMAT = "collectl"
 _KIB = 1024.0
 _MS = 1e-3

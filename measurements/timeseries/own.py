@@ -79,6 +79,7 @@ def write_time_series(series: schema.TimeSeries, path: str | Path) -> None:
         For another ending, or a file that cannot be written.
     """
     target = _checked(path)
+    # A reader never sees half a file.
     scratch = target.with_name(f".{target.name}.part")
     try:
         if target.suffix == ".parquet":

@@ -71,7 +71,8 @@ def read_time_series(
     MeasurementError
         When it is no such log, or one that cannot be read.
     """
-    options = Options(columns, cpus, host, timezone)
+    selected = None if columns is None else tuple(columns)
+    options = Options(selected, cpus, host, timezone)
     known = [*FORMATS, own.FORMAT]
     if format is not None and format not in known:
         raise MeasurementError(
@@ -92,6 +93,7 @@ def read_time_series(
             )
         return own_series
     logs = [item for item in read if isinstance(item, Log)]
+    # A number of CPUs that any of the logs tells is better than the caller's.
     joined = join(_of_one_count(paths, logs, options))
     joined.cpus = joined.cpus or cpus
     return tidy(joined, options, disks)

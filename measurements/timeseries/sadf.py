@@ -16,7 +16,6 @@ from measurements.timeseries import series
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-
 KIB = 1024.0
 _MS = 1e-3
 _PERCENT = 0.01
@@ -142,6 +141,7 @@ class _Reader:
                 self._add(header.lstrip("# ").split(_SEPARATOR), rows)
         if not self._times:
             raise MeasurementError(f"{self._log.source}: holds no interval ({FORMAT})")
+        # Each activity has a line for each sample: the rows of the log are the times of all.
         times_s, first = np.unique(np.concatenate(self._times), return_index=True)
         columns: dict[str, logs.Numbers] = {}
         for name, ends_s, numbers in self._pieces:

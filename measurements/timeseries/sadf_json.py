@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 FORMAT = "sadf-json"
 _BEGINS = re.compile(rb'\s*\{\s*"sysstat"\s*:')
 _BOOT = re.compile(r'"boot"\s*:\s*\{"date"\s*:\s*"([\d-]{10})"\s*,\s*"time"\s*:\s*"([\d:]{8})"')

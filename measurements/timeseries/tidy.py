@@ -217,6 +217,7 @@ def _add_sum(
 def _mark_values(log: logs.Log, intervals_s: logs.Numbers, marks: Marks) -> None:
     """Leave out values below 0; mark those above capacity and devices that come and go."""
     values = log.columns
+    # Counters that were set back give negative rates.
     for column, numbers in values.items():
         negative = numbers < 0
         marks.add("negative", negative, column)
