@@ -208,8 +208,8 @@ def _add_sum(
 ) -> None:
     """Add the sum over devices; NaN where no device has a value."""
     names = [series.of_device(column, device) for device in devices]
-    parts = [values[name] for name in names if name in values]
-    if parts:
+    parts = np.array([values[name] for name in names if name in values])
+    if len(parts):
         unknown = np.isnan(parts).all(axis=0)
         values[total] = np.where(unknown, np.nan, np.nansum(parts, axis=0) * factor)
 
@@ -220,8 +220,9 @@ def _mark_values(log: logs.Log, intervals_s: logs.Numbers, marks: Marks) -> None
     # Counters that were set back give negative rates.
     for column, numbers in values.items():
         negative = numbers < 0
-        marks.add("negative", negative, column)
-        numbers[negative] = np.nan
+        if negative.any():
+            marks.add("negative", negative, column)
+            numbers[negative] = np.nan
     cpu_s = [values[name] for name in series.CPU_COLUMNS if name in values]
     if cpu_s and log.cpus:
         limit_s = log.cpus * (_ROUNDING * intervals_s + _TICKS_S)

@@ -199,6 +199,8 @@ class TestEveryFormat:
             "is no log that is known": [
                 *(bytes(range(256)), b"hello\n", b"time_s,power_w\n1,2\n", b"time,user\n", b"Time"),
                 *(b'Time,"total"\n', b"Time,kernel.all\n", b"{}", b"# started on\n\n1.0,5,,cs\n"),
+                # One header has one separator.
+                *(b'Host;Interval,Time,"a.b"\n', b'Host,Interval,Time;"a.b"\n'),
             ],
             "a binary file of sar: convert it with sadf -j": [b"\x96\xd5\x75\x21" + bytes(100)],
             "text of sar": [b"Linux 6.1.0 (vm) \t11/21/26\n"],
