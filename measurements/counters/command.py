@@ -116,18 +116,9 @@ class PerfCounters:
 def read_counters(*paths: Path, whole_machine: bool = False) -> Counters:
     """Read files that ``perf stat -j`` or ``perf stat -x ";"`` wrote.
 
-    Parameters
-    ----------
-    *paths : Path
-        Of either form and any version, aggregated or not, with intervals or not. Several are
-        several executions, which are added up.
-    whole_machine : bool
-        They were counted with ``-a`` or ``-C``: the task clock has idle time in it.
-
-    Raises
-    ------
-    MeasurementError
-        When a file cannot be read or has no counts.
+    They may be of either form and any version, aggregated or not, with intervals or not; several
+    are several executions, which are added up. ``whole_machine`` says that they were counted with
+    ``-a`` or ``-C``: the task clock has idle time in it.
     """
     outputs = perf_output.join_outputs(map(_read, paths))
     return summarize(outputs, whole_machine=whole_machine)
@@ -188,12 +179,8 @@ def check_perf(
 ) -> PerfSupport:
     """Find out what perf can count here, by letting it count a program that does nothing.
 
-    Parameters
-    ----------
-    wanted : PerfCounters, optional
-        What is to be counted, and where; by default the usual events of a command.
-    sysfs, procfs : Path
-        Where the reasons are looked for.
+    By default it tries the usual events of a command. ``sysfs`` and ``procfs`` are where the
+    reasons for a refusal are looked for.
     """
     wanted = PerfCounters() if wanted is None else wanted
     program = shutil.which(wanted.program)

@@ -53,27 +53,15 @@ class Total(NamedTuple):
 class Counters:
     """What was counted in one run. None is "not known", never 0.
 
-    Attributes
-    ----------
-    instructions, cycles : float or None
-        Retired instructions and core cycles, in the modes of the processor that ``modes`` says.
-    llc_misses : float or None
-        Misses of the last-level cache, by the event ``llc_event``: loads, loads and stores, or the
-        processor's own idea of a cache miss.
-    task_clock_s : float or None
-        CPU time of the command; of whole CPUs, their time, idle or not.
-    elapsed_s : float or None
-        Time for which perf counted, without its own start.
-    freq_achieved_hz : float or None
-        Mean frequency of the cores while they ran.
-    by_core_type : mapping of kind of core to mapping
-        On hybrid processors ``instructions`` and ``cycles``, which add up to the totals.
-    running : float or None
-        Least share of the time, from 0 to 1, that one of these figures was on a counter.
-    events : mapping of str to Total
-        Every event, under perf's own name.
-    parts : mapping of part to mapping of event to float
-        Where perf told CPUs, cores, sockets, threads or cgroups apart.
+    ``instructions`` are retired ones and ``cycles`` those of the cores, both in ``modes`` of the
+    processor. ``llc_event`` is the event behind ``llc_misses``: loads, loads and stores, or the
+    processor's own idea of a cache miss. ``task_clock_s`` is CPU time of the command; of whole
+    CPUs, their time, idle or not. ``elapsed_s`` is without perf's own start, ``freq_achieved_hz``
+    the mean frequency of the cores while they ran, ``running`` the least share of the time (0 to 1)
+    that one of these figures was on a counter. ``by_core_type`` has instructions and cycles of each
+    kind of core of a hybrid processor, which add up to the totals; ``events`` every event under
+    perf's own name; ``parts`` the events of each CPU, core, socket, thread or cgroup that perf
+    told apart.
     """
 
     instructions: float | None = None
@@ -131,12 +119,8 @@ class Counters:
 def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Counters:
     """Compute the figures of a run from the counts of perf.
 
-    Parameters
-    ----------
-    output : PerfOutput
-        Of `measurements.counters.perf_output.parse_output`.
-    whole_machine : bool
-        It was counted with ``-a`` or ``-C``: the task clock has idle time in it.
+    ``whole_machine`` says that it was counted with ``-a`` or ``-C``: the task clock has idle time
+    in it.
     """
     totals = total_events(output.counts)
     instructions = _without_standstill(_by_mode(totals, names.INSTRUCTIONS, whole_machine))
@@ -150,11 +134,11 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
     }
     task_clock_s = _seconds(totals, names.TASK_CLOCK)
     # CPUs that idle count no cycles: only a command's own CPU time gives their frequency.
-    frequency_hz = None
+    by_cycles_hz = None
     if modes == "user+kernel" and not whole_machine:
-        frequency_hz = _plausible(_ratio(used["cycles"].value, task_clock_s))
-    if frequency_hz is None:
-        frequency_hz = _plausible(_unhalted_frequency(totals, task_clock_s))
+        by_cycles_hz = _ratio(used["cycles"].value, task_clock_s)
+    candidates = (by_cycles_hz, _unhalted_frequency(totals, task_clock_s))
+    frequency_hz = next((hz for hz in candidates if hz and _is_plausible(hz)), None)
     caveats = [*_count_caveats(totals, output.strange), *_quantity_caveats(used)]
     caveats += [GENERIC_MISSES] if llc_event in names.GENERIC_MISSES else []
     caveats += [USER_ONLY] if modes == "user" else []
@@ -358,10 +342,8 @@ def _llc_misses(
     return next(known, (None, loads))
 
 
-def _plausible(frequency_hz: float | None) -> float | None:
-    if frequency_hz is None or not LOWEST_FREQUENCY_HZ <= frequency_hz <= HIGHEST_FREQUENCY_HZ:
-        return None
-    return frequency_hz
+def _is_plausible(frequency_hz: float) -> bool:
+    return LOWEST_FREQUENCY_HZ <= frequency_hz <= HIGHEST_FREQUENCY_HZ
 
 
 def _unhalted_frequency(totals: Mapping[str, Total], task_clock_s: float | None) -> float | None:

@@ -208,13 +208,7 @@ def _by_callgrind(trial: _Trial) -> InstructionCount:
 
 
 def read_callgrind(paths: Sequence[Path]) -> tuple[int, list[str]]:
-    """Read the instructions in files of callgrind, one a process, and each one's command.
-
-    Raises
-    ------
-    MeasurementError
-        When one of them is no such file.
-    """
+    """Read the instructions in files of callgrind, one a process, and each one's command."""
     total, commands = 0, []
     for path in paths:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -275,11 +269,6 @@ def read_qemu(path: Path) -> tuple[int, bool]:
     """Read the instructions that the plugin wrote, and whether it saw all that was executed.
 
     A process that became another program has a last line that says so.
-
-    Raises
-    ------
-    MeasurementError
-        When it is no such file.
     """
     last: dict[str, str] = {}
     total = 0

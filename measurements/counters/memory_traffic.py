@@ -34,13 +34,7 @@ _END_S = 10.0
 class MemoryEvent:
     """A perf event that counts bytes read from memory or written to it by one controller.
 
-    Attributes
-    ----------
-    name : str
-        For ``perf stat -a -e``, such as "uncore_imc_0/cas_count_read/".
-    direction : {"read", "write"}
-    bytes_per_count : float
-        Of a bare count.
+    ``name`` is for ``perf stat -a -e``, such as "uncore_imc_0/cas_count_read/".
     """
 
     name: str
@@ -48,13 +42,7 @@ class MemoryEvent:
     bytes_per_count: float
 
     def bytes_of(self, value: float, unit: str) -> float:
-        """Turn what perf printed, with its unit, into bytes.
-
-        Raises
-        ------
-        MeasurementError
-            When the unit is none of memory.
-        """
+        """Turn what perf printed into bytes; without a unit it is a bare count."""
         return value * (_bytes_per(unit, self.name) if unit else self.bytes_per_count)
 
 
@@ -62,13 +50,8 @@ def memory_events(sysfs: Path) -> tuple[MemoryEvent, ...] | None:
     """Find the events of the memory controllers in ``bus/event_source/devices/uncore_imc*``.
 
     Where a controller has both programmable and free-running counters of the same traffic, the
-    programmable ones are taken.
-
-    Returns
-    -------
-    tuple of MemoryEvent, or None
-        None where there are none, as in most virtual machines. Counting takes ``perf stat -a``
-        with CAP_PERFMON, or /proc/sys/kernel/perf_event_paranoid at 0 or below.
+    programmable ones are taken. None where there are none, as in most virtual machines. Counting
+    takes ``perf stat -a`` with CAP_PERFMON, or kernel.perf_event_paranoid at 0 or below.
     """
     folders = (sysfs / "bus/event_source/devices").glob("uncore_imc*")
     # By length first, so that uncore_imc_10 comes after uncore_imc_9.
@@ -120,13 +103,7 @@ def _bytes_per(unit: str, name: str) -> float:
 
 
 def llc_misses_per_byte(llc_misses: float, data_bytes: float) -> float:
-    """Divide last-level cache misses by the bytes of a run's input; NaN where either is missing.
-
-    Raises
-    ------
-    MeasurementError
-        For a negative count.
-    """
+    """Divide last-level cache misses by the bytes of a run's input; NaN where either is missing."""
     if llc_misses < 0 or data_bytes < 0:
         raise MeasurementError(
             f"{llc_misses:g} misses over {data_bytes:g} bytes of input: neither can be negative"
@@ -174,13 +151,7 @@ class MemoryTraffic:
         self._started_s = time.monotonic()
 
     def stop(self) -> dict[str, float]:
-        """End counting.
-
-        Returns
-        -------
-        dict of column to float
-            ``memory_read_bytes_s`` and ``memory_write_bytes_s``; empty where nothing was counted.
-        """
+        """End counting; return the known rates (B/s) by their columns of the runs table."""
         if self._process is None or self._into is None:
             return {}
         elapsed_s = time.monotonic() - self._started_s

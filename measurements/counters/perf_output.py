@@ -33,23 +33,12 @@ _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?")
 class Count(NamedTuple):
     """One line: one event, on one part of the machine, in one interval.
 
-    Attributes
-    ----------
-    event : str
-        As perf names it, such as ``instructions:u`` or ``cpu_core/cycles/``.
-    value : float or None
-        Scaled by perf where the event shared its counter; ``missing`` says why there is none.
-    unit : str
-        Of the value; "" for a plain count.
-    runtime_s, running : float or None
-        How long the event was on a counter, summed over CPUs, and as a share (0 to 1) of the time
-        it should have been.
-    part : str
-        "CPU0", "S0-D0-C1", a thread or a cgroup; "" for the whole.
-    interval_s : float or None
-        End of the interval, since the start; None for a whole run.
-    run : int
-        Which of several outputs that are read as one.
+    ``event`` is as perf names it, such as ``cpu_core/cycles/``. The ``value`` is scaled by perf
+    where the event shared its counter; ``missing`` says why there is none, and ``unit`` is "" for a
+    plain count. The event was on a counter for ``runtime_s``, summed over CPUs, a share ``running``
+    (0 to 1) of the time it should have been. ``part`` is "CPU0", "S0-D0-C1", a thread or a cgroup;
+    "" for the whole. ``interval_s`` is the end of the interval since the start; None for a whole
+    run. ``run`` tells apart several outputs that are read as one.
     """
 
     event: str

@@ -395,7 +395,7 @@ class _Interval:
     def row(self, host: str) -> Row:
         """Make the columns of the interval, and find its marks; None where it is not known."""
         if self._after.time_s < self._before.time_s:
-            self._mark("clock back")
+            self.marks["clock back"] = None
         return {
             "time_s": self._after.time_s,
             "interval_s": self.seconds,
@@ -409,15 +409,12 @@ class _Interval:
             **self._interfaces(),
         }
 
-    def _mark(self, mark: str) -> None:
-        self.marks[mark] = None
-
     def _grown(self, before: Any, after: Any) -> Any:
         """Difference of two counts; None where one is not known or the count went back."""
         if before is None or after is None:
             return None
         if after < before:
-            self._mark("counter back")
+            self.marks["counter back"] = None
             return None
         return after - before
 
@@ -478,9 +475,9 @@ class _Interval:
     ) -> dict[str, list[int | None]]:
         """Differences of the counts of each device; mark those that came and went."""
         if after.keys() - before.keys():
-            self._mark("device new")
+            self.marks["device new"] = None
         if before.keys() - after.keys():
-            self._mark("device gone")
+            self.marks["device gone"] = None
         # What a new one did, it did since the reading before.
         pairs = {name: (before.get(name, [0] * len(c)), c) for name, c in after.items()}
         return {n: [self._grown(a, b) for a, b in zip(*p, strict=True)] for n, p in pairs.items()}

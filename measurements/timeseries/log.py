@@ -37,12 +37,8 @@ _HEAD_BYTES = 1 << 16
 class Source:
     """One log as a stream of bytes.
 
-    Attributes
-    ----------
-    head : bytes
-        The first 64 KiB, which tell the format.
-    truncated : bool
-        Whether the log breaks off, as far as it was read: a gzip file, or a line of text.
+    ``head`` is its beginning, which tells the format. ``truncated`` is whether it breaks off, as
+    far as it was read: within a gzip file or a line.
     """
 
     def __init__(self, name: str, stream: io.BufferedIOBase) -> None:
@@ -168,23 +164,11 @@ class Field(NamedTuple):
 class Log:
     """A log as it is read: rows in the order of the file, amounts still per second.
 
-    Attributes
-    ----------
-    cpus, hz : float or None
-        As the log says them.
-    usual_s : float or None
-        Interval with which the log says it was recorded.
-    restarts : list of int
-        Rows that are the first after the recording or the host started anew.
-    per_interval : bool
-        Whether amounts are those of the interval already.
-    rows, skipped : int
-        Number of rows so far, and of lines that are no rows.
-    times_s, intervals_s, odd : array
-        From `finish` on: ends of the intervals (s since 1970 UTC); their lengths, NaN where the log
-        does not give one and None where it gives none; rows with a field that is no number.
-    columns : mapping of name to array
-        From `finish` on; CPU time is over all CPUs.
+    ``usual_s`` is the interval with which the log says it was recorded, ``restarts`` are the rows
+    that are the first after the recording or the host started anew, and ``skipped`` counts lines
+    that are no rows. The arrays are there from `finish` on: ``times_s`` are the ends of the
+    intervals (s since 1970 UTC), ``intervals_s`` their lengths (NaN or None where the log gives
+    none), ``odd`` rows with a field that is no number. CPU time is over all CPUs.
     """
 
     source: str

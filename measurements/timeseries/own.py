@@ -98,19 +98,9 @@ def write_time_series(series: schema.TimeSeries, path: str | Path) -> None:
 class Writer:
     """Writes a series row by row; whatever ends it, the rows so far can be read.
 
-    CSV has the columns of its first row: what appears later is in its totals only. Parquet cannot
-    be read before it is whole, so the rows are JSON lines beside it, ``FILE.part.jsonl``, until
-    the writer is closed.
-
-    Parameters
-    ----------
-    path : str or Path
-        .csv, .parquet or .jsonl; ``-`` is standard output, as CSV.
-
-    Raises
-    ------
-    MeasurementError
-        For another ending, or a file that cannot be written.
+    The file is .csv, .parquet or .jsonl, or ``-`` for CSV on standard output. CSV has the columns
+    of its first row: what appears later is in its totals only. Parquet cannot be read before it is
+    whole, so its rows are JSON lines beside it, ``FILE.part.jsonl``, until the writer is closed.
     """
 
     def __init__(self, path: str | Path) -> None:
