@@ -123,8 +123,8 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
     in it.
     """
     totals = total_events(output.counts)
-    instructions = _without_standstill(_by_mode(totals, names.INSTRUCTIONS, whole_machine))
-    cycles = _without_standstill(_by_mode(totals, names.CYCLES, whole_machine))
+    instructions = _drop_stuck_counters(_by_mode(totals, names.INSTRUCTIONS, whole_machine))
+    cycles = _drop_stuck_counters(_by_mode(totals, names.CYCLES, whole_machine))
     modes = _common_modes(instructions, cycles)
     llc_event, llc = _llc_misses(totals, modes, whole_machine)
     used = {
@@ -159,7 +159,7 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
         by_core_type=_by_core_type(used),
         running=_least(q.running for q in used.values() if q.value is not None),
         events=totals,
-        parts=_parts(output.counts),
+        parts=_sum_by_part(output.counts),
         caveats=tuple(caveats),
     )
 
@@ -301,7 +301,7 @@ def _sum_of(one: Quantity, other: Quantity) -> Quantity:
     )
 
 
-def _without_standstill(quantities: Mapping[Modes, Quantity]) -> dict[Modes, Quantity]:
+def _drop_stuck_counters(quantities: Mapping[Modes, Quantity]) -> dict[Modes, Quantity]:
     """Take 0 for "not counted": some virtual machines have counters that stand still."""
     # 0 in kernel mode is a count, where the program counted in user mode.
     kernel_alone = bool(quantities["user"].value)
@@ -377,7 +377,7 @@ def _by_core_type(used: Mapping[str, Quantity]) -> dict[str, dict[str, float]]:
     return figures
 
 
-def _parts(counts: Iterable[names.Count]) -> dict[str, dict[str, float]]:
+def _sum_by_part(counts: Iterable[names.Count]) -> dict[str, dict[str, float]]:
     parts: dict[str, dict[str, float]] = {}
     for count in counts:
         if count.part and count.value is not None:

@@ -139,11 +139,11 @@ class _Trial(NamedTuple):
     def run(self, command: Sequence[str]) -> Execution:
         """Run a command that must not fail."""
         made, printed = self.execute(command)
-        _refuse_failed(made, command, printed)
+        _raise_if_failed(made, command, printed)
         return made
 
 
-def _refuse_failed(made: Execution, command: Sequence[str], printed: str) -> None:
+def _raise_if_failed(made: Execution, command: Sequence[str], printed: str) -> None:
     if code := made.exit_code:
         how = f"exit code {code}" if code > 0 else f"signal {-code}"
         raise MeasurementError(f"{command[0]} ended with {how}: {_last_line(printed)}")
@@ -154,7 +154,7 @@ def _last_line(printed: str) -> str:
     return lines[-1][:160] if lines else "it printed nothing"
 
 
-def _counted(
+def _instruction_count(
     instructions: float,
     method: Method,
     made: Execution,
@@ -177,7 +177,7 @@ def _by_perf(trial: _Trial) -> InstructionCount:
     counters = support.counters.read(counts)
     if counters.instructions is None:
         raise _CannotCountError("perf counted no instructions")
-    return _counted(
+    return _instruction_count(
         counters.instructions,
         "perf",
         made,
@@ -204,7 +204,7 @@ def _by_callgrind(trial: _Trial) -> InstructionCount:
         for command, times in Counter(commands).items()
         if times > 1
     )
-    return _counted(float(total), "callgrind", native, modes="user", caveats=caveats)
+    return _instruction_count(float(total), "callgrind", native, modes="user", caveats=caveats)
 
 
 def read_callgrind(paths: Sequence[Path]) -> tuple[int, list[str]]:
@@ -246,14 +246,14 @@ def _by_qemu(trial: _Trial) -> InstructionCount:
         version = int(refused["version"])
     if not counts.exists():
         raise _CannotCountError(f"{name} did not count: {_last_line(printed)}")
-    _refuse_failed(made, command, printed)
+    _raise_if_failed(made, command, printed)
     total, followed = read_qemu(counts)
     if not followed:
         raise _CannotCountError(
             f"{command[0]} starts other programs, into which QEMU's user mode does not follow: "
             "count them one by one, or install valgrind"
         )
-    return _counted(float(total), "qemu", native, modes="user")
+    return _instruction_count(float(total), "qemu", native, modes="user")
 
 
 def _plugin(folder: Path, version: int) -> Path:
@@ -294,7 +294,7 @@ def _by_cpu_time(trial: _Trial, clock_hz: float | None, cpi: float | None) -> In
         name = trial.command[0]
         raise MeasurementError(f"{name} took no CPU time that could be seen: let it do more")
     caveat = f"CPU seconds × {clock_hz / 1e9:.4g} GHz / {cpi:.4g}, as good as that CPI is"
-    return _counted(instructions, "cpu-time", made, caveats=(caveat,))
+    return _instruction_count(instructions, "cpu-time", made, caveats=(caveat,))
 
 
 def estimated_instructions(cpu_s: float, clock_hz: float, cpi: float) -> float:

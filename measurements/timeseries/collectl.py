@@ -285,10 +285,10 @@ class _Reader:
             return 1 / self._log.hz if self._log.hz else np.nan
         if device:
             return part.factor
-        told = self._log.cpus or layout.listed_cpus
-        if self._options.cpus and not told:
+        log_cpus = self._log.cpus or layout.listed_cpus
+        if self._options.cpus and not log_cpus:
             self._caveats.add(series.CPUS_TAKEN)
-        return part.factor * (told or self._options.cpus or np.nan)
+        return part.factor * (log_cpus or self._options.cpus or np.nan)
 
     def _add_speeds(self) -> None:
         """Add line rates, which are there as in ``eth0:1000 lo:?? wlan0:-1``."""

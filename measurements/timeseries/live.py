@@ -409,7 +409,7 @@ class _Interval:
             **self._interfaces(),
         }
 
-    def _grown(self, before: Any, after: Any) -> Any:
+    def _growth(self, before: Any, after: Any) -> Any:
         """Difference of two counts; None where one is not known or the count went back."""
         if before is None or after is None:
             return None
@@ -422,10 +422,10 @@ class _Interval:
         before, after = self._before, self._after
         row: Row = {}
         for column in (*schema.CPU_COLUMNS, "guest_s"):
-            grown = self._grown(before.ticks.get(column), after.ticks.get(column))
+            grown = self._growth(before.ticks.get(column), after.ticks.get(column))
             row[column] = None if grown is None else grown / self._kernel.ticks_per_s
         tick_busy_s = _scaled_sum([row[column] for column in schema.TASK_COLUMNS])
-        scheduled_s = self._grown(before.scheduled_s, after.scheduled_s)
+        scheduled_s = self._growth(before.scheduled_s, after.scheduled_s)
         row["cpu_accounting"] = "tick" if scheduled_s is None else "scheduler"
         if scheduled_s is not None:
             row |= _by_scheduler(row, scheduled_s, tick_busy_s, after.cpus * self.seconds)
@@ -434,7 +434,7 @@ class _Interval:
     def _numbers(self) -> Row:
         row: Row = {}
         for name, column in {"ctxt": "context_switches", **_VMSTAT}.items():
-            grown = self._grown(self._before.numbers.get(name), self._after.numbers.get(name))
+            grown = self._growth(self._before.numbers.get(name), self._after.numbers.get(name))
             factor = self._kernel.page_bytes if name.startswith("pswp") else 1.0
             row[column] = None if grown is None else grown * factor
         # The sampler itself is one of the tasks that run.
@@ -444,7 +444,7 @@ class _Interval:
         return row
 
     def _disks(self) -> Row:
-        grown = self._grown_devices(self._before.disks, self._after.disks)
+        grown = self._device_growth(self._before.disks, self._after.disks)
         each = {
             schema.of_device(column, disk): value
             for disk, counts in grown.items()
@@ -457,7 +457,7 @@ class _Interval:
         return totals | each
 
     def _interfaces(self) -> Row:
-        grown = self._grown_devices(self._before.interfaces, self._after.interfaces)
+        grown = self._device_growth(self._before.interfaces, self._after.interfaces)
         each = {
             schema.of_device(column, name): _scaled_sum([counts[n] for n in fields], 1.0)
             for name, counts in grown.items()
@@ -470,7 +470,7 @@ class _Interval:
         }
         return totals | each | self._kernel.speeds
 
-    def _grown_devices(
+    def _device_growth(
         self, before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]
     ) -> dict[str, list[int | None]]:
         """Differences of the counts of each device; mark those that came and went."""
@@ -480,7 +480,7 @@ class _Interval:
             self.marks["device gone"] = None
         # What a new one did, it did since the reading before.
         pairs = {name: (before.get(name, [0] * len(c)), c) for name, c in after.items()}
-        return {n: [self._grown(a, b) for a, b in zip(*p, strict=True)] for n, p in pairs.items()}
+        return {n: [self._growth(a, b) for a, b in zip(*p, strict=True)] for n, p in pairs.items()}
 
 
 def _scaled_sum(parts: Sequence[Any], factor: float = 1) -> float | None:

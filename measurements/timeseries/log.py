@@ -238,7 +238,7 @@ class Log:
 _LARGEST = 1e18
 
 
-def leave_out_absurd(numbers: Numbers) -> Flags:
+def drop_absurd(numbers: Numbers) -> Flags:
     """Make NaN of what no counter can show, in place, and say where it was."""
     absurd: Flags = np.abs(numbers) > _LARGEST
     numbers[absurd] = np.nan
@@ -329,7 +329,7 @@ def _numbers(column: pa.ChunkedArray) -> tuple[Numbers, Flags]:
         found = np.array(pd.to_numeric(texts, errors="coerce"), dtype=float)
         odd = ~np.isfinite(found) & texts.ne("").to_numpy()
     found[odd] = np.nan
-    odd |= leave_out_absurd(found)
+    odd |= drop_absurd(found)
     return found, odd
 
 

@@ -33,7 +33,7 @@ def recognises(head: bytes) -> bool:
     return head.startswith((_PARQUET, _CSV, _LINES))
 
 
-def begins_as_samples(head: bytes) -> bool:
+def recognises_samples(head: bytes) -> bool:
     """Check whether a file begins as no table of runs does; Parquet and JSON lines tell nothing."""
     return head.startswith(_CSV)
 
@@ -45,12 +45,12 @@ def read(source: Source, options: Options) -> schema.TimeSeries:
         frame, cut = _parse(data)
         names = [name for name in frame.columns if schema.is_column(str(name))]
         unknown = len(frame.columns) - len(names)
-        frame = _typed(frame[[name for name in names if options.keeps(str(name))]])
+        frame = _convert_types(frame[[name for name in names if options.keeps(str(name))]])
     except (ValueError, OSError, TypeError, AttributeError, KeyError, OverflowError) as error:
         text = " ".join(str(error).split())[:200]
         raise MeasurementError(f"{source.name}: is no series of ppw: {text}") from error
     frame = frame.sort_values("time_s", kind="stable", ignore_index=True)
-    caveats = schema.left_out(0, cut or source.truncated)
+    caveats = schema.reading_caveats(0, cut or source.truncated)
     if unknown:
         caveats.append(f"{unknown} columns are not ppw's and are left out")
     findings = (*_mark_findings(frame), *schema.log_findings(caveats))
@@ -65,7 +65,7 @@ def series_of(
 
     if not rows:
         raise MeasurementError(f"{source}: ended before the first interval")
-    frame = _typed(pd.DataFrame(list(rows)))
+    frame = _convert_types(pd.DataFrame(list(rows)))
     findings = (*schema.log_findings(caveats), *_mark_findings(frame))
     return schema.TimeSeries(frame, "live", source, findings)
 
@@ -78,7 +78,7 @@ def write_time_series(series: schema.TimeSeries, path: str | Path) -> None:
     MeasurementError
         For another ending, or a file that cannot be written.
     """
-    target = _checked(path)
+    target = _target_path(path)
     # A reader never sees half a file.
     scratch = target.with_name(f".{target.name}.part")
     try:
@@ -105,7 +105,7 @@ class Writer:
 
     def __init__(self, path: str | Path) -> None:
         self._columns: list[str] = []
-        self._target = None if str(path) == "-" else _checked(path)
+        self._target = None if str(path) == "-" else _target_path(path)
         # Rows of Parquet go to another file first.
         self._part: Path | None = None
         self._file: IO[str] = sys.stdout
@@ -158,7 +158,7 @@ class Writer:
         writer.writerow([row.get(column, "") for column in self._columns])
 
 
-def _checked(path: str | Path) -> Path:
+def _target_path(path: str | Path) -> Path:
     target = Path(path)
     if target.suffix not in _ENDINGS:
         raise MeasurementError(
@@ -187,7 +187,7 @@ def _parse(data: bytes) -> tuple[pd.DataFrame, bool]:
     return pd.DataFrame(rows), cut
 
 
-def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+def _convert_types(frame: pd.DataFrame) -> pd.DataFrame:
     """Make numbers float64, and texts text; "" where there is no mark."""
     import pandas as pd
 

@@ -10,7 +10,7 @@ from measurements.errors import MeasurementError
 from measurements.table.headers import nearest
 from measurements.timeseries import collectl, own, pcp, perf, sadf, sadf_json
 from measurements.timeseries.log import Log, Options, Source, open_source
-from measurements.timeseries.series import TimeSeries, left_out
+from measurements.timeseries.series import TimeSeries, reading_caveats
 from measurements.timeseries.tidy import join, tidy
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMATS = {reader.FORMAT: reader for reader in (collectl, sadf_json, sadf, pcp, perf)}
 
 # What is often given instead, by how it begins, and what to do.
-_ELSE = (
+_OTHER_KINDS = (
     (b"\x96\xd5", "a binary file of sar: convert it with sadf -j FILE -- -A"),
     (b"\xd5\x96", "a binary file of sar: convert it with sadf -j FILE -- -A"),
     (b"Linux ", "text of sar: take sadf -j of the binary file instead"),
@@ -94,21 +94,21 @@ def read_time_series(
         return own_series
     logs = [item for item in read if isinstance(item, Log)]
     # A number of CPUs that any of the logs tells is better than the caller's.
-    joined = join(_of_one_count(paths, logs, options))
+    joined = join(_with_logged_cpus(paths, logs, options))
     joined.cpus = joined.cpus or cpus
     return tidy(joined, options, disks)
 
 
-def _of_one_count(
+def _with_logged_cpus(
     paths: Sequence[str | Path], logs: Sequence[Log], options: Options
 ) -> Sequence[Log]:
     """Read again what took the caller's CPUs, where another log of the host says how many."""
     cpus = next((log.cpus for log in logs if log.cpus), None)
     if cpus is None or options.cpus in (None, cpus):
         return logs
-    told = replace(options, cpus=cpus)
+    corrected = replace(options, cpus=cpus)
     pairs = zip(paths, logs, strict=True)
-    again = (log if log.cpus else _read(path, log.format, told) for path, log in pairs)
+    again = (log if log.cpus else _read(path, log.format, corrected) for path, log in pairs)
     return [log for log in again if isinstance(log, Log)]
 
 
@@ -118,7 +118,7 @@ def _read(path: str | Path, format_: str | None, options: Options) -> Log | Time
         if chosen == own.FORMAT:
             return own.read(source, options)
         log: Log = FORMATS[chosen].read(source, options)
-        log.caveats += left_out(log.skipped, source.truncated)
+        log.caveats += reading_caveats(log.skipped, source.truncated)
         return log
 
 
@@ -129,20 +129,20 @@ def is_log(path: str | Path) -> bool:
     """
     try:
         with open_source(path) as source:
-            return own.begins_as_samples(source.head) or _foreign(source.head) is not None
+            return own.recognises_samples(source.head) or _foreign_format(source.head) is not None
     except MeasurementError:
         return False
 
 
-def _foreign(head: bytes) -> str | None:
+def _foreign_format(head: bytes) -> str | None:
     return next((name for name, reader in FORMATS.items() if reader.recognises(head)), None)
 
 
 def _guess(source: Source) -> str:
     head = source.head
-    if found := own.FORMAT if own.recognises(head) else _foreign(head):
+    if found := own.FORMAT if own.recognises(head) else _foreign_format(head):
         return found
-    what = next((text for start, text in _ELSE if head.startswith(start)), None)
+    what = next((text for start, text in _OTHER_KINDS if head.startswith(start)), None)
     if what is None and b"\nRECORD" not in head and head.startswith(b"##") and b">>> " in head:
         what = "a raw file of collectl: play it back with collectl -p FILE -P"
     raise MeasurementError(

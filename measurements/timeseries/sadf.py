@@ -102,16 +102,16 @@ _RENAMED = {
 }
 
 
-def _in_csv(*tables: Mapping[str, logs.Field]) -> dict[str, logs.Field]:
+def _csv_names(*tables: Mapping[str, logs.Field]) -> dict[str, logs.Field]:
     return {_RENAMED.get(name, name): field for table in tables for name, field in table.items()}
 
 
 _BY_ITEM = {
-    "CPU": _in_csv(CPU),
-    "DEV": _in_csv(DISK, DISK_BEFORE),
-    "IFACE": _in_csv(INTERFACE, INTERFACE_ERRORS),
+    "CPU": _csv_names(CPU),
+    "DEV": _csv_names(DISK, DISK_BEFORE),
+    "IFACE": _csv_names(INTERFACE, INTERFACE_ERRORS),
 }
-_OF_HOST = _in_csv(*HOST.values())
+_OF_HOST = _csv_names(*HOST.values())
 
 
 def recognises(head: bytes) -> bool:

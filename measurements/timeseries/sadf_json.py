@@ -136,9 +136,9 @@ class _Reader:
             columns = self._columns(table)
         odd = np.zeros(len(times_s), bool)
         for numbers in columns.values():
-            odd |= logs.leave_out_absurd(numbers)
+            odd |= logs.drop_absurd(numbers)
         intervals_s = _floats(stamp["interval"])
-        logs.leave_out_absurd(intervals_s)
+        logs.drop_absurd(intervals_s)
         self._log.add(times_s, columns, odd, intervals_s)
 
     def _parse(self, lines: bytes) -> pa.Table:
@@ -178,17 +178,17 @@ class _Reader:
             self._with_interrupts |= _add_cpu_times(found, parts["cpu-load"], cpus)
         for group, known in sadf.HOST.items():
             if group in parts:
-                found |= _scaled(parts[group], known)
+                found |= _scale_fields(parts[group], known)
         if "memory" in parts:
             found |= _memory_total(_fields(parts["memory"]))
         page_bytes = _PAGE_BYTES.get(str(self._host.get("machine")))
         if "swap-pages" in parts and page_bytes:
             columns = {"pswpin": "swap_in_bytes", "pswpout": "swap_out_bytes"}
             pages = {name: logs.Field(column, page_bytes) for name, column in columns.items()}
-            found |= _scaled(parts["swap-pages"], pages)
+            found |= _scale_fields(parts["swap-pages"], pages)
         if "io" in parts:
             for group, part in _fields(parts["io"]).items():
-                found |= _scaled(part, sadf.IO[group])
+                found |= _scale_fields(part, sadf.IO[group])
         if "disk" in parts:
             found |= _device_columns(parts["disk"], "disk-device", sadf.DISK_BEFORE)
             found |= _device_columns(parts["disk"], "disk-device", sadf.DISK)
@@ -260,7 +260,7 @@ def _fields(structs: pa.Array | pa.ChunkedArray) -> dict[str, pa.Array]:
     return {field.name: part for field, part in zip(whole.type, whole.flatten(), strict=True)}
 
 
-def _scaled(structs: pa.Array, known: Mapping[str, logs.Field]) -> dict[str, logs.Numbers]:
+def _scale_fields(structs: pa.Array, known: Mapping[str, logs.Field]) -> dict[str, logs.Numbers]:
     fields = {name: part for name, part in _fields(structs).items() if name in known}
     return {known[n].column: _floats(part) * known[n].factor for n, part in fields.items()}
 

@@ -224,7 +224,7 @@ def cpus_taken(cpus: float | None) -> str:
     return f"{CPUS_TAKEN}: they are taken to be of the {cpus:g} that were given (--cpus)"
 
 
-def left_out(skipped: int, cut: bool) -> list[str]:
+def reading_caveats(skipped: int, cut: bool) -> list[str]:
     """Say that lines could not be read, and that a log breaks off."""
     texts = [f"{skipped} lines are no rows of the log and are left out"] if skipped else []
     if cut:

@@ -87,7 +87,7 @@ def tidy(
     marks = Marks(len(log.times_s))
     marks.add("not a number", log.odd)
     intervals_s = _find_intervals(log, marks)
-    marks.add("not a number", logs.leave_out_absurd(intervals_s))
+    marks.add("not a number", logs.drop_absurd(intervals_s))
     _add_totals(log, disks)
     for column, values in log.columns.items():
         is_amount = series.COLUMNS[series.split_device(column)[0]].kind == "amount"
@@ -95,7 +95,7 @@ def tidy(
             # What overflows is left out, as what no counter can show.
             with np.errstate(over="ignore"):
                 values *= intervals_s
-        marks.add("not a number", logs.leave_out_absurd(values), column)
+        marks.add("not a number", logs.drop_absurd(values), column)
     _mark_values(log, intervals_s, marks)
     frame = _frame(log, intervals_s, marks, options)
     findings = (*series.log_findings(log.caveats), *marks.findings())
