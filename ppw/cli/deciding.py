@@ -98,12 +98,11 @@ def best_command(
     is the answer of straight lines.
     """
     from ppw.decision.best import best_frequency
-    from ppw.decision.report import best_page
 
     with caveats_in_result():
         table = read_table(runs, options)
         result = best_frequency(table, **options)
-        emit(result, format_, output, best_page)
+        emit(result, format_, output)
 
 
 # `ppw compare`: two sides of a runs table, or the candidates of a procurement scenario.
@@ -209,7 +208,6 @@ def _compare(
     **options: Any,
 ) -> None:
     from ppw.decision.compare import compare
-    from ppw.decision.report import comparison_page
 
     for side in ("a", "b"):
         if not options[side]:
@@ -218,7 +216,7 @@ def _compare(
     with caveats_in_result():
         table = read_table(runs, options)
         result = compare(table, **options)
-        emit(result, format_, output, comparison_page)
+        emit(result, format_, output)
 
 
 # `ppw plan`.
@@ -300,7 +298,6 @@ def plan_command(
     One metric at a time, perf_per_watt by default.
     """
     from ppw.decision.plan import plan
-    from ppw.decision.report import plan_page
 
     for what, given in (("--freq", freq), ("--metric", metric or [_METRIC])):
         if len(given) != 1:
@@ -314,7 +311,7 @@ def plan_command(
             at_target=not not_at_target,
             **options,
         )
-        emit(result, format_, output, plan_page)
+        emit(result, format_, output)
 
 
 # `ppw characterise`.
@@ -361,9 +358,8 @@ def characterise_command(
     per price, and what processor and memory did; a cell that was not measured stays empty.
     """
     from ppw.decision.characterise import characterise
-    from ppw.decision.report import characterisation_page
 
     with caveats_in_result():
         table = read_table(runs, options)
         result = characterise(table, **options)
-        emit(result, format_, output, characterisation_page)
+        emit(result, format_, output)

@@ -67,8 +67,8 @@ def caveats_in_result() -> Iterator[None]:
         yield
 
 
-def emit(result: R, format_: str, output: str, page: Callable[[R], Page]) -> None:
-    """Write a result in the format asked for."""
+def emit(result: R, format_: str, output: str, page: Callable[[R], Page] | None = None) -> None:
+    """Write a result in the format asked for; on a page of its own where one is given."""
     if format_ == "csv":
         from measurements.table.writing import csv_text
 
@@ -77,7 +77,7 @@ def emit(result: R, format_: str, output: str, page: Callable[[R], Page]) -> Non
             say(f"caveat: {caveat}")
         write(csv_text(result.to_frame()), output)
     elif format_ == "html":
-        write(page(result).render(), output)
+        write(page(result).render() if page else result.to_html(), output)  # type: ignore[attr-defined]
     else:
         write((result.to_json() if format_ == "json" else result.summary()) + "\n", output)
 

@@ -197,5 +197,5 @@ def _height(rows: int) -> float:
     return 1.3 + 0.35 * max(rows, 1)
 
 
-def _subtitle(digest: str) -> str:
-    return f"512-byte I/Os · input {digest[:_DIGEST]}"
+def _subtitle(digest: str | None) -> str:
+    return f"512-byte I/Os · input {(digest or '')[:_DIGEST]}"

@@ -30,15 +30,8 @@ from ppw.projection.options import FitOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_number, as_positive, as_share, known_choice
-from ppw.results.result import (
-    as_floats,
-    frame_digest,
-    read_document,
-    reads_document,
-    records,
-    write_document,
-)
-from ppw.results.text import key_texts, plot_label, shown, shown_interval, summary_text, text_table
+from ppw.results.result import PrintedTable, Result, Table, frame_digest
+from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.groups import canonical
 from ppw.runs.metrics import METRICS, PERFORMANCE, columns_for, values
 from ppw.runs.prepare import Prepared, prepare
@@ -337,30 +330,60 @@ SURE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BestFrequency:
+class BestFrequency(Result):
     """Best steps of every group of a runs table.
 
     Attributes
     ----------
-    table : pandas.DataFrame
-        One row a group: the key columns, ``unit``, ``best_hz`` (the most probable
-        step), ``lower_hz`` and ``upper_hz`` (steps between which the best lies at ``level``),
-        ``p_best``, ``expected_loss`` (share lost on average by running at ``best_hz``),
-        ``least_loss_hz`` (step of the least expected loss), ``value`` with ``lower`` and ``upper``
-        of the objective at ``best_hz``, ``rises_to_hz`` (perf/W probably rises with each step up
-        to it) and ``linear_hz`` (closed form of the least-squares lines).
-    steps : pandas.DataFrame
-        One row a group and step: the key columns, ``freq_hz``, ``runs`` measured there, ``value``,
-        ``lower``, ``upper``, ``p_best``, ``expected_loss`` and ``p_rises`` (probability that perf/W
-        rises from this step to the next; NaN at the highest and without watts).
+    table, steps : pandas.DataFrame
+        One row a group, and one row a group and step.
     by : tuple of str
+        Columns that tell groups apart.
     objective : str
     level : float
+        Probability of the intervals.
     idle_power_w, electricity, lifetime_hours, deadline_s, power_cap_w : float or None
-        As asked for; electricity in currency a kWh.
+        As asked for; electricity in currency per kWh.
     draws, seed : int
     caveats : tuple of str
     """
+
+    kind = "best_frequency"
+    tables = (
+        Table(
+            "table",
+            """
+            unit          | text  |                 | unit of the objective
+            best_hz       | Hz [lower_hz, upper_hz] | best | most probable step
+            lower_hz      | Hz    |                 | lowest step that may be the best at `level`
+            upper_hz      | Hz    |                 | highest step that may be the best at `level`
+            p_best        | share | P(best)         | probability that `best_hz` is the best step
+            expected_loss | share .1% | expected loss | share lost on average at `best_hz`
+            least_loss_hz | Hz    |                 | step of the least expected loss
+            value         | unit [lower, upper] | {objective} | objective at `best_hz`
+            lower         | unit  |                 | lower end of the interval of `value`
+            upper         | unit  |                 | upper end of the interval of `value`
+            rises_to_hz   | Hz    | perf/W rises to | perf/W probably rises with each step up to it
+            linear_hz     | Hz    | straight lines  | optimum of the least-squares lines
+            """,
+            title="Groups",
+            key="groups",
+        ),
+        Table(
+            "steps",
+            """
+            freq_hz       | Hz    | step    | frequency of the step
+            runs          | count | runs    | runs measured at the step
+            value         | @unit [lower, upper] | {objective} | objective at the step
+            lower         | @unit |         | lower end of the interval of `value`
+            upper         | @unit |         | upper end of the interval of `value`
+            p_best        | share | P(best) | probability of being the best step
+            expected_loss | share .1% | expected loss | share lost on average at the step
+            p_rises       | share | P(perf/W rises to next) | NaN at the highest, or without power
+            """,
+            title="Steps",
+        ),
+    )
 
     table: pd.DataFrame
     steps: pd.DataFrame
@@ -372,10 +395,13 @@ class BestFrequency:
     lifetime_hours: float | None
     draws: int
     seed: int
-    caveats: tuple[str, ...]
-    input_digest: str = field(repr=False, compare=False)
     deadline_s: float | None = None
     power_cap_w: float | None = None
+
+    @property
+    def unit(self) -> str:
+        """Unit of the objective."""
+        return str(self.table["unit"].iloc[0])
 
     def to_frame(self) -> pd.DataFrame:
         """Return a copy of ``steps`` with ``best_hz`` and ``linear_hz`` of their group."""
@@ -386,15 +412,10 @@ class BestFrequency:
             else self.steps.merge(best, how="cross")
         )
 
-    def summary(self) -> str:
-        """Show the best step of at most 40 groups, all steps of a single one, then the caveats."""
-        rows = [self.cells(row) for row in self.table.head(40).to_dict(orient="records")]
-        lines = [self.verdict(), text_table(self.header(), rows)]
-        if len(self.table) > 40:
-            lines.append(f"… {len(self.table) - 40} more groups: use --format csv or to_frame()")
-        if len(self.table) == 1:
-            lines += ["", text_table(self.step_header(), self.step_cells())]
-        return summary_text(lines, self.caveats)
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return groups and steps as they print; a summary has the steps of a single group only."""
+        groups, steps = super().printed_tables(most)
+        return [groups, steps] if most is not None or len(self.table) == 1 else [groups]
 
     def _words(self) -> str:
         words = OBJECTIVES[self.objective].words.capitalize()
@@ -412,67 +433,6 @@ class BestFrequency:
         ends = " to ".join(dict.fromkeys(shown(f, "Hz") for f in (best.min(), best.max())))
         return f"{words}: best at {ends}, more likely than not in {sure} of {len(best)} groups."
 
-    def header(self) -> list[str]:
-        """Names of `cells`."""
-        interval = f"{self.level:.0%} interval"
-        asked = ["best", interval, "P(best)", "expected loss", self.objective, interval]
-        return [*self.by, *asked, "perf/W rises to", "straight lines"]
-
-    def cells(self, row: Mapping[Any, Any]) -> list[str]:
-        """Row of ``table`` as it is printed."""
-        return [
-            *key_texts(self.by, row),
-            shown(row["best_hz"], "Hz"),
-            shown_interval(row["best_hz"], row["lower_hz"], row["upper_hz"], "Hz"),
-            f"{row['p_best']:.0%}",
-            f"{row['expected_loss']:.1%}",
-            shown(row["value"], row["unit"]),
-            shown_interval(row["value"], row["lower"], row["upper"], row["unit"]),
-            shown(row["rises_to_hz"], "Hz"),
-            shown(row["linear_hz"], "Hz"),
-        ]
-
-    def step_header(self) -> list[str]:
-        """Names of `step_cells`."""
-        interval = f"{self.level:.0%} interval"
-        asked = [self.objective, interval, "P(best)", "expected loss", "P(perf/W rises to next)"]
-        return [*self.by, "step", "runs", *asked]
-
-    def step_cells(self, most: int | None = None) -> list[list[str]]:
-        """Rows of ``steps`` as they are printed."""
-        unit = self.table["unit"].iloc[0]
-        return [
-            [
-                *key_texts(self.by, row),
-                shown(row["freq_hz"], "Hz"),
-                str(row["runs"]),
-                shown(row["value"], unit),
-                shown_interval(row["value"], row["lower"], row["upper"], unit),
-                f"{row['p_best']:.0%}",
-                f"{row['expected_loss']:.1%}",
-                "–" if np.isnan(row["p_rises"]) else f"{row['p_rises']:.0%}",
-            ]
-            for row in self.steps.head(most or len(self.steps)).to_dict(orient="records")
-        ]
-
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``; one object a row in ``groups`` and ``steps``."""
-        body = {name: getattr(self, name) for name in _PLAIN}
-        body |= {"groups": records(self.table), "steps": records(self.steps)}
-        return write_document("best_frequency", self.input_digest, body)
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> BestFrequency:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "best_frequency")
-        rest = {name: d[name] for name in _PLAIN if name in d or name not in _LIMITS}
-        rest |= {"by": tuple(d["by"]), "caveats": tuple(d["caveats"])}
-        table, steps = (
-            as_floats(pd.DataFrame(d[n]), but=(*d["by"], *_NOT_FLOATS)) for n in ("groups", "steps")
-        )
-        return cls(table=table, steps=steps, input_digest=d["input_digest"], **rest)
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how probably each step is the best, for up to ten groups."""
         from ppw.results.axes import new_axes
@@ -488,14 +448,6 @@ class BestFrequency:
         axes.set_title(self._words())
         axes.legend(frameon=False)
         return axes
-
-
-_LIMITS = ("deadline_s", "power_cap_w")
-_PLAIN = (
-    *("by", "objective", "level", "idle_power_w", "electricity", "lifetime_hours"),
-    *("draws", "seed", "caveats", *_LIMITS),
-)
-_NOT_FLOATS = ("unit", "runs")
 
 
 def best_frequency(

@@ -7,7 +7,7 @@ price; and what the processor and its memory did.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,15 +23,8 @@ from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive
 from ppw.results.axes import BEST, CURVE, MEASURED, PROJECTED, new_axes
-from ppw.results.result import (
-    as_floats,
-    frame_digest,
-    read_document,
-    reads_document,
-    records,
-    write_document,
-)
-from ppw.results.text import key_texts, plot_label, shown, shown_name, summary_text, text_table
+from ppw.results.result import PrintedTable, Result, Table, frame_digest
+from ppw.results.text import key_texts, plot_label, shown, shown_name
 from ppw.runs.caveats import UNKNOWN_WATTS, sources_known
 from ppw.runs.groups import canonical
 from ppw.runs.prepare import at_full_load
@@ -246,44 +239,48 @@ _RATIO = {
     name: Measure(name, "1", RATIOS)
     for name in ("speed-up", "power ratio", "cost ratio", "perf/W ratio", "perf/$ ratio")
 }
-_PLAIN = ("by", "hosts", "reference", "caveats")
-_NOT_FLOATS = ("host", "measure", "unit", "table", "scope")
 _EPSILON = 1e-6
 
 
-class Section(NamedTuple):
-    """One printed table: its title, its header and its rows; a missing cell is empty."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Characterisation:
+class Characterisation(Result):
     """Hosts side by side.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a workload, measure and host, without those that were not measured: the columns
-        ``by``, ``table`` (which of the printed ones), ``measure``, ``unit``, ``host``, ``value``
-        (mean of the runs at ``freq_hz``, or a ratio to the reference host), ``freq_hz`` (NaN where
-        not known), ``runs``, and ``scope`` of watts ("wall", "package", …; empty where not known).
+        One row a workload, measure and host, without those that were not measured.
     by : tuple of str
-        Columns that the workloads are told apart by.
+        Columns that tell the workloads apart.
     hosts : tuple of str
         The reference first.
     reference : str
+        Host that ratios are to.
     caveats : tuple of str
     """
+
+    kind = "characterisation"
+    tables = (
+        Table(
+            "table",
+            """
+            table   | text  | | title of the printed table that shows the row
+            measure | text  | | what was measured
+            unit    | text  | | unit of `value`
+            host    | text  | | host
+            value   | unit  | | mean of the runs at `freq_hz`, or ratio to the reference host
+            freq_hz | Hz    | | frequency, NaN where it is not known
+            runs    | count | | number of runs
+            scope   | text  | | scope of power ("wall", "package", …), empty where not known
+            """,
+            key="cells",
+        ),
+    )
 
     table: pd.DataFrame
     by: tuple[str, ...]
     hosts: tuple[str, ...]
     reference: str
-    caveats: tuple[str, ...]
-    input_digest: str = field(repr=False, compare=False)
 
     def value(self, measure: str, host: str, **keys: Any) -> float:
         """Look one cell up; NaN where it is empty.
@@ -296,19 +293,16 @@ class Characterisation:
             rows = rows[rows[column] == key]
         return float(rows["value"].iloc[0]) if len(rows) else float("nan")
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a copy of ``table``."""
-        return self.table.copy()
-
-    def sections(self) -> list[Section]:
-        """Return the printed tables: one row a workload and measure, one column a host."""
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return the tables as they print: a row a workload and measure, a column a host."""
         made = []
         for title, rows in self.table.groupby("table", sort=False):
             # To itself the reference has no ratio.
             hosts = self.hosts[1:] if title == RATIOS else self.hosts
             cells = rows.groupby([*self.by, "measure", "unit"], sort=False, dropna=False)
             lines = [self._line(key, group, hosts) for key, group in cells]
-            made.append(Section(str(title), [*self.by, "measure", "unit", *hosts], lines))
+            header = [*self.by, "measure", "unit", *hosts]
+            made.append(PrintedTable(str(title), header, lines, len(self.by) + 2))
         return made
 
     def _line(self, key: Any, group: pd.DataFrame, hosts: Sequence[str]) -> list[str]:
@@ -323,12 +317,10 @@ class Characterisation:
         unit = "" if keys["unit"] == "1" else keys["unit"]
         return [*key_texts(self.by, keys), keys["measure"], unit, *cells]
 
-    def summary(self) -> str:
-        """Show all tables and the caveats."""
-        lines = [*self.verdict()]
-        for section in self.sections():
-            lines += ["", section.title, text_table(section.header, section.rows)]
-        return summary_text(lines, self.caveats)
+    def text_parts(self) -> list[str]:
+        """Return the sentences and all tables."""
+        tables = self.printed_tables()
+        return [*self.verdict(), *(part for t in tables for part in ("", t.title, *t.lines()))]
 
     def verdict(self) -> list[str]:
         """Say for each pair of host and reference who is better per watt and per price."""
@@ -342,27 +334,6 @@ class Characterisation:
             ]
             said.append(f"{host}: {', '.join(parts) or 'nothing to set against it'}.")
         return said
-
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``; one object a row in ``cells``."""
-        body = {name: getattr(self, name) for name in _PLAIN}
-        body |= {"cells": records(self.table)}
-        return write_document("characterisation", self.input_digest, body)
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> Characterisation:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "characterisation")
-        table = as_floats(pd.DataFrame(d["cells"]), but=(*d["by"], *_NOT_FLOATS))
-        return cls(
-            table=table,
-            by=tuple(d["by"]),
-            hosts=tuple(d["hosts"]),
-            reference=d["reference"],
-            caveats=tuple(d["caveats"]),
-            input_digest=d["input_digest"],
-        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the ratios of every host and workload to the reference, on a logarithmic axis."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from measurements import identity_columns
 from ppw.decision.objectives import Rates
@@ -27,22 +26,13 @@ from ppw.projection.answers import Answers, CurveDraws
 from ppw.projection.options import FitOptions
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share
-from ppw.results.result import (
-    as_floats,
-    frame_digest,
-    read_document,
-    reads_document,
-    records,
-    write_document,
-)
+from ppw.results.result import Result, Table, frame_digest
 from ppw.results.text import (
     key_texts,
     plot_label,
     shown,
     shown_interval,
-    summary_text,
     telling_keys,
-    text_table,
 )
 from ppw.runs.caveats import is_known_source
 from ppw.runs.groups import canonical, columns_asked, rows_where, words
@@ -52,6 +42,7 @@ from ppw.runs.prepare import prepare
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from ppw.runs.groups import Groups
@@ -323,99 +314,73 @@ def _open_rows(result: Comparison) -> Iterator[Mapping[Any, Any]]:
         yield from (row for row in table.to_dict(orient="records") if row["measure_next"])
 
 
-def header(result: Comparison) -> list[str]:
-    """Names of `cells`."""
-    interval = f"{result.level:.0%} interval"
-    asked = ["metric", "A at", "B at", "A", "B", "A:B", f"{interval} of A:B", "P(A better)"]
-    ties = ["equal with A at", interval] if _ties(result) else []
-    return [*result.by, *asked, "better", *ties]
-
-
-def _ties(result: Comparison) -> bool:
-    """Whether A equals B as given anywhere between its frequencies."""
-    return bool(result.table["tie_hz"].notna().any())
-
-
-def cells(result: Comparison, most: int) -> list[list[str]]:
-    """Rows of the table of ratios as they are printed."""
-    ties = _ties(result)
-    return [
-        [
-            *key_texts(result.by, row),
-            row["metric"],
-            shown(row["a_hz"], "Hz"),
-            shown(row["b_hz"], "Hz"),
-            shown(row["a"], row["unit"]),
-            shown(row["b"], row["unit"]),
-            shown(row["ratio"]),
-            shown_interval(row["ratio"], row["lower"], row["upper"], "1"),
-            f"{row['p_a_better']:.0%}",
-            row["better"],
-            *(_tie_cells(row) if ties else ()),
-        ]
-        for row in result.table.head(most).to_dict(orient="records")
-    ]
-
-
-def _tie_cells(row: Mapping[Any, Any]) -> list[str]:
-    ends = row["tie_lower_hz"], row["tie_upper_hz"]
-    return [shown(row["tie_hz"], "Hz"), shown_interval(row["tie_hz"], *ends, "Hz")]
-
-
-def cost_header(result: Comparison) -> list[str]:
-    """Names of `cost_cells`."""
-    return [
-        *result.by,
-        "figure",
-        "costs are the same at",
-        f"{result.level:.0%} interval",
-        "P(they are)",
-    ]
-
-
-def cost_cells(result: Comparison, most: int) -> list[list[str]]:
-    """Rows of the table of equal costs as they are printed."""
-    return [
-        [
-            *key_texts(result.by, row),
-            row["what"],
-            f"{shown(row['value'])} {row['unit']}",
-            shown_interval(row["value"], row["lower"], row["upper"], "1"),
-            f"{row['p_tie']:.0%}",
-        ]
-        for row in result.break_even.head(most).to_dict(orient="records")
-    ]
-
-
 COMPARED = ("time", "throughput", "power", "energy", "perf_per_watt", "perf_per_dollar")
 _WATTS = ("power", "energy", "perf_per_watt")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Comparison:
+class Comparison(Result):
     """A against B, group by group and metric by metric.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a pair of groups and metric: the columns ``by`` that they agree in, ``metric``,
-        ``unit``, ``a_hz`` and ``b_hz``, the medians ``a`` and ``b``, their ``ratio`` A:B with
-        ``lower`` and ``upper``, ``p_a_better``, ``better`` ("A", "B" or "undecided"), the
-        frequency of A at which it ties with B as given (``tie_hz``, ``tie_lower_hz``,
-        ``tie_upper_hz``, NaN where fewer than half of the draws tie; ``p_tie`` is how many), and
-        ``measure_next`` where it is undecided.
+        One row a pair of groups and metric.
     break_even : pandas.DataFrame
-        One row a pair and kind: ``what`` ties the cost of a unit of work ("price of A",
-        "electricity"), ``unit``, ``value``, ``lower``, ``upper``, ``p_tie`` and
-        ``measure_next`` where it is undecided whether they tie.
+        One row a pair and kind of cost.
     by : tuple of str
+        Columns that the pairs agree in.
     a, b : mapping of str to value
-        What tells the sides.
+        Columns and values that tell each side.
     level : float
+        Probability of the intervals.
     electricity, lifetime_hours : float or None
     draws, seed : int
     caveats : tuple of str
     """
+
+    kind = "comparison"
+    tables = (
+        Table(
+            "table",
+            """
+            metric       | text  | metric | what is compared
+            unit         | text  |        | unit of `a` and `b`
+            a_hz         | Hz    | A at   | frequency of A
+            b_hz         | Hz    | B at   | frequency of B
+            a            | unit  | A      | median of A
+            b            | unit  | B      | median of B
+            ratio        | 1     | A:B    | median of A:B
+            lower        | 1     | {level:.0%} interval of A:B | lower end of the interval
+            upper        | 1     |        | upper end of the interval
+            p_a_better   | share | P(A better) | probability that A is better
+            better       | text  | better | "A", "B" or "undecided"
+            tie_hz       | Hz [tie_lower_hz, tie_upper_hz] if any | equal with A at | NaN if rarely
+            tie_lower_hz | Hz    |        | lower end of its interval
+            tie_upper_hz | Hz    |        | upper end of its interval
+            p_tie        | share |        | share of the draws in which the two tie
+            measure_next | text  |        | what to measure where it is undecided
+            """,
+            title="Ratios",
+            key="ratios",
+            show={"lower": lambda r: shown_interval(r["ratio"], r["lower"], r["upper"], "1")},
+        ),
+        Table(
+            "break_even",
+            """
+            what         | text  | figure | what makes the costs of a unit of work equal
+            unit         | text  |        | unit of `value`
+            value        | 1 [lower, upper] | costs are the same at | break-even value
+            lower        | 1     |        | lower end of its interval
+            upper        | 1     |        | upper end of its interval
+            p_tie        | share | P(they are) | share of the draws in which there is one
+            measure_next | text  |        | what to measure where it is undecided
+            """,
+            title=COSTS_ALIKE.rstrip(":"),
+            most=20,
+            show={"value": lambda row: f"{shown(row['value'])} {row['unit']}"},
+        ),
+    )
 
     table: pd.DataFrame
     break_even: pd.DataFrame
@@ -427,21 +392,6 @@ class Comparison:
     lifetime_hours: float | None
     draws: int
     seed: int
-    caveats: tuple[str, ...]
-    input_digest: str = field(repr=False, compare=False)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a copy of ``table``."""
-        return self.table.copy()
-
-    def summary(self) -> str:
-        """Show who is better, the ratios (at most 40 rows), equal costs, what to measure next."""
-        lines = [*self.verdict(), text_table(self.header(), self.cells(40))]
-        if len(self.table) > 40:
-            lines.append(f"… {len(self.table) - 40} more rows: use --format csv or to_frame()")
-        lines += ["", COSTS_ALIKE, text_table(self.tie_header(), self.tie_cells(20))]
-        lines += [f"undecided: {text}" for text in self.undecided()]
-        return summary_text(lines, self.caveats)
 
     def verdict(self) -> list[str]:
         """Say in a line which side is better in what, then metric by metric by how much."""
@@ -451,40 +401,11 @@ class Comparison:
         """Say what to measure next for each row that is not decided, the first ten."""
         return to_measure(self)
 
-    def header(self) -> list[str]:
-        """Names of `cells`."""
-        return header(self)
-
-    def cells(self, most: int) -> list[list[str]]:
-        """Rows of ``table`` as they are printed."""
-        return cells(self, most)
-
-    def tie_header(self) -> list[str]:
-        """Names of `tie_cells`."""
-        return cost_header(self)
-
-    def tie_cells(self, most: int) -> list[list[str]]:
-        """Rows of ``break_even`` as they are printed."""
-        return cost_cells(self, most)
-
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``; one object a row in ``ratios``, ``break_even``."""
-        body = {name: getattr(self, name) for name in _PLAIN}
-        body |= {"ratios": records(self.table), "break_even": records(self.break_even)}
-        return write_document("comparison", self.input_digest, body)
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> Comparison:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "comparison")
-        rest = {name: d[name] for name in _PLAIN}
-        rest |= {"by": tuple(d["by"]), "caveats": tuple(d["caveats"])}
-        table, ties = (
-            as_floats(pd.DataFrame(d[n]), but=(*d["by"], *_NOT_FLOATS))
-            for n in ("ratios", "break_even")
-        )
-        return cls(table=table, break_even=ties, input_digest=d["input_digest"], **rest)
+    def text_parts(self) -> list[str]:
+        """Return the verdict, the ratios, equal costs, and what to measure next."""
+        ratios, costs = self.printed_tables()
+        open_rows = [f"undecided: {text}" for text in self.undecided()]
+        return [*self.verdict(), *ratios.lines(), "", COSTS_ALIKE, *costs.lines(), *open_rows]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the ratios with their intervals, the first thirty, on a logarithmic axis."""
@@ -512,10 +433,6 @@ class Comparison:
         axes.set_xlabel(f"A:B, {self.level:.0%} interval")
         axes.set_ylabel("group and metric")
         return axes
-
-
-_PLAIN = (*("by", "a", "b", "level", "electricity", "lifetime_hours", "draws", "seed", "caveats"),)
-_NOT_FLOATS = ("metric", "unit", "better", "measure_next", "what")
 
 
 def compare(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,12 +29,12 @@ from ppw.projection.posteriors import Posteriors
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share, as_whole
 from ppw.results.axes import new_axes
-from ppw.results.result import frame_digest, read_document, reads_document, records, write_document
-from ppw.results.text import key_texts, plot_label, shown, summary_text, text_table
+from ppw.results.result import Result, Row, Table, frame_digest, rows_of
+from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -56,31 +56,6 @@ _DRAWS, _DRAWS_AHEAD, _DRAWS_IN_ALL = 32, 12, 128
 _MOST_AHEAD = 10
 # A goal that fewer of the outcomes reach, with the most repeats at every step, is out of reach.
 _HOPE = 0.1
-
-GROUP_COLUMNS = (
-    "status",
-    "half_width_pct",
-    "next_freq_hz",
-    "next_runs",
-    "next_minutes",
-    "next_half_width_pct",
-    "runs_to_goal",
-    "minutes_to_goal",
-    "attainable_half_width_pct",
-    "form_pct",
-    "noise_pct",
-    "advice",
-)
-CANDIDATE_COLUMNS = (
-    "rank",
-    "freq_hz",
-    "runs",
-    "minutes",
-    "half_width_pct",
-    "chance",
-    "at_target",
-    "recommended",
-)
 
 
 class Asked(NamedTuple):
@@ -219,7 +194,7 @@ class GroupPlan:
             *self._parts(),
             self.advice(),
         )
-        return dict(zip(GROUP_COLUMNS, values, strict=True))
+        return dict(zip(Plan.tables[0].names, values, strict=True))
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of ``Plan.table``: the recommended first, then by what is expected."""
@@ -239,7 +214,7 @@ class GroupPlan:
                 self.asked.is_target(candidate.frequency),
                 i == self.best,
             )
-            rows.append(dict(zip(CANDIDATE_COLUMNS, values, strict=True)))
+            rows.append(dict(zip(Plan.tables[1].names, values, strict=True)))
         return rows
 
     def _parts(self) -> tuple[float, float]:
@@ -316,40 +291,32 @@ def times(runs: float, frequency: float) -> str:
     return "–" if math.isnan(runs) else f"{runs:.0f} × {shown(frequency, 'Hz')}"
 
 
-_MOST_ROWS, _MOST_CANDIDATES = 40, 8
-_ASKED = (
-    "metric",
-    "freq_hz",
-    "within_pct",
-    "level",
-    "target_runs",
-    "run_time_minutes",
-    "budget_minutes",
-    "seed",
-)
-_TEXTS = {"advice", "status", "recommended", "at_target"}
+_MOST_SENTENCES = 10
+_STATUS = {
+    "there": "already there",
+    "reach": "within reach",
+    "budget": "short of the goal when the budget ends",
+    "far": "many runs away",
+    "cannot": "out of reach of these steps",
+}
+
+
+def _half_width(column: str) -> Callable[[Row], str]:
+    return lambda row: percent(row[column])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Plan:
+class Plan(Result):
     """What to measure next in each group, and what it is expected to bring.
 
     Half widths are half the interval of the logarithm, given as what it makes in percent.
 
     Attributes
     ----------
-    table : pandas.DataFrame
-        One row a group and candidate, best first: key columns, ``rank``, ``freq_hz``, ``runs``,
-        ``minutes`` (NaN where a run's are not known), ``half_width_pct`` expected after it,
-        ``chance`` that it reaches the goal, ``at_target``, ``recommended``.
-    groups : pandas.DataFrame
-        One row a group: key columns, ``status`` ("there", "reach", "cannot", "budget" or "far"),
-        ``half_width_pct`` at present, ``next_freq_hz``, ``next_runs``, ``next_minutes``,
-        ``next_half_width_pct``, ``runs_to_goal``, ``minutes_to_goal``,
-        ``attainable_half_width_pct`` with the most repeats at every step, ``form_pct`` and
-        ``noise_pct`` (what model error and noise alone would leave of it), ``advice`` in words.
+    groups, table : pandas.DataFrame
+        One row a group, and one row a group and candidate, best first.
     by : tuple of str
-        Key columns.
+        Columns that tell groups apart.
     metric : str
     freq_hz, within_pct, level : float
         What is asked: the frequency, the half width wanted there, and of which interval.
@@ -359,6 +326,59 @@ class Plan:
     seed : int
     caveats : tuple of str
     """
+
+    kind = "plan"
+    tables = (
+        Table(
+            "groups",
+            """
+            status         | text  |              | "there", "reach", "cannot", "budget" or "far"
+            half_width_pct | %     | now          | half width at present
+            next_freq_hz   | Hz    |              | frequency to measure next
+            next_runs      | 1     | measure next | runs to measure next
+            next_minutes   | min   |              | time that these take
+            next_half_width_pct | % | then        | half width expected after them
+            runs_to_goal   | 1     | runs to go   | runs until the goal is reached
+            minutes_to_goal | min  | time to go   | time until the goal is reached
+            attainable_half_width_pct | % |        | half width with the most repeats at every step
+            form_pct       | %     |              | half width that model error alone would leave
+            noise_pct      | %     |              | half width that noise alone would leave
+            advice         | text  |              | what to do, in words
+            """,
+            title="Next measurement",
+            show={
+                "half_width_pct": _half_width("half_width_pct"),
+                "next_runs": lambda row: times(row["next_runs"], row["next_freq_hz"]),
+                "next_half_width_pct": _half_width("next_half_width_pct"),
+                "runs_to_goal": lambda row: (
+                    "many" if row["status"] == "far" else shown(row["runs_to_goal"])
+                ),
+            },
+        ),
+        Table(
+            "table",
+            """
+            rank           | count |         | place among the candidates of the group, from 1
+            freq_hz        | Hz    |         | frequency
+            runs           | count | measure | runs
+            minutes        | min   | takes   | time, NaN where a run's is not known
+            half_width_pct | %     | then    | half width expected after it
+            chance         | share | chance of the goal | probability that it reaches the goal
+            at_target      | flag  |         | whether it is at the frequency asked for
+            recommended    | flag  |         | whether it is the next measurement
+            """,
+            title="Candidates",
+            key="candidates",
+            note="* is recommended.",
+            most=8,
+            show={
+                "runs": lambda row: (
+                    times(row["runs"], row["freq_hz"]) + (" *" if row["recommended"] else "")
+                ),
+                "half_width_pct": _half_width("half_width_pct"),
+            },
+        ),
+    )
 
     table: pd.DataFrame
     groups: pd.DataFrame
@@ -371,8 +391,6 @@ class Plan:
     run_time_minutes: float | None
     budget_minutes: float | None
     seed: int
-    caveats: tuple[str, ...]
-    input_digest: str | None = field(repr=False, compare=False)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a copy of ``table``."""
@@ -386,19 +404,24 @@ class Plan:
             f"({self.level:.0%} interval{runs})"
         )
 
-    def summary(self) -> str:
-        """Say what is asked, the next measurement of each group, and why; then the caveats."""
-        rows = self.groups.head(_MOST_ROWS).to_dict(orient="records")
-        lines = [self.question(), text_table(self.header(), [self.cells(r) for r in rows])]
-        if len(self.groups) > _MOST_ROWS:
-            more = len(self.groups) - _MOST_ROWS
-            lines.append(f"… {more} more groups: use --format json or .groups")
-        lines += [self._sentence(row) for row in rows]
+    def verdict(self) -> list[str]:
+        """Say how many groups reach the goal, and what to measure next in the first ten."""
+        if len(self.groups) == 1:
+            advice = str(self.groups["advice"].iloc[0])
+            return [advice[:1].upper() + advice[1:]]
+        counts = self.groups["status"].value_counts()
+        said = [f"{counts[status]} {text}" for status, text in _STATUS.items() if status in counts]
+        rows = rows_of(self.groups.head(_MOST_SENTENCES))
+        return [f"Of {len(self.groups)} groups, {', '.join(said)}.", *map(self._sentence, rows)]
+
+    def text_parts(self) -> list[str]:
+        """Return the question, the groups, their advice, and the candidates of a single group."""
+        groups, candidates = self.printed_tables()
+        advice = [self._sentence(row) for row in rows_of(self.groups.head(len(groups.rows)))]
+        parts = [self.question(), *groups.lines(), *advice]
         if len(self.groups) == 1 and len(self.table):
-            best = self.table.head(_MOST_CANDIDATES).to_dict(orient="records")
-            header = self.candidate_header()
-            lines += ["", text_table(header, [self.candidate_cells(r) for r in best])]
-        return summary_text(lines, self.caveats)
+            parts += ["", candidates.lines()[0]]
+        return parts
 
     def name(self, row: Mapping[Any, Any]) -> str:
         """Name the group of a row by its keys; nothing where there is one group only."""
@@ -407,62 +430,6 @@ class Plan:
     def _sentence(self, row: Mapping[Any, Any]) -> str:
         name = self.name(row)
         return f"{name}: {row['advice']}" if name else str(row["advice"])
-
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        return [*self.by, "now", "measure next", "then", "runs to go", "time to go"]
-
-    def cells(self, row: Mapping[Any, Any]) -> list[str]:
-        """Row of ``groups`` as it is printed."""
-        go = "many" if row["status"] == "far" else shown(row["runs_to_goal"])
-        return [
-            *key_texts(self.by, row),
-            percent(row["half_width_pct"]),
-            times(row["next_runs"], row["next_freq_hz"]),
-            percent(row["next_half_width_pct"]),
-            go,
-            shown(row["minutes_to_goal"], "min"),
-        ]
-
-    def candidate_header(self) -> list[str]:
-        """Name the columns of `candidate_cells`."""
-        return [*self.by, "measure", "takes", "then", "chance of the goal"]
-
-    def candidate_cells(self, row: Mapping[Any, Any]) -> list[str]:
-        """Row of ``table`` as it is printed."""
-        return [
-            *key_texts(self.by, row),
-            times(row["runs"], row["freq_hz"]) + (" *" if row["recommended"] else ""),
-            shown(row["minutes"], "min"),
-            percent(row["half_width_pct"]),
-            f"{row['chance']:.0%}",
-        ]
-
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``; ``groups`` and their ``candidates``."""
-        body = {
-            **{name: getattr(self, name) for name in _ASKED},
-            "by": self.by,
-            "groups": records(self.groups),
-            "candidates": records(self.table),
-            "caveats": self.caveats,
-        }
-        return write_document("plan", self.input_digest, body)
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> Plan:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "plan")
-        by = tuple(d["by"])
-        return cls(
-            **{name: d[name] for name in _ASKED},
-            by=by,
-            groups=_table(d["groups"], by, GROUP_COLUMNS),
-            table=_table(d["candidates"], by, CANDIDATE_COLUMNS),
-            caveats=tuple(d["caveats"]),
-            input_digest=d["input_digest"],
-        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the half width to expect against the frequency of the next measurement."""
@@ -559,8 +526,10 @@ def plan(
     cv.warn(caveats)
     keys = prepared.groups.keys
     return Plan(
-        table=_joined(keys, [(m.group, row) for m in made for row in m.rows()], CANDIDATE_COLUMNS),
-        groups=_joined(keys, [(m.group, m.row()) for m in made], GROUP_COLUMNS),
+        table=_joined(
+            keys, [(m.group, row) for m in made for row in m.rows()], Plan.tables[1].names
+        ),
+        groups=_joined(keys, [(m.group, m.row()) for m in made], Plan.tables[0].names),
         by=tuple(prepared.groups.by),
         metric=prepared.metrics[0].name,
         freq_hz=asked.freq_hz,
@@ -660,12 +629,6 @@ def _joined(
     answers = pd.DataFrame([row for _, row in rows], columns=list(columns))
     named = keys.iloc[[group for group, _ in rows]].reset_index(drop=True)
     return pd.concat([named, answers], axis=1)
-
-
-def _table(rows: list[dict[str, Any]], by: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
-    table = pd.DataFrame(rows, columns=[*by, *columns])
-    counts = {"rank": np.int64, "runs": np.int64}
-    return table.astype({c: counts.get(c, np.float64) for c in columns if c not in _TEXTS})
 
 
 def plot_plan(result: Plan, ax: Axes | None = None) -> Axes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ppw.results.result import PrintedTable
 from ppw.results.text import package_version, printable
 
 if TYPE_CHECKING:
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from ppw.results.result import Result
+
 
 # Rows of a table that a page shows; its JSON has all.
 MOST_ROWS = 500
+# Of the digest, as much as tells inputs apart: all of it is too wide for a telephone.
+_DIGEST = len("sha256:") + 12
 
 
 class Figure(NamedTuple):
@@ -31,16 +36,6 @@ class Figure(NamedTuple):
 
     svg: str
     caption: str
-
-
-class Table(NamedTuple):
-    """Cells as they are printed; the first ``keys`` columns are names, the others numbers."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    keys: int
-    note: str = ""
 
 
 class Sliders(NamedTuple):
@@ -64,6 +59,9 @@ class Sliders(NamedTuple):
     data: str
 
 
+Table = PrintedTable
+
+
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """A report.
@@ -83,10 +81,35 @@ class Page:
     subtitle: str
     verdict: Sequence[str]
     figures: Sequence[Figure]
-    tables: Sequence[Table]
+    tables: Sequence[PrintedTable]
     caveats: Sequence[str]
     document: str
     sliders: Sliders | None = None
+
+    @classmethod
+    def of(
+        cls,
+        result: Result,
+        *,
+        title: str,
+        subtitle: str = "",
+        verdict: Sequence[str] | None = None,
+        figures: Sequence[Figure] = (),
+        tables: Sequence[PrintedTable] | None = None,
+        sliders: Sliders | None = None,
+    ) -> Page:
+        """Report a result: its sentences, tables, caveats and document, with figures."""
+        input_ = f"input {(result.input_digest or '')[:_DIGEST]}"
+        return cls(
+            title=title,
+            subtitle=" · ".join(part for part in (subtitle, input_) if part),
+            verdict=result.sentences() if verdict is None else verdict,
+            figures=figures,
+            tables=result.printed_tables(MOST_ROWS) if tables is None else tables,
+            caveats=result.caveats,
+            document=result.to_json(),
+            sliders=sliders,
+        )
 
     def render(self) -> str:
         """Return the HTML: everything inside, no request leaves the page."""

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cached_property, wraps
+from html import escape
+from importlib import import_module
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from measurements.errors import DAMAGE
 from ppw.errors import PpwError
-from ppw.results.text import package_version
+from ppw.results.text import (
+    key_texts,
+    package_version,
+    printable,
+    shown,
+    shown_interval,
+    shown_name,
+    summary_text,
+    text_table,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pandas as pd
 
 
@@ -151,40 +163,273 @@ def numbers_digest(*parts: object) -> str:
     return f"sha256:{hashlib.sha256(json.dumps(plain(parts)).encode()).hexdigest()}"
 
 
-# Results that are tables: their JSON is written and read back by the columns' own types.
+# Words for what a column holds where it is no quantity with a unit.
+TEXT, FLAG, COUNT, SHARE, ROW_UNIT = "text", "flag", "count", "share", "unit"
+Row = Mapping[Any, Any]
 
 
-_NUMBER, _TEXT, _FLAG = "number", "text", "flag"
+class Column(NamedTuple):
+    """One column of a result's table.
+
+    Attributes
+    ----------
+    name : str
+        Column of the data frame, of the CSV file and of the JSON rows.
+    unit : str
+        Unit of the values ("Hz", "s", "1"), or "text", "flag", "count", "share"; "unit" is what
+        the row has in its column ``unit``, "@name" what the result has in that attribute.
+    title : str
+        Heading in print; a column without one is not printed.
+    meaning : str
+        What the values are.
+    form : str
+        Format of `format` in print; empty for the one that follows from the unit.
+    ends : tuple of str
+        Columns of the lower and upper end of an interval that is printed beside the value.
+    unbounded : bool
+        Whether a missing value in JSON means infinity.
+    if_any : bool
+        Whether the column is printed only where some row has a value.
+    """
+
+    name: str
+    unit: str
+    title: str
+    meaning: str
+    form: str = ""
+    ends: tuple[str, ...] = ()
+    unbounded: bool = False
+    if_any: bool = False
+
+    @classmethod
+    def parse(cls, line: str) -> Column:
+        """Read a line of a declaration: name | unit | title | meaning.
+
+        After the unit may stand a format (".1%"), the ends of an interval ("[lower, upper]"), "or
+        inf" (which JSON has as null), and "if any" (printed only where a row has a value).
+        """
+        name, unit, title, meaning = (part.strip() for part in line.split("|"))
+        unit, _, rest = unit.partition(" ")
+        inside = re.search(r"\[(\w+), (\w+)\]", rest)
+        form = re.match(r"[+.]\S+", rest)
+        return cls(
+            name,
+            unit,
+            title,
+            meaning,
+            form=form.group() if form else "",
+            ends=inside.groups() if inside else (),
+            unbounded="or inf" in rest,
+            if_any="if any" in rest,
+        )
+
+    def titles(self, result: object) -> list[str]:
+        """Return the heading and, where an interval is printed beside the value, its own."""
+        # A heading may name an attribute of the result, as in "{objective}".
+        heading = self.title.format(**vars(result)) if "{" in self.title else self.title
+        return [heading, f"{vars(result)['level']:.0%} interval"] if self.ends else [heading]
+
+    def texts(self, row: Row, result: object, text: str | None = None) -> list[str]:
+        """Return ``text``, or the value of a row as it prints, and its interval."""
+        value, unit = row[self.name], self._unit(row, result)
+        if text is None and self.form:
+            text = "–" if value != value else format(value, self.form)
+        texts = [value_text(value, unit) if text is None else text]
+        if self.ends:
+            lower, upper = (row[end] for end in self.ends)
+            texts.append(shown_interval(value, lower, upper, unit))
+        return texts
+
+    def _unit(self, row: Row, result: object) -> str:
+        if self.unit.startswith("@"):
+            return str(getattr(result, self.unit[1:]))
+        return str(row["unit"]) if self.unit == ROW_UNIT else self.unit
+
+
+def value_text(value: Any, unit: str) -> str:
+    """Write a value for people by its unit; "–" where it is missing.
+
+    >>> value_text(0.257, "share"), value_text(2.4e9, "Hz"), value_text(None, "flag")
+    ('26%', '2.4 GHz', '–')
+    """
+    if value is None or value != value or value == "":
+        return "–"
+    if unit == TEXT:
+        return str(value)
+    if unit == FLAG:
+        return "yes" if value else "no"
+    if unit == COUNT:
+        return f"{value:.0f}"
+    return f"{value:.0%}" if unit == SHARE else shown(value, unit)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a result, declared as text: a line a column, in the order of print.
+
+    Attributes
+    ----------
+    name : str
+        Attribute of the result that holds the data frame.
+    declaration : str
+        Lines as `Column.parse` reads them. In print the columns ``by`` of the result come first.
+    title : str
+        Heading on a page.
+    key : str
+        Name in the JSON document; ``name`` where empty.
+    note : str
+        Remark below the table on a page.
+    most : int
+        Rows in a summary; with 0 only pages show the table.
+    show : mapping of str to callable
+        Text of a row for a column, in place of the one that follows from its unit.
+
+    Examples
+    --------
+    >>> table = Table("table", "best_hz | Hz [lower_hz, upper_hz] | best | most probable step")
+    >>> table.columns[0].ends
+    ('lower_hz', 'upper_hz')
+    """
+
+    name: str
+    declaration: str
+    title: str = ""
+    key: str = ""
+    note: str = ""
+    most: int = 40
+    show: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """Columns declared."""
+        return [Column.parse(line) for line in self.declaration.strip().splitlines()]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns declared."""
+        return [column.name for column in self.columns]
+
+    def printed(self, result: Any, most: int | None = None) -> PrintedTable:
+        """Rows as they print, the first ``most``."""
+        frame: pd.DataFrame = getattr(result, self.name)
+        by = [name for name in getattr(result, "by", ()) if name in frame]
+        columns = [c for c in self.columns if c.title and c.name in frame]
+        columns = [c for c in columns if not c.if_any or frame[c.name].notna().any()]
+        rows = [
+            [*key_texts(by, row), *(text for c in columns for text in self._texts(c, row, result))]
+            for row in rows_of(frame if most is None else frame.head(most))
+        ]
+        names = len(by) + len([*takewhile(lambda c: c.unit == TEXT, columns)])
+        header = [*by, *(title for c in columns for title in c.titles(result))]
+        return PrintedTable(self.title, header, rows, names, self.note, len(frame) - len(rows))
+
+    def _texts(self, column: Column, row: Row, result: object) -> list[str]:
+        shown_by = self.show.get(column.name)
+        return column.texts(row, result, shown_by(row) if shown_by else None)
+
+
+class PrintedTable(NamedTuple):
+    """A table as it prints: the first ``keys`` columns are names, the others numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    keys: int
+    note: str = ""
+    left_out: int = 0
+
+    def lines(self) -> list[str]:
+        """Return the table as text, and say how many rows it lacks."""
+        more = f"… {self.left_out} more rows: use --format csv or to_frame()"
+        return [text_table(self.header, self.rows), *([more] if self.left_out else [])]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TabledResult:
-    """A result whose answer is in one or more tables.
+class Result:
+    """Answer to a question: tables, the facts they rest on, and caveats.
 
-    A subclass names its kind and adds fields: tables, texts, numbers, and tuples of texts.
+    A subclass names its ``kind``, declares its ``tables``, and adds fields for them and for
+    texts, numbers and tuples of texts. Print, CSV, JSON and page follow from these.
 
     Attributes
     ----------
     caveats : tuple of str
-    input_digest : str
+        What could mislead, in sentences.
+    input_digest : str or None
+        Digest of the input.
     """
 
     kind: ClassVar[str]
+    tables: ClassVar[tuple[Table, ...]] = ()
 
     caveats: tuple[str, ...]
-    input_digest: str = field(repr=False)
+    input_digest: str | None = field(repr=False)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Add the columns of the declared tables to the documentation of the class."""
+        super().__init_subclass__(**kwargs)
+        if cls.__doc__ and "tables" in cls.__dict__:
+            cls.__doc__ = inspect.cleandoc(cls.__doc__) + "".join(map(_documented, cls.tables))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a copy of the first table."""
+        frame: pd.DataFrame = getattr(self, self.tables[0].name)
+        return frame.copy()
+
+    def verdict(self) -> str | list[str]:
+        """Say the answer in a sentence or several."""
+        return []
+
+    def sentences(self) -> list[str]:
+        """Return the sentences of the verdict, one or several."""
+        said = self.verdict()
+        return [said] if isinstance(said, str) else said
+
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Tables as they print; ``most`` is the number of rows of each on a page."""
+        return [
+            table.printed(self, table.most if most is None else most)
+            for table in self.tables
+            if table.most or most is not None
+        ]
+
+    def text_parts(self) -> list[str]:
+        """Sentences and tables of the summary, in their order."""
+        return [*self.sentences(), *(line for t in self.printed_tables() for line in t.lines())]
+
+    def summary(self) -> str:
+        """Write the answer, its tables and the caveats as text."""
+        return summary_text(self.text_parts(), self.caveats)
+
+    def to_html(self) -> str:
+        """Write the report: one HTML page with everything inside.
+
+        Raises
+        ------
+        PpwError
+            For a result that has no page.
+        """
+        room = type(self).__module__.rpartition(".")[0]
+        pages = import_module(f"{room}.report").PAGES
+        return str(pages[self.kind](self).render())
+
+    def _repr_html_(self) -> str:
+        """Sentences, tables and caveats for a notebook."""
+        parts = [f"<p>{escape(printable(text))}</p>" for text in self.sentences()]
+        parts += [_html_table(table) for table in self.printed_tables()]
+        parts += [f"<p><b>Caveat:</b> {escape(printable(text))}</p>" for text in self.caveats]
+        return "\n".join(parts)
 
     def to_json(self) -> str:
-        """JSON document with ``schema_version``."""
+        """JSON document with ``schema_version``; a table is a list of objects, one a row."""
         import pandas as pd
 
         body: dict[str, Any] = {}
         columns: dict[str, dict[str, str]] = {}
-        for name, value in self._parts():
+        for key, value in self._body().items():
             if isinstance(value, pd.DataFrame):
-                columns[name] = {str(c): _type(value[c]) for c in value}
-                value = records(value)
-            body[name] = value
+                columns[key] = {str(c): _type(value[c]) for c in value}
+            body[key] = records(value) if isinstance(value, pd.DataFrame) else value
         return write_document(self.kind, self.input_digest, {**body, "columns": columns})
 
     @classmethod
@@ -192,20 +437,50 @@ class TabledResult:
     def from_json(cls, text: str) -> Self:
         """Read `to_json` back. Raises `PpwError` for anything else."""
         document = read_document(text, cls.kind)
+        types = document.get("columns") or {}
         parts: dict[str, Any] = {"input_digest": document["input_digest"]}
-        for one in fields(cls):
-            if one.name == "input_digest":
+        tables = {table.name: table for table in cls.tables}
+        for one in _written(cls):
+            key = _key(cls, one.name)
+            if key not in document and _has_default(one):
                 continue
-            value = document[one.name]
-            if one.name in document["columns"]:
-                value = _table(value, document["columns"][one.name])
+            value = document[key]
+            if one.name in tables or key in types:
+                value = _read_table(value, tables.get(one.name), types.get(key))
             parts[one.name] = tuple(value) if isinstance(value, list) else value
         return cls(**parts)
 
-    def _parts(self) -> Iterator[tuple[str, Any]]:
-        for one in fields(self):
-            if one.name != "input_digest":
-                yield one.name, getattr(self, one.name)
+    def _body(self) -> dict[str, Any]:
+        """Fields by their names in the document, tables as data frames."""
+        return {_key(type(self), f.name): getattr(self, f.name) for f in _written(type(self))}
+
+
+def _written(kind: type[Result]) -> list[Field[Any]]:
+    """Fields that the JSON document has; others are made anew or lost, as the runs behind them."""
+    return [f for f in fields(kind) if f.name != "input_digest" and f.metadata.get("json", True)]
+
+
+def _key(kind: type[Result], name: str) -> str:
+    return next((t.key for t in kind.tables if t.name == name and t.key), name)
+
+
+def _has_default(one: Field[Any]) -> bool:
+    return one.default is not MISSING or one.default_factory is not MISSING
+
+
+def _documented(table: Table) -> str:
+    """Section of a docstring on the columns of a table."""
+    rows = [f"* ``{c.name}`` ({c.unit}): {c.meaning}" for c in table.columns]
+    return "\n\n".join(["", f"Columns of ``{table.name}``:", "\n".join(rows)])
+
+
+def _html_table(table: PrintedTable) -> str:
+    head = "".join(f"<th>{escape(printable(title))}</th>" for title in table.header)
+    rows = (
+        "<tr>" + "".join(f"<td>{escape(shown_name(text, 160))}</td>" for text in row) + "</tr>"
+        for row in table.rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -217,19 +492,35 @@ def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _type(column: pd.Series[Any]) -> str:
-    if column.dtype == np.bool_:
-        return _FLAG
-    return _NUMBER if column.dtype.kind in "iuf" else _TEXT
+    """Kind of a column in a document: "flag", "count", "number" or "text"."""
+    return {"b": "flag", "i": "count", "u": "count", "f": "number"}.get(column.dtype.kind, "text")
 
 
-def _table(rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
+def _read_table(
+    rows: list[dict[str, Any]],
+    declared: Table | None,
+    types: Mapping[str, str] | Sequence[str] | None,
+) -> pd.DataFrame:
+    """Build a data frame of JSON rows, by the types in the document or by those declared."""
     import pandas as pd
 
-    types = {_NUMBER: np.float64, _FLAG: np.bool_}
-    table = pd.DataFrame(rows, columns=list(columns))
-    known = {name: types[kind] for name, kind in columns.items() if kind in types}
+    table = pd.DataFrame(rows, columns=list(types) if types else None)
+    if not table.columns.is_unique:
+        raise ValueError(f"columns {', '.join(map(str, table.columns))}: one is there twice")
+    columns = {c.name: c for c in declared.columns if c.name in table} if declared else {}
+    if not isinstance(types, Mapping):
+        # Documents of version 0.1.0 name no types: those declared hold.
+        types = {name: _KINDS.get(column.unit, "number") for name, column in columns.items()}
+    known = {name: _DTYPES[kind] for name, kind in types.items() if kind in _DTYPES}
     table = table.astype(known)
-    return unbounded_where_null(table) if {"lower", "upper"} <= set(columns) else table
+    for name, column in columns.items():
+        if column.unbounded:
+            table[name] = table[name].fillna(np.inf)
+    return unbounded_where_null(table) if {"lower", "upper"} <= set(table) else table
 
 
-# Plain text for the terminal: tables, and what a result says in all.
+_KINDS = {TEXT: "text", FLAG: "text", ROW_UNIT: "number"}
+_DTYPES: dict[str, type[Any]] = {"count": np.int64, "number": np.float64, "flag": np.bool_}
+
+
+TabledResult = Result

@@ -89,7 +89,7 @@ def _table_page(
     rows = [[_cell(value) for value in row] for row in result.table.itertuples(index=False)]
     return Page(
         title=title,
-        subtitle=f"input {result.input_digest[:19]}",
+        subtitle=f"input {(result.input_digest or '')[:19]}",
         verdict=verdict,
         figures=[Figure(draw(result.plot), "Computed, not measured.")],
         tables=[Table("Figures", list(result.table.columns), rows, text_columns)],

@@ -53,7 +53,7 @@ def made():
 
 def row_of(made, title, workload, measure):
     """Texts of the two hosts in the row of a measure."""
-    (section,) = [s for s in made.sections() if s.title.startswith(title)]
+    (section,) = [s for s in made.printed_tables() if s.title.startswith(title)]
     (row,) = [r for r in section.rows if r[0] == workload and measure in r]
     return row[-2:]
 
@@ -154,7 +154,7 @@ class TestReference:
         assert turned.hosts == ("wsm", "atom")
         assert turned.value("speed-up", "atom", workload="memcached") == pytest.approx(1 / 14.79)
         assert set(turned.table.loc[turned.table["table"] == RATIOS, "host"]) == {"atom"}
-        (section,) = [s for s in turned.sections() if s.title == RATIOS]
+        (section,) = [s for s in turned.printed_tables() if s.title == RATIOS]
         assert section.header[-1] == "atom"
         assert "wsm" not in section.header
 
@@ -172,7 +172,7 @@ class TestWattsOfTwoScopes:
         said = only(made.caveats, "different scope")
         assert "wsm package, atom wall" in said
         assert "stay empty" in said
-        power = row_of(made, made.sections()[0].title, "memcached", "power")
+        power = row_of(made, made.printed_tables()[0].title, "memcached", "power")
         assert power == ["30 wall", "177 package"]
         worth = row_of(made, "Performance per watt", "memcached", "perf/W")
         assert worth == ["3333 wall", "8356 package"]
@@ -184,7 +184,7 @@ class TestWattsOfTwoScopes:
 
     def test_alike_ones_need_no_word_and_unknown_ones_are_said(self, made):
         assert "scope" not in " ".join(made.caveats)
-        assert row_of(made, made.sections()[0].title, "memcached", "power") == ["30", "177"]
+        assert row_of(made, made.printed_tables()[0].title, "memcached", "power") == ["30", "177"]
         unknown = described(runs().drop(columns="power_source"))
         assert only(unknown.caveats, "watts of unknown source")
 
