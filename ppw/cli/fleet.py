@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +26,6 @@ from ppw.cli.types import Frequencies, OneOf, Positive, Seconds, Share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from ppw.projection.runs import RunsProjection
-    from ppw.results.page import Page
 
 
 @click.group(
@@ -60,9 +56,8 @@ def fleet_command() -> None:
 def fleet_fit_command(fleet: Fleet, **options: Any) -> int:
     """Fit the curves of every group of RUNS and give their parameters."""
     from ppw.fleet import fit
-    from ppw.projection.report import parameters_page
 
-    return fleet.leave(fleet.ask(fit, **options), parameters_page)
+    return fleet.leave(fleet.ask(fit, **options))
 
 
 # `ppw fleet project`.
@@ -84,13 +79,8 @@ def fleet_fit_command(fleet: Fleet, **options: Any) -> int:
 def fleet_project_command(fleet: Fleet, **options: Any) -> int:
     """Project every group of RUNS to frequencies that were not measured."""
     from ppw.fleet import project
-    from ppw.projection.report import projection_page
 
-    def page(result: RunsProjection) -> Page:
-        # What the page draws of single runs, and asks anew of them, cells do not hold.
-        return projection_page(replace(result, prepared=None, known_digest=result.input_digest))
-
-    return fleet.leave(fleet.ask(project, **options), page)
+    return fleet.leave(fleet.ask(project, **options))
 
 
 # `ppw fleet validate`.
@@ -117,11 +107,10 @@ def fleet_validate_command(
 ) -> int:
     """Project from some runs of RUNS and hold the result against others."""
     from ppw.fleet import validate
-    from ppw.projection.report import validation_page
 
     refuse_contradiction(train, test, options)
     answer = fleet.ask(validate, train=train or (), test=test or (), **options)
-    return fleet.leave(answer, validation_page) or check_worst(answer.answer, max_error)
+    return fleet.leave(answer) or check_worst(answer.answer, max_error)
 
 
 # `ppw fleet pathlength`.
@@ -145,9 +134,8 @@ def fleet_validate_command(
 def fleet_pathlength_command(fleet: Fleet, **options: Any) -> int:
     """Fit path lengths to RUNS with instructions and data_bytes: against cores and data size."""
     from ppw.fleet import path_lengths
-    from ppw.projection.report import path_length_page
 
-    return fleet.leave(fleet.ask(path_lengths, **options), path_length_page)
+    return fleet.leave(fleet.ask(path_lengths, **options))
 
 
 # `ppw fleet check`.
@@ -164,10 +152,9 @@ def fleet_pathlength_command(fleet: Fleet, **options: Any) -> int:
 def fleet_check_command(fleet: Fleet, strict: bool, **options: Any) -> int:
     """Look through RUNS for what cannot be right and say what speaks against it."""
     from ppw.fleet import check
-    from ppw.projection.report import quality_page
 
     answer = fleet.ask(check, **options)
-    code = fleet.leave(answer, quality_page)
+    code = fleet.leave(answer)
     if code or not strict or not answer.answer.suspects:
         return code
     say(f"check failed: {answer.answer.verdict()}")

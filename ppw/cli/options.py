@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from measurements.workloads.service import Running, ServiceOptions
     from ppw.catalogue.hosts import Host
     from ppw.fleet.projections import FleetAnswer
-    from ppw.results.page import Page
     from ppw.storage.trace_model import TraceModel
 
 
@@ -909,10 +908,10 @@ class Fleet:
                     say(note)
                 raise
 
-    def leave(self, answer: FleetAnswer[Any], page: Callable[[Any], Page]) -> int:
+    def leave(self, answer: FleetAnswer[Any]) -> int:
         """Write an answer, name its faults on standard error, and choose the exit code."""
         with caveats_in_result():
-            self._write(answer, page)
+            self._write(answer)
         for fault in answer.faults:
             say(f"fault: {fault}")
         if not answer.faults or self.keep_going:
@@ -920,7 +919,7 @@ class Fleet:
         say(f"{len(answer.faults)} faults: the answer is of the rest; --keep-going accepts that")
         return 1
 
-    def _write(self, answer: FleetAnswer[Any], page: Callable[[Any], Page]) -> None:
+    def _write(self, answer: FleetAnswer[Any]) -> None:
         if self.format_ == "text" and self.output == "-":
             # They follow on standard error.
             answer = replace(answer, faults=())
@@ -929,7 +928,7 @@ class Fleet:
                 say(f"caveat: {caveat}")
             answer.write(self.output)
         else:
-            emit(answer, self.format_, self.output, lambda whole: page(whole.answer))
+            emit(answer, self.format_, self.output)
 
 
 def asks_fleet(function: Callable[..., int]) -> Callable[..., int]:

@@ -61,8 +61,6 @@ def project_command(
     **options: Any,
 ) -> None:
     """Project every group of RUNS to frequencies, cores or a data size that were not measured."""
-    from ppw.projection.report import projection_page
-    from ppw.projection.report import time_projection_page as page
     from ppw.projection.runs import project_runs
     from ppw.projection.time import project_core_count, project_data_size
 
@@ -72,13 +70,13 @@ def project_command(
         table = read_table(runs, options)
         if freq is not None:
             result = project_runs(table, freq=freq, **options)
-            emit(result, format_, output, projection_page)
+            emit(result, format_, output)
             return
         of_time = {"by": options["by"], "level": options["level"]}
         if cores is not None:
-            emit(project_core_count(table, cores=cores, **of_time), format_, output, page)
+            emit(project_core_count(table, cores=cores, **of_time), format_, output)
         elif data_bytes is not None:
-            emit(project_data_size(table, data_bytes=data_bytes, **of_time), format_, output, page)
+            emit(project_data_size(table, data_bytes=data_bytes, **of_time), format_, output)
 
 
 # `ppw fit`.
@@ -95,12 +93,11 @@ def project_command(
 def fit_command(runs: tuple[str, ...], format_: str, output: str, **options: Any) -> None:
     """Fit the curves of every group of RUNS and give their parameters."""
     from ppw.projection.parameters import fit_runs
-    from ppw.projection.report import parameters_page
 
     with caveats_in_result():
         table = read_table(runs, options)
         result = fit_runs(table, **options)
-        emit(result, format_, output, parameters_page)
+        emit(result, format_, output)
 
 
 # `ppw validate`.
@@ -145,14 +142,13 @@ def validate_command(
     **options: Any,
 ) -> int:
     """Project from some runs of RUNS and hold the result against others."""
-    from ppw.projection.report import validation_page
     from ppw.projection.validation import validate
 
     refuse_contradiction(train, test, options)
     with caveats_in_result():
         table = read_table(runs, options)
         result = validate(table, train=train or (), test=test or (), **options)
-        emit(result, format_, output, validation_page)
+        emit(result, format_, output)
     return check_worst(result, max_error)
 
 
@@ -201,13 +197,12 @@ def check_command(
 
     With --metric only for what spoils these metrics.
     """
-    from ppw.projection.report import quality_page
     from ppw.runs.quality import check_quality
 
     with caveats_in_result():
         table = read_table(runs, options)
         result = check_quality(table, **options)
-        emit(result, format_, output, quality_page)
+        emit(result, format_, output)
     if not strict or result.passed.all():
         return 0
     say(f"check failed: {result.verdict()}")
@@ -244,9 +239,8 @@ def pathlength_command(
     throughput is flat.
     """
     from ppw.projection.path_length import path_lengths
-    from ppw.projection.report import path_length_page
 
     with caveats_in_result():
         table = read_table(runs, options)
         result = path_lengths(table, **options)
-    emit(result, format_, output, path_length_page)
+    emit(result, format_, output)

@@ -29,11 +29,8 @@ from ppw.projection import validation
 from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
 from ppw.projection.parameters import FittedParameters, fit_prepared
 from ppw.projection.path_length import (
-    CORES_COLUMNS,
     COUNTED,
-    DATA_COLUMNS,
     ESTIMATED,
-    POINT_COLUMNS,
     WITHOUT_NAME,
     PathLengths,
     caveats_of_fits,
@@ -120,7 +117,8 @@ class FleetAnswer(Generic[R]):
     @property
     def input_digest(self) -> str | None:
         """Digest of the cells: the runs themselves are too many to read for it."""
-        return self.answer.input_digest
+        digest: str | None = self.answer.input_digest
+        return digest
 
     def to_frame(self) -> pd.DataFrame:
         """Return a copy of the answer's table."""
@@ -160,6 +158,14 @@ class FleetAnswer(Generic[R]):
         if len(self.faults) > _MOST_FAULTS:
             lines.append(f"… {len(self.faults) - _MOST_FAULTS} more faults: use --format json")
         return "\n".join(lines)
+
+    def to_html(self) -> str:
+        """Write the report of the answer."""
+        answer = self.answer
+        # What the page draws of single runs, and asks anew of them, cells do not hold.
+        if isinstance(answer, RunsProjection):
+            answer = replace(answer, prepared=None)
+        return answer.to_html()
 
     def to_json(self) -> str:
         """JSON document with ``schema_version``; the answer's own document is in ``answer``."""
@@ -713,7 +719,7 @@ def _points(cells: pd.DataFrame) -> pd.DataFrame:
         label=("instructions_label", lambda labels: "/".join(sorted(set(map(str, labels))))),
     )
     points["instructions_per_byte"] = points["sum"] / points["runs"]
-    return points.reset_index()[list(POINT_COLUMNS)]
+    return points.reset_index()[PathLengths.tables[0].names]
 
 
 def _against_cores(cells: pd.DataFrame) -> pd.DataFrame:
@@ -731,7 +737,7 @@ def _against_cores(cells: pd.DataFrame) -> pd.DataFrame:
         cores_to=ends[1],
     )
     zero = [positive_up_to(a, b) for a, b in zip(found["a"], found["b"], strict=True)]
-    return found.assign(positive_up_to=zero)[found["several"]][[*CORES_COLUMNS]]
+    return found.assign(positive_up_to=zero)[found["several"]][PathLengths.tables[1].names]
 
 
 def _against_data(cells: pd.DataFrame) -> pd.DataFrame:
@@ -747,7 +753,7 @@ def _against_data(cells: pd.DataFrame) -> pd.DataFrame:
         data_from_bytes=ends[0],
         data_to_bytes=ends[1],
     )
-    return found[found["several"]][[*DATA_COLUMNS]]
+    return found[found["several"]][PathLengths.tables[2].names]
 
 
 def _fitted(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Unpack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,8 @@ from ppw.projection.options import FitOptions, ModelOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
 from ppw.results import caveats as cv
 from ppw.results.axes import CURVE, new_axes
-from ppw.results.result import frame_digest, read_document, reads_document, records, write_document
-from ppw.results.text import shown, summary_text, text_table
+from ppw.results.result import Result, Table, frame_digest
+from ppw.results.text import shown
 from ppw.runs.prepare import prepare
 
 if TYPE_CHECKING:
@@ -30,63 +30,50 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FittedParameters:
+class FittedParameters(Result):
     """Parameters of the curves of every group.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a group and parameter: key columns, ``metric``, ``equation``, ``parameter`` (its
-        name carries the unit), ``value``, ``standard_error`` (NaN without degrees of freedom and
-        for a parameter held at zero), ``held`` (at zero by its bound), ``points`` and
-        ``degrees_of_freedom``.
+        One row a group and parameter.
     by : tuple of str
+        Columns that tell groups apart.
     caveats : tuple of str
     """
 
+    kind = "parameters"
+    tables = (
+        Table(
+            "table",
+            """
+            metric         | text  | metric         | what the curve is of
+            equation       | text  |                | equation of the curve
+            parameter      | text  | parameter      | name of the parameter, which carries its unit
+            value          | 1     | value          | least-squares value
+            standard_error | 1     | standard error | NaN without degrees of freedom, or held at 0
+            held           | flag  |                | whether its bound holds it at 0
+            points         | count |                | number of runs
+            degrees_of_freedom | count | freedom    | degrees of freedom of the fit
+            """,
+            title="Parameters",
+            key="parameters",
+            most=60,
+            show={
+                "standard_error": lambda row: (
+                    "held at 0" if row["held"] else shown(row["standard_error"])
+                )
+            },
+        ),
+    )
+
     table: pd.DataFrame
     by: tuple[str, ...]
-    caveats: tuple[str, ...]
-    input_digest: str = field(repr=False, compare=False)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a copy of ``table``."""
-        return self.table.copy()
-
-    def summary(self) -> str:
-        """Show a table of at most 60 parameters, then the caveats."""
-        header = [*self.by, "metric", "parameter", "value", "standard error", "freedom"]
-        rows = [self._cells(row) for row in self.table.head(60).to_dict(orient="records")]
+    def verdict(self) -> list[str]:
+        """Return the equation of each metric."""
         laws = zip(self.table["metric"], self.table["equation"], strict=True)
-        lines = list(dict.fromkeys(f"{metric}: {equation}" for metric, equation in laws))
-        lines.append(text_table(header, rows))
-        if len(self.table) > 60:
-            lines.append(f"… {len(self.table) - 60} more rows: use --format csv or to_frame()")
-        return summary_text(lines, self.caveats)
-
-    def _cells(self, row: Mapping[Any, Any]) -> list[str]:
-        keys = [shown(v) if isinstance(v, float) else str(v) for v in (row[k] for k in self.by)]
-        error = "held at 0" if row["held"] else shown(row["standard_error"])
-        answers = [row["parameter"], shown(row["value"]), error, str(row["degrees_of_freedom"])]
-        return [*keys, row["metric"], *answers]
-
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``; one object a row in ``parameters``."""
-        body = {"by": self.by, "parameters": records(self.table), "caveats": self.caveats}
-        return write_document("parameters", self.input_digest, body)
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> FittedParameters:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "parameters")
-        table = pd.DataFrame(d["parameters"]).astype({"value": float, "standard_error": float})
-        return cls(
-            table=table,
-            by=tuple(d["by"]),
-            caveats=tuple(d["caveats"]),
-            input_digest=d["input_digest"],
-        )
+        return list(dict.fromkeys(f"{metric}: {equation}" for metric, equation in laws))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw each parameter as a share of its median over the groups."""

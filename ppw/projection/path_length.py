@@ -8,7 +8,7 @@ byte, so that the path length falls to the slope as the fixed part is spread ove
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,15 +21,8 @@ from ppw.projection.time import flat_ranges, flat_sentence
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
 from ppw.results.axes import CURVE, MEASURED, new_axes
-from ppw.results.result import (
-    as_floats,
-    frame_digest,
-    read_document,
-    reads_document,
-    records,
-    write_document,
-)
-from ppw.results.text import plot_label, shown, summary_text, text_table
+from ppw.results.result import Result, Table, frame_digest, rows_of
+from ppw.results.text import plot_label, shown
 from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
@@ -45,15 +38,6 @@ if TYPE_CHECKING:
 
 COUNTED, EMULATED, ESTIMATED = "counted", "emulated", "estimated"
 WITHOUT_NAME = "runs"
-CORES_COLUMNS = (
-    *("workload", "data_bytes", "runs", "a", "b", "a_error", "b_error", "scatter"),
-    *("cores_from", "cores_to", "positive_up_to"),
-)
-DATA_COLUMNS = (
-    *("workload", "cores", "runs", "fixed_instructions", "instructions_per_byte"),
-    *("fixed_error", "per_byte_error", "scatter", "data_from_bytes", "data_to_bytes"),
-)
-POINT_COLUMNS = ("workload", "cores", "data_bytes", "runs", "instructions_per_byte", "label")
 
 
 def with_instructions(runs: pd.DataFrame) -> pd.DataFrame:
@@ -98,7 +82,7 @@ def mean_path_lengths(counted: pd.DataFrame) -> pd.DataFrame:
         instructions_per_byte=("per_byte", "mean"),
         label=("instructions_label", lambda labels: "/".join(sorted(set(map(str, labels))))),
     ).reset_index()
-    return table[list(POINT_COLUMNS)]
+    return table[PathLengths.tables[0].names]
 
 
 def against_cores(counted: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +111,7 @@ def against_cores(counted: pd.DataFrame) -> pd.DataFrame:
                 "positive_up_to": fit.positive_up_to_,
             }
         )
-    return pd.DataFrame(rows, columns=list(CORES_COLUMNS))
+    return pd.DataFrame(rows, columns=PathLengths.tables[1].names)
 
 
 def against_data(counted: pd.DataFrame) -> pd.DataFrame:
@@ -153,43 +137,95 @@ def against_data(counted: pd.DataFrame) -> pd.DataFrame:
                 "data_to_bytes": float(size.max()),
             }
         )
-    return pd.DataFrame(rows, columns=list(DATA_COLUMNS))
+    return pd.DataFrame(rows, columns=PathLengths.tables[2].names)
 
 
 def _scatter(variance: float, values: pd.Series[Any]) -> float:
     return float(np.sqrt(variance) / values.mean())
 
 
-_TEXTS = {"workload", "label", "throughput_unit", "host", "family"}
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PathLengths:
+class PathLengths(Result):
     """Path lengths of the workloads of a runs table.
 
     Attributes
     ----------
     points : pandas.DataFrame
-        Mean instructions per byte of each workload, core count and data size: ``workload``,
-        ``cores``, ``data_bytes``, ``runs``, ``instructions_per_byte``, ``label`` ("counted",
-        "emulated" or "estimated").
+        One row a workload, core count and data size.
     cores : pandas.DataFrame
         The curve a·ln(n) + b of each workload and data size that was run on two core counts or
-        more: coefficients and their standard errors (instructions per byte), ``scatter`` (residual
-        standard deviation, as a share of the mean), the range of cores and ``positive_up_to``, the
-        core count at which it reaches zero (inf where it never does).
+        more.
     data : pandas.DataFrame
         The line fixed + per byte of each workload and core count that was run with two data sizes
-        or more: ``fixed_instructions`` and ``instructions_per_byte`` with standard errors,
-        ``scatter`` and the range of sizes (B).
+        or more.
     flat : pandas.DataFrame
         Ranges of data sizes with nearly one throughput, as `ppw.projection.time.flat_ranges`.
     level : float
-        Of the intervals in words.
+        Probability of the intervals in sentences.
     tolerance : float
         By how much throughput may vary in a flat range.
     caveats : tuple of str
     """
+
+    kind = "path_lengths"
+    tables = (
+        Table(
+            "points",
+            """
+            workload   | text  | workload | name of the workload
+            cores      | 1     | cores    | cores
+            data_bytes | B     | data     | data size
+            runs       | count | runs     | number of runs
+            instructions_per_byte | 1 | instructions a byte | mean
+            label      | text  | how      | "counted", "emulated" or "estimated"
+            """,
+            title="Counts",
+            most=10**9,
+        ),
+        Table(
+            "cores",
+            """
+            workload   | text  | | name of the workload
+            data_bytes | B     | | data size
+            runs       | count | | number of runs
+            a          | 1     | | instructions per byte and ln(cores)
+            b          | 1     | | instructions per byte on one core
+            a_error    | 1     | | standard error of `a`
+            b_error    | 1     | | standard error of `b`
+            scatter    | share | | residual standard deviation over the mean
+            cores_from | 1     | | fewest cores
+            cores_to   | 1     | | most cores
+            positive_up_to | 1 or inf | | core count at which the curve reaches zero, or inf
+            """,
+        ),
+        Table(
+            "data",
+            """
+            workload   | text  | | name of the workload
+            cores      | 1     | | cores
+            runs       | count | | number of runs
+            fixed_instructions    | 1 | | instructions whatever the data
+            instructions_per_byte | 1 | | instructions per byte beyond them
+            fixed_error    | 1 | | standard error of `fixed_instructions`
+            per_byte_error | 1 | | standard error of `instructions_per_byte`
+            scatter    | share | | residual standard deviation over the mean
+            data_from_bytes | B | | smallest data size
+            data_to_bytes   | B | | largest data size
+            """,
+        ),
+        Table(
+            "flat",
+            """
+            sizes           | count | | data sizes measured
+            throughput_unit | text  | | unit of `throughput`
+            flat_sizes      | 1     | | data sizes in the flat range
+            flat_from_bytes | B     | | smallest of them
+            flat_to_bytes   | B     | | largest of them
+            throughput      | 1     | | mean throughput in the flat range
+            spread          | share | | largest difference of two of them, over the mean
+            """,
+        ),
+    )
 
     points: pd.DataFrame
     cores: pd.DataFrame
@@ -197,8 +233,6 @@ class PathLengths:
     flat: pd.DataFrame
     level: float
     tolerance: float
-    caveats: tuple[str, ...]
-    input_digest: str = field(repr=False, compare=False)
 
     def curve(self, workload: str, *, data_bytes: float | None = None) -> LogPathLength:
         """Curve of a workload against cores, for `ppw.project`.
@@ -234,71 +268,24 @@ class PathLengths:
     def to_frame(self) -> pd.DataFrame:
         """One row a fit: ``against`` "cores" or "data size", and the columns of both."""
         parts = [self.cores.assign(against="cores"), self.data.assign(against="data size")]
-        names = ["workload", "against", *dict.fromkeys([*CORES_COLUMNS[1:], *DATA_COLUMNS[1:]])]
+        columns = (name for table in self.tables[1:3] for name in table.names[1:])
+        names = ["workload", "against", *dict.fromkeys(columns)]
         rows = [row for part in parts for row in part.to_dict(orient="records")]
         return pd.DataFrame(rows, columns=names)
 
     def verdict(self) -> list[str]:
         """Say the fits in sentences."""
-        return [*map(self._cores_sentence, _rows(self.cores)), *self._data_sentences()]
+        return [*map(self._cores_sentence, rows_of(self.cores)), *self._data_sentences()]
 
     def flat_sentences(self) -> list[str]:
         """Say the flat ranges in sentences."""
         by = list(self.flat.columns[: list(self.flat.columns).index("sizes")])
-        return [flat_sentence(row, by) for row in _rows(self.flat)]
+        return [flat_sentence(row, by) for row in rows_of(self.flat)]
 
-    def summary(self) -> str:
-        """Text: the fits, the points they rest on, the flat ranges and the caveats."""
-        lines = [*self.verdict(), text_table(self.header(), self.cells())]
-        return summary_text([*lines, *self.flat_sentences()], self.caveats)
-
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        return ["workload", "cores", "data", "runs", "instructions a byte", "how"]
-
-    def cells(self) -> list[list[str]]:
-        """The points as they are printed."""
-        return [
-            [
-                str(row["workload"]),
-                shown(row["cores"]),
-                shown(row["data_bytes"], "B"),
-                str(row["runs"]),
-                shown(row["instructions_per_byte"]),
-                str(row["label"]),
-            ]
-            for row in _rows(self.points)
-        ]
-
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``."""
-        tables = {name: records(getattr(self, name)) for name in _TABLES}
-        columns = {name: list(getattr(self, name).columns) for name in _TABLES}
-        rest = {"level": self.level, "tolerance": self.tolerance, "caveats": self.caveats}
-        return write_document(
-            "path_lengths", self.input_digest, {**rest, **tables, "columns": columns}
-        )
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> PathLengths:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "path_lengths")
-        tables = {
-            name: as_floats(
-                pd.DataFrame(d[name], columns=d["columns"][name]), but={*_TEXTS, "runs", "sizes"}
-            )
-            for name in _TABLES
-        }
-        ends = tables["cores"]["positive_up_to"]
-        tables["cores"]["positive_up_to"] = ends.fillna(np.inf)
-        return cls(
-            **tables,
-            level=d["level"],
-            tolerance=d["tolerance"],
-            caveats=tuple(d["caveats"]),
-            input_digest=d["input_digest"],
-        )
+    def text_parts(self) -> list[str]:
+        """Return the fits, the points they rest on, and the flat ranges."""
+        (points,) = self.printed_tables()
+        return [*self.verdict(), *points.lines(), *self.flat_sentences()]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw instructions per byte against cores, or against data size where cores are one."""
@@ -318,7 +305,7 @@ class PathLengths:
 
     def _data_sentences(self) -> list[str]:
         said = []
-        for row in _rows(self.data):
+        for row in rows_of(self.data):
             half = _half_width(row["per_byte_error"], row["runs"], self.level)
             within = f" ± {shown(half)}" if half == half else ""
             said.append(
@@ -327,9 +314,6 @@ class PathLengths:
                 f"{shown(row['data_from_bytes'], 'B')} to {shown(row['data_to_bytes'], 'B')}"
             )
         return said
-
-
-_TABLES = ("points", "cores", "data", "flat")
 
 
 def path_lengths(
@@ -428,14 +412,14 @@ def caveats_of_runs(labels: Mapping[str, int], modes: Sequence[str], rows: int) 
 
 def caveats_of_fits(found: PathLengths) -> Iterator[str]:
     """Say which fits cannot hold everywhere."""
-    for row in _rows(found.cores):
+    for row in rows_of(found.cores):
         if np.isfinite(row["positive_up_to"]):
             yield (
                 f"the path length of {row['workload']} falls to zero at "
                 f"{shown(row['positive_up_to'])} cores, which no program's does: it holds on "
                 f"{shown(row['cores_from'])} to {shown(row['cores_to'])} cores"
             )
-    for row in _rows(found.data):
+    for row in rows_of(found.data):
         if row["fixed_instructions"] < 0:
             yield (
                 f"the line of {row['workload']} begins below zero: its instructions grow faster "
@@ -451,10 +435,6 @@ def _half_width(error: float, runs: int, level: float) -> float:
     """Half width of the confidence interval of a line's coefficient; NaN without freedom."""
     quantile = student_quantile(np.array([max(runs - 2, 0)]), level)
     return float(quantile[0] * error)
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
 
 
 _STEPS = 100

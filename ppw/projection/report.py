@@ -11,8 +11,8 @@ from ppw.projection.plots import drawable_groups, group_curves, mark_best, plot_
 from ppw.projection.runs import WIDTH_FROM
 from ppw.projection.sliders import projection_sliders
 from ppw.projection.validation import plot_projected_against_measured
-from ppw.results.page import MOST_ROWS, Figure, Page, Table, draw, rows_cut
-from ppw.results.text import key_texts, shown, shown_interval
+from ppw.results.page import MOST_ROWS, Figure, Page, Table, draw
+from ppw.results.text import shown, shown_interval
 from ppw.runs.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ppw.projection.time import TimeProjection
     from ppw.projection.validation import Validation
     from ppw.runs.metrics import Metric
-    from ppw.runs.quality import Quality
 
 
 def validation_page(result: Validation) -> Page:
@@ -35,58 +34,18 @@ def validation_page(result: Validation) -> Page:
     figures = [Figure(draw(result.plot), "Projected over measured; bars are medians.")]
     answered = [name for name, s in result.summary_by_metric.items() if s["n"]]
     figures += [_metric_figure(result, name) for name in answered]
-    return Page(
+    return Page.of(
+        result,
         title="Projected against measured",
-        subtitle=f"{result.scheme}; input {result.input_digest}",
+        subtitle=result.scheme,
         verdict=_validation_verdict(result),
         figures=figures,
-        tables=[_summary_table(result), _groups_table(result)],
-        caveats=result.caveats,
-        document=result.to_json(),
     )
 
 
 def parameters_page(result: FittedParameters) -> Page:
     """Report of `ppw.fit_runs`."""
-    laws = dict.fromkeys(zip(result.table["metric"], result.table["equation"], strict=True))
-    header = [*result.by, "metric", "parameter", "value", "standard error", "degrees of freedom"]
-    rows = [
-        [
-            *key_texts(result.by, row),
-            row["metric"],
-            row["parameter"],
-            shown(row["value"]),
-            "held at 0" if row["held"] else shown(row["standard_error"]),
-            str(row["degrees_of_freedom"]),
-        ]
-        for row in result.table.head(MOST_ROWS).to_dict(orient="records")
-    ]
-    table = Table("Parameters", header, rows, len(result.by) + 2, rows_cut(len(result.table)))
-    return Page(
-        title="Fitted curves",
-        subtitle=f"input {result.input_digest}",
-        verdict=[f"{metric}: {equation}" for metric, equation in laws],
-        figures=[],
-        tables=[table],
-        caveats=result.caveats,
-        document=result.to_json(),
-    )
-
-
-def quality_page(result: Quality) -> Page:
-    """Report of `ppw.check_quality`."""
-    figures = (
-        [Figure(draw(result.plot), "Rows that each check names.")] if len(result.table) else []
-    )
-    return Page(
-        title="Rows that cannot be right",
-        subtitle=f"input {result.input_digest}",
-        verdict=[result.verdict(), *_remedies(result)],
-        figures=figures,
-        tables=_quality_tables(result),
-        caveats=result.caveats,
-        document=result.to_json(),
-    )
+    return Page.of(result, title="Fitted curves")
 
 
 def _metric_figure(result: Validation, metric: str) -> Figure:
@@ -121,75 +80,6 @@ def _coverage(coverage: float | None, count: int, result: Validation) -> str:
     return f"The {result.level:.0%} intervals cover {coverage:.0%} of {count} measurements."
 
 
-def _summary_table(result: Validation) -> Table:
-    header = ["metric", "n", "median", "p90", "mean", "max", "bias", "within 10 %", "coverage"]
-    header += ["1/f: median", "1/f: p90", "unscaled: median", "unscaled: p90"]
-    rows = []
-    for name, s in result.summary_by_metric.items():
-        if not s["n"]:
-            rows.append([name, "0", *["–"] * 11])
-            continue
-        errors = [f"{s[k]:.2f}" for k in ("median_ape", "p90_ape", "mean_ape", "max_ape")]
-        covered = "–" if s["coverage"] is None else f"{s['coverage']:.0%}"
-        naive = [f"{b[k]:.2f}" for b in s["baselines"].values() for k in ("median_ape", "p90_ape")]
-        rest = [f"{s['bias_pct']:+.2f}", f"{s['within_10pct']:.0%}", covered]
-        rows.append([name, str(s["n"]), *errors, *rest, *naive])
-    return Table(
-        "Errors in percent",
-        header,
-        rows,
-        1,
-        "1/f: the clock is all that counts, so time scales with 1/f, throughput and power with f. "
-        "unscaled: time does not change. Both from the nearest frequency learnt from.",
-    )
-
-
-def _remedies(result: Quality) -> list[str]:
-    from ppw.runs.quality import CHECKS
-
-    return [
-        f"{name.replace('_', ' ')}, {count} row{'s' if count > 1 else ''}: "
-        f"{CHECKS[name].meaning}. What to do: {CHECKS[name].remedy}."
-        for name, count in result.counts.items()
-        if count
-    ]
-
-
-def _quality_tables(result: Quality) -> list[Table]:
-    made = [[name, str(count)] for name, count in result.counts.items()]
-    made += [[name, "not made"] for name in result.not_made]
-    lacks = "; ".join(f"{name} needs {columns}" for name, columns in result.not_made.items())
-    tables = [Table("Checks", ["check", "suspect rows"], made, 1, lacks)]
-    if len(result.table):
-        header, cells = result.header(), result.cells(MOST_ROWS)
-        note = rows_cut(len(result.table))
-        tables.append(Table("Suspect rows", header, cells, len(header), note))
-    return tables
-
-
-def _groups_table(result: Validation) -> Table:
-    header = [*result.by, "metric", "frequency", "projected", "measured", "error %"]
-    header += ["interval", "covered"]
-    ordered = result.groups.reindex(
-        result.groups["error_pct"].abs().sort_values(ascending=False, kind="stable").index
-    )
-    rows = [
-        [
-            *key_texts(result.by, row),
-            row["metric"],
-            shown(row["freq_hz"], "Hz"),
-            shown(row["projected"], row["unit"]),
-            shown(row["measured"], row["unit"]),
-            "–" if np.isnan(row["error_pct"]) else f"{row['error_pct']:+.2f}",
-            shown_interval(row["projected"], row["lower"], row["upper"], row["unit"]),
-            "–" if row["covered"] is None else ("yes" if row["covered"] else "no"),
-        ]
-        for row in ordered.head(MOST_ROWS).to_dict(orient="records")
-    ]
-    keys = len(result.by) + 1
-    return Table("Groups, largest error first", header, rows, keys, rows_cut(len(ordered)))
-
-
 # The page of `ppw.project_runs`: what a frequency brings, the curves, and sliders for the rest.
 
 
@@ -202,21 +92,16 @@ def projection_page(result: RunsProjection) -> Page:
     """Report of `ppw.project_runs`."""
     targets = ", ".join(shown(f, "Hz") for f in dict.fromkeys(result.table["freq_hz"]))
     figures, best = _curve_figures(result)
-    return Page(
+    projections, *left_out = result.printed_tables(MOST_ROWS)
+    return Page.of(
+        result,
         title=f"Projected to {targets}",
-        subtitle=_source(result.prepared.runs if result.prepared else None, result.input_digest),
+        subtitle=str(result.prepared.runs.attrs.get("source", "")) if result.prepared else "",
         verdict=[*_projection_verdict(result), *best],
         figures=figures,
-        tables=[_projection_table(result), *_budget_tables(result), *_left_out_tables(result)],
-        caveats=result.caveats,
-        document=result.to_json(),
+        tables=[projections, *_budget_tables(result), *left_out],
         sliders=projection_sliders(result),
     )
-
-
-def _source(runs: pd.DataFrame | None, digest: str | None) -> str:
-    name = runs.attrs.get("source", "") if runs is not None else ""
-    return " · ".join(part for part in (str(name), f"input {digest}") if part)
 
 
 def _projection_verdict(result: RunsProjection) -> list[str]:
@@ -351,26 +236,6 @@ def _best_sentence(label: str, points: pd.DataFrame, curve: pd.DataFrame) -> str
     return f"Performance per watt of {label} is best at {shown(best, 'Hz')}{where}."
 
 
-def _projection_table(result: RunsProjection) -> Table:
-    header = [*result.by, "metric", "frequency", "projected", f"{result.level:.0%} interval"]
-    header += ["limit", "reached"]
-    header += ["other form"] if "other_form" in result.table else []
-    rows = [
-        [
-            *key_texts(result.by, row),
-            row["metric"],
-            shown(row["freq_hz"], "Hz"),
-            shown(row["projected"], row["unit"]),
-            shown_interval(row["projected"], row["lower"], row["upper"], row["unit"]),
-            shown(row["limit"]),
-            "–" if np.isnan(row["limit_share"]) else f"{row['limit_share']:.0%}",
-            *([shown(row["other_form"], row["unit"])] if "other_form" in row else []),
-        ]
-        for row in result.table.head(MOST_ROWS).to_dict(orient="records")
-    ]
-    return Table("Projections", header, rows, len(result.by) + 1, rows_cut(len(result.table)))
-
-
 def _budget_tables(result: RunsProjection) -> list[Table]:
     """Where the intervals' width comes from: medians over the groups, metric by metric."""
     columns = [c for c in result.table if str(c).startswith(WIDTH_FROM)]
@@ -389,35 +254,13 @@ def _budget_tables(result: RunsProjection) -> list[Table]:
     return [Table("Where the width comes from", ["metric", "frequency", *names], rows, 2, note)]
 
 
-def _left_out_tables(result: RunsProjection) -> list[Table]:
-    """Rows that took no part."""
-    rows = result.left_out
-    if rows.empty:
-        return []
-    header = ["file", "row", "frequency", "check", "evidence"]
-    cells = [
-        [str(r["file"]), str(r["row"]), shown(r["freq_hz"], "Hz"), r["check"], r["evidence"]]
-        for r in rows.head(MOST_ROWS).to_dict(orient="records")
-    ]
-    return [Table("Rows left out", header, cells, 5, rows_cut(len(rows)))]
-
-
 # The page of `ppw.project_data_size` and `ppw.project_core_count`.
 
 
 def time_projection_page(result: TimeProjection) -> Page:
     """Report of a projection to another data size or core count."""
-    header, rows = result.cells()
     caption = "Fitted without runs at the target; the bar is the interval, the point their mean."
-    return Page(
-        title=result.title(),
-        subtitle=f"input {result.input_digest[:19]}",
-        verdict=result.verdict(),
-        figures=[Figure(draw(result.plot), caption)],
-        tables=[Table("Projected times", header, rows, len(result.telling_keys()))],
-        caveats=result.caveats,
-        document=result.to_json(),
-    )
+    return Page.of(result, title=result.title(), figures=[Figure(draw(result.plot), caption)])
 
 
 # The report page of path lengths, and its plot.
@@ -426,12 +269,20 @@ def time_projection_page(result: TimeProjection) -> Page:
 def path_length_page(result: PathLengths) -> Page:
     """Report of `ppw.path_lengths`."""
     caption = "Instructions per byte as counted, and the curves fitted to them."
-    return Page(
+    return Page.of(
+        result,
         title="Path length",
-        subtitle=f"instructions per byte · input {result.input_digest}",
+        subtitle="instructions per byte",
         verdict=[*result.verdict(), *result.flat_sentences()] or ["nothing could be fitted"],
         figures=[Figure(draw(result.plot), caption)],
-        tables=[Table("Counts", result.header(), result.cells(), 3)],
-        caveats=result.caveats,
-        document=result.to_json(),
     )
+
+
+PAGES = {
+    "validation": validation_page,
+    "parameters": parameters_page,
+    "runs_projection": projection_page,
+    "core-count-projection": time_projection_page,
+    "data-size-projection": time_projection_page,
+    "path_lengths": path_length_page,
+}

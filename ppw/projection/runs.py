@@ -19,19 +19,12 @@ from ppw.projection.posteriors import Cells
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequencies
 from ppw.results.axes import new_axes
-from ppw.results.result import (
-    frame_digest,
-    read_document,
-    reads_document,
-    records,
-    unbounded_where_null,
-    write_document,
-)
-from ppw.results.text import plot_label, shown, shown_interval, summary_text, text_table
+from ppw.results.result import Result, Table
+from ppw.results.text import plot_label, shown
 from ppw.runs.prepare import Prepared, measured_cells, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -83,7 +76,6 @@ def nothing_to_fit(prepared: Prepared) -> str:
     )
 
 
-_NUMBERS = ("projected", "lower", "upper", "other_form", "limit", "limit_share", "pulled_pct")
 # Columns of the error budget begin so.
 WIDTH_FROM = "width_from_"
 # Metrics that both forms answer.
@@ -92,23 +84,18 @@ _OPTIONAL = ("other_form", "caveats", "pulled_pct")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RunsProjection:
+class RunsProjection(Result):
     """Projections of every group of a runs table.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a group, metric and frequency: the key columns, ``metric``, ``unit``,
-        ``freq_hz``, ``projected``, ``lower``, ``upper`` (NaN without an interval), ``limit`` as
-        frequency grows, ``limit_share`` reached, ``points`` measured; for a posterior
-        ``pulled_pct`` (how far the table's other groups moved the answer) and the share that each
-        source of width has in the variance of its logarithm (``width_from_time_fit`` …);
-        ``other_form`` (the reciprocal form beside the bounded one, or the reverse) and
-        ``caveats`` (short names) where there are any.
+        One row a group, metric and frequency. A posterior adds the share that each source of width
+        has in the variance of its logarithm (``width_from_time_fit`` …).
     by : tuple of str
-        Key columns.
+        Columns that tell groups apart.
     level : float
-        Of the intervals.
+        Probability of the intervals.
     form, power_form, via, interval, pool
         As asked for; ``power_form`` None is a posterior over CMOS curves.
     caveats : tuple of str
@@ -120,6 +107,41 @@ class RunsProjection:
         The runs behind the answers; None when read from JSON.
     """
 
+    kind = "runs_projection"
+    tables = (
+        Table(
+            "table",
+            """
+            metric      | text  | metric    | what is projected
+            unit        | text  |           | unit of `projected`
+            freq_hz     | Hz    | at        | frequency projected to
+            projected   | unit [lower, upper] | projected | projection
+            lower       | unit  |           | lower end of the prediction interval, NaN without one
+            upper       | unit  |           | upper end of it
+            limit       | unit  |           | what the metric tends to as frequency grows
+            limit_share | share | of limit  | share of the limit that is reached
+            points      | count |           | number of runs
+            pulled_pct  | %     |           | how far the other groups moved the answer (posterior)
+            other_form  | unit  | other form | answer of the reciprocal or bounded form
+            caveats     | text  |           | short names of the caveats
+            """,
+            title="Projections",
+            key="groups",
+        ),
+        Table(
+            "left_out",
+            """
+            file     | text | file      | file that the row stands in
+            row      | count | row      | 1 is the first below the header of the file
+            freq_hz  | Hz   | frequency | frequency of the row
+            check    | text | check     | short name of the check
+            evidence | text | evidence  | what is wrong, with the figures
+            """,
+            title="Rows left out",
+            most=0,
+        ),
+    )
+
     table: pd.DataFrame
     by: tuple[str, ...]
     level: float
@@ -128,76 +150,9 @@ class RunsProjection:
     via: str
     interval: str
     pool: bool
-    caveats: tuple[str, ...]
     left_out: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
-    prepared: Prepared | None = field(default=None, repr=False, compare=False)
-    options: FitOptions = field(default_factory=FitOptions, repr=False, compare=False)
-    known_digest: str | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def input_digest(self) -> str | None:
-        """Digest of the runs: of the file they were read from where known."""
-        # Not computed before it is asked for: it costs more than the fits of a large table.
-        return self.known_digest if self.prepared is None else frame_digest(self.prepared.runs)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a copy of ``table``."""
-        return self.table.copy()
-
-    def summary(self) -> str:
-        """Show a table of projections, at most 40 rows, then the caveats."""
-        shown_rows = [self._cells(row) for row in self.table.head(40).to_dict(orient="records")]
-        header = [*self.by, "metric", "at", "projected", f"{self.level:.0%} interval", "of limit"]
-        header += ["other form"] if "other_form" in self.table else []
-        lines: list[str] = [text_table(header, shown_rows)]
-        if len(self.table) > 40:
-            lines.append(f"… {len(self.table) - 40} more rows: use --format csv or to_frame()")
-        return summary_text(lines, self.caveats)
-
-    def _cells(self, row: Mapping[Any, Any]) -> list[str]:
-        interval = shown_interval(row["projected"], row["lower"], row["upper"], row["unit"])
-        share = "–" if np.isnan(row["limit_share"]) else f"{row['limit_share']:.0%}"
-        keys = [shown(v) if isinstance(v, float) else str(v) for v in (row[k] for k in self.by)]
-        answers = [shown(row["freq_hz"], "Hz"), shown(row["projected"], row["unit"])]
-        other = [shown(row["other_form"], row["unit"])] if "other_form" in row else []
-        return [*keys, row["metric"], *answers, interval, share, *other]
-
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``; one object a row in ``groups``."""
-        body = {
-            "by": self.by,
-            "level": self.level,
-            "form": self.form,
-            "power_form": self.power_form,
-            "via": self.via,
-            "interval": self.interval,
-            "pool": self.pool,
-            "groups": records(self.table),
-            "left_out": records(self.left_out),
-            "caveats": self.caveats,
-        }
-        return write_document("runs_projection", self.input_digest, body)
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> RunsProjection:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "runs_projection")
-        table = pd.DataFrame(d["groups"])
-        numbers = {c: np.float64 for c in table if c in _NUMBERS or str(c).startswith(WIDTH_FROM)}
-        return cls(
-            table=unbounded_where_null(table.astype(numbers)),
-            by=tuple(d["by"]),
-            level=d["level"],
-            form=d["form"],
-            power_form=d["power_form"],
-            via=d["via"],
-            interval=d["interval"],
-            pool=d["pool"],
-            caveats=tuple(d["caveats"]),
-            left_out=pd.DataFrame(d["left_out"]),
-            known_digest=d["input_digest"],
-        )
+    prepared: Prepared | None = field(default=None, repr=False, metadata={"json": False})
+    options: FitOptions = field(default_factory=FitOptions, repr=False, metadata={"json": False})
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the first metric of each group, measured and projected, against frequency."""
@@ -287,6 +242,7 @@ def project_prepared(
         left_out=prepared.left_out,
         prepared=prepared,
         options=options,
+        input_digest=prepared.runs,
     )
 
 

@@ -6,8 +6,8 @@ way from runs to its table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,17 +23,8 @@ from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_names, as_positive, as_share
-from ppw.results.result import (
-    as_floats,
-    frame_digest,
-    numbers_digest,
-    read_document,
-    reads_document,
-    records,
-    rows_of,
-    write_document,
-)
-from ppw.results.text import key_texts, plot_label, shown, shown_interval, summary_text, text_table
+from ppw.results.result import Result, Row, Table, frame_digest, numbers_digest, rows_of
+from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.groups import canonical, group_runs
 
 if TYPE_CHECKING:
@@ -51,7 +42,6 @@ _USUAL = 0.02
 LACK_OF_FIT = 0.01
 # Values from which on a law can be judged.
 JUDGED = 3
-_ANSWER = ("projected", "lower", "upper", "measured", "error_pct")
 
 
 class Rows(NamedTuple):
@@ -79,41 +69,60 @@ class Rows(NamedTuple):
         return np.where(np.isinf(found), np.nan, found)
 
 
+_ANSWERS = """
+    projected | s [lower, upper] | projected | projected time
+    lower     | s |          | lower end of the interval for the mean of the runs at the target
+    upper     | s |          | upper end of it
+    measured  | s | measured | mean of the runs at the target, which no fit has read
+    error_pct | % | error    | (projected / measured - 1) in percent
+"""
+
+
+def time_table(target: str, found: str) -> tuple[Table, ...]:
+    """Declare the table of a projection of times: the target, the answers, and what was found."""
+    columns = f"{target.strip()}\n{_ANSWERS.strip()}\n{found.strip()}"
+    return (
+        Table(
+            "table",
+            columns,
+            title="Projected times",
+            key="groups",
+            most=10**9,
+            show={"error_pct": _error_text},
+        ),
+    )
+
+
+def _error_text(row: Row) -> str:
+    error = row["error_pct"]
+    return "–" if error != error else f"{error:+.1f} %"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TimeProjection:
+class TimeProjection(Result):
     """Times projected to one target, a row a group.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        The group's keys; the target; ``projected``, ``lower`` and ``upper`` (s; prediction
-        interval for the mean of the runs at the target, or of one run); ``measured`` (s, mean of
-        the runs at the target, which no fit has read; NaN without any), ``error_pct`` and
-        ``covered``; what the fit found, and from how many ``runs``.
+        One row a group: its keys, the target, the answers, what the fit found, and from how many
+        runs.
     by : tuple of str
-        Columns of the keys.
+        Columns that tell groups apart.
     level : float
-        Of the intervals.
+        Probability of the intervals.
     caveats : tuple of str
     """
 
-    kind: ClassVar[str]
-    # Column of what is projected over, its unit, and how tables and caveats call it.
+    # Column of the target, and how caveats call its values.
     target: ClassVar[str]
-    unit: ClassVar[str]
-    word: ClassVar[str]
     few: ClassVar[str]
-    # Columns of what is found, and of how many values were measured, the least and the greatest.
-    found_columns: ClassVar[tuple[str, ...]]
-    # Those that are infinite where JSON has null.
-    unbounded: ClassVar[tuple[str, ...]] = ()
+    # Columns of how many values were measured, the least and the greatest.
     measured_columns: ClassVar[tuple[str, str, str]]
 
     table: pd.DataFrame
     by: tuple[str, ...]
     level: float
-    caveats: tuple[str, ...]
-    input_digest: str = field(repr=False, compare=False)
 
     @property
     def coverage(self) -> float | None:
@@ -121,38 +130,17 @@ class TimeProjection:
         covered = self.table["covered"].dropna()
         return float(covered.astype(float).mean()) if len(covered) else None
 
-    def summary(self) -> str:
-        """Table and verdict as text."""
-        header, rows = self.cells()
-        lines = [text_table(header, rows), *self.verdict()]
-        return summary_text(lines, self.caveats)
+    def text_parts(self) -> list[str]:
+        """Return the table, then the verdict."""
+        return [*self.printed_tables()[0].lines(), *self.verdict()]
 
-    def telling_keys(self) -> list[str]:
+    def printed_keys(self) -> list[str]:
         """Columns that tell the groups of this table apart."""
         return [name for name in self.by if len(self.table[name].unique()) > 1] or list(self.by[:1])
 
-    def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Header and rows of the table as they are printed, the telling keys first."""
-        keys = self.telling_keys()
-        header = [*keys, self.word, "projected", f"{self.level:.0%} interval", "measured", "error"]
-        rows = []
-        for row in rows_of(self.table):
-            error = row["error_pct"]
-            rows.append(
-                [
-                    *key_texts(keys, row),
-                    shown(row[self.target], self.unit),
-                    shown(row["projected"], "s"),
-                    shown_interval(row["projected"], row["lower"], row["upper"], "s"),
-                    shown(row["measured"], "s"),
-                    "–" if error != error else f"{error:+.1f} %",
-                ]
-            )
-        return header, rows
-
     def verdict(self) -> list[str]:
         """Say the fits in sentences."""
-        keys, said = self.telling_keys(), []
+        keys, said = self.printed_keys(), []
         for row in rows_of(self.table):
             name = " ".join(key_texts(keys, row)) if len(self.table) > 1 else "the job"
             said.append(f"{name}: {self.law(row)}")
@@ -207,39 +195,8 @@ class TimeProjection:
         """What could mislead in the rows of a table, with their P-value of ``lack_of_fit``."""
         raise NotImplementedError
 
-    def to_frame(self) -> pd.DataFrame:
-        """The table."""
-        return self.table.copy()
-
-    def to_json(self) -> str:
-        """JSON document; missing values are null."""
-        body = {
-            "level": self.level,
-            "by": list(self.by),
-            "groups": records(self.table),
-            "coverage": self.coverage,
-            "caveats": list(self.caveats),
-        }
-        return write_document(self.kind, self.input_digest, body)
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> Self:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        document = read_document(text, cls.kind)
-        by = tuple(document["by"])
-        counted, *ends = cls.measured_columns
-        columns = [*by, cls.target, *_ANSWER, *cls.found_columns, counted, "runs", *ends, "covered"]
-        table = pd.DataFrame(document["groups"], columns=columns)
-        table = as_floats(table, but=[*by, "covered"]).astype({"covered": object})
-        table[[*cls.unbounded]] = table[[*cls.unbounded]].fillna(np.inf)
-        return cls(
-            table=table,
-            by=by,
-            level=document["level"],
-            caveats=tuple(document["caveats"]),
-            input_digest=document["input_digest"],
-        )
+    def _body(self) -> dict[str, Any]:
+        return {**super()._body(), "coverage": self.coverage}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw each group's curve, its interval at the target and what was measured there."""
@@ -250,7 +207,7 @@ class TimeProjection:
         for row in rows_of(self.table):
             x, y = self.curve(row)
             (line,) = ax.plot(x / unit, y)
-            line.set_label(plot_label(" ".join(key_texts(self.telling_keys(), row))))
+            line.set_label(plot_label(" ".join(key_texts(self.printed_keys(), row))))
             at = row[self.target] / unit
             if row["lower"] == row["lower"]:
                 ax.vlines(at, row["lower"], row["upper"], colors=line.get_color(), linewidth=4)
@@ -258,7 +215,7 @@ class TimeProjection:
                 ax.plot([at], [row["measured"]], "o", color=line.get_color())
         ax.set_xlabel(label)
         ax.set_ylabel("time (s)")
-        if self.telling_keys():
+        if self.printed_keys():
             ax.legend()
         return ax
 
@@ -372,29 +329,23 @@ _POINTS = 60
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CoreCountProjection(TimeProjection):
-    """Times projected to one core count, a row a group.
+    """Times projected to one core count, a row a group."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        The group's keys; ``cores`` (the target); ``projected``, ``lower`` and ``upper`` (s;
-        prediction interval for the mean of the runs at the target, or of one run); ``measured``
-        (s, mean of the runs at the target, which no fit has read; NaN without any),
-        ``error_pct`` and ``covered``; ``t_serial_s`` and ``t_parallel_s``; how many ``counts`` of
-        cores and ``runs`` were fitted, from ``fewest_cores`` to ``most_cores``.
-    by : tuple of str
-        Columns of the keys.
-    level : float
-        Of the intervals.
-    caveats : tuple of str
-    """
-
-    kind: ClassVar[str] = "core-count-projection"
+    kind = "core-count-projection"
+    tables = time_table(
+        "cores | 1 | cores | target",
+        """
+        t_serial_s   | s |  | time that no number of cores shortens
+        t_parallel_s | s |  | time on one core that all cores share
+        counts       | 1 |  | core counts that were fitted
+        runs         | 1 |  | runs that were fitted
+        fewest_cores | 1 |  | fewest cores fitted
+        most_cores   | 1 |  | most cores fitted
+        covered      | flag |  | whether the measured mean is inside the interval
+        """,
+    )
     target: ClassVar[str] = "cores"
-    unit: ClassVar[str] = "1"
-    word: ClassVar[str] = "cores"
     few: ClassVar[str] = "other core counts"
-    found_columns: ClassVar[tuple[str, ...]] = ("t_serial_s", "t_parallel_s")
     measured_columns: ClassVar[tuple[str, str, str]] = ("counts", "fewest_cores", "most_cores")
 
     def title(self) -> str:
@@ -551,31 +502,23 @@ _FAR_DATA = 8.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DataSizeProjection(TimeProjection):
-    """Times projected to one data size, a row a group.
+    """Times projected to one data size, a row a group."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        The group's keys; ``data_bytes`` (the target, B); ``projected``, ``lower`` and ``upper``
-        (s; prediction interval for the mean of the runs at the target, or of one run);
-        ``measured`` (s, mean of the runs at the target, which no fit has read; NaN without any),
-        ``error_pct`` and ``covered``; ``t_fixed_s`` and ``rate_bytes_s`` (B/s, inf where the time
-        does not grow); how many ``sizes`` and ``runs`` were fitted, from ``smallest_bytes`` to
-        ``largest_bytes``.
-    by : tuple of str
-        Columns of the keys.
-    level : float
-        Of the intervals.
-    caveats : tuple of str
-    """
-
-    kind: ClassVar[str] = "data-size-projection"
+    kind = "data-size-projection"
+    tables = time_table(
+        "data_bytes | B | data | target",
+        """
+        t_fixed_s      | s |  | time that does not grow with the data
+        rate_bytes_s   | B/s or inf |  | data per second beyond it, inf where time does not grow
+        sizes          | 1 |  | data sizes that were fitted
+        runs           | 1 |  | runs that were fitted
+        smallest_bytes | B |  | smallest data size fitted
+        largest_bytes  | B |  | largest data size fitted
+        covered        | flag |  | whether the measured mean is inside the interval
+        """,
+    )
     target: ClassVar[str] = "data_bytes"
-    unit: ClassVar[str] = "B"
-    word: ClassVar[str] = "data"
     few: ClassVar[str] = "smaller sizes"
-    found_columns: ClassVar[tuple[str, ...]] = ("t_fixed_s", "rate_bytes_s")
-    unbounded: ClassVar[tuple[str, ...]] = ("rate_bytes_s",)
     measured_columns: ClassVar[tuple[str, str, str]] = ("sizes", "smallest_bytes", "largest_bytes")
 
     def title(self) -> str:

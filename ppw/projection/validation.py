@@ -20,16 +20,8 @@ from ppw.projection.runs import unfitted_groups
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequencies, as_names, known_choice
 from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
-from ppw.results.result import (
-    frame_digest,
-    plain,
-    read_document,
-    reads_document,
-    records,
-    unbounded_where_null,
-    write_document,
-)
-from ppw.results.text import shown, summary_text, text_table
+from ppw.results.result import PrintedTable, Result, Row, Table, plain
+from ppw.results.text import shown, shown_interval
 from ppw.runs.groups import canonical, run_count
 from ppw.runs.prepare import Prepared, measured_cells, prepare, remedy_of_left_out, without_watts
 
@@ -255,37 +247,65 @@ def _errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
     }
 
 
-_NUMBERS = ("projected", "measured", "error_pct", "lower", "upper", *BASELINES)
+_BASELINES_NOTE = (
+    "1/f: the clock is all that counts, so time scales with 1/f, throughput and power with f. "
+    "unscaled: time does not change. Both from the nearest frequency learnt from."
+)
+
+
+def _interval(row: Row) -> str:
+    return shown_interval(row["projected"], row["lower"], row["upper"], row["unit"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Validation:
-    """Projections held against measurements.
+class Validation(Result):
+    """Projections compared with measurements.
 
     Attributes
     ----------
     groups : pandas.DataFrame
-        One row a group, metric and test frequency: key columns, ``metric``, ``unit``,
-        ``freq_hz``, ``projected``, ``measured`` (mean of the test runs), ``error_pct``,
-        ``lower``, ``upper`` (prediction interval for that mean; NaN without one), ``covered``
-        (True, False or None without an interval), and what the two naive baselines answer:
-        ``inverse_frequency`` (time scales as 1/f) and ``unscaled`` (time does not scale), both
-        from the nearest frequency learnt from.
+        One row a group, metric and test frequency.
     summary_by_metric : dict
         By metric: ``n``, ``median_ape``, ``p90_ape``, ``mean_ape``, ``max_ape``, ``bias_pct``
         (percent), ``within_10pct`` and ``coverage`` (shares; coverage among the projections that
         have an interval, None where none has), ``with_interval``, and the same errors for
         ``baselines``.
     by : tuple of str
+        Columns that tell groups apart.
     scheme : str
         What was learnt from and what was tested.
     level : float
+        Probability of the intervals.
     form, power_form, via, interval, pool
+        As asked for; see `ppw.projection.options.FitOptions`.
     caveats : tuple of str
     """
 
+    kind = "validation"
+    tables = (
+        Table(
+            "groups",
+            """
+            metric    | text  | metric    | what was projected
+            unit      | text  |           | unit of `projected` and `measured`
+            freq_hz   | Hz    | frequency | frequency projected to
+            projected | unit  | projected | projection
+            measured  | unit  | measured  | mean of the test runs
+            error_pct | % +.2f | error %  | (projected / measured - 1) in percent
+            lower     | unit  | interval  | lower end of the prediction interval of that mean
+            upper     | unit  |           | upper end of it
+            covered   | flag  | covered   | whether the measured mean is inside; missing without one
+            inverse_frequency | unit |    | baseline: time scales with 1/f, power with f
+            unscaled  | unit  |           | baseline: nothing changes with frequency
+            """,
+            title="Groups, largest error first",
+            most=0,
+            show={"lower": _interval},
+        ),
+    )
+
     groups: pd.DataFrame
-    summary_by_metric: dict[str, dict[str, Any]]
+    summary_by_metric: dict[str, dict[str, Any]] = field(metadata={"key": "summary"})
     by: tuple[str, ...]
     scheme: str
     level: float
@@ -294,56 +314,26 @@ class Validation:
     via: str
     interval: str
     pool: bool
-    caveats: tuple[str, ...]
-    input_digest: str = field(repr=False, compare=False)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a copy of ``groups``."""
-        return self.groups.copy()
-
-    def summary(self) -> str:
-        """Show errors and coverage by metric, beside the naive baselines, then the caveats."""
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return errors and coverage by metric beside the baselines; on a page the groups too."""
         header = ["metric", "n", "median", "p90", "max", "bias", "within 10 %", "coverage"]
         header += ["1/f: median", "p90", "unscaled: median", "p90"]
         rows = [_cells(name, s) for name, s in self.summary_by_metric.items()]
+        errors = PrintedTable("Errors in percent", header, rows, 1, _BASELINES_NOTE)
+        if most is None:
+            return [errors]
+        largest = self.groups["error_pct"].abs().sort_values(ascending=False, kind="stable").index
+        return [errors, self.tables[0].printed(self, most, self.groups.reindex(largest))]
+
+    def text_parts(self) -> list[str]:
+        """Return what was compared, and the errors by metric."""
         title = f"Projected against measured, {self.scheme} (absolute errors in %)"
-        return summary_text([title, text_table(header, rows)], self.caveats)
+        return [title, *self.printed_tables()[0].lines()]
 
     def worst_error_pct(self) -> float:
         """Largest absolute error of all, in percent."""
         return float(self.groups["error_pct"].abs().max())
-
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``, ``groups`` and ``summary``."""
-        body = {
-            "scheme": self.scheme,
-            "by": self.by,
-            "level": self.level,
-            "form": self.form,
-            "power_form": self.power_form,
-            "via": self.via,
-            "interval": self.interval,
-            "pool": self.pool,
-            "groups": records(self.groups),
-            "summary": self.summary_by_metric,
-            "caveats": self.caveats,
-        }
-        return write_document("validation", self.input_digest, body)
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> Validation:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "validation")
-        groups = pd.DataFrame(d["groups"]).astype(dict.fromkeys(_NUMBERS, np.float64))
-        names = ["scheme", "level", "form", "power_form", "via", "interval", "pool", "input_digest"]
-        return cls(
-            groups=unbounded_where_null(groups.astype({"covered": object})),
-            summary_by_metric=d["summary"],
-            by=tuple(d["by"]),
-            caveats=tuple(d["caveats"]),
-            **{name: d[name] for name in names},
-        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw projected against measured, as shares of the measured, metric by metric."""
@@ -405,7 +395,7 @@ def validate(
     plan = Plan(at_train, at_test, scheme or "highest", train_host, test_host)
     validation = validate_prepared(prepared, plan, options, level, keep_all=keep_all)
     cv.warn(validation.caveats)
-    return replace(validation, input_digest=frame_digest(runs))
+    return replace(validation, input_digest=runs)
 
 
 def validate_prepared(
@@ -446,7 +436,7 @@ def validate_prepared(
         interval=options.interval,
         pool=options.pool,
         caveats=tuple(dict.fromkeys(caveats)),
-        input_digest=frame_digest(prepared.runs),
+        input_digest=prepared.runs,
     )
 
 

@@ -12,7 +12,7 @@ from functools import cached_property, wraps
 from html import escape
 from importlib import import_module
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 
@@ -309,10 +309,12 @@ class Table:
         """Names of the columns declared."""
         return [column.name for column in self.columns]
 
-    def printed(self, result: Any, most: int | None = None) -> PrintedTable:
-        """Rows as they print, the first ``most``."""
-        frame: pd.DataFrame = getattr(result, self.name)
-        by = [name for name in getattr(result, "by", ()) if name in frame]
+    def printed(
+        self, result: Any, most: int | None = None, frame: pd.DataFrame | None = None
+    ) -> PrintedTable:
+        """Rows of the result's table, or of ``frame``, as they print, the first ``most``."""
+        frame = getattr(result, self.name) if frame is None else frame
+        by = [name for name in result.printed_keys() if name in frame]
         columns = [c for c in self.columns if c.title and c.name in frame]
         columns = [c for c in columns if not c.if_any or frame[c.name].notna().any()]
         rows = [
@@ -344,6 +346,31 @@ class PrintedTable(NamedTuple):
         return [text_table(self.header, self.rows), *([more] if self.left_out else [])]
 
 
+class Digest:
+    """Digest of a result's input; a table is hashed when its digest is first asked for.
+
+    Hashing costs more than the fits of a large table.
+    """
+
+    @overload
+    def __get__(self, result: None, kind: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, result: object, kind: type[Any]) -> str | None: ...
+    def __get__(self, result: object | None, kind: type[Any]) -> Self | str | None:
+        """Return the digest of a result, "sha256:…"."""
+        if result is None:
+            return self
+        known: str | pd.DataFrame | None = vars(result)["input_digest"]
+        if known is not None and not isinstance(known, str):
+            known = vars(result)["input_digest"] = frame_digest(known)
+        return known
+
+    # Checkers take what is set for what is got, so this says Any.
+    def __set__(self, result: object, digest: Any) -> None:
+        """Keep the digest (str or None), or the table (pandas.DataFrame) to make it of."""
+        vars(result)["input_digest"] = digest
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
     """Answer to a question: tables, the facts they rest on, and caveats.
@@ -363,7 +390,7 @@ class Result:
     tables: ClassVar[tuple[Table, ...]] = ()
 
     caveats: tuple[str, ...]
-    input_digest: str | None = field(repr=False)
+    input_digest: Digest = Digest()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Add the columns of the declared tables to the documentation of the class."""
@@ -386,12 +413,25 @@ class Result:
         return [said] if isinstance(said, str) else said
 
     def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
-        """Tables as they print; ``most`` is the number of rows of each on a page."""
+        """Return the tables as they print; of those behind the first, the ones that have rows.
+
+        Parameters
+        ----------
+        most : int, optional
+            Number of rows of each on a page; by default the tables and rows of a summary.
+        """
         return [
             table.printed(self, table.most if most is None else most)
             for table in self.tables
-            if table.most or most is not None
+            if (table.most or most is not None)
+            and any(column.title for column in table.columns)
+            and (table is self.tables[0] or len(getattr(self, table.name)))
         ]
+
+    def printed_keys(self) -> Sequence[str]:
+        """Columns that come first in every printed table: those that tell the groups apart."""
+        keys: Sequence[str] = getattr(self, "by", ())
+        return keys
 
     def text_parts(self) -> list[str]:
         """Sentences and tables of the summary, in their order."""
@@ -441,7 +481,7 @@ class Result:
         parts: dict[str, Any] = {"input_digest": document["input_digest"]}
         tables = {table.name: table for table in cls.tables}
         for one in _written(cls):
-            key = _key(cls, one.name)
+            key = _key(cls, one)
             if key not in document and _has_default(one):
                 continue
             value = document[key]
@@ -452,16 +492,22 @@ class Result:
 
     def _body(self) -> dict[str, Any]:
         """Fields by their names in the document, tables as data frames."""
-        return {_key(type(self), f.name): getattr(self, f.name) for f in _written(type(self))}
+        return {_key(type(self), f): getattr(self, f.name) for f in _written(type(self))}
 
 
 def _written(kind: type[Result]) -> list[Field[Any]]:
-    """Fields that the JSON document has; others are made anew or lost, as the runs behind them."""
+    """Fields that the JSON document has.
+
+    A field with ``metadata={"json": False}`` is not among them, as the runs behind an answer; one
+    with ``metadata={"key": "name"}`` has that name there.
+    """
     return [f for f in fields(kind) if f.name != "input_digest" and f.metadata.get("json", True)]
 
 
-def _key(kind: type[Result], name: str) -> str:
-    return next((t.key for t in kind.tables if t.name == name and t.key), name)
+def _key(kind: type[Result], one: Field[Any]) -> str:
+    """Name of a field in the JSON document."""
+    declared = (table.key for table in kind.tables if table.name == one.name and table.key)
+    return next(declared, one.metadata.get("key", one.name))
 
 
 def _has_default(one: Field[Any]) -> bool:
@@ -504,7 +550,10 @@ def _read_table(
     """Build a data frame of JSON rows, by the types in the document or by those declared."""
     import pandas as pd
 
-    table = pd.DataFrame(rows, columns=list(types) if types else None)
+    names = None if types is None else list(types)
+    if names is None and declared and not rows:
+        names = declared.names
+    table = pd.DataFrame(rows, columns=names)
     if not table.columns.is_unique:
         raise ValueError(f"columns {', '.join(map(str, table.columns))}: one is there twice")
     columns = {c.name: c for c in declared.columns if c.name in table} if declared else {}
@@ -514,6 +563,9 @@ def _read_table(
     known = {name: _DTYPES[kind] for name, kind in types.items() if kind in _DTYPES}
     table = table.astype(known)
     for name, column in columns.items():
+        if column.unit == FLAG and name not in known:
+            # Some rows have neither: pandas would make flags of the rest.
+            table[name] = table[name].astype(object)
         if column.unbounded:
             table[name] = table[name].fillna(np.inf)
     return unbounded_where_null(table) if {"lower", "upper"} <= set(table) else table

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from measurements import check_runs
 from measurements.table.checks import row_numbers
@@ -15,8 +14,7 @@ from measurements.table.schema import FILE_COLUMN
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_names
-from ppw.results.result import frame_digest, read_document, reads_document, records, write_document
-from ppw.results.text import key_texts, shown, summary_text, text_table
+from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
 from ppw.runs.checks.inversions import SLOWER_WHEN_FASTER
 from ppw.runs.checks.readings import ACHIEVED_OFF, AT_OR_BELOW_IDLE, ENERGY_OFF, scope_caveats
 from ppw.runs.checks.repeats import EXACT_MULTIPLE, FREQUENCY_NOT_APPLIED
@@ -27,6 +25,7 @@ from ppw.runs.metrics import METRICS, columns_for, known_metrics
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import pandas as pd
     from matplotlib.axes import Axes
 
     from fitting.regression.lines import IntArray
@@ -49,7 +48,6 @@ CHECKS: dict[str, Check] = {
 # Columns of the result; one of these names as a key would be overwritten.
 _PLACES = ("file", "row", "position")
 _ANSWERS = ("freq_hz", "check", "evidence", *_PLACES)
-_MOST_ROWS = 40
 
 
 @dataclass(frozen=True)
@@ -74,15 +72,13 @@ class Suspects:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Quality:
+class Quality(Result):
     """Rows of a runs table that cannot be right.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a suspect row and check: key columns, ``freq_hz``, ``check`` (short name),
-        ``evidence`` (in words, with the figures), ``file``, ``row`` (1 is the first below the
-        file's header) and ``position`` (from 0, in the whole input).
+        One row a suspect row and check; of a fleet, one a cell, with its ``runs``.
     counts : dict
         Suspect rows by check, for the checks that were made.
     not_made : dict
@@ -90,16 +86,33 @@ class Quality:
     rows : int
         Rows of the input.
     by : tuple of str
+        Columns that tell groups apart.
     caveats : tuple of str
     """
 
+    kind = "quality"
+    tables = (
+        Table(
+            "table",
+            """
+            freq_hz  | Hz    | at       | frequency of the row
+            check    | text  | check    | short name of the check
+            evidence | text  | evidence | what is wrong, with the figures
+            file     | text  |          | file that the row stands in
+            row      | count |          | 1 is the first below the header of the file
+            position | count |          | place in the whole input, from 0
+            runs     | count |          | runs of the cell, where the input is a fleet
+            """,
+            title="Suspect rows",
+            key="suspects",
+        ),
+    )
+
     table: pd.DataFrame
-    counts: dict[str, int]
+    counts: dict[str, int] = field(metadata={"key": "checks"})
     not_made: dict[str, str]
     rows: int
     by: tuple[str, ...]
-    caveats: tuple[str, ...]
-    input_digest: str = field(repr=False, compare=False)
 
     @property
     def passed(self) -> Mask:
@@ -126,42 +139,33 @@ class Quality:
             return f"1 of {self.rows} rows is suspect: what it says cannot be right."
         return f"{count} of {self.rows} rows are suspect: what they say cannot be right."
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a copy of ``table``."""
-        return self.table.copy()
-
-    def summary(self) -> str:
-        """Say the verdict, the checks with what to do, at most 40 suspect rows, the caveats."""
-        lines = [self.verdict(), text_table(["check", "rows"], self._count_cells())]
-        lines += [f"{name}: {CHECKS[name].remedy}" for name, count in self.counts.items() if count]
-        if len(self.table):
-            lines.append(text_table(self.header(), self.cells(_MOST_ROWS)))
-        if len(self.table) > _MOST_ROWS:
-            more = len(self.table) - _MOST_ROWS
-            lines.append(f"… {more} more rows: use --format csv or to_frame()")
-        return summary_text(lines, self.caveats)
-
-    def _count_cells(self) -> list[list[str]]:
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return the checks and the suspect rows, each with where it stands."""
         made = [[name, str(count)] for name, count in self.counts.items()]
-        return made + [[name, f"– (no {lacks})"] for name, lacks in self.not_made.items()]
-
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        first = "runs" if "runs" in self.table else "row"
-        return [first, *self.by, "at", "check", "evidence"]
-
-    def cells(self, most: int) -> list[list[str]]:
-        """First rows of ``table`` as they are printed; the file is named where there are more."""
+        made += [[name, f"– (no {lacks})"] for name, lacks in self.not_made.items()]
+        checks = PrintedTable("Checks", ["check", "rows"], made, 1)
+        (suspects,) = super().printed_tables(most)
+        if not len(self.table):
+            return [checks]
+        places = map(self._place, rows_of(self.table.head(len(suspects.rows))))
         return [
-            [
-                self._place(row),
-                *key_texts(self.by, row),
-                shown(row["freq_hz"], "Hz"),
-                row["check"],
-                row["evidence"],
-            ]
-            for row in self.table.head(most).to_dict(orient="records")
+            checks,
+            suspects._replace(
+                header=["runs" if "runs" in self.table else "row", *suspects.header],
+                rows=[[place, *row] for place, row in zip(places, suspects.rows, strict=True)],
+                keys=len(suspects.header) + 1,
+            ),
         ]
+
+    def remedies(self) -> list[str]:
+        """Say what to do about each check that names rows."""
+        return [f"{name}: {CHECKS[name].remedy}" for name, count in self.counts.items() if count]
+
+    def text_parts(self) -> list[str]:
+        """Return the verdict, the checks with what to do, and the suspect rows."""
+        checks, *suspects = self.printed_tables()
+        rows = [line for table in suspects for line in table.lines()]
+        return [self.verdict(), *checks.lines(), *self.remedies(), *rows]
 
     def _place(self, row: Mapping[Any, Any]) -> str:
         if "runs" in self.table:
@@ -169,38 +173,9 @@ class Quality:
         several = len(self.table["file"].unique()) > 1 and FILE_COLUMN not in self.by
         return f"{row['file']}:{row['row']}" if several else str(row["row"])
 
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``; one object a row and check in ``suspects``."""
-        body = {
-            "by": self.by,
-            "rows": self.rows,
-            "checks": self.counts,
-            "not_made": self.not_made,
-            "places": [c for c in self.table if c in (*_PLACES, "runs")],
-            "suspects": records(self.table),
-            "caveats": self.caveats,
-        }
-        return write_document("quality", self.input_digest, body)
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> Quality:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "quality")
-        places = d.get("places", _PLACES)
-        table = pd.DataFrame(
-            d["suspects"], columns=[*d["by"], "freq_hz", "check", "evidence", *places]
-        )
-        whole = {place: np.int64 for place in places if place != "file"}
-        return cls(
-            table=table.astype({"freq_hz": float, **whole}),
-            counts=d["checks"],
-            not_made=d["not_made"],
-            rows=d["rows"],
-            by=tuple(d["by"]),
-            caveats=tuple(d["caveats"]),
-            input_digest=d["input_digest"],
-        )
+    def _body(self) -> dict[str, Any]:
+        """Fields of the document, and which of its columns say where a row stands."""
+        return {**super()._body(), "places": [c for c in self.table if c in (*_PLACES, "runs")]}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how many rows each check names."""

@@ -18,9 +18,9 @@ import ppw
 from measurements.errors import BadRunsError
 from ppw.cli import main
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.projection.report import quality_page
 from ppw.runs.checks import all_digits, recorded_step
 from ppw.runs.quality import CHECKS
+from ppw.runs.report import quality_page
 
 # 13 steps, as of the Xeon of the Nornir sweeps.
 CLOCKS = np.round(np.arange(1.2, 2.45, 0.1), 1)
