@@ -16,7 +16,7 @@ from measurements.table.units import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ
 from ppw.errors import PpwError
 from ppw.fleet.canonical import is_canonical_number, recorded_step, with_decades, wrong_alone
 from ppw.fleet.run_files import registered
-from ppw.projection.runs import WITH_OTHER_FORM
+from ppw.projection.answers import WITH_OTHER_FORM
 from ppw.results.arguments import as_names
 from ppw.runs.caveats import achieved_off, energy_off
 from ppw.runs.checks import FLAGS, OF_WATTS, UNUSABLE

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from fitting.bayes.pooling import Curve
 
 
+# Metrics that both forms answer.
+WITH_OTHER_FORM = ("time", "cpi", "throughput")
+_NO_ERRORS: Mapping[str, float] = {}
+
+
 class Answer(NamedTuple):
     """What is said of a metric at some cells; one element a cell.
 
@@ -66,18 +71,71 @@ class Answers:
 
     def at(self, metric: Metric, cells: Cells, level: float) -> Answer:
         """Answer for each cell; a group may have several."""
-        factors = self.curves.of(metric, cells.group)
-        straight = predict(factors, cells.frequency, level=level, repeats=cells.runs)
-        if not self.options.has_posterior(metric):
+        return self.product(self.options.fitted(metric), cells, level)
+
+    def product(
+        self,
+        powers: Mapping[str, int],
+        cells: Cells,
+        level: float,
+        *,
+        constant: float = 1.0,
+        clock_power: int = 0,
+        errors: Mapping[str, float] = _NO_ERRORS,
+    ) -> Answer:
+        """Answer constant · f^clock_power · Π fit^power for each cell.
+
+        Parameters
+        ----------
+        powers : mapping of str to int
+            Power of each fit ("time", "cpi", "power", …).
+        errors : mapping of str to float
+            Variance of the logarithm of further factors, by what they are.
+        """
+        factors = self.curves.factors(powers, cells.group)
+        straight = predict(
+            factors,
+            cells.frequency,
+            level=level,
+            repeats=cells.runs,
+            constant=constant,
+            clock_power=clock_power,
+        )
+        if not self.options.product_has_posterior(powers):
             if self.options.interval == "none":
                 nothing = np.full(len(cells.group), np.nan)
                 straight = straight._replace(lower=nothing, upper=nothing)
             return Answer(cells, factors, straight, None)
-        known = self.posteriors.at(metric, cells, level)
-        limit = straight.limit
-        share = reached(known.value, limit, len(factors))
-        prediction = Prediction(known.value, known.lower, known.upper, limit, share)
-        return Answer(cells, factors, prediction, known)
+        known = self.posteriors.at(powers, cells, level)
+        for source, variance in errors.items():
+            known = known.widened(source, variance, level)
+        factor = constant * cells.frequency**clock_power
+        value, lower, upper = (end * factor for end in (known.value, known.lower, known.upper))
+        share = reached(value, straight.limit, len(factors))
+        return Answer(cells, factors, Prediction(value, lower, upper, straight.limit, share), known)
+
+    def other_form(self, metric: Metric) -> Answers | None:
+        """Fit the other form to the groups whose curve is faster than the clock, if there are any.
+
+        The other form is the reciprocal one beside the bounded, and the reverse.
+        """
+        if metric.name not in WITH_OTHER_FORM:
+            return None
+        line, form = self.curves.fits[metric.name].line, self.options.form
+        if form == "reciprocal":
+            faster = line.slope < 0
+        else:
+            coefficient = line.slope if metric.name == "cpi" else line.intercept
+            faster = coefficient <= 0 if form == "amdahl" else coefficient < 0
+        if not faster.any():
+            return None
+        options = FitOptions(
+            form="amdahl" if form == "reciprocal" else "reciprocal",
+            interval="none" if self.options.interval == "none" else "t",
+        )
+        runs, groups = self.prepared.runs, self.prepared.groups
+        curves = fit_curves(runs, groups, [metric], options, faster[groups.codes])
+        return replace(self, options=options, curves=curves)
 
     def findings(self, answer: Answer) -> list[tuple[str, Finding]]:
         """Caveats of the fits and intervals of an answer."""

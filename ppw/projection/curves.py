@@ -65,11 +65,9 @@ class Curves:
     clocks: Mapping[str, ClockRange]
     options: FitOptions
 
-    def of(self, metric: Metric, groups: IntArray | None = None) -> list[Factor]:
-        """Fits behind a metric, for all groups or for some of them."""
-        parts = self.options.fitted(metric).items()
-        fits = [(name, self.fits[name], power) for name, power in parts]
-        return [Factor(n, f if groups is None else f.take(groups), p) for n, f, p in fits]
+    def factors(self, powers: Mapping[str, int], groups: IntArray) -> list[Factor]:
+        """Fits of a product, of some groups."""
+        return [Factor(name, self.fits[name].take(groups), n) for name, n in powers.items()]
 
 
 def fit_curves(

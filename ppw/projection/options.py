@@ -99,11 +99,14 @@ class FitOptions:
             raise PpwError("an exponent takes --power-form cmos")
 
     def has_posterior(self, metric: Metric) -> bool:
-        """Tell whether a metric is answered from a posterior; the other forms have none."""
-        if self.interval not in ("bayes", "conformal"):
+        """Tell whether a metric is answered from a posterior."""
+        return self.product_has_posterior(self.fitted(metric))
+
+    def product_has_posterior(self, powers: Mapping[str, int]) -> bool:
+        """Tell whether a product of fits is answered from a posterior; not all models have one."""
+        if self.interval not in ("bayes", "conformal") or "perf_per_watt" in powers:
             return False
-        parts = self.fitted(metric)
-        return "perf_per_watt" not in parts and (self.form == "amdahl" or set(parts) == {"power"})
+        return self.form == "amdahl" or set(powers) == {"power"}
 
     def known_exponent(self) -> float | None:
         """Exponent of power that a posterior takes as given."""

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.posterior import Target
 from fitting.bayes.steps import step_counts
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws.execution_time import execution_time
-from fitting.regression.lines import SLOPE_AT_ZERO
-from fitting.regression.models import fit
 from measurements.table.units import implausible_frequency
 from ppw.errors import PpwError
-from ppw.projection.caveats import far_findings, fit_findings, posterior_findings
-from ppw.projection.curves import ClockRange, Factor, predict, reached
+from ppw.projection.answers import Answer, Answers
 from ppw.projection.options import FitOptions
 from ppw.projection.plots import group_curves, plot_curve
-from ppw.projection.posteriors import Posteriors
+from ppw.projection.posteriors import Cells
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, known_choice
 from ppw.results.axes import new_axes
@@ -30,8 +26,9 @@ from ppw.results.estimate import Estimate
 from ppw.results.result import numbers_digest, read_document, reads_document, write_document
 from ppw.results.text import printable, printable_lines, shown, shown_interval
 from ppw.runs.caveats import FAMILY_MISMATCH, UNKNOWN_WATTS, is_known_source, sources_known
+from ppw.runs.groups import group_runs
 from ppw.runs.metrics import METRICS, columns_for, values
-from ppw.runs.prepare import prepare
+from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
 
     from fitting.laws.estimators import LogPathLength
     from fitting.regression.models import ModelFit
-    from ppw.projection.posteriors import Distribution
 
 
 # Measured points as `ppw.project` takes them: pairs, a mapping, an array or a runs table.
@@ -112,7 +108,6 @@ def _as_pairs(pairs: Any, name: str) -> FloatArray:
 
 def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
     from measurements import check_runs, tidy_runs
-    from ppw.runs.groups import group_runs
     from ppw.runs.metrics import needed_columns
 
     metric = METRICS[name]
@@ -151,10 +146,6 @@ def _family_caveats(tables: list[pd.DataFrame], family: str | None) -> list[str]
     return [FAMILY_MISMATCH] if len(families) > 1 else []
 
 
-# Estimates at one frequency from single measured points; `ppw.projection.answers` has those of
-# tables.
-
-
 QUANTITIES = (
     "cpi",
     "instructions_per_s",
@@ -165,200 +156,101 @@ QUANTITIES = (
     "perf_per_watt",
     "perf_per_dollar",
 )
-
-# What each quantity is made of, with its power; the rest are exact factors.
-_MADE_OF: dict[str, dict[str, int]] = {
-    "cpi": {"cpi": 1},
-    "time_s": {"cpi": 1},
-    "power_w": {"power": 1},
-    "energy_j": {"cpi": 1, "power": 1},
-    "perf_per_watt": {"cpi": -1, "power": -1},
-    "perf_per_dollar": {"cpi": -1},
-}
+# Quantities into which the instructions of a run do not enter.
+_WITHOUT_WORK = ("cpi", "instructions_per_s", "power_w")
+# Quantities whose width is reported by where it comes from.
+_BUDGETS = ("cpi", "time_s", "power_w", "energy_j", "perf_per_watt", "perf_per_dollar")
 
 
-@dataclass(frozen=True)
-class PointAnswers:
-    """Estimates from the fits of CPI and power at one frequency.
+# Unit, powers of the fits, constant, and power of the frequency.
+_Product = tuple[str, dict[str, int], float, int]
 
-    Attributes
-    ----------
-    cpi, power : ModelFit
-        Of one group; no power without watts.
-    at : float
-        Frequency (Hz).
-    cores : float
-    level : float
-        Of the intervals.
-    posteriors : Posteriors or None
-        For the intervals; None for Student's t and for none.
-    path_length_variance : float
-        Variance of ln(path length); 0 where it is taken as exact.
-    options : FitOptions
-    """
 
-    cpi: ModelFit
-    power: ModelFit | None
-    at: float
-    cores: float
-    level: float
-    posteriors: Posteriors | None
-    path_length_variance: float
-    options: FitOptions
+def _fitted(table: MeasuredPoints, options: FitOptions) -> Answers:
+    """Fit the points as a runs table of one group, in which each row has one of the metrics."""
+    parts = [("cpi", table.cpi), ("power_w", table.power)]
+    frames = [pd.DataFrame({"freq_hz": p[:, 0], name: p[:, 1]}) for name, p in parts if len(p)]
+    runs = pd.concat(frames, ignore_index=True)
+    if table.power_source is not None:
+        runs["power_source"] = table.power_source
+    metrics = [METRICS["cpi"], METRICS["power"]][: len(frames)]
+    return Answers.of(Prepared(runs, group_runs(runs, []), metrics), options)
 
-    @classmethod
-    def of(
-        cls,
-        table: MeasuredPoints,
-        options: FitOptions,
-        at: float,
-        *,
-        cores: float,
-        level: float,
-        path_length_variance: float = 0.0,
-    ) -> PointAnswers:
-        """Fit the points; raises `OutOfRangeError` where the curve of CPI has no answer."""
-        cpi = fit_points(options, "cpi", table.cpi)
-        refuse_unanswered(cpi, at, options.form)
-        power = fit_points(options, "power", table.power) if len(table.power) else None
-        posteriors = None
-        if options.interval == "bayes":
-            posteriors = Posteriors.of_points(table.cpi, table.power, options, table.power_source)
-        return cls(cpi, power, at, cores, level, posteriors, path_length_variance, options)
 
-    def estimate(
-        self,
-        unit: str,
-        powers: Mapping[str, int],
-        *,
-        constant: float = 1.0,
-        clock: int = 0,
-        counted: bool = False,
-    ) -> Estimate:
-        """Estimate constant · f^clock · Π fit^power; ``counted`` where instructions enter."""
-        fits = {"cpi": self.cpi, "power": self.power}
-        factors = [Factor(n, f, p) for n, p in powers.items() if (f := fits[n]) is not None]
-        straight = predict(factors, self.at, level=self.level, constant=constant, clock_power=clock)
-        rest = {name: float(np.ravel(v)[0]) for name, v in straight._asdict().items()}
-        if self.options.interval == "none":
-            rest |= {"lower": np.nan, "upper": np.nan}
-        if self.has_posterior(powers):
-            known = self.distribution(powers, counted=counted)
-            factor = constant * self.at**clock
-            for name in ("value", "lower", "upper"):
-                rest[name] = float(getattr(known, name)[0]) * factor
-            value, limit = np.array([rest["value"]]), np.array([rest["limit"]])
-            rest["limit_share"] = float(reached(value, limit, len(powers))[0])
-        return Estimate(rest.pop("value"), unit, **rest)
-
-    def has_posterior(self, powers: Mapping[str, int]) -> bool:
-        """Tell whether a product of the fits has a posterior."""
-        return self.posteriors is not None and all(n in self.posteriors.steps for n in powers)
-
-    def distribution(self, powers: Mapping[str, int], *, counted: bool) -> Distribution:
-        """Posterior of the product, with the error of the path length where instructions enter."""
-        assert self.posteriors is not None
-        target = Target(np.array([self.at]), np.ones(1))
-        made = self.posteriors.product(powers, target, self.level)
-        if not (counted and self.path_length_variance):
-            return made
-        return made.widened("path length", self.path_length_variance, self.level)
-
-    def budget(self, made: Mapping[str, Estimate | None]) -> dict[str, dict[str, float]]:
-        """Shares of the variance of the logarithm, by quantity and source of width."""
-        if self.posteriors is None:
-            return {}
-        shares = {}
-        for name, powers in _MADE_OF.items():
-            if made.get(name) is None or not self.has_posterior(powers):
-                continue
-            known = self.distribution(powers, counted=name not in ("cpi", "power_w"))
-            parts = {k: float(v[0]) for k, v in known.budget.items()}
-            total = sum(parts.values())
-            shares[name] = {k: v / total for k, v in parts.items()}
-        return shares
-
-    def quantities(
-        self, instructions: float | None, efficiency: float, price: float | None
-    ) -> dict[str, Any]:
-        """All that the inputs allow, by name."""
-        n = self.cores
-        rate = self.estimate("instructions/s", {"cpi": -1}, constant=n, clock=1)
-        made: dict[str, Any] = dict.fromkeys(QUANTITIES)
-        made |= {"cpi": self.estimate("1", {"cpi": 1}), "instructions_per_s": rate}
-        work, speed = "instructions", n
-        if instructions is not None:
-            # Seconds of one run at CPI 1 and 1 Hz; estimate() brings in both.
-            seconds = float(
-                execution_time(
-                    data=1.0,
-                    cpi=1.0,
-                    path_length=instructions,
-                    frequency_hz=1.0,
-                    cores=n,
-                    efficiency=efficiency,
-                )
+def _products(instructions: float | None, cores: float, efficiency: float) -> dict[str, _Product]:
+    """Unit, powers of the fits, constant and power of the frequency of each quantity."""
+    work, speed, seconds = "instructions", cores, None
+    if instructions is not None:
+        # Seconds of one run at CPI 1 and 1 Hz; the fits and the frequency bring in the rest.
+        seconds = float(
+            execution_time(
+                data=1.0,
+                cpi=1.0,
+                path_length=instructions,
+                frequency_hz=1.0,
+                cores=cores,
+                efficiency=efficiency,
             )
-            work, speed = "runs", 1 / seconds
-            made["time_s"] = self.estimate(
-                "s", {"cpi": 1}, constant=seconds, clock=-1, counted=True
-            )
-        made["performance"] = self.estimate(
-            f"{work}/s", {"cpi": -1}, constant=speed, clock=1, counted=True
         )
-        if price is not None:
-            made["perf_per_dollar"] = made["performance"].scaled(1 / price, f"{work}/s per price")
-        if self.power is not None:
-            made |= self._with_power(work, speed, instructions is not None)
-        return made
-
-    def _with_power(self, work: str, speed: float, timed: bool) -> dict[str, Estimate | None]:
-        per_watt = {"cpi": -1, "power": -1}
-        ratio = self.estimate(f"{work}/J", per_watt, constant=speed, clock=1, counted=True)
-        joules = {"cpi": 1, "power": 1}
-        energy = self.estimate("J/run", joules, constant=1 / speed, clock=-1, counted=True)
-        watts = self.estimate("W", {"power": 1})
-        if np.isnan(watts):
-            return {}
-        return {"power_w": watts, "perf_per_watt": ratio, "energy_j": energy if timed else None}
-
-    def other_form(self, points: FloatArray) -> Estimate | None:
-        """CPI by the other form, where the one asked for hits the clock's speed or passes it."""
-        if not (self.cpi.line.slope[0] < 0 or self.cpi.line.bound[0] == SLOPE_AT_ZERO):
-            return None
-        other = FitOptions(form="amdahl" if self.options.form == "reciprocal" else "reciprocal")
-        second = fit_points(other, "cpi", points)
-        if np.isnan(second.predict(self.at)[0]):
-            return None
-        return replace(self, cpi=second, posteriors=None).estimate("1", {"cpi": 1})
-
-    def caveats(self, table: MeasuredPoints) -> list[str]:
-        """Say what could mislead in the fits of the points and in their intervals."""
-        found = []
-        fits = (("cpi", self.cpi, table.cpi), ("power", self.power, table.power))
-        for name, fitted, points in fits:
-            if fitted is None:
-                continue
-            factors, powers = [Factor(name, fitted, 1)], {name: 1}
-            posterior = self.has_posterior(powers)
-            found += fit_findings(factors, self.at, posterior=posterior)
-            measured = ClockRange(points[:1, 0], points[-1:, 0])
-            found += far_findings(factors[0], measured, self.at)
-            if posterior:
-                known = self.distribution(powers, counted=False)
-                ends = predict(factors, self.at, level=self.level)
-                ends = ends._replace(value=known.value, lower=known.lower, upper=known.upper)
-                found += posterior_findings(factors, ends)
-        return tally(found)
+        work, speed = "runs", 1 / seconds
+    made: dict[str, _Product] = {
+        "cpi": ("1", {"cpi": 1}, 1.0, 0),
+        "instructions_per_s": ("instructions/s", {"cpi": -1}, cores, 1),
+        "performance": (f"{work}/s", {"cpi": -1}, speed, 1),
+        "power_w": ("W", {"power": 1}, 1.0, 0),
+        "perf_per_watt": (f"{work}/J", {"cpi": -1, "power": -1}, speed, 1),
+    }
+    if seconds is not None:
+        made["time_s"] = ("s", {"cpi": 1}, seconds, -1)
+        made["energy_j"] = ("J/run", {"cpi": 1, "power": 1}, 1 / speed, -1)
+    return made
 
 
-def fit_points(options: FitOptions, name: str, points: FloatArray) -> ModelFit:
-    """Fit the law of ``name`` ("cpi", "power") to rows of (Hz, value): one group."""
-    codes = np.zeros(len(points), dtype=np.int64)
-    return fit(options.model(name), codes, points[:, 0], points[:, 1], 1)
+def _answered(
+    answers: Answers,
+    products: Mapping[str, _Product],
+    cells: Cells,
+    level: float,
+    errors: Mapping[str, float],
+) -> dict[str, Answer]:
+    """Answer all products of what was fitted."""
+    return {
+        name: answers.product(
+            powers,
+            cells,
+            level,
+            constant=constant,
+            clock_power=clock,
+            errors={} if name in _WITHOUT_WORK else errors,
+        )
+        for name, (_, powers, constant, clock) in products.items()
+        if powers.keys() <= answers.curves.fits.keys()
+    }
 
 
-def refuse_unanswered(cpi: ModelFit, at: float, form: str) -> None:
+def _estimate(answer: Answer, unit: str) -> Estimate:
+    parts = {name: float(np.ravel(v)[0]) for name, v in answer.prediction._asdict().items()}
+    return Estimate(parts.pop("value"), unit, **parts)
+
+
+def _budget(answer: Answer) -> dict[str, float]:
+    """Shares of the variance of the logarithm by source of width; empty without a posterior."""
+    if answer.distribution is None:
+        return {}
+    parts = {source: float(v[0]) for source, v in answer.distribution.budget.items()}
+    return {source: part / sum(parts.values()) for source, part in parts.items()}
+
+
+def _other_form_cpi(answers: Answers, cells: Cells, level: float) -> Estimate | None:
+    """Estimate CPI by the other form, where the one asked for is faster than the clock."""
+    other = answers.other_form(METRICS["cpi"])
+    if other is None:
+        return None
+    found = _estimate(other.at(METRICS["cpi"], cells, level), "1")
+    return None if np.isnan(found) else found
+
+
+def _refuse_unanswered(cpi: ModelFit, at: float, form: str) -> None:
     """Raise `OutOfRangeError` where a curve has no positive answer at a frequency (Hz)."""
     if np.isnan(cpi.predict(at)[0]):
         pole = getattr(cpi.model, "pole", None)
@@ -578,29 +470,40 @@ def project(
         if value is not None:
             as_positive(name, value)
     count = _instructions(cores, data_bytes, path_length, instructions, workload)
-    uncertain = _path_length_variance(path_length, cores)
-    answers = PointAnswers.of(
-        table,
-        options,
-        as_frequency(freq),
-        cores=cores,
-        level=level,
-        path_length_variance=uncertain,
-    )
-    quantities = answers.quantities(count, efficiency, price)
-    caveats = [*table.caveats, *answers.caveats(table), *_path_length_caveats(path_length, cores)]
+    uncertain = _path_length_errors(path_length, cores)
+    answers, at = _fitted(table, options), as_frequency(freq)
+    _refuse_unanswered(answers.curves.fits["cpi"], at, form)
+    cells = Cells.all_groups(1, at)
+    products = _products(count, cores, efficiency)
+    made = _answered(answers, products, cells, level, uncertain)
+    quantities: dict[str, Any] = dict.fromkeys(QUANTITIES)
+    quantities |= {name: _estimate(answer, products[name][0]) for name, answer in made.items()}
+    if price is not None:
+        rate = quantities["performance"]
+        quantities["perf_per_dollar"] = rate.scaled(1 / price, f"{rate.unit} per price")
+        made["perf_per_dollar"] = made["performance"]
+    if len(table.power) and np.isnan(quantities["power_w"]):
+        quantities |= dict.fromkeys(("power_w", "perf_per_watt", "energy_j"))
+    findings = [
+        found
+        for name in ("cpi", "power_w")
+        if name in made
+        for found in answers.findings(made[name])
+    ]
+    caveats = [*table.caveats, *tally(findings), *_path_length_caveats(path_length, cores)]
     cv.warn(caveats)
-    fits = [f for f in (answers.cpi, answers.power) if f is not None]
+    fits = answers.curves.fits.values()
+    budgets = {n: _budget(made[n]) for n in _BUDGETS if quantities[n] is not None}
     return Projection(
-        freq_hz=answers.at,
+        freq_hz=at,
         cores=float(cores),
         level=level,
         form=form,
         power_form=power_form,
         interval=interval,
         **quantities,
-        error_budget=answers.budget(quantities),
-        other_form_cpi=answers.other_form(table.cpi),
+        error_budget={name: budget for name, budget in budgets.items() if budget},
+        other_form_cpi=_other_form_cpi(answers, cells, level),
         parameters={k: float(v[0]) for f in fits for k, v in f.parameters().items()},
         standard_errors={k: _number(v[0]) for f in fits for k, v in f.standard_errors().items()},
         caveats=tuple(caveats),
@@ -627,12 +530,12 @@ def _instructions(
     return data_bytes * path_length.at(cores, workload=workload)
 
 
-def _path_length_variance(path_length: LogPathLength | None, cores: float) -> float:
-    """Variance of ln(path length) by its fit; 0 for published coefficients and exact fits."""
+def _path_length_errors(path_length: LogPathLength | None, cores: float) -> dict[str, float]:
+    """Variance of ln(path length) by its fit; none for published coefficients and exact fits."""
     if path_length is None:
-        return 0.0
+        return {}
     error = float(path_length.model_fit_.relative_error(cores, repeats=np.inf)[0])
-    return 0.0 if np.isnan(error) else error**2
+    return {"path length": error**2} if error > 0 else {}
 
 
 def _path_length_caveats(path_length: LogPathLength | None, cores: float) -> list[str]:

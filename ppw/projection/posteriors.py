@@ -19,7 +19,6 @@ from fitting.bayes.posterior import Target
 from fitting.bayes.prediction import Mixture, Projected, project_curve
 from fitting.bayes.priors import DynamicSharePrior, StalledSharePrior
 from fitting.bayes.steps import Steps
-from ppw.projection.options import FitOptions, VoltageTable
 from ppw.results.arguments import as_share
 from ppw.runs.groups import LOG, is_condensed, repeats
 from ppw.runs.metrics import METRICS, PERFORMANCE, values
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitting.regression.lines import FloatArray, IntArray
+    from ppw.projection.options import FitOptions, VoltageTable
     from ppw.runs.groups import Groups
     from ppw.runs.metrics import Metric
 
@@ -159,43 +159,24 @@ class Posteriors:
         time, power = _laws(_sources(runs), options)
         return cls(steps, neighbours_of(groups), options, time, power, voltage)
 
-    @classmethod
-    def of_points(
-        cls,
-        cpi: FloatArray,
-        power: FloatArray,
-        options: FitOptions,
-        power_source: str | None,
-    ) -> Posteriors:
-        """Condense (Hz, value) rows of one group."""
-        steps = {}
-        for name, points in (("cpi", cpi), ("power", power)):
-            if len(points) and (name == "power" or options.form == "amdahl"):
-                logs = _to_law(name, np.log(points[:, 1]), points[:, 0])
-                steps[name] = Steps.of(np.zeros(len(points), dtype=np.int64), points[:, 0], logs, 1)
-        sources = set() if power_source is None else {power_source.lower()}
-        time, power_curve = _laws(sources, options)
-        alone = Neighbours(np.zeros(1, dtype=np.int64), np.zeros(1))
-        voltage = VoltageTable.of_mapping(options.voltages or {}, 1)
-        return cls(steps, alone, options, time, power_curve, voltage)
-
-    def at(self, metric: Metric, cells: Cells, level: float) -> Distribution:
-        """Distribution of a metric at each cell."""
+    def at(self, powers: Mapping[str, int], cells: Cells, level: float) -> Distribution:
+        """Distribution of a product of fitted quantities at each cell."""
         groups = len(self.neighbours.cluster)
         passes = _nth_of_group(cells.group)
         made = [
-            self._one_each(metric, cells.take(passes == n), groups, level)
+            self._one_each(powers, cells.take(passes == n), groups, level)
             for n in range(int(passes.max(initial=-1)) + 1)
         ]
         order = np.argsort(np.concatenate([np.flatnonzero(passes == n) for n in range(len(made))]))
         return _concatenated(made).take(order)
 
-    def _one_each(self, metric: Metric, cells: Cells, groups: int, level: float) -> Distribution:
+    def _one_each(
+        self, powers: Mapping[str, int], cells: Cells, groups: int, level: float
+    ) -> Distribution:
         # A group that is not asked still informs its neighbours.
         frequency, runs = np.full(groups, np.median(cells.frequency)), np.ones(groups)
         frequency[cells.group], runs[cells.group] = cells.frequency, cells.runs
-        factors = self.options.fitted(metric)
-        return self.product(factors, Target(frequency, runs), level).take(cells.group)
+        return self.product(powers, Target(frequency, runs), level).take(cells.group)
 
     def product(self, powers: Mapping[str, int], target: Target, level: float) -> Distribution:
         """Distribution of a product of fitted quantities, each to the power 1 or −1."""

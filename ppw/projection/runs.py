@@ -12,7 +12,6 @@ from fitting.bayes.steps import SAME_STEP
 from measurements.table.schema import HEADERS
 from ppw.errors import PpwError
 from ppw.projection.answers import Answer, Answers, calibrated, too_few
-from ppw.projection.curves import Curves, fit_curves
 from ppw.projection.options import FitOptions, FittingOptions
 from ppw.projection.plots import _LABELS, drawable_groups, group_curves
 from ppw.projection.posteriors import Cells
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitting.regression.lines import FloatArray, IntArray
+    from ppw.projection.curves import Curves
     from ppw.projection.posteriors import Distribution
     from ppw.runs.groups import Groups
     from ppw.runs.metrics import Metric
@@ -78,8 +78,6 @@ def nothing_to_fit(prepared: Prepared) -> str:
 
 # Columns of the error budget begin so.
 WIDTH_FROM = "width_from_"
-# Metrics that both forms answer.
-WITH_OTHER_FORM = ("time", "cpi", "throughput")
 _OPTIONAL = ("other_form", "caveats", "pulled_pct")
 
 
@@ -267,7 +265,8 @@ class _Answer(NamedTuple):
         factors, findings = made.factors, answers.findings(made)
         fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in factors])
         points = np.minimum.reduce([f.fit.line.moments.points for f in factors])
-        other = _other_form(prepared, answers.curves, metric, frequency)
+        refitted = answers.other_form(metric)
+        other = refitted.curves.fits[metric.name].predict(frequency) if refitted else None
         return cls(metric, frequency, made, points, fitted, findings, other)
 
     def table(self, groups: Groups) -> pd.DataFrame:
@@ -340,26 +339,6 @@ def _names(findings: Sequence[cv.Finding], groups: int) -> pd.Categorical[Any] |
     code = np.full(combinations, -1)
     code[present] = np.arange(len(present))
     return pd.Categorical.from_codes(code[mask], pd.Index(texts))
-
-
-def _other_form(
-    prepared: Prepared, curves: Curves, metric: Metric, frequency: float
-) -> FloatArray | None:
-    """Prediction of the other form for the groups whose curve is faster than the clock."""
-    if metric.name not in WITH_OTHER_FORM:
-        return None
-    line, form = curves.fits[metric.name].line, curves.options.form
-    if form == "reciprocal":
-        faster = line.slope < 0
-    else:
-        coefficient = line.slope if metric.name == "cpi" else line.intercept
-        faster = coefficient <= 0 if form == "amdahl" else coefficient < 0
-    if not faster.any():
-        return None
-    other = FitOptions(form="amdahl" if form == "reciprocal" else "reciprocal")
-    rows = faster[prepared.groups.codes]
-    refitted = fit_curves(prepared.runs, prepared.groups, [metric], other, rows)
-    return refitted.fits[metric.name].predict(frequency)
 
 
 def plot_runs_projection(result: RunsProjection, ax: Axes | None = None) -> Axes:

@@ -86,7 +86,7 @@ class TestGroupByGroup:
         groups, asked = group_runs(runs, ["workload"]), Cells.all_groups(3, 3e9)
         metrics = [METRICS["energy"], METRICS["perf_per_watt"]]
         posteriors = Posteriors.of(runs, groups, metrics, FitOptions(), VoltageTable())
-        energy, ratio = (posteriors.at(metric, asked, 0.9) for metric in metrics)
+        energy, ratio = (posteriors.at(FitOptions().fitted(m), asked, 0.9) for m in metrics)
         ends = [1 / ratio.value, 1 / ratio.upper, 1 / ratio.lower]
         np.testing.assert_allclose(ends, [energy.value, energy.lower, energy.upper], rtol=1e-4)
 
