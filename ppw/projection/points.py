@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from ppw.results.arguments import as_frequency, as_positive, known_choice
 from ppw.results.axes import new_axes
 from ppw.results.caveats import tally
 from ppw.results.estimate import Estimate
-from ppw.results.result import numbers_digest, read_document, reads_document, write_document
+from ppw.results.result import PrintedTable, Result, numbers_digest
 from ppw.results.text import printable, printable_lines, shown, shown_interval
 from ppw.runs.caveats import FAMILY_MISMATCH, UNKNOWN_WATTS, is_known_source, sources_known
 from ppw.runs.groups import group_runs
@@ -262,7 +262,7 @@ def _refuse_unanswered(cpi: ModelFit, at: float, form: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Projection:
+class Projection(Result):
     """What one workload will do at a frequency that was not measured.
 
     Every quantity is an `Estimate` (a float with unit, interval and limit), or None where the
@@ -299,6 +299,8 @@ class Projection:
     input_digest : str
     """
 
+    kind = "projection"
+
     freq_hz: float
     cores: float
     level: float
@@ -317,10 +319,8 @@ class Projection:
     parameters: dict[str, float]
     standard_errors: dict[str, float | None]
     error_budget: dict[str, dict[str, float]]
-    caveats: tuple[str, ...]
     cpi_points: tuple[tuple[float, float], ...]
     power_points: tuple[tuple[float, float], ...]
-    input_digest: str
 
     def to_frame(self) -> pd.DataFrame:
         """One row a quantity: value, unit, lower, upper, limit, limit_share."""
@@ -329,14 +329,15 @@ class Projection:
         rows = {name: q.to_dict() for name in QUANTITIES if (q := getattr(self, name)) is not None}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("quantity")
 
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return the quantities with their intervals and limits."""
+        rows = [[name, _described(q, self.level)] for name, q in self._estimates().items()]
+        return [PrintedTable("Quantities", ["quantity", "projected"], rows, 2)]
+
     def summary(self) -> str:
         """Give the quantities with intervals and limits, then the caveats, as text."""
         lines = [f"Projected to {shown(self.freq_hz, 'Hz')} on {self.cores:g} core(s), {self.form}"]
-        known = {name: q for name in QUANTITIES if (q := getattr(self, name)) is not None}
-        lines += [f"  {name:20} {_described(q, self.level)}" for name, q in known.items()]
-        if self.other_form_cpi is not None:
-            other = "bounded" if self.form == "reciprocal" else "reciprocal"
-            lines.append(f"  {'cpi, ' + other:20} {_described(self.other_form_cpi, self.level)}")
+        lines += [f"  {n:20} {_described(q, self.level)}" for n, q in self._estimates().items()]
         for name, parts in self.error_budget.items():
             if name in ("time_s", "power_w", "perf_per_watt"):
                 said = ", ".join(f"{k} {v:.0%}" for k, v in parts.items() if v >= 0.005)
@@ -344,23 +345,24 @@ class Projection:
         lines += [f"  caveat: {printable(c)}" for c in self.caveats]
         return printable_lines("\n".join(lines))
 
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``, package version and input digest."""
-        body = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "input_digest"}
-        body |= {k: v.to_dict() for k, v in body.items() if isinstance(v, Estimate)}
-        return write_document("projection", self.input_digest, body)
+    def _estimates(self) -> dict[str, Estimate]:
+        other = "bounded" if self.form == "reciprocal" else "reciprocal"
+        found = {name: getattr(self, name) for name in QUANTITIES}
+        found[f"cpi, {other}"] = self.other_form_cpi
+        return {name: estimate for name, estimate in found.items() if estimate is not None}
+
+    def _body(self) -> dict[str, Any]:
+        body = super()._body()
+        return {k: v.to_dict() if isinstance(v, Estimate) else v for k, v in body.items()}
 
     @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> Projection:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        document = read_document(text, "projection")
-        body = {f.name: document[f.name] for f in fields(cls)}
+    def _read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        body = super()._read(document)
         for name in (*QUANTITIES, "other_form_cpi"):
             body[name] = None if body[name] is None else Estimate.from_dict(body[name])
         for name in ("cpi_points", "power_points"):
             body[name] = tuple((f, v) for f, v in body[name])
-        return cls(**{**body, "caveats": tuple(body["caveats"])})
+        return body
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the measured CPI, the fitted curve with its interval, and the projection."""

@@ -476,9 +476,13 @@ class Result:
     @reads_document
     def from_json(cls, text: str) -> Self:
         """Read `to_json` back. Raises `PpwError` for anything else."""
-        document = read_document(text, cls.kind)
+        return cls(**cls._read(read_document(text, cls.kind)))
+
+    @classmethod
+    def _read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields of a document, tables as data frames."""
         types = document.get("columns") or {}
-        parts: dict[str, Any] = {"input_digest": document["input_digest"]}
+        parts: dict[str, Any] = {}
         tables = {table.name: table for table in cls.tables}
         for one in _written(cls):
             key = _key(cls, one)
@@ -488,7 +492,7 @@ class Result:
             if one.name in tables or key in types:
                 value = _read_table(value, tables.get(one.name), types.get(key))
             parts[one.name] = tuple(value) if isinstance(value, list) else value
-        return cls(**parts)
+        return {**parts, "input_digest": document["input_digest"]}
 
     def _body(self) -> dict[str, Any]:
         """Fields by their names in the document, tables as data frames."""
