@@ -66,7 +66,6 @@ def pressure_command(
     """
     from ppw.pressure.capacity import Thresholds, read_thresholds
     from ppw.pressure.matrix import pressure_matrix
-    from ppw.pressure.report import pressure_page
 
     named, file = named_logs(logs), given["thresholds"]
     if operations and len(named) > 1:
@@ -86,7 +85,7 @@ def pressure_command(
             operations_s=dict.fromkeys(recordings, operations) if operations else None,
             disks=given["disks"],
         )
-    emit(result, format_, output, pressure_page)
+    emit(result, format_, output)
 
 
 def _by_recorder(paths: list[str]) -> list[list[str]]:
@@ -125,7 +124,6 @@ def rightsize_command(log: str, format_: str, output: str, **given: Any) -> None
     LOG is of collectl -P, sadf -j or -d, or ppw sample.
     """
     from ppw.pressure.capacity import read_thresholds
-    from ppw.pressure.report import right_sizing_page
     from ppw.pressure.right_size import right_size
 
     series = read_log(log, given)
@@ -140,7 +138,7 @@ def rightsize_command(log: str, format_: str, output: str, **given: Any) -> None
             thresholds=read_thresholds(file) if file else None,
             **given,
         )
-    emit(result, format_, output, right_sizing_page)
+    emit(result, format_, output)
 
 
 # `ppw colocate`.
@@ -197,7 +195,6 @@ def colocate_command(
     """
     from ppw.pressure.co_locate import co_locate
     from ppw.pressure.pair_workloads import pair_workloads
-    from ppw.pressure.report import co_location_page, pairing_page
 
     recordings = read_named(logs, given)
     given["idle"] = read_log(given["idle"], given) if given["idle"] else None
@@ -210,9 +207,9 @@ def colocate_command(
         else:
             shared = co_locate(recordings, capacity=capacity, host=host, **given)
     if pairs:
-        emit(paired, format_, output, pairing_page)
+        emit(paired, format_, output)
     else:
-        emit(shared, format_, output, co_location_page)
+        emit(shared, format_, output)
 
 
 # `ppw knee`.
@@ -266,9 +263,8 @@ def knee_command(
     Runs that failed (a reason in the column failure, or no result) are kept: they end the range.
     """
     from ppw.pressure.find_knees import find_knees
-    from ppw.pressure.report import sweep_page
 
     with caveats_in_result():
         table = read_table(runs, options)
         result = find_knees(table, **options)
-    emit(result, format_, output, sweep_page)
+    emit(result, format_, output)

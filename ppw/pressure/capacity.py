@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -40,20 +40,18 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Capacity:
-    """Capacities of one host; NaN is not known.
+    """What one host can do; NaN is not known.
 
     Attributes
     ----------
     cores : float
         Logical CPUs that the operating system schedules on.
     process_cores : float
-        Most cores that the workload can use at once, such as 1 for a single-threaded service.
+        Most cores that the workload can use at once: 1 for a single-threaded service.
     memory_bytes : float
         Memory (B).
-    memory_bandwidth_bytes_s : float
-        Memory bandwidth, reads and writes together (B/s).
-    disk_bandwidth_bytes_s : float
-        Bandwidth of all disks, reads and writes together (B/s).
+    memory_bandwidth_bytes_s, disk_bandwidth_bytes_s : float
+        Bandwidth of the memory and of all disks, reads and writes together (B/s).
     disk_iops : float
         I/Os of all disks (1/s).
     network_bytes_s_each_way : float
@@ -83,49 +81,44 @@ class Capacity:
                 raise PpwError(f"capacity {name} is {value!r}: give a positive number")
 
     def figures(self) -> dict[str, float]:
-        """The figures by name, NaN where not known."""
+        """Return the figures by name, NaN where not known."""
         return {name: float(getattr(self, name)) for name in FIGURES}
 
     def source(self, name: str) -> str:
-        """Who says a figure; "" where it is not known."""
+        """Return who says a figure; "" where it is not known."""
         return "" if np.isnan(getattr(self, name)) else self.sources.get(name, STATED)
+
+    def replaced(self, figures: Mapping[str, float], source: str) -> Capacity:
+        """Replace figures by others, and who says them."""
+        if unknown := [name for name in figures if name not in FIGURES]:
+            raise PpwError(f"no capacity is called {unknown[0]!r}: one of {', '.join(FIGURES)}")
+        return replace(self, **figures, sources={**self.sources, **dict.fromkeys(figures, source)})
 
 
 FIGURES = tuple(f.name for f in fields(Capacity) if f.name != "sources")
 
 
 def capacity_of(series: TimeSeries, stated: Mapping[str, float] | None = None) -> Capacity:
-    """Take what a log says of its host, and what the user states above that.
+    """Take what a log says of its host; figures that the user states win over the log.
 
-    Parameters
-    ----------
-    series : TimeSeries
-    stated : mapping of str to float, optional
-        Figures of `Capacity` by name; these win over the log.
-
-    Raises
-    ------
-    PpwError
-        For a name that is no figure, or a figure that is not positive.
+    Raises `PpwError` for a name that is no figure, or a figure that is not positive.
     """
-    stated = stated or {}
-    if unknown := [name for name in stated if name not in FIGURES]:
-        raise PpwError(f"no capacity is called {unknown[0]!r}: one of {', '.join(FIGURES)}")
+    return Capacity().replaced(logged_figures(series), "the log").replaced(stated or {}, STATED)
+
+
+def logged_figures(series: TimeSeries) -> dict[str, float]:
+    """Take the figures of `Capacity` that a log has."""
     logged = {
         "cores": _most(series, "cpus"),
         "memory_bytes": _most(series, "memory_total_bytes"),
         "network_bytes_s_each_way": _line_rate(series),
     }
-    known = {name: value for name, value in logged.items() if value > 0}
-    sources = dict.fromkeys(known, "the log") | dict.fromkeys(stated, STATED)
-    return Capacity(**{**known, **stated}, sources=sources)
+    return {name: value for name, value in logged.items() if value > 0}
 
 
 def _most(series: TimeSeries, column: str) -> float:
     """Largest value of a column; NaN where there is none."""
-    if column not in series.frame:
-        return NAN
-    return float(series.frame[column].max())
+    return float(series.frame[column].max()) if column in series.frame else NAN
 
 
 def _line_rate(series: TimeSeries) -> float:
@@ -137,12 +130,6 @@ def _line_rate(series: TimeSeries) -> float:
     return sum(_most(series, speeds[name]) for name in carrying)
 
 
-# What each resource is judged by: which demand, against which capacity.
-
-
-Kind = Literal["utilisation", "saturation", "errors"]
-
-RESOURCES = ("cpu", "memory", "memory_bandwidth", "disk", "network")
 RESOURCE_WORDS = {
     "cpu": "CPU",
     "memory": "memory",
@@ -150,44 +137,31 @@ RESOURCE_WORDS = {
     "disk": "disk",
     "network": "network",
 }
+RESOURCES = tuple(RESOURCE_WORDS)
 
 
 class Measure(NamedTuple):
     """One way to judge a resource; its name is that of its threshold.
 
-    Attributes
-    ----------
-    name, resource : str
-    kind : {"utilisation", "saturation", "errors"}
-    columns : tuple of str
-        Columns of `ppw.pressure.demand.demand_of`.
-    capacity : str
-        Figure of `Capacity` that it is a share of; "" for none.
-    largest : bool
-        Whether the largest of several columns counts instead of their sum.
-    statistic : {"mean", "median"}
-        What is judged. Queues and waits are judged by the median over time: one burst of writing
-        back would make the mean of a disk that is idle otherwise look like a queue.
+    ``columns`` are of `ppw.pressure.demand.demand_of`: their sum counts, or the ``largest`` of
+    them, as a share of ``capacity``, a figure of `Capacity` ("" for none).
     """
 
     name: str
     resource: str
-    kind: Kind
+    kind: Literal["utilisation", "saturation", "errors", "artificial load"]
     columns: tuple[str, ...]
     capacity: str = ""
     largest: bool = False
+    # Queues and waits are judged by the median over time: one burst of writing back would make
+    # the mean of a disk that is idle otherwise look like a queue.
     statistic: Literal["mean", "median"] = "mean"
 
     def demand(self, demand: pd.DataFrame) -> NDArray[np.float64]:
-        """What was asked for in each interval, in the columns' unit."""
+        """Add up what was asked for in each interval, in the columns' unit."""
         parts = demand[list(self.columns)].to_numpy(dtype=float)
         combined: NDArray[np.float64] = parts.max(axis=1) if self.largest else parts.sum(axis=1)
         return combined
-
-    def of(self, demand: pd.DataFrame, capacity: Capacity) -> NDArray[np.float64]:
-        """What is judged: the demand, or its share of the capacity."""
-        limit = capacity.figures()[self.capacity] if self.capacity else 1.0
-        return self.demand(demand) / limit
 
 
 _DISK_BYTES = ("disk_read_bytes_s", "disk_written_bytes_s")
@@ -228,28 +202,12 @@ MEASURES = (
 )
 # Judges the disk where nothing better is known.
 LAST_RESORT = "disk_rate"
-# Context switches for each operation, where the operations are known.
-ARTIFICIAL = "switches_per_operation"
-
-
-# The thresholds between low, medium and high, in one place; a TOML file can replace any of them.
-#
-# They were fixed before any published figure was judged by them. A share of a capacity is medium
-# from 30 % and high from 70 %, where queues begin to double waiting (1/(1 − 0.7) = 3.3 service
-# times in M/M/1); those of memory bandwidth are lower, as loaded latency rises well before the peak
-# rate.
+# Context switches per operation, where the operations are known.
+SWITCHES = Measure("switches_per_operation", "cpu", "artificial load", ("context_switches_s",))
 
 
 class Threshold(NamedTuple):
-    """From where on a measure is medium and high.
-
-    Attributes
-    ----------
-    medium, high : float
-    unit : str
-        "share" is of a capacity, from 0 to 1; "1" is a number.
-    meaning : str
-    """
+    """Where medium and high begin; unit "share" is of a capacity, from 0 to 1, "1" is a number."""
 
     medium: float
     high: float
@@ -257,6 +215,10 @@ class Threshold(NamedTuple):
     meaning: str
 
 
+# They were fixed before any published figure was judged by them. A share of a capacity is medium
+# from 30 % and high from 70 %, where queues begin to double waiting (1/(1 − 0.7) = 3.3 service
+# times in M/M/1); those of memory bandwidth are lower, as loaded latency rises well before the peak
+# rate.
 DEFAULTS = {
     "cpu_utilisation": Threshold(0.30, 0.70, "share", "busy CPUs of all"),
     "process_utilisation": Threshold(
@@ -288,14 +250,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Thresholds of every measure.
-
-    Attributes
-    ----------
-    values : mapping of str to Threshold
-    source : str
-        "default", or the file that replaces some.
-    """
+    """Thresholds by measure; ``source`` is "default", or the file that replaces some."""
 
     values: Mapping[str, Threshold] = field(default_factory=lambda: dict(DEFAULTS))
     source: str = "default"
@@ -304,20 +259,10 @@ class Thresholds:
         return self.values[measure]
 
     def replaced(self, others: Mapping[str, Any], source: str) -> Thresholds:
-        """Replace some of them.
+        """Replace some thresholds, each by "medium", "high" or both.
 
-        Parameters
-        ----------
-        others : mapping of measure to {"medium": float, "high": float}
-            Either may be left out. Shares are from 0 to 1, or texts such as "30%".
-        source : str
-            Who says so.
-
-        Raises
-        ------
-        PpwError
-            For a measure or key that there is not, a share above 1, or thresholds that are not in
-            order.
+        Shares are from 0 to 1, or texts such as "30%". Raises `PpwError` for an unknown measure
+        or key, a share above 1, or thresholds that are not in order.
         """
         changed = {name: self._changed(name, given, source) for name, given in others.items()}
         return Thresholds({**self.values, **changed}, source)
@@ -340,22 +285,15 @@ class Thresholds:
         return old._replace(medium=float(both[0]), high=float(both[1]))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a measure: ``measure``, ``medium``, ``high``, ``unit``, ``meaning``."""
+        """Return one row a measure: ``measure``, ``medium``, ``high``, ``unit``, ``meaning``."""
         rows = [{"measure": name, **t._asdict()} for name, t in self.values.items()]
         return pd.DataFrame(rows)
 
 
 def read_thresholds(path: str | Path) -> Thresholds:
-    """Read thresholds from a TOML file, one table a measure; the others stay as they are.
-
-    Raises
-    ------
-    PpwError
-        When it cannot be read, or has what there is not.
-    """
+    """Read thresholds from a TOML file, one table a measure; the others stay as they are."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        document = tomllib.loads(text)
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise PpwError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -364,7 +302,7 @@ def read_thresholds(path: str | Path) -> Thresholds:
 
 
 def _share(value: Any, name: str, source: str) -> Any:
-    """Share as a number; what is none stays as it is."""
+    """Read a share given as a text ("30%"); a value that is no text stays as it is."""
     if isinstance(value, str) and value.rstrip().endswith("%"):
         try:
             value = parse_quantity(value, "share")

@@ -3,98 +3,106 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.demand.co_location import agreement, load_of
 from ppw.errors import PpwError
+from ppw.pressure import demand as asked
 from ppw.pressure.capacity import DEFAULTS, Capacity, capacity_of
-from ppw.pressure.demand import (
-    BREAKS,
-    FITS,
-    FULL,
-    NAMES,
-    NO_CAPACITY,
-    NOT_MEASURED,
-    RESOURCES,
-    TIGHT,
-    about_cpus,
-    amount,
-    amounts,
-    as_recordings,
-    as_series,
-    capacities,
-    capacity_for,
-    demands,
-    own_capacity,
-    own_clock,
-    percent,
-    within,
-)
+from ppw.pressure.demand import BREAKS, FITS, NAMES, NO_CAPACITY, NOT_MEASURED, TIGHT, amount_in
 from ppw.results import caveats as cv
 from ppw.results.arguments import known_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes
-from ppw.results.result import TabledResult, frame_digest, numbers_digest, rows_of
-from ppw.results.text import plot_label, shown, summary_text, text_table
+from ppw.results.result import Result, Table, frame_digest, numbers_digest, rows_of
+from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
     from measurements.timeseries.series import TimeSeries
     from ppw.catalogue.hosts import Host
-
-    FloatArray = NDArray[np.float64]
-
-
-# The resources that workloads are placed by: demand, the host's capacity, and their columns.
+    from ppw.pressure.demand import FloatArray
 
 
-# Workloads that share a host, as a result.
-
-
-SHARED_COLUMNS = (
-    *("resource", "finding", "value", "unit", "mean", "peak", "capacity", "capacity_source"),
-    *("share", "threshold", "protected", "excess", "over", "longest_s", "breaks_at", "column"),
-    *("confidence", "not_measured"),
-)
-PART_COLUMNS = ("resource", "workload", "value", "mean", "of_sum", "latency_critical")
-TIMELINE_COLUMNS = ("resource", "time_s", "share")
+_LINES = ("-", "--", "-.", ":")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CoLocation(TabledResult):
+class CoLocation(Result):
     """What breaks first when workloads share a host.
 
     Attributes
     ----------
     resources : pandas.DataFrame
-        One row a resource, of all workloads together: ``finding`` ("breaks", "tight", "fits",
-        "not measured" or "capacity not known"); ``value``, the sum that is not exceeded for
-        ``quantile`` of the time, with ``mean`` and ``peak``, in ``unit``; ``capacity`` and who
-        says so; ``share`` of it; ``threshold``, the share that may be used, lower where
-        ``protected``; ``excess``, by how much the peak is above that; ``over``, the share of the
-        time above; ``longest_s``, the longest stretch of that; ``breaks_at``, how many times this
-        load it takes (NaN where unused); ``column`` of the log; ``confidence``, the share of
-        resampled recordings with the same finding; ``not_measured``.
+        One row a resource, of all workloads together.
     parts : pandas.DataFrame
-        One row a resource and workload: ``value``, ``mean``, ``of_sum`` (share of the mean) and
-        ``latency_critical``.
+        One row a resource and workload.
     timeline : pandas.DataFrame
-        ``resource``, ``time_s`` (since the start) and the highest ``share`` of the capacity in
-        each stretch of time; empty where workloads meet at any moment.
+        One row a resource and stretch of time; empty where workloads meet at any moment.
     align : str
     seconds : float
-        Judged together; 0 where workloads meet at any moment.
+        Time that was judged (s); 0 where workloads meet at any moment.
     quantile : float
+        Share of the time for which a resource must suffice.
     caveats : tuple of str
     """
 
-    kind: ClassVar[str] = "co_location"
+    kind = "co_location"
+    tables = (
+        Table(
+            "resources",
+            """
+            resource        | text  | resource     | name of the resource
+            finding         | text  | finding      | "breaks", "tight", "fits", or why not judged
+            value           | unit  | value        | sum not exceeded for `quantile` of the time
+            unit            | text  |              | unit of the amounts
+            mean            | unit  |              | mean of the sum
+            peak            | unit  |              | highest sum
+            capacity        | unit  | capacity     | capacity of the host
+            capacity_source | text  |              | who says the capacity
+            share           | share | share        | `value` as a share of the capacity
+            threshold       | share | threshold    | share of the capacity that may be used
+            protected       | flag  |              | whether a latency-critical workload lowers that
+            over            | share | time over    | share of the time above the threshold
+            excess          | unit  | most over by | by how much the peak is above the threshold
+            longest_s       | s     |              | longest stretch of time above the threshold
+            breaks_at       | 1     |              | times this load that it takes, NaN where unused
+            confidence      | share | confidence   | resampled recordings with the same finding
+            column          | text  | column       | columns of the log
+            not_measured    | text  | not measured | demands and capacities that are not known
+            """,
+            title="Together",
+            show={n: partial(amount_in, n) for n in ("value", "capacity", "excess")},
+        ),
+        Table(
+            "parts",
+            """
+            resource         | text  | resource   | name of the resource
+            workload         | text  | workload   | name of the workload
+            value            | 1     | value      | demand not exceeded for `quantile` of the time
+            mean             | 1     | mean       | mean demand
+            of_sum           | share | of the sum | share of the mean of all workloads
+            latency_critical | flag  |            | whether its answers must not wait
+            """,
+            title="Who asks for what",
+            most=0,
+            show={name: partial(amount_in, name) for name in ("value", "mean")},
+        ),
+        Table(
+            "timeline",
+            """
+            resource | text  | | name of the resource
+            time_s   | s     | | end of the stretch since the start
+            share    | share | | highest share of the capacity in the stretch
+            """,
+        ),
+    )
 
     resources: pd.DataFrame
     parts: pd.DataFrame
@@ -114,13 +122,9 @@ class CoLocation(TabledResult):
         """Whether no resource breaks."""
         return not (self.resources["finding"] == BREAKS).any()
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row a resource."""
-        return self.resources
-
     def verdict(self) -> list[str]:
         """Say what breaks first, by how much and how often, in sentences."""
-        rows = sorted(rows_of(self.resources), key=lambda row: _last_if_unknown(row["breaks_at"]))
+        rows = rows_of(self.resources.sort_values("breaks_at", kind="stable"))
         judged = [row for row in rows if row["finding"] in (BREAKS, TIGHT, FITS)]
         said = [self._sentence(row, first=not place) for place, row in enumerate(judged)]
         if not judged:
@@ -131,85 +135,24 @@ class CoLocation(TabledResult):
             critical = self.parts.loc[self.parts["latency_critical"], "workload"].unique()
             said.append(
                 f"{', '.join(critical)} must not wait: {names} may be used to "
-                f"{percent(guarded[0]['threshold'])}"
+                f"{guarded[0]['threshold']:.0%}"
             )
         for why in (NOT_MEASURED, NO_CAPACITY):
             names = ", ".join(row["resource"] for row in rows if row["finding"] == why)
             said += [f"{names}: {why}"] if names else []
         return said
 
-    def summary(self) -> str:
-        """Text: the sentences, the evidence and the caveats."""
-        lines = [*self.verdict(), text_table(self.header(), self.cells())]
-        return summary_text(lines, self.caveats)
-
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        return [
-            *("resource", "finding", "value", "capacity", "share", "threshold", "time over"),
-            *("most over by", "confidence", "column", "not measured"),
-        ]
-
-    def cells(self) -> list[list[str]]:
-        """The resources as they are printed."""
-        return [
-            [
-                row["resource"],
-                row["finding"],
-                amount(row["value"], row["unit"]),
-                amount(row["capacity"], row["unit"]),
-                percent(row["share"]),
-                percent(row["threshold"]),
-                percent(row["over"]),
-                amount(row["excess"], row["unit"]),
-                percent(row["confidence"]),
-                row["column"],
-                row["not_measured"] or "–",
-            ]
-            for row in rows_of(self.resources)
-        ]
-
-    def evidence(self) -> list[list[str]]:
-        """Column of the log, who says the capacity, and what was not measured, by resource."""
-        return [
-            [row[c] or "–" for c in ("resource", "column", "capacity_source", "not_measured")]
-            for row in rows_of(self.resources)
-        ]
-
-    def part_header(self) -> list[str]:
-        """Name the columns of `part_cells`."""
-        return ["resource", "workload", "value", "mean", "of the sum"]
-
-    def part_cells(self) -> list[list[str]]:
-        """Who asks for what, as it is printed."""
-        units = dict(zip(self.resources["resource"], self.resources["unit"], strict=True))
-        return [
-            [
-                row["resource"],
-                row["workload"],
-                amount(row["value"], units[row["resource"]]),
-                amount(row["mean"], units[row["resource"]]),
-                percent(row["of_sum"]),
-            ]
-            for row in rows_of(self.parts)
-        ]
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the share of each capacity over time, or as bars where no time is common."""
-        return plot_co_location(self, ax)
-
     def _sentence(self, row: dict[str, Any], *, first: bool) -> str:
         used = (
-            f"{amount(row['value'], row['unit'])} of {amount(row['capacity'], row['unit'])} for "
+            f"{amount_in('value', row)} of {amount_in('capacity', row)} for "
             f"{self.quantile:.0%} of the time ({row['share']:.0%})"
         )
-        most = self._most(row["resource"])
+        most = self._largest(row["resource"])
         if row["finding"] == BREAKS:
-            how = "breaks first" if first else "breaks too"
-            excess = amount(row["excess"], row["unit"])
             return (
-                f"{row['resource']} {how}: {used}, above {row['threshold']:.0%} for "
-                f"{row['over']:.0%} of the time, by up to {excess}{most}"
+                f"{row['resource']} {'breaks first' if first else 'breaks too'}: {used}, above "
+                f"{row['threshold']:.0%} for {row['over']:.0%} of the time, by up to "
+                f"{amount_in('excess', row)}{most}"
             )
         known = row["breaks_at"] == row["breaks_at"]
         room = f"room for {shown(row['breaks_at'])} times this load" if known else "not used"
@@ -217,146 +160,47 @@ class CoLocation(TabledResult):
             return f"nothing breaks; {row['resource']} is the nearest: {used}, {room}{most}"
         return f"{row['resource']}: {row['finding']}, {used}, {room}"
 
-    def _most(self, resource: str) -> str:
-        parts = self.parts[self.parts["resource"] == resource]
-        known = [row for row in rows_of(parts) if row["of_sum"] == row["of_sum"]]
-        if not known:
+    def _largest(self, resource: str) -> str:
+        """Say which workload takes the largest part."""
+        parts = self.parts[(self.parts["resource"] == resource) & self.parts["of_sum"].notna()]
+        if parts.empty:
             return ""
-        top = max(known, key=lambda row: float(row["of_sum"]))
+        top = parts.iloc[int(np.argmax(parts["of_sum"]))]
         return f"; {top['of_sum']:.0%} of it is of {top['workload']}"
 
-
-def _last_if_unknown(number: float) -> float:
-    return np.inf if np.isnan(number) else number
-
-
-# Recordings of several workloads brought to one clock.
-
-
-ALIGNMENTS = ("start", "clock", "day", "any")
-_DAY_S = 86_400.0
-# Moments drawn where workloads may meet at any.
-_MOMENTS = 20_000
-
-
-class Aligned(NamedTuple):
-    """Demand of each workload, (workloads, cells, resources), on cells of ``step_s`` seconds.
-
-    ``recorded`` is how many cells the shortest recording has: moments drawn from it are no more
-    evidence than that.
-    """
-
-    names: list[str]
-    demand: FloatArray
-    step_s: float
-    in_order: bool
-    recorded: int
-
-
-def align_recordings(
-    recordings: Mapping[str, TimeSeries],
-    how: str,
-    *,
-    idle: TimeSeries | None = None,
-    disks: Sequence[str] | None = None,
-    seed: int = 0,
-) -> Aligned:
-    """Bring recordings to one clock.
-
-    Parameters
-    ----------
-    recordings : mapping of str to TimeSeries
-    how : {"start", "clock", "day", "any"}
-        All start together, as long as all run; as they were recorded at the same time; by the time
-        of the day in UTC; or any moment of one with any of the other.
-    idle : TimeSeries, optional
-        Recording of the idle host: it is taken off each recording, and counted once.
-    disks : sequence of str, optional
-    seed : int
-        Of the moments drawn for ``"any"``.
-
-    Raises
-    ------
-    PpwError
-        For an unknown way, an empty recording, or recordings that never met on the clock.
-    """
-    known_choice("align", how, ALIGNMENTS)
-    asked = {}
-    for name, series in recordings.items():
-        if not len(series.frame):
-            raise PpwError(f"{series.source}: no interval was recorded")
-        asked[name] = demands(series, disks=disks)
-    clocks = [own_clock(table) for table in asked.values()]
-    step = max(clock[1] for clock in clocks)
-    spans = [clock[1] * clock[2] for clock in clocks]
-    if how == "any":
-        demand = _any(list(asked.values()), seed)
-    elif how == "day":
-        demand = np.stack(
-            [_by_day(t, c, step) for t, c in zip(asked.values(), clocks, strict=True)]
-        )
-    elif how == "clock":
-        demand = _by_clock(asked, clocks, spans, step)
-    else:
-        cells = max(1, int(min(spans) / step + 1e-6))
-        parts = zip(asked.values(), clocks, strict=True)
-        demand = np.stack([amounts(table, c[0], step, cells) for table, c in parts])
-    recorded = min(clock[2] for clock in clocks)
-    return Aligned(list(asked), _idle_once(demand, idle, disks), step, how != "any", recorded)
-
-
-def _any(tables: list[pd.DataFrame], seed: int) -> FloatArray:
-    rng = np.random.default_rng(seed)
-    own = [amounts(table, *own_clock(table)) for table in tables]
-    return np.stack([cells[rng.integers(0, len(cells), _MOMENTS)] for cells in own])
-
-
-def _by_day(table: pd.DataFrame, clock: tuple[float, float, int], step: float) -> FloatArray:
-    """Mean of all days at each time of the day."""
-    cells = round(_DAY_S / step)
-    first = np.floor(clock[0] / _DAY_S) * _DAY_S
-    days = int(np.ceil((float(table["time_s"].iloc[-1]) - first) / _DAY_S))
-    whole = amounts(table, first, _DAY_S / cells, days * cells).reshape(days, cells, -1)
-    known = np.isfinite(whole)
-    with np.errstate(invalid="ignore"):
-        mean: FloatArray = np.where(known, whole, 0.0).sum(axis=0) / known.sum(axis=0)
-    return mean
-
-
-def _by_clock(
-    asked: Mapping[str, pd.DataFrame],
-    clocks: Sequence[tuple[float, float, int]],
-    spans: Sequence[float],
-    step: float,
-) -> FloatArray:
-    start = max(clock[0] for clock in clocks)
-    end = min(clock[0] + span for clock, span in zip(clocks, spans, strict=True))
-    cells = int((end - start) / step + 1e-6)
-    if cells < 1:
-        raise PpwError(
-            f"{' and '.join(asked)} were not recorded at the same time: align them by start, day "
-            "or any"
-        )
-    return np.stack([amounts(table, start, step, cells) for table in asked.values()])
-
-
-def _idle_once(
-    demand: FloatArray, idle: TimeSeries | None, disks: Sequence[str] | None
-) -> FloatArray:
-    """Leave the host's own demand in the first workload alone."""
-    if idle is None:
-        return demand
-    own = demands(idle, disks=disks)[list(NAMES)].mean().fillna(0.0).to_numpy()
-    rest = np.maximum(demand[1:] - own, 0.0)
-    return np.concatenate([demand[:1], rest])
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of each capacity over time, or as bars where no time is common."""
+        axes = new_axes(ax)
+        known = self.resources[self.resources["share"].notna()]
+        colours = {
+            row["resource"]: PROJECTED if row["finding"] == BREAKS else CURVE
+            for row in rows_of(known)
+        }
+        if len(self.timeline):
+            for number, (name, part) in enumerate(self.timeline.groupby("resource", sort=False)):
+                (line,) = axes.plot(part["time_s"], 100 * part["share"], lw=1.2)
+                line.set(color=colours[str(name)], ls=_LINES[number % len(_LINES)])
+                line.set_label(plot_label(name))
+            axes.set_xlabel("time together (s)")
+            axes.set_ylabel("sum of demands (% of capacity)")
+            axes.axhline(100, color="0.3", lw=1, ls=":")
+            axes.set_ylim(bottom=0)
+            axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+            return axes
+        place = np.arange(len(known))[::-1]
+        axes.barh(place, 100 * known["share"], color=list(colours.values()), height=0.6)
+        axes.axvline(100, color="0.3", lw=1, ls=":")
+        axes.set_yticks(place, [plot_label(name) for name in known["resource"]])
+        axes.set_ylabel("resource")
+        axes.set_xlabel("sum of demands (% of capacity)")
+        return axes
 
 
 # From this share of its ceiling on a resource is tight.
 _TIGHT = 0.8
 # A workload uses a resource when it takes this share of it.
 _USED = 0.01
-# Waiting for memory does not grow with its use; it is there or it is not.
-_WITHOUT_QUEUE = ("memory",)
+# Stretches of time of the drawing.
 _BINS = 120
 
 
@@ -374,7 +218,7 @@ def co_locate(
     disks: Sequence[str] | None = None,
     seed: int = 0,
 ) -> CoLocation:
-    """Add the demands of workloads and hold the sum against a host.
+    """Add the demands of workloads and compare the sum with a host.
 
     Parameters
     ----------
@@ -387,7 +231,8 @@ def co_locate(
     latency_critical : sequence of str
         Workloads whose answers must not wait: what they use is held to ``latency_ceiling``.
     align : {"start", "clock", "day", "any"}
-        See `ppw.pressure.co_locate.align_recordings`.
+        All start together, as long as all run; as they were recorded at the same time; by the time
+        of the day in UTC; or any moment of one with any of the other.
     idle : TimeSeries, optional
         The host without a workload: its demand is in every recording, and is counted once.
     ceiling : float
@@ -409,73 +254,138 @@ def co_locate(
     Raises
     ------
     PpwError
-        For fewer than two workloads, what is no time series, names that are none, or shares that
-        cannot be.
+        For fewer than two workloads, what is no time series, names that are none, shares that
+        cannot be, or recordings that never met on the clock.
 
     Warns
     -----
     CaveatWarning
         For each entry of ``caveats``.
     """
-    _check(recordings, latency_critical)
+    asked.check_workloads(recordings, latency_critical, "share a host")
     if idle is not None:
-        as_series(idle, "idle")
-    for name, share in (
-        ("ceiling", ceiling),
-        ("latency_ceiling", latency_ceiling),
-        ("quantile", quantile),
-    ):
-        within(name, share)
-    first = next(iter(recordings.values()))
-    limits = capacity_for(first, capacity, host)
-    aligned = align_recordings(recordings, align, idle=idle, disks=disks, seed=seed)
-    ceilings = _ceilings(aligned, capacities(limits), latency_critical, ceiling, latency_ceiling)
+        asked.as_series(idle, "idle")
+    asked.within("ceiling", ceiling)
+    asked.within("latency_ceiling", latency_ceiling)
+    asked.within("quantile", quantile)
+    limits = asked.capacity_for(next(iter(recordings.values())), capacity, host)
+    aligned = _align(recordings, align, idle=idle, disks=disks, seed=seed)
+    shares = aligned.demand / asked.capacities(limits)
+    ceilings = np.full(len(NAMES), ceiling)
+    for name, share in zip(aligned.names, shares, strict=True):
+        if name in latency_critical:
+            lower = np.minimum(ceilings, latency_ceiling)
+            ceilings = np.where(_queues(share), lower, ceilings)
     caveats = _caveats(recordings, aligned, limits, idle, align)
-    result = CoLocation(
+    cv.warn(caveats)
+    return CoLocation(
         resources=_resources(aligned, limits, ceilings, ceiling, quantile, seed),
         parts=_parts(aligned, quantile, latency_critical),
-        timeline=_timeline(aligned, capacities(limits)),
+        timeline=_timeline(aligned, asked.capacities(limits)),
         align=align,
         seconds=aligned.demand.shape[1] * aligned.step_s if aligned.in_order else 0.0,
         quantile=float(quantile),
         caveats=tuple(caveats),
-        input_digest=numbers_digest(
-            *[frame_digest(series.frame) for series in recordings.values()]
-        ),
+        input_digest=recordings_digest(recordings),
     )
-    cv.warn(caveats)
-    return result
 
 
-def _check(recordings: Mapping[str, TimeSeries], latency_critical: Sequence[str]) -> None:
-    if len(as_recordings(recordings)) < 2:
-        raise PpwError(f"{len(recordings)} workload was given: two or more share a host")
-    for name, series in recordings.items():
-        as_series(series, name)
-    unknown = [name for name in latency_critical if name not in recordings]
-    if unknown:
-        raise PpwError(f"no workload is called {unknown[0]!r}: one of {', '.join(recordings)}")
+def recordings_digest(recordings: Mapping[str, TimeSeries]) -> str:
+    """Digest of the content of recordings."""
+    return numbers_digest(*[frame_digest(series.frame) for series in recordings.values()])
 
 
-def _ceilings(
-    aligned: Aligned,
-    capacity: FloatArray,
-    latency_critical: Sequence[str],
-    ceiling: float,
-    latency_ceiling: float,
-) -> FloatArray:
-    """Ceiling of each resource: lower where a latency-critical workload queues for it."""
-    found = np.full(len(NAMES), ceiling)
-    for place, name in enumerate(aligned.names):
-        if name in latency_critical:
-            used = load_of(aligned.demand[place] / capacity).mean > _USED
-            queues = np.array([resource not in _WITHOUT_QUEUE for resource in NAMES])
-            found = np.where(used & queues, np.minimum(found, latency_ceiling), found)
-    return found
+# Moments drawn where workloads may meet at any.
+_MOMENTS = 20_000
+_DAY_S = 86_400.0
+
+
+class _Aligned(NamedTuple):
+    """Demand of each workload, (workloads, cells, resources), on cells of ``step_s`` seconds.
+
+    ``recorded`` is how many cells the shortest recording has: moments drawn from it are no more
+    evidence than that.
+    """
+
+    names: list[str]
+    demand: FloatArray
+    step_s: float
+    in_order: bool
+    recorded: int
+
+
+def _align(
+    recordings: Mapping[str, TimeSeries],
+    how: str,
+    *,
+    idle: TimeSeries | None,
+    disks: Sequence[str] | None,
+    seed: int,
+) -> _Aligned:
+    """Bring recordings to one clock; what the idle host asks for stays in the first one alone."""
+    known_choice("align", how, ("start", "clock", "day", "any"))
+    for series in recordings.values():
+        if not len(series.frame):
+            raise PpwError(f"{series.source}: no interval was recorded")
+    tables = [asked.demands(series, disks=disks) for series in recordings.values()]
+    clocks = [asked.own_clock(table) for table in tables]
+    step = max(clock[1] for clock in clocks)
+    if how == "any":
+        rng = np.random.default_rng(seed)
+        own = [asked.amounts(t, *clock) for t, clock in zip(tables, clocks, strict=True)]
+        parts = [cells[rng.integers(0, len(cells), _MOMENTS)] for cells in own]
+    elif how == "day":
+        parts = [_by_day(t, clock[0], step) for t, clock in zip(tables, clocks, strict=True)]
+    else:
+        starts, cells = _common(clocks, step, together=how == "clock")
+        if cells < 1:
+            raise PpwError(
+                f"{' and '.join(recordings)} were not recorded at the same time: align them by "
+                "start, day or any"
+            )
+        both = zip(tables, starts, strict=True)
+        parts = [asked.amounts(table, start, step, cells) for table, start in both]
+    demand = np.stack(parts)
+    if idle is not None:
+        own_mean = asked.demands(idle, disks=disks)[list(NAMES)].mean().fillna(0.0).to_numpy()
+        demand[1:] = np.maximum(demand[1:] - own_mean, 0.0)
+    recorded = min(clock[2] for clock in clocks)
+    return _Aligned(list(recordings), demand, step, how != "any", recorded)
+
+
+def _common(
+    clocks: list[tuple[float, float, int]], step: float, *, together: bool
+) -> tuple[list[float], int]:
+    """Start of each recording and cells that all have; ``together`` by the clock."""
+    spans = [clock[1] * clock[2] for clock in clocks]
+    if not together:
+        return [clock[0] for clock in clocks], max(1, int(min(spans) / step + 1e-6))
+    start = max(clock[0] for clock in clocks)
+    end = min(clock[0] + span for clock, span in zip(clocks, spans, strict=True))
+    return [start] * len(clocks), int((end - start) / step + 1e-6)
+
+
+def _by_day(table: pd.DataFrame, start_s: float, step: float) -> FloatArray:
+    """Mean of all days at each time of the day."""
+    cells = round(_DAY_S / step)
+    first = np.floor(start_s / _DAY_S) * _DAY_S
+    days = int(np.ceil((float(table["time_s"].iloc[-1]) - first) / _DAY_S))
+    whole = asked.amounts(table, first, _DAY_S / cells, days * cells).reshape(days, cells, -1)
+    known = np.isfinite(whole)
+    with np.errstate(invalid="ignore"):
+        mean: FloatArray = np.where(known, whole, 0.0).sum(axis=0) / known.sum(axis=0)
+    return mean
+
+
+def _queues(share: FloatArray) -> np.ndarray:
+    """Tell for which resources a workload queues, by its shares of their capacities."""
+    # Waiting for memory does not grow with its use; it is there or it is not.
+    can = np.array([name != "memory" for name in NAMES])
+    return can & (load_of(share).mean > _USED)
 
 
 def _resources(
-    aligned: Aligned,
+    aligned: _Aligned,
     limits: Capacity,
     ceilings: FloatArray,
     ceiling: float,
@@ -483,44 +393,39 @@ def _resources(
     seed: int,
 ) -> pd.DataFrame:
     total = aligned.demand.sum(axis=0)
-    capacity = capacities(limits)
+    capacity = asked.capacities(limits)
     held = total / (capacity * ceilings)
-    amount, load = load_of(total, quantile), load_of(held, quantile)
-    table = pd.DataFrame(
+    value, load = load_of(total, quantile), load_of(held, quantile)
+    # Demands near the smallest number break at infinity.
+    with np.errstate(over="ignore"):
+        breaks_at = 1 / np.where(load.high > 0, load.high, np.nan)
+    recorded = held[: aligned.recorded].T
+    return pd.DataFrame(
         {
             "resource": NAMES,
-            "finding": [_finding(*both) for both in zip(amount.high, load.high, strict=True)],
-            "value": amount.high,
-            "unit": [resource.unit for resource in RESOURCES],
-            "mean": amount.mean,
-            "peak": amount.peak,
+            "finding": [_finding(*both) for both in zip(value.high, load.high, strict=True)],
+            "value": value.high,
+            "unit": list(asked.UNITS.values()),
+            "mean": value.mean,
+            "peak": value.peak,
             "capacity": capacity,
-            "capacity_source": [limits.source(resource.capacity) for resource in RESOURCES],
-            "share": amount.high / capacity,
+            "capacity_source": [limits.source(one.capacity) for one in asked.RESOURCES],
+            "share": value.high / capacity,
             "threshold": np.where(np.isnan(load.high), np.nan, ceilings),
             "protected": ceilings < ceiling,
-            "excess": np.where(load.peak > 1, amount.peak - capacity * ceilings, np.nan),
+            "excess": np.where(load.peak > 1, value.peak - capacity * ceilings, np.nan),
             "over": load.over,
             "longest_s": load.longest * aligned.step_s if aligned.in_order else np.nan,
-            "breaks_at": _breaks_at(load.high),
-            "column": [resource.log for resource in RESOURCES],
-            "confidence": [
-                agreement(cells, 1.0, quantile, seed) for cells in held[: aligned.recorded].T
-            ],
+            "breaks_at": breaks_at,
+            "column": [resource.log for resource in asked.RESOURCES],
+            "confidence": [agreement(cells, 1.0, quantile, seed) for cells in recorded],
             "not_measured": _not_measured(aligned, capacity),
         }
     )
-    return table[list(SHARED_COLUMNS)]
 
 
-def _breaks_at(share: FloatArray) -> FloatArray:
-    """How many times the demand the capacity is; infinite for demands near the smallest number."""
-    with np.errstate(over="ignore"):
-        return 1 / np.where(share > 0, share, np.nan)
-
-
-def _finding(amount: float, load: float) -> str:
-    if np.isnan(amount):
+def _finding(value: float, load: float) -> str:
+    if np.isnan(value):
         return NOT_MEASURED
     if np.isnan(load):
         return NO_CAPACITY
@@ -529,52 +434,48 @@ def _finding(amount: float, load: float) -> str:
     return TIGHT if load > _TIGHT else FITS
 
 
-def _not_measured(aligned: Aligned, capacity: FloatArray) -> list[str]:
+def _not_measured(aligned: _Aligned, capacity: FloatArray) -> list[str]:
     missing = np.asarray(np.isnan(aligned.demand).all(axis=1))
     said = []
-    for place, none in enumerate(missing.T):
-        of = [name for name, lost in zip(aligned.names, none, strict=True) if lost]
-        lacks = [f"demand of {', '.join(of)}"] if of else []
-        said.append("; ".join([*lacks, *(["capacity"] if np.isnan(capacity[place]) else [])]))
+    for limit, lost in zip(capacity, missing.T, strict=True):
+        names = ", ".join(np.array(aligned.names, dtype=object)[lost])
+        lacks = [f"demand of {names}"] if names else []
+        said.append("; ".join([*lacks, *(["capacity"] if np.isnan(limit) else [])]))
     return said
 
 
-def _parts(aligned: Aligned, quantile: float, latency_critical: Sequence[str]) -> pd.DataFrame:
+def _parts(aligned: _Aligned, quantile: float, latency_critical: Sequence[str]) -> pd.DataFrame:
     loads = [load_of(demand, quantile) for demand in aligned.demand]
     means = np.stack([load.mean for load in loads])
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = means / means.sum(axis=0)
     rows = [
-        (NAMES[r], name, loads[w].high[r], means[w, r], shares[w, r], name in latency_critical)
-        for r in range(len(NAMES))
+        (resource, name, loads[w].high[r], means[w, r], shares[w, r], name in latency_critical)
+        for r, resource in enumerate(NAMES)
         for w, name in enumerate(aligned.names)
         if not np.isnan(means[w, r])
     ]
-    return pd.DataFrame(rows, columns=list(PART_COLUMNS))
+    return pd.DataFrame(rows, columns=CoLocation.tables[1].names)
 
 
-def _timeline(aligned: Aligned, capacity: FloatArray) -> pd.DataFrame:
+def _timeline(aligned: _Aligned, capacity: FloatArray) -> pd.DataFrame:
     """Highest share in each of some stretches of time, for drawing."""
-    if not aligned.in_order:
-        return pd.DataFrame([], columns=list(TIMELINE_COLUMNS))
-    share = aligned.demand.sum(axis=0) / capacity
-    bins = min(len(share), _BINS)
-    edges = np.linspace(0, len(share), bins + 1).astype(int)
-    ends = aligned.step_s * edges[1:]
-    # Each stretch begins where the one before ends, so that none is empty.
-    highest = np.fmax.reduceat(share, edges[:-1], axis=0)
-    known = [place for place in range(len(NAMES)) if np.isfinite(highest[:, place]).any()]
-    rows = [
-        (NAMES[place], end, value)
-        for place in known
-        for end, value in zip(ends, highest[:, place], strict=True)
-    ]
-    return pd.DataFrame(rows, columns=list(TIMELINE_COLUMNS))
+    rows: list[tuple[str, float, float]] = []
+    if aligned.in_order:
+        share = aligned.demand.sum(axis=0) / capacity
+        edges = np.linspace(0, len(share), min(len(share), _BINS) + 1).astype(int)
+        ends = aligned.step_s * edges[1:]
+        # Each stretch begins where the one before ends, so that none is empty.
+        highest = np.fmax.reduceat(share, edges[:-1], axis=0)
+        for name, of_one in zip(NAMES, highest.T, strict=True):
+            if np.isfinite(of_one).any():
+                rows += [(name, end, value) for end, value in zip(ends, of_one, strict=True)]
+    return pd.DataFrame(rows, columns=CoLocation.tables[2].names)
 
 
 def _caveats(
     recordings: Mapping[str, TimeSeries],
-    aligned: Aligned,
+    aligned: _Aligned,
     limits: Capacity,
     idle: TimeSeries | None,
     align: str,
@@ -585,23 +486,21 @@ def _caveats(
             f"the host's own demand is in each recording and is counted {len(recordings)} times: "
             "give a recording of the idle host"
         )
-    cores = {name: capacity_of(series).cores for name, series in recordings.items()}
-    known = {value for value in cores.values() if value == value}
-    if len(known) > 1:
+    cores = {capacity_of(series).cores for series in recordings.values()}
+    if len({value for value in cores if value == value}) > 1:
         said.append(
             "recorded on unlike hosts: a core of one need not do what a core of another does"
         )
-    for place, (name, series) in enumerate(recordings.items()):
-        said += about_cpus(series)
-        own = capacities(own_capacity(series, limits))
-        share = load_of(aligned.demand[place] / own).high
-        full = [NAMES[r] for r in np.flatnonzero(share >= FULL)]
+    medium = np.array([DEFAULTS[resource.measure].medium for resource in asked.RESOURCES])
+    for demand, (name, series) in zip(aligned.demand, recordings.items(), strict=True):
+        said += asked.about_cpus(series)
+        share = load_of(demand / asked.own_capacities(series, limits)).high
+        full = [NAMES[r] for r in np.flatnonzero(share >= asked.FULL)]
         if full:
             said.append(
                 f"{name} filled {', '.join(full)} when recorded: it may want more of that, and "
                 "takes less of the rest when it gets less"
             )
-        medium = np.array([DEFAULTS[resource.measure].medium for resource in RESOURCES])
         if np.isfinite(share).any() and not (share >= medium).any():
             said.append(f"{name} does not stress its host: no resource passes its medium threshold")
     spans = [series.seconds for series in recordings.values()]
@@ -611,39 +510,3 @@ def _caveats(
             "--align any lets any moment of one meet any of the other"
         )
     return said
-
-
-_LINES = ("-", "--", "-.", ":")
-
-
-def plot_co_location(result: CoLocation, ax: Axes | None = None) -> Axes:
-    """Draw the share of each capacity over time, or as bars where no time is common."""
-    axes = new_axes(ax)
-    known = result.resources[result.resources["share"].notna()]
-    broken = set(known.loc[known["finding"] == BREAKS, "resource"])
-    if len(result.timeline):
-        for number, (name, part) in enumerate(result.timeline.groupby("resource", sort=False)):
-            colour = PROJECTED if name in broken else CURVE
-            style = _LINES[number % len(_LINES)]
-            axes.plot(
-                part["time_s"],
-                100 * part["share"],
-                style,
-                color=colour,
-                lw=1.2,
-                label=plot_label(name),
-            )
-        axes.set_xlabel("time together (s)")
-        axes.set_ylabel("sum of demands (% of capacity)")
-        axes.axhline(100, color="0.3", lw=1, ls=":")
-        axes.set_ylim(bottom=0)
-        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        return axes
-    place = np.arange(len(known))[::-1]
-    colours = [PROJECTED if name in broken else CURVE for name in known["resource"]]
-    axes.barh(place, 100 * known["share"], color=colours, height=0.6)
-    axes.axvline(100, color="0.3", lw=1, ls=":")
-    axes.set_yticks(place, [plot_label(name) for name in known["resource"]])
-    axes.set_ylabel("resource")
-    axes.set_xlabel("sum of demands (% of capacity)")
-    return axes

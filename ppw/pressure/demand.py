@@ -1,86 +1,50 @@
-"""What a host's workload asked of each resource, interval by interval."""
+"""What a host's workload asked of each resource, interval by interval, and what it is judged by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.demand.co_location import on_clock
-from fitting.demand.utilisation import summarise
 from measurements.timeseries.log import physical_disks
-from measurements.timeseries.series import CPUS_TAKEN, SECTOR_BYTES, of_device
+from measurements.timeseries.series import CPUS_TAKEN, SECTOR_BYTES, TimeSeries, of_device
 from ppw.errors import PpwError
-from ppw.pressure.capacity import Capacity, capacity_of
+from ppw.pressure.capacity import STATED, Capacity, capacity_of, logged_figures
 from ppw.results.text import shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from measurements.timeseries.series import TimeSeries
     from ppw.catalogue.hosts import Host
 
     FloatArray = NDArray[np.float64]
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.float64]
 
 
 # Time of tasks; what else keeps a CPU busy may not have been recorded.
 _USER, _KERNEL = ("user_s", "nice_s"), ("system_s", "irq_s", "softirq_s")
-_NEEDED = ("user_s", "system_s")
 
 # Columns of a time series that `demand_of` reads.
-LOG_COLUMNS = (
-    *_USER,
-    *_KERNEL,
-    "steal_s",
-    "idle_s",
-    "iowait_s",
-    "scheduled_s",
-    "tick_busy_s",
-    "context_switches",
-    "run_queue",
-    "blocked",
-    "memory_total_bytes",
-    "memory_free_bytes",
-    "memory_available_bytes",
-    "memory_cached_bytes",
-    "memory_buffers_bytes",
-    "memory_inactive_bytes",
-    "memory_read_bytes",
-    "memory_written_bytes",
-    "swap_used_bytes",
-    "swap_in_bytes",
-    "swap_out_bytes",
-    "major_faults",
-    "sectors_read",
-    "sectors_written",
-    "ios",
-    "disk_ios",
-    "disk_busy_share",
-    "disk_queue",
-    "disk_wait_s",
-    "network_rx_bytes",
-    "network_tx_bytes",
-    "network_rx_drops",
-    "network_tx_drops",
-    "network_errors",
-    "network_speed_bytes_s",
+LOG_COLUMNS = tuple(
+    f"""
+    {" ".join((*_USER, *_KERNEL))} steal_s idle_s iowait_s scheduled_s tick_busy_s
+    context_switches run_queue blocked
+    memory_total_bytes memory_free_bytes memory_available_bytes memory_cached_bytes
+    memory_buffers_bytes memory_inactive_bytes memory_read_bytes memory_written_bytes
+    swap_used_bytes swap_in_bytes swap_out_bytes major_faults
+    sectors_read sectors_written ios disk_ios disk_busy_share disk_queue disk_wait_s
+    network_rx_bytes network_tx_bytes network_rx_drops network_tx_drops network_errors
+    network_speed_bytes_s
+    """.split()
 )
 
 
 def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.DataFrame:
-    """Make demand of a time series: one row an interval, NaN where it was not measured.
+    """Make demand of a time series of one host: one row an interval, NaN where not measured.
 
-    Parameters
-    ----------
-    series : TimeSeries
-    disks : sequence of str, optional
-        Disks whose queue, wait and busy share count; by default the physical ones.
+    The queue, wait and busy share are of ``disks``, by default the physical ones.
 
     Returns
     -------
@@ -101,14 +65,13 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
         - ``network_rx_bytes_s``, ``network_tx_bytes_s``: of physical interfaces (B/s);
         - ``loopback_bytes_s``: within the host, which no wire limits (B/s);
         - ``network_drops_s``, ``network_errors_s`` (1/s).
-
-    Raises
-    ------
-    PpwError
-        For a series of several hosts.
     """
     frame = series.frame
-    _refuse_several_hosts(series)
+    hosts = frame["host"].dropna().unique().tolist() if "host" in frame else []
+    if len(hosts) > 1:
+        raise PpwError(
+            f"{series.source}: is of host {hosts[0]!r} and of {hosts[1]!r}: read one host at a time"
+        )
     chosen = physical_disks(series.devices("disk_busy_share")) if disks is None else tuple(disks)
     columns = {
         "time_s": _column(frame, "time_s"),
@@ -121,10 +84,116 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
     return pd.DataFrame(columns)
 
 
+def _cpu(frame: pd.DataFrame) -> dict[str, FloatArray]:
+    cpus = _column(frame, "cpus")
+    return {
+        "cpu_cores": _busy_cores(frame, cpus),
+        "user_share": _sum(frame, _USER, needed=("user_s",)) / cpus,
+        "system_share": _sum(frame, _KERNEL, needed=("system_s",)) / cpus,
+        "iowait_share": _rate(frame, "iowait_s") / cpus,
+        "steal_share": _rate(frame, "steal_s") / cpus,
+        "run_queue": _column(frame, "run_queue"),
+        "blocked": _column(frame, "blocked"),
+        "context_switches_s": _rate(frame, "context_switches"),
+    }
+
+
+def _busy_cores(frame: pd.DataFrame, cpus: FloatArray) -> FloatArray:
+    """Busy CPUs by their parts; by the scheduler's total where there are none.
+
+    The scheduler's time of a task can have the interrupts in it that are counted beside it.
+    """
+    parts = _sum(frame, (*_USER, *_KERNEL, "steal_s"), needed=("user_s", "system_s"))
+    busy = np.where(np.isnan(parts), _rate(frame, "scheduled_s"), parts)
+    return np.where(np.isnan(busy), np.nan, np.fmin(busy, cpus))
+
+
+def _memory(frame: pd.DataFrame) -> dict[str, FloatArray]:
+    return {
+        "memory_bytes": _used_memory(frame),
+        "memory_inactive_bytes": _column(frame, "memory_inactive_bytes"),
+        "memory_bandwidth_bytes_s": _rate(frame, "memory_read_bytes", "memory_written_bytes"),
+        "swap_bytes_s": _rate(frame, "swap_in_bytes", "swap_out_bytes"),
+        "swap_used_bytes": _column(frame, "swap_used_bytes"),
+        "major_faults_s": _rate(frame, "major_faults"),
+    }
+
+
+def _used_memory(frame: pd.DataFrame) -> FloatArray:
+    """Memory that programs cannot get without swapping.
+
+    The kernel's own estimate where it was recorded; otherwise what is neither free nor page cache.
+    Since Linux 5.9 fresh anonymous pages count as inactive until used again, so that inactive
+    memory outside the page cache is demand.
+    """
+    total = _column(frame, "memory_total_bytes")
+    by_kernel = total - _column(frame, "memory_available_bytes")
+    buffers = np.nan_to_num(_column(frame, "memory_buffers_bytes"))
+    cache = _column(frame, "memory_cached_bytes") + buffers
+    by_parts = total - _column(frame, "memory_free_bytes") - cache
+    return np.maximum(np.where(np.isnan(by_kernel), by_parts, by_kernel), 0.0)
+
+
+def _disk(frame: pd.DataFrame, disks: Sequence[str]) -> dict[str, FloatArray]:
+    return {
+        "disk_read_bytes_s": _rate(frame, "sectors_read") * SECTOR_BYTES,
+        "disk_written_bytes_s": _rate(frame, "sectors_written") * SECTOR_BYTES,
+        "disk_iops": _rate(frame, "ios"),
+        "disk_busy_share": _largest(frame, "disk_busy_share", disks),
+        "disk_queue": _largest(frame, "disk_queue", disks),
+        "disk_wait_s": _mean_wait(frame, disks),
+    }
+
+
+def _largest(frame: pd.DataFrame, column: str, disks: Sequence[str]) -> FloatArray:
+    found = np.full(len(frame), np.nan)
+    for disk in disks:
+        found = np.fmax(found, _column(frame, of_device(column, disk)))
+    return found
+
+
+def _mean_wait(frame: pd.DataFrame, disks: Sequence[str]) -> FloatArray:
+    """Mean wait of all I/Os; a disk without I/Os has none."""
+    if not disks:
+        return np.full(len(frame), np.nan)
+    waits = np.array([_column(frame, of_device("disk_wait_s", disk)) for disk in disks])
+    ios = np.array([_column(frame, of_device("disk_ios", disk)) for disk in disks])
+    ios = np.where(np.isnan(waits), 0.0, np.nan_to_num(ios))
+    with np.errstate(invalid="ignore"):
+        mean: FloatArray = (np.nan_to_num(waits) * ios).sum(axis=0) / ios.sum(axis=0)
+    return mean
+
+
+def _network(frame: pd.DataFrame) -> dict[str, FloatArray]:
+    return {
+        "network_rx_bytes_s": _rate(frame, "network_rx_bytes"),
+        "network_tx_bytes_s": _rate(frame, "network_tx_bytes"),
+        "loopback_bytes_s": _rate(frame, of_device("network_tx_bytes", "lo")),
+        "network_drops_s": _rate(frame, "network_rx_drops", "network_tx_drops"),
+        "network_errors_s": _rate(frame, "network_errors"),
+    }
+
+
+def _column(frame: pd.DataFrame, name: str) -> FloatArray:
+    return frame[name].to_numpy(dtype=float) if name in frame else np.full(len(frame), np.nan)
+
+
+def _rate(frame: pd.DataFrame, *names: str) -> FloatArray:
+    """Sum of columns by the length of the interval; NaN where one was not recorded."""
+    return _sum(frame, names, needed=names)
+
+
+def _sum(frame: pd.DataFrame, names: Sequence[str], needed: Sequence[str]) -> FloatArray:
+    """Sum of rates of which only some must have been recorded."""
+    total, interval = np.zeros(len(frame)), _column(frame, "interval_s")
+    for name in names:
+        rate = _column(frame, name) / interval
+        total += rate if name in needed else np.nan_to_num(rate)
+    return total
+
+
 def as_series(given: object, name: str = "series") -> TimeSeries:
     """Take a time series. Raises `PpwError` for what is none, with what to do."""
-    from measurements.timeseries.series import TimeSeries
-
     if isinstance(given, TimeSeries):
         return given
     raise PpwError(
@@ -143,235 +212,22 @@ def as_recordings(given: object) -> Mapping[str, Any]:
     )
 
 
-def _refuse_several_hosts(series: TimeSeries) -> None:
-    hosts = [] if "host" not in series.frame else series.frame["host"].dropna().unique().tolist()
-    if len(hosts) > 1:
-        raise PpwError(
-            f"{series.source}: is of host {hosts[0]!r} and of {hosts[1]!r}: read one host at a time"
-        )
-
-
-def _cpu(frame: pd.DataFrame) -> dict[str, Numbers]:
-    cpus = _column(frame, "cpus")
-    kernel = _sum(frame, _KERNEL, needed=("system_s",))
-    return {
-        "cpu_cores": _busy_cores(frame),
-        "user_share": _sum(frame, _USER, needed=("user_s",)) / cpus,
-        "system_share": kernel / cpus,
-        "iowait_share": _rate(frame, "iowait_s") / cpus,
-        "steal_share": _rate(frame, "steal_s") / cpus,
-        "run_queue": _column(frame, "run_queue"),
-        "blocked": _column(frame, "blocked"),
-        "context_switches_s": _rate(frame, "context_switches"),
-    }
-
-
-def _busy_cores(frame: pd.DataFrame) -> Numbers:
-    """Busy CPUs by their parts; by the scheduler's total where there are none.
-
-    The scheduler's time of a task can have the interrupts in it that are counted beside it.
-    """
-    parts = _sum(frame, (*_USER, *_KERNEL, "steal_s"), needed=_NEEDED)
-    busy = np.where(np.isnan(parts), _rate(frame, "scheduled_s"), parts)
-    return np.where(np.isnan(busy), np.nan, np.fmin(busy, _column(frame, "cpus")))
-
-
-def _memory(frame: pd.DataFrame) -> dict[str, Numbers]:
-    return {
-        "memory_bytes": _used_memory(frame),
-        "memory_inactive_bytes": _column(frame, "memory_inactive_bytes"),
-        "memory_bandwidth_bytes_s": _rate(frame, "memory_read_bytes")
-        + _rate(frame, "memory_written_bytes"),
-        "swap_bytes_s": _rate(frame, "swap_in_bytes") + _rate(frame, "swap_out_bytes"),
-        "swap_used_bytes": _column(frame, "swap_used_bytes"),
-        "major_faults_s": _rate(frame, "major_faults"),
-    }
-
-
-def _used_memory(frame: pd.DataFrame) -> Numbers:
-    """Memory that programs cannot get without swapping.
-
-    The kernel's own estimate where it was recorded; otherwise what is neither free nor page cache.
-    Since Linux 5.9 fresh anonymous pages count as inactive until used again, so that inactive
-    memory outside the page cache is demand.
-    """
-    total = _column(frame, "memory_total_bytes")
-    by_kernel = total - _column(frame, "memory_available_bytes")
-    cache = _column(frame, "memory_cached_bytes") + np.nan_to_num(
-        _column(frame, "memory_buffers_bytes")
-    )
-    by_parts = total - _column(frame, "memory_free_bytes") - cache
-    return np.maximum(np.where(np.isnan(by_kernel), by_parts, by_kernel), 0.0)
-
-
-def _disk(frame: pd.DataFrame, disks: Sequence[str]) -> dict[str, Numbers]:
-    return {
-        "disk_read_bytes_s": _rate(frame, "sectors_read") * SECTOR_BYTES,
-        "disk_written_bytes_s": _rate(frame, "sectors_written") * SECTOR_BYTES,
-        "disk_iops": _rate(frame, "ios"),
-        "disk_busy_share": _largest(frame, "disk_busy_share", disks),
-        "disk_queue": _largest(frame, "disk_queue", disks),
-        "disk_wait_s": _mean_wait(frame, disks),
-    }
-
-
-def _mean_wait(frame: pd.DataFrame, disks: Sequence[str]) -> Numbers:
-    """Mean wait of all I/Os; a disk without I/Os has none."""
-    if not disks:
-        return np.full(len(frame), np.nan)
-    waits = np.array([_column(frame, of_device("disk_wait_s", disk)) for disk in disks])
-    ios = np.array([_column(frame, of_device("disk_ios", disk)) for disk in disks])
-    ios = np.where(np.isnan(waits), 0.0, np.nan_to_num(ios))
-    with np.errstate(invalid="ignore"):
-        mean: Numbers = (np.nan_to_num(waits) * ios).sum(axis=0) / ios.sum(axis=0)
-    return mean
-
-
-def _network(frame: pd.DataFrame) -> dict[str, Numbers]:
-    return {
-        "network_rx_bytes_s": _rate(frame, "network_rx_bytes"),
-        "network_tx_bytes_s": _rate(frame, "network_tx_bytes"),
-        "loopback_bytes_s": _rate(frame, of_device("network_tx_bytes", "lo")),
-        "network_drops_s": _rate(frame, "network_rx_drops") + _rate(frame, "network_tx_drops"),
-        "network_errors_s": _rate(frame, "network_errors"),
-    }
-
-
-def _column(frame: pd.DataFrame, name: str) -> Numbers:
-    if name not in frame:
-        return np.full(len(frame), np.nan)
-    return frame[name].to_numpy(dtype=float)
-
-
-def _rate(frame: pd.DataFrame, name: str) -> Numbers:
-    rate: Numbers = _column(frame, name) / _column(frame, "interval_s")
-    return rate
-
-
-def _sum(frame: pd.DataFrame, names: Sequence[str], needed: Sequence[str]) -> Numbers:
-    """Sum of rates of which only some must have been recorded."""
-    total = np.zeros(len(frame))
-    for name in names:
-        rate = _rate(frame, name)
-        total += rate if name in needed else np.nan_to_num(rate)
-    return total
-
-
-def _largest(frame: pd.DataFrame, column: str, disks: Sequence[str]) -> Numbers:
-    found = np.full(len(frame), np.nan)
-    for disk in disks:
-        found = np.fmax(found, _column(frame, of_device(column, disk)))
-    return found
-
-
-# One application's demand on its host, from one or several recordings of the same run.
-
-
-@dataclass(frozen=True)
-class Run:
-    """One application's demand on its host.
-
-    Attributes
-    ----------
-    name : str
-    demand : pandas.DataFrame
-        As of `ppw.pressure.demand.demand_of`.
-    capacity : Capacity
-    series : tuple of TimeSeries
-    operations_s : float or None
-        Operations a second, where stated.
-    """
-
-    name: str
-    demand: pd.DataFrame
-    capacity: Capacity
-    series: tuple[TimeSeries, ...]
-    operations_s: float | None = None
-
-    @property
-    def began_s(self) -> float:
-        """When the first interval began, in seconds since 1970 UTC."""
-        first = self.demand.iloc[0]
-        return float(first["time_s"] - np.nan_to_num(first["interval_s"]))
-
-
-def run_of(
-    name: str,
-    given: TimeSeries | Sequence[TimeSeries],
-    *,
-    stated: Mapping[str, float] | None = None,
-    disks: Sequence[str] | None = None,
-    operations_s: float | None = None,
-) -> Run:
-    """Make a run of recordings.
-
-    Raises
-    ------
-    PpwError
-        When there is none, or none with an interval of known length; for what is no time series,
-        and an operation rate or a capacity that is not positive.
-    """
-    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    series = tuple(as_series(one, name) for one in several)
-    if not series:
-        raise PpwError(f"{name}: no recording was given")
-    if operations_s is not None and not operations_s > 0:
-        raise PpwError(f"{name}: {operations_s!r} operations a second: give more than 0")
-    demands = [demand_of(one, disks=disks) for one in series]
-    demand = demands[0]
-    for other in demands[1:]:
-        demand = _beside(demand, other)
-    if not demand["interval_s"].sum() > 0:
-        raise PpwError(f"{name}: holds no interval of known length: give a longer log")
-    capacity = capacity_of(series[0], stated)
-    return Run(name, demand, capacity, series, operations_s)
-
-
-def _beside(demand: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """Fill columns that were not measured from another recording of the same run.
-
-    Its intervals are others, and it may not know when it began: each row gets the mean of what
-    the other recorded meanwhile, or over all of it where the times do not meet.
-    """
-    missing = [str(c) for c in demand if demand[c].isna().all() and other[c].notna().any()]
-    at = demand["time_s"].to_numpy()
-    met = other["time_s"].between(at[0] - demand["interval_s"].iloc[0], at[-1])
-    filled: dict[str, Any] = {}
-    for column in missing:
-        known = other[met & other[column].notna()]
-        if len(known) >= 2:
-            filled[column] = np.interp(at, known["time_s"], known[column])
-        else:
-            filled[column] = np.full(len(at), summarise(other[column], other["interval_s"]).mean)
-    return demand.assign(**filled)
-
-
-def percent(share: float) -> str:
-    """Write a share as a percentage; "–" where not known."""
-    return "–" if share != share else f"{share:.0%}"
-
-
-def amount(value: float, unit: str, *, at_least: bool = False) -> str:
-    """Write a demand or a capacity; "≥" where it is a lower bound, "–" where not known."""
-    mark = "≥ " if at_least and value == value else ""
-    if unit == "B/s":
-        return f"{mark}{shown(value, 'B')}/s" if value == value else "–"
-    if unit == "1/s":
-        return f"{mark}{shown(value)}/s" if value == value else "–"
-    return f"{mark}{shown(value, unit)}"
-
-
-# From this share of the capacity on a recording shows what the host gave, not what was wanted.
-FULL = 0.95
+def check_workloads(recordings: Mapping[str, Any], named: Sequence[str], what: str) -> None:
+    """Check that there are two or more recordings, and that those named are among them."""
+    if len(as_recordings(recordings)) < 2:
+        raise PpwError(f"{len(recordings)} workload was given: two or more {what}")
+    for name, series in recordings.items():
+        as_series(series, name)
+    if unknown := [name for name in named if name not in recordings]:
+        raise PpwError(f"no workload is called {unknown[0]!r}: one of {', '.join(recordings)}")
 
 
 class Resource(NamedTuple):
-    """One resource.
+    """One resource by which workloads are placed.
 
-    ``columns`` of `ppw.pressure.demand.demand_of` are added up; ``capacity`` is a figure of
-    `ppw.pressure.capacity.Capacity`; ``measure`` names its thresholds in
-    `ppw.pressure.capacity`; ``log`` names the columns of the log; ``more`` is what to buy more
-    of, ``tune`` what makes a test use more of it.
+    ``columns`` of `demand_of` are added up; ``capacity`` is a figure of
+    `ppw.pressure.capacity.Capacity`, and ``measure`` a threshold there; ``log`` names the columns
+    of the log; ``more`` is what to buy more of, ``tune`` what makes a test use more of it.
     """
 
     name: str
@@ -423,76 +279,63 @@ RESOURCES = (
 )
 NAMES = tuple(resource.name for resource in RESOURCES)
 UNITS = {resource.name: resource.unit for resource in RESOURCES}
+# What is found of a resource.
 NOT_MEASURED, NO_CAPACITY = "not measured", "capacity not known"
+BREAKS, TIGHT, FITS = "breaks", "tight", "fits"
+# From this share of the capacity on a recording shows what the host gave, not what was wanted.
+FULL = 0.95
 
 
 def demands(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.DataFrame:
-    """Make the demand on each resource of a time series, one row an interval.
+    """Make the demand on each of `RESOURCES`, one row an interval with ``time_s``, ``interval_s``.
 
-    Returns
-    -------
-    pandas.DataFrame
-        ``time_s``, ``interval_s``, and a column for each of `RESOURCES`; NaN is not measured.
+    NaN is not measured; of columns that are added up, all must be known.
     """
     raw = demand_of(series, disks=disks)
-    # Of columns that are added up, all must be known.
     summed = {r.name: raw[list(r.columns)].sum(axis=1, skipna=False) for r in RESOURCES}
-    return pd.DataFrame({"time_s": raw["time_s"], "interval_s": raw["interval_s"], **summed})
+    return raw[["time_s", "interval_s"]].assign(**summed)
 
 
-def amounts(asked: pd.DataFrame, start_s: float, step_s: float, n: int) -> np.ndarray:
+def amounts(asked: pd.DataFrame, start_s: float, step_s: float, n: int) -> FloatArray:
     """Bring demands to the cells of a clock: (cells, resources), NaN where not known."""
     rates = asked[list(NAMES)].to_numpy(dtype=np.float64)
     return on_clock(asked["time_s"], asked["interval_s"], rates, start_s, step_s, n)
 
 
 def own_clock(asked: pd.DataFrame) -> tuple[float, float, int]:
-    """Start, step and cells of a clock that has the recording's own usual interval."""
+    """Start (s), step (s) and cells of a clock that has the recording's own usual interval."""
     step = float(asked["interval_s"].median())
     start = float(asked["time_s"].iloc[0] - asked["interval_s"].iloc[0])
     span = float(asked["time_s"].iloc[-1]) - start
     return start, step, max(1, round(span / step))
 
 
-def capacities(capacity: Capacity) -> np.ndarray:
+def capacities(capacity: Capacity) -> FloatArray:
     """Capacity of each resource, NaN where not known."""
     figures = capacity.figures()
     return np.array([figures[resource.capacity] for resource in RESOURCES])
 
 
-def with_host(capacity: Capacity, host: Host) -> Capacity:
-    """Take cores and memory bandwidth from a host of the catalogue, where it states them."""
-    stated = {
-        "cores": host.threads or host.cores,
-        "memory_bandwidth_bytes_s": host.memory_bandwidth_bytes_s,
-    }
-    known = {name: float(value) for name, value in stated.items() if value is not None}
-    sources = {**capacity.sources, **dict.fromkeys(known, f"catalogue: {host.name}")}
-    return replace(capacity, **known, sources=sources)
-
-
 def capacity_for(
     series: TimeSeries, given: Capacity | Mapping[str, float] | None, host: Host | None = None
 ) -> Capacity:
-    """Capacity to hold demand against: what is given, else what the log and a host say."""
+    """Capacity to compare demand with: what is given, else what a host and the log say."""
     if isinstance(given, Capacity):
         return given
     found = capacity_of(series)
     if host is not None:
-        found = with_host(found, host)
-    if not given:
-        return found
-    checked = capacity_of(series, given)
-    sources = {**found.sources, **{name: checked.sources[name] for name in given}}
-    return replace(found, **{n: float(v) for n, v in given.items()}, sources=sources)
+        figures = {
+            "cores": host.threads or host.cores,
+            "memory_bandwidth_bytes_s": host.memory_bandwidth_bytes_s,
+        }
+        known = {name: float(value) for name, value in figures.items() if value is not None}
+        found = found.replaced(known, f"catalogue: {host.name}")
+    return found.replaced(given or {}, STATED)
 
 
-def own_capacity(series: TimeSeries, limits: Capacity) -> Capacity:
-    """Capacity of the host that was recorded: what its log says, else what is judged by."""
-    logged = capacity_of(series).figures()
-    known = {name: value for name, value in logged.items() if not np.isnan(value)}
-    sources = {**limits.sources, **dict.fromkeys(known, "the log")}
-    return replace(limits, **known, sources=sources)
+def own_capacities(series: TimeSeries, limits: Capacity) -> FloatArray:
+    """Capacities of the host that was recorded: what its log says, else what is judged by."""
+    return capacities(limits.replaced(logged_figures(series), "the log"))
 
 
 def about_cpus(series: TimeSeries) -> list[str]:
@@ -502,10 +345,21 @@ def about_cpus(series: TimeSeries) -> list[str]:
 
 
 def within(name: str, value: float) -> float:
-    """Refuse a share that is not above 0 and at most 1. Raises `PpwError`."""
+    """Check a share above 0 and at most 1. Raises `PpwError`."""
     if not 0 < value <= 1:
         raise PpwError(f"{name} {value!r} is not a share above 0 and at most 1")
     return float(value)
 
 
-BREAKS, TIGHT, FITS = "breaks", "tight", "fits"
+def amount(value: float, unit: str, *, at_least: bool = False) -> str:
+    """Write a demand or a capacity; "≥" where it is a lower bound, "–" where not known."""
+    if value != value:
+        return "–"
+    number = shown(value, {"B/s": "B", "1/s": ""}.get(unit, unit))
+    per_second = "/s" if unit in ("B/s", "1/s") else ""
+    return f"{'≥ ' if at_least else ''}{number}{per_second}"
+
+
+def amount_in(column: str, row: Mapping[Any, Any]) -> str:
+    """Write the amount in a column of a row about a resource."""
+    return amount(row[column], row["unit"] if "unit" in row else UNITS[row["resource"]])

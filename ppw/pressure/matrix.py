@@ -3,218 +3,182 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.demand.phases import change_points
-from fitting.demand.utilisation import grade, summarise
+from fitting.demand.utilisation import grade, summarise, worst
 from ppw.errors import PpwError
-from ppw.pressure.capacity import ARTIFICIAL, RESOURCE_WORDS, RESOURCES, Thresholds
-from ppw.pressure.demand import Run, as_recordings, run_of
-from ppw.pressure.levels import NO_CAPACITY, NOT_MEASURED, Evidence, activity, cpu_split, judge
+from ppw.pressure import capacity as cap
+from ppw.pressure.demand import amount, as_recordings, as_series, demand_of
 from ppw.results import caveats as cv
 from ppw.results.axes import MEASURED, new_axes
-from ppw.results.result import TabledResult, frame_digest, rows_of
-from ppw.results.text import plot_label, shown, summary_text, text_table
+from ppw.results.result import Result, Table, frame_digest, rows_of
+from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.float64]
-    from collections.abc import Mapping, Sequence
+    from numpy.typing import ArrayLike, NDArray
 
     from measurements.timeseries.series import TimeSeries
 
-
-# Phases of one recording: stretches in which it asks the same of its host.
-
-
-SHORTEST = 3
-# Changes count by what the run reached, and by this where it reached less: a little of a large host
-# can be a phase, a trickle cannot.
-_LEAST_RATE = 20e6
-_LEAST_CORES = 1.0
-_LEAST_SHARE = 0.1
-_REACHED = 0.95
+    FloatArray = NDArray[np.float64]
+    Row = dict[str, Any]
 
 
-def find_phases(demand: pd.DataFrame, *, shortest: int = SHORTEST) -> list[tuple[int, int]]:
-    """Divide demand into phases by changes of CPU time, iowait, memory traffic, disk and network.
-
-    Memory in use is left out: it grows without end in many a phase.
-
-    Parameters
-    ----------
-    demand : pandas.DataFrame
-        As of `ppw.pressure.demand.demand_of`.
-    shortest : int
-        Intervals of the shortest phase, at least 2.
-
-    Returns
-    -------
-    list of (int, int)
-        First row of each phase, and the row after its last; one phase where nothing changes.
-
-    Raises
-    ------
-    FittingError
-        When ``shortest`` is below 2.
-    """
-    ends = [0, *change_points(_signals(demand), shortest=shortest), len(demand)]
-    return list(itertools.pairwise(ends))
-
-
-def _signals(demand: pd.DataFrame) -> Numbers:
-    """Series in shares of what the run reached."""
-    disk = demand["disk_read_bytes_s"] + demand["disk_written_bytes_s"]
-    network = demand[["network_rx_bytes_s", "network_tx_bytes_s"]].max(axis=1)
-    least = [
-        (demand["cpu_cores"], _LEAST_CORES),
-        (demand["iowait_share"], _LEAST_SHARE),
-        (demand["memory_bandwidth_bytes_s"], _LEAST_RATE),
-        (disk, _LEAST_RATE),
-        (network, _LEAST_RATE),
-        (demand["loopback_bytes_s"], _LEAST_RATE),
-    ]
-    # What is reached for a moment alone counts no more than what is reached for long.
-    shares = [np.minimum(rate / _scale(rate, most), 1.0) for rate, most in least]
-    return np.column_stack(shares)
-
-
-def _scale(rate: pd.Series[float], least: float) -> float:
-    reached = float(rate.quantile(_REACHED)) if rate.notna().any() else 0.0
-    return max(reached, least)
-
-
-# What to know before acting on a pressure matrix.
-
-
-_FEW_INTERVALS = 5
-# A resource that is pressed for a tenth of the time is worth looking at by phase.
-_A_PART = 0.1
-# CPU time by ticks that misses more than this misses what matters.
-_MISSED = 0.05
-_WHOLE = "all"
-
-
-def caveats_of(runs: Sequence[Run], evidence: pd.DataFrame, *, divided: bool) -> list[str]:
-    """Say of each recording what could mislead; ``divided`` where phases were looked for."""
-    said: dict[str, None] = {}
-    for run in runs:
-        mine = (evidence["application"] == run.name) & (evidence["phase"] == _WHOLE)
-        by_measure = {row["measure"]: row for row in rows_of(evidence[mine])}
-        texts = [
-            *_about_the_log(run),
-            *_about_cpus(by_measure),
-            *_about_disks(by_measure),
-            *_about_errors(by_measure),
-            *_about_load(by_measure),
-            *([] if divided else _about_parts(by_measure)),
-        ]
-        said |= dict.fromkeys(f"{run.name}: {text}" for text in texts)
-    return list(said)
-
-
-def _about_the_log(run: Run) -> list[str]:
-    texts = [finding.text for series in run.series for finding in series.findings]
-    if len(run.demand) < _FEW_INTERVALS:
-        texts.append(
-            f"{len(run.demand)} intervals are few: start and end weigh as much as the work; record "
-            "longer or oftener"
-        )
-    shortfall = run.series[0].tick_shortfall()
-    if shortfall is not None and shortfall > _MISSED:
-        texts.append(
-            f"ticks miss {shortfall:.0%} of the scheduler's CPU time here: a log that counts "
-            "ticks, as collectl and sar do, shows the CPUs less busy than they are"
-        )
-    return texts
-
-
-def _about_cpus(by_measure: dict[str, dict[str, Any]]) -> list[str]:
-    row = by_measure["process_utilisation"]
-    if not row["value"] > 1:
-        return []
-    return [
-        f"{row['demand']:.3g} CPUs are busy, but the workload can use {row['capacity']:g}: others "
-        "ran on the host, such as the load generator, and its own share is not known"
-    ]
-
-
-def _about_disks(by_measure: dict[str, dict[str, Any]]) -> list[str]:
-    others = [by_measure[name]["level"] for name in ("disk_bandwidth", "disk_iops", "disk_queue")]
-    if by_measure["disk_busy"]["level"] != "high" or "high" in others:
-        return []
-    return [
-        "the disk had an I/O in progress most of the time, which a disk that serves several at "
-        "once can have with room left: state its bandwidth and IOPS to be sure"
-    ]
-
-
-def _about_errors(by_measure: dict[str, dict[str, Any]]) -> list[str]:
-    row = by_measure["network_errors"]
-    if not row["value"] > 0:
-        return []
-    return [f"{shown(row['value'])} network errors a second: look at the wire before the figures"]
-
-
-def _about_load(by_measure: dict[str, dict[str, Any]]) -> list[str]:
-    row = by_measure.get(ARTIFICIAL)
-    if row is None or row["level"] != "high":
-        return []
-    return [
-        f"{shown(row['value'])} context switches an operation, from {row['high']:g} on a load that "
-        "measures switching more than the service: use more connections, pipelining or batches"
-    ]
-
-
-def _about_parts(by_measure: dict[str, dict[str, Any]]) -> list[str]:
-    """What a mean over the whole run hides."""
-    hidden = [
-        f"{row['measure'].replace('_', ' ')} in {row['share_high']:.0%}"
-        for row in by_measure.values()
-        if row["kind"] == "utilisation" and row["level"] != "high" and row["share_high"] > _A_PART
-    ]
-    if not hidden:
-        return []
-    return [f"high in a part of the time: {', '.join(hidden)}; divide it by its phases"]
-
-
-# The pressure matrix as a result: text, tables, JSON, plot.
-
-
+# Phase of a whole recording.
 WHOLE = "all"
+# Intervals of the shortest phase.
+SHORTEST = 3
+NOT_MEASURED, NO_CAPACITY = "not measured", "no capacity"
+_PRESSED = ("medium", "high")
+_MOST_DRAWN = 40
+_FILL = {"high": "#d1495b", "medium": "#f0c987", "low": "#dcebdd"}
+_UNKNOWN = "#f3f4f6"
+
+
+def _text(value: float, unit: str) -> str:
+    if unit == "share" and value == value:
+        return f"{100 * value:.3g} %"
+    return shown(value, unit) if unit == "1/s" else amount(value, unit)
+
+
+def _text_of(column: str, row: Mapping[Any, Any]) -> str:
+    return _text(row[column], row["unit"])
+
+
+def _words(column: str, row: Mapping[Any, Any]) -> str:
+    return str(row[column]).replace("_", " ")
+
+
+def _of_capacity(row: Mapping[Any, Any]) -> str:
+    if row["capacity"] != row["capacity"]:
+        return ""
+    unit = {"memory_bytes": "B"}.get(row["columns"], "1")
+    unit = "B/s" if "bytes_s" in row["columns"] else unit
+    return f"{_text(row['capacity'], unit)} ({row['capacity_source']})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PressureMatrix(TabledResult):
+class PressureMatrix(Result):
     """Applications by resources, with the evidence behind each cell.
 
     Attributes
     ----------
     cells : pandas.DataFrame
-        One row an application, phase and resource: ``application``, ``phase`` ("all" or "phase 1"
-        and so on), ``resource``, ``level`` ("low", "medium", "high", "no capacity" where demand is
-        known and what it is a share of is not, "not measured") and ``because``, the measures that
-        say so.
+        One row an application, phase and resource.
     runs : pandas.DataFrame
-        One row an application and phase: ``start_s`` and ``end_s`` from the recording's start,
-        ``intervals``, ``activity`` of the CPUs ("working", "waiting" for I/O, "idle"), shares of
-        CPU time, ``context_switches_s``, ``cpu_cores`` busy and ``loopback_bytes_s``.
+        One row an application and phase: when it was, and what its CPUs did.
     evidence : pandas.DataFrame
-        One row a measure: fields of `ppw.pressure.levels.Evidence`.
+        One row an application, phase and measure.
     thresholds : pandas.DataFrame
-        ``measure``, ``medium``, ``high``, ``unit``, ``meaning``.
+        One row a measure.
     thresholds_source : str
         "default", or the file that replaced some.
     caveats : tuple of str
     """
 
-    kind: ClassVar[str] = "pressure_matrix"
+    kind = "pressure_matrix"
+    tables = (
+        Table(
+            "matrix",
+            """
+            application      | text | application      | name of the application
+            phase            | text | phase            | "all", or "phase 1" and so on
+            start_s          | s    | from             | start since that of the recording
+            end_s            | s    | to               | end since the start of the recording
+            cpu              | text | CPU              | level of the CPUs
+            memory           | text | memory           | level of the memory
+            memory_bandwidth | text | memory bandwidth | level of the memory bandwidth
+            disk             | text | disk             | level of the disks
+            network          | text | network          | level of the network
+            activity         | text | CPUs are         | "working", "waiting" for I/O or "idle"
+            """,
+            title="Matrix",
+            most=500,
+        ),
+        Table(
+            "cells",
+            """
+            application | text | | name of the application
+            phase       | text | | "all", or "phase 1" and so on
+            resource    | text | | resource that is judged
+            level       | text | | "low", "medium", "high", "no capacity" or "not measured"
+            because     | text | | measures that say so, separated by commas
+            """,
+        ),
+        Table(
+            "runs",
+            """
+            application        | text  | | name of the application
+            phase              | text  | | "all", or "phase 1" and so on
+            start_s            | s     | | start since that of the recording
+            end_s              | s     | | end since the start of the recording
+            intervals          | count | | intervals of the phase
+            activity           | text  | | "working", "waiting" for I/O or "idle"
+            user_share         | share | | time of all CPUs in programs
+            system_share       | share | | time of all CPUs in the kernel and interrupts
+            iowait_share       | share | | time of all CPUs idle while an I/O was outstanding
+            steal_share        | share | | time of all CPUs taken by the hypervisor
+            context_switches_s | 1/s   | | context switches per second
+            cpu_cores          | 1     | | CPUs that were busy on average
+            loopback_bytes_s   | B/s   | | traffic within the host
+            """,
+        ),
+        Table(
+            "evidence",
+            """
+            application     | text  | application | name of the application
+            phase           | text  | phase       | "all", or "phase 1" and so on
+            resource        | text  | resource    | resource that is judged
+            kind            | text  |             | what is judged, such as "utilisation"
+            measure         | text  | measure     | name of the threshold
+            statistic       | text  |             | "mean" or "median" over time
+            level           | text  | level       | "low", "medium" or "high", if measured
+            capacity        | 1     | of          | capacity, NaN where there is none
+            value           | unit  | value       | that statistic
+            p95             | unit  | p95         | exceeded in 5 % of the time
+            share_high      | share |             | share of the time at or above `high`
+            unit            | text  |             | unit of `value` and of the thresholds
+            medium          | unit  | medium from | threshold of medium
+            high            | unit  | high from   | threshold of high
+            demand          | 1     |             | mean of the columns, before any capacity
+            capacity_source | text  |             | who says the capacity
+            columns         | text  |             | columns of the demand
+            note            | text  |             | why there is no level
+            """,
+            title="Evidence",
+            most=0,
+            show={
+                "resource": lambda row: cap.RESOURCE_WORDS[row["resource"]],
+                "measure": partial(_words, "measure"),
+                "level": lambda row: str(row["level"] or row["note"]),
+                "capacity": lambda row: _of_capacity(row) or "–",
+                **{name: partial(_text_of, name) for name in ("value", "p95", "medium", "high")},
+            },
+        ),
+        Table(
+            "thresholds",
+            """
+            measure | text | measure     | name of the threshold
+            medium  | unit | medium from | from where on it is medium
+            high    | unit | high from   | from where on it is high
+            unit    | text |             | unit of both
+            meaning | text | of          | what is measured
+            """,
+            title="Thresholds",
+            most=0,
+            show={
+                "measure": partial(_words, "measure"),
+                **{name: partial(_text_of, name) for name in ("medium", "high")},
+            },
+        ),
+    )
 
     cells: pd.DataFrame
     runs: pd.DataFrame
@@ -224,159 +188,114 @@ class PressureMatrix(TabledResult):
 
     def level(self, application: str, resource: str, phase: str = WHOLE) -> str:
         """Level of one cell; "" where there is no such cell."""
-        cells = self.cells
-        row = cells[
-            (cells["application"] == application)
-            & (cells["resource"] == resource)
-            & (cells["phase"] == phase)
-        ]
+        row = _rows_of_part(self.cells, application, phase)
+        row = row[row["resource"] == resource]
         return "" if row.empty else str(row["level"].iloc[0])
 
     def to_frame(self) -> pd.DataFrame:
         """One row an application and phase, with the level of each resource."""
+        key = ["application", "phase"]
         wide = self.cells.pivot_table(
-            index=["application", "phase"],
-            columns="resource",
-            values="level",
-            aggfunc="first",
-            sort=False,
+            index=key, columns="resource", values="level", aggfunc="first", sort=False
         )
-        return self.runs.merge(wide[list(RESOURCES)].reset_index(), on=["application", "phase"])
+        return self.runs.merge(wide[list(cap.RESOURCES)].reset_index(), on=key)
+
+    @property
+    def matrix(self) -> pd.DataFrame:
+        """`to_frame` as it prints: phases only where a recording was divided."""
+        divided = (self.runs["phase"] != WHOLE).any()
+        return self.to_frame().drop(columns=[] if divided else ["phase", "start_s", "end_s"])
 
     def verdict(self) -> list[str]:
-        """One sentence an application: what it leans on."""
-        return [self._sentence(row) for row in rows_of(self.to_frame()) if row["phase"] == WHOLE]
+        """Say of each application which resources press it, in a sentence."""
+        return [_sentence(row) for row in rows_of(self.to_frame()) if row["phase"] == WHOLE]
 
-    def header(self) -> list[str]:
-        """Name the columns of `matrix`."""
-        phases = ["phase", "from", "to"] if self._has_phases() else []
-        return ["application", *phases, *RESOURCE_WORDS.values(), "CPUs are"]
+    def text_parts(self) -> list[str]:
+        """Return the matrix, the evidence of each cell, and where the thresholds are from."""
+        lines = [line for table in self.printed_tables() for line in table.lines()]
+        because = [self._because(row) for row in rows_of(self.cells) if row["phase"] == WHOLE]
+        return [*lines, "", *because, "", f"thresholds: {self.thresholds_source}"]
 
-    def matrix(self) -> list[list[str]]:
-        """Levels as they are printed."""
-        rows = []
-        for row in rows_of(self.to_frame()):
-            times = [row["phase"], shown(row["start_s"], "s"), shown(row["end_s"], "s")]
-            levels = [row[resource] for resource in RESOURCES]
-            shown_phase = times if self._has_phases() else []
-            rows.append([row["application"], *shown_phase, *levels, row["activity"]])
-        return rows
-
-    def evidence_header(self) -> list[str]:
-        """Name the columns of `evidence_cells`."""
-        return [
-            *("application", "resource", "measure", "level", "of"),
-            *("value", "p95", "medium from", "high from"),
-        ]
-
-    def evidence_cells(self) -> list[list[str]]:
-        """Evidence of whole recordings as it is printed; what was not measured says so."""
-        return [
-            [
-                row["application"],
-                RESOURCE_WORDS[row["resource"]],
-                row["measure"].replace("_", " "),
-                row["level"] or row["note"],
-                _of_capacity(row).removeprefix(" of ") or "–",
-                _text(row["value"], row["unit"]),
-                _text(row["p95"], row["unit"]),
-                _text(row["medium"], row["unit"]),
-                _text(row["high"], row["unit"]),
-            ]
-            for row in rows_of(self.evidence)
-            if row["phase"] == WHOLE
-        ]
-
-    def summary(self) -> str:
-        """Text: the matrix, the evidence of each cell, then the caveats."""
-        lines = [text_table(self.header(), self.matrix()), ""]
-        lines += [self._because(row) for row in rows_of(self.cells) if row["phase"] == WHOLE]
-        lines += ["", f"thresholds: {self.thresholds_source}"]
-        return summary_text(lines, self.caveats)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the matrix."""
-        return plot_matrix(self, ax)
-
-    def _has_phases(self) -> bool:
-        return bool((self.runs["phase"] != WHOLE).any())
-
-    def _sentence(self, row: dict[str, Any]) -> str:
-        leans = [f"{RESOURCE_WORDS[r]} ({row[r]})" for r in RESOURCES if row[r] in _PRESSED]
-        unknown = [RESOURCE_WORDS[r] for r in RESOURCES if row[r] in (NOT_MEASURED, NO_CAPACITY)]
-        what = f"leans on {', '.join(leans)}" if leans else "leans on no resource that was judged"
-        rest = f"; not judged: {', '.join(unknown)}" if unknown else ""
-        return f"{row['application']} {what}{rest}. Its CPUs are {row['activity']}."
-
-    def _because(self, cell: dict[str, Any]) -> str:
-        rows = self.evidence
-        mine = rows[
-            (rows["application"] == cell["application"])
-            & (rows["phase"] == cell["phase"])
-            & (rows["resource"] == cell["resource"])
-        ]
+    def _because(self, cell: Row) -> str:
+        mine = _rows_of_part(self.evidence, cell["application"], cell["phase"])
+        mine = mine[mine["resource"] == cell["resource"]]
         names = cell["because"].split(", ")
         said = [_evidence_text(row) for row in rows_of(mine) if row["measure"] in names]
         if not said and cell["level"] == NO_CAPACITY:
-            option = f" ({option_of(cell['resource'])})" * ("not known" in cell["because"])
+            option = f" ({_option(cell['resource'])})" * ("not known" in cell["because"])
             said = [f"{cell['because']}{option}", *self._carried(cell, mine)]
-        head = f"{cell['application']}: {RESOURCE_WORDS[cell['resource']]} {cell['level']}"
+        head = f"{cell['application']}: {cap.RESOURCE_WORDS[cell['resource']]} {cell['level']}"
         return f"{head}: {'; '.join(said)}" if said else head
 
-    def _carried(self, cell: dict[str, Any], evidence: pd.DataFrame) -> list[str]:
+    def _carried(self, cell: Row, evidence: pd.DataFrame) -> list[str]:
         """What was asked of a resource without a capacity."""
         if cell["resource"] == "network":
-            runs = self.runs
-            mine = runs[
-                (runs["application"] == cell["application"]) & (runs["phase"] == cell["phase"])
-            ]
-            within = float(mine["loopback_bytes_s"].iloc[0])
+            run = _rows_of_part(self.runs, cell["application"], cell["phase"])
+            within = float(run["loopback_bytes_s"].iloc[0])
             return [] if within != within else [f"loopback {_text(within, 'B/s')}"]
         used = evidence[evidence["kind"] == "utilisation"]
         return [f"{shown(row['demand'])} in {row['columns']}" for row in rows_of(used)][:1]
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the levels of the first forty rows as coloured words."""
+        from matplotlib.patches import Rectangle
 
-def option_of(resource: str) -> str:
+        axes = new_axes(ax)
+        rows = rows_of(self.to_frame())[:_MOST_DRAWN]
+        for y, row in enumerate(rows):
+            for x, resource in enumerate(cap.RESOURCES):
+                colour = _FILL.get(row[resource], _UNKNOWN)
+                axes.add_patch(Rectangle((x, y), 0.96, 0.92, facecolor=colour, lw=0))
+                at = (x + 0.48, y + 0.46)
+                axes.text(*at, row[resource], ha="center", va="center", color=MEASURED)
+        axes.set_xlim(0, len(cap.RESOURCES))
+        axes.set_ylim(len(rows), 0)
+        names = [words.replace(" ", "\n") for words in cap.RESOURCE_WORDS.values()]
+        axes.set_xticks([x + 0.48 for x in range(len(names))], names)
+        axes.set_yticks([y + 0.46 for y in range(len(rows))], [_label(row) for row in rows])
+        axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
+        axes.set_ylabel("application")
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        return axes
+
+
+def _rows_of_part(table: pd.DataFrame, application: str, phase: str) -> pd.DataFrame:
+    return table[(table["application"] == application) & (table["phase"] == phase)]
+
+
+def _sentence(row: Row) -> str:
+    words = cap.RESOURCE_WORDS.items()
+    pressed = [f"{word} ({row[name]})" for name, word in words if row[name] in _PRESSED]
+    unknown = [word for name, word in words if row[name] in (NOT_MEASURED, NO_CAPACITY)]
+    what = f"leans on {', '.join(pressed)}" if pressed else "leans on no resource that was judged"
+    rest = f"; not judged: {', '.join(unknown)}" if unknown else ""
+    return f"{row['application']} {what}{rest}. Its CPUs are {row['activity']}."
+
+
+def _option(resource: str) -> str:
     """Option that states the capacity of a resource."""
-    return {"cpu": "--cpus", "disk": "--disk-bandwidth"}.get(
-        resource, f"--{resource.replace('_', '-')}"
-    )
+    option = {"cpu": "cpus", "disk": "disk-bandwidth"}.get(resource, resource.replace("_", "-"))
+    return f"--{option}"
 
 
-_PRESSED = ("medium", "high")
-
-
-def _evidence_text(row: dict[str, Any]) -> str:
-    name = row["measure"].replace("_", " ")
-    value = _text(row["value"], row["unit"])
+def _evidence_text(row: Row) -> str:
     limit = _of_capacity(row)
+    value = f"{_text_of('value', row)}{f' of {limit}' if limit else ''}"
     bound = "high" if row["level"] == "high" else "medium"
-    return f"{name} {value}{limit}, {bound} from {_text(row[bound], row['unit'])}"
+    return f"{_words('measure', row)} {value}, {bound} from {_text_of(bound, row)}"
 
 
-def _of_capacity(row: dict[str, Any]) -> str:
-    if row["capacity"] != row["capacity"]:
-        return ""
-    unit = {"memory_bytes": "B"}.get(row["columns"], "1")
-    unit = "B/s" if "bytes_s" in row["columns"] else unit
-    return f" of {_text(row['capacity'], unit)} ({row['capacity_source']})"
-
-
-def _text(value: float, unit: str) -> str:
-    if value != value:
-        return "–"
-    if unit == "B/s":
-        return f"{shown(value, 'B')}/s"
-    if unit == "share":
-        return f"{100 * value:.3g} %"
-    return shown(value, unit)
+def _label(row: Row) -> str:
+    text = plot_label(row["application"])
+    return text if row["phase"] == WHOLE else f"{text}, {plot_label(row['phase'])}"
 
 
 def pressure_matrix(
     recordings: Mapping[str, TimeSeries | Sequence[TimeSeries]],
     *,
     capacity: Mapping[str, float] | None = None,
-    thresholds: Thresholds | None = None,
+    thresholds: cap.Thresholds | None = None,
     phases: bool = False,
     shortest: int = SHORTEST,
     operations_s: Mapping[str, float] | None = None,
@@ -398,7 +317,7 @@ def pressure_matrix(
     shortest : int
         Intervals of the shortest phase, at least 2.
     operations_s : mapping of str to float, optional
-        Operations a second that applications did, to find artificial load by context switches.
+        Operations per second of applications, to find artificial load by context switches.
     disks : sequence of str, optional
         Disks that count; by default the physical ones.
 
@@ -426,25 +345,25 @@ def pressure_matrix(
         raise PpwError("no recording was given")
     if shortest < 2:
         raise PpwError(f"the shortest phase is {shortest} intervals: give at least 2")
-    limits = thresholds or Thresholds()
+    limits = thresholds or cap.Thresholds()
+    rates = operations_s or {}
     runs = [
-        run_of(
-            name,
-            given,
-            stated=capacity,
-            disks=disks,
-            operations_s=(operations_s or {}).get(name),
-        )
-        for name, given in recordings.items()
+        _run(name, given, capacity, disks, rates.get(name)) for name, given in recordings.items()
     ]
-    rows = [row for run in runs for row in _rows(run, limits, shortest if phases else None)]
-    evidence = pd.DataFrame([e for row in rows for e in row.evidence])
-    said = caveats_of(runs, evidence, divided=phases)
+    parts = [part for run in runs for part in _parts(run, shortest if phases else None)]
+    evidence = [_evidence(part, limits) for part in parts]
+    said = _caveats(parts, evidence, divided=phases)
     cv.warn(said)
     return PressureMatrix(
-        cells=pd.DataFrame([cell for row in rows for cell in row.cells]),
-        runs=pd.DataFrame([row.facts for row in rows]),
-        evidence=evidence,
+        cells=pd.DataFrame(
+            [
+                cell
+                for part, rows in zip(parts, evidence, strict=True)
+                for cell in _cells(part, rows, limits)
+            ]
+        ),
+        runs=pd.DataFrame([_facts(part, limits) for part in parts]),
+        evidence=pd.DataFrame([row for rows in evidence for row in rows]),
         thresholds=limits.to_frame(),
         thresholds_source=limits.source,
         caveats=tuple(said),
@@ -452,114 +371,316 @@ def pressure_matrix(
     )
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row of the matrix, as rows of the result's tables."""
+class Run(NamedTuple):
+    """One application's demand on its host, as of `demand_of`; operations per second if stated."""
 
-    facts: dict[str, Any]
-    cells: list[dict[str, Any]]
-    evidence: list[dict[str, Any]]
+    name: str
+    demand: pd.DataFrame
+    capacity: cap.Capacity
+    series: tuple[TimeSeries, ...]
+    operations_s: float | None
 
 
-def _rows(run: Run, thresholds: Thresholds, shortest: int | None) -> list[Row]:
+def _run(
+    name: str,
+    given: TimeSeries | Sequence[TimeSeries],
+    stated: Mapping[str, float] | None,
+    disks: Sequence[str] | None,
+    operations_s: float | None,
+) -> Run:
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    series = tuple(as_series(one, name) for one in several)
+    if not series:
+        raise PpwError(f"{name}: no recording was given")
+    if operations_s is not None and not operations_s > 0:
+        raise PpwError(f"{name}: {operations_s!r} operations a second: give more than 0")
+    demand, *others = [demand_of(one, disks=disks) for one in series]
+    for other in others:
+        demand = _filled(demand, other)
+    if not demand["interval_s"].sum() > 0:
+        raise PpwError(f"{name}: holds no interval of known length: give a longer log")
+    return Run(name, demand, cap.capacity_of(series[0], stated), series, operations_s)
+
+
+def _filled(demand: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Fill columns that were not measured from another recording of the same run.
+
+    Its intervals are others, and it may not know when it began: each row gets the mean of what
+    the other recorded meanwhile, or over all of it where the times do not meet.
+    """
+    missing = [str(c) for c in demand if demand[c].isna().all() and other[c].notna().any()]
+    at = demand["time_s"].to_numpy()
+    met = other["time_s"].between(at[0] - demand["interval_s"].iloc[0], at[-1])
+    filled: dict[str, Any] = {}
+    for column in missing:
+        known = other[met & other[column].notna()]
+        if len(known) >= 2:
+            filled[column] = np.interp(at, known["time_s"], known[column])
+        else:
+            filled[column] = summarise(other[column], other["interval_s"]).mean
+    return demand.assign(**filled)
+
+
+class Part(NamedTuple):
+    """Demand of a run, or of one of its phases."""
+
+    run: Run
+    phase: str
+    demand: pd.DataFrame
+
+    @property
+    def key(self) -> Row:
+        """Columns that tell parts apart."""
+        return {"application": self.run.name, "phase": self.phase}
+
+    def mean(self, values: ArrayLike) -> float:
+        """Mean over time; NaN where nothing was measured."""
+        return summarise(values, self.demand["interval_s"]).mean
+
+
+def _parts(run: Run, shortest: int | None) -> list[Part]:
     """The whole recording, then its phases where there are several."""
-    rows = [_row(run, WHOLE, run.demand, thresholds)]
-    if shortest is None:
-        return rows
-    found = find_phases(run.demand, shortest=shortest)
+    parts = [Part(run, WHOLE, run.demand)]
+    found = [] if shortest is None else find_phases(run.demand, shortest=shortest)
     if len(found) > 1:
-        rows += [
-            _row(run, f"phase {number}", run.demand.iloc[first:end], thresholds)
-            for number, (first, end) in enumerate(found, start=1)
-        ]
+        for number, (first, end) in enumerate(found, start=1):
+            parts.append(Part(run, f"phase {number}", run.demand.iloc[first:end]))
+    return parts
+
+
+# Changes count by what the run reached, and by this where it reached less: a little of a large host
+# can be a phase, a trickle cannot.
+_LEAST_RATE = 20e6
+_LEAST_CORES = 1.0
+_LEAST_SHARE = 0.1
+_REACHED = 0.95
+
+
+def find_phases(demand: pd.DataFrame, *, shortest: int = SHORTEST) -> list[tuple[int, int]]:
+    """Divide demand into phases by changes of CPU time, iowait, memory traffic, disk and network.
+
+    Memory in use is left out: it grows without end in many a phase. Returns the first row of each
+    phase and the row after its last, of ``shortest`` rows or more (at least 2).
+    """
+    ends = [0, *change_points(_signals(demand), shortest=shortest), len(demand)]
+    return list(itertools.pairwise(ends))
+
+
+def _signals(demand: pd.DataFrame) -> FloatArray:
+    """Series in shares of what the run reached."""
+    disk = demand["disk_read_bytes_s"] + demand["disk_written_bytes_s"]
+    network = demand[["network_rx_bytes_s", "network_tx_bytes_s"]].max(axis=1)
+    least = [
+        (demand["cpu_cores"], _LEAST_CORES),
+        (demand["iowait_share"], _LEAST_SHARE),
+        (demand["memory_bandwidth_bytes_s"], _LEAST_RATE),
+        (disk, _LEAST_RATE),
+        (network, _LEAST_RATE),
+        (demand["loopback_bytes_s"], _LEAST_RATE),
+    ]
+    # What is reached for a moment alone counts no more than what is reached for long.
+    shares = [np.minimum(rate / _scale(rate, most), 1.0) for rate, most in least]
+    return np.column_stack(shares)
+
+
+def _scale(rate: pd.Series[float], least: float) -> float:
+    reached = float(rate.quantile(_REACHED)) if rate.notna().any() else 0.0
+    return max(reached, least)
+
+
+def _facts(part: Part, thresholds: cap.Thresholds) -> Row:
+    demand = part.demand
+    first, last = demand.iloc[0], demand.iloc[-1]
+    shares = ("user_share", "system_share", "iowait_share", "steal_share", "context_switches_s")
+    return {
+        **part.key,
+        # Stamps in seconds since 1970 have errors of some 1e-7 s.
+        "start_s": round(_start(first) - _start(part.run.demand.iloc[0]), 6),
+        "end_s": round(float(last["time_s"]) - _start(part.run.demand.iloc[0]), 6),
+        "intervals": float(len(demand)),
+        "activity": _activity(part, thresholds),
+        **{c: part.mean(demand[c]) for c in (*shares, "cpu_cores", "loopback_bytes_s")},
+    }
+
+
+def _start(interval: pd.Series[float]) -> float:
+    """When an interval began (s since 1970 UTC)."""
+    return float(interval["time_s"] - np.nan_to_num(interval["interval_s"]))
+
+
+def _activity(part: Part, thresholds: cap.Thresholds) -> str:
+    """Say whether the CPUs worked, waited or idled; waiting is more time in iowait than busy."""
+    busy = part.mean(part.demand["user_share"] + part.demand["system_share"])
+    waiting = part.mean(part.demand["iowait_share"])
+    if np.isnan(busy):
+        return NOT_MEASURED
+    if busy + np.nan_to_num(waiting) < thresholds["cpu_active"].medium:
+        return "idle"
+    return "waiting" if waiting > busy else "working"
+
+
+def _evidence(part: Part, thresholds: cap.Thresholds) -> list[Row]:
+    """Judge a part by every measure: one row a measure."""
+    rows = [_measured(measure, part, thresholds) for measure in cap.MEASURES]
+    known = [row for row in rows if row["level"] and row["kind"] == "utilisation"]
+    # The disks' plain rate says nothing where their use is known.
+    if any(row["resource"] == "disk" and row["measure"] != cap.LAST_RESORT for row in known):
+        rows = [row for row in rows if row["measure"] != cap.LAST_RESORT]
+    if part.run.operations_s is not None:
+        rows.append(_switches(part, part.run.operations_s, thresholds))
     return rows
 
 
-def _row(run: Run, phase: str, demand: pd.DataFrame, thresholds: Thresholds) -> Row:
-    cells, evidence = judge(demand, run.capacity, thresholds)
-    evidence += _switches(run, demand, thresholds)
-    key = {"application": run.name, "phase": phase}
-    first, last = demand.iloc[0], demand.iloc[-1]
-    began = float(first["time_s"] - np.nan_to_num(first["interval_s"]))
-    facts = {
-        **key,
-        # Stamps in seconds since 1970 have errors of some 1e-7 s.
-        "start_s": round(began - run.began_s, 6),
-        "end_s": round(float(last["time_s"]) - run.began_s, 6),
-        "intervals": float(len(demand)),
-        "activity": activity(demand, thresholds),
-        **cpu_split(demand),
-        "cpu_cores": summarise(demand["cpu_cores"], demand["interval_s"]).mean,
-        "loopback_bytes_s": summarise(demand["loopback_bytes_s"], demand["interval_s"]).mean,
+def _measured(measure: cap.Measure, part: Part, thresholds: cap.Thresholds) -> Row:
+    capacity, name = part.run.capacity, measure.capacity
+    demand = measure.demand(part.demand)
+    limit = capacity.figures()[name] if name else np.nan
+    row = _judged(measure, part, demand / (limit if name else 1.0), thresholds)
+    row["demand"] = part.mean(demand)
+    row["capacity"] = limit
+    row["capacity_source"] = capacity.source(name) if name else ""
+    if np.isnan(row["demand"]):
+        row["note"] = NOT_MEASURED
+    elif np.isnan(row["p95"]):
+        row["note"] = f"{cap.WORDS[name]} not known"
+    return row
+
+
+def _switches(part: Part, operations_s: float, thresholds: cap.Thresholds) -> Row:
+    """Context switches per operation."""
+    measure = cap.SWITCHES
+    row = _judged(measure, part, measure.demand(part.demand) / operations_s, thresholds)
+    row["demand"] = row["value"] * operations_s
+    row["capacity"] = operations_s
+    row["capacity_source"] = "operations a second as stated"
+    row["note"] = NOT_MEASURED if np.isnan(row["value"]) else ""
+    return row
+
+
+def _judged(
+    measure: cap.Measure, part: Part, values: FloatArray, thresholds: cap.Thresholds
+) -> Row:
+    """Row of the evidence, but for what the values are a share of."""
+    threshold = thresholds[measure.name]
+    use = summarise(values, part.demand["interval_s"], threshold.high)
+    value = use.median if measure.statistic == "median" else use.mean
+    return {
+        **part.key,
+        "resource": measure.resource,
+        "kind": measure.kind,
+        "measure": measure.name,
+        "statistic": measure.statistic,
+        "value": value,
+        "p95": use.p95,
+        "share_high": use.share_high,
+        "unit": threshold.unit,
+        "medium": threshold.medium,
+        "high": threshold.high,
+        "level": grade(value, threshold.medium, threshold.high),
+        "demand": np.nan,
+        "capacity": np.nan,
+        "capacity_source": "",
+        "columns": ", ".join(measure.columns),
+        "note": "",
     }
-    return Row(
-        facts,
-        [{**key, **cell._asdict()} for cell in cells],
-        [{**key, **e._asdict()} for e in evidence],
-    )
 
 
-def _switches(run: Run, demand: pd.DataFrame, thresholds: Thresholds) -> list[Evidence]:
-    """Context switches for each operation, where the operations are known."""
-    if run.operations_s is None:
-        return []
-    threshold = thresholds[ARTIFICIAL]
-    rate = demand["context_switches_s"] / run.operations_s
-    use = summarise(rate, demand["interval_s"], threshold.high)
-    return [
-        Evidence(
-            resource="cpu",
-            kind="artificial load",
-            measure=ARTIFICIAL,
-            statistic="mean",
-            value=use.mean,
-            p95=use.p95,
-            share_high=use.share_high,
-            unit=threshold.unit,
-            medium=threshold.medium,
-            high=threshold.high,
-            level=grade(use.mean, threshold.medium, threshold.high),
-            demand=use.mean * run.operations_s,
-            capacity=run.operations_s,
-            capacity_source="operations a second as stated",
-            columns="context_switches_s",
-            note="" if use.measured_s else "not measured",
+def _cells(part: Part, evidence: list[Row], thresholds: cap.Thresholds) -> Iterator[Row]:
+    judged = [row for row in evidence if row["kind"] in ("utilisation", "saturation")]
+    for resource in cap.RESOURCES:
+        mine = [row for row in judged if row["resource"] == resource]
+        loopback = resource == "network" and _over_loopback(part, thresholds)
+        level, because = _level(mine, loopback=loopback)
+        yield {**part.key, "resource": resource, "level": level, "because": because}
+
+
+def _level(evidence: list[Row], *, loopback: bool) -> tuple[str, str]:
+    """Worst level of utilisation and saturation, and why; low needs a known utilisation."""
+    level = worst([row["level"] for row in evidence])
+    if level in _PRESSED:
+        return level, ", ".join(row["measure"] for row in evidence if row["level"] == level)
+    if loopback:
+        return NO_CAPACITY, "loopback has no line rate"
+    used = [row for row in evidence if row["kind"] == "utilisation"]
+    if any(row["level"] for row in used):
+        return "low", ", ".join(row["measure"] for row in used if row["level"])
+    asked = [row for row in used if not np.isnan(row["demand"])]
+    return (NO_CAPACITY, asked[0]["note"]) if asked else (NOT_MEASURED, "")
+
+
+def _over_loopback(part: Part, thresholds: cap.Thresholds) -> bool:
+    """Whether what went through loopback is worth saying and more than went through wires."""
+    within = part.mean(part.demand["loopback_bytes_s"])
+    wires = part.mean(part.demand[["network_rx_bytes_s", "network_tx_bytes_s"]].max(axis=1))
+    return bool(within >= max(thresholds["loopback_rate"].medium, np.nan_to_num(wires)))
+
+
+_FEW_INTERVALS = 5
+# A resource that is pressed for a tenth of the time is worth looking at by phase.
+_A_PART = 0.1
+# CPU time by ticks that misses more than this misses what matters.
+_MISSED = 0.05
+
+
+def _caveats(parts: list[Part], evidence: list[list[Row]], *, divided: bool) -> list[str]:
+    """Say of each recording what could mislead; ``divided`` where phases were looked for."""
+    said: dict[str, None] = {}
+    for part, rows in zip(parts, evidence, strict=True):
+        if part.phase == WHOLE:
+            texts = [*_about_the_log(part.run), *_about_measures(rows)]
+            texts += [] if divided else _about_phases(rows)
+            said |= dict.fromkeys(f"{part.run.name}: {text}" for text in texts)
+    return list(said)
+
+
+def _about_the_log(run: Run) -> Iterator[str]:
+    yield from (finding.text for series in run.series for finding in series.findings)
+    if len(run.demand) < _FEW_INTERVALS:
+        yield (
+            f"{len(run.demand)} intervals are few: start and end weigh as much as the work; record "
+            "longer or oftener"
         )
+    shortfall = run.series[0].tick_shortfall()
+    if shortfall is not None and shortfall > _MISSED:
+        yield (
+            f"ticks miss {shortfall:.0%} of the scheduler's CPU time here: a log that counts "
+            "ticks, as collectl and sar do, shows the CPUs less busy than they are"
+        )
+
+
+def _about_measures(rows: list[Row]) -> Iterator[str]:
+    by_name = {row["measure"]: row for row in rows}
+    own = by_name["process_utilisation"]
+    if own["value"] > 1:
+        yield (
+            f"{own['demand']:.3g} CPUs are busy, but the workload can use {own['capacity']:g}: "
+            "others ran on the host, such as the load generator, and its own share is not known"
+        )
+    others = [by_name[name]["level"] for name in ("disk_bandwidth", "disk_iops", "disk_queue")]
+    if by_name["disk_busy"]["level"] == "high" and "high" not in others:
+        yield (
+            "the disk had an I/O in progress most of the time, which a disk that serves several at "
+            "once can have with room left: state its bandwidth and IOPS to be sure"
+        )
+    errors = by_name["network_errors"]["value"]
+    if errors > 0:
+        yield f"{shown(errors)} network errors a second: look at the wire before the figures"
+    switches = by_name.get(cap.SWITCHES.name)
+    if switches and switches["level"] == "high":
+        yield (
+            f"{shown(switches['value'])} context switches an operation, from "
+            f"{switches['high']:g} on a load that measures switching more than the service: use "
+            "more connections, pipelining or batches"
+        )
+
+
+def _about_phases(rows: list[Row]) -> list[str]:
+    """Say what a mean over the whole run hides."""
+    hidden = [
+        f"{_words('measure', row)} in {row['share_high']:.0%}"
+        for row in rows
+        if row["kind"] == "utilisation" and row["level"] != "high" and row["share_high"] > _A_PART
     ]
-
-
-_FILL = {"high": "#d1495b", "medium": "#f0c987", "low": "#dcebdd"}
-_UNKNOWN = "#f3f4f6"
-
-
-def plot_matrix(result: PressureMatrix, ax: Axes | None = None) -> Axes:
-    """Draw levels as coloured words."""
-    from matplotlib.patches import Rectangle
-
-    axes = new_axes(ax)
-    rows = rows_of(result.to_frame())[:_MOST_DRAWN]
-    for y, row in enumerate(rows):
-        for x, resource in enumerate(RESOURCES):
-            level = row[resource]
-            axes.add_patch(
-                Rectangle((x, y), 0.96, 0.92, facecolor=_FILL.get(level, _UNKNOWN), lw=0)
-            )
-            axes.text(x + 0.48, y + 0.46, level, ha="center", va="center", color=MEASURED)
-    axes.set_xlim(0, len(RESOURCES))
-    axes.set_ylim(len(rows), 0)
-    names = [words.replace(" ", "\n") for words in RESOURCE_WORDS.values()]
-    axes.set_xticks([x + 0.48 for x in range(len(RESOURCES))], names)
-    axes.set_yticks([y + 0.46 for y in range(len(rows))], [_label(row) for row in rows])
-    axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
-    axes.set_ylabel("application")
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    return axes
-
-
-def _label(row: dict[str, object]) -> str:
-    text = plot_label(row["application"])
-    return text if row["phase"] == "all" else f"{text}, {plot_label(row['phase'])}"
-
-
-_MOST_DRAWN = 40
+    if not hidden:
+        return []
+    return [f"high in a part of the time: {', '.join(hidden)}; divide it by its phases"]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from ppw.errors import CaveatWarning, PpwError
-from ppw.pressure.co_locate import co_locate
-from ppw.pressure.demand import BREAKS, FITS, TIGHT, amount, as_recordings, as_series, percent
+from ppw.errors import CaveatWarning
+from ppw.pressure.capacity import capacity_of
+from ppw.pressure.co_locate import co_locate, recordings_digest
+from ppw.pressure.demand import BREAKS, FITS, TIGHT, amount_in, check_workloads
 from ppw.results import caveats as cv
 from ppw.results.axes import new_axes
-from ppw.results.result import TabledResult, frame_digest, numbers_digest, rows_of
-from ppw.results.text import plot_label, summary_text, text_table
+from ppw.results.result import PrintedTable, Result, Table, rows_of, value_text
+from ppw.results.text import plot_label
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,36 +29,53 @@ if TYPE_CHECKING:
     from ppw.pressure.co_locate import CoLocation
 
 
-_OF_FIRST = ("value", "unit", "capacity", "share", "threshold", "over", "breaks_at", "column")
-PAIR_COLUMNS = (
-    *("workload", "with", "finding", "first", *_OF_FIRST, "confidence", "not_measured"),
-)
 _ORDER = {FITS: 0, TIGHT: 1, BREAKS: 2, "": 3}
+_OF_FIRST = (
+    *("value", "unit", "capacity", "share", "threshold", "over", "breaks_at", "column"),
+    "confidence",
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pairing(TabledResult):
+class Pairing(Result):
     """Pairs of workloads, the best first.
 
     Attributes
     ----------
     pairs : pandas.DataFrame
-        One row a pair: ``workload``, ``with``; ``first``, the resource that breaks first or is
-        nearest to it; the columns of `CoLocation.resources` for that; ``finding`` ("breaks",
-        "tight" or "fits" by it; "" where nothing could be judged); ``not_measured``, the resources
-        that were not judged.
+        One row a pair, with the resource that breaks first or is nearest to it.
     workloads : tuple of str
     caveats : tuple of str
     """
 
-    kind: ClassVar[str] = "pairing"
+    kind = "pairing"
+    tables = (
+        Table(
+            "pairs",
+            """
+            workload     | text  | workload   | one of the pair
+            with         | text  | with       | the other one
+            finding      | text  | finding    | "breaks", "tight", "fits"; "" where none is judged
+            first        | text  | first      | resource that breaks first or is nearest to it
+            column       | text  | column     | columns of the log for it
+            value        | unit  | value      | sum of its demands, as for `co_locate`
+            unit         | text  |            | unit of the amounts
+            capacity     | unit  | capacity   | its capacity
+            share        | share | share      | `value` as a share of the capacity
+            threshold    | share | threshold  | share of the capacity that may be used
+            over         | share | time over  | share of the time above the threshold
+            breaks_at    | 1     |            | times this load that it takes, NaN where unused
+            confidence   | share | confidence | share of resampled recordings with the same finding
+            not_measured | text  | not judged | resources that were not judged
+            """,
+            title="Pairs, best first",
+            most=500,
+            show={name: partial(amount_in, name) for name in ("value", "capacity")},
+        ),
+    )
 
     pairs: pd.DataFrame
     workloads: tuple[str, ...]
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row a pair."""
-        return self.pairs
 
     def verdict(self) -> list[str]:
         """Say which pair is the best and which cannot be."""
@@ -67,64 +86,57 @@ class Pairing(TabledResult):
             if best["finding"] in (FITS, TIGHT)
             else "no two of these workloads can share this host"
         ]
-        broken = [f"{r['workload']} + {r['with']} ({r['first']})" for r in rows if _breaks(r)]
+        broken = [
+            f"{row['workload']} + {row['with']} ({row['first']})"
+            for row in rows
+            if row["finding"] == BREAKS
+        ]
         return [*said, f"not together: {', '.join(broken)}"] if broken else said
 
-    def summary(self) -> str:
-        """Text: the sentences, the matrix, the evidence and the caveats."""
-        lines = [
-            *self.verdict(),
-            text_table(self.matrix_header(), self.matrix()),
-            text_table(self.header(), self.cells()),
-        ]
-        return summary_text(lines, self.caveats)
-
-    def matrix_header(self) -> list[str]:
-        """Name the columns of `matrix`."""
-        return ["", *self.workloads]
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return each workload against each other, then the pairs."""
+        note = "What breaks first and its share of the capacity; ! above what may be used."
+        matrix = PrintedTable("Matrix", ["", *self.workloads], self.matrix(), 1, note)
+        return [matrix, *super().printed_tables(most)]
 
     def matrix(self) -> list[list[str]]:
         """Share of what breaks first, each workload against each other, as printed."""
         cells = {}
         for row in rows_of(self.pairs):
-            said = f"{row['first']} {percent(row['share'])}{'!' if _breaks(row) else ''}"
+            mark = "!" if row["finding"] == BREAKS else ""
+            said = f"{row['first']} {value_text(row['share'], 'share')}{mark}"
             cells[row["workload"], row["with"]] = cells[row["with"], row["workload"]] = said
         return [[a, *(cells.get((a, b), "·") for b in self.workloads)] for a in self.workloads]
 
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        return [
-            *("workload", "with", "finding", "first", "column", "value", "capacity", "share"),
-            *("threshold", "time over", "confidence", "not judged"),
-        ]
-
-    def cells(self) -> list[list[str]]:
-        """The pairs as they are printed."""
-        return [
-            [
-                row["workload"],
-                row["with"],
-                row["finding"] or "–",
-                row["first"] or "–",
-                row["column"] or "–",
-                amount(row["value"], row["unit"]),
-                amount(row["capacity"], row["unit"]),
-                percent(row["share"]),
-                percent(row["threshold"]),
-                percent(row["over"]),
-                percent(row["confidence"]),
-                row["not_measured"] or "–",
-            ]
-            for row in rows_of(self.pairs)
-        ]
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the matrix: the darker, the fuller."""
-        return plot_pairing(self, ax)
+        axes = new_axes(ax)
+        names = list(self.workloads)
+        used = np.full((len(names), len(names)), np.nan)
+        for row in rows_of(self.pairs):
+            a, b = names.index(row["workload"]), names.index(row["with"])
+            used[a, b] = used[b, a] = 100 * row["share"] / row["threshold"]
+        axes.imshow(used, cmap="Blues", vmin=0, vmax=150)
+        for (a, b), value in np.ndenumerate(used):
+            if np.isfinite(value):
+                colour = "white" if value > 90 else "black"
+                axes.text(b, a, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=8)
+        labels = list(map(plot_label, names))
+        axes.set_xticks(range(len(names)), labels, rotation=30, ha="right")
+        axes.set_yticks(range(len(names)), labels)
+        axes.set_ylabel("workload")
+        return axes
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    return (
+        f"{row['first']} is the fullest, {amount_in('value', row)} of "
+        f"{amount_in('capacity', row)} ({value_text(row['share'], 'share')})"
+    )
 
 
 def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pairing:
-    """Hold every two of a set of workloads against a host.
+    """Compare every two of a set of workloads with a host.
 
     Parameters
     ----------
@@ -147,15 +159,11 @@ def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pair
     CaveatWarning
         For each entry of ``caveats``.
     """
-    if len(as_recordings(recordings)) < 2:
-        raise PpwError(f"{len(recordings)} workload was given: two or more make pairs")
     critical = options.pop("latency_critical", ())
-    # A name that is none is an error, not a workload that no pair has.
-    unknown = [name for name in critical if name not in recordings]
-    if unknown:
-        raise PpwError(f"no workload is called {unknown[0]!r}: one of {', '.join(recordings)}")
+    check_workloads(recordings, critical, "make pairs")
     if options.get("capacity") is None and options.get("host") is None:
-        options["capacity"] = _first_capacity(recordings)
+        # One host for all pairs: that of the first recording.
+        options["capacity"] = capacity_of(next(iter(recordings.values())))
     rows, caveats = [], list[str]()
     for pair in combinations(recordings, 2):
         both = {name: recordings[name] for name in pair}
@@ -163,11 +171,10 @@ def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pair
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CaveatWarning)
             found = co_locate(both, latency_critical=own, **options)
-        rows.append(_row(pair, found))
+        rows.append(_row(*pair, found))
         caveats += found.caveats
-    table = pd.DataFrame(rows, columns=list(PAIR_COLUMNS))
-    order = table["finding"].map(_ORDER)
-    table = table.assign(order=order).sort_values(
+    table = pd.DataFrame(rows)
+    table = table.assign(order=table["finding"].map(_ORDER)).sort_values(
         ["order", "breaks_at", "workload", "with"], ascending=[True, False, True, True]
     )
     said = list(dict.fromkeys(caveats))
@@ -176,58 +183,22 @@ def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pair
         pairs=table.drop(columns="order").reset_index(drop=True),
         workloads=tuple(recordings),
         caveats=tuple(said),
-        input_digest=numbers_digest(
-            *[frame_digest(series.frame) for series in recordings.values()]
-        ),
+        input_digest=recordings_digest(recordings),
     )
 
 
-def _first_capacity(recordings: Mapping[str, TimeSeries]) -> Any:
-    """One host for all pairs: that of the first recording."""
-    from ppw.pressure.capacity import capacity_of
-
-    name, first = next(iter(recordings.items()))
-    return capacity_of(as_series(first, name))
-
-
-def _row(pair: tuple[str, ...], found: CoLocation) -> dict[str, Any]:
-    names = dict(zip(("workload", "with"), pair, strict=True))
-    unjudged = [r["resource"] for r in rows_of(found.resources) if np.isnan(r["threshold"])]
-    blank = {"finding": "", "first": "", "unit": "", "column": "", "confidence": np.nan}
-    row = {**dict.fromkeys(_OF_FIRST, np.nan), **blank}
+def _row(one: str, other: str, found: CoLocation) -> dict[str, Any]:
+    resources = found.resources.set_index("resource")
+    of: Mapping[Any, Any] = dict.fromkeys(_OF_FIRST, np.nan)
+    of = {**of, "finding": "", "unit": "", "column": ""}
     if found.first:
-        of = found.resources.set_index("resource").loc[found.first]
-        row |= {name: of[name] for name in (*_OF_FIRST, "finding", "confidence")}
-        row["first"] = found.first
-    return {**names, **row, "not_measured": ", ".join(unjudged)}
-
-
-def _breaks(row: dict[str, Any]) -> bool:
-    return bool(row["finding"] == BREAKS)
-
-
-def _why(row: dict[str, Any]) -> str:
-    return (
-        f"{row['first']} is the fullest, {amount(row['value'], row['unit'])} of "
-        f"{amount(row['capacity'], row['unit'])} ({percent(row['share'])})"
-    )
-
-
-def plot_pairing(result: Pairing, ax: Axes | None = None) -> Axes:
-    """Draw the matrix: the darker, the fuller."""
-    axes = new_axes(ax)
-    names = list(result.workloads)
-    held = np.full((len(names), len(names)), np.nan)
-    for row in rows_of(result.pairs):
-        a, b = names.index(row["workload"]), names.index(row["with"])
-        held[a, b] = held[b, a] = 100 * row["share"] / row["threshold"]
-    axes.imshow(held, cmap="Blues", vmin=0, vmax=150)
-    for (a, b), value in np.ndenumerate(held):
-        if np.isfinite(value):
-            colour = "white" if value > 90 else "black"
-            axes.text(b, a, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=8)
-    labels = list(map(plot_label, names))
-    axes.set_xticks(range(len(names)), labels, rotation=30, ha="right")
-    axes.set_yticks(range(len(names)), labels)
-    axes.set_ylabel("workload")
-    return axes
+        of = resources.loc[found.first].to_dict()
+    unjudged = resources.index[resources["threshold"].isna()]
+    return {
+        "workload": one,
+        "with": other,
+        "finding": of["finding"],
+        "first": found.first,
+        **{name: of[name] for name in _OF_FIRST},
+        "not_measured": ", ".join(unjudged),
+    }

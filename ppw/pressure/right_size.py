@@ -3,70 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fitting.demand.co_location import agreement, load_of
 from ppw.errors import PpwError
-from ppw.pressure.capacity import Thresholds
-from ppw.pressure.demand import (
-    FULL,
-    NO_CAPACITY,
-    NOT_MEASURED,
-    RESOURCES,
-    about_cpus,
-    amount,
-    amounts,
-    as_series,
-    capacities,
-    capacity_for,
-    demand_of,
-    demands,
-    own_capacity,
-    own_clock,
-    percent,
-    within,
-)
+from ppw.pressure import demand as asked
+from ppw.pressure.capacity import Capacity, Threshold, Thresholds
+from ppw.pressure.demand import FULL, NO_CAPACITY, NOT_MEASURED, RESOURCES, amount, amount_in
 from ppw.results import caveats as cv
 from ppw.results.axes import CURVE, PROJECTED, new_axes
-from ppw.results.result import TabledResult, frame_digest, rows_of
-from ppw.results.text import plot_label, shown, summary_text, text_table
+from ppw.results.result import Result, Table, frame_digest, rows_of
+from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
     from measurements.timeseries.series import TimeSeries
     from ppw.catalogue.hosts import Host
-    from ppw.pressure.capacity import Capacity
-    from ppw.pressure.demand import Resource
-
-
-# What a workload needs of each resource, as a result.
 
 
 BUY, ENOUGH, IDLE = "buy more", "enough", "idle"
-RESOURCE_COLUMNS = (
-    *("resource", "finding", "value", "unit", "capacity", "capacity_source", "share"),
-    *(
-        "threshold",
-        "medium",
-        "high",
-        "needed",
-        "spare",
-        "at_least",
-        "column",
-        "confidence",
-        "not_measured",
-    ),
-)
-EVIDENCE = ("resource", "column of the log", "capacity from", "not measured")
 _MOST_HOSTS = 5
 _OF = {resource.name: resource for resource in RESOURCES}
-# What states a capacity, by its figure.
+# Options that state a capacity, by its figure.
 _OPTIONS = {
     "cores": "--cpus",
     "memory_bytes": "--memory",
@@ -77,31 +42,80 @@ _OPTIONS = {
 }
 
 
+def _demand_in(column: str, row: Mapping[Any, Any]) -> str:
+    return amount(row[column], row["unit"], at_least=row["at_least"])
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RightSizing(TabledResult):
+class RightSizing(Result):
     """What to buy more of, what is idle, and by how much.
 
     Attributes
     ----------
     resources : pandas.DataFrame
-        One row a resource: ``finding`` ("buy more", "enough", "idle", "not measured" or "capacity
-        not known"); ``value``, the demand that was not exceeded for ``quantile`` of the time, in
-        ``unit``; ``capacity`` and who says so; ``share`` of it; the ``threshold`` of the share
-        that decided, with those of ``medium`` and ``high``; ``needed``, the demand with its
-        headroom; ``spare``, capacity less that (below 0: what is missing); ``at_least``, where the
-        host was full, so that the workload may want more; ``column`` of the log; ``confidence``,
-        the share of resampled recordings with the same finding (NaN below ten intervals);
-        ``not_measured``, evidence that the log lacks.
+        One row a resource.
     candidates : pandas.DataFrame
-        Hosts of the catalogue, those that fit first, as `ppw.pressure.right_size`.
+        Hosts of the catalogue, those that fit first, smallest first.
     source : str
     seconds, intervals : float
-        Of the recording.
+        Length of the recording (s) and number of its intervals.
     quantile : float
+        Share of the time for which a resource must suffice.
     caveats : tuple of str
     """
 
-    kind: ClassVar[str] = "right_sizing"
+    kind = "right_sizing"
+    tables = (
+        Table(
+            "resources",
+            """
+            resource        | text  | resource     | name of the resource
+            finding         | text  | finding      | "buy more", "enough", "idle", or why not judged
+            value           | unit  | value        | demand not exceeded for `quantile` of the time
+            unit            | text  |              | unit of the amounts
+            capacity        | unit  | capacity     | capacity of the host
+            capacity_source | text  |              | who says the capacity
+            share           | share | share        | `value` as a share of the capacity
+            threshold       | share | threshold    | the threshold of the share that decided
+            medium          | share |              | threshold below which it is idle
+            high            | share |              | threshold above which there is too little
+            needed          | unit  | needed       | demand with its headroom
+            spare           | unit  |              | capacity less `needed`; below 0 it is missing
+            at_least        | flag  |              | the host was full: the workload may want more
+            confidence      | share | confidence   | resampled recordings with the same finding
+            column          | text  | column       | columns of the log
+            not_measured    | text  | not measured | evidence that the log lacks
+            """,
+            title="Resources",
+            show={
+                "value": partial(_demand_in, "value"),
+                "capacity": partial(amount_in, "capacity"),
+                "needed": partial(_demand_in, "needed"),
+            },
+        ),
+        Table(
+            "candidates",
+            """
+            host        | text  | host           | name in the catalogue
+            fits        | flag  | fits           | whether it suffices by what both sides know
+            cores       | 1     | cores          | physical cores: a thread is less than a core
+            cores_share | share | of them needed | cores needed as a share of its own
+            memory_bandwidth_bytes_s | B/s   | memory bandwidth | peak memory bandwidth
+            memory_bandwidth_share   | share |                  | bandwidth needed as a share of it
+            tdp_w            | W    | TDP        | thermal design power
+            launch_price_usd | USD  |            | price at launch
+            not_stated       | text | not stated | what is needed and the catalogue does not state
+            """,
+            title="Hosts of the catalogue",
+            note="Cores are physical and taken to be as fast as those of the recording.",
+            most=0,
+            show={
+                "memory_bandwidth_bytes_s": lambda row: amount(
+                    row["memory_bandwidth_bytes_s"], "B/s"
+                )
+            },
+        ),
+    )
 
     resources: pd.DataFrame
     candidates: pd.DataFrame
@@ -115,106 +129,30 @@ class RightSizing(TabledResult):
         """Whether any resource passes the medium threshold."""
         return bool((self.resources["share"] >= self.resources["medium"]).any())
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row a resource."""
-        return self.resources
-
     def verdict(self) -> list[str]:
         """Say what to buy, what is idle and what is not known, in sentences."""
         rows = rows_of(self.resources)
-        said = [] if self.stresses_the_host else self._unstressed(rows)
+        said = [] if self.stresses_the_host else [_unstressed(rows)]
         said += [self._sentence(row) for row in rows if row["finding"] in (BUY, ENOUGH, IDLE)]
         for why in (NOT_MEASURED, NO_CAPACITY):
             names = [row["resource"] for row in rows if row["finding"] == why]
             if names:
-                given = list(dict.fromkeys(_OPTIONS[_OF[name].capacity] for name in names))
+                given = dict.fromkeys(_OPTIONS[_OF[name].capacity] for name in names)
                 tell = f": give {', '.join(given)}" * (why == NO_CAPACITY)
                 said.append(f"{', '.join(names)}: {why}{tell}")
         return [*said, *self._hosts()]
 
-    def summary(self) -> str:
-        """Text: the sentences, the evidence and the caveats."""
-        lines = [*self.verdict(), text_table(self.header(), self.cells())]
-        return summary_text(lines, self.caveats)
-
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        return [
-            *("resource", "finding", "value", "capacity", "share", "threshold", "needed"),
-            *("confidence", "column", "not measured"),
-        ]
-
-    def evidence(self) -> list[list[str]]:
-        """Column of the log, who says the capacity, and what was not measured, by resource."""
-        return [
-            [row[c] or "–" for c in ("resource", "column", "capacity_source", "not_measured")]
-            for row in rows_of(self.resources)
-        ]
-
-    def cells(self) -> list[list[str]]:
-        """The resources as they are printed."""
-        return [
-            [
-                row["resource"],
-                row["finding"],
-                amount(row["value"], row["unit"], at_least=row["at_least"]),
-                amount(row["capacity"], row["unit"]),
-                percent(row["share"]),
-                percent(row["threshold"]),
-                amount(row["needed"], row["unit"], at_least=row["at_least"]),
-                percent(row["confidence"]),
-                row["column"],
-                row["not_measured"] or "–",
-            ]
-            for row in rows_of(self.resources)
-        ]
-
-    def candidate_header(self) -> list[str]:
-        """Name the columns of `candidate_cells`."""
-        return ["host", "fits", "cores", "of them needed", "memory bandwidth", "TDP", "not stated"]
-
-    def candidate_cells(self) -> list[list[str]]:
-        """The hosts as they are printed."""
-        return [
-            [
-                row["host"],
-                "yes" if row["fits"] else "no",
-                shown(row["cores"]),
-                percent(row["cores_share"]),
-                amount(row["memory_bandwidth_bytes_s"], "B/s"),
-                shown(row["tdp_w"], "W"),
-                row["not_stated"] or "–",
-            ]
-            for row in rows_of(self.candidates)
-        ]
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the share of each resource that is used, and the thresholds."""
-        return plot_right_sizing(self, ax)
-
-    def _unstressed(self, rows: list[dict[str, Any]]) -> list[str]:
-        known = [row for row in rows if row["share"] == row["share"]]
-        if not known:
-            return ["no resource has both its demand and its capacity: nothing can be judged"]
-        top = max(known, key=lambda row: row["share"] / row["medium"])
-        tuned = "; ".join(f"{row['resource']}: {_OF[row['resource']].tune}" for row in known)
-        return [
-            f"this test does not stress this host: the most used resource is {top['resource']} at "
-            f"{top['share']:.0%}, and medium begins at {top['medium']:.0%}; to tune: {tuned}"
-        ]
-
     def _sentence(self, row: dict[str, Any]) -> str:
         used = (
-            f"{row['resource']}: {amount(row['value'], row['unit'], at_least=row['at_least'])} of "
-            f"{amount(row['capacity'], row['unit'])} for {self.quantile:.0%} of the time "
-            f"({row['share']:.0%})"
+            f"{row['resource']}: {_demand_in('value', row)} of {amount_in('capacity', row)} for "
+            f"{self.quantile:.0%} of the time ({row['share']:.0%})"
         )
         gap = amount(abs(row["spare"]), row["unit"])
         kept = f" with {1 - row['high']:.0%} headroom"
         if row["finding"] == BUY:
             least = "at least " if row["at_least"] else ""
             of = _OF[row["resource"]].more
-            return f"{used}: buy {least}{gap} more{f' {of}' * (of != row['unit'])}{kept}"
+            return f"{used}: buy {least}{gap} more{f' of {of}' * (of != row['unit'])}{kept}"
         return f"{used}: {row['finding']}, {gap} to spare{kept}"
 
     def _hosts(self) -> list[str]:
@@ -232,70 +170,36 @@ class RightSizing(TabledResult):
             "catalogue states no memory size, disks or network"
         ]
 
-
-# Hosts of the catalogue that have what a workload needs.
-
-
-CANDIDATE_COLUMNS = (
-    *("host", "fits", "cores", "cores_share", "memory_bandwidth_bytes_s"),
-    *("memory_bandwidth_share", "tdp_w", "launch_price_usd", "not_stated"),
-)
-
-
-def fitting_hosts(resources: pd.DataFrame, hosts: Mapping[str, Host] | None) -> pd.DataFrame:
-    """Hold the cores and memory bandwidth that are needed against hosts, smallest first.
-
-    Parameters
-    ----------
-    resources : pandas.DataFrame
-        ``resource`` and ``needed``, as in `RightSizing.resources`.
-    hosts : mapping of str to Host, optional
-        By default the whole catalogue.
-
-    Returns
-    -------
-    pandas.DataFrame
-        `CANDIDATE_COLUMNS`: ``fits`` by what both sides know, shares of need by what the host
-        states, and what it does not state. Physical cores are counted: a second hardware thread
-        is less than a core.
-    """
-    from ppw.catalogue.hosts import load_hosts
-
-    needed = dict(zip(resources["resource"], resources["needed"], strict=True))
-    known = load_hosts() if hosts is None else hosts
-    rows = [_row(host, needed["CPU"], needed["memory bandwidth"]) for host in known.values()]
-    table = pd.DataFrame(rows, columns=list(CANDIDATE_COLUMNS))
-    order = ["fits", "cores", "tdp_w", "host"]
-    return table.sort_values(order, ascending=[False, True, True, True], ignore_index=True)
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of each resource that is used, and the thresholds."""
+        axes = new_axes(ax)
+        table = self.resources
+        place = np.arange(len(table))[::-1]
+        colours = [PROJECTED if finding == BUY else CURVE for finding in table["finding"]]
+        axes.barh(place, 100 * table["share"].fillna(0.0), color=colours, height=0.6)
+        for at, row in zip(place, rows_of(table), strict=True):
+            if np.isnan(row["share"]):
+                axes.text(1, at, row["finding"], va="center", fontsize=7)
+                continue
+            for threshold in (row["medium"], row["high"]):
+                axes.plot([100 * threshold] * 2, [at - 0.4, at + 0.4], color="0.4", lw=1)
+        axes.set_yticks(place, [plot_label(name) for name in table["resource"]])
+        axes.set_ylabel("resource")
+        axes.set_xlabel("used (% of capacity)")
+        axes.set_xlim(0, max(100.0, 105 * float(np.nanmax([1.0, *table["share"]]))))
+        return axes
 
 
-def _row(host: Host, cores: float, bandwidth: float) -> dict[str, Any]:
-    has_cores, has_bandwidth = _number(host.cores), _number(host.memory_bandwidth_bytes_s)
-    shares = cores / has_cores, bandwidth / has_bandwidth
-    # What is not known on either side rules nothing out; the table says that it is not known.
-    missing = [
-        name
-        for name, need, has in (
-            ("cores", cores, has_cores),
-            ("memory bandwidth", bandwidth, has_bandwidth),
-        )
-        if np.isnan(has) and not np.isnan(need)
-    ]
-    return {
-        "host": host.name,
-        "fits": bool(not missing and not any(share > 1 for share in shares)),
-        "cores": has_cores,
-        "cores_share": shares[0],
-        "memory_bandwidth_bytes_s": has_bandwidth,
-        "memory_bandwidth_share": shares[1],
-        "tdp_w": _number(host.tdp_w),
-        "launch_price_usd": _number(host.launch_price_usd),
-        "not_stated": ", ".join(missing),
-    }
-
-
-def _number(value: float | None) -> float:
-    return np.nan if value is None else float(value)
+def _unstressed(rows: list[dict[str, Any]]) -> str:
+    known = [row for row in rows if row["share"] == row["share"]]
+    if not known:
+        return "no resource has both its demand and its capacity: nothing can be judged"
+    top = max(known, key=lambda row: row["share"] / row["medium"])
+    tuned = "; ".join(f"{row['resource']}: {_OF[row['resource']].tune}" for row in known)
+    return (
+        f"this test does not stress this host: the most used resource is {top['resource']} at "
+        f"{top['share']:.0%}, and medium begins at {top['medium']:.0%}; to tune: {tuned}"
+    )
 
 
 # Columns of `demand_of` that would show a resource saturated.
@@ -360,20 +264,20 @@ def right_size(
     """
     if headroom is not None and not 0 < headroom < 1:
         raise PpwError(f"headroom {headroom!r} is not a share between 0 and 1; try 0.3")
-    within("quantile", quantile)
-    if not len(as_series(series).frame):
+    asked.within("quantile", quantile)
+    if not len(asked.as_series(series).frame):
         raise PpwError(f"{series.source}: no interval was recorded")
-    limits = capacity_for(series, capacity, host)
-    asked = demands(series, disks=disks)
-    evidence = demand_of(series, disks=disks)
-    lines = [_lines(resource, thresholds or Thresholds(), headroom) for resource in RESOURCES]
-    table = _resources(asked, evidence, limits, lines, quantile)
-    candidates = fitting_hosts(table, hosts)
-    caveats = _caveats(series, table, asked, limits)
+    limits = asked.capacity_for(series, capacity, host)
+    demands = asked.demands(series, disks=disks)
+    evidence = asked.demand_of(series, disks=disks)
+    known = thresholds or Thresholds()
+    shares = [_limits(known[resource.measure], headroom) for resource in RESOURCES]
+    table = _resources(demands, evidence, limits, shares, quantile)
+    caveats = [*_caveats(series, table, demands, limits)]
     cv.warn(caveats)
     return RightSizing(
         resources=table,
-        candidates=candidates,
+        candidates=_candidates(table, hosts),
         source=series.source,
         seconds=series.seconds,
         intervals=float(len(series.frame)),
@@ -383,34 +287,27 @@ def right_size(
     )
 
 
-class _Lines(NamedTuple):
+def _limits(threshold: Threshold, headroom: float | None) -> tuple[float, float]:
     """Shares of the capacity between idle, enough and too little."""
-
-    idle: float
-    most: float
-
-
-def _lines(resource: Resource, thresholds: Thresholds, headroom: float | None) -> _Lines:
-    threshold = thresholds[resource.measure]
     most = threshold.high if headroom is None else 1 - headroom
-    return _Lines(min(threshold.medium, most), most)
+    return min(threshold.medium, most), most
 
 
 def _resources(
-    asked: pd.DataFrame,
+    demands: pd.DataFrame,
     evidence: pd.DataFrame,
     limits: Capacity,
-    lines: Sequence[_Lines],
+    shares: Sequence[tuple[float, float]],
     quantile: float,
 ) -> pd.DataFrame:
-    capacity = capacities(limits)
-    amount = amounts(asked, *own_clock(asked))
-    high = load_of(amount, quantile).high
+    amounts = asked.amounts(demands, *asked.own_clock(demands))
+    high = load_of(amounts, quantile).high.tolist()
+    capacity = asked.capacities(limits).tolist()
     rows = []
-    for place, (resource, line) in enumerate(zip(RESOURCES, lines, strict=True)):
-        value, limit = float(high[place]), float(capacity[place])
-        share = value / limit
-        finding, decided = _finding(value, limit, line)
+    for place, (resource, (idle, most)) in enumerate(zip(RESOURCES, shares, strict=True)):
+        value, limit = high[place], capacity[place]
+        finding, decided = _finding(value, limit, idle, most)
+        sure = [agreement(amounts[:, place] / limit, share, quantile) for share in decided]
         rows.append(
             {
                 "resource": resource.name,
@@ -419,105 +316,99 @@ def _resources(
                 "unit": resource.unit,
                 "capacity": limit,
                 "capacity_source": limits.source(resource.capacity),
-                "share": share,
-                "threshold": line.most if len(decided) > 1 else (*decided, np.nan)[0],
-                "medium": line.idle,
-                "high": line.most,
-                "needed": value / line.most,
-                "spare": limit - value / line.most,
-                "at_least": bool(share >= FULL),
+                "share": value / limit,
+                "threshold": decided[0] if decided else np.nan,
+                "medium": idle,
+                "high": most,
+                "needed": value / most,
+                "spare": limit - value / most,
+                "at_least": value / limit >= FULL,
                 "column": resource.log,
-                "confidence": min(
-                    (agreement(amount[:, place] / limit, t, quantile) for t in decided),
-                    default=np.nan,
-                ),
-                "not_measured": _not_measured(resource, value, limit, evidence),
+                "confidence": min(sure, default=np.nan),
+                "not_measured": _not_measured(resource.name, value, limit, evidence),
             }
         )
-    return pd.DataFrame(rows, columns=list(RESOURCE_COLUMNS))
+    return pd.DataFrame(rows)
 
 
-def _finding(value: float, limit: float, line: _Lines) -> tuple[str, tuple[float, ...]]:
-    """Finding, and the thresholds of the share that decided it."""
+def _finding(value: float, limit: float, idle: float, most: float) -> tuple[str, tuple[float, ...]]:
+    """Finding, and the shares that decided it, the foremost first."""
     if np.isnan(value):
         return NOT_MEASURED, ()
     if np.isnan(limit):
         return NO_CAPACITY, ()
-    if value / limit > line.most:
-        return BUY, (line.most,)
-    if value / limit >= line.idle:
-        return ENOUGH, (line.most, line.idle)
-    return IDLE, (line.idle,)
+    if value / limit > most:
+        return BUY, (most,)
+    return (ENOUGH, (most, idle)) if value / limit >= idle else (IDLE, (idle,))
 
 
-def _not_measured(resource: Resource, value: float, limit: float, evidence: pd.DataFrame) -> str:
-    missing = [resource.name] if np.isnan(value) else []
+def _not_measured(name: str, value: float, limit: float, evidence: pd.DataFrame) -> str:
+    missing = [name] if np.isnan(value) else []
     missing += ["capacity"] if np.isnan(limit) else []
-    columns = _EVIDENCE.get(resource.name, ())
+    columns = _EVIDENCE.get(name, ())
     return ", ".join([*missing, *(c for c in columns if evidence[c].isna().all())])
 
 
+def _candidates(resources: pd.DataFrame, hosts: Mapping[str, Host] | None) -> pd.DataFrame:
+    """Compare the cores and memory bandwidth that are needed with hosts, smallest first."""
+    from ppw.catalogue.hosts import load_hosts
+
+    needed = dict(zip(resources["resource"], resources["needed"], strict=True))
+    known = load_hosts() if hosts is None else hosts
+    rows = [_candidate(host, needed["CPU"], needed["memory bandwidth"]) for host in known.values()]
+    table = pd.DataFrame(rows, columns=RightSizing.tables[1].names)
+    order = ["fits", "cores", "tdp_w", "host"]
+    return table.sort_values(order, ascending=[False, True, True, True], ignore_index=True)
+
+
+def _candidate(host: Host, cores: float, bandwidth: float) -> dict[str, Any]:
+    figures = (host.cores, host.memory_bandwidth_bytes_s, host.tdp_w, host.launch_price_usd)
+    known = [np.nan if figure is None else float(figure) for figure in figures]
+    has_cores, has_bandwidth, tdp_w, launch_price_usd = known
+    shares = cores / has_cores, bandwidth / has_bandwidth
+    both = ("cores", cores, has_cores), ("memory bandwidth", bandwidth, has_bandwidth)
+    missing = [name for name, need, has in both if np.isnan(has) and not np.isnan(need)]
+    return {
+        "host": host.name,
+        # What is not needed rules nothing out; the table says what is not stated.
+        "fits": bool(not missing and not any(share > 1 for share in shares)),
+        "cores": has_cores,
+        "cores_share": shares[0],
+        "memory_bandwidth_bytes_s": has_bandwidth,
+        "memory_bandwidth_share": shares[1],
+        "tdp_w": tdp_w,
+        "launch_price_usd": launch_price_usd,
+        "not_stated": ", ".join(missing),
+    }
+
+
 def _caveats(
-    series: TimeSeries, table: pd.DataFrame, asked: pd.DataFrame, limits: Capacity
-) -> list[str]:
-    said = [
-        f"{row['resource']} was at {row['share']:.0%} of its capacity: this is what the host gave, "
-        "and the workload may want more"
-        for row in table.to_dict(orient="records")
-        if row["at_least"]
-    ]
-    said += _full_at_home(series, table, limits)
-    said += about_cpus(series)
-    said += _one_core(asked["CPU"], limits)
+    series: TimeSeries, table: pd.DataFrame, demands: pd.DataFrame, limits: Capacity
+) -> Iterator[str]:
+    for row in rows_of(table[table["at_least"]]):
+        yield (
+            f"{row['resource']} was at {row['share']:.0%} of its capacity: this is what the host "
+            "gave, and the workload may want more"
+        )
+    # The recording's own host may be smaller than the one that is judged.
+    home = table.assign(own=table["value"] / asked.own_capacities(series, limits))
+    for row in rows_of(home[(home["own"] >= FULL) & ~home["at_least"]]):
+        yield (
+            f"{row['resource']} was at {row['own']:.0%} of what the host of the recording had: "
+            "this is what it gave, and the workload may want more"
+        )
+    yield from asked.about_cpus(series)
+    cores, (low, high) = demands["CPU"], _ONE_CORE
+    # A steady core among several is the sign of one thread.
+    if limits.cores > 1 and low <= cores.mean() and cores.quantile(0.95) <= high:
+        yield (
+            f"steadily {cores.mean():.2f} of {limits.cores:g} cores: if that is one thread, more "
+            "cores are of no use to it; faster cores or more instances are"
+        )
     if len(series.frame) < 10:
-        said.append(
+        yield (
             f"{len(series.frame)} intervals say nothing of how sure a finding is: record at least "
             "ten"
         )
     if "container" in str(series.frame.get("marks", pd.Series(dtype=str)).unique()):
-        said.append("recorded in a container that sees its host's counters: demand is the host's")
-    return said
-
-
-def _full_at_home(series: TimeSeries, table: pd.DataFrame, limits: Capacity) -> list[str]:
-    """Name what the recording's own host, smaller than the one that is judged, had no more of."""
-    own = capacities(own_capacity(series, limits))
-    filled = (table["value"] / own >= FULL) & ~table["at_least"]
-    return [
-        f"{name} was at {value / limit:.0%} of what the host of the recording had: this is what it "
-        "gave, and the workload may want more"
-        for name, value, limit in zip(
-            table["resource"][filled], table["value"][filled], own[filled], strict=True
-        )
-    ]
-
-
-def _one_core(cores: pd.Series[float], limits: Capacity) -> list[str]:
-    low, high = _ONE_CORE
-    # A steady core among several is the sign of one thread.
-    if limits.cores > 1 and low <= cores.mean() and cores.quantile(0.95) <= high:
-        return [
-            f"steadily {cores.mean():.2f} of {limits.cores:g} cores: if that is one thread, more "
-            "cores are of no use to it; faster cores or more instances are"
-        ]
-    return []
-
-
-def plot_right_sizing(result: RightSizing, ax: Axes | None = None) -> Axes:
-    """Draw the share of each capacity that is used."""
-    axes = new_axes(ax)
-    table = result.resources
-    place = np.arange(len(table))[::-1]
-    colours = [PROJECTED if finding == BUY else CURVE for finding in table["finding"]]
-    axes.barh(place, 100 * table["share"].fillna(0.0), color=colours, height=0.6)
-    for at, row in zip(place, table.to_dict(orient="records"), strict=True):
-        if np.isnan(row["share"]):
-            axes.text(1, at, row["finding"], va="center", fontsize=7)
-            continue
-        for threshold in (row["medium"], row["high"]):
-            axes.plot([100 * threshold] * 2, [at - 0.4, at + 0.4], color="0.4", lw=1)
-    axes.set_yticks(place, [plot_label(name) for name in table["resource"]])
-    axes.set_ylabel("resource")
-    axes.set_xlabel("used (% of capacity)")
-    axes.set_xlim(0, max(100.0, 105 * float(np.nanmax([1.0, *table["share"]]))))
-    return axes
+        yield "recorded in a container that sees its host's counters: demand is the host's"

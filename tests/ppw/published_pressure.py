@@ -14,7 +14,7 @@ import pandas as pd
 
 from fitting.demand.utilisation import grade
 from ppw.pressure.capacity import RESOURCES, Thresholds
-from ppw.pressure.levels import NOT_MEASURED
+from ppw.pressure.matrix import NOT_MEASURED
 
 CITATION = "Awasthi et al. 2015, ICPE"
 APPLICATIONS = ("Memcache", "Cassandra", "Redis", "Nutch", "Data analytics")
