@@ -11,9 +11,8 @@ import pandas as pd
 
 from fitting.demand.co_location import agreement, load_of
 from ppw.errors import PpwError
-from ppw.pressure import demand as asked
+from ppw.pressure import demand as dem
 from ppw.pressure.capacity import DEFAULTS, Capacity, capacity_of
-from ppw.pressure.demand import BREAKS, FITS, NAMES, NO_CAPACITY, NOT_MEASURED, TIGHT, amount_in
 from ppw.results import caveats as cv
 from ppw.results.arguments import known_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from measurements.timeseries.series import TimeSeries
     from ppw.catalogue.hosts import Host
-    from ppw.pressure.demand import FloatArray
 
 
 _LINES = ("-", "--", "-.", ":")
@@ -78,7 +76,7 @@ class CoLocation(Result):
             not_measured    | text  | not measured | demands and capacities that are not known
             """,
             title="Together",
-            show={n: partial(amount_in, n) for n in ("value", "capacity", "excess")},
+            show={n: partial(dem.amount_in, n) for n in ("value", "capacity", "excess")},
         ),
         Table(
             "parts",
@@ -92,7 +90,7 @@ class CoLocation(Result):
             """,
             title="Who asks for what",
             most=0,
-            show={name: partial(amount_in, name) for name in ("value", "mean")},
+            show={name: partial(dem.amount_in, name) for name in ("value", "mean")},
         ),
         Table(
             "timeline",
@@ -120,12 +118,12 @@ class CoLocation(Result):
     @property
     def fits(self) -> bool:
         """Whether no resource breaks."""
-        return not (self.resources["finding"] == BREAKS).any()
+        return not (self.resources["finding"] == dem.BREAKS).any()
 
     def verdict(self) -> list[str]:
         """Say what breaks first, by how much and how often, in sentences."""
         rows = rows_of(self.resources.sort_values("breaks_at", kind="stable"))
-        judged = [row for row in rows if row["finding"] in (BREAKS, TIGHT, FITS)]
+        judged = [row for row in rows if row["finding"] in (dem.BREAKS, dem.TIGHT, dem.FITS)]
         said = [self._sentence(row, first=not place) for place, row in enumerate(judged)]
         if not judged:
             said.append("no resource has both its demand and its capacity: nothing can be judged")
@@ -137,22 +135,22 @@ class CoLocation(Result):
                 f"{', '.join(critical)} must not wait: {names} may be used to "
                 f"{guarded[0]['threshold']:.0%}"
             )
-        for why in (NOT_MEASURED, NO_CAPACITY):
+        for why in (dem.NOT_MEASURED, dem.NO_CAPACITY):
             names = ", ".join(row["resource"] for row in rows if row["finding"] == why)
             said += [f"{names}: {why}"] if names else []
         return said
 
     def _sentence(self, row: dict[str, Any], *, first: bool) -> str:
         used = (
-            f"{amount_in('value', row)} of {amount_in('capacity', row)} for "
+            f"{dem.amount_in('value', row)} of {dem.amount_in('capacity', row)} for "
             f"{self.quantile:.0%} of the time ({row['share']:.0%})"
         )
         most = self._largest(row["resource"])
-        if row["finding"] == BREAKS:
+        if row["finding"] == dem.BREAKS:
             return (
                 f"{row['resource']} {'breaks first' if first else 'breaks too'}: {used}, above "
                 f"{row['threshold']:.0%} for {row['over']:.0%} of the time, by up to "
-                f"{amount_in('excess', row)}{most}"
+                f"{dem.amount_in('excess', row)}{most}"
             )
         known = row["breaks_at"] == row["breaks_at"]
         room = f"room for {shown(row['breaks_at'])} times this load" if known else "not used"
@@ -173,7 +171,7 @@ class CoLocation(Result):
         axes = new_axes(ax)
         known = self.resources[self.resources["share"].notna()]
         colours = {
-            row["resource"]: PROJECTED if row["finding"] == BREAKS else CURVE
+            row["resource"]: PROJECTED if row["finding"] == dem.BREAKS else CURVE
             for row in rows_of(known)
         }
         if len(self.timeline):
@@ -262,16 +260,17 @@ def co_locate(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    asked.check_workloads(recordings, latency_critical, "share a host")
+    dem.check_workloads(recordings, latency_critical, "share a host")
     if idle is not None:
-        asked.as_series(idle, "idle")
-    asked.within("ceiling", ceiling)
-    asked.within("latency_ceiling", latency_ceiling)
-    asked.within("quantile", quantile)
-    limits = asked.capacity_for(next(iter(recordings.values())), capacity, host)
+        dem.as_series(idle, "idle")
+    dem.within("ceiling", ceiling)
+    dem.within("latency_ceiling", latency_ceiling)
+    dem.within("quantile", quantile)
+    limits = dem.capacity_for(next(iter(recordings.values())), capacity, host)
     aligned = _align(recordings, align, idle=idle, disks=disks, seed=seed)
-    shares = aligned.demand / asked.capacities(limits)
-    ceilings = np.full(len(NAMES), ceiling)
+    # Where a latency-critical workload queues, the others must leave it room.
+    shares = aligned.demand / dem.capacities(limits)
+    ceilings = np.full(len(dem.NAMES), ceiling)
     for name, share in zip(aligned.names, shares, strict=True):
         if name in latency_critical:
             lower = np.minimum(ceilings, latency_ceiling)
@@ -281,7 +280,7 @@ def co_locate(
     return CoLocation(
         resources=_resources(aligned, limits, ceilings, ceiling, quantile, seed),
         parts=_parts(aligned, quantile, latency_critical),
-        timeline=_timeline(aligned, asked.capacities(limits)),
+        timeline=_timeline(aligned, dem.capacities(limits)),
         align=align,
         seconds=aligned.demand.shape[1] * aligned.step_s if aligned.in_order else 0.0,
         quantile=float(quantile),
@@ -308,7 +307,7 @@ class _Aligned(NamedTuple):
     """
 
     names: list[str]
-    demand: FloatArray
+    demand: dem.FloatArray
     step_s: float
     in_order: bool
     recorded: int
@@ -327,12 +326,13 @@ def _align(
     for series in recordings.values():
         if not len(series.frame):
             raise PpwError(f"{series.source}: no interval was recorded")
-    tables = [asked.demands(series, disks=disks) for series in recordings.values()]
-    clocks = [asked.own_clock(table) for table in tables]
+    tables = [dem.demands(series, disks=disks) for series in recordings.values()]
+    clocks = [dem.own_clock(table) for table in tables]
     step = max(clock[1] for clock in clocks)
     if how == "any":
+        # Each workload is drawn by itself, so that any moment can meet any other.
         rng = np.random.default_rng(seed)
-        own = [asked.amounts(t, *clock) for t, clock in zip(tables, clocks, strict=True)]
+        own = [dem.amounts(t, *clock) for t, clock in zip(tables, clocks, strict=True)]
         parts = [cells[rng.integers(0, len(cells), _MOMENTS)] for cells in own]
     elif how == "day":
         parts = [_by_day(t, clock[0], step) for t, clock in zip(tables, clocks, strict=True)]
@@ -344,10 +344,10 @@ def _align(
                 "start, day or any"
             )
         both = zip(tables, starts, strict=True)
-        parts = [asked.amounts(table, start, step, cells) for table, start in both]
+        parts = [dem.amounts(table, start, step, cells) for table, start in both]
     demand = np.stack(parts)
     if idle is not None:
-        own_mean = asked.demands(idle, disks=disks)[list(NAMES)].mean().fillna(0.0).to_numpy()
+        own_mean = dem.demands(idle, disks=disks)[list(dem.NAMES)].mean().fillna(0.0).to_numpy()
         demand[1:] = np.maximum(demand[1:] - own_mean, 0.0)
     recorded = min(clock[2] for clock in clocks)
     return _Aligned(list(recordings), demand, step, how != "any", recorded)
@@ -365,51 +365,52 @@ def _common(
     return [start] * len(clocks), int((end - start) / step + 1e-6)
 
 
-def _by_day(table: pd.DataFrame, start_s: float, step: float) -> FloatArray:
+def _by_day(table: pd.DataFrame, start_s: float, step: float) -> dem.FloatArray:
     """Mean of all days at each time of the day."""
     cells = round(_DAY_S / step)
     first = np.floor(start_s / _DAY_S) * _DAY_S
     days = int(np.ceil((float(table["time_s"].iloc[-1]) - first) / _DAY_S))
-    whole = asked.amounts(table, first, _DAY_S / cells, days * cells).reshape(days, cells, -1)
+    whole = dem.amounts(table, first, _DAY_S / cells, days * cells).reshape(days, cells, -1)
     known = np.isfinite(whole)
     with np.errstate(invalid="ignore"):
-        mean: FloatArray = np.where(known, whole, 0.0).sum(axis=0) / known.sum(axis=0)
+        mean: dem.FloatArray = np.where(known, whole, 0.0).sum(axis=0) / known.sum(axis=0)
     return mean
 
 
-def _queues(share: FloatArray) -> np.ndarray:
+def _queues(share: dem.FloatArray) -> np.ndarray:
     """Tell for which resources a workload queues, by its shares of their capacities."""
     # Waiting for memory does not grow with its use; it is there or it is not.
-    can = np.array([name != "memory" for name in NAMES])
+    can = np.array([name != "memory" for name in dem.NAMES])
     return can & (load_of(share).mean > _USED)
 
 
 def _resources(
     aligned: _Aligned,
     limits: Capacity,
-    ceilings: FloatArray,
+    ceilings: dem.FloatArray,
     ceiling: float,
     quantile: float,
     seed: int,
 ) -> pd.DataFrame:
     total = aligned.demand.sum(axis=0)
-    capacity = asked.capacities(limits)
+    capacity = dem.capacities(limits)
     held = total / (capacity * ceilings)
     value, load = load_of(total, quantile), load_of(held, quantile)
     # Demands near the smallest number break at infinity.
     with np.errstate(over="ignore"):
         breaks_at = 1 / np.where(load.high > 0, load.high, np.nan)
+    # Moments that were drawn are no more evidence than the cells that were recorded.
     recorded = held[: aligned.recorded].T
     return pd.DataFrame(
         {
-            "resource": NAMES,
+            "resource": dem.NAMES,
             "finding": [_finding(*both) for both in zip(value.high, load.high, strict=True)],
             "value": value.high,
-            "unit": list(asked.UNITS.values()),
+            "unit": list(dem.UNITS.values()),
             "mean": value.mean,
             "peak": value.peak,
             "capacity": capacity,
-            "capacity_source": [limits.source(one.capacity) for one in asked.RESOURCES],
+            "capacity_source": [limits.source(one.capacity) for one in dem.RESOURCES],
             "share": value.high / capacity,
             "threshold": np.where(np.isnan(load.high), np.nan, ceilings),
             "protected": ceilings < ceiling,
@@ -417,7 +418,7 @@ def _resources(
             "over": load.over,
             "longest_s": load.longest * aligned.step_s if aligned.in_order else np.nan,
             "breaks_at": breaks_at,
-            "column": [resource.log for resource in asked.RESOURCES],
+            "column": [resource.log for resource in dem.RESOURCES],
             "confidence": [agreement(cells, 1.0, quantile, seed) for cells in recorded],
             "not_measured": _not_measured(aligned, capacity),
         }
@@ -426,15 +427,15 @@ def _resources(
 
 def _finding(value: float, load: float) -> str:
     if np.isnan(value):
-        return NOT_MEASURED
+        return dem.NOT_MEASURED
     if np.isnan(load):
-        return NO_CAPACITY
+        return dem.NO_CAPACITY
     if load > 1:
-        return BREAKS
-    return TIGHT if load > _TIGHT else FITS
+        return dem.BREAKS
+    return dem.TIGHT if load > _TIGHT else dem.FITS
 
 
-def _not_measured(aligned: _Aligned, capacity: FloatArray) -> list[str]:
+def _not_measured(aligned: _Aligned, capacity: dem.FloatArray) -> list[str]:
     missing = np.asarray(np.isnan(aligned.demand).all(axis=1))
     said = []
     for limit, lost in zip(capacity, missing.T, strict=True):
@@ -451,14 +452,14 @@ def _parts(aligned: _Aligned, quantile: float, latency_critical: Sequence[str]) 
         shares = means / means.sum(axis=0)
     rows = [
         (resource, name, loads[w].high[r], means[w, r], shares[w, r], name in latency_critical)
-        for r, resource in enumerate(NAMES)
+        for r, resource in enumerate(dem.NAMES)
         for w, name in enumerate(aligned.names)
         if not np.isnan(means[w, r])
     ]
     return pd.DataFrame(rows, columns=CoLocation.tables[1].names)
 
 
-def _timeline(aligned: _Aligned, capacity: FloatArray) -> pd.DataFrame:
+def _timeline(aligned: _Aligned, capacity: dem.FloatArray) -> pd.DataFrame:
     """Highest share in each of some stretches of time, for drawing."""
     rows: list[tuple[str, float, float]] = []
     if aligned.in_order:
@@ -467,7 +468,7 @@ def _timeline(aligned: _Aligned, capacity: FloatArray) -> pd.DataFrame:
         ends = aligned.step_s * edges[1:]
         # Each stretch begins where the one before ends, so that none is empty.
         highest = np.fmax.reduceat(share, edges[:-1], axis=0)
-        for name, of_one in zip(NAMES, highest.T, strict=True):
+        for name, of_one in zip(dem.NAMES, highest.T, strict=True):
             if np.isfinite(of_one).any():
                 rows += [(name, end, value) for end, value in zip(ends, of_one, strict=True)]
     return pd.DataFrame(rows, columns=CoLocation.tables[2].names)
@@ -491,11 +492,11 @@ def _caveats(
         said.append(
             "recorded on unlike hosts: a core of one need not do what a core of another does"
         )
-    medium = np.array([DEFAULTS[resource.measure].medium for resource in asked.RESOURCES])
+    medium = np.array([DEFAULTS[resource.measure].medium for resource in dem.RESOURCES])
     for demand, (name, series) in zip(aligned.demand, recordings.items(), strict=True):
-        said += asked.about_cpus(series)
-        share = load_of(demand / asked.own_capacities(series, limits)).high
-        full = [NAMES[r] for r in np.flatnonzero(share >= asked.FULL)]
+        said += dem.about_cpus(series)
+        share = load_of(demand / dem.own_capacities(series, limits)).high
+        full = [dem.NAMES[r] for r in np.flatnonzero(share >= dem.FULL)]
         if full:
             said.append(
                 f"{name} filled {', '.join(full)} when recorded: it may want more of that, and "

@@ -298,6 +298,7 @@ def demands(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.Dat
 
 def amounts(asked: pd.DataFrame, start_s: float, step_s: float, n: int) -> FloatArray:
     """Bring demands to the cells of a clock: (cells, resources), NaN where not known."""
+    # NaN in a rate leaves its time out of the cells, so that gaps are not zeros.
     rates = asked[list(NAMES)].to_numpy(dtype=np.float64)
     return on_clock(asked["time_s"], asked["interval_s"], rates, start_s, step_s, n)
 

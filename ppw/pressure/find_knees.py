@@ -406,6 +406,7 @@ def _sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None)
     if by_time:
         table = table.assign(**{_PERFORMANCE: table["data_bytes"] / table["time_s"]})
     measure = _column(table, of, _MEASURES, source)
+    # Runs that were held at a rate say what was set, not what the level can do.
     held_back = pd.Series(_numbers(table, "load"), table.index).lt(FULL_LOAD)
     table = table[~held_back]
     table = table[as_numbers(table[setting]).gt(0)]
@@ -413,6 +414,7 @@ def _sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None)
     y = as_numbers(table[measure]).where(lambda v: v > 0)
     if not y.notna().any():
         raise PpwError(f"{source}: no run has both {setting} above 0 and {measure}")
+    # A run of which nothing is known, and that did not fail, is no point.
     failure = _failures(table, y)
     told = y.notna() | failure.ne("")
     table, y, failure = table[told], y[told].mask(failure.ne("")), failure[told]
@@ -620,6 +622,7 @@ def _fits(
     last = np.array([_usable(table)["x"].max() for table in tables])
     used = points[points["y"].notna() & (points["x"] <= last[points["sweep"]])]
     mixed = {(i, x) for i, t in enumerate(tables) for x in t.loc[t["failed"] > 0, "x"]}
+    # A level of which some runs failed cannot be relied on.
     used = used[[key not in mixed for key in zip(used["sweep"], used["x"], strict=True)]]
     if used.empty:
         return {}

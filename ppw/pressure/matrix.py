@@ -42,6 +42,7 @@ _FILL = {"high": "#d1495b", "medium": "#f0c987", "low": "#dcebdd"}
 _UNKNOWN = "#f3f4f6"
 
 
+# Texts of the tables: shares with three digits, as thresholds of a few percent need them.
 def _text(value: float, unit: str) -> str:
     if unit == "share" and value == value:
         return f"{100 * value:.3g} %"
@@ -221,6 +222,7 @@ class PressureMatrix(Result):
         mine = mine[mine["resource"] == cell["resource"]]
         names = cell["because"].split(", ")
         said = [_evidence_text(row) for row in rows_of(mine) if row["measure"] in names]
+        # What was asked of the resource is known; the user can state what it is a share of.
         if not said and cell["level"] == NO_CAPACITY:
             option = f" ({_option(cell['resource'])})" * ("not known" in cell["because"])
             said = [f"{cell['because']}{option}", *self._carried(cell, mine)]
@@ -388,6 +390,7 @@ def _run(
     disks: Sequence[str] | None,
     operations_s: float | None,
 ) -> Run:
+    # Texts are sequences too, and are no recordings.
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     series = tuple(as_series(one, name) for one in several)
     if not series:
@@ -531,6 +534,8 @@ def _evidence(part: Part, thresholds: cap.Thresholds) -> list[Row]:
     return rows
 
 
+# A measure without a capacity is judged by its plain value; where its demand was measured and the
+# capacity is not known, the note says which figure to state.
 def _measured(measure: cap.Measure, part: Part, thresholds: cap.Thresholds) -> Row:
     capacity, name = part.run.capacity, measure.capacity
     demand = measure.demand(part.demand)

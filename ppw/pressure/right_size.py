@@ -11,9 +11,8 @@ import pandas as pd
 
 from fitting.demand.co_location import agreement, load_of
 from ppw.errors import PpwError
-from ppw.pressure import demand as asked
+from ppw.pressure import demand as dem
 from ppw.pressure.capacity import Capacity, Threshold, Thresholds
-from ppw.pressure.demand import FULL, NO_CAPACITY, NOT_MEASURED, RESOURCES, amount, amount_in
 from ppw.results import caveats as cv
 from ppw.results.axes import CURVE, PROJECTED, new_axes
 from ppw.results.result import Result, Table, frame_digest, rows_of
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 BUY, ENOUGH, IDLE = "buy more", "enough", "idle"
 _MOST_HOSTS = 5
-_OF = {resource.name: resource for resource in RESOURCES}
+_OF = {resource.name: resource for resource in dem.RESOURCES}
 # Options that state a capacity, by its figure.
 _OPTIONS = {
     "cores": "--cpus",
@@ -43,7 +42,7 @@ _OPTIONS = {
 
 
 def _demand_in(column: str, row: Mapping[Any, Any]) -> str:
-    return amount(row[column], row["unit"], at_least=row["at_least"])
+    return dem.amount(row[column], row["unit"], at_least=row["at_least"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,7 +88,7 @@ class RightSizing(Result):
             title="Resources",
             show={
                 "value": partial(_demand_in, "value"),
-                "capacity": partial(amount_in, "capacity"),
+                "capacity": partial(dem.amount_in, "capacity"),
                 "needed": partial(_demand_in, "needed"),
             },
         ),
@@ -110,7 +109,7 @@ class RightSizing(Result):
             note="Cores are physical and taken to be as fast as those of the recording.",
             most=0,
             show={
-                "memory_bandwidth_bytes_s": lambda row: amount(
+                "memory_bandwidth_bytes_s": lambda row: dem.amount(
                     row["memory_bandwidth_bytes_s"], "B/s"
                 )
             },
@@ -134,20 +133,20 @@ class RightSizing(Result):
         rows = rows_of(self.resources)
         said = [] if self.stresses_the_host else [_unstressed(rows)]
         said += [self._sentence(row) for row in rows if row["finding"] in (BUY, ENOUGH, IDLE)]
-        for why in (NOT_MEASURED, NO_CAPACITY):
+        for why in (dem.NOT_MEASURED, dem.NO_CAPACITY):
             names = [row["resource"] for row in rows if row["finding"] == why]
             if names:
                 given = dict.fromkeys(_OPTIONS[_OF[name].capacity] for name in names)
-                tell = f": give {', '.join(given)}" * (why == NO_CAPACITY)
+                tell = f": give {', '.join(given)}" * (why == dem.NO_CAPACITY)
                 said.append(f"{', '.join(names)}: {why}{tell}")
         return [*said, *self._hosts()]
 
     def _sentence(self, row: dict[str, Any]) -> str:
         used = (
-            f"{row['resource']}: {_demand_in('value', row)} of {amount_in('capacity', row)} for "
-            f"{self.quantile:.0%} of the time ({row['share']:.0%})"
+            f"{row['resource']}: {_demand_in('value', row)} of {dem.amount_in('capacity', row)} "
+            f"for {self.quantile:.0%} of the time ({row['share']:.0%})"
         )
-        gap = amount(abs(row["spare"]), row["unit"])
+        gap = dem.amount(abs(row["spare"]), row["unit"])
         kept = f" with {1 - row['high']:.0%} headroom"
         if row["finding"] == BUY:
             least = "at least " if row["at_least"] else ""
@@ -264,14 +263,14 @@ def right_size(
     """
     if headroom is not None and not 0 < headroom < 1:
         raise PpwError(f"headroom {headroom!r} is not a share between 0 and 1; try 0.3")
-    asked.within("quantile", quantile)
-    if not len(asked.as_series(series).frame):
+    dem.within("quantile", quantile)
+    if not len(dem.as_series(series).frame):
         raise PpwError(f"{series.source}: no interval was recorded")
-    limits = asked.capacity_for(series, capacity, host)
-    demands = asked.demands(series, disks=disks)
-    evidence = asked.demand_of(series, disks=disks)
+    limits = dem.capacity_for(series, capacity, host)
+    demands = dem.demands(series, disks=disks)
+    evidence = dem.demand_of(series, disks=disks)
     known = thresholds or Thresholds()
-    shares = [_limits(known[resource.measure], headroom) for resource in RESOURCES]
+    shares = [_limits(known[resource.measure], headroom) for resource in dem.RESOURCES]
     table = _resources(demands, evidence, limits, shares, quantile)
     caveats = [*_caveats(series, table, demands, limits)]
     cv.warn(caveats)
@@ -300,13 +299,14 @@ def _resources(
     shares: Sequence[tuple[float, float]],
     quantile: float,
 ) -> pd.DataFrame:
-    amounts = asked.amounts(demands, *asked.own_clock(demands))
+    amounts = dem.amounts(demands, *dem.own_clock(demands))
     high = load_of(amounts, quantile).high.tolist()
-    capacity = asked.capacities(limits).tolist()
+    capacity = dem.capacities(limits).tolist()
     rows = []
-    for place, (resource, (idle, most)) in enumerate(zip(RESOURCES, shares, strict=True)):
+    for place, (resource, (idle, most)) in enumerate(zip(dem.RESOURCES, shares, strict=True)):
         value, limit = high[place], capacity[place]
         finding, decided = _finding(value, limit, idle, most)
+        # A finding between two thresholds is as sure as the nearer of them.
         sure = [agreement(amounts[:, place] / limit, share, quantile) for share in decided]
         rows.append(
             {
@@ -322,7 +322,7 @@ def _resources(
                 "high": most,
                 "needed": value / most,
                 "spare": limit - value / most,
-                "at_least": value / limit >= FULL,
+                "at_least": value / limit >= dem.FULL,
                 "column": resource.log,
                 "confidence": min(sure, default=np.nan),
                 "not_measured": _not_measured(resource.name, value, limit, evidence),
@@ -334,9 +334,9 @@ def _resources(
 def _finding(value: float, limit: float, idle: float, most: float) -> tuple[str, tuple[float, ...]]:
     """Finding, and the shares that decided it, the foremost first."""
     if np.isnan(value):
-        return NOT_MEASURED, ()
+        return dem.NOT_MEASURED, ()
     if np.isnan(limit):
-        return NO_CAPACITY, ()
+        return dem.NO_CAPACITY, ()
     if value / limit > most:
         return BUY, (most,)
     return (ENOUGH, (most, idle)) if value / limit >= idle else (IDLE, (idle,))
@@ -391,13 +391,13 @@ def _caveats(
             "gave, and the workload may want more"
         )
     # The recording's own host may be smaller than the one that is judged.
-    home = table.assign(own=table["value"] / asked.own_capacities(series, limits))
-    for row in rows_of(home[(home["own"] >= FULL) & ~home["at_least"]]):
+    home = table.assign(own=table["value"] / dem.own_capacities(series, limits))
+    for row in rows_of(home[(home["own"] >= dem.FULL) & ~home["at_least"]]):
         yield (
             f"{row['resource']} was at {row['own']:.0%} of what the host of the recording had: "
             "this is what it gave, and the workload may want more"
         )
-    yield from asked.about_cpus(series)
+    yield from dem.about_cpus(series)
     cores, (low, high) = demands["CPU"], _ONE_CORE
     # A steady core among several is the sign of one thread.
     if limits.cores > 1 and low <= cores.mean() and cores.quantile(0.95) <= high:

@@ -482,3 +482,16 @@ def test_no_figure_is_near_a_threshold(factor):
     moved = {n: {"medium": t.medium * factor, "high": t.high * factor} for n, t in DEFAULTS.items()}
     table = published_matrix(Thresholds().replaced(moved, "moved"))
     assert list(table["level"]) == list(published_matrix()["level"])
+
+
+KINDS = ("CoLocation", "Pairing", "PressureMatrix", "RightSizing", "SweepKnees")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_without_types_of_columns_are_read(kind, results):
+    result = results(kind)
+    document = json.loads(result.to_json())
+    del document["columns"]
+    again = type(result).from_json(json.dumps(document))
+    assert again.summary() == result.summary()
+    pd.testing.assert_frame_equal(again.to_frame(), result.to_frame(), check_dtype=False)
