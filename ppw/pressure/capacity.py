@@ -149,9 +149,9 @@ class Measure(NamedTuple):
 
     name: str
     resource: str
-    kind: Literal["utilisation", "saturation", "errors", "artificial load"]
     columns: tuple[str, ...]
     capacity: str = ""
+    kind: Literal["utilisation", "saturation", "errors", "artificial load"] = "utilisation"
     largest: bool = False
     # Queues and waits are judged by the median over time: one burst of writing back would make
     # the mean of a disk that is idle otherwise look like a queue.
@@ -164,46 +164,34 @@ class Measure(NamedTuple):
         return combined
 
 
+_BANDWIDTH = "memory_bandwidth_bytes_s"
 _DISK_BYTES = ("disk_read_bytes_s", "disk_written_bytes_s")
 _BOTH_WAYS = ("network_rx_bytes_s", "network_tx_bytes_s")
 
 MEASURES = (
-    Measure("cpu_utilisation", "cpu", "utilisation", ("cpu_cores",), "cores"),
-    Measure("process_utilisation", "cpu", "utilisation", ("cpu_cores",), "process_cores"),
-    Measure("run_queue", "cpu", "saturation", ("run_queue",), "cores", statistic="median"),
-    Measure("steal", "cpu", "saturation", ("steal_share",)),
-    Measure("memory_utilisation", "memory", "utilisation", ("memory_bytes",), "memory_bytes"),
-    Measure("swap_rate", "memory", "saturation", ("swap_bytes_s",)),
-    Measure("major_faults", "memory", "saturation", ("major_faults_s",)),
-    Measure(
-        "memory_bandwidth",
-        "memory_bandwidth",
-        "utilisation",
-        ("memory_bandwidth_bytes_s",),
-        "memory_bandwidth_bytes_s",
-    ),
-    Measure("disk_busy", "disk", "utilisation", ("disk_busy_share",)),
-    Measure("disk_bandwidth", "disk", "utilisation", _DISK_BYTES, "disk_bandwidth_bytes_s"),
-    Measure("disk_iops", "disk", "utilisation", ("disk_iops",), "disk_iops"),
-    Measure("disk_rate", "disk", "utilisation", _DISK_BYTES),
-    Measure("disk_queue", "disk", "saturation", ("disk_queue",), statistic="median"),
-    Measure("disk_wait", "disk", "saturation", ("disk_wait_s",), statistic="median"),
-    Measure("iowait", "disk", "saturation", ("iowait_share",)),
-    Measure(
-        "network_utilisation",
-        "network",
-        "utilisation",
-        _BOTH_WAYS,
-        "network_bytes_s_each_way",
-        largest=True,
-    ),
-    Measure("network_drops", "network", "saturation", ("network_drops_s",)),
-    Measure("network_errors", "network", "errors", ("network_errors_s",)),
+    Measure("cpu_utilisation", "cpu", ("cpu_cores",), "cores"),
+    Measure("process_utilisation", "cpu", ("cpu_cores",), "process_cores"),
+    Measure("run_queue", "cpu", ("run_queue",), "cores", "saturation", statistic="median"),
+    Measure("steal", "cpu", ("steal_share",), kind="saturation"),
+    Measure("memory_utilisation", "memory", ("memory_bytes",), "memory_bytes"),
+    Measure("swap_rate", "memory", ("swap_bytes_s",), kind="saturation"),
+    Measure("major_faults", "memory", ("major_faults_s",), kind="saturation"),
+    Measure("memory_bandwidth", "memory_bandwidth", (_BANDWIDTH,), _BANDWIDTH),
+    Measure("disk_busy", "disk", ("disk_busy_share",)),
+    Measure("disk_bandwidth", "disk", _DISK_BYTES, "disk_bandwidth_bytes_s"),
+    Measure("disk_iops", "disk", ("disk_iops",), "disk_iops"),
+    Measure("disk_rate", "disk", _DISK_BYTES),
+    Measure("disk_queue", "disk", ("disk_queue",), kind="saturation", statistic="median"),
+    Measure("disk_wait", "disk", ("disk_wait_s",), kind="saturation", statistic="median"),
+    Measure("iowait", "disk", ("iowait_share",), kind="saturation"),
+    Measure("network_utilisation", "network", _BOTH_WAYS, "network_bytes_s_each_way", largest=True),
+    Measure("network_drops", "network", ("network_drops_s",), kind="saturation"),
+    Measure("network_errors", "network", ("network_errors_s",), kind="errors"),
 )
 # Judges the disk where nothing better is known.
 LAST_RESORT = "disk_rate"
 # Context switches per operation, where the operations are known.
-SWITCHES = Measure("switches_per_operation", "cpu", "artificial load", ("context_switches_s",))
+SWITCHES = Measure("switches_per_operation", "cpu", ("context_switches_s",), kind="artificial load")
 
 
 class Threshold(NamedTuple):

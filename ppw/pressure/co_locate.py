@@ -11,8 +11,8 @@ import pandas as pd
 
 from fitting.demand.co_location import agreement, load_of
 from ppw.errors import PpwError
+from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
-from ppw.pressure.capacity import DEFAULTS, Capacity, capacity_of
 from ppw.results import caveats as cv
 from ppw.results.arguments import known_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes
@@ -205,7 +205,7 @@ _BINS = 120
 def co_locate(
     recordings: Mapping[str, TimeSeries],
     *,
-    capacity: Capacity | Mapping[str, float] | None = None,
+    capacity: cap.Capacity | Mapping[str, float] | None = None,
     host: Host | None = None,
     latency_critical: Sequence[str] = (),
     align: str = "start",
@@ -386,7 +386,7 @@ def _queues(share: dem.FloatArray) -> np.ndarray:
 
 def _resources(
     aligned: _Aligned,
-    limits: Capacity,
+    limits: cap.Capacity,
     ceilings: dem.FloatArray,
     ceiling: float,
     quantile: float,
@@ -477,7 +477,7 @@ def _timeline(aligned: _Aligned, capacity: dem.FloatArray) -> pd.DataFrame:
 def _caveats(
     recordings: Mapping[str, TimeSeries],
     aligned: _Aligned,
-    limits: Capacity,
+    limits: cap.Capacity,
     idle: TimeSeries | None,
     align: str,
 ) -> list[str]:
@@ -487,12 +487,12 @@ def _caveats(
             f"the host's own demand is in each recording and is counted {len(recordings)} times: "
             "give a recording of the idle host"
         )
-    cores = {capacity_of(series).cores for series in recordings.values()}
+    cores = {cap.capacity_of(series).cores for series in recordings.values()}
     if len({value for value in cores if value == value}) > 1:
         said.append(
             "recorded on unlike hosts: a core of one need not do what a core of another does"
         )
-    medium = np.array([DEFAULTS[resource.measure].medium for resource in dem.RESOURCES])
+    medium = np.array([cap.DEFAULTS[resource.measure].medium for resource in dem.RESOURCES])
     for demand, (name, series) in zip(aligned.demand, recordings.items(), strict=True):
         said += dem.about_cpus(series)
         share = load_of(demand / dem.own_capacities(series, limits)).high

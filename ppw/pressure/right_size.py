@@ -11,8 +11,8 @@ import pandas as pd
 
 from fitting.demand.co_location import agreement, load_of
 from ppw.errors import PpwError
+from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
-from ppw.pressure.capacity import Capacity, Threshold, Thresholds
 from ppw.results import caveats as cv
 from ppw.results.axes import CURVE, PROJECTED, new_axes
 from ppw.results.result import Result, Table, frame_digest, rows_of
@@ -216,10 +216,10 @@ _ONE_CORE = (0.9, 1.05)
 def right_size(
     series: TimeSeries,
     *,
-    capacity: Capacity | Mapping[str, float] | None = None,
+    capacity: cap.Capacity | Mapping[str, float] | None = None,
     host: Host | None = None,
     headroom: float | None = None,
-    thresholds: Thresholds | None = None,
+    thresholds: cap.Thresholds | None = None,
     quantile: float = 0.95,
     hosts: Mapping[str, Host] | None = None,
     disks: Sequence[str] | None = None,
@@ -269,7 +269,7 @@ def right_size(
     limits = dem.capacity_for(series, capacity, host)
     demands = dem.demands(series, disks=disks)
     evidence = dem.demand_of(series, disks=disks)
-    known = thresholds or Thresholds()
+    known = thresholds or cap.Thresholds()
     shares = [_limits(known[resource.measure], headroom) for resource in dem.RESOURCES]
     table = _resources(demands, evidence, limits, shares, quantile)
     caveats = [*_caveats(series, table, demands, limits)]
@@ -286,7 +286,7 @@ def right_size(
     )
 
 
-def _limits(threshold: Threshold, headroom: float | None) -> tuple[float, float]:
+def _limits(threshold: cap.Threshold, headroom: float | None) -> tuple[float, float]:
     """Shares of the capacity between idle, enough and too little."""
     most = threshold.high if headroom is None else 1 - headroom
     return min(threshold.medium, most), most
@@ -295,7 +295,7 @@ def _limits(threshold: Threshold, headroom: float | None) -> tuple[float, float]
 def _resources(
     demands: pd.DataFrame,
     evidence: pd.DataFrame,
-    limits: Capacity,
+    limits: cap.Capacity,
     shares: Sequence[tuple[float, float]],
     quantile: float,
 ) -> pd.DataFrame:
@@ -383,7 +383,7 @@ def _candidate(host: Host, cores: float, bandwidth: float) -> dict[str, Any]:
 
 
 def _caveats(
-    series: TimeSeries, table: pd.DataFrame, demands: pd.DataFrame, limits: Capacity
+    series: TimeSeries, table: pd.DataFrame, demands: pd.DataFrame, limits: cap.Capacity
 ) -> Iterator[str]:
     for row in rows_of(table[table["at_least"]]):
         yield (
