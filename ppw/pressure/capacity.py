@@ -103,7 +103,9 @@ def capacity_of(series: TimeSeries, stated: Mapping[str, float] | None = None) -
 
     Raises `PpwError` for a name that is no figure, or a figure that is not positive.
     """
-    return Capacity().replaced(logged_figures(series), "the log").replaced(stated or {}, STATED)
+    stated = stated or {}
+    logged = {name: v for name, v in logged_figures(series).items() if name not in stated}
+    return Capacity().replaced(logged, "the log").replaced(stated, STATED)
 
 
 def logged_figures(series: TimeSeries) -> dict[str, float]:

@@ -296,18 +296,18 @@ def demands(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.Dat
     return raw[["time_s", "interval_s"]].assign(**summed)
 
 
-def amounts(asked: pd.DataFrame, start_s: float, step_s: float, n: int) -> FloatArray:
+def amounts(demand: pd.DataFrame, start_s: float, step_s: float, n: int) -> FloatArray:
     """Bring demands to the cells of a clock: (cells, resources), NaN where not known."""
     # NaN in a rate leaves its time out of the cells, so that gaps are not zeros.
-    rates = asked[list(NAMES)].to_numpy(dtype=np.float64)
-    return on_clock(asked["time_s"], asked["interval_s"], rates, start_s, step_s, n)
+    rates = demand[list(NAMES)].to_numpy(dtype=np.float64)
+    return on_clock(demand["time_s"], demand["interval_s"], rates, start_s, step_s, n)
 
 
-def own_clock(asked: pd.DataFrame) -> tuple[float, float, int]:
+def own_clock(demand: pd.DataFrame) -> tuple[float, float, int]:
     """Start (s), step (s) and cells of a clock that has the recording's own usual interval."""
-    step = float(asked["interval_s"].median())
-    start = float(asked["time_s"].iloc[0] - asked["interval_s"].iloc[0])
-    span = float(asked["time_s"].iloc[-1]) - start
+    step = float(demand["interval_s"].median())
+    start = float(demand["time_s"].iloc[0] - demand["interval_s"].iloc[0])
+    span = float(demand["time_s"].iloc[-1]) - start
     return start, step, max(1, round(span / step))
 
 
