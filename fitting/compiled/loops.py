@@ -34,6 +34,11 @@ _LOG = logging.getLogger(__name__)
 # Not those for type checkers alone, which are indented.
 _IMPORTED = re.compile(rb"^from fitting\.([\w.]+) import", re.M)
 F = TypeVar("F", bound="Callable[..., object]")
+Array = NDArray[Any]
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+ShortArray = NDArray[np.int32]
 
 # Numba is not typed.
 _settings: Any = numba.config
@@ -219,7 +224,6 @@ def octave_part(number: int, bits: int) -> int:
 
 
 _LINE = 64
-_Array = NDArray[Any]
 
 
 def lines(rows: int, width: int) -> NDArray[np.uint8]:
@@ -229,7 +233,7 @@ def lines(rows: int, width: int) -> NDArray[np.uint8]:
     return whole[skipped : skipped + rows * width].reshape(rows, width)
 
 
-def side_by_side(*arrays: _Array) -> list[_Array]:
+def side_by_side(*arrays: Array) -> list[Array]:
     """Copies of columns, or tables, of as many rows, whose rows lie side by side."""
     widths = [a.itemsize * (a.shape[1] if a.ndim == 2 else 1) for a in arrays]
     half = _LINE // 2

@@ -23,17 +23,14 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fitting.compiled.loops import uncounted
+from fitting.compiled.loops import FloatArray, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    FloatArray = NDArray[np.float64]
-    Randomness: TypeAlias = NDArray[np.uint64]
-
+Randomness: TypeAlias = NDArray[np.uint64]
 _WEYL = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _LAYERS = 256

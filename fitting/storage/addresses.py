@@ -1,4 +1,8 @@
-"""Where a request of a walk starts: where one ended, where its device was touched, or anywhere."""
+"""Start addresses of generated requests: where one ended, where its device was accessed, or fresh.
+
+By the law of reuse a request goes on where one stopped some while ago, comes back to where one
+began, or is fresh: at an address with room for its run.
+"""
 
 # mypy: disable-error-code="no-any-return,return-value"
 # Compiled code returns numbers of the machine, which mypy takes for numpy's.
@@ -10,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import inlined, uncounted
-from fitting.compiled.random import uniform
+from fitting.compiled.loops import FloatArray, IntArray, inlined, uncounted
+from fitting.compiled.random import Randomness, uniform
 from fitting.storage.diagram import KINDS
 from fitting.storage.last_access import (
     LBN,
@@ -21,6 +25,7 @@ from fitting.storage.last_access import (
     Recency,
     begun_at,
     drop,
+    first_above,
     has_room,
     last_touch,
     nearest,
@@ -32,135 +37,98 @@ from fitting.storage.last_access import (
     untouched,
 )
 from fitting.storage.reuse_distance import AGAIN, CLASSES, FRESH, age_bounds
-from fitting.storage.run_lengths import start_alignments
+from fitting.storage.run_lengths import Runs, start_alignments
 from fitting.storage.stratified import Batches, draw, new_batches
 from fitting.storage.survey import BLOCK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fitting.compiled.random import Randomness
-    from fitting.storage.run_lengths import Runs
     from fitting.storage.transitions import TransitionCounts
 
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
+_FRESH_TRIES, _STOPPED_TRIES = 16, 4
+# Pieces of a run that are looked at, and steps from one untouched stretch to the next.
+_LOOKS, _STEPS = 64, 512
+# Requests of the device after which a run ahead of a stop is forgotten.
+_LATELY = 2048
+# Of a request, such as the discard of a whole device.
+_MOST_PIECES = 2**20
+_LEAST_ROOM = 256
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where requests may start.
+    """Where requests may start."""
 
-    Parameters
-    ----------
-    alignment, offset : int
-        In blocks, as `survey.Survey` has them.
-    reuse : array or None
-        Touched states by classes, as `reuse.reuse_law` makes it; None for uniform addresses.
-    piece : int
-        Length in blocks, a power of two, of the pieces that reuse is followed by.
-    end_lbn : int
-        Block after the last one touched.
-    devices : array
-        By stream, the index of its device.
-    met : array
-        By device, the share of what runs go on to, from fresh places, that was touched before.
-    """
-
-    alignment: int
+    alignment: int  # blocks, as `survey.Survey` has it
     offset: int
-    end_lbn: int
-    reuse: FloatArray | None
-    piece: int = 8
-    devices: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    end_lbn: int  # block after the last one touched
+    reuse: FloatArray | None  # law by touched state and class, see `reuse_law`; None for none
+    piece: int = 8  # blocks, a power of two
+    devices: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))  # by stream
+    # By device, share of the pieces that fresh runs go on to which were touched before.
     met: FloatArray = field(default_factory=lambda: np.zeros(1))
 
 
 class Stretches(NamedTuple):
-    """Where states lie, and in which lists of a memory their addresses and stops are kept.
-
-    Runs start at the ``offset`` of a state modulo its ``alignment``, both in blocks, and from
-    ``low`` to ``high`` of it, or else from its first block on.
-    """
+    """Where states lie (blocks), and in which lists of a memory their addresses are kept."""
 
     first_lbn: int
     end_lbn: int
     state_blocks: int
     levels: int
-    alignment: IntArray
+    alignment: IntArray  # by touched state, runs start at the offset modulo the alignment
     offset: IntArray
-    origin_start: IntArray
+    origin_start: IntArray  # first touched state of each origin
     state: IntArray
-    device: IntArray
-    place: IntArray
-    stop: IntArray
-    low: IntArray
+    device: IntArray  # by stream
+    place: IntArray  # by touched state, its list of begins
+    stop: IntArray  # by touched state, its list of stops
+    low: IntArray  # by touched state, first and last block where runs start
     high: IntArray
 
 
 class Pending(NamedTuple):
-    """When the next request of every stream is due, what it did last, how many it has left.
+    """By stream, its next request, from ``due`` to ``reuse``, and the last one made."""
 
-    ``due`` is infinite where none are left; ``resumes`` is when the next one would be.
-    ``transition``, ``state``, ``size``, ``gap`` and whether it is ``sequential`` are of the request
-    that is due, ``blocks`` of its whole run, about, ``run`` the requests of it to come, and
-    ``reuse`` its class of reuse.
-    ``end``, ``made``, ``fresh`` and ``kind`` are of the last one made: the block after it, the
-    clock of its device, whether its run began fresh, its kind.
-    """
-
-    due: FloatArray
+    due: FloatArray  # time (s) of the next request, infinite where none is left
     gap: FloatArray
     transition: IntArray
     state: IntArray
     size: IntArray
     sequential: IntArray
-    blocks: IntArray
-    run: IntArray
-    reuse: IntArray
-    end: IntArray
-    made: IntArray
-    fresh: IntArray
-    kind: IntArray
-    first: IntArray
-    left: IntArray
-    resumes: FloatArray
-    order: IntArray
+    blocks: IntArray  # of its whole run, about
+    run: IntArray  # requests of the run to come
+    reuse: IntArray  # its class of reuse
+    end: IntArray  # block after the last one made
+    made: IntArray  # clock of the device at the last one
+    fresh: IntArray  # whether the run of the last one began fresh
+    kind: IntArray  # of the last one
+    first: IntArray  # touched state that the stream began in
+    left: IntArray  # requests left
+    resumes: FloatArray  # time (s) of the next request where none is left
+    order: IntArray  # heap of the streams by ``due``
 
 
 def stretches_of(
     counts: TransitionCounts, runs: Runs, addresses: Addresses, streams: int
 ) -> Stretches:
     """Lay out the touched states of a trace."""
-    diagram = counts.diagram
-    return Stretches(
-        diagram.first_lbn,
-        addresses.end_lbn,
-        diagram.state_blocks,
-        diagram.levels,
-        *start_alignments(
-            runs,
-            addresses.devices[counts.stream_of_state] * KINDS + counts.state_origin % KINDS,
-            (addresses.alignment, addresses.offset),
-            addresses.piece,
-        ),
-        np.searchsorted(counts.state_origin, np.arange(streams * KINDS + 1)),
-        counts.state,
-        addresses.devices,
-        places_of(counts, addresses.devices, 1),
-        places_of(counts, addresses.devices, KINDS),
-        *_extents(counts, runs),
-    )
-
-
-def _extents(counts: TransitionCounts, runs: Runs) -> tuple[IntArray, IntArray]:
-    """First and last block where runs start, by state; where none did, all that was touched."""
-    diagram = counts.diagram
+    diagram, devices = counts.diagram, addresses.devices
+    group = devices[counts.stream_of_state] * KINDS + counts.state_origin % KINDS
+    aligned = addresses.alignment, addresses.offset
+    # Where no run started in a state, one may start in all that was touched of it.
     start = diagram.first_lbn + counts.state * diagram.state_blocks
-    last = start + diagram.state_blocks - 1
+    low = np.maximum(start, counts.lowest.min())
+    high = np.minimum(start + diagram.state_blocks - 1, counts.highest.max())
     none = runs.lowest < 0
-    low = np.where(none, np.maximum(start, counts.lowest.min()), runs.lowest)
-    return low, np.where(none, np.minimum(last, counts.highest.max()), runs.highest)
+    return Stretches(
+        *(diagram.first_lbn, addresses.end_lbn, diagram.state_blocks, diagram.levels),
+        *start_alignments(runs, group, aligned, addresses.piece),
+        np.searchsorted(counts.state_origin, np.arange(streams * KINDS + 1)),
+        *(counts.state, devices, places_of(counts, devices, 1), places_of(counts, devices, KINDS)),
+        *(np.where(none, low, runs.lowest), np.where(none, high, runs.highest)),
+    )
 
 
 def places_of(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArray:
@@ -174,14 +142,7 @@ def places_of(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArr
 def state_at(d: Stretches, origin: int, lbn: int) -> int:
     """Touched state of an address, or the one ahead of it where that was not touched."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
-    low, high = d.origin_start[origin], d.origin_start[origin + 1]
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if d.state[middle] <= wanted:
-            low = middle
-        else:
-            high = middle
-    return low
+    return first_above(d.state, d.origin_start[origin] + 1, d.origin_start[origin + 1], wanted) - 1
 
 
 @uncounted
@@ -197,42 +158,23 @@ def anywhere(d: Stretches, v: int, blocks: int, rng: Randomness) -> int:
     return low + alignment * int(uniform(rng) * places)
 
 
-# What a walk remembers of its devices: where they were touched, and where runs stopped.
-#
-# By the law of reuse a request goes on where one stopped some while ago, comes back to where one
-# began, or is fresh: at a place with room for its run.
-
-
-_FRESH_TRIES, _STOPPED_TRIES = 16, 4
-# Places of a run that are looked at, and steps from one stretch that is untouched to the next.
-_LOOKS, _STEPS = 64, 512
-_LATELY = 2048
-# Of a request, such as the discard of a whole device.
-_MOST_PIECES = 2**20
-_LEAST_ROOM = 256
-
-
 class Law(NamedTuple):
-    """Law of reuse: classes of touched state v, and their cumulated chances, from start[v] on."""
+    """Law of reuse: that of touched state v from ``start[v]`` on."""
 
     start: IntArray
-    chance: FloatArray
+    chance: FloatArray  # cumulated
     class_: NDArray[np.int16]
 
 
 class Memory(NamedTuple):
-    """Where devices were touched and runs stopped, requests of each, and the law of coming back.
-
-    ``pieces_met`` has by device the pieces that runs from fresh places
-    went on to, and those of them that were touched before; ``met`` is what their share is to be.
-    """
+    """Where devices were touched and runs stopped, and the law of reuse."""
 
     marks: Marks
     begins: Recency
     ends: Recency
-    clock: IntArray
-    pieces_met: IntArray
-    met: FloatArray
+    clock: IntArray  # by device, its requests
+    pieces_met: IntArray  # by device, pieces that fresh runs went on to, and those touched before
+    met: FloatArray  # by device, what their share is to be
     law: Law
     draws: Batches
     ages: IntArray
@@ -277,7 +219,7 @@ def _law(cumulated: FloatArray) -> Law:
 
 
 def emptied(m: Memory) -> Memory:
-    """Forget everything, in place but for the table of marks."""
+    """Forget everything, in place but for the last-access table."""
     for lists in (m.begins, m.ends):
         lists.used[:] = 0
     m.clock[:], m.pieces_met[:] = 0, 0
@@ -300,25 +242,13 @@ def drawn_class(m: Memory, v: int, rng: Randomness) -> int:
     if len(law.chance) == 0:
         return FRESH
     u = draw(m.draws, v, rng)
-    low, high = law.start[v], law.start[v + 1] - 1
-    while low < high:
-        middle = (low + high) >> 1
-        if law.chance[middle] <= u:
-            low = middle + 1
-        else:
-            high = middle
-    return np.int64(law.class_[low])
+    at = first_above(law.chance, law.start[v], law.start[v + 1] - 1, u)
+    return np.int64(law.class_[at])
 
 
 @uncounted
-def known_address(
-    d: Stretches,
-    m: Memory,
-    g: int,
-    v: int,
-    class_: int,
-    blocks: int,
-    rng: Randomness,
+def _reused(
+    d: Stretches, m: Memory, g: int, v: int, class_: int, blocks: int, rng: Randomness
 ) -> int:
     """Address to go on from or to come back to by a class of reuse; −1 for a fresh one."""
     if class_ == FRESH:
@@ -335,23 +265,16 @@ def known_address(
 
 
 @uncounted
-def _has_stopped(m: Memory, g: int, lbn: int, blocks: int) -> bool:
-    """Whether a run that ended at an address can go on there: no other has been ahead lately."""
-    lately, piece = max(0, m.clock[g] - _LATELY), 1 << m.marks.bits
-    if last_touch(m.marks, g, lbn + piece) > lately:
-        return False
-    return last_touch(m.marks, g, lbn + max(blocks - 1, piece)) <= lately
-
-
-@uncounted
 def _stopped(d: Stretches, m: Memory, g: int, v: int, wanted: int, blocks: int) -> int:
     """Address of a state where a run has stopped, nearest to a clock; or −1."""
+    lately, piece = max(0, m.clock[g] - _LATELY), 1 << m.marks.bits
     for _ in range(_STOPPED_TRIES):
         at = nearest(m.ends, m.marks, g, d.stop[v], wanted)
         if at < 0:
             return -1
         lbn = m.ends.entry[at, LBN]
-        if _has_stopped(m, g, lbn, blocks):
+        passed = last_touch(m.marks, g, lbn + piece) > lately
+        if not passed and last_touch(m.marks, g, lbn + max(blocks - 1, piece)) <= lately:
             return lbn
         # Another run has passed since: this one has stopped for good.
         drop(m.ends, at)
@@ -359,26 +282,20 @@ def _stopped(d: Stretches, m: Memory, g: int, v: int, wanted: int, blocks: int) 
 
 
 @uncounted
-def _stop(d: Stretches, m: Memory, p: Pending, s: int) -> None:
-    """Note where the last run of a stream stopped for now."""
-    lbn = p.end[s]
-    there = state_at(d, s * KINDS + p.kind[s], lbn)
-    if d.state[there] == (lbn - d.first_lbn) // d.state_blocks:
-        put(m.ends, m.marks, d.device[s], d.stop[there], lbn, p.made[s])
-
-
-@uncounted
 def remember(
     d: Stretches, m: Memory, p: Pending, s: int, v: int, kind_: int, lbn: int, size: int
 ) -> None:
     """Note the pieces that a request touches, and where the one before it stopped for now."""
-    begins = lbn != p.end[s]
-    if begins and p.end[s] < d.end_lbn:
-        _stop(d, m, p, s)
-    p.kind[s], p.made[s] = kind_, m.clock[d.device[s]]
+    end, g = p.end[s], d.device[s]
+    begins = lbn != end
+    if begins and end < d.end_lbn:
+        there = state_at(d, s * KINDS + p.kind[s], end)
+        if d.state[there] == (end - d.first_lbn) // d.state_blocks:
+            put(m.ends, m.marks, g, d.stop[there], end, p.made[s])
+    p.kind[s], p.made[s] = kind_, m.clock[g]
     first = lbn >> m.marks.bits
     last = max(first, (lbn + size // BLOCK - 1) >> m.marks.bits)
-    _touch(m, d.device[s], d.place[v], lbn, min(last, first + _MOST_PIECES), begins, p.fresh[s])
+    _touch(m, g, d.place[v], lbn, min(last, first + _MOST_PIECES), begins, p.fresh[s])
 
 
 @uncounted
@@ -460,7 +377,7 @@ def choose_address(d: Stretches, m: Memory, p: Pending, s: int, kind_: int, rng:
         v = d.origin_start[s * KINDS + kind_]
         p.state[s] = v
     elif remembers:
-        lbn = known_address(d, m, g, v, p.reuse[s], p.blocks[s], rng)
+        lbn = _reused(d, m, g, v, p.reuse[s], p.blocks[s], rng)
     if lbn < 0 or (lbn == stopped and not sequential):
         lbn = fresh(d, m, g, v, p.blocks[s], rng) if remembers else anywhere(d, v, p.blocks[s], rng)
         p.fresh[s] = 1

@@ -24,18 +24,16 @@ F. J. Corbató: A paging experiment with the Multics system. MIT Project MAC, 19
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.compiled.hashing import EMPTY, find, new_keys, rehashed, remove
-from fitting.compiled.loops import compiled
+from fitting.compiled.loops import BoolArray, IntArray, uncounted
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    IntArray = NDArray[np.int64]
+    from numpy.typing import ArrayLike
 
 POLICIES = ("lru", "fifo", "clock", "lfu")
 WRITES = ("back", "through", "around")
@@ -44,8 +42,17 @@ _MOST_BLOCKS = 2**27
 # Numbers that the compiled passes keep: blocks held, accesses so far, dirty blocks evicted; and
 # the ends of the queue.
 _HELD, _TIME, _CLEANED, _HEAD, _TAIL = range(5)
-# Marks of a slot.
+# Flags of a slot.
 _DIRTY, _USED = 1, 2
+
+
+class _Tables(NamedTuple):
+    keys: IntArray  # hash table of the blocks held
+    places: IntArray  # slot of each key
+    # Rows, by slot: block; its two neighbours in the queue or, in a heap, number of uses and time
+    # of the last; flags.
+    slots: IntArray
+    numbers: IntArray
 
 
 class Cache:
@@ -77,23 +84,22 @@ class Cache:
                 f"a cache of {blocks} blocks: give 1 to {_MOST_BLOCKS}, or larger blocks"
             )
         self.blocks, self.policy, self.writes = int(blocks), policy, writes
-        self._numbers = np.array([0, 0, 0, EMPTY, EMPTY], dtype=np.int64)
-        self._keys, self._places = new_keys(64), np.zeros(64, dtype=np.int64)
-        # By slot: block; its neighbours in the queue, or, in a heap, uses and time of the last;
-        # marks.
-        self._slots = np.zeros((4, 16), dtype=np.int64)
+        numbers = np.array([0, 0, 0, EMPTY, EMPTY], dtype=np.int64)
+        places, slots = np.zeros(64, dtype=np.int64), np.zeros((4, 16), dtype=np.int64)
+        self._tables = _Tables(new_keys(64), places, slots, numbers)
 
     @property
     def cleaned(self) -> int:
         """Dirty blocks that were evicted, and so written to the storage, until now."""
-        return int(self._numbers[_CLEANED])
+        return int(self._tables.numbers[_CLEANED])
 
     @property
     def dirty(self) -> int:
         """Blocks that are still to be written to the storage."""
-        return int(np.count_nonzero(self._slots[3, : self._numbers[_HELD]] & _DIRTY))
+        tables = self._tables
+        return int(np.count_nonzero(tables.slots[3, : tables.numbers[_HELD]] & _DIRTY))
 
-    def access(self, blocks: ArrayLike, is_write: ArrayLike) -> NDArray[np.bool_]:
+    def access(self, blocks: ArrayLike, is_write: ArrayLike) -> BoolArray:
         """Take accesses in their order; tell which found their block in the cache.
 
         Raises
@@ -106,165 +112,140 @@ class Cache:
         if accessed.shape != written.shape or accessed.min(initial=0) < 0:
             raise FittingError("give as many writes as blocks, and block numbers of 0 or more")
         hits = np.zeros(len(accessed), dtype=np.bool_)
+        rules = POLICIES.index(self.policy), self.writes != "around", self.writes == "back"
         start = 0
         while start < len(accessed):
             self._grow()
-            start = _access(
-                start,
-                accessed,
-                written,
-                hits,
-                self.blocks,
-                POLICIES.index(self.policy),
-                self.writes != "around",
-                self.writes == "back",
-                self._keys,
-                self._places,
-                self._slots,
-                self._numbers,
-            )
+            start = _access(start, accessed, written, hits, self.blocks, rules, self._tables)
         return hits
 
     def _grow(self) -> None:
         """Make room for one more block at least, up to the capacity."""
-        held, room = int(self._numbers[_HELD]), self._slots.shape[1]
-        if held < room or room >= self.blocks:
+        keys, places, slots, numbers = self._tables
+        room = slots.shape[1]
+        if numbers[_HELD] < room or room >= self.blocks:
             return
-        longer = np.zeros((4, 2 * room), dtype=np.int64)
-        longer[:, :room] = self._slots
-        keys = new_keys(8 * room)
-        places = np.zeros(len(keys), dtype=np.int64)
-        rehashed(self._keys, self._places, keys, places)
-        self._slots, self._keys, self._places = longer, keys, places
+        more = new_keys(8 * room)
+        moved = np.zeros(len(more), dtype=np.int64)
+        rehashed(keys, places, more, moved)
+        self._tables = _Tables(more, moved, np.pad(slots, ((0, 0), (0, room))), numbers)
 
 
-@compiled
+@uncounted
 def _access(
     start: int,
     accessed: IntArray,
-    written: NDArray[np.bool_],
-    hits: NDArray[np.bool_],
+    written: BoolArray,
+    hits: BoolArray,
     capacity: int,
-    policy: int,
-    allocates: bool,
-    keeps: bool,
-    keys: IntArray,
-    places: IntArray,
-    slots: IntArray,
-    numbers: IntArray,
+    rules: tuple[int, bool, bool],
+    t: _Tables,
 ) -> int:
     """Take accesses until there is no slot for a new block; return where to go on."""
     # One loop for all policies: they differ in whom they evict and in what a use changes.
-    block_of, marks = slots[0], slots[3]
+    policy, allocates, writes_back = rules
+    block_of, flags, numbers = t.slots[0], t.slots[3], t.numbers
     for i in range(start, len(accessed)):
-        at = find(keys, accessed[i])
-        hits[i] = keys[at] != EMPTY
+        at = find(t.keys, accessed[i])
+        hits[i] = t.keys[at] != EMPTY
         if hits[i]:
-            slot = places[at]
+            slot = t.places[at]
         elif written[i] and not allocates:
             continue
         else:
             slot = numbers[_HELD]
             if slot == capacity:
-                slot = 0 if policy == _LFU else _oldest(slots, numbers)
-                numbers[_CLEANED] += marks[slot] & _DIRTY
-                remove(keys, places, find(keys, block_of[slot]))
-                at = find(keys, accessed[i])
+                slot = 0 if policy == _LFU else _oldest(t)
+                numbers[_CLEANED] += flags[slot] & _DIRTY
+                remove(t.keys, t.places, find(t.keys, block_of[slot]))
+                at = find(t.keys, accessed[i])
             elif slot == len(block_of):
                 return i
             else:
                 numbers[_HELD] += 1
-            keys[at], places[at] = accessed[i], slot
-            block_of[slot], marks[slot] = accessed[i], 0
-        if keeps and written[i]:
-            marks[slot] |= _DIRTY
+            t.keys[at], t.places[at] = accessed[i], slot
+            block_of[slot], flags[slot] = accessed[i], 0
+        if writes_back and written[i]:
+            flags[slot] |= _DIRTY
         if policy == _LFU:
-            _count_use(slot, hits[i], slots, numbers, keys, places)
+            _count_use(t, slot, hits[i])
         elif not hits[i]:
-            _to_head(slot, slots, numbers)
+            _to_head(t, slot)
         elif policy == _LRU and slot != numbers[_HEAD]:
-            _unlink(slot, slots, numbers)
-            _to_head(slot, slots, numbers)
+            _unlink(t, slot)
+            _to_head(t, slot)
         elif policy == _CLOCK:
-            marks[slot] |= _USED
+            flags[slot] |= _USED
     return len(accessed)
 
 
-@compiled
-def _oldest(slots: IntArray, numbers: IntArray) -> int:
+@uncounted
+def _oldest(t: _Tables) -> int:
     """Take the tail off the queue; what was used since it was last looked at goes to the head."""
-    marks, slot = slots[3], numbers[_TAIL]
-    while marks[slot] & _USED:
-        marks[slot] &= _DIRTY
-        _unlink(slot, slots, numbers)
-        _to_head(slot, slots, numbers)
-        slot = numbers[_TAIL]
-    _unlink(slot, slots, numbers)
+    flags, slot = t.slots[3], t.numbers[_TAIL]
+    while flags[slot] & _USED:
+        flags[slot] &= _DIRTY
+        _unlink(t, slot)
+        _to_head(t, slot)
+        slot = t.numbers[_TAIL]
+    _unlink(t, slot)
     return int(slot)
 
 
-@compiled
-def _unlink(slot: int, slots: IntArray, numbers: IntArray) -> None:
-    before, after = slots[1], slots[2]
+@uncounted
+def _unlink(t: _Tables, slot: int) -> None:
+    before, after = t.slots[1], t.slots[2]
     if before[slot] == EMPTY:
-        numbers[_HEAD] = after[slot]
+        t.numbers[_HEAD] = after[slot]
     else:
         after[before[slot]] = after[slot]
     if after[slot] == EMPTY:
-        numbers[_TAIL] = before[slot]
+        t.numbers[_TAIL] = before[slot]
     else:
         before[after[slot]] = before[slot]
 
 
-@compiled
-def _to_head(slot: int, slots: IntArray, numbers: IntArray) -> None:
-    before, after = slots[1], slots[2]
-    before[slot], after[slot] = EMPTY, numbers[_HEAD]
-    if numbers[_HEAD] == EMPTY:
-        numbers[_TAIL] = slot
+@uncounted
+def _to_head(t: _Tables, slot: int) -> None:
+    before, after = t.slots[1], t.slots[2]
+    before[slot], after[slot] = EMPTY, t.numbers[_HEAD]
+    if t.numbers[_HEAD] == EMPTY:
+        t.numbers[_TAIL] = slot
     else:
-        before[numbers[_HEAD]] = slot
-    numbers[_HEAD] = slot
+        before[t.numbers[_HEAD]] = slot
+    t.numbers[_HEAD] = slot
 
 
-@compiled
-def _count_use(
-    slot: int, known: bool, slots: IntArray, numbers: IntArray, keys: IntArray, places: IntArray
-) -> None:
-    """Count a use of a slot, its first where the block is new, and move it to its place."""
-    uses, last = slots[1], slots[2]
-    uses[slot] = uses[slot] + 1 if known else 1
-    numbers[_TIME] += 1
-    last[slot] = numbers[_TIME]
-    _settle(slot, numbers[_HELD], slots, keys, places)
-
-
-@compiled
-def _settle(slot: int, held: int, slots: IntArray, keys: IntArray, places: IntArray) -> None:
-    """Move a slot up or down the heap to where it belongs."""
-    while slot > 0 and _sooner(slot, (slot - 1) // 2, slots):
-        _swap(slot, (slot - 1) // 2, slots, keys, places)
+@uncounted
+def _count_use(t: _Tables, slot: int, is_held: bool) -> None:
+    """Count a use of a slot, its first where the block is new, and move it up or down the heap."""
+    uses, last, held = t.slots[1], t.slots[2], t.numbers[_HELD]
+    uses[slot] = uses[slot] + 1 if is_held else 1
+    t.numbers[_TIME] += 1
+    last[slot] = t.numbers[_TIME]
+    while slot > 0 and _sooner(t.slots, slot, (slot - 1) // 2):
+        _swap(t, slot, (slot - 1) // 2)
         slot = (slot - 1) // 2
     while 2 * slot + 1 < held:
         child = 2 * slot + 1
-        if child + 1 < held and _sooner(child + 1, child, slots):
+        if child + 1 < held and _sooner(t.slots, child + 1, child):
             child += 1
-        if not _sooner(child, slot, slots):
+        if not _sooner(t.slots, child, slot):
             return
-        _swap(slot, child, slots, keys, places)
+        _swap(t, slot, child)
         slot = child
 
 
-@compiled
-def _sooner(a: int, b: int, slots: IntArray) -> bool:
+@uncounted
+def _sooner(slots: IntArray, a: int, b: int) -> bool:
     """Whether slot a is evicted before slot b."""
     uses, last = slots[1], slots[2]
     return bool(uses[a] < uses[b] or (uses[a] == uses[b] and last[a] < last[b]))
 
 
-@compiled
-def _swap(a: int, b: int, slots: IntArray, keys: IntArray, places: IntArray) -> None:
+@uncounted
+def _swap(t: _Tables, a: int, b: int) -> None:
     for row in range(4):
-        slots[row, a], slots[row, b] = slots[row, b], slots[row, a]
-    places[find(keys, slots[0, a])] = a
-    places[find(keys, slots[0, b])] = b
+        t.slots[row, a], t.slots[row, b] = t.slots[row, b], t.slots[row, a]
+    t.places[find(t.keys, t.slots[0, a])] = a
+    t.places[find(t.keys, t.slots[0, b])] = b

@@ -16,21 +16,16 @@ as that loses.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.compiled.loops import compiled
+from fitting.compiled.loops import FloatArray, IntArray, compiled
 from fitting.errors import FittingError
 from fitting.storage.diagram import KINDS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fitting.storage.transitions import TransitionCounts
-
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
 
 ENTRIES = ("arrivals", "occupancy")
 
@@ -40,74 +35,36 @@ class Chain:
     """Tables of a walk over the touched states of every stream.
 
     A node holds the transitions that leave a state of some level at that level, the sequential
-    ones apart from the random ones.
-
-    Parameters
-    ----------
-    levels : int
-    departures : array
-        By touched state, random transitions out of it.
-    leave : array
-        Touched states by levels: cumulated share of them that part at each level or above.
-    node : array
-        Touched states by levels: node of the random transitions, −1 where nothing parts there.
-    follows : array
-        By touched state, the node of the sequential transitions, −1 where there are none.
-    order, first : array
-        Transitions of node i are ``order[first[i]:first[i + 1]]``.
-    keep, other : array
-        In that order, the alias tables of the nodes (Walker 1977).
-    low, high : array
-        By transition, touched states that it may lead to: from low up to high.
-    entered : array
-        Levels by touched states and one: cumulated random arrivals, from 0.
-    level : array
-        By transition, the level it is recorded at.
-    target : array
-        By transition, the number of the range of touched states that it may lead to.
+    ones apart from the random ones. Transitions of node i are ``order[first[i]:first[i + 1]]``.
     """
 
     levels: int
-    departures: IntArray
-    leave: FloatArray
-    node: IntArray
-    follows: IntArray
+    departures: IntArray  # by touched state, random transitions out of it
+    leave: FloatArray  # by touched state, cumulated share that parts at each level or above
+    node: IntArray  # by touched state and level, node of the random transitions, −1 for none
+    follows: IntArray  # by touched state, node of the sequential transitions, −1 for none
     order: IntArray
     first: IntArray
-    keep: FloatArray
+    keep: FloatArray  # in that order, alias tables of the nodes (Walker 1977)
     other: IntArray
-    low: IntArray
+    low: IntArray  # by transition, touched states that it may lead to: from low up to high
     high: IntArray
-    entered: FloatArray
-    level: IntArray
-    target: IntArray
+    entered: FloatArray  # by level, random arrivals cumulated over the touched states, from 0
+    level: IntArray  # by transition, the level it is recorded at
+    target: IntArray  # by transition, number of the range of states that it may lead to
 
 
 def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals") -> Chain:
-    """Prepare a walk.
-
-    Parameters
-    ----------
-    counts : TransitionCounts
-    kinds : array
-        Kind of the request of every transition.
-    entry : str
-        One of `ENTRIES`.
-
-    Raises
-    ------
-    FittingError
-        For an unknown way of entry.
-    """
+    """Prepare a walk, from the kind of the request of every transition; see `ENTRIES`."""
     if entry not in ENTRIES:
         raise FittingError(f"no way of entry {entry!r}: give {' or '.join(ENTRIES)}")
     levels, pairs = counts.diagram.levels, counts.diagram.pairs(counts.pair)
     low, high = _ranges(counts, counts.stream * KINDS + kinds, pairs.level, pairs.target)
     departures, arrivals = _random_partings(counts, pairs.level, pairs.source, low, high)
-    nodes = _nodes(counts, pairs.level, pairs.source)
-    weight = counts.count[nodes.order]
+    order, first, node, follows = _nodes(counts, pairs.level, pairs.source)
+    weight = counts.count[order]
     keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
-    _alias(nodes.first, weight.astype(np.float64), keep, other)
+    _alias(first, weight.astype(np.float64), keep, other)
     if entry == "occupancy":
         departures_by_level = _pooled_departures(counts, departures)
         arrivals = np.broadcast_to(counts.occupancy[:, None], arrivals.shape)
@@ -117,43 +74,42 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
     entered[:, 1:] = np.cumsum(arrivals, axis=0).T
     target = np.unique(low * (levels + 1) + pairs.level, return_inverse=True)[1].astype(np.int64)
     return Chain(
-        *(levels, departures.sum(axis=1), _leaving(departures_by_level), nodes.random),
-        *(nodes.follows, nodes.order, nodes.first, keep, other, low, high, entered),
+        *(levels, departures.sum(axis=1), _leaving(departures_by_level), node),
+        *(follows, order, first, keep, other, low, high, entered),
         *(pairs.level, target),
     )
 
 
-class _Nodes(NamedTuple):
-    order: IntArray
-    first: IntArray
-    random: IntArray
-    follows: IntArray
-
-
-def _nodes(counts: TransitionCounts, level: IntArray, source: IntArray) -> _Nodes:
-    """Gather transitions to nodes, and find those of every touched state."""
+def _nodes(
+    counts: TransitionCounts, level: IntArray, source: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Gather transitions to nodes: their order and first rows, and the nodes of every state."""
     keys = np.stack([counts.origin, level, source, counts.sequential])
     order = np.lexsort(keys[::-1])
     keys = keys[:, order]
     new = np.r_[True, np.any(np.diff(keys, axis=1) != 0, axis=0)]
     first = np.append(np.flatnonzero(new), len(new))
-    levels, k = counts.diagram.levels, counts.diagram.fan_out
-    by_level = np.stack(
-        [
-            [
-                _find_nodes(
-                    keys[:, new], counts.state_origin, i, on, counts.state // k ** (levels - i)
-                )
-                for i in range(1, levels + 1)
-            ]
-            for on in (0, 1)
-        ]
-    )
+    levels = range(1, counts.diagram.levels + 1)
+    random = np.stack([_find_nodes(counts, keys[:, new], i, 0) for i in levels], axis=1)
     # A run that goes on mostly stays in its state: the finest level at which any does.
     follows = np.full(len(counts.state), -1)
-    for finer in by_level[1]:
+    for i in levels:
+        finer = _find_nodes(counts, keys[:, new], i, 1)
         follows = np.where(finer >= 0, finer, follows)
-    return _Nodes(order, first, np.ascontiguousarray(by_level[0].T), follows)
+    return order, first, random, follows
+
+
+def _find_nodes(counts: TransitionCounts, nodes: IntArray, level: int, sequential: int) -> IntArray:
+    """By touched state, its node at a level, −1 where nothing leaves it there."""
+    here = np.flatnonzero((nodes[1] == level) & (nodes[3] == sequential))
+    if not len(here):
+        return np.full(len(counts.state), -1)
+    states = counts.diagram.states
+    coarse = counts.state // counts.diagram.fan_out ** (counts.diagram.levels - level)
+    held = nodes[0, here] * states + nodes[2, here]
+    wanted = counts.state_origin * states + coarse
+    at = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+    return np.where(held[at] == wanted, here[at], -1)
 
 
 def _random_partings(
@@ -185,20 +141,6 @@ def _take_off(
             partings[v, level[i] - 1] -= taken
             left -= taken
             v += step
-
-
-def _find_nodes(
-    nodes: IntArray, stream: IntArray, level: int, sequential: int, state: IntArray
-) -> IntArray:
-    """Rows of the nodes at a level, −1 for states that nothing leaves there."""
-    here = np.flatnonzero((nodes[1] == level) & (nodes[3] == sequential))
-    if not len(here):
-        return np.full(len(state), -1)
-    span = int(max(state.max(initial=0), nodes[2, here].max())) + 1
-    known = nodes[0, here] * span + nodes[2, here]
-    wanted = stream * span + state
-    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[at] == wanted, here[at], -1)
 
 
 def _ranges(

@@ -19,6 +19,16 @@ A solid state drive serves as many requests at a time as it has units:
 
 Requests of a device wait in one queue, first come first served.
 
+A block trace says which blocks of a file were touched, not which place in the file they are. Two
+orders bound what a defragmentation would do. Files follow one another by the lowest page of each,
+from the lowest page of their device.
+
+``address``
+    Pages of a file keep their order on the device, and the gaps between them close.
+``first_use``
+    Pages of a file are laid out as they were first touched: right for files that are read or
+    written from begin to end, too good for others.
+
 References
 ----------
 C. Ruemmler, J. Wilkes: An introduction to disk drive modeling. IEEE Computer 27(3), 1994.
@@ -34,47 +44,32 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import compiled
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray, compiled
 from fitting.errors import FittingError
+from fitting.storage.reuse_distance import touched_blocks
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
-    from numpy.typing import NDArray
-
-
+ORDERS = ("address", "first_use")
+PAGE_BLOCKS = 8
+_DEVICE_SHIFT = 44
 _SECTOR = 512
 _READ = 0
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk drive.
-
-    Parameters
-    ----------
-    capacity_bytes : float
-    revolutions_s : float
-        Turns a second: 120 for 7200 a minute.
-    track_seek_s, average_seek_s, full_seek_s : float
-        To the next cylinder, on average over all pairs of places, and over the whole disk (s).
-    outer_bytes_s, inner_bytes_s : float
-        Rate of transfer at the first and at the last block (B/s), linear between.
-    overhead_s : float
-        Of the controller, for each request (s).
-    cylinders : int
-    """
+    """A disk drive."""
 
     capacity_bytes: float = 1e12
-    revolutions_s: float = 120.0
-    track_seek_s: float = 0.8e-3
-    average_seek_s: float = 8.5e-3
-    full_seek_s: float = 18e-3
-    outer_bytes_s: float = 200e6
-    inner_bytes_s: float = 100e6
-    overhead_s: float = 0.1e-3
+    revolutions_s: float = 120.0  # revolutions per second: 120 for 7200 a minute
+    track_seek_s: float = 0.8e-3  # to the next cylinder
+    average_seek_s: float = 8.5e-3  # over all pairs of places
+    full_seek_s: float = 18e-3  # over the whole disk
+    outer_bytes_s: float = 200e6  # transfer rate (B/s) at the first block
+    inner_bytes_s: float = 100e6  # and at the last one, linear between
+    overhead_s: float = 0.1e-3  # of the controller, for each request
     cylinders: int = 200_000
 
     units = 1
@@ -90,12 +85,8 @@ class Disk:
     def seek_s(self, cylinders: ArrayLike) -> FloatArray:
         """Time (s) to move over so many cylinders; 0 for none."""
         x = np.asarray(cylinders, dtype=np.float64)
-        low, mean, full, n = (
-            self.track_seek_s,
-            self.average_seek_s,
-            self.full_seek_s,
-            self.cylinders,
-        )
+        low, mean, full = self.track_seek_s, self.average_seek_s, self.full_seek_s
+        n = self.cylinders
         a = (-10 * low + 15 * mean - 5 * full) / (3 * np.sqrt(n))
         b = (7 * low - 15 * mean + 8 * full) / (3 * n)
         further = np.maximum(x - 1, 0)
@@ -109,16 +100,10 @@ class Disk:
         previous_end: IntArray,
         turn: FloatArray | float = 0.5,
     ) -> FloatArray:
-        """Time (s) that each request keeps the disk busy.
+        """Time (s) that each request keeps the disk busy; places beyond the capacity are its end.
 
-        Parameters
-        ----------
-        op, lbn, size_bytes : array
-            As block traces have them; places beyond the capacity count as its end.
-        previous_end : array
-            Block at which the request before on the same disk ended, negative for none.
-        turn : array or float
-            Share of a revolution until the first block comes by, 0 to 1; 0.5 is the mean.
+        ``previous_end`` is the block at which the request before on the same disk ended, negative
+        for none. ``turn`` is the share of a revolution until the first block comes by, 0 to 1.
         """
         place = np.clip(lbn * _SECTOR / self.capacity_bytes, 0, 1)
         before = np.clip(previous_end * _SECTOR / self.capacity_bytes, 0, 1)
@@ -131,22 +116,12 @@ class Disk:
 
 @dataclass(frozen=True)
 class SolidState:
-    """A solid state drive.
+    """A solid state drive."""
 
-    Parameters
-    ----------
-    read_s, write_s : float
-        Time of a read and of any other request before its transfer (s).
-    unit_bytes_s : float
-        Rate of transfer of one unit (B/s).
-    units : int
-        Requests served at the same time.
-    """
-
-    read_s: float = 80e-6
-    write_s: float = 30e-6
-    unit_bytes_s: float = 250e6
-    units: int = 8
+    read_s: float = 80e-6  # time of a read before its transfer
+    write_s: float = 30e-6  # time of any other request before its transfer
+    unit_bytes_s: float = 250e6  # transfer rate of one unit (B/s)
+    units: int = 8  # requests served at the same time
 
     def __post_init__(self) -> None:
         _check_positive(self)
@@ -165,9 +140,7 @@ class SolidState:
 
 
 class Queue:
-    """Devices that each serve what waits for them, first come first served.
-
-    Takes requests batch by batch.
+    """Devices that each serve what waits for them, first come first served, batch by batch.
 
     Parameters
     ----------
@@ -205,19 +178,13 @@ class Queue:
         if missing > 0:
             self._free = np.pad(self._free, ((0, missing), (0, 0)))
             self._busy = np.pad(self._busy, (0, missing))
-        last = _serve(
-            np.asarray(time_s, dtype=np.float64),
-            np.asarray(device, dtype=np.int64),
-            service_s,
-            self._free,
-            self._busy,
-            self._flying,
-            latency,
-        )
-        self._last = max(self._last, last)
+        time_s, device = np.asarray(time_s, np.float64), np.asarray(device, np.int64)
+        state = self._free, self._busy, self._flying
+        self._last = max(self._last, _serve(time_s, device, service_s, state, latency))
         return latency
 
 
+@compiled
 def previous_ends(
     device: IntArray, lbn: IntArray, size_bytes: IntArray, last_end: IntArray
 ) -> IntArray:
@@ -225,7 +192,11 @@ def previous_ends(
 
     ``last_end`` holds it by device (−1 to begin with) from one batch to the next.
     """
-    return _previous_ends(np.asarray(device, dtype=np.int64), lbn, size_bytes, last_end)
+    found = np.empty(len(lbn), dtype=np.int64)
+    for i in range(len(lbn)):
+        found[i] = last_end[device[i]]
+        last_end[device[i]] = lbn[i] + size_bytes[i] // _SECTOR
+    return found
 
 
 def _check_positive(device: Disk | SolidState) -> None:
@@ -236,27 +207,15 @@ def _check_positive(device: Disk | SolidState) -> None:
 
 
 @compiled
-def _previous_ends(
-    device: IntArray, lbn: IntArray, size_bytes: IntArray, last_end: IntArray
-) -> IntArray:
-    found = np.empty(len(lbn), dtype=np.int64)
-    for i in range(len(lbn)):
-        found[i] = last_end[device[i]]
-        last_end[device[i]] = lbn[i] + size_bytes[i] // _SECTOR
-    return found
-
-
-@compiled
 def _serve(
     time_s: FloatArray,
     device: IntArray,
     service_s: FloatArray,
-    free: FloatArray,
-    busy: FloatArray,
-    flying: FloatArray,
+    state: tuple[FloatArray, FloatArray, FloatArray],
     latency: FloatArray,
 ) -> float:
     """Start each request at the unit of its device that is free first."""
+    free, busy, flying = state
     last = 0.0
     for i in range(len(service_s)):
         slot = np.argmin(flying) if len(flying) else 0
@@ -273,41 +232,12 @@ def _serve(
     return last
 
 
-# Files laid out in one piece each, and where requests to their blocks then go.
-#
-# A block trace says which blocks of a file were touched, not which place in the file they are. Two
-# orders bound what a defragmentation would do:
-#
-# ``address``
-#     Pages of a file keep their order on the device, and the gaps between them close.
-# ``first_use``
-#     Pages of a file are laid out as they were first touched: right for files that are read or
-#     written from begin to end, too good for others.
-#
-# Files follow one another by the lowest page of each, from the lowest page of their device.
-
-
-ORDERS = ("address", "first_use")
-PAGE_BLOCKS = 8
-_DEVICE_SHIFT = 44
-
-
 class Moved(NamedTuple):
-    """Requests in a new layout.
-
-    Attributes
-    ----------
-    lbn : array
-        Block at which each begins.
-    end : array
-        Block after its last.
-    broken : array
-        Whether its pages do not follow one another any more.
-    """
+    """Requests in a new layout."""
 
     lbn: IntArray
-    end: IntArray
-    broken: NDArray[np.bool_]
+    end: IntArray  # block after the last
+    broken: BoolArray  # whether its pages do not follow one another any more
 
 
 class FilePages:
@@ -317,9 +247,8 @@ class FilePages:
     """
 
     def __init__(self) -> None:
-        self._key: IntArray = np.empty(0, dtype=np.int64)
-        self._file: IntArray = np.empty(0, dtype=np.int64)
-        self._rank: IntArray = np.empty(0, dtype=np.int64)
+        # Device and page in one number, in order; the file; and how many were touched before it.
+        self._key, self._file, self._rank = np.empty((3, 0), dtype=np.int64)
         self._seen = 0
 
     def add(self, device: IntArray, file: IntArray, lbn: IntArray, size_bytes: IntArray) -> None:
@@ -330,7 +259,7 @@ class FilePages:
         FittingError
             For a place beyond 64 PiB.
         """
-        page, request = _pages(lbn, size_bytes)
+        page, request = touched_blocks(lbn, _whole(size_bytes), PAGE_BLOCKS * _SECTOR)
         if len(page) and page.max() >> _DEVICE_SHIFT:
             raise FittingError("a place lies beyond 64 PiB: no layout can be made of it")
         key = device[request].astype(np.int64) << _DEVICE_SHIFT | page
@@ -364,30 +293,26 @@ class FilePages:
         return Layout(self._key, new)
 
 
+@dataclass(frozen=True)
 class Layout:
     """New places of pages."""
 
-    def __init__(self, key: IntArray, page: IntArray) -> None:
-        self._key, self._page = key, page
+    key: IntArray  # device and old page, in order
+    page: IntArray
 
     def move(self, device: IntArray, lbn: IntArray, size_bytes: IntArray) -> Moved:
         """Find the new places of requests that the layout was made from."""
-        blocks = np.maximum(size_bytes // 512, 1)
-        first, last = lbn // PAGE_BLOCKS, (lbn + blocks - 1) // PAGE_BLOCKS
+        last_block = lbn + _whole(size_bytes) // _SECTOR - 1
+        first, last = lbn // PAGE_BLOCKS, last_block // PAGE_BLOCKS
         start, stop = (self._place(device, page) for page in (first, last))
-        end = stop * PAGE_BLOCKS + (lbn + blocks - 1) % PAGE_BLOCKS + 1
+        end = stop * PAGE_BLOCKS + last_block % PAGE_BLOCKS + 1
         return Moved(start * PAGE_BLOCKS + lbn % PAGE_BLOCKS, end, stop - start != last - first)
 
     def _place(self, device: IntArray, page: IntArray) -> IntArray:
         key = device.astype(np.int64) << _DEVICE_SHIFT | page
-        return np.asarray(self._page[np.searchsorted(self._key, key)])
+        return np.asarray(self.page[np.searchsorted(self.key, key)])
 
 
-def _pages(lbn: IntArray, size_bytes: IntArray) -> tuple[IntArray, IntArray]:
-    """Pages that requests touch, in order, and the request that touches each."""
-    first = lbn // PAGE_BLOCKS
-    blocks = np.maximum(size_bytes // 512, 1)
-    number = (lbn + blocks - 1) // PAGE_BLOCKS - first + 1
-    request = np.repeat(np.arange(len(lbn)), number)
-    before = np.cumsum(number) - number
-    return first[request] + np.arange(len(request)) - before[request], request
+def _whole(size_bytes: IntArray) -> IntArray:
+    """Size (bytes) of the whole blocks of requests; one at least."""
+    return np.maximum(size_bytes // _SECTOR, 1) * _SECTOR

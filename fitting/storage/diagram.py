@@ -1,9 +1,9 @@
 """Hierarchical state diagrams over logical block numbers.
 
-The space is cut in ``fan_out`` equal ranges, each of these in ``fan_out`` again, ``levels`` times.
-Two consecutive requests make one transition, recorded at the coarsest level at which their states
-part, and at the finest level where they share the state above it. With four states a level that
-leaves at level l
+The space is divided into ``fan_out`` equal ranges, each of these into ``fan_out`` again, ``levels``
+times. Two consecutive requests make one transition. It is recorded at the coarsest level at which
+their states part, or at the finest level where both are in one state. With four states a level
+that leaves at level l
 
     16·4^(l−1) + Σ_{i<l} 12·4^(i−1)
 
@@ -18,26 +18,30 @@ on Workload Characterization (IISWC), 2011.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import compiled, inlined, octave_part
+from fitting.compiled.loops import IntArray, compiled, inlined, octave_part
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    IntArray = NDArray[np.int64]
-
-
+# Kinds of requests: reads and others, each in three sizes. What a request does depends on the one
+# before it: large reads follow large reads. So the chain of a state diagram has the kind of the
+# last request beside its state; published counts by pair of states are sums over kinds.
+KINDS = 6
 # Codes of pairs are int64 and share their bits with other features of a request.
 _MOST_STATES = 4**12
+# Pieces that a request touches on average, at most, and 512-byte blocks of the smallest piece.
+_MOST_PIECES = 16
+_LEAST_PIECE = 8
 
 
 class Pairs(NamedTuple):
-    """Where transitions are recorded: level (from 1), and the states of that level they join."""
+    """Level of each transition, from 1, and the states of that level that it joins."""
 
     level: IntArray
     source: IntArray
@@ -46,24 +50,12 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagram:
-    """Ranges of logical block numbers, level under level.
-
-    Parameters
-    ----------
-    levels : int
-        From 1 up.
-    fan_out : int
-        States that each state is cut in, from 2 up; published: 4.
-    first_lbn : int
-        Start of the space, a number of 512-byte blocks.
-    blocks : int
-        Length of the space in blocks; the last state is shorter where it does not divide evenly.
-    """
+    """Ranges of logical block numbers, level under level; lengths are in 512-byte blocks."""
 
     levels: int
-    fan_out: int = 4
+    fan_out: int = 4  # states that each state is divided into; published: 4
     first_lbn: int = 0
-    blocks: int = 1
+    blocks: int = 1  # of the space; the last state is shorter where it does not divide evenly
 
     def __post_init__(self) -> None:
         if self.levels < 1 or self.fan_out < 2 or self.blocks < 1:
@@ -71,7 +63,7 @@ class Diagram:
                 f"a diagram of {self.levels} levels of {self.fan_out} states over {self.blocks} "
                 "blocks: give at least one level, two states and one block"
             )
-        if self.fan_out**self.levels > _MOST_STATES:
+        if self.states > _MOST_STATES:
             raise FittingError(
                 f"{self.levels} levels of {self.fan_out} states are more than {_MOST_STATES} "
                 "states: give fewer levels"
@@ -79,7 +71,7 @@ class Diagram:
 
     @classmethod
     def over(cls, first_lbn: int, end_lbn: int, levels: int, fan_out: int = 4) -> Diagram:
-        """Divide a space evenly, its end moved up to the next block that allows it."""
+        """Divide a space evenly; its end moves up to the next block that allows it."""
         states = fan_out**levels
         return cls(levels, fan_out, first_lbn, -(-max(1, end_lbn - first_lbn) // states) * states)
 
@@ -96,49 +88,52 @@ class Diagram:
     @property
     def transitions(self) -> int:
         """Number of pairs of states that the diagram can record."""
-        k, levels = self.fan_out, self.levels
-        return int(k * k * k ** (levels - 1) + sum(k * (k - 1) * k**i for i in range(levels - 1)))
+        k = self.fan_out
+        return int(k ** (self.levels + 1) + k**self.levels - k)
 
     @property
     def pair_codes(self) -> int:
-        """Codes of pairs are below this."""
-        return int(sum(self.fan_out**2 * self.fan_out**i for i in range(self.levels)))
+        """Upper bound of the codes of pairs."""
+        return _first_code(self.levels + 1, self.fan_out)
 
     def state(self, lbn: ArrayLike) -> IntArray:
-        """Finest states of logical block numbers; those outside belong to the state at the end."""
+        """Finest states of block numbers; those outside the space take the nearest state."""
         offset = np.asarray(lbn, dtype=np.int64) - self.first_lbn
         return np.clip(offset // self.state_blocks, 0, self.states - 1)
 
     def pair_code(self, before: ArrayLike, after: ArrayLike) -> IntArray:
         """Code of the transition between finest states."""
         a, b = np.broadcast_arrays(np.asarray(before, np.int64), np.asarray(after, np.int64))
-        flat = [
-            pair_code(int(x), int(y), self.levels, self.fan_out)[0]
-            for x, y in zip(a.flat, b.flat, strict=True)
-        ]
-        return np.array(flat, dtype=np.int64).reshape(a.shape)
+        steps = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
+        codes = [pair_code(x, y, self.levels, self.fan_out)[0] for x, y in steps]
+        return np.array(codes, dtype=np.int64).reshape(a.shape)
 
     def pairs(self, codes: ArrayLike) -> Pairs:
         """Level and states of pair codes."""
         code, k = np.asarray(codes, dtype=np.int64), self.fan_out
-        first = np.array([k * k * (k**i - 1) // (k - 1) for i in range(self.levels + 1)])
+        first = np.array([_first_code(level, k) for level in range(1, self.levels + 2)])
         level = np.searchsorted(first, code, side="right").astype(np.int64)
         parent, digits = np.divmod(code - first[level - 1], k * k)
         return Pairs(level, parent * k + digits // k, parent * k + digits % k)
 
     def coarser(self) -> Diagram:
         """Same space with one level less."""
-        return Diagram(self.levels - 1, self.fan_out, self.first_lbn, self.blocks)
+        return replace(self, levels=self.levels - 1)
 
     def coarser_codes(self, codes: ArrayLike) -> IntArray:
-        """Codes that the pairs have one level up: what parted at the finest level stays within."""
+        """Codes of the pairs one level up: states that parted at the finest level are now one."""
         code, k = np.array(codes, dtype=np.int64), self.fan_out
         level, source, _ = self.pairs(code)
         finest = level == self.levels
         within = source[finest] // k
-        first = k * k * (k ** (self.levels - 2) - 1) // (k - 1)
+        first = _first_code(self.levels - 1, k)
         code[finest] = first + within // k * k * k + within % k * (k + 1)
         return code
+
+
+def _first_code(level: int, fan_out: int) -> int:
+    """First pair code of a level; those of the levels above it are lower."""
+    return int(fan_out**2 * (fan_out ** (level - 1) - 1) // (fan_out - 1))
 
 
 @inlined
@@ -166,21 +161,8 @@ def _pair_code_of_four(before: int, after: int, levels: int) -> tuple[int, int]:
     return first + ((a >> 2) << 4) + ((a & 3) << 2) + (b & 3), level
 
 
-# Kinds of requests: reads and others, each in three sizes.
-#
-# What a request does depends on the one before it: large reads go on with large reads. The chain of
-# a state diagram therefore remembers, beside its state, the kind of the last request; published
-# counts by pair of states are sums over kinds.
-
-
-KINDS = 6
-# Pieces that a request touches on average, at most, and 512-byte blocks of the least piece.
-_MOST_PIECES = 16
-_LEAST_PIECE = 8
-
-
 def piece_blocks(mean_size_bytes: float) -> int:
-    """Length in 512-byte blocks of the pieces that sizes are counted in: a power of two."""
+    """Length (512-byte blocks) of the pieces that sizes are counted in: a power of two."""
     piece = _LEAST_PIECE
     while mean_size_bytes / (512 * piece) > _MOST_PIECES:
         piece *= 2

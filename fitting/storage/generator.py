@@ -2,8 +2,15 @@
 
 Each stream walks its own chain by its own clock; the stream whose next request is due first gives
 the next one. A request that goes on where the last one ended does so wherever that is; any other
-starts where its device has been touched before, by the law of reuse, or at a fresh place in its
+starts where its device has been touched before, by the law of reuse, or at a fresh address in its
 state. Addresses are chosen when a request is made, in the order of all streams.
+
+A stream makes a run of sequential requests as long as its law says, which goes where its addresses
+lead; then a random transition of the state that it is in says where the next run starts. A walk
+that is as long as its trace samples transitions and runs without replacement: it makes each random
+transition as often as the trace did, so that shares of requests are the trace's own whatever the
+seed. Where nothing is left to leave a state by, it goes on from the next state that has something
+left.
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
@@ -12,93 +19,148 @@ state. Addresses are chosen when a request is made, in the order of all streams.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import inlined, side_by_side, uncounted
-from fitting.compiled.random import randomness, uniform
+from fitting.compiled.loops import (
+    BoolArray,
+    FloatArray,
+    ShortArray,
+    inlined,
+    side_by_side,
+    uncounted,
+)
+from fitting.compiled.loops import IntArray as IntArray  # ppw imports it from here
+from fitting.compiled.random import Randomness, randomness, uniform
 from fitting.storage.addresses import (
     Addresses,
+    Memory,
     Pending,
+    Stretches,
     choose_address,
+    drawn_class,
     emptied,
     holds_more,
     memory_of,
+    state_at,
     stretches_of,
 )
 from fitting.storage.diagram import KINDS
-from fitting.storage.interarrival import KNOTS
+from fitting.storage.interarrival import KNOTS, GapLaws
 from fitting.storage.last_access import MOST_CLOCK, roomier
-from fitting.storage.quotas import Course, Deals, Moves, Strata, draw_next, new_strata, new_tour
-from fitting.storage.run_lengths import run_lengths
-from fitting.storage.stratified import Batches, Features, new_decks
-from fitting.storage.survey import BLOCK
+from fitting.storage.reuse_distance import AGAIN, FRESH
+from fitting.storage.run_lengths import RunLengths, Runs, drawn_length, run_lengths
+from fitting.storage.stratified import (
+    Batches,
+    Features,
+    Samples,
+    between,
+    draw,
+    draw_gap,
+    new_batches,
+    new_samples,
+    sample,
+)
+from fitting.storage.survey import BLOCK, SizeClasses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fitting.compiled.random import Randomness
     from fitting.storage.chain import Chain
-    from fitting.storage.interarrival import GapLaws
-    from fitting.storage.run_lengths import Runs
-    from fitting.storage.survey import SizeClasses
     from fitting.storage.transitions import TransitionCounts
-
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
-    _Out = tuple[FloatArray, NDArray[np.int32], IntArray, IntArray, IntArray]
-
 
 # Streams that are looked through; of more there is a heap.
 _FEW = 8
+_LONGEST_BATCH = 2**20
 
 
 class Requests(NamedTuple):
-    """Requests in the order of the streams' own clocks.
+    """Requests in the order of the streams' own clocks."""
 
-    Parameters
-    ----------
-    due_s : array
-        When a request is due by the laws of gaps alone (s).
-    stream, transition : array
-        Indices into the streams and transitions of the model.
-    lbn, size_bytes, op : array
-    """
-
-    due_s: FloatArray
-    stream: NDArray[np.int32]
-    transition: IntArray
+    due_s: FloatArray  # when a request is due (s) by the laws of inter-arrival times alone
+    stream: ShortArray
+    transition: IntArray  # index into the transitions of the model
     lbn: IntArray
     size_bytes: IntArray
     op: NDArray[np.uint8]
 
 
 class Learnt(NamedTuple):
-    """What a walk goes by.
-
-    Parameters
-    ----------
-    counts : TransitionCounts
-    kinds : array
-        Kind of the request of every transition.
-    chain : Chain
-    runs : Runs
-    laws : GapLaws
-    classes : SizeClasses
-    addresses : Addresses
-    pace : array
-        Factor of every stream's gaps.
-    """
+    """Parts of a model that a walk needs."""
 
     counts: TransitionCounts
-    kinds: IntArray
+    kinds: IntArray  # kind of the request of every transition
     chain: Chain
     runs: Runs
     laws: GapLaws
     classes: SizeClasses
     addresses: Addresses
-    pace: FloatArray
+    pace: FloatArray  # by stream, factor of its inter-arrival times
+
+
+class Moves(NamedTuple):
+    """Transitions as `chain.Chain` has them, and what they do."""
+
+    leave: FloatArray
+    node: IntArray
+    follows: IntArray
+    order: IntArray
+    first: IntArray
+    keep: FloatArray
+    other: IntArray
+    low: IntArray
+    high: IntArray
+    level: IntArray
+    entered: FloatArray
+    target: IntArray
+    only: ShortArray  # by node, its transition where it has one, else −1
+    size_class: IntArray
+    kind: IntArray
+    further: FloatArray  # by touched state, mean blocks of the requests that go on from there
+
+
+class Strata(NamedTuple):
+    """Batches of draws."""
+
+    leave: Batches  # by touched state, of levels
+    run: Batches  # by touched state, of run lengths
+    node: Batches
+    entry: Batches  # by range of states that is entered
+
+
+class Quota(NamedTuple):
+    """Transitions out of every touched state that a walk is to make."""
+
+    all: IntArray
+    left: IntArray
+    ahead: IntArray  # a later state before which none has any left
+
+
+class Quotas(NamedTuple):
+    """What is left of a walk as long as its trace, which makes every transition of it."""
+
+    random: Quota
+    sequential: Quota
+    starts: IntArray  # by stream, all random transitions
+    left: IntArray  # by stream, those left
+    runs: IntArray  # by row of the touched states, as `RunLengths` has them, all runs
+    runs_left: IntArray
+    closed: BoolArray  # without a dimension: whether the walk is that long
+
+
+class Tables(NamedTuple):
+    """All that a walk needs to go on."""
+
+    space: Stretches
+    moves: Moves
+    features: Features
+    runs: RunLengths
+    strata: Strata
+    samples: Samples
+    memory: Memory
+    pending: Pending
+    quotas: Quotas
 
 
 class Walk:
@@ -125,114 +187,119 @@ class Walk:
         counts, streams = learnt.counts, len(learnt.pace)
         share = expected if stratified else 0.0
         self._random, self._op = randomness(rng), counts.op.astype(np.uint8)
-        self._course = _course(learnt, expected, share, rng)
+        self._tables = _interleave(_tables(learnt, expected, share, rng))
         self._share = _shares(counts, streams, share)
-        pending = self._course.p
+        pending = self._tables.pending
         pending.first[:] = _first_states(counts, streams)
         pending.left[:] = self._share
-        begins = _start(self._course, counts.occupancy, rng)
-        _walk(self._course, _nothing(streams), begins, self._random)
+        begins = _start(self._tables, counts.occupancy, rng)
+        _walk(self._tables, _empty_columns(streams), begins, self._random)
 
     def take(self, number: int) -> Requests:
         """Return the next requests."""
-        due, stream, transition, lbn, size = found = _nothing(number)
-        none = np.zeros(0, dtype=np.bool_)
-        done = 0
+        due, stream, transition, lbn, size = found = _empty_columns(number)
+        none, done = np.zeros(0, dtype=np.bool_), 0
         while done < number:
-            pending = self._course.p
+            pending = self._tables.pending
             pending.order[:] = np.argsort(pending.due, kind="stable")
-            out = due[done:], stream[done:], transition[done:], lbn[done:], size[done:]
-            done += _walk(self._course, out, none, self._random)
+            rest = tuple(column[done:] for column in found)
+            done += _walk(self._tables, rest, none, self._random)
             if done < number and pending.due.min() < np.inf:
                 self._have_room()
             elif done < number:
-                self._begin_again()
-        return Requests(*found[:5], self._op[transition])
+                # All streams have made their share: they go on.
+                pending.left[:], pending.due[:] = self._share, pending.resumes
+        return Requests(due, stream, transition, lbn, size, self._op[transition])
 
     def _have_room(self) -> None:
         """Have room in memory; after some billions of requests it begins anew."""
-        course = self._course
-        if course.m.clock.max() >= MOST_CLOCK:
-            course.p.made[:] = -1
-            self._course = course._replace(m=emptied(course.m))
+        memory = self._tables.memory
+        if memory.clock.max() >= MOST_CLOCK:
+            self._tables.pending.made[:] = -1
+            memory = emptied(memory)
         else:
-            marks = roomier(course.m.marks, course.m.clock)
-            self._course = course._replace(m=course.m._replace(marks=marks))
-
-    def _begin_again(self) -> None:
-        """Let the streams go on, as all have made their share."""
-        pending = self._course.p
-        pending.left[:] = self._share
-        pending.due[:] = pending.resumes
+            memory = memory._replace(marks=roomier(memory.marks, memory.clock))
+        self._tables = self._tables._replace(memory=memory)
 
 
-def _course(learnt: Learnt, expected: float, share: float, rng: np.random.Generator) -> Course:
+def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Generator) -> Tables:
     """Lay out all that a walk needs."""
     counts, chain, runs, streams = learnt.counts, learnt.chain, learnt.runs, len(learnt.pace)
     started = runs.started()
-    course = Course(
+    return Tables(
         stretches_of(counts, runs, learnt.addresses, streams),
-        Moves(
-            *(chain.leave, chain.node, chain.follows, chain.order, chain.first, chain.keep),
-            *(chain.other, chain.low, chain.high, chain.level, chain.entered, chain.target),
-            *(_only(chain), counts.size_class, learnt.kinds),
-            _further(counts, chain, learnt.classes),
-        ),
+        _moves(learnt),
         _features(learnt.laws, learnt.classes, learnt.pace),
         run_lengths(runs, counts.state_origin),
-        new_strata(counts, chain, started.ravel(), share, rng),
-        new_decks(chain.order, counts.count[chain.order], chain.first, share),
+        _strata(counts, chain, started.ravel(), share, rng),
+        new_samples(chain.order, counts.count[chain.order], chain.first, share),
         memory_of(counts, started.sum(axis=1), learnt.addresses, expected, share, rng),
         _pending(streams),
-        new_tour(counts, chain, started.ravel(), streams, closed=share >= 1.0),
+        _quotas(counts, chain, started.ravel(), streams, closed=share >= 1.0),
     )
-    return _by_transition(_by_state(course))
 
 
-def _by_transition(c: Course) -> Course:
-    """Lay what is known of a transition side by side."""
-    moves = {n: getattr(c.w, n) for n in ("low", "high", "target", "level", "kind", "size_class")}
-    laws = {n: getattr(c.f, n) for n in ("mean", "shape", "law")}
-    held = side_by_side(*moves.values(), *laws.values())
-    w = c.w._replace(**dict(zip(moves, held, strict=False)))
-    return c._replace(w=w, f=c.f._replace(**dict(zip(laws, held[len(moves) :], strict=True))))
-
-
-def _by_state(c: Course) -> Course:
-    """Lay what is used of a touched state side by side, of a run from there, and of a node."""
-    random, sequential, strata = c.tour.random, c.tour.sequential, c.strata
+def _interleave(c: Tables) -> Tables:
+    """Lay side by side in memory what is used together, by transition, state, run and node."""
+    w, f, q, strata = c.moves, c.features, c.quotas, c.strata
+    low, high, target, level, kind, size_class, mean, shape, law = side_by_side(
+        *(w.low, w.high, w.target, w.level, w.kind, w.size_class, f.mean, f.shape, f.law)
+    )
     leave, node, follows, further, *rest = side_by_side(
-        *(c.w.leave, c.w.node, c.w.follows, c.w.further),
-        *(*random, *sequential, *strata.leave, *c.m.draws),
+        *(w.leave, w.node, w.follows, w.further),
+        *(*q.random, *q.sequential, *strata.leave, *c.memory.draws),
     )
-    made, length, bits, key, all_, left = side_by_side(*strata.run, c.tour.runs, c.tour.runs_left)
-    deals, draws = (
-        [Deals(*rest[k : k + 3]) for k in (0, 3)],
-        [Batches(*rest[k : k + 4]) for k in (6, 10)],
-    )
-    batches = draws[0], Batches(made, length, bits, key), Batches(*side_by_side(*strata.node))
+    *run, runs, runs_left = side_by_side(*strata.run, q.runs, q.runs_left)
+    by_node, by_range = side_by_side(*strata.node), side_by_side(*strata.entry)
+    w = w._replace(leave=leave, node=node, follows=follows, further=further, kind=kind)
+    w = w._replace(low=low, high=high, target=target, level=level, size_class=size_class)
+    random, sequential = Quota(*rest[:3]), Quota(*rest[3:6])
     return c._replace(
-        w=c.w._replace(leave=leave, node=node, follows=follows, further=further),
-        strata=Strata(*batches, Batches(*side_by_side(*strata.entry))),
-        m=c.m._replace(draws=draws[1]),
-        tour=c.tour._replace(random=deals[0], sequential=deals[1], runs=all_, runs_left=left),
+        moves=w,
+        features=f._replace(mean=mean, shape=shape, law=law),
+        strata=Strata(*(Batches(*of) for of in (rest[6:10], run, by_node, by_range))),
+        memory=c.memory._replace(draws=Batches(*rest[10:])),
+        quotas=Quotas(random, sequential, q.starts, q.left, runs, runs_left, q.closed),
     )
 
 
-def _only(chain: Chain) -> NDArray[np.int32]:
-    """Transition of every node that has one."""
-    return np.where(np.diff(chain.first) == 1, chain.order[chain.first[:-1]], -1).astype(np.int32)
-
-
-def _further(counts: TransitionCounts, chain: Chain, classes: SizeClasses) -> FloatArray:
-    """Mean blocks of the requests that go on from every touched state."""
+def _moves(learnt: Learnt) -> Moves:
+    counts, chain, classes = learnt.counts, learnt.chain, learnt.classes
+    only = np.where(np.diff(chain.first) == 1, chain.order[chain.first[:-1]], -1)
     pairs = zip(classes.sizes, classes.counts, strict=True)
     mean = np.array([float(s @ c) / c.sum() / BLOCK for s, c in pairs])
     node = np.repeat(np.arange(len(chain.first) - 1), np.diff(chain.first))
     number = counts.count[chain.order]
     blocks = np.bincount(node, mean[counts.size_class[chain.order]] * number)
     by_node = blocks / np.bincount(node, number)
-    return np.where(chain.follows >= 0, by_node[chain.follows], 0.0)
+    return Moves(
+        *(chain.leave, chain.node, chain.follows, chain.order, chain.first, chain.keep),
+        *(chain.other, chain.low, chain.high, chain.level, chain.entered, chain.target),
+        *(only.astype(np.int32), counts.size_class, learnt.kinds),
+        np.where(chain.follows >= 0, by_node[chain.follows], 0.0),
+    )
+
+
+def _strata(
+    counts: TransitionCounts, chain: Chain, runs: IntArray, share: float, rng: np.random.Generator
+) -> Strata:
+    """Make batches as long as what was counted, or a share of it that is to come."""
+    nodes = np.add.reduceat(counts.count[chain.order], chain.first[:-1])
+    entered = np.bincount(chain.target, counts.count * (counts.sequential == 0))
+    visited = (chain.departures, runs, nodes, entered)
+    share = min(1.0, share)
+    return Strata(*(new_batches(np.minimum(n * share, _LONGEST_BATCH), rng) for n in visited))
+
+
+def _quotas(
+    counts: TransitionCounts, chain: Chain, runs: IntArray, streams: int, *, closed: bool
+) -> Quotas:
+    starts = np.bincount(counts.stream_of_state, chain.departures, streams).astype(np.int64)
+    sequential = counts.departures.sum(axis=1) - chain.departures
+    sequential[chain.follows < 0] = 0
+    ahead = np.arange(1, len(sequential) + 1)
+    random, on = (Quota(n, n.copy(), ahead.copy()) for n in (chain.departures, sequential))
+    return Quotas(random, on, starts, starts.copy(), runs, runs.copy(), np.asarray(closed))
 
 
 def _pending(streams: int) -> Pending:
@@ -262,30 +329,23 @@ def _shares(counts: TransitionCounts, streams: int, expected: float) -> IntArray
 def _features(laws: GapLaws, classes: SizeClasses, pace: FloatArray) -> Features:
     number = np.array([len(s) for s in classes.sizes])
     shares = [np.cumsum(c) / c.sum() for c in classes.counts]
-    return Features(
-        np.concatenate([[0], np.cumsum(number)]),
-        np.concatenate(classes.sizes),
-        np.concatenate(shares),
-        laws.law,
-        laws.mean_s,
-        laws.shape,
-        laws.quantiles if len(laws.quantiles) else np.ones((1, len(KNOTS))),
-        KNOTS,
-        pace,
-    )
+    quantiles = laws.quantiles if len(laws.quantiles) else np.ones((1, len(KNOTS)))
+    start, sizes = np.concatenate([[0], np.cumsum(number)]), np.concatenate(classes.sizes)
+    of_gaps = laws.law, laws.mean_s, laws.shape
+    return Features(start, sizes, np.concatenate(shares), *of_gaps, quantiles, KNOTS, pace)
 
 
-def _nothing(number: int) -> _Out:
-    """Room for requests."""
-    whole = [np.empty(number, dtype=np.int64) for _ in range(3)]
-    return np.empty(number), np.empty(number, dtype=np.int32), whole[0], whole[1], whole[2]
+def _empty_columns(number: int) -> tuple[Any, ...]:
+    """Columns of requests: due, stream, transition, block, size."""
+    types = (np.float64, np.int32, np.int64, np.int64, np.int64)
+    return tuple(np.empty(number, dtype=dtype) for dtype in types)
 
 
-def _start(c: Course, occupancy: IntArray, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _start(c: Tables, occupancy: IntArray, rng: np.random.Generator) -> BoolArray:
     """Put every stream where it began, or in a state by its occupancy; return which began there."""
-    d, p, follows, random = c.d, c.p, c.w.follows, c.tour.random.all
+    p, follows, random = c.pending, c.moves.follows, c.quotas.random.all
     begins = np.zeros(len(p.due), dtype=np.bool_)
-    for s, (a, b) in enumerate(itertools.pairwise(d.origin_start[::KINDS].tolist())):
+    for s, (a, b) in enumerate(itertools.pairwise(c.space.origin_start[::KINDS].tolist())):
         v, on = int(p.first[s]), a + np.flatnonzero(follows[a:b] >= 0)
         p.due[s], p.kind[s], p.run[s], p.end[s] = 0.0, 0, 0, -1
         if not len(on) and not random[a:b].any():
@@ -301,14 +361,14 @@ def _start(c: Course, occupancy: IntArray, rng: np.random.Generator) -> NDArray[
 
 
 @uncounted
-def _walk(c: Course, out: _Out, begins: NDArray[np.bool_], rng: Randomness) -> int:
+def _walk(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomness) -> int:
     """Give the request that is due first, over and over, while there is one; return how many.
 
     Where memory has no room for another, it stops, too. Given which streams begin, it draws their
     first requests instead.
     """
     due, stream, transition, lbn, size = out
-    p, first = c.p, len(begins) > 0
+    p, first = c.pending, len(begins) > 0
     for i in range(len(due)):
         s = i if first else _soonest(p.order, p.due)
         if p.due[s] == np.inf:
@@ -316,12 +376,12 @@ def _walk(c: Course, out: _Out, begins: NDArray[np.bool_], rng: Randomness) -> i
                 continue
             return i
         if not first:
-            if not holds_more(c.m, c.d.device[s], p.size[s]):
+            if not holds_more(c.memory, c.space.device[s], p.size[s]):
                 return i
             t = p.transition[s]
             due[i], stream[i], transition[i], size[i] = p.due[s], s, t, p.size[s]
-            lbn[i] = choose_address(c.d, c.m, p, s, c.w.kind[t], rng)
-        draw_next(c, s, first and begins[s], rng)
+            lbn[i] = choose_address(c.space, c.memory, p, s, c.moves.kind[t], rng)
+        _draw_next(c, s, first and begins[s], rng)
         if first:
             p.due[s] = uniform(rng) * p.gap[s]
             continue
@@ -360,3 +420,189 @@ def _sift(heap: IntArray, due: FloatArray) -> None:
         heap[at] = heap[child]
         at = child
     heap[at] = s
+
+
+@inlined
+def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
+    """Draw the next request of a stream, but for its address.
+
+    The first one of a stream that began in a state does what goes on there.
+    """
+    p, w, quotas = c.pending, c.moves, c.quotas
+    if quotas.closed[()] and not first:
+        _keep_share(quotas, p, s, c.space.end_lbn)
+    goes_on, left = p.run[s] > 0, p.state[s]
+    if not first:
+        left = _leave(c, quotas.sequential if goes_on else quotas.random, s)
+    if not (first or goes_on):
+        quotas.left[s] = (quotas.left[s] if quotas.left[s] > 0 else quotas.starts[s]) - 1
+    if left < 0:
+        node = -1 if goes_on else w.follows[p.first[s]]
+    elif goes_on or (first and w.follows[left] >= 0):
+        node = w.follows[left]
+    else:
+        node = _parting(c, left, rng)
+    t = _draw_transition(c, node, rng) if node >= 0 else p.transition[s]
+    if goes_on:
+        to = _state_reached(c, s, t)
+    elif first:
+        to = left
+    else:
+        to = _draw_entry(c, t, rng) if left >= 0 else p.first[s]
+    if not goes_on:
+        _begin_run(c, s, to, rng)
+    p.sequential[s] = goes_on
+    _make_due(c, s, t, to, rng)
+
+
+@inlined
+def _keep_share(quotas: Quotas, p: Pending, s: int, end_lbn: int) -> None:
+    """End the run of a stream, or let it go on, where its random share leaves no other way.
+
+    Runs end at the end of the space, too.
+    """
+    to_come = p.left[s] - 1
+    at_end = quotas.left[s] > 0 and p.end[s] >= end_lbn
+    if p.run[s] > 0 and (at_end or quotas.left[s] >= to_come):
+        p.run[s] = 0
+    elif p.run[s] == 0 and quotas.left[s] == 0 and quotas.starts[s] > 0:
+        p.run[s] = max(0, to_come)
+
+
+@inlined
+def _leave(c: Tables, quota: Quota, s: int) -> int:
+    """State that a stream leaves: the one it is in, or the next one that something leaves."""
+    v = c.pending.state[s]
+    a, b = c.space.origin_start[s * KINDS], c.space.origin_start[(s + 1) * KINDS]
+    if not c.quotas.closed[()]:
+        looked = 0
+        while quota.all[v] == 0 and looked < b - a:
+            v = v + 1 if v < b - 1 else a
+            looked += 1
+        return v if quota.all[v] > 0 else -1
+    if quota.left[v] == 0:
+        v = _next_left(quota, v, a, b)
+    if v >= 0:
+        quota.left[v] -= 1
+    return v
+
+
+@inlined
+def _next_left(quota: Quota, v: int, low: int, high: int) -> int:
+    """Touched state from v on, round a range of them, that has transitions left.
+
+    Where none has, the quota begins anew; −1 where there are none at all.
+    """
+    found = _left_ahead(quota, v, high)
+    if found == high:
+        found = _left_ahead(quota, low, high)
+    if found == high:
+        for again in range(low, high):
+            quota.left[again], quota.ahead[again] = quota.all[again], again + 1
+        found = _left_ahead(quota, v, high)
+    if found == high:
+        found = _left_ahead(quota, low, high)
+    return found if found < high else -1
+
+
+@inlined
+def _left_ahead(quota: Quota, v: int, end: int) -> int:
+    """First touched state from v on that has transitions left, or the end."""
+    found = v
+    while found < end and quota.left[found] == 0:
+        found = quota.ahead[found]
+    # The states that were passed point to it from now on.
+    while v < found:
+        further = quota.ahead[v]
+        quota.ahead[v] = found
+        v = further
+    return found
+
+
+@inlined
+def _parting(c: Tables, v: int, rng: Randomness) -> int:
+    """Draw the level at which a state is left; return the node of what leaves it there."""
+    w, level = c.moves, 0
+    if w.leave[v, 0] < 1.0:
+        u = draw(c.strata.leave, v, rng)
+        while level < c.space.levels - 1 and u >= w.leave[v, level]:
+            level += 1
+    return w.node[v, level]
+
+
+@inlined
+def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
+    """Draw a transition of a node: without replacement, or by its alias table."""
+    w = c.moves
+    if w.only[node] >= 0:
+        return np.int64(w.only[node])
+    if c.samples.number[node] > 0:
+        return sample(c.samples, node, rng)
+    first, number = w.first[node], w.first[node + 1] - w.first[node]
+    u = draw(c.strata.node, node, rng) * number
+    at = first + int(u)
+    if u - int(u) >= w.keep[at]:
+        at = w.other[at]
+    return w.order[at]
+
+
+@inlined
+def _state_reached(c: Tables, s: int, t: int) -> int:
+    """State that a run has come to."""
+    d, v, end = c.space, c.pending.state[s], c.pending.end[s]
+    origin = s * KINDS + c.moves.kind[t]
+    inside = end - d.first_lbn - d.state[v] * d.state_blocks
+    if d.origin_start[origin] <= v < d.origin_start[origin + 1] and 0 <= inside < d.state_blocks:
+        return v
+    return state_at(d, origin, end)
+
+
+@inlined
+def _draw_entry(c: Tables, t: int, rng: Randomness) -> int:
+    """Draw the state that a random transition leads to."""
+    w = c.moves
+    to = w.low[t]
+    if w.high[t] - to > 1:
+        u = draw(c.strata.entry, w.target[t], rng)
+        to = between(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
+    return to
+
+
+@inlined
+def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
+    """Draw how a run comes to its start address, and its length."""
+    p = c.pending
+    p.reuse[s] = drawn_class(c.memory, v, rng)
+    row = 2 * v + (1 if AGAIN <= p.reuse[s] < FRESH else 0)
+    if c.quotas.closed[()]:
+        row = _row_left(c.quotas, row)
+    p.run[s] = drawn_length(c.runs, row, draw(c.strata.run, row, rng))
+
+
+@inlined
+def _row_left(quotas: Quotas, row: int) -> int:
+    """Row of run lengths, or that of the other sort of runs of its state where none is left."""
+    left, other = quotas.runs_left, row ^ 1
+    if left[row] == 0 and left[other] == 0:
+        left[row], left[other] = quotas.runs[row], quotas.runs[other]
+    if left[row] == 0 and left[other] > 0:
+        row = other
+    left[row] = max(0, left[row] - 1)
+    return row
+
+
+@inlined
+def _make_due(c: Tables, s: int, t: int, v: int, rng: Randomness) -> None:
+    """Draw size and inter-arrival time of the request that a transition makes."""
+    p, f, class_ = c.pending, c.features, c.moves.size_class[t]
+    p.run[s] -= 1
+    at = f.size_start[class_]
+    if f.size_start[class_ + 1] - at > 1:
+        u = uniform(rng)
+        while f.size_share[at] <= u:
+            at += 1
+    size = f.size[at]
+    p.transition[s], p.state[s], p.size[s] = t, v, size
+    p.gap[s] = f.pace[s] * draw_gap(f, t, rng)
+    if p.sequential[s] == 0:
+        p.blocks[s] = size // BLOCK + int(p.run[s] * c.moves.further[v])

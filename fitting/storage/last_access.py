@@ -2,8 +2,13 @@
 
 Eight consecutive pieces have a row of a hash table, which is one line of a cache: a request of
 many pieces looks at few lines, one that begins beside another at no new one. The table grows with
-what is touched; when it has as many rows as memory should hold, half of them are forgotten, those
+what is touched; when it has as many rows as memory should hold, it forgets half of them, those
 that were touched longest ago.
+
+Beside it, an LRU list for each state holds addresses in the order of their last use, so that a
+search by age halves. An address that is used again is put at the end and stays where it was, too:
+the table says that the earlier entry is out of date. A list is rid of such entries when it is
+twice as long as after the last time, so that all other operations take constant time on average.
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
@@ -16,14 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.compiled.hashing import mixed
-from fitting.compiled.loops import compiled, lines, uncounted
+from fitting.compiled.loops import Array, FloatArray, IntArray, compiled, lines, uncounted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
-
 
 # Pieces of a row, and bytes of it.
 NEIGHBOURS, _LINE = 8, 64
@@ -31,32 +32,33 @@ _BITS = 3
 _LEAST_ROWS, _MOST_ROWS = 2**12, 2**23
 # Requests of a device that clocks can tell apart, and blocks into a piece that are kept.
 MOST_CLOCK, _FURTHEST = 2**32 - 1, 2**16 - 2
+# Entries of all lists together, at most.
+_MOST = 2**23
+_GONE = -1
+_LEAST_LIMIT = 64
+WHEN, LBN = 0, 1
 
 
 class Marks(NamedTuple):
-    """Rows of eight pieces.
+    """Last-access table: rows of eight pieces."""
 
-    Parameters
-    ----------
-    bits : int
-        A piece has 2^bits blocks.
-    devices : int
-    key : array
-        By row, one more than the number of its pieces and device; 0 for an empty row.
-    clock : array
-        Rows by pieces: clock of the device at the last touch, 0 for none.
-    begin : array
-        Rows by pieces: one more than the blocks into it where a request began, 0 for none.
-    held : array
-        Rows in use, and how many may be.
-    """
-
-    bits: int
+    bits: int  # a piece has 2^bits blocks
     devices: int
-    key: IntArray
-    clock: NDArray[np.uint32]
-    begin: NDArray[np.uint16]
-    held: IntArray
+    key: IntArray  # by row, 1 + number of its pieces and device; 0 for an empty row
+    clock: NDArray[np.uint32]  # by piece, clock of the device at the last touch, 0 for none
+    begin: NDArray[np.uint16]  # by piece, 1 + blocks into it where a request began, 0 for none
+    held: IntArray  # rows in use, and how many may be
+
+
+class Recency(NamedTuple):
+    """LRU lists of addresses, one for each state, in stretches of a common array."""
+
+    stops: bool  # whether runs stopped at the addresses, or else requests began there
+    start: IntArray
+    room: IntArray
+    used: IntArray
+    limit: IntArray  # entries of a list until it is tidied
+    entry: IntArray  # by `WHEN` and `LBN`: clock of a use, and address, −1 for one out of date
 
 
 def new_marks(piece: int, devices: int, rows: int = _LEAST_ROWS) -> Marks:
@@ -75,11 +77,7 @@ def new_marks(piece: int, devices: int, rows: int = _LEAST_ROWS) -> Marks:
 def roomier(m: Marks, clock: IntArray) -> Marks:
     """Have room for more rows, by a larger table or by forgetting what is old.
 
-    Parameters
-    ----------
-    m : Marks
-    clock : array
-        Now, by device.
+    ``clock`` is that of each device now.
     """
     if len(m.key) < _MOST_ROWS:
         larger = new_marks(1 << m.bits, m.devices, 2 * len(m.key))
@@ -116,15 +114,20 @@ def _row(m: Marks, key: int) -> int:
 
 
 @uncounted
+def _key(m: Marks, device: int, piece: int) -> int:
+    return (piece >> _BITS) * m.devices + device + 1
+
+
+@uncounted
 def row_of(m: Marks, device: int, piece: int) -> int:
     """Row that has a piece of a device, or the empty one where it belongs."""
-    return _row(m, (piece >> _BITS) * m.devices + device + 1)
+    return _row(m, _key(m, device, piece))
 
 
 @uncounted
 def touched_row(m: Marks, device: int, piece: int) -> int:
-    """Row that has a piece of a device from now on."""
-    key = (piece >> _BITS) * m.devices + device + 1
+    """Row that has a piece of a device; a new one if there is none."""
+    key = _key(m, device, piece)
     row = _row(m, key)
     if m.key[row] == 0:
         m.key[row] = key
@@ -173,41 +176,6 @@ def untouched(m: Marks, device: int, lbn: int, blocks: int, step: int) -> int:
     return blocks
 
 
-# Places in the order of their last use, by state: found again by their age.
-#
-# One list a state, oldest first, in one stretch of a common array. A place that is used again is
-# put at the end and stays where it was, too: marks of the space say that it is out of date there.
-# Lists are rid of such entries when they are twice as long as after the last time, so that all
-# operations take constant time on average but the search by age, which halves.
-
-
-_MOST = 2**23
-_GONE = -1
-_LEAST_LIMIT = 64
-WHEN, LBN = 0, 1
-
-
-class Recency(NamedTuple):
-    """Lists of places.
-
-    Parameters
-    ----------
-    stops : bool
-        Whether they are where runs stopped, or else where requests began.
-    start, room, used, limit : array
-        By state: its stretch, how much of it is in use, and how much may be until it is tidied.
-    entry : array
-        Entries by `WHEN` and `LBN`: clock of a use, and address, −1 for one that is out of date.
-    """
-
-    stops: bool
-    start: IntArray
-    room: IntArray
-    used: IntArray
-    limit: IntArray
-    entry: IntArray
-
-
 def new_recency(wanted: FloatArray, *, stops: bool) -> Recency:
     """Make empty lists with room for so many places a state, within limits."""
     share = min(1.0, _MOST / max(1.0, float(wanted.sum())))
@@ -254,18 +222,6 @@ def drop(u: Recency, at: int) -> None:
 
 
 @uncounted
-def _first_after(u: Recency, low: int, high: int, clock: int) -> int:
-    """First entry with a later clock."""
-    while low < high:
-        middle = (low + high) >> 1
-        if u.entry[middle, WHEN] <= clock:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@uncounted
 def nearest(u: Recency, m: Marks, device: int, v: int, clock: int) -> int:
     """Entry of a state, of a device, whose use was nearest to a clock, or −1.
 
@@ -273,7 +229,7 @@ def nearest(u: Recency, m: Marks, device: int, v: int, clock: int) -> int:
     """
     a = u.start[v]
     b = a + u.used[v]
-    after = _first_after(u, a, b, clock)
+    after = first_above(u.entry[:, WHEN], a, b, clock)
     before = after - 1
     while before >= a or after < b:
         later = before < a or (
@@ -288,6 +244,18 @@ def nearest(u: Recency, m: Marks, device: int, v: int, clock: int) -> int:
         else:
             before -= 1
     return -1
+
+
+@uncounted
+def first_above(values: Array, low: int, high: int, wanted: float) -> int:
+    """First index from low on, of values in rising order, whose value is greater; else high."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] <= wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @uncounted

@@ -1,8 +1,8 @@
-"""Draws of a walk: stratified shares, gaps by their laws, and places among cumulated weights.
+"""Draws of a walk: stratified shares, inter-arrival times, and samples without replacement.
 
 A share is drawn from a batch of n: one from each of n equal parts of the unit interval, in random
-order. Where n is the number of times that something was counted, a batch deals out exactly what was
-counted; so a walk as long as its trace is in every state about as often as the trace was, far more
+order. Where n is the number of times that something was counted, a batch gives exactly what was
+counted. So a walk as long as its trace is in every state about as often as the trace was, far more
 closely than by independent draws, while what follows what stays a matter of chance.
 """
 
@@ -16,44 +16,54 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.compiled.hashing import hashed
-from fitting.compiled.loops import inlined, side_by_side, uncounted
-from fitting.compiled.random import standard_exponential, standard_gamma, standard_normal, uniform
+from fitting.compiled.loops import (
+    FloatArray,
+    IntArray,
+    ShortArray,
+    inlined,
+    side_by_side,
+    uncounted,
+)
+from fitting.compiled.random import (
+    Randomness,
+    standard_exponential,
+    standard_gamma,
+    standard_normal,
+    uniform,
+)
 from fitting.storage.interarrival import CONSTANT, EMPIRICAL, EXPONENTIAL, GAMMA, LOGNORMAL, NORMAL
+from fitting.storage.last_access import first_above
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fitting.compiled.random import Randomness
-
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
-    ShortArray = NDArray[np.int32]
-
-
+# Transitions of a node, at most, that are sampled without replacement: more take more memory than
+# an alias table does.
+LARGEST = 4096
 _NORMAL_FROM = 100.0
 
 
 class Batches(NamedTuple):
-    """Batches of draws, one an element: draws made, length, its bits, key of the order."""
+    """Batches of draws, one an element."""
 
-    made: IntArray
+    made: IntArray  # draws made
     length: IntArray
-    bits: IntArray
-    key: IntArray
+    bits: IntArray  # of the length
+    key: IntArray  # of the order
 
 
 class Features(NamedTuple):
-    """Sizes by class, and laws of gaps by transition."""
+    """Sizes by class, and laws of inter-arrival times by transition."""
 
-    size_start: IntArray
+    size_start: IntArray  # by class, its first row in the two that follow
     size: IntArray
-    size_share: FloatArray
+    size_share: FloatArray  # cumulated
     law: NDArray[np.int8]
     mean: FloatArray
     shape: FloatArray
     quantiles: FloatArray
     knots: FloatArray
-    pace: FloatArray
+    pace: FloatArray  # by stream, factor of its inter-arrival times
 
 
 def new_batches(length: FloatArray, rng: np.random.Generator) -> Batches:
@@ -65,7 +75,7 @@ def new_batches(length: FloatArray, rng: np.random.Generator) -> Batches:
 
 @uncounted
 def _permuted(k: int, bits: int, key: int) -> int:
-    """Place of k in an order of 0 … 2^bits − 1 that a key chooses."""
+    """Rank of k in an order of 0 … 2^bits − 1 that a key chooses."""
     mask = (1 << bits) - 1
     half = (bits + 1) >> 1
     x = (k + key) & mask
@@ -108,7 +118,7 @@ def poisson(mean: float, rng: Randomness) -> float:
 
 @inlined
 def draw_gap(f: Features, t: int, rng: Randomness) -> float:
-    """Draw a gap (s) by the law of a transition."""
+    """Draw an inter-arrival time (s) by the law of a transition."""
     law, mean, shape = f.law[t], f.mean[t], f.shape[t]
     if law == CONSTANT:
         return mean
@@ -134,88 +144,65 @@ def draw_gap(f: Features, t: int, rng: Randomness) -> float:
 def between(cumulated: FloatArray, low: int, high: int, u: float) -> int:
     """Index in [low, high) that a share u of what is cumulated falls on."""
     wanted = cumulated[low] + u * (cumulated[high] - cumulated[low])
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if cumulated[middle] <= wanted:
-            low = middle
-        else:
-            high = middle
-    return low
+    return first_above(cumulated, low + 1, high, wanted) - 1
 
 
-# Cards dealt one after another from shuffled decks, one deck an element.
-#
-# A round deals every card of its deck once. Where rounds are to be shorter, each of n equal parts
-# of the deck gives one card to a round of n; those of one card are independent draws.
+class Samples(NamedTuple):
+    """Samples without replacement: shuffled rounds of a population, one population an element.
 
-
-# Larger ones take more memory than other ways to draw from them.
-LARGEST = 4096
-
-
-class Decks(NamedTuple):
-    """Decks, and the rounds that are dealt of them.
-
-    Parameters
-    ----------
-    face, copies, first : array
-        Deck i has the cards ``face[first[i]:first[i + 1]]``, each so many times.
-    cards : array
-        Those of the rounds, shuffled: of round i from ``start[i]`` on.
-    start, number, size, dealt : array
-        By deck: where its round is, its cards, those of the deck, and how many have been dealt.
+    A round has every member of its population once. Where rounds are to be shorter, each of n
+    equal parts of the population gives one member to a round of n; those of one are independent.
     """
 
-    face: IntArray
-    copies: IntArray
+    member: IntArray  # population i has ``member[first[i]:first[i + 1]]``
+    copies: IntArray  # how many times each is in its population
     first: IntArray
-    cards: ShortArray
+    drawn: ShortArray  # members of the rounds, shuffled: of round i from ``start[i]`` on
     start: IntArray
-    number: ShortArray
-    size: ShortArray
-    dealt: ShortArray
+    number: ShortArray  # members of a round; 0 where there are too many to sample so
+    size: ShortArray  # members of the population
+    done: ShortArray  # members of the round that have been given
 
 
-def new_decks(face: IntArray, copies: IntArray, first: IntArray, share: float) -> Decks:
-    """Begin to deal; a round is a share of its deck, or all of it. The largest are not dealt."""
+def new_samples(member: IntArray, copies: IntArray, first: IntArray, share: float) -> Samples:
+    """Begin to sample; a round is a share of its population, or all of it."""
     size = np.add.reduceat(copies, first[:-1])
     size = np.where(size > LARGEST, 0, size).astype(np.int32)
     number = np.minimum(np.maximum(np.round(size * share), 1), size).astype(np.int32)
     start = np.cumsum(number, dtype=np.int64) - number
-    cards = np.empty(int(number.sum()), dtype=np.int32)
-    return Decks(face, copies, first, cards, *side_by_side(start, number, size, number))
+    drawn = np.empty(int(number.sum()), dtype=np.int32)
+    return Samples(member, copies, first, drawn, *side_by_side(start, number, size, number))
 
 
 @uncounted
-def card(d: Decks, deck: int, rng: Randomness) -> int:
-    """Deal the next card of a deck that has any."""
-    if d.dealt[deck] == d.number[deck]:
-        _lay_out(d, deck, rng)
-        _shuffle(d.cards, d.start[deck], int(d.number[deck]), rng)
-        d.dealt[deck] = 0
-    at = d.dealt[deck]
-    d.dealt[deck] = at + 1
-    return np.int64(d.cards[d.start[deck] + at])
+def sample(d: Samples, population: int, rng: Randomness) -> int:
+    """Give the next member of a population that has any."""
+    if d.done[population] == d.number[population]:
+        _choose_round(d, population, rng)
+        _shuffle(d.drawn, d.start[population], int(d.number[population]), rng)
+        d.done[population] = 0
+    at = d.done[population]
+    d.done[population] = at + 1
+    return np.int64(d.drawn[d.start[population] + at])
 
 
 @uncounted
-def _lay_out(d: Decks, deck: int, rng: Randomness) -> None:
-    """Choose the cards of a round."""
-    n, size, start = int(d.number[deck]), int(d.size[deck]), d.start[deck]
+def _choose_round(d: Samples, population: int, rng: Randomness) -> None:
+    n, size, start = int(d.number[population]), int(d.size[population]), d.start[population]
     done, passed = 0, 0
     wanted = int(uniform(rng) * size / n) if n < size else 0
-    for k in range(d.first[deck], d.first[deck + 1]):
+    for k in range(d.first[population], d.first[population + 1]):
         passed += d.copies[k]
-        # What is wanted after the last card of a round is beyond the deck.
+        # What is wanted after the last member of a round is beyond the population.
         while wanted < passed:
-            d.cards[start + done] = d.face[k]
+            d.drawn[start + done] = d.member[k]
             done += 1
             wanted = int((done + uniform(rng)) * size / n) if n < size else done
 
 
 @uncounted
-def _shuffle(cards: ShortArray, first: int, number: int, rng: Randomness) -> None:
-    """Put cards in random order, each order as likely as another (Fisher and Yates)."""
+def _shuffle(values: ShortArray, first: int, number: int, rng: Randomness) -> None:
+    """Put values in random order, each order as likely as another (Fisher and Yates)."""
     for k in range(number - 1, 0, -1):
         other = int(uniform(rng) * (k + 1))
-        cards[first + k], cards[first + other] = cards[first + other], cards[first + k]
+        values[first + k], values[first + other] = values[first + other], values[first + k]

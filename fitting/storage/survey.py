@@ -1,7 +1,7 @@
 """First pass over a block trace: its extent, streams, request sizes and alignment.
 
-What the second pass needs before it can count anything: which space the states divide, which
-sizes are common enough for a class of their own, how long the trace is.
+The second pass needs them before it counts: the space that the states divide, the sizes that are
+common enough for a class of their own, the length of the trace.
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
@@ -15,37 +15,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fitting.compiled.hashing import EMPTY, find, new_keys, roomy
-from fitting.compiled.loops import compiled, inlined, uncounted
+from fitting.compiled.loops import FloatArray, IntArray, ShortArray, compiled, inlined, uncounted
 from fitting.errors import FittingError
 from fitting.storage.diagram import piece_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
-
 BLOCK = 512
 RESIDUES = 256
 _STREAM_SHIFT = 31
-# Alignment is taken where so large a share of requests has it.
+# So large a share of requests keeps the alignment.
 _ALIGNED_SHARE = 0.9
 
 
 @dataclass(frozen=True)
 class SizeClasses:
-    """Request sizes by class: common sizes alone, the others together by power of two.
+    """Request sizes by class: common sizes alone, the others together by power of two."""
 
-    Parameters
-    ----------
-    sizes, counts : tuple of array
-        By class, the sizes (bytes) that stand for it and how many requests each stands for.
-    """
-
-    sizes: tuple[IntArray, ...]
-    counts: tuple[IntArray, ...]
+    sizes: tuple[IntArray, ...]  # by class, the sizes (bytes) in it
+    counts: tuple[IntArray, ...]  # number of requests of each
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -53,45 +42,25 @@ class SizeClasses:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a first pass finds.
-
-    Parameters
-    ----------
-    requests : int
-        Their number.
-    first_s, last_s : float
-        Arrival of the first and the last request.
-    low_lbn, high_lbn : int
-        First block touched, and the block after the last.
-    streams, devices : array
-        Streams of the trace, each a pair of stream and device, in rising order.
-    stream_counts : array
-        Requests by stream.
-    sizes, size_counts : array
-        Distinct request sizes (bytes), most frequent first.
-    alignment, alignment_offset : int
-        Requests start at the offset in blocks, modulo the alignment in blocks.
-    tick_s : float
-        Smallest time between two arrivals that are apart: the resolution of the clock.
-    """
+    """Result of a first pass."""
 
     requests: int
-    first_s: float
+    first_s: float  # arrival of the first request
     last_s: float
-    low_lbn: int
-    high_lbn: int
-    streams: IntArray
+    low_lbn: int  # first block touched
+    high_lbn: int  # block after the last one touched
+    streams: IntArray  # streams of the trace, each a pair of stream and device, in rising order
     devices: IntArray
-    stream_counts: IntArray
-    sizes: IntArray
+    stream_counts: IntArray  # requests by stream
+    sizes: IntArray  # distinct request sizes (bytes), most frequent first
     size_counts: IntArray
-    alignment: int
+    alignment: int  # requests start at the offset (blocks) modulo the alignment (blocks)
     alignment_offset: int
-    tick_s: float
+    tick_s: float  # smallest positive inter-arrival time: the resolution of the clock
 
     @property
     def duration_s(self) -> float:
-        """Requests over rate: the time from the first arrival to the last and one gap more."""
+        """Time (s) from the first arrival to the last, and one mean gap more."""
         return (self.last_s - self.first_s) * self.requests / (self.requests - 1)
 
     @property
@@ -101,30 +70,24 @@ class Survey:
 
     @property
     def piece(self) -> int:
-        """Length in blocks of the pieces that sizes and reuse are counted in."""
+        """Length (blocks) of the pieces that sizes and reuse are counted in."""
         return piece_blocks(float(self.sizes @ self.size_counts) / self.requests)
 
     def size_classes(self, alone: int = 12) -> SizeClasses:
         """Give so many of the most frequent sizes a class each, the others one a power of two."""
-        sizes, counts = [], []
-        for i in range(min(alone, len(self.sizes))):
-            sizes.append(self.sizes[i : i + 1])
-            counts.append(self.size_counts[i : i + 1])
-        rest = np.arange(len(sizes), len(self.sizes))
+        members = list(np.arange(min(alone, len(self.sizes)))[:, None])
+        rest = np.arange(len(members), len(self.sizes))
         power = np.frexp(np.maximum(self.sizes[rest], 1).astype(np.float64))[1]
-        for p in np.unique(power):
-            members = rest[power == p]
-            sizes.append(self.sizes[members])
-            counts.append(self.size_counts[members])
-        return SizeClasses(tuple(sizes), tuple(counts))
+        members += [rest[power == p] for p in np.unique(power)]
+        return SizeClasses(
+            tuple(self.sizes[m] for m in members), tuple(self.size_counts[m] for m in members)
+        )
 
 
 class _Extent(NamedTuple):
-    """Times (first, latest, tick) and numbers (requests, lowest and end block) of a trace."""
-
-    times: FloatArray
-    numbers: IntArray
-    residues: IntArray
+    times: FloatArray  # first, latest, tick
+    numbers: IntArray  # requests, lowest block, block after the last
+    residues: IntArray  # requests by their block modulo `RESIDUES`
 
 
 class Surveyor:
@@ -142,8 +105,8 @@ class Surveyor:
     def add(
         self,
         time_s: FloatArray,
-        stream: NDArray[np.int32],
-        device: NDArray[np.int32],
+        stream: ShortArray,
+        device: ShortArray,
         lbn: IntArray,
         size_bytes: IntArray,
     ) -> None:
@@ -162,7 +125,7 @@ class Surveyor:
                 )
 
     def survey(self) -> Survey:
-        """Return what was found. Raises `FittingError` below two requests or at one instant."""
+        """Return the result. Raises `FittingError` for fewer than two requests or one instant."""
         first, last, tick = self._extent.times.tolist()
         n, low, high = self._extent.numbers.tolist()
         if n < 2 or last <= first:
@@ -246,8 +209,8 @@ def _survey(
         low = min(low, a)
         high = max(high, a + max(1, size // BLOCK))
         extent.residues[a & (RESIDUES - 1)] += 1
-        stream_room -= _counted(stream_keys, stream_counts, stream_key(stream[at], device[at]))
-        size_room -= _counted(size_keys, size_counts, size)
+        stream_room -= _add_key(stream_keys, stream_counts, stream_key(stream[at], device[at]))
+        size_room -= _add_key(size_keys, size_counts, size)
         at += 1
     extent.times[0], extent.times[1], extent.times[2] = first, latest, tick
     extent.numbers[0], extent.numbers[1], extent.numbers[2] = requests, low, high
@@ -255,8 +218,8 @@ def _survey(
 
 
 @inlined
-def _counted(keys: IntArray, counts: IntArray, key: int) -> int:
-    """Count a key; return 1 for one that is new."""
+def _add_key(keys: IntArray, counts: IntArray, key: int) -> int:
+    """Count a key; return 1 for a new one, else 0."""
     place = find(keys, key)
     new = 1 if keys[place] == EMPTY else 0
     keys[place] = key

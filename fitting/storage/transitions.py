@@ -1,8 +1,12 @@
 """Second pass over a block trace: transitions counted, with the moments of their gaps.
 
-Batches are taken in short parts, and each part in compiled loops that do one thing each: what one
-hands to the next stays in the processor's cache, and a loop that is short has many requests under
-way at once, so that it waits for the memory of all of them together.
+A transition is what one request of a stream does after the one before it: a pair of states, the
+operation, whether it starts where the other ended, and the class of its size. Everything that a
+law of its inter-arrival times needs is a sum, so that batches and threads can be added.
+
+Batches are taken in short parts, and each part in compiled loops that do one thing each. What one
+hands to the next stays in the processor's cache, and a short loop has many requests to memory
+under way at once.
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
@@ -23,24 +27,20 @@ from fitting.compiled.hashing import (
     lookup_of,
     numbered,
 )
-from fitting.compiled.loops import inlined, uncounted
+from fitting.compiled.loops import (
+    Array,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    ShortArray,
+    inlined,
+    uncounted,
+)
 from fitting.storage.diagram import KINDS, Diagram, kind, pair_code
-from fitting.storage.survey import BLOCK, Survey
+from fitting.storage.survey import BLOCK, SizeClasses, Survey
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
-    from fitting.storage.survey import SizeClasses
-
-
-# Transitions of a block trace, with the moments of their gaps.
-#
-# A transition is what one request of a stream does after the one before it: a pair of states, the
-# operation, whether it starts where the other ended, and the class of its size. Everything that a
-# law of its inter-arrival times needs is a sum, so that batches and threads can be added.
-
 
 OPERATIONS = 4
 # Sums over the gaps g of a transition, in columns.
@@ -50,45 +50,32 @@ SUMS = 8
 PER_OCTAVE = 4
 LOWEST_OCTAVE, _OCTAVES = -30, 50
 HISTOGRAM_CLASSES = PER_OCTAVE * _OCTAVES
+_KEYS = ("origin", "pair", "op", "sequential", "size_class")
 
 
 @dataclass(frozen=True)
 class TransitionCounts:
     """Transitions of a trace, one an element, in the order of origin and pair.
 
-    Parameters
-    ----------
-    diagram : Diagram
-    origin, pair, op, sequential, size_class : array
-        Stream and kind of the request before (stream · kinds + kind), code of the pair,
-        operation, whether it went on where the request before it ended, class of the size.
-    sums : array
-        Transitions by sums over gaps: number, Σg, Σg², Σln g, Σln² g, Σg·ln g, least, largest.
-    histogram : array
-        Transitions by classes of ln g; zero where there were too few gaps to keep them.
-    state_origin, state : array
-        Streams with kinds, and finest states, that were touched, in order.
-    occupancy, lowest, highest : array
-        By touched state: requests, first and last block at which one started.
-    departures, arrivals : array
-        Touched states by levels: transitions out of and into the state that part at the level.
+    ``sums`` and ``histogram`` are of the gaps, ``state_origin`` to ``arrivals`` of the states that
+    were touched, in the order of origin and state.
     """
 
     diagram: Diagram
-    origin: IntArray
-    pair: IntArray
+    origin: IntArray  # stream and kind of the request before: stream · kinds + kind
+    pair: IntArray  # code of the pair of states
     op: IntArray
-    sequential: IntArray
+    sequential: IntArray  # whether it starts where the request before it ended
     size_class: IntArray
-    sums: FloatArray
-    histogram: NDArray[np.uint32]
+    sums: FloatArray  # columns: number, Σg, Σg², Σln g, Σln² g, Σg·ln g, least, largest
+    histogram: NDArray[np.uint32]  # by classes of ln g; 0 where there were too few gaps to keep
     state_origin: IntArray
-    state: IntArray
-    occupancy: IntArray
-    lowest: IntArray
+    state: IntArray  # finest state
+    occupancy: IntArray  # requests
+    lowest: IntArray  # first and last block at which one started
     highest: IntArray
-    departures: IntArray
-    arrivals: IntArray
+    departures: IntArray  # by level, transitions out of the state that part at it
+    arrivals: IntArray  # by level, transitions into the state
 
     @property
     def stream(self) -> IntArray:
@@ -131,9 +118,6 @@ class TransitionCounts:
         )
 
 
-_KEYS = ("origin", "pair", "op", "sequential", "size_class")
-
-
 def gap_classes() -> FloatArray:
     """Bounds (s) of the classes that gaps are counted in."""
     return np.exp2(np.arange(HISTOGRAM_CLASSES + 1) / PER_OCTAVE + LOWEST_OCTAVE)
@@ -150,16 +134,16 @@ def _groups(*keys: IntArray) -> tuple[IntArray, IntArray]:
     return group, order[np.flatnonzero(np.r_[True, new[1:]])]
 
 
-def _summed(rows: NDArray[Any], group: IntArray) -> NDArray[Any]:
+def _summed(rows: Array, group: IntArray) -> Array:
     total = np.zeros((int(group.max()) + 1, *rows.shape[1:]), dtype=rows.dtype)
     np.add.at(total, group, rows)
     return total
 
 
-def _extreme(which: np.ufunc, rows: NDArray[Any], group: IntArray) -> NDArray[Any]:
+def _extreme(which: np.ufunc, rows: Array, group: IntArray) -> Array:
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0])
-    extremes: NDArray[Any] = which.reduceat(rows[order], starts)
+    extremes: Array = which.reduceat(rows[order], starts)
     return extremes
 
 
@@ -180,18 +164,19 @@ _NONE = -1
 _END = 2**62
 _PER_NATURAL = 1 / np.log(2)
 _KIND_BITS = 2
+_PRIOR = 0.5
 
 
 class Seen(NamedTuple):
-    """Requests as they were counted: stream, row of the touched state, whether sequential."""
+    """Requests as they were counted."""
 
-    stream: NDArray[np.int32]
-    row: IntArray
-    sequential: NDArray[np.bool_]
+    stream: ShortArray
+    row: IntArray  # of the touched state
+    sequential: BoolArray
 
 
 class _Space(NamedTuple):
-    """What of a diagram and a survey the loops need."""
+    """Numbers of a diagram and a survey that the loops need."""
 
     levels: int
     fan_out: int
@@ -204,41 +189,34 @@ class _Space(NamedTuple):
     size_unit: int
 
 
-class _Known(NamedTuple):
-    """Index by stream and device, class and kind by size, rows by state."""
-
-    stream: Lookup
-    size: Lookup
-    states: Numbering
+class _Codes(NamedTuple):
+    stream: Lookup  # index by stream and device
+    size: Lookup  # class and kind by size
+    states: Numbering  # rows by origin and state
 
 
 class _Steps(NamedTuple):
-    """Requests of a part: state, origin, operation and class; what they follow, and at what level.
+    """Requests of a part, and their transitions, which are at most as many."""
 
-    And their transitions: code and gap.
-    """
-
-    state: NDArray[np.int32]
-    origin: NDArray[np.int32]
-    feature: NDArray[np.int32]
-    before: NDArray[np.int32]
-    level: NDArray[np.int32]
-    code: IntArray
+    state: ShortArray
+    origin: ShortArray
+    feature: ShortArray  # operation and class of size
+    before: ShortArray  # row of the touched state before, −1 for none
+    level: ShortArray  # at which the two states part
+    code: IntArray  # of the transition
     gap: FloatArray
 
 
 class _Last(NamedTuple):
-    """Last request of every stream: row of its touched state, state, end, origin; its time."""
+    """Last request of every stream."""
 
-    request: IntArray
+    request: IntArray  # row of its touched state, state, end, origin
     time_s: FloatArray
 
 
 class _Tally(NamedTuple):
-    """By transition, sums over gaps and the row of its histogram; row 0 is that of all others."""
-
-    sums: FloatArray
-    row: NDArray[np.int32]
+    sums: FloatArray  # by transition, over its gaps
+    row: ShortArray  # by transition, row of its histogram; row 0 is that of all others
     histogram: NDArray[np.uint32]
 
 
@@ -272,16 +250,14 @@ class TransitionCounter:
         )
         self._histograms = np.ones(1, dtype=np.int64)
         short = np.zeros((5, _PART), dtype=np.int32)
-        self._steps = _Steps(
-            *(short[0], short[1], short[2], short[3], short[4]),
-            *(np.zeros(_PART, dtype=np.int64), np.zeros(_PART)),
-        )
+        code, gap = np.zeros(_PART, dtype=np.int64), np.zeros(_PART)
+        self._steps = _Steps(short[0], short[1], short[2], short[3], short[4], code, gap)
 
     def add(
         self,
         time_s: FloatArray,
-        stream: NDArray[np.int32],
-        device: NDArray[np.int32],
+        stream: ShortArray,
+        device: ShortArray,
         lbn: IntArray,
         size_bytes: IntArray,
         op: NDArray[np.uint8],
@@ -301,10 +277,10 @@ class TransitionCounter:
     def _add_part(self, columns: tuple[Any, ...], seen: Seen) -> None:
         n = len(seen.row)
         self._make_room(n)
-        known = _Known(self._stream, self._size, self._states.numbering)
+        codes = _Codes(self._stream, self._size, self._states.numbering)
         steps = self._steps
         time_s, _, _, lbn, size_bytes, _ = columns
-        _locate(columns[1:], self._space, known, seen, steps)
+        _locate(columns[1:], self._space, codes, seen, steps)
         found = _follow(time_s, lbn, size_bytes, self._space, seen, steps, self._last)
         _touch(lbn, seen.row, self._space.levels, steps, self._touched)
         transition, gap = np.empty(found, dtype=np.int64), steps.gap
@@ -384,19 +360,19 @@ def _state(offset: int, width: int, by_width: float, states: int) -> int:
 
 @uncounted
 def _locate(
-    columns: tuple[Any, ...], space: _Space, known: _Known, seen: Seen, steps: _Steps
+    columns: tuple[Any, ...], space: _Space, codes: _Codes, seen: Seen, steps: _Steps
 ) -> None:
     """Find stream, state and kind of every request."""
     stream, device, lbn, size_bytes, op = columns
     by_width = 1.0 / space.state_blocks
     shift = 9 if space.size_unit > 1 else 0
     for i in range(len(lbn)):
-        s = looked_up(known.stream, np.int64(stream[i]) * space.devices + device[i])
-        size = looked_up(known.size, size_bytes[i] >> shift)
+        s = looked_up(codes.stream, np.int64(stream[i]) * space.devices + device[i])
+        size = looked_up(codes.size, size_bytes[i] >> shift)
         state = _state(lbn[i] - space.first_lbn, space.state_blocks, by_width, space.states)
         origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
         seen.stream[i] = s
-        seen.row[i] = numbered(known.states, int(origin * space.states + state))
+        seen.row[i] = numbered(codes.states, int(origin * space.states + state))
         steps.state[i], steps.origin[i] = state, origin
         steps.feature[i] = 2 * space.size_classes * min(op[i], OPERATIONS - 1) + (
             size >> _KIND_BITS
@@ -494,59 +470,44 @@ def _count_classes(row: IntArray, logs: FloatArray, histogram: NDArray[np.uint32
         histogram[np.uint64(row[i]), class_] += 1
 
 
-# How well the transitions of one part of a trace foretell those of another.
-#
-# The likelihood of a request's address is that of its transition, of the finest state entered, and
-# of one address in that state alike; counts are raised by a half (Jeffreys) so that what was never
-# seen stays possible.
-
-
-_PRIOR = 0.5
-
-
 def log_likelihood(fitted: TransitionCounts, seen: TransitionCounts) -> float:
-    """Mean log-likelihood (nats a request, per block) of transitions under another's counts.
+    """Mean log-likelihood (nats per request, per block) of transitions under another's counts.
 
-    Parameters
-    ----------
-    fitted : TransitionCounts
-        Of the part that is learnt from.
-    seen : TransitionCounts
-        Of the part that is foretold, over the same diagram and streams.
+    The likelihood of a request's address is that of its transition, of the finest state entered,
+    and of one of the addresses in that state. Counts are raised by a half (Jeffreys), so that
+    what was never seen stays possible. Both are over the same diagram and streams.
     """
     diagram, k = fitted.diagram, fitted.diagram.fan_out
-    pairs, total = _pair_counts(seen)
+    pairs, place = np.unique(_pair_keys(seen), return_inverse=True)
+    number = np.bincount(place, seen.count)
     level, source, _ = diagram.pairs(pairs % diagram.pair_codes)
     stream = pairs // diagram.pair_codes
-    known = _look_up(*_pair_counts(fitted), pairs)
+    found = _sums_at(_pair_keys(fitted), fitted.count, pairs)
     made = _made_in(fitted, stream, level, source)
     # A state can go to its siblings at every level, and at the finest to itself.
     ways = (k - 1) * diagram.levels + 1
-    found = total @ np.log((known + _PRIOR) / (made + _PRIOR * ways))
+    moved = number @ np.log((found + _PRIOR) / (made + _PRIOR * ways))
     entered = _entries(fitted, seen)
-    return float((found + entered) / total.sum() - np.log(diagram.state_blocks))
+    return float((moved + entered) / number.sum() - np.log(diagram.state_blocks))
 
 
-def _pair_counts(counts: TransitionCounts) -> tuple[IntArray, FloatArray]:
-    keys = counts.stream * counts.diagram.pair_codes + counts.pair
-    unique, place = np.unique(keys, return_inverse=True)
-    return unique, _tally(place, counts.count)
+def _pair_keys(counts: TransitionCounts) -> IntArray:
+    return np.asarray(counts.stream * counts.diagram.pair_codes + counts.pair)
 
 
-def _tally(place: IntArray, weight: IntArray) -> FloatArray:
-    return np.bincount(place, weight).astype(np.float64)
-
-
-def _look_up(keys: IntArray, values: FloatArray, wanted: IntArray) -> FloatArray:
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, values[at], 0.0)
-
-
-def _states(counts: TransitionCounts, level: int) -> IntArray:
+def _state_keys(counts: TransitionCounts, level: int) -> IntArray:
     """Key of the state at a level of every touched state."""
     diagram = counts.diagram
     coarse = counts.state // diagram.fan_out ** (diagram.levels - level)
     return np.asarray(counts.stream_of_state * diagram.states + coarse)
+
+
+def _sums_at(keys: IntArray, weight: IntArray, wanted: IntArray) -> FloatArray:
+    """Sum of the weights of each key that is wanted, 0 for one without any."""
+    unique, place = np.unique(keys, return_inverse=True)
+    total = np.bincount(place, weight)
+    at = np.minimum(np.searchsorted(unique, wanted), len(unique) - 1)
+    return np.where(unique[at] == wanted, total[at], 0.0)
 
 
 def _made_in(
@@ -556,24 +517,23 @@ def _made_in(
     made = np.zeros(len(stream))
     left = counts.departures.sum(axis=1)
     for i in range(1, counts.diagram.levels + 1):
-        keys, place = np.unique(_states(counts, i), return_inverse=True)
         here = level == i
         wanted = stream[here] * counts.diagram.states + source[here]
-        made[here] = _look_up(keys, _tally(place, left), wanted)
+        made[here] = _sums_at(_state_keys(counts, i), left, wanted)
     return made
 
 
 def _entries(fitted: TransitionCounts, seen: TransitionCounts) -> float:
     """Log-likelihood of the finest states entered, given the coarse ones."""
     diagram, found = fitted.diagram, 0.0
-    finest = diagram.levels
-    keys, place = np.unique(_states(fitted, finest), return_inverse=True)
-    occupied = _tally(place, fitted.occupancy)
-    inside = _look_up(keys, occupied, _states(seen, finest)) + _PRIOR
-    for i in range(1, finest):
-        keys, place = np.unique(_states(fitted, i), return_inverse=True)
-        whole = _tally(place, fitted.occupancy)
-        ways = diagram.fan_out ** (finest - i)
-        total = _look_up(keys, whole, _states(seen, i)) + _PRIOR * ways
+
+    def occupancy(level: int) -> FloatArray:
+        keys = _state_keys(fitted, level)
+        return _sums_at(keys, fitted.occupancy, _state_keys(seen, level))
+
+    inside = occupancy(diagram.levels) + _PRIOR
+    for i in range(1, diagram.levels):
+        ways = diagram.fan_out ** (diagram.levels - i)
+        total = occupancy(i) + _PRIOR * ways
         found += float(seen.arrivals[:, i - 1] @ np.log(inside / total))
     return found

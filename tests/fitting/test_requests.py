@@ -53,7 +53,7 @@ def test_are_those_of_the_reference(
     for number in (30, 50):
         assert_same(walk.take(number), reference.take(number))
     memory = reference.memory
-    assert walk._course.m.pieces_met.T.tolist() == [memory.passed, memory.met]
+    assert walk._tables.memory.pieces_met.T.tolist() == [memory.passed, memory.met]
 
 
 @FEW
@@ -80,12 +80,12 @@ class TestMemory:
         for seed in range(6):
             trace = counted(mixed(90, seed, streams=3, devices=2, space=10**5))
             walk, reference = both_of(trace, seed=seed)
-            memory = walk._course.m
+            memory = walk._tables.memory
             few = new_marks(1 << memory.marks.bits, memory.marks.devices, 16)
-            walk._course = walk._course._replace(m=memory._replace(marks=few))
+            walk._tables = walk._tables._replace(memory=memory._replace(marks=few))
             reference.memory.capacity, reference.memory.most = 16, most
             assert_same(walk.take(200), reference.take(200))
-            assert len(walk._course.m.marks.key) == reference.memory.capacity
+            assert len(walk._tables.memory.marks.key) == reference.memory.capacity
             larger += reference.memory.capacity > 16
         assert larger > 2
 
@@ -96,9 +96,9 @@ class TestMemory:
             trace = counted(mixed(90, seed, devices=2))
             walk, reference = both_of(trace, expected=2.0, seed=seed, reuse=reuse)
             assert_same(walk.take(50), reference.take(50))
-            walk._course.m.clock[1] = reference.memory.clock[1] = MOST_CLOCK - 9
+            walk._tables.memory.clock[1] = reference.memory.clock[1] = MOST_CLOCK - 9
             assert_same(walk.take(90), reference.take(90))
-            assert walk._course.m.clock.tolist() == reference.memory.clock
+            assert walk._tables.memory.clock.tolist() == reference.memory.clock
             assert (max(reference.memory.clock) < 90) == reuse
 
     def test_knows_what_was_long_ago(self):
@@ -107,14 +107,14 @@ class TestMemory:
             trace = counted(mixed(70, seed, space=600), 1)
             walk, reference = both_of(trace, expected=9.0, seed=seed)
             for later in (0, 2040, 9):
-                walk._course.m.clock[:] += later
-                reference.memory.clock = walk._course.m.clock.tolist()
+                walk._tables.memory.clock[:] += later
+                reference.memory.clock = walk._tables.memory.clock.tolist()
                 assert_same(walk.take(60), reference.take(60))
 
     def test_has_room_for_twice_the_requests_to_come(self):
         for expected in (0.5, 3.0):
             walk, reference = both_of(counted(mixed(40, 3)), expected=expected)
-            memory = walk._course.m
+            memory = walk._tables.memory
             for lists, plain in ((memory.begins, reference.begins), (memory.ends, reference.ends)):
                 assert lists.room.tolist() == [plain[place].room for place in sorted(plain)]
 
