@@ -1,40 +1,48 @@
-"""How soon requests come back to where a device was touched: laws of reuse, by state.
+"""Reuse of addresses: laws by state for the generator, and hit ratios of LRU caches.
 
 Uniform addresses inside a state lose reuse, and with it what a cache would do. A law of reuse
 tells apart the requests to a state that do not go on where the last one of their stream ended. Some
 start in a piece of the space (4 KiB, or more where requests are large) that was touched before,
 by whatever stream; some go on where an earlier request stopped and nothing has been since, as when
 several files are read at a time; the others are fresh. How many requests of the device ago that
-was is counted in classes of half an octave. What runs from fresh places go on to is fresh too, but
-for a share, which is counted in pieces.
-The hit ratio of an LRU cache follows from these times and the share of first accesses (Denning and
-Schwartz 1972).
+was is counted in classes of half an octave. What runs from fresh addresses go on to is fresh too,
+but for a share, which is counted in pieces. The hit ratio of an LRU cache follows from these times
+and the share of first accesses (Denning and Schwartz 1972).
+
+The reuse distance of an access is the number of distinct blocks touched since the last access to
+its block. A cache of c blocks that drops the least recently used one hits exactly the accesses
+whose distance is below c, so one pass answers for all sizes (Mattson et al. 1970).
+
+For traces of any length a sample of the blocks is taken, by a hash of the block number, so all
+accesses to a block are in it or none. Among one block in 2^k, a reuse distance is 2^k times shorter
+than among all. Where the sample has more or fewer accesses than its share, they are of hot blocks,
+and count at distance 0 (SHARDS-adj, Waldspurger et al. 2015).
 
 References
 ----------
 P. J. Denning, S. C. Schwartz: Properties of the working-set model. Communications of the ACM
 15(3), 1972. doi:10.1145/361268.361281
+R. L. Mattson, J. Gecsei, D. R. Slutz, I. L. Traiger: Evaluation techniques for storage
+hierarchies. IBM Systems Journal 9(2), 1970. doi:10.1147/sj.92.0078
+C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad: Efficient MRC construction with SHARDS.
+USENIX Conference on File and Storage Technologies (FAST), 2015.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.compiled.hashing import EMPTY, doubled, find, hashed, new_keys, remove
-from fitting.compiled.loops import compiled, octave_part
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray, compiled, octave_part
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from fitting.storage.transitions import Seen
-
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
-
 
 # Classes of ages: two an octave, and the last for requests to where none was before.
 AGE_CLASSES = 96
@@ -47,6 +55,9 @@ COLUMNS = CLASSES + 2
 _MOST_TRACKED = 2**23
 # Of a request, such as the discard of a whole device.
 _MOST_PIECES = 2**20
+# Accesses of a sample.
+_MOST_KEPT = 2**22
+_SECTOR = 512
 
 
 def age_bounds() -> IntArray:
@@ -64,12 +75,8 @@ def reuse_law(counts: IntArray, requests: ArrayLike) -> FloatArray:
     class is divided by the share of requests that could, to a power of one, or less where the
     classes would come to more than all. What they leave is fresh.
 
-    Parameters
-    ----------
-    counts : array
-        Rows by columns, as `ReuseCounter` has them.
-    requests : array
-        Requests of the device of each row.
+    ``counts`` has a row a touched state, as `ReuseCounter` has them, and ``requests`` the number
+    of requests of its device.
     """
     counts = counts[:, :CLASSES]
     bounds = age_bounds().astype(np.float64)
@@ -93,55 +100,53 @@ def reuse_law(counts: IntArray, requests: ArrayLike) -> FloatArray:
     return np.asarray(cumulated)
 
 
+class _Ages(NamedTuple):
+    """Hash tables and numbers that ages are counted in, and the counts by row and column."""
+
+    counts: IntArray
+    clock: IntArray  # by device, its requests
+    pieces: tuple[IntArray, IntArray]  # keys of the pieces touched, clock of the last touch
+    ends: tuple[IntArray, IntArray]  # keys of the blocks where runs ended, clock of the last end
+    known: IntArray  # pieces, ends, and how often every other address was forgotten
+    began_fresh: BoolArray  # by stream, whether the run that it is in began fresh
+
+
 class ReuseCounter:
     """Counts the ages of reused addresses, batch by batch, in a row a touched state.
 
     When more addresses are known than memory should hold, every other one is forgotten and not
-    followed any more, chosen by a hash of the address, which leaves the law as it is.
-
-    Parameters
-    ----------
-    devices : array
-        By stream, the index of its device.
-    piece : int
-        Length of a piece in blocks.
+    followed any more, chosen by a hash of the address, which leaves the law as it is. ``devices``
+    has by stream the index of its device, ``piece`` is the length of a piece in blocks.
     """
 
     def __init__(self, devices: IntArray, piece: int) -> None:
         self.piece, self._devices = piece, devices
-        self.counts = np.zeros((64, COLUMNS), dtype=np.int64)
-        self._clock = np.zeros(int(devices.max()) + 1, dtype=np.int64)
-        self._pieces, self._ends = ((new_keys(2**14), np.zeros(2**14, np.int64)) for _ in range(2))
-        # Pieces known, ends known, and how often every other address was forgotten.
-        self._known = np.zeros(3, dtype=np.int64)
-        # Whether the run that each stream is in began fresh.
-        self._began_fresh = np.zeros(len(devices), dtype=np.bool_)
+        self._ages = _Ages(
+            np.zeros((64, COLUMNS), dtype=np.int64),
+            np.zeros(int(devices.max()) + 1, dtype=np.int64),
+            (new_keys(2**14), np.zeros(2**14, np.int64)),
+            (new_keys(2**14), np.zeros(2**14, np.int64)),
+            np.zeros(3, dtype=np.int64),
+            np.zeros(len(devices), dtype=np.bool_),
+        )
 
-    def add(self, seen: Seen, lbn: IntArray, size_bytes: IntArray) -> NDArray[np.bool_]:
+    @property
+    def counts(self) -> IntArray:
+        """Counts by row and column; rows beyond those touched are 0."""
+        return self._ages.counts
+
+    def add(self, seen: Seen, lbn: IntArray, size_bytes: IntArray) -> BoolArray:
         """Take requests, with what the count of transitions has seen of them.
 
         Returns which of them start runs where their device was touched before.
         """
         again = np.zeros(len(lbn), dtype=np.bool_)
         while len(seen.row) and seen.row.max() >= len(self.counts):
-            self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
-        start = 0
+            counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
+            self._ages = self._ages._replace(counts=counts)
+        start, requests = 0, (self._devices, seen, lbn, size_bytes)
         while start < len(lbn):
-            start = _count_ages(
-                start,
-                self._devices,
-                *seen,
-                lbn,
-                size_bytes,
-                self.piece,
-                self.counts,
-                self._clock,
-                *self._pieces,
-                *self._ends,
-                self._known,
-                self._began_fresh,
-                again,
-            )
+            start = _count_ages(start, *requests, self.piece, self._ages, again)
             if start < len(lbn):
                 self._make_room(_pieces(lbn[start], size_bytes[start], self.piece))
         return again
@@ -154,15 +159,16 @@ class ReuseCounter:
 
     def _make_room(self, pieces: int) -> None:
         """Have room for a request of so many pieces, or for some of them."""
-        wanted = self._known[:2] + np.array([pieces, 1])
+        pieces_ends, known = (self._ages.pieces, self._ages.ends), self._ages.known
+        wanted = known[:2] + np.array([pieces, 1])
         if wanted.max() >= _MOST_TRACKED:
-            self._known[2] += 1
-            for i, (keys, last) in enumerate((self._pieces, self._ends)):
-                _thin_out(keys, last, self._known[2])
-                self._known[i] = np.count_nonzero(keys != EMPTY)
+            known[2] += 1
+            for i, (keys, last) in enumerate(pieces_ends):
+                _thin_out(keys, last, known[2])
+                known[i] = np.count_nonzero(keys != EMPTY)
             return
-        self._pieces = _roomier(*self._pieces, int(wanted[0]))
-        self._ends = _roomier(*self._ends, int(wanted[1]))
+        larger = [_roomier(*table, int(n)) for table, n in zip(pieces_ends, wanted, strict=True)]
+        self._ages = self._ages._replace(pieces=larger[0], ends=larger[1])
 
 
 def _roomier(keys: IntArray, last: IntArray, wanted: int) -> tuple[IntArray, IntArray]:
@@ -210,23 +216,16 @@ def _pieces(lbn: int, size_bytes: int, piece: int) -> int:
 def _count_ages(
     start: int,
     devices: IntArray,
-    stream: NDArray[np.int32],
-    row: IntArray,
-    sequential: NDArray[np.bool_],
+    seen: Seen,
     lbn: IntArray,
     size_bytes: IntArray,
     piece: int,
-    counts: IntArray,
-    clock: IntArray,
-    keys: IntArray,
-    last: IntArray,
-    end_keys: IntArray,
-    ended: IntArray,
-    known: IntArray,
-    began_fresh: NDArray[np.bool_],
-    again: NDArray[np.bool_],
+    ages: _Ages,
+    again: BoolArray,
 ) -> int:
     """Take requests until a table is half full; return where to go on."""
+    stream, row, sequential = seen
+    counts, clock, (keys, last), (end_keys, ended), known, began_fresh = ages
     for i in range(start, len(lbn)):
         g = devices[stream[i]]
         first = lbn[i] // piece
@@ -271,38 +270,13 @@ def _count_ages(
     return len(lbn)
 
 
-# Reuse distances and the hit ratio of LRU caches of every size at once.
-#
-# The reuse distance of an access is the number of distinct blocks touched since the last access to
-# its block. A cache of c blocks that drops the least recently used one hits exactly the accesses
-# whose distance is below c, so one pass answers for all sizes.
-#
-# References
-# ----------
-# R. L. Mattson, J. Gecsei, D. R. Slutz, I. L. Traiger: Evaluation techniques for storage
-# hierarchies. IBM Systems Journal 9(2), 1970. doi:10.1147/sj.92.0078
-
-
-_SECTOR = 512
-
-
 @dataclass(frozen=True)
 class HitRatioCurve:
-    """Hits of LRU caches by size.
+    """Hits of LRU caches by size."""
 
-    Parameters
-    ----------
-    accesses : int
-        Accesses of a block.
-    footprint : int
-        Distinct blocks.
-    hits : array
-        Accesses whose reuse distance is the index.
-    """
-
-    accesses: int
-    footprint: int
-    hits: IntArray
+    accesses: int  # of a block
+    footprint: int  # distinct blocks
+    hits: IntArray  # accesses whose reuse distance is the index
 
     def hit_ratio(self, blocks: ArrayLike) -> FloatArray:
         """Hit ratio of caches of so many blocks, cold misses included."""
@@ -320,13 +294,7 @@ def hit_ratio_curve(blocks: ArrayLike) -> HitRatioCurve:
 
 
 def reuse_distances(blocks: ArrayLike) -> IntArray:
-    """Distinct blocks touched since the last access to each block; −1 for a first access.
-
-    Raises
-    ------
-    FittingError
-        For no accesses or a negative block number.
-    """
+    """Distinct blocks touched since the last access to each block; −1 for a first access."""
     accessed = np.ascontiguousarray(blocks, dtype=np.int64)
     if not len(accessed) or accessed.min() < 0:
         raise FittingError("give at least one block number, each 0 or more")
@@ -382,33 +350,11 @@ def _distances(accessed: IntArray, keys: IntArray, distances: IntArray) -> None:
             k += k & -k
 
 
-# Hit ratio curves of traces of any length: reuse distances of a sample of the blocks.
-#
-# A block is in the sample by a hash of its number, so all of its accesses are or none. Among one
-# block in 2^k, a reuse distance is 2^k times shorter than among all. Where the sample has more or
-# fewer accesses than its share, they are of hot blocks, and count at distance 0 (SHARDS-adj).
-#
-# References
-# ----------
-# C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad: Efficient MRC construction with SHARDS.
-# USENIX Conference on File and Storage Technologies (FAST), 2015.
-
-
-_MOST_KEPT = 2**22
-
-
 @dataclass(frozen=True)
 class SampledCurve:
-    """Hit ratio of LRU caches by size, from one block in 2^``halvings``; all of them for 0.
+    """Hit ratio of LRU caches by size, from one block in 2^``halvings``; all of them for 0."""
 
-    Parameters
-    ----------
-    curve : HitRatioCurve
-        Of the sampled blocks.
-    halvings : int
-    """
-
-    curve: HitRatioCurve
+    curve: HitRatioCurve  # of the sampled blocks
     halvings: int
 
     @property
@@ -464,7 +410,7 @@ class ReuseSample:
 
 
 @compiled
-def _in_sample(blocks: IntArray, halvings: int) -> NDArray[np.bool_]:
+def _in_sample(blocks: IntArray, halvings: int) -> BoolArray:
     chosen = np.empty(len(blocks), dtype=np.bool_)
     for i in range(len(blocks)):
         chosen[i] = followed(blocks[i], halvings)

@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.compiled.hashing import longer
-from fitting.compiled.loops import compiled, inlined, octave_part, uncounted
+from fitting.compiled.loops import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    ShortArray,
+    compiled,
+    inlined,
+    octave_part,
+    uncounted,
+)
 from fitting.storage.survey import RESIDUES, alignment_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fitting.storage.transitions import Seen
-
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
 
 _PER_OCTAVE = 4
 # Classes of lengths; the last has all that are longer.
@@ -43,18 +47,10 @@ _LEAST_STARTS = 16
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs by touched state.
+    """Runs by touched state."""
 
-    Parameters
-    ----------
-    counts : array
-        Touched states by `COLUMNS`.
-    lowest, highest : array
-        First and last block of the state at which a run started, −1 where none did.
-    """
-
-    counts: IntArray
-    lowest: IntArray
+    counts: IntArray  # touched states by `COLUMNS`
+    lowest: IntArray  # first and last block at which a run started, −1 where none did
     highest: IntArray
 
     def merged(self, group: IntArray) -> Runs:
@@ -77,13 +73,12 @@ class Runs:
 class RunLengths(NamedTuple):
     """Law of run lengths: that of touched state v is in rows ``start[2 * v]:start[2 * v + 1]``.
 
-    Those of runs that start where the device was touched come next. A row has a cumulated share of
-    the runs, and the mean of a class of lengths.
+    Those of runs that start where the device was touched come next.
     """
 
     start: IntArray
-    share: FloatArray
-    mean: FloatArray
+    share: FloatArray  # cumulated
+    mean: FloatArray  # of a class of lengths
 
 
 class RunCounter:
@@ -97,7 +92,7 @@ class RunCounter:
         self._rows = np.zeros((0, _CLASSES_FROM + COLUMNS), dtype=np.int64)
         self._used = 0
 
-    def add(self, seen: Seen, lbn: IntArray, again: NDArray[np.bool_]) -> None:
+    def add(self, seen: Seen, lbn: IntArray, again: BoolArray) -> None:
         """Take requests, with what the counts of transitions and of reuse have seen of them."""
         if len(seen.row):
             self._reserve(int(seen.row.max()) + 1)
@@ -225,11 +220,11 @@ def drawn_length(law: RunLengths, row: int, u: float) -> int:
 
 @uncounted
 def _count_runs(
-    stream: NDArray[np.int32],
+    stream: ShortArray,
     row: IntArray,
-    sequential: NDArray[np.bool_],
+    sequential: BoolArray,
     lbn: IntArray,
-    again: NDArray[np.bool_],
+    again: BoolArray,
     current: IntArray,
     rows: IntArray,
 ) -> None:
