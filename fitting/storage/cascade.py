@@ -6,15 +6,23 @@ windows keep the counts that they had; below them the share of a half is drawn f
 found at that depth, for the number of arrivals at hand. A number of arrivals is only ever divided,
 so the total, the mean gap and the rate stay what they were.
 
-The two halves of a window change places at random, so every seed gives another course of load
-with the same variation at every scale: at the levels where that is so (`fitting.storage.cascade`),
-unless the counts are asked for in their own order.
+The two halves of a window change places at random, so every seed gives another load profile with
+the same variation at every scale. Where a window is busy because the one before it was, or empty
+because one long gap holds them all, another order is not the same load: windows that do not meet
+the halves would vary less, or more, than they did. Halves change places only at the levels where
+they may, and not where the counts are asked for in their own order.
+
+The index of dispersion is the variance of the arrivals in windows of one length over their mean: 1
+for a Poisson process at every length, and growing with the length where arrivals come in bursts.
+A block bootstrap (Künsch 1989) says how far chance alone would move it.
 
 References
 ----------
 R. H. Riedi, M. S. Crouse, V. J. Ribeiro, R. G. Baraniuk: A multifractal wavelet model with
 application to network traffic. IEEE Transactions on Information Theory 45(3), 1999.
 doi:10.1109/18.761337
+H. R. Künsch: The jackknife and the bootstrap for general stationary observations. Annals of
+Statistics 17(3), 1989. doi:10.1214/aos/1176347265
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
@@ -27,7 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import compiled
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray, ShortArray, compiled
 from fitting.errors import FittingError
 from fitting.storage.interarrival import chain_of, chained
 from fitting.storage.placement import (
@@ -38,6 +46,8 @@ from fitting.storage.placement import (
     PACED,
     PLACEMENTS,
     Halves,
+    Lateness,
+    Linked,
     kept_halves,
     lateness_of,
     linked,
@@ -46,312 +56,51 @@ from fitting.storage.placement import (
 from fitting.storage.windows import Clock, shared_tick, split_laws
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike
 
-    FloatArray = NDArray[np.float64]
-    from numpy.typing import ArrayLike, NDArray
-
-    IntArray = NDArray[np.int64]
-    Levels = NDArray[np.bool_]
-    from fitting.storage.placement import Lateness, Linked
-
-
-# What a sequence of arrivals is like, in a few numbers by which two are told to be alike.
-
-
-_LAGS = (1, 2, 4, 8, 16, 32)
-# Lengths of windows, by the arrivals that they have on average: no whole numbers, or arrivals at
-# one pace would all be at the edges of windows, on either side.
-_WINDOWS = tuple(2**0.5 * 4**k for k in range(6))
-
-
-def character(gaps_s: FloatArray) -> FloatArray:
-    """Logarithms of the variation of gaps and of window counts, and autocorrelations of gaps."""
-    mean, deviation = float(gaps_s.mean()), float(gaps_s.std())
-    steady = len(gaps_s) <= 2 * _LAGS[-1] or deviation <= 1e-6 * mean
-    centred = (gaps_s - mean) / (1.0 if steady else deviation)
-    reached = np.cumsum(gaps_s)
-    lagged = [0.0 if steady else (centred[:-k] * centred[k:]).mean() for k in _LAGS]
-    return np.array(
-        [
-            2 * np.log(0.02 + deviation / mean),
-            *(np.log(0.02 + _dispersion(reached, w * mean)) / 2 for w in _WINDOWS),
-            *(value / 2 for value in lagged),
-        ]
-    )
-
-
-@compiled
-def _dispersion(time_s: FloatArray, window_s: float) -> float:
-    """Index of dispersion: variance over mean of the arrivals in windows of a length."""
-    windows = int(time_s[-1] / window_s)
-    # The last window is not whole.
-    arrivals, squares, here, window = 0, 0, 0, 0
-    for i in range(len(time_s)):
-        at = int(time_s[i] / window_s)
-        # By products: no processor foretells where the next window begins.
-        ends = 1 if at != window else 0
-        arrivals += here * ends
-        squares += here * here * ends
-        here, window = here * (1 - ends) + 1, at
-    if windows < 8 or arrivals == 0:
-        return 1.0
-    return (squares * windows - arrivals * arrivals) / (windows * arrivals)
-
-
-# Index of dispersion of counts, and how far chance alone would move it.
-#
-# The index is the variance of the arrivals in windows of one length over their mean: 1 for a
-# Poisson process at every length, and growing with the length where arrivals come in bursts.
-#
-# References
-# ----------
-# H. R. Künsch: The jackknife and the bootstrap for general stationary observations. Annals of
-# Statistics 17(3), 1989. doi:10.1214/aos/1176347265
-
-
-def index_of_dispersion(counts: ArrayLike) -> float:
-    """Variance over mean of counts of equal windows.
-
-    Raises
-    ------
-    FittingError
-        For fewer than two counts or none above 0.
-    """
-    count = np.asarray(counts, dtype=np.float64)
-    if len(count) < 2 or not count.sum() > 0:
-        raise FittingError("an index of dispersion takes two windows and one arrival at least")
-    return float(count.var(ddof=1) / count.mean())
-
-
-def dispersion_band(
-    counts: ArrayLike, *, level: float = 0.9, draws: int = 1000, seed: int = 0
-) -> tuple[float, float]:
-    """Interval of the index over resamples of blocks of neighbouring windows.
-
-    Blocks are as long as the cube root of the number of windows, from anywhere in the series,
-    which is closed to a ring.
-
-    Parameters
-    ----------
-    counts : array
-        Arrivals of consecutive windows.
-    level : float
-        Share of the resamples inside.
-    draws : int
-        Resamples.
-    seed : int
-    """
-    count = np.asarray(counts, dtype=np.float64)
-    index_of_dispersion(count)
-    n = len(count)
-    length = max(1, round(n ** (1 / 3)))
-    sums = _block_sums(count, length)
-    squares = _block_sums(count**2, length)
-    rng = np.random.default_rng(seed)
-    blocks = max(1, n // length)
-    found = np.empty(draws)
-    for i in range(draws):
-        chosen = rng.integers(n, size=blocks)
-        mean = sums[chosen].sum() / (blocks * length)
-        spread = squares[chosen].sum() / (blocks * length) - mean**2
-        found[i] = spread / mean if mean > 0 else np.nan
-    low, high = np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
-def _block_sums(values: FloatArray, length: int) -> FloatArray:
-    """Sum of each run of so many values, around the ring."""
-    reached = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[: length - 1]]))])
-    return np.asarray(reached[length:] - reached[:-length])
-
-
-# The course of load: arrivals of coarse windows, whose halves change places where they may.
-#
-# Another order of the same windows is another course of load. Where a window is busy because the
-# one before it was, or empty because one long gap holds them all, an order of its own at that level
-# is not the same load: windows that do not meet the halves would vary less, or more, than they did.
-
-
-# Lengths are looked at where windows hold so many arrivals, and there are so many of them.
-_LEAST_COUNT, _LEAST_WINDOWS = 20, 20
-_ROUND = np.multiply.outer(10.0 ** np.arange(-9, 10), [1, 2, 5]).ravel()
-_TRIALS, _RESAMPLES = 8, 100
-# How far another course may be off: this part of the way to the edge of the bootstrap's band, and
-# this part of the variation of gaps.
-_OF_BAND, _OF_VARIATION = 0.4, 0.03
-_EXACT = 1e-3
-
-
-def turned(counts: IntArray, periods: int, loose: Levels, rng: np.random.Generator) -> IntArray:
-    """Put coarse windows, by number, in another order: halves change places where they are loose.
-
-    Parameters
-    ----------
-    counts : array
-        Arrivals of the coarse windows, a power of two of them in each period.
-    periods : int
-        A period never changes its place.
-    loose : array
-        By level, coarsest first, whether halves change places.
-    rng : numpy.random.Generator
-    """
-    course = np.arange(len(counts)).reshape(periods, -1)
-    size = course.shape[1]
-    for turns in loose:
-        if turns:
-            halves = course.reshape(-1, 2, size // 2)
-            swap = rng.random(len(halves)) < 0.5
-            # The trace begins and ends with an arrival.
-            begin, end = (counts[halves[k]].any(axis=1) for k in (0, -1))
-            swap[0] = (swap[0] and begin[1]) or not begin[0]
-            swap[-1] = (swap[-1] and end[0]) or not end[1]
-            halves[swap] = halves[swap][:, ::-1]
-        size //= 2
-    return course.ravel()
-
-
-def loose_levels(counts: IntArray, fine: IntArray, periods: int, fine_s: float) -> Levels:
-    """Levels at which halves may change places, coarsest first, and the load stays alike.
-
-    It is alike where the mean index of dispersion of a few such courses is well inside the band of
-    a block bootstrap, at lengths of windows that the halves do not meet, and gaps vary as much.
-    These are round numbers of seconds, as much that comes again and again does after so many.
-
-    Parameters
-    ----------
-    counts, fine : array
-        Arrivals of the coarse windows, and of parts of them.
-    periods : int
-        As `turned` has them.
-    fine_s : float
-        Length of the parts.
-    """
-    loose = np.zeros((len(counts) // periods).bit_length() - 1, dtype=np.bool_)
-    parts = fine.reshape(len(counts), -1)
-    bands, variation = _bands(fine, fine_s), _variation(fine)
-    for level in range(len(loose)):
-        loose[level] = True
-        rng = np.random.default_rng(level)
-        orders = [turned(counts, periods, loose, rng) for _ in range(_TRIALS)]
-        loose[level] = _alike(parts[np.array(orders)].reshape(_TRIALS, -1), bands, variation)
-    return loose
-
-
-class _Cuts(NamedTuple):
-    """Where windows end, in coarse windows: the one that is cut, and the part of it before."""
-
-    window: IntArray
-    part: FloatArray
-
-    @classmethod
-    def of(cls, windows: int, length: float) -> _Cuts:
-        ends = np.arange(int(windows / length) + 1) * length
-        window = np.minimum(ends.astype(np.int64), windows - 1)
-        return cls(window, np.asarray(ends - window, dtype=np.float64))
-
-
-class _Band(NamedTuple):
-    """What the index of dispersion may be over windows that are cut so."""
-
-    cuts: _Cuts
-    lower: float
-    upper: float
-
-
-def _bands(counts: IntArray, width_s: float) -> list[_Band]:
-    shortest = max(1.0, _LEAST_COUNT * len(counts) / int(counts.sum())) * width_s
-    longest = len(counts) / (_LEAST_WINDOWS + 1) * width_s
-    found = []
-    begin, end = np.searchsorted(_ROUND, [shortest, longest])
-    reached = _reached(counts)
-    for length in _ROUND[begin:end] / width_s:
-        cuts = _Cuts.of(len(counts), length)
-        arrivals = _arrivals(reached, cuts)
-        index = index_of_dispersion(arrivals)
-        low, high = dispersion_band(arrivals, draws=_RESAMPLES)
-        lower = min(index - _EXACT, index + _OF_BAND * (low - index))
-        upper = max(index + _EXACT, index + _OF_BAND * (high - index))
-        found.append(_Band(cuts, lower, upper))
-    return found
-
-
-def _reached(counts: IntArray) -> IntArray:
-    """Arrivals before each coarse window, and in the end; the last axis is time."""
-    reached = np.zeros((*counts.shape[:-1], counts.shape[-1] + 1), dtype=np.int64)
-    np.cumsum(counts, axis=-1, out=reached[..., 1:])
-    return reached
-
-
-def _arrivals(reached: IntArray, cuts: _Cuts) -> FloatArray:
-    """Arrivals of windows, even in those that are cut; the last axis is time."""
-    before = reached[..., cuts.window]
-    return np.diff(before + cuts.part * (reached[..., cuts.window + 1] - before))
-
-
-def _variation(counts: IntArray) -> float:
-    """Mean square of the gaps, in coarse windows, of arrivals that are even in each."""
-    busy = np.flatnonzero(counts)
-    width = 1 / counts[busy]
-    between = np.diff(busy) - 1 + (width[1:] + width[:-1]) / 2
-    inside = (counts[busy] - 1) * width**2
-    return float((inside.sum() + (between**2).sum()) / counts.sum())
-
-
-def _alike(courses: IntArray, bands: list[_Band], variation: float) -> bool:
-    found = np.mean([_variation(course) for course in courses])
-    # The coefficient of variation goes with the root.
-    if abs(found / variation - 1) > 2 * _OF_VARIATION:
-        return False
-    reached = _reached(courses)
-    for cuts, lower, upper in bands:
-        index = np.mean([index_of_dispersion(counts) for counts in _arrivals(reached, cuts)])
-        if not lower <= index <= upper:
-            return False
-    return True
-
-
-# Windows whose counts are kept, and arrivals that such a window has on average at least.
-_MOST_KEPT, _LEAST_MEAN = 1024, 4
-# Windows that arrivals are counted in, at most, and by arrival.
-_MOST_WINDOWS, _WINDOWS_BY_ARRIVAL = 2**22, 4
 # Probabilities of the quantiles of gaps: closer together where few gaps make much of the variation.
 GAP_KNOTS = np.array(
     [0, *(k / 100 for k in (1, *range(5, 100, 5), 98, 99)), 0.995, 0.998, 0.999, 1.0]
 )
 # Knots are whole thousandths: the one below each of these.
 _KNOT_BELOW = np.searchsorted(GAP_KNOTS, np.arange(1000) / 1000, side="right") - 1
+_LAGS = (1, 2, 4, 8, 16, 32)
+# Lengths of windows, by the arrivals that they have on average: no whole numbers, or arrivals at
+# one pace would all be at the edges of windows, on either side.
+_WINDOWS = tuple(2**0.5 * 4**k for k in range(6))
+# Windows whose counts are kept, and arrivals that such a window has on average at least.
+_MOST_KEPT, _LEAST_MEAN = 1024, 4
+# Windows that arrivals are counted in, at most, and by arrival.
+_MOST_WINDOWS, _WINDOWS_BY_ARRIVAL = 2**22, 4
+# Dispersion is compared where windows hold so many arrivals, and there are so many of them, at
+# lengths that are round numbers of seconds.
+_LEAST_COUNT, _LEAST_WINDOWS = 20, 20
+_ROUND = np.multiply.outer(10.0 ** np.arange(-9, 10), [1, 2, 5]).ravel()
+_TRIALS, _RESAMPLES = 8, 100
+# How far another load profile may be off: this part of the way to the edge of the bootstrap's
+# band, and this part of the variation of gaps.
+_OF_BAND, _OF_VARIATION = 0.4, 0.03
+_EXACT = 1e-3
 # Arrivals at one pace are so far from it at most, and this times the root of their number: a
 # Poisson process is five times as far.
 _ROUNDING, _BEHIND = 2, 0.1
-# Windows that another course is looked at in, about.
+# Windows that another load profile is looked at in, about, and arrivals of a trial.
 _MOST_FINE = 4096
 _TRIAL = 25_000
 
 
 @dataclass(frozen=True)
 class Windows:
-    """How time is cut: periods of equal length, each halved over and over.
+    """Division of time: periods of equal length, each halved over and over."""
 
-    Parameters
-    ----------
-    duration_s : float
-        Of all periods together.
-    periods : int
-        Their number; a period never changes its place.
-    kept, depth : int
-        Halvings down to the windows whose counts are kept, and to the finest windows: one more at
-        least.
-    """
-
-    duration_s: float
-    periods: int
-    kept: int
-    depth: int
+    duration_s: float  # of all periods together
+    periods: int  # a period never changes its place
+    kept: int  # halvings down to the windows whose counts are kept
+    depth: int  # halvings down to the finest windows: one more at least
 
     @classmethod
     def of(cls, duration_s: float, requests: int, period_s: float = 1800.0) -> Windows:
-        """Cut a trace so that its periods are as near a length as divides it evenly."""
+        """Divide a trace so that its periods are as near a length as divides it evenly."""
         if not (duration_s > 0 and period_s > 0):
             raise FittingError(
                 f"a trace of {duration_s:g} s in windows of {period_s:g} s: give positive lengths"
@@ -368,55 +117,34 @@ class Windows:
         """Number of the finest windows."""
         return self.periods << self.depth
 
-    def counts(self, time_s: FloatArray, total: NDArray[np.int32]) -> None:
+    def counts(self, time_s: FloatArray, total: ShortArray) -> None:
         """Add arrivals, sorted and from 0, to the counts of the finest windows."""
         _add_counts(time_s, self.finest / self.duration_s, total)
 
 
+@compiled
+def _add_counts(time_s: FloatArray, rate: float, total: ShortArray) -> None:
+    """Count arrivals in windows, given the number of windows per second."""
+    for i in range(len(time_s)):
+        total[min(int(time_s[i] * rate), len(total) - 1)] += 1
+
+
 @dataclass(frozen=True)
 class Cascade:
-    """Counts of coarse windows, and the laws by which finer ones divide them.
-
-    Parameters
-    ----------
-    windows : Windows
-    counts : array
-        Arrivals of the coarse windows, in their order.
-    loose : array
-        By halving of a period, coarsest first, whether halves change places from seed to seed.
-    halves : fitting.storage.placement.Halves
-        What finer windows held where most arrivals are.
-    small : array
-        Depths by number n below 8 by k: probability that at most k of n are in the first half.
-    large : array
-        Depths by octaves of n by 17 evenly spaced quantiles of the share of the first half.
-    stop : int
-        Depth at which arrivals are placed, at or above the finest.
-    placement : int
-        How they are placed in their window, an index into `PLACEMENTS`.
-    gaps : array
-        Quantiles of the gaps between all arrivals over their mean, at `GAP_KNOTS`.
-    chain : array
-        Which gaps follow which, as `fitting.storage.interarrival` has it.
-    lateness : fitting.storage.placement.Lateness
-        How late arrivals are that keep one pace, in gaps.
-    tick_s : float
-        Ticks of a clock that several arrivals share, which times are whole numbers of; 0 where
-        few do.
-    """
+    """Counts of coarse windows, and the laws by which finer ones divide them."""
 
     windows: Windows
-    counts: IntArray
-    loose: NDArray[np.bool_]
-    halves: Halves
-    small: FloatArray
-    large: FloatArray
-    stop: int
-    placement: int
-    gaps: FloatArray
-    chain: FloatArray
-    lateness: Lateness
-    tick_s: float
+    counts: IntArray  # arrivals of the coarse windows, in their order
+    loose: BoolArray  # by halving of a period, coarsest first, whether halves change places
+    halves: Halves  # what finer windows held where most arrivals are
+    small: FloatArray  # by depth, n below 8 and k: chance that at most k of n are in the 1st half
+    large: FloatArray  # by depth and log2 bin of n: 17 even quantiles of the share of the 1st half
+    stop: int  # depth at which arrivals are placed, at or above the finest
+    placement: int  # how they are placed in their window, an index into `PLACEMENTS`
+    gaps: FloatArray  # quantiles of the gaps between arrivals over their mean, at `GAP_KNOTS`
+    chain: FloatArray  # which gaps follow which, as `interarrival.chain_of` has it
+    lateness: Lateness  # of arrivals that keep one pace, in gaps
+    tick_s: float  # tick (s) of a clock of which several arrivals share one; 0 where few do
 
     @cached_property
     def _links(self) -> Linked:
@@ -474,38 +202,33 @@ class Cascade:
         in_order : bool
             The windows are in their own order: one pace does not take arrivals out of them.
         """
-        counts = self.counts[windows]
-        number, width = int(counts.sum()), self.windows.duration_s / len(self.counts)
+        counts, duration_s = self.counts[windows], self.windows.duration_s
         if self.placement == PACED:
-            before = round(start_s / self.windows.duration_s * int(self.counts.sum()))
+            number = int(counts.sum())
+            before = round(start_s / duration_s * int(self.counts.sum()))
             times = self.lateness.times(number, before, rng)
             times *= len(counts) / number
-            times = _within(counts, times) if in_order else times
+            if in_order:
+                window = np.repeat(np.arange(len(counts)), counts)
+                times = np.clip(times, window, window + 1 - 1e-9)
         else:
-            times = place(
-                counts,
-                self._links.coarse[windows],
-                self._links,
-                (self.small, self.large),
-                stop=self.stop - self.windows.kept,
-                placement=self.placement,
-                gaps=gaps_s,
-                rng=rng,
-            )
-        return self._on_clock(start_s + times * width)
-
-    def _on_clock(self, times: FloatArray) -> FloatArray:
-        """Times as the clock tells them."""
+            links, laws = self._links, (self.small, self.large)
+            rules = self.stop - self.windows.kept, self.placement
+            times = place(counts, links.coarse[windows], links, laws, rules, gaps_s, rng)
+        times = start_s + times * (duration_s / len(self.counts))
         if not self.tick_s:
             return times
-        stretch = Clock(self.tick_s).stretch(self.windows.duration_s)
+        stretch = Clock(self.tick_s).stretch(duration_s)
         return np.asarray(np.floor(times * stretch / self.tick_s) * self.tick_s)
 
 
-def _within(counts: IntArray, times: FloatArray) -> FloatArray:
-    """Move times, in order, into the windows that they are counted in."""
-    window = np.repeat(np.arange(len(counts)), counts)
-    return np.clip(times, window, window + 1 - 1e-9)
+@compiled
+def _interpolate(at: FloatArray, knots: FloatArray, below: IntArray, quantiles: FloatArray) -> None:
+    """Put quantiles in the place of their probabilities, linear between knots."""
+    for i in range(len(at)):
+        k = below[int(at[i] * 1000)]
+        slope = (quantiles[k + 1] - quantiles[k]) / (knots[k + 1] - knots[k])
+        at[i] = slope * (at[i] - knots[k]) + quantiles[k]
 
 
 def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Cascade:
@@ -540,10 +263,11 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
         large.append(laws[1])
         many = np.flatnonzero(count >= LEAST_HALVED)
         busy.append((count[many], first[many]))
+    arrivals, duration_s = int(count.sum()), windows.duration_s
     full = Cascade(
         windows,
         count.astype(np.int64),
-        loose_levels(count, fine, windows.periods, windows.duration_s / len(fine)),
+        loose_levels(count, fine, windows.periods, duration_s / len(fine)),
         kept_halves(busy[::-1]),
         np.array(small[::-1]),
         np.array(large[::-1]),
@@ -551,9 +275,7 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
         placement=0,
         gaps=np.quantile(gaps, GAP_KNOTS) / gaps.mean(),
         chain=chain_of(gaps),
-        lateness=lateness_of(gaps, windows.duration_s, int(count.sum()))
-        if _keeps_pace(count)
-        else ON_TIME,
+        lateness=lateness_of(gaps, duration_s, arrivals) if _keeps_pace(count) else ON_TIME,
         tick_s=tick_s,
     )
     return _nearest(full, gaps)
@@ -583,24 +305,205 @@ def _trial(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
     reached = np.cumsum(cascade.counts)
     most = max(1, int(np.searchsorted(reached, _TRIAL)))
     number = int(reached[most - 1])
-    chained = cascade.placement == CHAINED
-    gaps = cascade.draw_gaps(number, rng) if chained else rng.choice(gaps_s, number)
+    is_chained = cascade.placement == CHAINED
+    gaps = cascade.draw_gaps(number, rng) if is_chained else rng.choice(gaps_s, number)
     # The gaps that are aimed at are those of arrivals that share no tick.
     trial = replace(cascade, tick_s=0.0)
     return character(np.diff(trial.place(np.arange(most), 0.0, gaps, rng)))
 
 
-@compiled
-def _interpolate(at: FloatArray, knots: FloatArray, below: IntArray, quantiles: FloatArray) -> None:
-    """Put quantiles in the place of their probabilities, linear between knots."""
-    for i in range(len(at)):
-        k = below[int(at[i] * 1000)]
-        slope = (quantiles[k + 1] - quantiles[k]) / (knots[k + 1] - knots[k])
-        at[i] = slope * (at[i] - knots[k]) + quantiles[k]
+def character(gaps_s: FloatArray) -> FloatArray:
+    """Logarithms of the variation of gaps and of window counts, and autocorrelations of gaps.
+
+    Two sequences of arrivals are alike where these are.
+    """
+    mean, deviation = float(gaps_s.mean()), float(gaps_s.std())
+    steady = len(gaps_s) <= 2 * _LAGS[-1] or deviation <= 1e-6 * mean
+    centred = (gaps_s - mean) / (1.0 if steady else deviation)
+    reached = np.cumsum(gaps_s)
+    lagged = [0.0 if steady else (centred[:-k] * centred[k:]).mean() / 2 for k in _LAGS]
+    counts = [np.log(0.02 + _dispersion(reached, w * mean)) / 2 for w in _WINDOWS]
+    return np.array([2 * np.log(0.02 + deviation / mean), *counts, *lagged])
 
 
 @compiled
-def _add_counts(time_s: FloatArray, rate: float, total: NDArray[np.int32]) -> None:
-    """Count arrivals in windows, so many of which pass in a second."""
+def _dispersion(time_s: FloatArray, window_s: float) -> float:
+    """Index of dispersion: variance over mean of the arrivals in windows of a length."""
+    windows = int(time_s[-1] / window_s)
+    # The last window is not whole.
+    arrivals, squares, here, window = 0, 0, 0, 0
     for i in range(len(time_s)):
-        total[min(int(time_s[i] * rate), len(total) - 1)] += 1
+        at = int(time_s[i] / window_s)
+        # By products: no processor foretells where the next window begins.
+        ends = 1 if at != window else 0
+        arrivals += here * ends
+        squares += here * here * ends
+        here, window = here * (1 - ends) + 1, at
+    if windows < 8 or arrivals == 0:
+        return 1.0
+    return (squares * windows - arrivals * arrivals) / (windows * arrivals)
+
+
+def index_of_dispersion(counts: ArrayLike) -> float:
+    """Variance over mean of counts of equal windows.
+
+    Raises
+    ------
+    FittingError
+        For fewer than two counts or none above 0.
+    """
+    count = np.asarray(counts, dtype=np.float64)
+    if len(count) < 2 or not count.sum() > 0:
+        raise FittingError("an index of dispersion takes two windows and one arrival at least")
+    return float(count.var(ddof=1) / count.mean())
+
+
+def dispersion_band(
+    counts: ArrayLike, *, level: float = 0.9, draws: int = 1000, seed: int = 0
+) -> tuple[float, float]:
+    """Interval of the index over resamples of blocks of neighbouring windows.
+
+    Blocks are as long as the cube root of the number of windows, from anywhere in the series,
+    which is closed to a ring.
+
+    Parameters
+    ----------
+    counts : array
+        Arrivals of consecutive windows.
+    level : float
+        Share of the resamples inside.
+    draws : int
+        Resamples.
+    seed : int
+    """
+    count = np.asarray(counts, dtype=np.float64)
+    index_of_dispersion(count)
+    n = len(count)
+    length = max(1, round(n ** (1 / 3)))
+    sums, squares = _block_sums(count, length), _block_sums(count**2, length)
+    rng = np.random.default_rng(seed)
+    blocks = max(1, n // length)
+    found = np.empty(draws)
+    for i in range(draws):
+        chosen = rng.integers(n, size=blocks)
+        mean = sums[chosen].sum() / (blocks * length)
+        spread = squares[chosen].sum() / (blocks * length) - mean**2
+        found[i] = spread / mean if mean > 0 else np.nan
+    low, high = np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _block_sums(values: FloatArray, length: int) -> FloatArray:
+    """Sum of each run of so many values, around the ring."""
+    reached = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[: length - 1]]))])
+    return np.asarray(reached[length:] - reached[:-length])
+
+
+def turned(counts: IntArray, periods: int, loose: BoolArray, rng: np.random.Generator) -> IntArray:
+    """Put coarse windows, by number, in another order: halves change places where they are loose.
+
+    ``counts`` are the arrivals of the coarse windows, a power of two of them in each period, and
+    ``loose`` says by level, coarsest first, whether halves change places.
+    """
+    course = np.arange(len(counts)).reshape(periods, -1)
+    size = course.shape[1]
+    for turns in loose:
+        if turns:
+            halves = course.reshape(-1, 2, size // 2)
+            swap = rng.random(len(halves)) < 0.5
+            # The trace begins and ends with an arrival.
+            begin, end = (counts[halves[k]].any(axis=1) for k in (0, -1))
+            swap[0] = (swap[0] and begin[1]) or not begin[0]
+            swap[-1] = (swap[-1] and end[0]) or not end[1]
+            halves[swap] = halves[swap][:, ::-1]
+        size //= 2
+    return course.ravel()
+
+
+def loose_levels(counts: IntArray, fine: IntArray, periods: int, fine_s: float) -> BoolArray:
+    """Levels at which halves may change places, coarsest first, and the load stays alike.
+
+    It is alike where the mean index of dispersion of a few such load profiles is well inside the
+    band of a block bootstrap, at lengths of windows that the halves do not meet, and gaps vary as
+    much. These are round numbers of seconds, as much that comes again and again does after so many.
+
+    Parameters
+    ----------
+    counts, fine : array
+        Arrivals of the coarse windows, and of parts of them.
+    periods : int
+        As `turned` has them.
+    fine_s : float
+        Length of the parts.
+    """
+    loose = np.zeros((len(counts) // periods).bit_length() - 1, dtype=np.bool_)
+    parts = fine.reshape(len(counts), -1)
+    bands, variation = _bands(fine, fine_s), _variation(fine)
+    for level in range(len(loose)):
+        loose[level] = True
+        rng = np.random.default_rng(level)
+        orders = [turned(counts, periods, loose, rng) for _ in range(_TRIALS)]
+        loose[level] = _alike(parts[np.array(orders)].reshape(_TRIALS, -1), bands, variation)
+    return loose
+
+
+class _Band(NamedTuple):
+    """Bounds of the index of dispersion over windows that end inside fine ones."""
+
+    window: IntArray  # the fine window that each end is in
+    part: FloatArray  # part of it before the end
+    lower: float
+    upper: float
+
+
+def _bands(counts: IntArray, width_s: float) -> list[_Band]:
+    shortest = max(1.0, _LEAST_COUNT * len(counts) / int(counts.sum())) * width_s
+    longest = len(counts) / (_LEAST_WINDOWS + 1) * width_s
+    found = []
+    begin, end = np.searchsorted(_ROUND, [shortest, longest])
+    reached = _reached(counts)
+    for length in _ROUND[begin:end] / width_s:
+        ends = np.arange(int(len(counts) / length) + 1) * length
+        window = np.minimum(ends.astype(np.int64), len(counts) - 1)
+        arrivals = _arrivals(reached, window, ends - window)
+        index = index_of_dispersion(arrivals)
+        low, high = dispersion_band(arrivals, draws=_RESAMPLES)
+        lower = min(index - _EXACT, index + _OF_BAND * (low - index))
+        upper = max(index + _EXACT, index + _OF_BAND * (high - index))
+        found.append(_Band(window, ends - window, lower, upper))
+    return found
+
+
+def _reached(counts: IntArray) -> IntArray:
+    """Arrivals before each window, and in the end; the last axis is time."""
+    reached = np.zeros((*counts.shape[:-1], counts.shape[-1] + 1), dtype=np.int64)
+    np.cumsum(counts, axis=-1, out=reached[..., 1:])
+    return reached
+
+
+def _arrivals(reached: IntArray, window: IntArray, part: FloatArray) -> FloatArray:
+    """Arrivals between ends inside windows, where they are even; the last axis is time."""
+    before = reached[..., window]
+    return np.diff(before + part * (reached[..., window + 1] - before))
+
+
+def _variation(counts: IntArray) -> float:
+    """Mean square of the gaps, in windows, of arrivals that are even in each."""
+    busy = np.flatnonzero(counts)
+    width = 1 / counts[busy]
+    between = np.diff(busy) - 1 + (width[1:] + width[:-1]) / 2
+    inside = (counts[busy] - 1) * width**2
+    return float((inside.sum() + (between**2).sum()) / counts.sum())
+
+
+def _alike(profiles: IntArray, bands: list[_Band], variation: float) -> bool:
+    found = np.mean([_variation(profile) for profile in profiles])
+    # The coefficient of variation goes with the root.
+    if abs(found / variation - 1) > 2 * _OF_VARIATION:
+        return False
+    reached = _reached(profiles)
+    for window, part, lower, upper in bands:
+        arrivals = _arrivals(reached, window, part)
+        if not lower <= np.mean([index_of_dispersion(counts) for counts in arrivals]) <= upper:
+            return False
+    return True

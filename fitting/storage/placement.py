@@ -1,7 +1,8 @@
 """Arrivals put in their windows: halved down to the last depth, and placed within it.
 
 The busiest windows have the halves that they had, down to a number of arrivals that all others are
-below; the halves of those are drawn.
+below; the halves of those are drawn. Arrivals at one pace need no windows: each is a little early
+or late, maybe by its place in a cycle, as where two loads of fixed rates come together.
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
@@ -9,19 +10,12 @@ below; the halves of those are drawn.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import compiled
+from fitting.compiled.loops import FloatArray, IntArray, compiled
 from fitting.storage.windows import drawn_split
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
-
 
 # How arrivals are placed in their last window: anywhere, evenly, as drawn gaps have it, or by gaps
 # that follow each other as they did; or, by no windows, at one pace, each a little early or late.
@@ -29,30 +23,29 @@ PLACEMENTS = ("anywhere", "even", "gaps", "paced", "chained")
 EVEN, GAPS, PACED, CHAINED = 1, 2, 3, 4
 # Windows whose halves are kept, and arrivals that such a window has at least.
 _MOST_HALVED, LEAST_HALVED = 2048, 16
+# Probabilities of the quantiles of lateness.
+LATE_KNOTS = np.array([0, 0.01, 0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99, 1.0])
+_LEAST_GAPS = 5
+# Arrivals in a cycle at most, cycles that tell it, and arrivals that it is looked for in.
+_LONGEST_CYCLE, _LEAST_CYCLES, _MOST_LOOKED_AT = 64, 20, 20_000
+# Lateness, in gaps, that is of rounding.
+_EXACT = 1e-6
 
 
 class Halves(NamedTuple):
-    """Arrivals of the first halves of the busiest windows.
+    """Arrivals of the first halves of the busiest windows."""
 
-    Parameters
-    ----------
-    least : int
-        Arrivals of a window whose halves are kept, at least.
-    first : array
-        Arrivals of their first halves: by depth, coarsest first, and in order of time.
-    """
-
-    least: int
-    first: IntArray
+    least: int  # arrivals of a window whose halves are kept, at least
+    first: IntArray  # of their first halves: by depth, coarsest first, and in order of time
 
 
 class Linked(NamedTuple):
-    """`Halves` by number: those of each coarse window, or −1, and of the first half kept below."""
+    """`Halves` by number."""
 
     least: int
     first: IntArray
-    coarse: IntArray
-    below: IntArray
+    coarse: IntArray  # number of the halves of each coarse window, −1 for none
+    below: IntArray  # number of those of the first half kept below each
 
 
 def kept_halves(busy: list[tuple[IntArray, IntArray]]) -> Halves:
@@ -88,9 +81,7 @@ def place(
     kept: IntArray,
     links: Linked,
     laws: tuple[FloatArray, FloatArray],
-    *,
-    stop: int,
-    placement: int,
+    rules: tuple[int, int],
     gaps: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
@@ -100,48 +91,44 @@ def place(
     ----------
     counts, kept : array
         Arrivals of each, and the number of its halves in ``links``.
-    links : Linked
     laws : tuple of array
         Small and large, as `fitting.storage.windows` has them, by depth.
-    stop : int
-        Depth at which windows are not halved any more but where their halves are kept.
-    placement : int
-        An index into `PLACEMENTS`.
+    rules : tuple of int
+        Depth at which windows are not halved any more but where their halves are kept, and how
+        arrivals are placed then, an index into `PLACEMENTS`.
     gaps : array
         A gap for each arrival.
     """
     times = np.empty(int(counts.sum()))
     # Where in the gap before it the window of an arrival begins, if it is the first there.
-    edges = rng.random(len(times)) if placement in (GAPS, CHAINED) else times
+    edges = rng.random(len(times)) if rules[1] in (GAPS, CHAINED) else times
     at = np.flatnonzero(counts)
-    held, pins = counts[at], kept[at]
-    offset = np.cumsum(held) - held
+    nodes = np.stack([at, counts[at], kept[at], np.cumsum(counts[at]) - counts[at]])
     depth = 0
-    while len(at):
+    while nodes.shape[1]:
         small, large = (law[min(depth, len(law) - 1)] for law in laws)
-        nodes, here = (at, held, pins, offset), (small, large)
-        at, held, pins, offset = _halved(
-            nodes, links, here, depth, stop, placement, gaps, edges, times, rng
-        )
+        nodes = _halved(nodes, links, (small, large), depth, rules, (gaps, edges, times), rng)
         depth += 1
     return times
 
 
 @compiled
 def _halved(
-    nodes: tuple[IntArray, IntArray, IntArray, IntArray],
+    nodes: IntArray,
     links: Linked,
     laws: tuple[FloatArray, FloatArray],
     depth: int,
-    stop: int,
-    placement: int,
-    gaps: FloatArray,
-    edges: FloatArray,
-    times: FloatArray,
+    rules: tuple[int, int],
+    arrivals: tuple[FloatArray, FloatArray, FloatArray],
     rng: np.random.Generator,
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Halve windows, or place the arrivals of those that are not; return halves with arrivals."""
-    at, held, pins, offset = nodes
+) -> IntArray:
+    """Halve windows, or place the arrivals of those that are not; return halves with arrivals.
+
+    Rows of the windows: place, arrivals, number of the halves that are kept, first arrival.
+    """
+    at, held, pins, offset = nodes[0], nodes[1], nodes[2], nodes[3]
+    stop, placement = rules
+    gaps, edges, times = arrivals
     n, width = len(at), 1.0 / (1 << depth)
     below = np.empty((4, 2 * n), dtype=np.int64)
     done = 0
@@ -173,7 +160,7 @@ def _halved(
                     below[2, done] = child
                     child += 1
                 done += 1
-    return below[0, :done], below[1, :done], below[2, :done], below[3, :done]
+    return below[:, :done].copy()
 
 
 @compiled
@@ -210,40 +197,15 @@ def _place_by_gaps(
         times[k] = start + width * (reached / total)
 
 
-# Arrivals at one pace, each a little early or late, maybe by its place in a cycle of some.
-#
-# Two loads of fixed rates together are such a cycle, and so are requests that come by twos.
-
-
-# Probabilities of the quantiles that are kept.
-LATE_KNOTS = np.array([0, 0.01, 0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99, 1.0])
-_LEAST_GAPS = 5
-# Arrivals in a cycle at most, cycles that tell it, and arrivals that it is looked for in.
-_LONGEST_CYCLE, _LEAST_CYCLES, _MOST_LOOKED_AT = 64, 20, 20_000
-# Lateness, in gaps, that is of rounding.
-_EXACT = 1e-6
-
-
 @dataclass(frozen=True)
 class Lateness:
-    """How late arrivals are, in gaps, where the first one is at its time.
+    """Lateness of arrivals, in gaps, where the first one is at its time."""
 
-    Parameters
-    ----------
-    cycle : array
-        Mean lateness of the arrivals of a cycle, from the first of the trace on.
-    quantiles : array
-        Of the lateness that is left, at `LATE_KNOTS`.
-    correlation : float
-        Of an arrival's lateness with that of the one before it.
-    drift : float
-        How much slower the pace is than that of the first and the last arrival, which are early
-        or late themselves.
-    """
-
-    cycle: FloatArray
-    quantiles: FloatArray
-    correlation: float
+    cycle: FloatArray  # mean lateness of the arrivals of a cycle, from the first of the trace on
+    quantiles: FloatArray  # of the lateness that is left, at `LATE_KNOTS`
+    correlation: float  # of an arrival's lateness with that of the one before it
+    # How much slower the pace is than that of the first and the last arrival, which are early or
+    # late themselves.
     drift: float
 
     def times(self, number: int, before: int, rng: np.random.Generator) -> FloatArray:
@@ -253,9 +215,8 @@ class Lateness:
 
         normal = rng.standard_normal(number)
         normal[1:] *= np.sqrt(1 - self.correlation**2)
-        late = np.interp(
-            ndtr(lfilter([1.0], [1.0, -self.correlation], normal)), LATE_KNOTS, self.quantiles
-        )
+        at = ndtr(lfilter([1.0], [1.0, -self.correlation], normal))
+        late = np.interp(at, LATE_KNOTS, self.quantiles)
         late += self.cycle[(before + np.arange(number)) % len(self.cycle)]
         if not before:
             late[0] = 0.0
@@ -265,14 +226,10 @@ class Lateness:
 
 
 def lateness_of(gaps_s: FloatArray, duration_s: float, arrivals: int) -> Lateness:
-    """Find how late arrivals are against one pace.
+    """Find how late arrivals are against one pace, from the first gaps between them.
 
-    Parameters
-    ----------
-    gaps_s : array
-        First gaps between arrivals (s).
-    duration_s, arrivals
-        Of the whole trace, which say the pace; it is that of the gaps where these are all.
+    Duration and arrivals of the whole trace say the pace; it is that of the gaps where these are
+    all.
     """
     if len(gaps_s) < _LEAST_GAPS:
         return ON_TIME
