@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.compiled.loops import compiled
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray, compiled
 from fitting.errors import FittingError
 from fitting.storage.transitions import (
     G_LOGS,
@@ -41,11 +41,6 @@ from fitting.storage.transitions import (
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
-    from numpy.typing import NDArray
-
-
 LAWS = ("constant", "exponential", "poisson", "normal", "gamma", "lognormal", "empirical")
 CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)
 PUBLISHED = ("constant", "exponential", "poisson", "normal", "gamma")
@@ -57,28 +52,18 @@ _EMPIRICAL_FROM = 64
 # A wider normal law would have gaps below 0, and cutting those would raise its mean.
 _WIDEST_NORMAL = 0.3
 _LARGEST_SHAPE = 1e6
+# The chain of gaps that follow each other has a state for each eighth of their law.
+CLASSES = 8
 
 
 @dataclass(frozen=True)
 class GapLaws:
-    """Laws of inter-arrival times, one an element.
+    """Laws of inter-arrival times, one an element."""
 
-    Parameters
-    ----------
-    law : array
-        Index into `LAWS`.
-    mean_s : array
-        Mean gap (s); the rate is its reciprocal.
-    shape : array
-        As the table of this module says; NaN for laws without one.
-    quantiles : array
-        Rows of quantiles at `KNOTS` of gaps over their mean, for the empirical laws.
-    """
-
-    law: NDArray[np.int8]
-    mean_s: FloatArray
-    shape: FloatArray
-    quantiles: FloatArray
+    law: NDArray[np.int8]  # index into `LAWS`
+    mean_s: FloatArray  # mean gap (s); the rate is its reciprocal
+    shape: FloatArray  # as the table of this module says; NaN for laws without one
+    quantiles: FloatArray  # of gaps over their mean, at `KNOTS`: a row an empirical law
 
     def draw(self, which: ArrayLike, rng: np.random.Generator) -> FloatArray:
         """Draw a gap (s) from each law named by its index."""
@@ -115,21 +100,22 @@ class GapLaws:
 
     def variation(self) -> FloatArray:
         """Coefficient of variation: standard deviation over mean."""
+        shape = self.shape
+        # In the order of `LAWS`; the empirical law has no formula.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            by_law = {
-                CONSTANT: np.zeros(len(self.law)),
-                EXPONENTIAL: np.ones(len(self.law)),
-                POISSON: np.sqrt(self.shape / self.mean_s),
-                NORMAL: self.shape,
-                GAMMA: 1 / np.sqrt(self.shape),
-                LOGNORMAL: np.sqrt(np.expm1(self.shape**2)),
-            }
-        found = np.full(len(self.law), np.nan)
-        for code, values in by_law.items():
-            found[self.law == code] = values[self.law == code]
-        rows = self.shape[self.law == EMPIRICAL].astype(np.int64)
-        found[self.law == EMPIRICAL] = np.sqrt(_square_of(self.quantiles[rows]) - 1)
-        return found
+            by_law = np.array(
+                [
+                    *(np.zeros_like(shape), np.ones_like(shape), np.sqrt(shape / self.mean_s)),
+                    *(shape, 1 / np.sqrt(shape), np.sqrt(np.expm1(shape**2)), shape),
+                ]
+            )
+        found = by_law[self.law, np.arange(len(shape))]
+        empirical = self.law == EMPIRICAL
+        rows = self.quantiles[shape[empirical].astype(np.int64)]
+        low, high = rows[:, :-1], rows[:, 1:]
+        squares = ((low**2 + low * high + high**2) / 3) @ np.diff(KNOTS)
+        found[empirical] = np.sqrt(squares - 1)
+        return np.asarray(found)
 
 
 def fit_gaps(
@@ -143,7 +129,7 @@ def fit_gaps(
     Parameters
     ----------
     sums, histogram : array
-        As `transition_counts.TransitionCounts` has them.
+        As `transitions.TransitionCounts` has them.
     tick_s : float
         Resolution of the clock that gaps were read from.
     laws : str
@@ -162,20 +148,21 @@ def fit_gaps(
         )
     n = sums[:, GAPS]
     mean = sums[:, SUM] / n
-    fitted = _moments(sums, tick_s, n >= (_LEAST_GAPS if len(allowed) > 1 else 1))
     # No histogram has more gaps than there were, and most transitions have few.
     kept = np.flatnonzero(n >= _EMPIRICAL_FROM)
     kept = kept[histogram[kept].sum(axis=1) >= _EMPIRICAL_FROM]
-    quantiles = _quantiles(histogram, kept)
-    shapes = np.full((len(LAWS), len(n)), np.nan)
-    shapes[POISSON], shapes[NORMAL] = tick_s, fitted["normal"]
-    shapes[GAMMA], shapes[LOGNORMAL] = fitted["gamma"], fitted["lognormal"]
+    quantiles = _quantiles(histogram, kept, np.log(gap_classes()), KNOTS)
+    # Quantiles are over the mean of the law that is linear between them.
+    quantiles /= (((quantiles[:, 1:] + quantiles[:, :-1]) / 2) @ np.diff(KNOTS))[:, None]
+    shapes = _shapes(sums, tick_s, n >= (_LEAST_GAPS if len(allowed) > 1 else 1))
     shapes[EMPIRICAL, kept] = np.arange(len(kept))
     if len(allowed) == 1:
         chosen = np.full(len(n), LAWS.index(allowed[0]))
         chosen[np.isnan(shapes[chosen, np.arange(len(n))]) & (chosen > EXPONENTIAL)] = EXPONENTIAL
     else:
-        scores = _scores(sums, _histogram_likelihood(histogram, kept, n), shapes, tick_s)
+        empirical = np.full(len(n), -np.inf)
+        empirical[kept] = n[kept] * _mean_logs(histogram, kept, np.diff(gap_classes()))
+        scores = _scores(sums, empirical, shapes, tick_s)
         scores[[LAWS.index(name) for name in LAWS if name not in allowed]] = -np.inf
         chosen = np.argmax(scores, axis=0)
         chosen[n < _LEAST_GAPS] = EXPONENTIAL
@@ -184,8 +171,8 @@ def fit_gaps(
     return _compact(GapLaws(chosen.astype(np.int8), mean, shape, quantiles))
 
 
-def _moments(sums: FloatArray, tick_s: float, enough: NDArray[np.bool_]) -> dict[str, FloatArray]:
-    """Shapes by maximum likelihood, or by moments for the normal law.
+def _shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArray:
+    """Shapes, laws by transitions: by maximum likelihood, or by moments for the normal law.
 
     That of the gamma law takes the most time, and is found where there are gaps enough.
     """
@@ -196,14 +183,14 @@ def _moments(sums: FloatArray, tick_s: float, enough: NDArray[np.bool_]) -> dict
     wide = np.sqrt(variance) / mean
     # No gap is known better than the clock's tick: no law is narrower.
     least = tick_s / 2 / mean
-    shape = np.full(len(n), np.nan)
     log_ratio = np.maximum(np.log(mean) - sums[:, LOGS] / n, 1e-12)
-    shape[enough] = _gamma_shape(log_ratio[enough])
-    return {
-        "normal": np.where(wide <= _WIDEST_NORMAL, np.maximum(wide, least), np.nan),
-        "gamma": np.minimum(shape, 1 / least**2),
-        "lognormal": np.maximum(np.sqrt(log_variance), least),
-    }
+    shapes = np.full((len(LAWS), len(n)), np.nan)
+    shapes[POISSON] = tick_s
+    shapes[NORMAL] = np.where(wide <= _WIDEST_NORMAL, np.maximum(wide, least), np.nan)
+    shapes[GAMMA, enough] = _gamma_shape(log_ratio[enough])
+    shapes[GAMMA] = np.minimum(shapes[GAMMA], 1 / least**2)
+    shapes[LOGNORMAL] = np.maximum(np.sqrt(log_variance), least)
+    return shapes
 
 
 def _gamma_shape(log_ratio: FloatArray) -> FloatArray:
@@ -220,7 +207,7 @@ def _gamma_shape(log_ratio: FloatArray) -> FloatArray:
 def _scores(
     sums: FloatArray, empirical: FloatArray, shapes: FloatArray, tick_s: float
 ) -> FloatArray:
-    """Log-likelihood of every law less half the log of n a parameter; −inf where it cannot be."""
+    """Log-likelihood of the laws in order less ½·ln n a parameter; −inf where it cannot be."""
     from scipy.special import gammaln
 
     n, total, logs = sums[:, GAPS], sums[:, SUM], sums[:, LOGS]
@@ -234,49 +221,31 @@ def _scores(
         factorials = k_logs - total / tick_s + 0.5 * (n * np.log(2 * np.pi / tick_s) + logs)
         # The lognormal law's median follows from the mean kept and its own s.
         off = log_mean - (np.log(mean) - sigma**2 / 2)
-        found = {
-            CONSTANT: np.where(spread <= 1.5 * tick_s, -n * np.log(tick_s), -np.inf),
-            EXPONENTIAL: -n * np.log(mean) - total / mean,
-            POISSON: np.log(mean / tick_s) * total / tick_s
-            - n * mean / tick_s
-            - factorials
-            - n * np.log(tick_s),
-            NORMAL: -n * (np.log(deviation) + 0.5 * np.log(2 * np.pi) + 0.5),
-            GAMMA: n * (k * np.log(k / mean) - gammaln(k)) + (k - 1) * logs - k * total / mean,
-            LOGNORMAL: -logs
-            - n * (np.log(sigma) + 0.5 * np.log(2 * np.pi) + 0.5 + off**2 / (2 * sigma**2)),
-            EMPIRICAL: empirical,
-        }
+        log_tau = 0.5 * np.log(2 * np.pi)
+        scores = np.array(
+            [
+                np.where(spread <= 1.5 * tick_s, -n * np.log(tick_s), -np.inf),
+                -n * np.log(mean) - total / mean,
+                np.log(mean / tick_s) * total / tick_s
+                - n * mean / tick_s
+                - factorials
+                - n * np.log(tick_s),
+                -n * (np.log(deviation) + log_tau + 0.5),
+                n * (k * np.log(k / mean) - gammaln(k)) + (k - 1) * logs - k * total / mean,
+                -logs - n * (np.log(sigma) + log_tau + 0.5 + off**2 / (2 * sigma**2)),
+                empirical,
+            ]
+        )
         free = np.array([1, 1, 1, 2, 2, 2, len(KNOTS) - 1])[:, None]
-        scores = np.array([found[code] for code in range(len(LAWS))]) - free * np.log(n) / 2
+        scores -= free * np.log(n) / 2
     scores[np.isnan(scores)] = -np.inf
     return scores
 
 
-def _histogram_likelihood(
-    histogram: NDArray[np.uint32], kept: IntArray, n: FloatArray
-) -> FloatArray:
-    """Log-likelihood of n gaps whose density is that of the classes counted, for those kept."""
-    found = np.full(len(n), -np.inf)
-    mean = np.empty(len(kept))
-    _mean_logs(histogram, kept, np.diff(gap_classes()), mean)
-    found[kept] = n[kept] * mean
-    return found
-
-
-def _quantiles(histogram: NDArray[np.uint32], kept: IntArray) -> FloatArray:
-    """Quantiles over their mean of the transitions with gaps enough."""
-    bounds = np.log(gap_classes())
-    rows = np.empty((len(kept), len(KNOTS)))
-    _interpolate(histogram, kept, bounds, KNOTS, rows)
-    return rows / _mean_of(rows)[:, None]
-
-
 @compiled
-def _mean_logs(
-    histogram: NDArray[np.uint32], kept: IntArray, widths: FloatArray, mean: FloatArray
-) -> None:
+def _mean_logs(histogram: NDArray[np.uint32], kept: IntArray, widths: FloatArray) -> FloatArray:
     """Find the mean logarithm of the density over the counts of each histogram kept."""
+    mean = np.empty(len(kept))
     for i in range(len(kept)):
         counts = histogram[kept[i]]
         total, logs = float(counts.sum()), 0.0
@@ -284,17 +253,15 @@ def _mean_logs(
             if counts[class_]:
                 logs += counts[class_] * np.log(counts[class_] / total / widths[class_])
         mean[i] = logs / total
+    return mean
 
 
 @compiled
-def _interpolate(
-    histogram: NDArray[np.uint32],
-    kept: IntArray,
-    bounds: FloatArray,
-    knots: FloatArray,
-    quantiles: FloatArray,
-) -> None:
+def _quantiles(
+    histogram: NDArray[np.uint32], kept: IntArray, bounds: FloatArray, knots: FloatArray
+) -> FloatArray:
     """Find quantiles as if gaps were spread evenly over the logarithms of their class."""
+    quantiles = np.empty((len(kept), len(knots)))
     for i in range(len(kept)):
         counts = histogram[kept[i]]
         total, below, class_ = float(counts.sum()), 0.0, 0
@@ -308,16 +275,7 @@ def _interpolate(
             share = min(1.0, (wanted - below) / counts[class_])
             width = bounds[class_ + 1] - bounds[class_]
             quantiles[i, k] = np.exp(bounds[class_] + share * width)
-
-
-def _mean_of(rows: FloatArray) -> FloatArray:
-    """Mean of laws that are linear between their quantiles."""
-    return np.asarray(((rows[:, 1:] + rows[:, :-1]) / 2) @ np.diff(KNOTS))
-
-
-def _square_of(rows: FloatArray) -> FloatArray:
-    low, high = rows[:, :-1], rows[:, 1:]
-    return np.asarray(((low**2 + low * high + high**2) / 3) @ np.diff(KNOTS))
+    return quantiles
 
 
 def _compact(laws: GapLaws) -> GapLaws:
@@ -328,12 +286,6 @@ def _compact(laws: GapLaws) -> GapLaws:
     shape[used] = np.arange(len(rows))
     shape[(laws.law == CONSTANT) | (laws.law == EXPONENTIAL)] = np.nan
     return replace(laws, shape=shape, quantiles=laws.quantiles[rows])
-
-
-# Gaps between arrivals that follow each other: a Markov chain over eighths of their law.
-
-
-CLASSES = 8
 
 
 def chain_of(gaps_s: FloatArray) -> FloatArray:

@@ -1,22 +1,26 @@
-"""Clocks so coarse that several arrivals share a tick: spread over it, and put back on it."""
+"""Arrivals of windows: spread over the ticks of coarse clocks, and divided over halves.
+
+A clock may be so coarse that several arrivals share a tick: they are spread over it, and put back
+on it. How a window's arrivals divide over its halves is counted at each depth of a cascade. Few
+arrivals have a law for their number, more of them one a log2 bin: quantiles of the share of the
+first half. There is a set of laws for each context: what a window lies between. Where one of its
+neighbours is busier, the half towards it is taken for the first, so that load which goes on for
+some windows goes on across the edges of those that are divided.
+"""
 
 # mypy: disable-error-code="no-any-return,return-value"
 # Compiled code returns numbers of the machine, which mypy takes for numpy's.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.compiled.loops import compiled
+from fitting.compiled.loops import Array, FloatArray, IntArray, compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
-
 
 # A clock is coarse where so large a share of the arrivals comes in the tick of the one before.
 _SHARED = 0.1
@@ -24,6 +28,19 @@ _SHARED = 0.1
 _WHOLE = 1e-3
 # Counts of ticks that vary less than this part of Poisson's are even.
 _EVEN = 0.5
+# Splits of fewer arrivals than this have a law for their number, others one a log2 bin.
+_SMALL, _OCTAVES = 8, 40
+_QUANTILES = 17
+# Contexts: alone, neighbours alike, one somewhat busier, one much busier.
+CONTEXTS = 4
+_ALONE, _ALIKE, _BUSIER, _MUCH_BUSIER = range(CONTEXTS)
+# Laws of a depth by context: number by number, and log2 bins by quantiles.
+SMALL_SHAPE, LARGE_SHAPE = (CONTEXTS, _SMALL, _SMALL), (CONTEXTS, _OCTAVES, _QUANTILES)
+_AT = np.linspace(0, 1, _QUANTILES)
+# A law rests on so many splits at least, those of similar numbers at the same depth.
+_LEAST_SPLITS = 32
+# Splits by which the law of a log2 bin is known well enough.
+_MOST_SPLITS = 5_000
 
 
 def shared_tick(gaps_s: FloatArray, finest_s: float) -> float:
@@ -91,29 +108,6 @@ def _spread(
             windows[min(last, int((tick + part) * length))] += 1
 
 
-# How a window's arrivals divide over its halves: laws counted at one depth of a cascade.
-#
-# Few arrivals have a law for their number, more of them one an octave: quantiles of the share of
-# the first half. There is a set of laws for each context: what a window lies between. Where one of
-# its neighbours is busier, the half towards it is taken for the first, so that load which goes on
-# for some windows goes on across the edges of those that are divided.
-
-
-# Splits of fewer arrivals than this have a law for their number, others one an octave.
-_SMALL, _OCTAVES = 8, 40
-_QUANTILES = 17
-# Contexts: alone, neighbours alike, one somewhat busier, one much busier.
-CONTEXTS = 4
-_ALONE, _ALIKE, _BUSIER, _MUCH_BUSIER = range(CONTEXTS)
-# Laws of a depth by context: number by number, and octaves by quantiles.
-SMALL_SHAPE, LARGE_SHAPE = (CONTEXTS, _SMALL, _SMALL), (CONTEXTS, _OCTAVES, _QUANTILES)
-_AT = np.linspace(0, 1, _QUANTILES)
-# A law rests on so many splits at least, those of similar numbers at the same depth.
-_LEAST_SPLITS = 32
-# Splits by which the law of an octave is known well enough.
-_MOST_SPLITS = 5_000
-
-
 def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
     """Windows twice as long, and laws of the first half's arrivals by context.
 
@@ -138,7 +132,7 @@ def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
     return n, small, large
 
 
-def _by_octave(octave: NDArray[Any], share: FloatArray) -> dict[int, FloatArray]:
+def _by_octave(octave: Array, share: FloatArray) -> dict[int, FloatArray]:
     """Shares of each octave that there is, in their order."""
     ordered = share[np.argsort(octave, kind="stable")]
     ends = np.cumsum(np.bincount(octave))
@@ -181,12 +175,7 @@ def _share_laws(by_octave: dict[int, FloatArray], mirrored: bool) -> FloatArray:
 
 @compiled
 def drawn_split(
-    n: int,
-    left: int,
-    right: int,
-    small: FloatArray,
-    large: FloatArray,
-    rng: np.random.Generator,
+    n: int, left: int, right: int, small: FloatArray, large: FloatArray, rng: np.random.Generator
 ) -> int:
     """Draw how many of n arrivals are in the first half of a window between two others."""
     kind = context_of(n, left, right)
