@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 # Not those for type checkers alone, which are indented.
-_IMPORTED = re.compile(rb"^from fitting\.([\w.]+) import", re.M)
+_IMPORTED = re.compile(rb"^from fitting\.([\w.]+) import (.*)", re.M)
 F = TypeVar("F", bound="Callable[..., object]")
 Array = NDArray[Any]
 BoolArray = NDArray[np.bool_]
@@ -194,11 +194,17 @@ def _sources_digest(path: Path) -> str:
     package = Path(__file__).parents[1]
     found, todo = {path: path.read_bytes()}, [path]
     while todo:
-        for name in _IMPORTED.findall(found[todo.pop()]):
-            source = package.joinpath(*name.decode().split(".")).with_suffix(".py")
-            if source not in found and source.is_file():
-                found[source] = source.read_bytes()
-                todo.append(source)
+        for name, imported in _IMPORTED.findall(found[todo.pop()]):
+            module = package.joinpath(*name.decode().split("."))
+            # What is imported may itself be a module.
+            for part in (
+                module,
+                *(module / word for word in re.findall(r"\w+", imported.decode())),
+            ):
+                source = part.with_suffix(".py")
+                if source not in found and source.is_file():
+                    found[source] = source.read_bytes()
+                    todo.append(source)
     digest = hashlib.sha256()
     for _, content in sorted(found.items()):
         digest.update(content)

@@ -16,26 +16,8 @@ import numpy as np
 
 from fitting.compiled.loops import FloatArray, IntArray, inlined, uncounted
 from fitting.compiled.random import Randomness, uniform
+from fitting.storage import last_access
 from fitting.storage.diagram import KINDS
-from fitting.storage.last_access import (
-    LBN,
-    MOST_CLOCK,
-    NEIGHBOURS,
-    Marks,
-    Recency,
-    begun_at,
-    drop,
-    first_above,
-    has_room,
-    last_touch,
-    nearest,
-    new_marks,
-    new_recency,
-    note_begin,
-    put,
-    touched_row,
-    untouched,
-)
 from fitting.storage.reuse_distance import AGAIN, CLASSES, FRESH, age_bounds
 from fitting.storage.run_lengths import Runs, start_alignments
 from fitting.storage.stratified import Batches, draw, new_batches
@@ -142,7 +124,12 @@ def places_of(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArr
 def state_at(d: Stretches, origin: int, lbn: int) -> int:
     """Touched state of an address, or the one ahead of it where that was not touched."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
-    return first_above(d.state, d.origin_start[origin] + 1, d.origin_start[origin + 1], wanted) - 1
+    return (
+        last_access.first_above(
+            d.state, d.origin_start[origin] + 1, d.origin_start[origin + 1], wanted
+        )
+        - 1
+    )
 
 
 @uncounted
@@ -169,9 +156,9 @@ class Law(NamedTuple):
 class Memory(NamedTuple):
     """Where devices were touched and runs stopped, and the law of reuse."""
 
-    marks: Marks
-    begins: Recency
-    ends: Recency
+    marks: last_access.Marks
+    begins: last_access.Recency
+    ends: last_access.Recency
     clock: IntArray  # by device, its requests
     pieces_met: IntArray  # by device, pieces that fresh runs went on to, and those touched before
     met: FloatArray  # by device, what their share is to be
@@ -199,9 +186,9 @@ def memory_of(
     )
     devices = int(addresses.devices.max()) + 1
     return Memory(
-        new_marks(addresses.piece, devices),
-        new_recency(touched, stops=False),
-        new_recency(stopped, stops=True),
+        last_access.new_marks(addresses.piece, devices),
+        last_access.new_recency(touched, stops=False),
+        last_access.new_recency(stopped, stops=True),
         np.zeros(devices, dtype=np.int64),
         np.zeros((devices, 2), dtype=np.int64),
         addresses.met,
@@ -223,7 +210,7 @@ def emptied(m: Memory) -> Memory:
     for lists in (m.begins, m.ends):
         lists.used[:] = 0
     m.clock[:], m.pieces_met[:] = 0, 0
-    return m._replace(marks=new_marks(1 << m.marks.bits, m.marks.devices))
+    return m._replace(marks=last_access.new_marks(1 << m.marks.bits, m.marks.devices))
 
 
 @uncounted
@@ -232,7 +219,7 @@ def holds_more(m: Memory, g: int, size: int) -> bool:
     if len(m.law.chance) == 0:
         return True
     blocks = min(size // BLOCK, _MOST_PIECES << m.marks.bits)
-    return m.clock[g] < MOST_CLOCK and has_room(m.marks, blocks)
+    return m.clock[g] < last_access.MOST_CLOCK and last_access.has_room(m.marks, blocks)
 
 
 @uncounted
@@ -242,7 +229,7 @@ def drawn_class(m: Memory, v: int, rng: Randomness) -> int:
     if len(law.chance) == 0:
         return FRESH
     u = draw(m.draws, v, rng)
-    at = first_above(law.chance, law.start[v], law.start[v + 1] - 1, u)
+    at = last_access.first_above(law.chance, law.start[v], law.start[v + 1] - 1, u)
     return np.int64(law.class_[at])
 
 
@@ -259,8 +246,8 @@ def _reused(
     if wanted < 1:
         return -1
     if class_ >= AGAIN:
-        at = nearest(m.begins, m.marks, g, d.place[v], wanted)
-        return m.begins.entry[at, LBN] if at >= 0 else -1
+        at = last_access.nearest(m.begins, m.marks, g, d.place[v], wanted)
+        return m.begins.entry[at, last_access.LBN] if at >= 0 else -1
     return _stopped(d, m, g, v, wanted, blocks)
 
 
@@ -269,15 +256,18 @@ def _stopped(d: Stretches, m: Memory, g: int, v: int, wanted: int, blocks: int) 
     """Address of a state where a run has stopped, nearest to a clock; or −1."""
     lately, piece = max(0, m.clock[g] - _LATELY), 1 << m.marks.bits
     for _ in range(_STOPPED_TRIES):
-        at = nearest(m.ends, m.marks, g, d.stop[v], wanted)
+        at = last_access.nearest(m.ends, m.marks, g, d.stop[v], wanted)
         if at < 0:
             return -1
-        lbn = m.ends.entry[at, LBN]
-        passed = last_touch(m.marks, g, lbn + piece) > lately
-        if not passed and last_touch(m.marks, g, lbn + max(blocks - 1, piece)) <= lately:
+        lbn = m.ends.entry[at, last_access.LBN]
+        passed = last_access.last_touch(m.marks, g, lbn + piece) > lately
+        if (
+            not passed
+            and last_access.last_touch(m.marks, g, lbn + max(blocks - 1, piece)) <= lately
+        ):
             return lbn
         # Another run has passed since: this one has stopped for good.
-        drop(m.ends, at)
+        last_access.drop(m.ends, at)
     return -1
 
 
@@ -291,7 +281,7 @@ def remember(
     if begins and end < d.end_lbn:
         there = state_at(d, s * KINDS + p.kind[s], end)
         if d.state[there] == (end - d.first_lbn) // d.state_blocks:
-            put(m.ends, m.marks, g, d.stop[there], end, p.made[s])
+            last_access.put(m.ends, m.marks, g, d.stop[there], end, p.made[s])
     p.kind[s], p.made[s] = kind_, m.clock[g]
     first = lbn >> m.marks.bits
     last = max(first, (lbn + size // BLOCK - 1) >> m.marks.bits)
@@ -304,26 +294,28 @@ def _touch(m: Memory, g: int, place: int, lbn: int, last: int, begins: bool, fre
     marks, clock = m.marks, m.clock[g]
     first, row = lbn >> marks.bits, 0
     for piece in range(first, last + 1):
-        inside = piece & (NEIGHBOURS - 1)
+        inside = piece & (last_access.NEIGHBOURS - 1)
         if piece == first or inside == 0:
-            row = touched_row(marks, g, piece)
+            row = last_access.touched_row(marks, g, piece)
         if fresh == 1 and (piece > first or (not begins and lbn == piece << marks.bits)):
             m.pieces_met[g, 0] += 1
             m.pieces_met[g, 1] += marks.clock[row, inside] != 0
         marks.clock[row, inside] = clock
         if piece == first and begins:
-            note_begin(marks, row, lbn)
-        begun = begun_at(marks, row, piece)
+            last_access.note_begin(marks, row, lbn)
+        begun = last_access.begun_at(marks, row, piece)
         # Where a request has begun once, others may, even if this one only passes.
         if begun >= 0:
-            put(m.begins, marks, g, place, begun, clock)
+            last_access.put(m.begins, marks, g, place, begun, clock)
 
 
 @uncounted
 def _ahead(m: Memory, g: int, lbn: int, blocks: int) -> int:
     """Blocks of a run ahead of the first touched one, of those that are looked at."""
-    ahead = untouched(m.marks, g, lbn, blocks, max(1 << m.marks.bits, -(-blocks // _LOOKS)))
-    if ahead == blocks and last_touch(m.marks, g, lbn + blocks - 1) > 0:
+    ahead = last_access.untouched(
+        m.marks, g, lbn, blocks, max(1 << m.marks.bits, -(-blocks // _LOOKS))
+    )
+    if ahead == blocks and last_access.last_touch(m.marks, g, lbn + blocks - 1) > 0:
         return blocks - 1
     return ahead
 

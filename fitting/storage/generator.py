@@ -33,6 +33,7 @@ from fitting.compiled.loops import (
 )
 from fitting.compiled.loops import IntArray as IntArray  # ppw imports it from here
 from fitting.compiled.random import Randomness, randomness, uniform
+from fitting.storage import stratified
 from fitting.storage.addresses import (
     Addresses,
     Memory,
@@ -51,17 +52,6 @@ from fitting.storage.interarrival import KNOTS, GapLaws
 from fitting.storage.last_access import MOST_CLOCK, roomier
 from fitting.storage.reuse_distance import AGAIN, FRESH
 from fitting.storage.run_lengths import RunLengths, Runs, drawn_length, run_lengths
-from fitting.storage.stratified import (
-    Batches,
-    Features,
-    Samples,
-    between,
-    draw,
-    draw_gap,
-    new_batches,
-    new_samples,
-    sample,
-)
 from fitting.storage.survey import BLOCK, SizeClasses
 
 if TYPE_CHECKING:
@@ -123,10 +113,10 @@ class Moves(NamedTuple):
 class Strata(NamedTuple):
     """Batches of draws."""
 
-    leave: Batches  # by touched state, of levels
-    run: Batches  # by touched state, of run lengths
-    node: Batches
-    entry: Batches  # by range of states that is entered
+    leave: stratified.Batches  # by touched state, of levels
+    run: stratified.Batches  # by touched state, of run lengths
+    node: stratified.Batches
+    entry: stratified.Batches  # by range of states that is entered
 
 
 class Quota(NamedTuple):
@@ -154,10 +144,10 @@ class Tables(NamedTuple):
 
     space: Stretches
     moves: Moves
-    features: Features
+    features: stratified.Features
     runs: RunLengths
     strata: Strata
-    samples: Samples
+    samples: stratified.Samples
     memory: Memory
     pending: Pending
     quotas: Quotas
@@ -232,7 +222,7 @@ def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Genera
         _features(learnt.laws, learnt.classes, learnt.pace),
         run_lengths(runs, counts.state_origin),
         _strata(counts, chain, started.ravel(), share, rng),
-        new_samples(chain.order, counts.count[chain.order], chain.first, share),
+        stratified.new_samples(chain.order, counts.count[chain.order], chain.first, share),
         memory_of(counts, started.sum(axis=1), learnt.addresses, expected, share, rng),
         _pending(streams),
         _quotas(counts, chain, started.ravel(), streams, closed=share >= 1.0),
@@ -257,8 +247,8 @@ def _interleave(c: Tables) -> Tables:
     return c._replace(
         moves=w,
         features=f._replace(mean=mean, shape=shape, law=law),
-        strata=Strata(*(Batches(*of) for of in (rest[6:10], run, by_node, by_range))),
-        memory=c.memory._replace(draws=Batches(*rest[10:])),
+        strata=Strata(*(stratified.Batches(*of) for of in (rest[6:10], run, by_node, by_range))),
+        memory=c.memory._replace(draws=stratified.Batches(*rest[10:])),
         quotas=Quotas(random, sequential, q.starts, q.left, runs, runs_left, q.closed),
     )
 
@@ -288,7 +278,9 @@ def _strata(
     entered = np.bincount(chain.target, counts.count * (counts.sequential == 0))
     visited = (chain.departures, runs, nodes, entered)
     share = min(1.0, share)
-    return Strata(*(new_batches(np.minimum(n * share, _LONGEST_BATCH), rng) for n in visited))
+    return Strata(
+        *(stratified.new_batches(np.minimum(n * share, _LONGEST_BATCH), rng) for n in visited)
+    )
 
 
 def _quotas(
@@ -326,13 +318,15 @@ def _shares(counts: TransitionCounts, streams: int, expected: float) -> IntArray
     return np.maximum(np.round(made * min(1.0, expected)), 1).astype(np.int64)
 
 
-def _features(laws: GapLaws, classes: SizeClasses, pace: FloatArray) -> Features:
+def _features(laws: GapLaws, classes: SizeClasses, pace: FloatArray) -> stratified.Features:
     number = np.array([len(s) for s in classes.sizes])
     shares = [np.cumsum(c) / c.sum() for c in classes.counts]
     quantiles = laws.quantiles if len(laws.quantiles) else np.ones((1, len(KNOTS)))
     start, sizes = np.concatenate([[0], np.cumsum(number)]), np.concatenate(classes.sizes)
     of_gaps = laws.law, laws.mean_s, laws.shape
-    return Features(start, sizes, np.concatenate(shares), *of_gaps, quantiles, KNOTS, pace)
+    return stratified.Features(
+        start, sizes, np.concatenate(shares), *of_gaps, quantiles, KNOTS, pace
+    )
 
 
 def _empty_columns(number: int) -> tuple[Any, ...]:
@@ -524,7 +518,7 @@ def _parting(c: Tables, v: int, rng: Randomness) -> int:
     """Draw the level at which a state is left; return the node of what leaves it there."""
     w, level = c.moves, 0
     if w.leave[v, 0] < 1.0:
-        u = draw(c.strata.leave, v, rng)
+        u = stratified.draw(c.strata.leave, v, rng)
         while level < c.space.levels - 1 and u >= w.leave[v, level]:
             level += 1
     return w.node[v, level]
@@ -537,9 +531,9 @@ def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
     if w.only[node] >= 0:
         return np.int64(w.only[node])
     if c.samples.number[node] > 0:
-        return sample(c.samples, node, rng)
+        return stratified.sample(c.samples, node, rng)
     first, number = w.first[node], w.first[node + 1] - w.first[node]
-    u = draw(c.strata.node, node, rng) * number
+    u = stratified.draw(c.strata.node, node, rng) * number
     at = first + int(u)
     if u - int(u) >= w.keep[at]:
         at = w.other[at]
@@ -563,8 +557,8 @@ def _draw_entry(c: Tables, t: int, rng: Randomness) -> int:
     w = c.moves
     to = w.low[t]
     if w.high[t] - to > 1:
-        u = draw(c.strata.entry, w.target[t], rng)
-        to = between(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
+        u = stratified.draw(c.strata.entry, w.target[t], rng)
+        to = stratified.between(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
     return to
 
 
@@ -576,7 +570,7 @@ def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
     row = 2 * v + (1 if AGAIN <= p.reuse[s] < FRESH else 0)
     if c.quotas.closed[()]:
         row = _row_left(c.quotas, row)
-    p.run[s] = drawn_length(c.runs, row, draw(c.strata.run, row, rng))
+    p.run[s] = drawn_length(c.runs, row, stratified.draw(c.strata.run, row, rng))
 
 
 @inlined
@@ -603,6 +597,6 @@ def _make_due(c: Tables, s: int, t: int, v: int, rng: Randomness) -> None:
             at += 1
     size = f.size[at]
     p.transition[s], p.state[s], p.size[s] = t, v, size
-    p.gap[s] = f.pace[s] * draw_gap(f, t, rng)
+    p.gap[s] = f.pace[s] * stratified.draw_gap(f, t, rng)
     if p.sequential[s] == 0:
         p.blocks[s] = size // BLOCK + int(p.run[s] * c.moves.further[v])

@@ -26,17 +26,7 @@ import numpy as np
 
 from fitting.compiled.loops import BoolArray, FloatArray, IntArray, compiled
 from fitting.errors import FittingError
-from fitting.storage.transitions import (
-    G_LOGS,
-    GAPS,
-    LARGEST,
-    LOG_SQUARES,
-    LOGS,
-    SMALLEST,
-    SQUARES,
-    SUM,
-    gap_classes,
-)
+from fitting.storage.transitions import gap_classes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -146,8 +136,8 @@ def fit_gaps(
         raise FittingError(
             f"no inter-arrival law {laws!r}: give likelihood, published, or {', '.join(LAWS)}"
         )
-    n = sums[:, GAPS]
-    mean = sums[:, SUM] / n
+    n, total = sums.T[:2]
+    mean = total / n
     # No histogram has more gaps than there were, and most transitions have few.
     kept = np.flatnonzero(n >= _EMPIRICAL_FROM)
     kept = kept[histogram[kept].sum(axis=1) >= _EMPIRICAL_FROM]
@@ -176,14 +166,14 @@ def _shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArray:
 
     That of the gamma law takes the most time, and is found where there are gaps enough.
     """
-    n = sums[:, GAPS]
-    mean = np.maximum(sums[:, SUM] / n, tick_s / 2)
-    variance = np.maximum(sums[:, SQUARES] / n - (sums[:, SUM] / n) ** 2, 0)
-    log_variance = np.maximum(sums[:, LOG_SQUARES] / n - (sums[:, LOGS] / n) ** 2, 0)
+    n, total, squares, logs, log_squares = sums.T[:5]
+    mean = np.maximum(total / n, tick_s / 2)
+    variance = np.maximum(squares / n - (total / n) ** 2, 0)
+    log_variance = np.maximum(log_squares / n - (logs / n) ** 2, 0)
     wide = np.sqrt(variance) / mean
     # No gap is known better than the clock's tick: no law is narrower.
     least = tick_s / 2 / mean
-    log_ratio = np.maximum(np.log(mean) - sums[:, LOGS] / n, 1e-12)
+    log_ratio = np.maximum(np.log(mean) - logs / n, 1e-12)
     shapes = np.full((len(LAWS), len(n)), np.nan)
     shapes[POISSON] = tick_s
     shapes[NORMAL] = np.where(wide <= _WIDEST_NORMAL, np.maximum(wide, least), np.nan)
@@ -210,14 +200,14 @@ def _scores(
     """Log-likelihood of the laws in order less ½·ln n a parameter; −inf where it cannot be."""
     from scipy.special import gammaln
 
-    n, total, logs = sums[:, GAPS], sums[:, SUM], sums[:, LOGS]
+    n, total, _, logs, _, g_logs, smallest, largest = sums.T
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.maximum(total / n, tick_s / 2)
         k, sigma, log_mean = shapes[GAMMA], shapes[LOGNORMAL], logs / n
         deviation = shapes[NORMAL] * mean
-        spread = sums[:, LARGEST] - sums[:, SMALLEST]
+        spread = largest - smallest
         # ln k! by Stirling's series; gaps g = k·tick, and g·ln k = g·ln g − g·ln tick.
-        k_logs = (sums[:, G_LOGS] - total * np.log(tick_s)) / tick_s
+        k_logs = (g_logs - total * np.log(tick_s)) / tick_s
         factorials = k_logs - total / tick_s + 0.5 * (n * np.log(2 * np.pi / tick_s) + logs)
         # The lognormal law's median follows from the mean kept and its own s.
         off = log_mean - (np.log(mean) - sigma**2 / 2)

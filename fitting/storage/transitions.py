@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import (
-    Lookup,
-    Numbering,
-    Numbers,
-    longer,
-    looked_up,
-    lookup_of,
-    numbered,
-)
+from fitting.compiled import hashing
 from fitting.compiled.loops import (
     Array,
     BoolArray,
@@ -190,9 +182,9 @@ class _Space(NamedTuple):
 
 
 class _Codes(NamedTuple):
-    stream: Lookup  # index by stream and device
-    size: Lookup  # class and kind by size
-    states: Numbering  # rows by origin and state
+    stream: hashing.Lookup  # index by stream and device
+    size: hashing.Lookup  # class and kind by size
+    states: hashing.Numbering  # rows by origin and state
 
 
 class _Steps(NamedTuple):
@@ -232,14 +224,18 @@ class TransitionCounter:
             *(levels, diagram.fan_out, diagram.first_lbn, diagram.state_blocks),
             *(diagram.states, diagram.pair_codes, len(classes), devices, unit),
         )
-        self._stream = lookup_of(survey.streams * devices + survey.devices, np.arange(streams))
+        self._stream = hashing.lookup_of(
+            survey.streams * devices + survey.devices, np.arange(streams)
+        )
         self._size = _classes_and_kinds(survey, classes, unit)
         # A gap of 0 has no logarithm: below the clock's resolution it counts as half a tick.
         self._least_gap = survey.tick_s / 2
         self._last = _Last(np.full((streams, 4), _NONE, dtype=np.int64), np.zeros(streams))
         origins = streams * KINDS
-        self._states = Numbers(origins * diagram.states)
-        self._transitions = Numbers(origins * diagram.pair_codes * OPERATIONS * 2 * len(classes))
+        self._states = hashing.Numbers(origins * diagram.states)
+        self._transitions = hashing.Numbers(
+            origins * diagram.pair_codes * OPERATIONS * 2 * len(classes)
+        )
         # By touched state: first requests of streams, how far its ends are from the far ends of
         # any space, partings by level out and in.
         self._touched = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
@@ -296,11 +292,13 @@ class TransitionCounter:
         states, transitions = len(self._states), len(self._transitions)
         histograms = int(self._histograms[0])
         tally = self._tally
-        self._touched = longer(self._touched, states, more)
+        self._touched = hashing.longer(self._touched, states, more)
         self._tally = _Tally(
-            longer(tally.sums, transitions, more),
-            longer(tally.row, transitions, more),
-            longer(tally.histogram, histograms, min(more, 1 + _MOST_HISTOGRAMS - histograms)),
+            hashing.longer(tally.sums, transitions, more),
+            hashing.longer(tally.row, transitions, more),
+            hashing.longer(
+                tally.histogram, histograms, min(more, 1 + _MOST_HISTOGRAMS - histograms)
+            ),
         )
 
     def rows(self) -> IntArray:
@@ -341,12 +339,12 @@ class TransitionCounter:
         )
 
 
-def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> Lookup:
+def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> hashing.Lookup:
     """Class and kind of every size, in one number."""
     sizes = np.concatenate(classes.sizes)
     class_ = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
     kinds = np.array([kind(0, int(size), survey.piece) for size in sizes])
-    return lookup_of(sizes // unit, class_ << _KIND_BITS | kinds)
+    return hashing.lookup_of(sizes // unit, class_ << _KIND_BITS | kinds)
 
 
 @inlined
@@ -367,12 +365,12 @@ def _locate(
     by_width = 1.0 / space.state_blocks
     shift = 9 if space.size_unit > 1 else 0
     for i in range(len(lbn)):
-        s = looked_up(codes.stream, np.int64(stream[i]) * space.devices + device[i])
-        size = looked_up(codes.size, size_bytes[i] >> shift)
+        s = hashing.looked_up(codes.stream, np.int64(stream[i]) * space.devices + device[i])
+        size = hashing.looked_up(codes.size, size_bytes[i] >> shift)
         state = _state(lbn[i] - space.first_lbn, space.state_blocks, by_width, space.states)
         origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
         seen.stream[i] = s
-        seen.row[i] = numbered(codes.states, int(origin * space.states + state))
+        seen.row[i] = hashing.numbered(codes.states, int(origin * space.states + state))
         steps.state[i], steps.origin[i] = state, origin
         steps.feature[i] = 2 * space.size_classes * min(op[i], OPERATIONS - 1) + (
             size >> _KIND_BITS
@@ -431,10 +429,10 @@ def _touch(lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: In
 
 
 @uncounted
-def _number(code: IntArray, transitions: Numbering, transition: IntArray) -> None:
+def _number(code: IntArray, transitions: hashing.Numbering, transition: IntArray) -> None:
     """Number the transitions."""
     for i in range(len(transition)):
-        transition[i] = numbered(transitions, code[i])
+        transition[i] = hashing.numbered(transitions, code[i])
 
 
 @uncounted

@@ -42,7 +42,14 @@ def answer():
         sys.modules.update(before)
 
 
-def test_code_on_disk_is_that_of_all_sources_it_is_made_of(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "limits",
+    [
+        "from fitting.laws.far import FAR\nMOST = FAR\n",
+        "from fitting.laws import far\nMOST = far.FAR\n",
+    ],
+)
+def test_code_on_disk_is_that_of_all_sources_it_is_made_of(limits, tmp_path, monkeypatch):
     """Of a package with the real `compiled`: numba's stamp is of one file alone."""
     package = tmp_path / "fitting"
     for folder in (package, package / "laws", package / "compiled"):
@@ -50,7 +57,7 @@ def test_code_on_disk_is_that_of_all_sources_it_is_made_of(tmp_path, monkeypatch
         (folder / "__init__.py").touch()
     shutil.copy(module.__file__, package / "compiled")
     (package / "walk.py").write_text(WALK)
-    (package / "limits.py").write_text("from fitting.laws.far import FAR\nMOST = FAR\n")
+    (package / "limits.py").write_text(limits)
     (package / "laws" / "far.py").write_text("FAR = 1\n")
     (package / "unused.py").write_text("NOTHING = 0\n")
     monkeypatch.setattr(module._settings, "CACHE_DIR", "")
