@@ -124,12 +124,8 @@ def places_of(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArr
 def state_at(d: Stretches, origin: int, lbn: int) -> int:
     """Touched state of an address, or the one ahead of it where that was not touched."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
-    return (
-        last_access.first_above(
-            d.state, d.origin_start[origin] + 1, d.origin_start[origin + 1], wanted
-        )
-        - 1
-    )
+    first, end = d.origin_start[origin], d.origin_start[origin + 1]
+    return last_access.first_above(d.state, first + 1, end, wanted) - 1
 
 
 @uncounted
@@ -176,7 +172,11 @@ def memory_of(
     rng: np.random.Generator,
 ) -> Memory:
     """Make empty memories of streams, with room for the requests to come."""
-    law = _law(np.zeros((0, CLASSES)) if addresses.reuse is None else addresses.reuse)
+    # Classes that have no chance are left out.
+    cumulated = np.zeros((0, CLASSES)) if addresses.reuse is None else addresses.reuse
+    some = np.diff(cumulated, axis=1, prepend=0.0) > 0
+    start = np.cumsum(np.append(0, np.count_nonzero(some, axis=1)))
+    law = Law(start, cumulated[some], np.nonzero(some)[1].astype(np.int16))
     # Without a law nothing is remembered.
     least, requests = (_LEAST_ROOM, max(expected, 1.0)) if len(law.chance) else (0, 0.0)
     wanted = counts.occupancy * requests
@@ -189,20 +189,10 @@ def memory_of(
         last_access.new_marks(addresses.piece, devices),
         last_access.new_recency(touched, stops=False),
         last_access.new_recency(stopped, stops=True),
-        np.zeros(devices, dtype=np.int64),
-        np.zeros((devices, 2), dtype=np.int64),
-        addresses.met,
-        law,
-        new_batches(np.float64(min(share, 1.0)) * started, rng),
-        age_bounds(),
+        *(np.zeros(devices, dtype=np.int64), np.zeros((devices, 2), dtype=np.int64)),
+        *(addresses.met, law),
+        *(new_batches(np.float64(min(share, 1.0)) * started, rng), age_bounds()),
     )
-
-
-def _law(cumulated: FloatArray) -> Law:
-    """Leave out the classes that have no chance."""
-    some = np.diff(cumulated, axis=1, prepend=0.0) > 0
-    start = np.cumsum(np.append(0, np.count_nonzero(some, axis=1)))
-    return Law(start, cumulated[some], np.nonzero(some)[1].astype(np.int16))
 
 
 def emptied(m: Memory) -> Memory:
@@ -261,10 +251,8 @@ def _stopped(d: Stretches, m: Memory, g: int, v: int, wanted: int, blocks: int) 
             return -1
         lbn = m.ends.entry[at, last_access.LBN]
         passed = last_access.last_touch(m.marks, g, lbn + piece) > lately
-        if (
-            not passed
-            and last_access.last_touch(m.marks, g, lbn + max(blocks - 1, piece)) <= lately
-        ):
+        end = lbn + max(blocks - 1, piece)
+        if not passed and last_access.last_touch(m.marks, g, end) <= lately:
             return lbn
         # Another run has passed since: this one has stopped for good.
         last_access.drop(m.ends, at)
@@ -312,9 +300,8 @@ def _touch(m: Memory, g: int, place: int, lbn: int, last: int, begins: bool, fre
 @uncounted
 def _ahead(m: Memory, g: int, lbn: int, blocks: int) -> int:
     """Blocks of a run ahead of the first touched one, of those that are looked at."""
-    ahead = last_access.untouched(
-        m.marks, g, lbn, blocks, max(1 << m.marks.bits, -(-blocks // _LOOKS))
-    )
+    step = max(1 << m.marks.bits, -(-blocks // _LOOKS))
+    ahead = last_access.untouched(m.marks, g, lbn, blocks, step)
     if ahead == blocks and last_access.last_touch(m.marks, g, lbn + blocks - 1) > 0:
         return blocks - 1
     return ahead

@@ -58,19 +58,8 @@ class _Tables(NamedTuple):
 class Cache:
     """A cache that starts empty and takes accesses batch by batch.
 
-    Parameters
-    ----------
-    blocks : int
-        Capacity.
-    policy : str
-        One of `POLICIES`.
-    writes : str
-        One of `WRITES`.
-
-    Raises
-    ------
-    FittingError
-        For another policy, or a capacity below 1 or above 2²⁷ blocks.
+    ``policy`` is one of `POLICIES`, ``writes`` one of `WRITES`. Raises `FittingError` for another,
+    or for a capacity below 1 or above 2²⁷ blocks.
     """
 
     def __init__(self, blocks: int, policy: str = "lru", writes: str = "through") -> None:
@@ -102,10 +91,7 @@ class Cache:
     def access(self, blocks: ArrayLike, is_write: ArrayLike) -> BoolArray:
         """Take accesses in their order; tell which found their block in the cache.
 
-        Raises
-        ------
-        FittingError
-            For a negative block number.
+        Raises `FittingError` for a negative block number.
         """
         accessed = np.ascontiguousarray(blocks, dtype=np.int64)
         written = np.ascontiguousarray(is_write, dtype=np.bool_)

@@ -189,18 +189,10 @@ class Cascade:
         *,
         in_order: bool = False,
     ) -> FloatArray:
-        """Arrival times (s) in order, of coarse windows from a start on.
+        """Arrival times (s) in order, of coarse windows, as `course` numbers them, from a start on.
 
-        Parameters
-        ----------
-        windows : array
-            Coarse windows by number, one after the other, as `course` has them.
-        start_s : float
-            Where the first of them starts.
-        gaps_s : array
-            A gap for each arrival, in whatever unit.
-        in_order : bool
-            The windows are in their own order: one pace does not take arrivals out of them.
+        ``gaps_s`` has a gap for each arrival, in whatever unit. Where windows are in their own
+        order (``in_order``), one pace does not take arrivals out of them.
         """
         counts, duration_s = self.counts[windows], self.windows.duration_s
         if self.placement == PACED:
@@ -232,17 +224,11 @@ def _interpolate(at: FloatArray, knots: FloatArray, below: IntArray, quantiles: 
 
 
 def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Cascade:
-    """Fit a cascade to the counts of the finest windows.
+    """Fit a cascade to the counts of the finest windows, and to inter-arrival times (s).
 
-    Parameters
-    ----------
-    windows : Windows
-    finest : array
-        Arrivals of each finest window.
-    gaps_s : array
-        Inter-arrival times (s), some hundred thousand at least where there are: how deep the
-        halving goes, and whether arrivals are even at its end, is chosen by how near the
-        variation and autocorrelation of a trial come to theirs.
+    Of these it takes some hundred thousand at least where there are: how deep the halving goes,
+    and whether arrivals are even at its end, is chosen by how near the variation and
+    autocorrelation of a trial come to theirs.
     """
     count, gaps = np.asarray(finest), np.asarray(gaps_s, dtype=np.float64)
     if count.shape != (windows.finest,):
@@ -347,10 +333,7 @@ def _dispersion(time_s: FloatArray, window_s: float) -> float:
 def index_of_dispersion(counts: ArrayLike) -> float:
     """Variance over mean of counts of equal windows.
 
-    Raises
-    ------
-    FittingError
-        For fewer than two counts or none above 0.
+    Raises `FittingError` for fewer than two counts or none above 0.
     """
     count = np.asarray(counts, dtype=np.float64)
     if len(count) < 2 or not count.sum() > 0:
@@ -361,20 +344,10 @@ def index_of_dispersion(counts: ArrayLike) -> float:
 def dispersion_band(
     counts: ArrayLike, *, level: float = 0.9, draws: int = 1000, seed: int = 0
 ) -> tuple[float, float]:
-    """Interval of the index over resamples of blocks of neighbouring windows.
+    """Interval of the index that holds a share (``level``) of resamples of consecutive windows.
 
-    Blocks are as long as the cube root of the number of windows, from anywhere in the series,
-    which is closed to a ring.
-
-    Parameters
-    ----------
-    counts : array
-        Arrivals of consecutive windows.
-    level : float
-        Share of the resamples inside.
-    draws : int
-        Resamples.
-    seed : int
+    A resample joins blocks of neighbouring windows, as long as the cube root of their number, from
+    anywhere in the series, which is closed to a ring.
     """
     count = np.asarray(counts, dtype=np.float64)
     index_of_dispersion(count)
@@ -427,14 +400,7 @@ def loose_levels(counts: IntArray, fine: IntArray, periods: int, fine_s: float) 
     band of a block bootstrap, at lengths of windows that the halves do not meet, and gaps vary as
     much. These are round numbers of seconds, as much that comes again and again does after so many.
 
-    Parameters
-    ----------
-    counts, fine : array
-        Arrivals of the coarse windows, and of parts of them.
-    periods : int
-        As `turned` has them.
-    fine_s : float
-        Length of the parts.
+    ``fine`` are the arrivals of parts of the coarse windows, so long (s) each.
     """
     loose = np.zeros((len(counts) // periods).bit_length() - 1, dtype=np.bool_)
     parts = fine.reshape(len(counts), -1)

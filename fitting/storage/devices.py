@@ -134,7 +134,7 @@ class SolidState:
         previous_end: IntArray,
         turn: FloatArray | float = 0.5,
     ) -> FloatArray:
-        """Time (s) that each request keeps a unit busy; where it lies makes no difference."""
+        """Time (s) that each request keeps a unit busy, wherever it lies."""
         fixed = np.where(np.asarray(op) == _READ, self.read_s, self.write_s)
         return np.asarray(fixed + size_bytes / self.unit_bytes_s)
 
@@ -142,13 +142,9 @@ class SolidState:
 class Queue:
     """Devices that each serve what waits for them, first come first served, batch by batch.
 
-    Parameters
-    ----------
-    units : int
-        Requests that a device serves at the same time.
-    outstanding : int, optional
-        Closed loop: so many requests are in flight in all, and the next is made when the first of
-        them completes. Arrival times are left out of account then.
+    A device serves ``units`` requests at the same time. ``outstanding`` makes a closed loop: so
+    many requests are in flight in all, and the next is made when the first of them completes.
+    Arrival times are left out of account then.
     """
 
     def __init__(self, units: int = 1, outstanding: int | None = None) -> None:
@@ -254,10 +250,7 @@ class FilePages:
     def add(self, device: IntArray, file: IntArray, lbn: IntArray, size_bytes: IntArray) -> None:
         """Take the next requests; ``file`` −1 is a file of its own, of all that have no name.
 
-        Raises
-        ------
-        FittingError
-            For a place beyond 64 PiB.
+        Raises `FittingError` for a place beyond 64 PiB.
         """
         page, request = touched_blocks(lbn, _whole(size_bytes), PAGE_BLOCKS * _SECTOR)
         if len(page) and page.max() >> _DEVICE_SHIFT:

@@ -156,23 +156,12 @@ class Tables(NamedTuple):
 class Walk:
     """A walk that goes on where it stopped.
 
-    Parameters
-    ----------
-    learnt : Learnt
-    expected : float
-        Requests to come over requests counted, which sizes batches and memory.
-    rng : numpy.random.Generator
-    stratified : bool
-        Whether draws come in batches or independently.
+    ``expected`` is the number of requests to come over the number counted, which sizes batches and
+    memory; ``stratified`` says whether draws come in batches or independently.
     """
 
     def __init__(
-        self,
-        learnt: Learnt,
-        *,
-        expected: float,
-        rng: np.random.Generator,
-        stratified: bool = True,
+        self, learnt: Learnt, *, expected: float, rng: np.random.Generator, stratified: bool = True
     ) -> None:
         counts, streams = learnt.counts, len(learnt.pace)
         share = expected if stratified else 0.0

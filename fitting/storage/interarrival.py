@@ -109,27 +109,14 @@ class GapLaws:
 
 
 def fit_gaps(
-    sums: FloatArray,
-    histogram: NDArray[np.uint32],
-    tick_s: float,
-    laws: str = "likelihood",
+    sums: FloatArray, histogram: NDArray[np.uint32], tick_s: float, laws: str = "likelihood"
 ) -> GapLaws:
-    """Fit a law to the gaps of every transition.
+    """Fit a law to the gaps of every transition, read from a clock of some resolution (s).
 
-    Parameters
-    ----------
-    sums, histogram : array
-        As `transitions.TransitionCounts` has them.
-    tick_s : float
-        Resolution of the clock that gaps were read from.
-    laws : str
-        ``"likelihood"``, the likeliest of `LAWS`; ``"published"``, the likeliest of the five
-        that Delimitrou et al. (2011) name; or one law for all. Whichever it is, the mean stays.
-
-    Raises
-    ------
-    FittingError
-        For a name that is no law.
+    ``sums`` and ``histogram`` are as `transitions.TransitionCounts` has them. ``laws`` is
+    ``"likelihood"``, the likeliest of `LAWS`; ``"published"``, the likeliest of the five that
+    Delimitrou et al. (2011) name; or one law for all. Whichever it is, the mean stays. Raises
+    `FittingError` for a name that is no law.
     """
     allowed = {"likelihood": LAWS, "published": PUBLISHED}.get(laws, (laws,))
     if not set(allowed) <= set(LAWS):

@@ -87,17 +87,10 @@ def place(
 ) -> FloatArray:
     """Arrival times, in windows, of consecutive coarse windows.
 
-    Parameters
-    ----------
-    counts, kept : array
-        Arrivals of each, and the number of its halves in ``links``.
-    laws : tuple of array
-        Small and large, as `fitting.storage.windows` has them, by depth.
-    rules : tuple of int
-        Depth at which windows are not halved any more but where their halves are kept, and how
-        arrivals are placed then, an index into `PLACEMENTS`.
-    gaps : array
-        A gap for each arrival.
+    ``counts`` and ``kept`` have the arrivals of each, and the number of its halves in ``links``;
+    ``laws`` are those of few and of many arrivals by depth, as `windows.split_laws` has them.
+    ``rules`` say at which depth windows are not halved any more but where their halves are kept,
+    and how arrivals are placed then, an index into `PLACEMENTS`; ``gaps`` has a gap for each.
     """
     times = np.empty(int(counts.sum()))
     # Where in the gap before it the window of an arrival begins, if it is the first there.

@@ -21,7 +21,6 @@ from fitting.compiled.loops import (
     BoolArray,
     FloatArray,
     IntArray,
-    ShortArray,
     compiled,
     inlined,
     octave_part,
@@ -96,7 +95,7 @@ class RunCounter:
         """Take requests, with what the counts of transitions and of reuse have seen of them."""
         if len(seen.row):
             self._reserve(int(seen.row.max()) + 1)
-        _count_runs(*seen, lbn, again, self._current, self._rows)
+        _count_runs(seen, lbn, again, self._current, self._rows)
 
     def by_state(self, rows: IntArray) -> Runs:
         """Runs of the touched states in the order of their rows, the last of each stream too."""
@@ -124,10 +123,11 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     counts = runs.counts.reshape(-1, 2, 2, CLASSES)
     pooled = np.zeros((int(origin.max()) + 1, *counts.shape[1:]), dtype=np.int64)
     _pool(counts, origin, pooled)
-    pooled = _filled(pooled, counts.sum(axis=(0, 1)))
+    some = pooled[:, :, 0].sum(axis=-1) > 0
+    pooled = np.where(some[:, :, None, None], pooled, counts.sum(axis=(0, 1)))
     start = np.zeros(2 * len(counts) + 1, dtype=np.int64)
     share, mean = np.empty((2, 2 * len(counts) * CLASSES))
-    used = _laws(counts, pooled, origin, class_lows(), start, share, mean)
+    used = _laws(counts, pooled, origin, class_lows(), (start, share, mean))
     return RunLengths(start, share[:used].copy(), mean[:used].copy())
 
 
@@ -152,12 +152,6 @@ def start_alignments(
     return found[0], found[1]
 
 
-def _filled(counts: IntArray, others: IntArray) -> IntArray:
-    """Put others where nothing was counted."""
-    some = counts[:, :, 0].sum(axis=-1) > 0
-    return np.where(some[:, :, None, None], counts, others)
-
-
 @compiled
 def _pool(counts: IntArray, group: IntArray, pooled: IntArray) -> None:
     """Add rows up by groups."""
@@ -171,11 +165,10 @@ def _laws(
     pooled: IntArray,
     origin: IntArray,
     lows: IntArray,
-    start: IntArray,
-    share: FloatArray,
-    mean: FloatArray,
+    laws: tuple[IntArray, FloatArray, FloatArray],
 ) -> int:
     """Write the law of every row; return how many classes there are in all."""
+    start, share, mean = laws
     at = 0
     for row in range(2 * len(counts)):
         v, sort = row // 2, row % 2
@@ -220,15 +213,10 @@ def drawn_length(law: RunLengths, row: int, u: float) -> int:
 
 @uncounted
 def _count_runs(
-    stream: ShortArray,
-    row: IntArray,
-    sequential: BoolArray,
-    lbn: IntArray,
-    again: BoolArray,
-    current: IntArray,
-    rows: IntArray,
+    seen: Seen, lbn: IntArray, again: BoolArray, current: IntArray, rows: IntArray
 ) -> None:
     """Take requests: a run ends where the next one of its stream starts."""
+    stream, row, sequential = seen
     for i in range(len(stream)):
         run = current[stream[i]]
         if not sequential[i]:

@@ -42,6 +42,17 @@ SUMS = 8
 PER_OCTAVE = 4
 LOWEST_OCTAVE, _OCTAVES = -30, 50
 HISTOGRAM_CLASSES = PER_OCTAVE * _OCTAVES
+# A transition's gaps are kept in classes from here on, and those of so many transitions at most.
+_HISTOGRAM_FROM = 32
+_MOST_HISTOGRAMS = 65_536
+# Requests in a part.
+_PART = 1 << 14
+_NONE = -1
+# Beyond all addresses.
+_END = 2**62
+_PER_NATURAL = 1 / np.log(2)
+_KIND_BITS = 2
+_PRIOR = 0.5
 _KEYS = ("origin", "pair", "op", "sequential", "size_class")
 
 
@@ -146,19 +157,6 @@ def _merged_levels(by_level: IntArray) -> IntArray:
     return merged
 
 
-# A transition's gaps are kept in classes from here on, and those of so many transitions at most.
-_HISTOGRAM_FROM = 32
-_MOST_HISTOGRAMS = 65_536
-# Requests in a part.
-_PART = 1 << 14
-_NONE = -1
-# Beyond all addresses.
-_END = 2**62
-_PER_NATURAL = 1 / np.log(2)
-_KIND_BITS = 2
-_PRIOR = 0.5
-
-
 class Seen(NamedTuple):
     """Requests as they were counted."""
 
@@ -224,18 +222,16 @@ class TransitionCounter:
             *(levels, diagram.fan_out, diagram.first_lbn, diagram.state_blocks),
             *(diagram.states, diagram.pair_codes, len(classes), devices, unit),
         )
-        self._stream = hashing.lookup_of(
-            survey.streams * devices + survey.devices, np.arange(streams)
-        )
+        keys = survey.streams * devices + survey.devices
+        self._stream = hashing.lookup_of(keys, np.arange(streams))
         self._size = _classes_and_kinds(survey, classes, unit)
         # A gap of 0 has no logarithm: below the clock's resolution it counts as half a tick.
         self._least_gap = survey.tick_s / 2
         self._last = _Last(np.full((streams, 4), _NONE, dtype=np.int64), np.zeros(streams))
         origins = streams * KINDS
         self._states = hashing.Numbers(origins * diagram.states)
-        self._transitions = hashing.Numbers(
-            origins * diagram.pair_codes * OPERATIONS * 2 * len(classes)
-        )
+        features = OPERATIONS * 2 * len(classes)
+        self._transitions = hashing.Numbers(origins * diagram.pair_codes * features)
         # By touched state: first requests of streams, how far its ends are from the far ends of
         # any space, partings by level out and in.
         self._touched = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
@@ -290,15 +286,13 @@ class TransitionCounter:
         self._states.make_room(more)
         self._transitions.make_room(more)
         states, transitions = len(self._states), len(self._transitions)
-        histograms = int(self._histograms[0])
-        tally = self._tally
+        histograms, tally = int(self._histograms[0]), self._tally
+        more_histograms = min(more, 1 + _MOST_HISTOGRAMS - histograms)
         self._touched = hashing.longer(self._touched, states, more)
         self._tally = _Tally(
             hashing.longer(tally.sums, transitions, more),
             hashing.longer(tally.row, transitions, more),
-            hashing.longer(
-                tally.histogram, histograms, min(more, 1 + _MOST_HISTOGRAMS - histograms)
-            ),
+            hashing.longer(tally.histogram, histograms, more_histograms),
         )
 
     def rows(self) -> IntArray:
@@ -322,15 +316,8 @@ class TransitionCounter:
         departures, arrivals = np.split(touched[:, 3:], 2, axis=1)
         return TransitionCounts(
             self.diagram,
-            origin,
-            pair,
-            op,
-            sequential,
-            size_class,
-            self._tally.sums[transition],
-            histogram,
-            state_origin,
-            state,
+            *(origin, pair, op, sequential, size_class),
+            *(self._tally.sums[transition], histogram, state_origin, state),
             occupancy=touched[:, 0] + arrivals.sum(axis=1),
             lowest=_END - touched[:, 1],
             highest=touched[:, 2] - 1,
