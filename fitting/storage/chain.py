@@ -15,8 +15,7 @@ as that loses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 ENTRIES = ("arrivals", "occupancy")
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(NamedTuple):
     """Tables of a walk over the touched states of every stream.
 
     A node holds the transitions that leave a state of some level at that level, the sequential

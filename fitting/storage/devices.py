@@ -151,19 +151,9 @@ class Queue:
         if units < 1 or (outstanding is not None and outstanding < 1):
             raise FittingError("a queue has at least one unit and one request outstanding")
         self._free = np.zeros((1, units))
-        self._busy = np.zeros(1)
         self._flying = np.zeros(outstanding or 0)
-        self._last = 0.0
-
-    @property
-    def busy_s(self) -> FloatArray:
-        """Time (s) that the units of each device were busy, summed."""
-        return self._busy
-
-    @property
-    def end_s(self) -> float:
-        """Completion (s) of the last request."""
-        return self._last
+        self.busy_s = np.zeros(1)  # time (s) that the units of each device were busy, summed
+        self.end_s = 0.0  # completion (s) of the last request
 
     def latency_s(self, time_s: FloatArray, device: IntArray, service_s: FloatArray) -> FloatArray:
         """Time (s) from the arrival of each request, in their order, to its completion."""
@@ -173,10 +163,10 @@ class Queue:
         missing = int(device.max()) + 1 - len(self._free)
         if missing > 0:
             self._free = np.pad(self._free, ((0, missing), (0, 0)))
-            self._busy = np.pad(self._busy, (0, missing))
+            self.busy_s = np.pad(self.busy_s, (0, missing))
         time_s, device = np.asarray(time_s, np.float64), np.asarray(device, np.int64)
-        state = self._free, self._busy, self._flying
-        self._last = max(self._last, _serve(time_s, device, service_s, state, latency))
+        state = self._free, self.busy_s, self._flying
+        self.end_s = max(self.end_s, _serve(time_s, device, service_s, state, latency))
         return latency
 
 

@@ -90,20 +90,8 @@ class Learnt(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Transitions as `chain.Chain` has them, and what they do."""
+    """What transitions do, beside the tables of the chain."""
 
-    leave: FloatArray
-    node: IntArray
-    follows: IntArray
-    order: IntArray
-    first: IntArray
-    keep: FloatArray
-    other: IntArray
-    low: IntArray
-    high: IntArray
-    level: IntArray
-    entered: FloatArray
-    target: IntArray
     only: ShortArray  # by node, its transition where it has one, else −1
     size_class: IntArray
     kind: IntArray
@@ -143,6 +131,7 @@ class Tables(NamedTuple):
     """All that a walk needs to go on."""
 
     space: Stretches
+    chain: Chain
     moves: Moves
     features: stratified.Features
     runs: RunLengths
@@ -207,7 +196,7 @@ def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Genera
     started = runs.started()
     return Tables(
         stretches_of(counts, runs, learnt.addresses, streams),
-        _moves(learnt),
+        *(chain, _moves(learnt)),
         _features(learnt.laws, learnt.classes, learnt.pace),
         run_lengths(runs, counts.state_origin),
         _strata(counts, chain, started.ravel(), share, rng),
@@ -220,21 +209,22 @@ def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Genera
 
 def _interleave(c: Tables) -> Tables:
     """Lay side by side in memory what is used together, by transition, state, run and node."""
-    w, f, q, strata = c.moves, c.features, c.quotas, c.strata
+    chain, w, f, q, strata = c.chain, c.moves, c.features, c.quotas, c.strata
     low, high, target, level, kind, size_class, mean, shape, law = side_by_side(
-        *(w.low, w.high, w.target, w.level, w.kind, w.size_class, f.mean, f.shape, f.law)
+        *(chain.low, chain.high, chain.target, chain.level, w.kind, w.size_class),
+        *(f.mean, f.shape, f.law),
     )
     leave, node, follows, further, *rest = side_by_side(
-        *(w.leave, w.node, w.follows, w.further),
+        *(chain.leave, chain.node, chain.follows, w.further),
         *(*q.random, *q.sequential, *strata.leave, *c.memory.draws),
     )
     *run, runs, runs_left = side_by_side(*strata.run, q.runs, q.runs_left)
     by_node, by_range = side_by_side(*strata.node), side_by_side(*strata.entry)
-    w = w._replace(leave=leave, node=node, follows=follows, further=further, kind=kind)
-    w = w._replace(low=low, high=high, target=target, level=level, size_class=size_class)
     random, sequential = Quota(*rest[:3]), Quota(*rest[3:6])
+    chain = chain._replace(leave=leave, node=node, follows=follows)
     return c._replace(
-        moves=w,
+        chain=chain._replace(low=low, high=high, target=target, level=level),
+        moves=Moves(w.only, size_class, kind, further),
         features=f._replace(mean=mean, shape=shape, law=law),
         strata=Strata(*(stratified.Batches(*of) for of in (rest[6:10], run, by_node, by_range))),
         memory=c.memory._replace(draws=stratified.Batches(*rest[10:])),
@@ -251,12 +241,8 @@ def _moves(learnt: Learnt) -> Moves:
     number = counts.count[chain.order]
     blocks = np.bincount(node, mean[counts.size_class[chain.order]] * number)
     by_node = blocks / np.bincount(node, number)
-    return Moves(
-        *(chain.leave, chain.node, chain.follows, chain.order, chain.first, chain.keep),
-        *(chain.other, chain.low, chain.high, chain.level, chain.entered, chain.target),
-        *(only.astype(np.int32), counts.size_class, learnt.kinds),
-        np.where(chain.follows >= 0, by_node[chain.follows], 0.0),
-    )
+    further = np.where(chain.follows >= 0, by_node[chain.follows], 0.0)
+    return Moves(only.astype(np.int32), counts.size_class, learnt.kinds, further)
 
 
 def _strata(
@@ -326,7 +312,7 @@ def _empty_columns(number: int) -> tuple[Any, ...]:
 
 def _start(c: Tables, occupancy: IntArray, rng: np.random.Generator) -> BoolArray:
     """Put every stream where it began, or in a state by its occupancy; return which began there."""
-    p, follows, random = c.pending, c.moves.follows, c.quotas.random.all
+    p, follows, random = c.pending, c.chain.follows, c.quotas.random.all
     begins = np.zeros(len(p.due), dtype=np.bool_)
     for s, (a, b) in enumerate(itertools.pairwise(c.space.origin_start[::KINDS].tolist())):
         v, on = int(p.first[s]), a + np.flatnonzero(follows[a:b] >= 0)
@@ -411,7 +397,7 @@ def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
 
     The first one of a stream that began in a state does what goes on there.
     """
-    p, w, quotas = c.pending, c.moves, c.quotas
+    p, follows, quotas = c.pending, c.chain.follows, c.quotas
     if quotas.closed[()] and not first:
         _keep_share(quotas, p, s, c.space.end_lbn)
     goes_on, left = p.run[s] > 0, p.state[s]
@@ -420,9 +406,9 @@ def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
     if not (first or goes_on):
         quotas.left[s] = (quotas.left[s] if quotas.left[s] > 0 else quotas.starts[s]) - 1
     if left < 0:
-        node = -1 if goes_on else w.follows[p.first[s]]
-    elif goes_on or (first and w.follows[left] >= 0):
-        node = w.follows[left]
+        node = -1 if goes_on else follows[p.first[s]]
+    elif goes_on or (first and follows[left] >= 0):
+        node = follows[left]
     else:
         node = _parting(c, left, rng)
     t = _draw_transition(c, node, rng) if node >= 0 else p.transition[s]
@@ -505,7 +491,7 @@ def _left_ahead(quota: Quota, v: int, end: int) -> int:
 @inlined
 def _parting(c: Tables, v: int, rng: Randomness) -> int:
     """Draw the level at which a state is left; return the node of what leaves it there."""
-    w, level = c.moves, 0
+    w, level = c.chain, 0
     if w.leave[v, 0] < 1.0:
         u = stratified.draw(c.strata.leave, v, rng)
         while level < c.space.levels - 1 and u >= w.leave[v, level]:
@@ -516,9 +502,9 @@ def _parting(c: Tables, v: int, rng: Randomness) -> int:
 @inlined
 def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
     """Draw a transition of a node: without replacement, or by its alias table."""
-    w = c.moves
-    if w.only[node] >= 0:
-        return np.int64(w.only[node])
+    w, only = c.chain, c.moves.only[node]
+    if only >= 0:
+        return np.int64(only)
     if c.samples.number[node] > 0:
         return stratified.sample(c.samples, node, rng)
     first, number = w.first[node], w.first[node + 1] - w.first[node]
@@ -543,7 +529,7 @@ def _state_reached(c: Tables, s: int, t: int) -> int:
 @inlined
 def _draw_entry(c: Tables, t: int, rng: Randomness) -> int:
     """Draw the state that a random transition leads to."""
-    w = c.moves
+    w = c.chain
     to = w.low[t]
     if w.high[t] - to > 1:
         u = stratified.draw(c.strata.entry, w.target[t], rng)

@@ -58,21 +58,20 @@ class GapLaws:
     def draw(self, which: ArrayLike, rng: np.random.Generator) -> FloatArray:
         """Draw a gap (s) from each law named by its index."""
         index = np.asarray(which, dtype=np.int64)
-        law, shape = self.law[index], self.shape[index]
+        law, shape, mean = self.law[index], self.shape[index], self.mean_s[index]
         relative = np.ones(len(index))
-        for code in np.unique(law):
+        for code in np.unique(law[law != CONSTANT]):
             members = np.flatnonzero(law == code)
-            if code == POISSON:
-                tick = shape[members]
-                mean = self.mean_s[index[members]]
-                relative[members] = rng.poisson(mean / tick) * tick / mean
-            elif code != CONSTANT:
-                relative[members] = self._relative(code, shape[members], rng)
-        return relative * self.mean_s[index]
+            relative[members] = self._relative(code, shape[members], mean[members], rng)
+        return relative * mean
 
-    def _relative(self, law: int, shape: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def _relative(
+        self, law: int, shape: FloatArray, mean: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
         """Draw gaps over their mean."""
         n = len(shape)
+        if law == POISSON:
+            return rng.poisson(mean / shape) * shape / mean
         if law == EXPONENTIAL:
             return rng.standard_exponential(n)
         if law == GAMMA:

@@ -287,10 +287,9 @@ class HitRatioCurve:
 
 def hit_ratio_curve(blocks: ArrayLike) -> HitRatioCurve:
     """Hit ratio curve of a sequence of block numbers of 0 or more."""
-    accessed = np.ascontiguousarray(blocks, dtype=np.int64)
-    distances = reuse_distances(accessed)
+    distances = reuse_distances(blocks)
     hits = np.bincount(distances[distances >= 0], minlength=1)
-    return HitRatioCurve(len(accessed), int((distances < 0).sum()), hits)
+    return HitRatioCurve(len(distances), int((distances < 0).sum()), hits)
 
 
 def reuse_distances(blocks: ArrayLike) -> IntArray:

@@ -154,7 +154,6 @@ def start_alignments(
 
 @compiled
 def _pool(counts: IntArray, group: IntArray, pooled: IntArray) -> None:
-    """Add rows up by groups."""
     for v in range(len(counts)):
         pooled[group[v]] += counts[v]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fitting.compiled.hashing import EMPTY, find, new_keys, roomy
-from fitting.compiled.loops import FloatArray, IntArray, ShortArray, compiled, inlined, uncounted
+from fitting.compiled.loops import FloatArray, IntArray, ShortArray, inlined, uncounted
 from fitting.errors import FittingError
 from fitting.storage.diagram import piece_blocks
 
@@ -173,12 +173,6 @@ def _entries(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
     return keys[held][order], counts[held][order]
 
 
-@compiled
-def stream_key(stream: int, device: int) -> int:
-    """Key of a stream: two int32 in one number."""
-    return (np.int64(stream) << _STREAM_SHIFT) | np.int64(device)
-
-
 @uncounted
 def _survey(
     start: int,
@@ -209,7 +203,9 @@ def _survey(
         low = min(low, a)
         high = max(high, a + max(1, size // BLOCK))
         extent.residues[a & (RESIDUES - 1)] += 1
-        stream_room -= _add_key(stream_keys, stream_counts, stream_key(stream[at], device[at]))
+        # Two int32 in one number.
+        key = (np.int64(stream[at]) << _STREAM_SHIFT) | np.int64(device[at])
+        stream_room -= _add_key(stream_keys, stream_counts, int(key))
         size_room -= _add_key(size_keys, size_counts, size)
         at += 1
     extent.times[0], extent.times[1], extent.times[2] = first, latest, tick

@@ -417,7 +417,6 @@ def _touch(lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: In
 
 @uncounted
 def _number(code: IntArray, transitions: hashing.Numbering, transition: IntArray) -> None:
-    """Number the transitions."""
     for i in range(len(transition)):
         transition[i] = hashing.numbered(transitions, code[i])
 
@@ -448,7 +447,6 @@ def _add_up(
 
 @uncounted
 def _count_classes(row: IntArray, logs: FloatArray, histogram: NDArray[np.uint32]) -> None:
-    """Count the gaps in the histograms."""
     for i in range(len(logs)):
         octave = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
         class_ = np.uint64(min(max(octave, 0), HISTOGRAM_CLASSES - 1))

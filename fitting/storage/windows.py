@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.compiled.loops import Array, FloatArray, IntArray, compiled
+from fitting.compiled.loops import Array, FloatArray, IntArray, compiled, octave_part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +30,8 @@ _WHOLE = 1e-3
 _EVEN = 0.5
 # Splits of fewer arrivals than this have a law for their number, others one a log2 bin.
 _SMALL, _OCTAVES = 8, 40
+# The log2 bins begin with that of 8 arrivals.
+_FIRST_OCTAVE = 3
 _QUANTILES = 17
 # Contexts: alone, neighbours alike, one somewhat busier, one much busier.
 CONTEXTS = 4
@@ -185,7 +187,7 @@ def drawn_split(
         while first < n and u >= small[kind, n, first]:
             first += 1
     else:
-        octave = _octave(n)
+        octave = octave_part(n, 0) - _FIRST_OCTAVE
         at = int(u * (_QUANTILES - 1))
         low, high = large[kind, octave, at], large[kind, octave, at + 1]
         share = low + (u * (_QUANTILES - 1) - at) * (high - low)
@@ -230,16 +232,8 @@ def _count_splits(
         if kind >= _BUSIER and right > left:
             first = total - first
         if total >= _SMALL:
-            context[held], octave[held], share[held] = kind, _octave(total), first / total
+            octave[held] = octave_part(total, 0) - _FIRST_OCTAVE
+            context[held], share[held] = kind, first / total
             held += 1
         else:
             found[kind, total, first] += 1
-
-
-@compiled
-def _octave(n: int) -> int:
-    """Octave of a number of arrivals from 8 up."""
-    octave = 0
-    while (n >> (octave + 4)) > 0:
-        octave += 1
-    return octave
