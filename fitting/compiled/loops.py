@@ -127,7 +127,11 @@ class _Forgiving(_FunctionCache):  # type: ignore[misc]
     def load_overload(self, *arguments: Any) -> Any:
         found = None
         with suppress(OSError):
-            found = super().load_overload(*arguments)
+            try:
+                found = super().load_overload(*arguments)
+            except (AttributeError, ImportError):
+                # The code is of another release, and names classes that are gone.
+                self.flush()
         if found is None:
             _KEPT.begin()
         return found

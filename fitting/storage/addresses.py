@@ -52,7 +52,7 @@ class Addresses:
     met: FloatArray = field(default_factory=lambda: np.zeros(1))
 
 
-class Stretches(NamedTuple):
+class StateRanges(NamedTuple):
     """Where states lie (blocks), and in which lists of a memory their addresses are kept."""
 
     first_lbn: int
@@ -92,9 +92,9 @@ class Pending(NamedTuple):
     order: IntArray  # heap of the streams by ``due``
 
 
-def stretches_of(
+def state_ranges(
     counts: TransitionCounts, runs: Runs, addresses: Addresses, streams: int
-) -> Stretches:
+) -> StateRanges:
     """Lay out the touched states of a trace."""
     diagram, devices = counts.diagram, addresses.devices
     group = devices[counts.stream_of_state] * KINDS + counts.state_origin % KINDS
@@ -104,16 +104,17 @@ def stretches_of(
     low = np.maximum(start, counts.lowest.min())
     high = np.minimum(start + diagram.state_blocks - 1, counts.highest.max())
     none = runs.lowest < 0
-    return Stretches(
+    return StateRanges(
         *(diagram.first_lbn, addresses.end_lbn, diagram.state_blocks, diagram.levels),
         *start_alignments(runs, group, aligned, addresses.piece),
         np.searchsorted(counts.state_origin, np.arange(streams * KINDS + 1)),
-        *(counts.state, devices, places_of(counts, devices, 1), places_of(counts, devices, KINDS)),
+        *(counts.state, devices),
+        *(_list_of_state(counts, devices, 1), _list_of_state(counts, devices, KINDS)),
         *(np.where(none, low, runs.lowest), np.where(none, high, runs.highest)),
     )
 
 
-def places_of(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArray:
+def _list_of_state(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArray:
     """Number the stretches of each device, for requests of all kinds or each, by touched state."""
     stream, kind = np.divmod(counts.state_origin, KINDS)
     stretch = (devices[stream] * kinds + kind % kinds) * counts.diagram.states + counts.state
@@ -121,7 +122,7 @@ def places_of(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArr
 
 
 @uncounted
-def state_at(d: Stretches, origin: int, lbn: int) -> int:
+def state_at(d: StateRanges, origin: int, lbn: int) -> int:
     """Touched state of an address, or the one ahead of it where that was not touched."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
     first, end = d.origin_start[origin], d.origin_start[origin + 1]
@@ -129,7 +130,7 @@ def state_at(d: Stretches, origin: int, lbn: int) -> int:
 
 
 @uncounted
-def anywhere(d: Stretches, v: int, blocks: int, rng: Randomness) -> int:
+def _random_address(d: StateRanges, v: int, blocks: int, rng: Randomness) -> int:
     """Aligned address where runs start in a state, ahead of the end by so many blocks if it can."""
     low, high = d.low[v], min(d.high[v], d.end_lbn - blocks)
     if high <= low:
@@ -163,7 +164,7 @@ class Memory(NamedTuple):
     ages: IntArray
 
 
-def memory_of(
+def new_memory(
     counts: TransitionCounts,
     started: IntArray,
     addresses: Addresses,
@@ -180,10 +181,8 @@ def memory_of(
     # Without a law nothing is remembered.
     least, requests = (_LEAST_ROOM, max(expected, 1.0)) if len(law.chance) else (0, 0.0)
     wanted = counts.occupancy * requests
-    touched, stopped = (
-        least + 2 * np.bincount(places_of(counts, addresses.devices, kinds), wanted).astype(float)
-        for kinds in (1, KINDS)
-    )
+    lists = [_list_of_state(counts, addresses.devices, kinds) for kinds in (1, KINDS)]
+    touched, stopped = (least + 2 * np.bincount(of, wanted).astype(float) for of in lists)
     devices = int(addresses.devices.max()) + 1
     return Memory(
         last_access.new_marks(addresses.piece, devices),
@@ -195,7 +194,7 @@ def memory_of(
     )
 
 
-def emptied(m: Memory) -> Memory:
+def empty_memory(m: Memory) -> Memory:
     """Forget everything, in place but for the last-access table."""
     for lists in (m.begins, m.ends):
         lists.used[:] = 0
@@ -204,7 +203,7 @@ def emptied(m: Memory) -> Memory:
 
 
 @uncounted
-def holds_more(m: Memory, g: int, size: int) -> bool:
+def has_room_for(m: Memory, g: int, size: int) -> bool:
     """Whether a device may have a request more of such a size (B)."""
     if len(m.law.chance) == 0:
         return True
@@ -213,7 +212,7 @@ def holds_more(m: Memory, g: int, size: int) -> bool:
 
 
 @uncounted
-def drawn_class(m: Memory, v: int, rng: Randomness) -> int:
+def draw_class(m: Memory, v: int, rng: Randomness) -> int:
     """Draw a class of the law of reuse of a touched state; fresh where there is no law."""
     law = m.law
     if len(law.chance) == 0:
@@ -224,8 +223,8 @@ def drawn_class(m: Memory, v: int, rng: Randomness) -> int:
 
 
 @uncounted
-def _reused(
-    d: Stretches, m: Memory, g: int, v: int, class_: int, blocks: int, rng: Randomness
+def _reused_address(
+    d: StateRanges, m: Memory, g: int, v: int, class_: int, blocks: int, rng: Randomness
 ) -> int:
     """Address to go on from or to come back to by a class of reuse; −1 for a fresh one."""
     if class_ == FRESH:
@@ -238,11 +237,11 @@ def _reused(
     if class_ >= AGAIN:
         at = last_access.nearest(m.begins, m.marks, g, d.place[v], wanted)
         return m.begins.entry[at, last_access.LBN] if at >= 0 else -1
-    return _stopped(d, m, g, v, wanted, blocks)
+    return _stop_address(d, m, g, v, wanted, blocks)
 
 
 @uncounted
-def _stopped(d: Stretches, m: Memory, g: int, v: int, wanted: int, blocks: int) -> int:
+def _stop_address(d: StateRanges, m: Memory, g: int, v: int, wanted: int, blocks: int) -> int:
     """Address of a state where a run has stopped, nearest to a clock; or −1."""
     lately, piece = max(0, m.clock[g] - _LATELY), 1 << m.marks.bits
     for _ in range(_STOPPED_TRIES):
@@ -260,8 +259,8 @@ def _stopped(d: Stretches, m: Memory, g: int, v: int, wanted: int, blocks: int) 
 
 
 @uncounted
-def remember(
-    d: Stretches, m: Memory, p: Pending, s: int, v: int, kind_: int, lbn: int, size: int
+def _note_request(
+    d: StateRanges, m: Memory, p: Pending, s: int, v: int, kind_: int, lbn: int, size: int
 ) -> None:
     """Note the pieces that a request touches, and where the one before it stopped for now."""
     end, g = p.end[s], d.device[s]
@@ -298,7 +297,7 @@ def _touch(m: Memory, g: int, place: int, lbn: int, last: int, begins: bool, fre
 
 
 @uncounted
-def _ahead(m: Memory, g: int, lbn: int, blocks: int) -> int:
+def _untouched_ahead(m: Memory, g: int, lbn: int, blocks: int) -> int:
     """Blocks of a run ahead of the first touched one, of those that are looked at."""
     step = max(1 << m.marks.bits, -(-blocks // _LOOKS))
     ahead = last_access.untouched(m.marks, g, lbn, blocks, step)
@@ -308,7 +307,7 @@ def _ahead(m: Memory, g: int, lbn: int, blocks: int) -> int:
 
 
 @uncounted
-def fresh(d: Stretches, m: Memory, g: int, v: int, blocks: int, rng: Randomness) -> int:
+def _fresh_address(d: StateRanges, m: Memory, g: int, v: int, blocks: int, rng: Randomness) -> int:
     """Address in a state with room for a run, or with the most of it, of those tried."""
     wanted = blocks
     if m.pieces_met[g, 1] < m.met[g] * m.pieces_met[g, 0]:
@@ -316,17 +315,19 @@ def fresh(d: Stretches, m: Memory, g: int, v: int, blocks: int, rng: Randomness)
         wanted = 1
     best, most = 0, -1
     for _ in range(_FRESH_TRIES):
-        lbn = anywhere(d, v, blocks, rng)
-        room = _ahead(m, g, lbn, wanted)
+        lbn = _random_address(d, v, blocks, rng)
+        room = _untouched_ahead(m, g, lbn, wanted)
         if room > most:
             best, most = lbn, room
         if most == wanted:
             return best
-    return _behind(d, m, g, v, wanted, best, most)
+    return _address_behind(d, m, g, v, wanted, best, most)
 
 
 @uncounted
-def _behind(d: Stretches, m: Memory, g: int, v: int, wanted: int, best: int, most: int) -> int:
+def _address_behind(
+    d: StateRanges, m: Memory, g: int, v: int, wanted: int, best: int, most: int
+) -> int:
     """Address behind what has been touched, as it is where files fill a disk, if there is more."""
     piece = 1 << m.marks.bits
     step = piece + -piece % d.alignment[v]
@@ -335,7 +336,7 @@ def _behind(d: Stretches, m: Memory, g: int, v: int, wanted: int, best: int, mos
     for _ in range(_STEPS):
         if lbn + wanted > d.end_lbn or most == wanted:
             break
-        room = _ahead(m, g, lbn, wanted)
+        room = _untouched_ahead(m, g, lbn, wanted)
         if room > most:
             best, most = lbn, room
         lbn += max(step, room // step * step)
@@ -343,7 +344,9 @@ def _behind(d: Stretches, m: Memory, g: int, v: int, wanted: int, best: int, mos
 
 
 @inlined
-def choose_address(d: Stretches, m: Memory, p: Pending, s: int, kind_: int, rng: Randomness) -> int:
+def choose_address(
+    d: StateRanges, m: Memory, p: Pending, s: int, kind_: int, rng: Randomness
+) -> int:
     """Choose where the request that is due starts, with room for its run where that is new."""
     remembers = len(m.law.chance) > 0
     g, v, stopped, sequential = d.device[s], p.state[s], p.end[s], p.sequential[s]
@@ -356,13 +359,16 @@ def choose_address(d: Stretches, m: Memory, p: Pending, s: int, kind_: int, rng:
         v = d.origin_start[s * KINDS + kind_]
         p.state[s] = v
     elif remembers:
-        lbn = _reused(d, m, g, v, p.reuse[s], p.blocks[s], rng)
+        lbn = _reused_address(d, m, g, v, p.reuse[s], p.blocks[s], rng)
     if lbn < 0 or (lbn == stopped and not sequential):
-        lbn = fresh(d, m, g, v, p.blocks[s], rng) if remembers else anywhere(d, v, p.blocks[s], rng)
+        if remembers:
+            lbn = _fresh_address(d, m, g, v, p.blocks[s], rng)
+        else:
+            lbn = _random_address(d, v, p.blocks[s], rng)
         p.fresh[s] = 1
     elif not sequential:
         p.fresh[s] = 0
     if remembers:
-        remember(d, m, p, s, v, kind_, lbn, p.size[s])
+        _note_request(d, m, p, s, v, kind_, lbn, p.size[s])
     p.end[s] = lbn + p.size[s] // BLOCK
     return lbn

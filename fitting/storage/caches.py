@@ -101,11 +101,11 @@ class Cache:
         rules = POLICIES.index(self.policy), self.writes != "around", self.writes == "back"
         start = 0
         while start < len(accessed):
-            self._grow()
+            self._make_room()
             start = _access(start, accessed, written, hits, self.blocks, rules, self._tables)
         return hits
 
-    def _grow(self) -> None:
+    def _make_room(self) -> None:
         """Make room for one more block at least, up to the capacity."""
         keys, places, slots, numbers = self._tables
         room = slots.shape[1]

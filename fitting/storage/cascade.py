@@ -37,7 +37,7 @@ import numpy as np
 
 from fitting.compiled.loops import BoolArray, FloatArray, IntArray, ShortArray, compiled
 from fitting.errors import FittingError
-from fitting.storage.interarrival import chain_of, chained
+from fitting.storage.interarrival import draw_chained, fit_chain
 from fitting.storage.placement import (
     CHAINED,
     GAPS,
@@ -47,10 +47,10 @@ from fitting.storage.placement import (
     PLACEMENTS,
     Halves,
     Lateness,
-    Linked,
+    LinkedHalves,
     kept_halves,
     lateness_of,
-    linked,
+    link_halves,
     place,
 )
 from fitting.storage.windows import Clock, shared_tick, split_laws
@@ -142,19 +142,19 @@ class Cascade:
     stop: int  # depth at which arrivals are placed, at or above the finest
     placement: int  # how they are placed in their window, an index into `PLACEMENTS`
     gaps: FloatArray  # quantiles of the gaps between arrivals over their mean, at `GAP_KNOTS`
-    chain: FloatArray  # which gaps follow which, as `interarrival.chain_of` has it
+    chain: FloatArray  # which gaps follow which, as `interarrival.fit_chain` has it
     lateness: Lateness  # of arrivals that keep one pace, in gaps
     tick_s: float  # tick (s) of a clock of which several arrivals share one; 0 where few do
 
     @cached_property
-    def _links(self) -> Linked:
-        return linked(self.halves, self.counts)
+    def _links(self) -> LinkedHalves:
+        return link_halves(self.halves, self.counts)
 
     def draw_gaps(self, number: int, rng: np.random.Generator) -> FloatArray:
         """Draw gaps between arrivals, over their mean, of whatever streams."""
         if self.placement == CHAINED:
-            return self._of_law(chained(self.chain, number, rng))
-        return self._of_law(rng.random(number))
+            return self._at_quantiles(draw_chained(self.chain, number, rng))
+        return self._at_quantiles(rng.random(number))
 
     def ordered_gaps(self, gaps_s: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Draw gaps between arrivals, over their mean, in the order of size that others are in.
@@ -168,9 +168,9 @@ class Cascade:
         order = order[np.argsort(gaps_s[order], kind="stable")]
         at = np.empty(len(order))
         at[order] = (np.arange(len(order)) + rng.random(len(order))) / len(order)
-        return self._of_law(at)
+        return self._at_quantiles(at)
 
-    def _of_law(self, at: FloatArray) -> FloatArray:
+    def _at_quantiles(self, at: FloatArray) -> FloatArray:
         """Put gaps, over their mean, in the place of their probabilities."""
         _interpolate(at, GAP_KNOTS, _KNOT_BELOW, self.gaps)
         return at
@@ -260,14 +260,14 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
         windows.depth,
         placement=0,
         gaps=np.quantile(gaps, GAP_KNOTS) / gaps.mean(),
-        chain=chain_of(gaps),
+        chain=fit_chain(gaps),
         lateness=lateness_of(gaps, duration_s, arrivals) if _keeps_pace(count) else ON_TIME,
         tick_s=tick_s,
     )
-    return _nearest(full, gaps)
+    return _choose_placement(full, gaps)
 
 
-def _nearest(full: Cascade, gaps_s: FloatArray) -> Cascade:
+def _choose_placement(full: Cascade, gaps_s: FloatArray) -> Cascade:
     """Choose where to stop halving, and what then, by trials."""
     aim = character(gaps_s[:_TRIAL])
     depths = range(full.windows.kept, full.windows.depth + 1)
@@ -409,7 +409,7 @@ def loose_levels(counts: IntArray, fine: IntArray, periods: int, fine_s: float) 
         loose[level] = True
         rng = np.random.default_rng(level)
         orders = [turned(counts, periods, loose, rng) for _ in range(_TRIALS)]
-        loose[level] = _alike(parts[np.array(orders)].reshape(_TRIALS, -1), bands, variation)
+        loose[level] = _is_alike(parts[np.array(orders)].reshape(_TRIALS, -1), bands, variation)
     return loose
 
 
@@ -427,7 +427,7 @@ def _bands(counts: IntArray, width_s: float) -> list[_Band]:
     longest = len(counts) / (_LEAST_WINDOWS + 1) * width_s
     found = []
     begin, end = np.searchsorted(_ROUND, [shortest, longest])
-    reached = _reached(counts)
+    reached = _cumulated(counts)
     for length in _ROUND[begin:end] / width_s:
         ends = np.arange(int(len(counts) / length) + 1) * length
         window = np.minimum(ends.astype(np.int64), len(counts) - 1)
@@ -440,7 +440,7 @@ def _bands(counts: IntArray, width_s: float) -> list[_Band]:
     return found
 
 
-def _reached(counts: IntArray) -> IntArray:
+def _cumulated(counts: IntArray) -> IntArray:
     """Arrivals before each window, and in the end; the last axis is time."""
     reached = np.zeros((*counts.shape[:-1], counts.shape[-1] + 1), dtype=np.int64)
     np.cumsum(counts, axis=-1, out=reached[..., 1:])
@@ -462,12 +462,12 @@ def _variation(counts: IntArray) -> float:
     return float((inside.sum() + (between**2).sum()) / counts.sum())
 
 
-def _alike(profiles: IntArray, bands: list[_Band], variation: float) -> bool:
+def _is_alike(profiles: IntArray, bands: list[_Band], variation: float) -> bool:
     found = np.mean([_variation(profile) for profile in profiles])
     # The coefficient of variation goes with the root.
     if abs(found / variation - 1) > 2 * _OF_VARIATION:
         return False
-    reached = _reached(profiles)
+    reached = _cumulated(profiles)
     for window, part, lower, upper in bands:
         arrivals = _arrivals(reached, window, part)
         if not lower <= np.mean([index_of_dispersion(counts) for counts in arrivals]) <= upper:

@@ -57,8 +57,8 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
     if entry not in ENTRIES:
         raise FittingError(f"no way of entry {entry!r}: give {' or '.join(ENTRIES)}")
     levels, pairs = counts.diagram.levels, counts.diagram.pairs(counts.pair)
-    low, high = _ranges(counts, counts.stream * KINDS + kinds, pairs.level, pairs.target)
-    departures, arrivals = _random_partings(counts, pairs.level, pairs.source, low, high)
+    low, high = _state_range(counts, counts.stream * KINDS + kinds, pairs.level, pairs.target)
+    departures, arrivals = _random_moves(counts, pairs.level, pairs.source, low, high)
     order, first, node, follows = _nodes(counts, pairs.level, pairs.source)
     weight = counts.count[order]
     keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
@@ -72,7 +72,7 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
     entered[:, 1:] = np.cumsum(arrivals, axis=0).T
     target = np.unique(low * (levels + 1) + pairs.level, return_inverse=True)[1].astype(np.int64)
     return Chain(
-        *(levels, departures.sum(axis=1), _leaving(departures_by_level), node),
+        *(levels, departures.sum(axis=1), _cumulated_shares(departures_by_level), node),
         *(follows, order, first, keep, other, low, high, entered),
         *(pairs.level, target),
     )
@@ -110,7 +110,7 @@ def _find_nodes(counts: TransitionCounts, nodes: IntArray, level: int, sequentia
     return np.where(held[at] == wanted, here[at], -1)
 
 
-def _random_partings(
+def _random_moves(
     counts: TransitionCounts, level: IntArray, source: IntArray, low: IntArray, high: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Random transitions out of and into every touched state, by level.
@@ -120,14 +120,14 @@ def _random_partings(
     departures, arrivals = counts.departures.copy(), counts.arrivals.copy()
     on = np.flatnonzero(counts.sequential == 1)
     number = counts.count[on]
-    ranges = _ranges(counts, counts.origin[on], level[on], source[on])
-    _take_off(departures, level[on], number, *ranges, -1)
-    _take_off(arrivals, level[on], number, low[on], high[on], 1)
+    ranges = _state_range(counts, counts.origin[on], level[on], source[on])
+    _subtract(departures, level[on], number, *ranges, -1)
+    _subtract(arrivals, level[on], number, low[on], high[on], 1)
     return departures, arrivals
 
 
 @compiled
-def _take_off(
+def _subtract(
     partings: IntArray, level: IntArray, number: IntArray, low: IntArray, high: IntArray, step: int
 ) -> None:
     """Take numbers off ranges of touched states, from their begin or their end on."""
@@ -141,7 +141,7 @@ def _take_off(
             v += step
 
 
-def _ranges(
+def _state_range(
     counts: TransitionCounts, origin: IntArray, level: IntArray, state: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Touched states of an origin that lie in states of some level."""
@@ -151,7 +151,7 @@ def _ranges(
     return np.searchsorted(touched, start), np.searchsorted(touched, start + size)
 
 
-def _leaving(departures: FloatArray) -> FloatArray:
+def _cumulated_shares(departures: FloatArray) -> FloatArray:
     """Cumulated share of a state's transitions by the level at which they part."""
     total = departures.sum(axis=1, keepdims=True)
     leave = np.cumsum(departures, axis=1) / np.where(total > 0, total, 1)

@@ -242,7 +242,7 @@ class FilePages:
 
         Raises `FittingError` for a place beyond 64 PiB.
         """
-        page, request = touched_blocks(lbn, _whole(size_bytes), PAGE_BLOCKS * _SECTOR)
+        page, request = touched_blocks(lbn, _whole_blocks(size_bytes), PAGE_BLOCKS * _SECTOR)
         if len(page) and page.max() >> _DEVICE_SHIFT:
             raise FittingError("a place lies beyond 64 PiB: no layout can be made of it")
         key = device[request].astype(np.int64) << _DEVICE_SHIFT | page
@@ -285,7 +285,7 @@ class Layout:
 
     def move(self, device: IntArray, lbn: IntArray, size_bytes: IntArray) -> Moved:
         """Find the new places of requests that the layout was made from."""
-        last_block = lbn + _whole(size_bytes) // _SECTOR - 1
+        last_block = lbn + _whole_blocks(size_bytes) // _SECTOR - 1
         first, last = lbn // PAGE_BLOCKS, last_block // PAGE_BLOCKS
         start, stop = (self._place(device, page) for page in (first, last))
         end = stop * PAGE_BLOCKS + last_block % PAGE_BLOCKS + 1
@@ -296,6 +296,6 @@ class Layout:
         return np.asarray(self.page[np.searchsorted(self.key, key)])
 
 
-def _whole(size_bytes: IntArray) -> IntArray:
+def _whole_blocks(size_bytes: IntArray) -> IntArray:
     """Size (bytes) of the whole blocks of requests; one at least."""
     return np.maximum(size_bytes // _SECTOR, 1) * _SECTOR

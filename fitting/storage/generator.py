@@ -38,18 +38,18 @@ from fitting.storage.addresses import (
     Addresses,
     Memory,
     Pending,
-    Stretches,
+    StateRanges,
     choose_address,
-    drawn_class,
-    emptied,
-    holds_more,
-    memory_of,
+    draw_class,
+    empty_memory,
+    has_room_for,
+    new_memory,
     state_at,
-    stretches_of,
+    state_ranges,
 )
 from fitting.storage.diagram import KINDS
 from fitting.storage.interarrival import KNOTS, GapLaws
-from fitting.storage.last_access import MOST_CLOCK, roomier
+from fitting.storage.last_access import MOST_CLOCK, make_room_for_rows
 from fitting.storage.reuse_distance import AGAIN, FRESH
 from fitting.storage.run_lengths import RunLengths, Runs, drawn_length, run_lengths
 from fitting.storage.survey import BLOCK, SizeClasses
@@ -130,7 +130,7 @@ class Quotas(NamedTuple):
 class Tables(NamedTuple):
     """All that a walk needs to go on."""
 
-    space: Stretches
+    space: StateRanges
     chain: Chain
     moves: Moves
     features: stratified.Features
@@ -184,9 +184,9 @@ class Walk:
         memory = self._tables.memory
         if memory.clock.max() >= MOST_CLOCK:
             self._tables.pending.made[:] = -1
-            memory = emptied(memory)
+            memory = empty_memory(memory)
         else:
-            memory = memory._replace(marks=roomier(memory.marks, memory.clock))
+            memory = memory._replace(marks=make_room_for_rows(memory.marks, memory.clock))
         self._tables = self._tables._replace(memory=memory)
 
 
@@ -195,13 +195,13 @@ def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Genera
     counts, chain, runs, streams = learnt.counts, learnt.chain, learnt.runs, len(learnt.pace)
     started = runs.started()
     return Tables(
-        stretches_of(counts, runs, learnt.addresses, streams),
+        state_ranges(counts, runs, learnt.addresses, streams),
         *(chain, _moves(learnt)),
         _features(learnt.laws, learnt.classes, learnt.pace),
         run_lengths(runs, counts.state_origin),
         _strata(counts, chain, started.ravel(), share, rng),
         stratified.new_samples(chain.order, counts.count[chain.order], chain.first, share),
-        memory_of(counts, started.sum(axis=1), learnt.addresses, expected, share, rng),
+        new_memory(counts, started.sum(axis=1), learnt.addresses, expected, share, rng),
         _pending(streams),
         _quotas(counts, chain, started.ravel(), streams, closed=share >= 1.0),
     )
@@ -345,7 +345,7 @@ def _walk(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomness) -
                 continue
             return i
         if not first:
-            if not holds_more(c.memory, c.space.device[s], p.size[s]):
+            if not has_room_for(c.memory, c.space.device[s], p.size[s]):
                 return i
             t = p.transition[s]
             due[i], stream[i], transition[i], size[i] = p.due[s], s, t, p.size[s]
@@ -541,7 +541,7 @@ def _draw_entry(c: Tables, t: int, rng: Randomness) -> int:
 def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
     """Draw how a run comes to its start address, and its length."""
     p = c.pending
-    p.reuse[s] = drawn_class(c.memory, v, rng)
+    p.reuse[s] = draw_class(c.memory, v, rng)
     row = 2 * v + (1 if AGAIN <= p.reuse[s] < FRESH else 0)
     if c.quotas.closed[()]:
         row = _row_left(c.quotas, row)

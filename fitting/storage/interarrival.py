@@ -62,10 +62,10 @@ class GapLaws:
         relative = np.ones(len(index))
         for code in np.unique(law[law != CONSTANT]):
             members = np.flatnonzero(law == code)
-            relative[members] = self._relative(code, shape[members], mean[members], rng)
+            relative[members] = self._draw_relative(code, shape[members], mean[members], rng)
         return relative * mean
 
-    def _relative(
+    def _draw_relative(
         self, law: int, shape: FloatArray, mean: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
         """Draw gaps over their mean."""
@@ -144,7 +144,7 @@ def fit_gaps(
         chosen[n < _LEAST_GAPS] = EXPONENTIAL
     chosen[mean <= 0] = CONSTANT
     shape = shapes[chosen, np.arange(len(n))]
-    return _compact(GapLaws(chosen.astype(np.int8), mean, shape, quantiles))
+    return _keep_used_quantiles(GapLaws(chosen.astype(np.int8), mean, shape, quantiles))
 
 
 def _shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArray:
@@ -254,7 +254,7 @@ def _quantiles(
     return quantiles
 
 
-def _compact(laws: GapLaws) -> GapLaws:
+def _keep_used_quantiles(laws: GapLaws) -> GapLaws:
     """Keep the quantiles of the laws that use them."""
     used = laws.law == EMPIRICAL
     rows = laws.shape[used].astype(np.int64)
@@ -264,7 +264,7 @@ def _compact(laws: GapLaws) -> GapLaws:
     return replace(laws, shape=shape, quantiles=laws.quantiles[rows])
 
 
-def chain_of(gaps_s: FloatArray) -> FloatArray:
+def fit_chain(gaps_s: FloatArray) -> FloatArray:
     """Probability, by eighth of a gap, that the next one is in each eighth or below it."""
     counts = np.full((CLASSES, CLASSES), 1e-9)
     n = len(gaps_s)
@@ -277,7 +277,7 @@ def chain_of(gaps_s: FloatArray) -> FloatArray:
     return np.asarray(np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True))
 
 
-def chained(chain: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
+def draw_chained(chain: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
     """Probabilities, of the law of all gaps, that follow each other as the gaps did."""
     at = rng.random(number)
     _follow(chain, rng.random(number), at)

@@ -74,7 +74,7 @@ def new_marks(piece: int, devices: int, rows: int = _LEAST_ROWS) -> Marks:
     )
 
 
-def roomier(m: Marks, clock: IntArray) -> Marks:
+def make_room_for_rows(m: Marks, clock: IntArray) -> Marks:
     """Have room for more rows, by a larger table or by forgetting what is old.
 
     ``clock`` is that of each device now.

@@ -39,7 +39,7 @@ class Halves(NamedTuple):
     first: IntArray  # of their first halves: by depth, coarsest first, and in order of time
 
 
-class Linked(NamedTuple):
+class LinkedHalves(NamedTuple):
     """`Halves` by number."""
 
     least: int
@@ -60,7 +60,7 @@ def kept_halves(busy: list[tuple[IntArray, IntArray]]) -> Halves:
     return Halves(least, first[whole >= least])
 
 
-def linked(halves: Halves, counts: IntArray) -> Linked:
+def link_halves(halves: Halves, counts: IntArray) -> LinkedHalves:
     """Link halves to those below them, from the counts of the coarse windows on."""
     below = np.zeros_like(halves.first)
     known, here = 0, counts
@@ -73,13 +73,13 @@ def linked(halves: Halves, counts: IntArray) -> Linked:
         inside = (here >= halves.least).reshape(-1, 2).sum(axis=1)
         below[known : known + number] = known + number + np.cumsum(inside) - inside
         known += number
-    return Linked(halves.least, halves.first, coarse, below)
+    return LinkedHalves(halves.least, halves.first, coarse, below)
 
 
 def place(
     counts: IntArray,
     kept: IntArray,
-    links: Linked,
+    links: LinkedHalves,
     laws: tuple[FloatArray, FloatArray],
     rules: tuple[int, int],
     gaps: FloatArray,
@@ -100,15 +100,17 @@ def place(
     depth = 0
     while nodes.shape[1]:
         small, large = (law[min(depth, len(law) - 1)] for law in laws)
-        nodes = _halved(nodes, links, (small, large), depth, rules, (gaps, edges, times), rng)
+        nodes = _halve_windows(
+            nodes, links, (small, large), depth, rules, (gaps, edges, times), rng
+        )
         depth += 1
     return times
 
 
 @compiled
-def _halved(
+def _halve_windows(
     nodes: IntArray,
-    links: Linked,
+    links: LinkedHalves,
     laws: tuple[FloatArray, FloatArray],
     depth: int,
     rules: tuple[int, int],

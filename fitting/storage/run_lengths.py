@@ -44,6 +44,15 @@ _CLASSES_FROM = 2
 _LEAST_STARTS = 16
 
 
+def class_lows() -> IntArray:
+    """Shortest length of each class; some classes of short runs hold none."""
+    octave, quarter = np.divmod(np.arange(CLASSES), _PER_OCTAVE)
+    return np.asarray(-(-((quarter + _PER_OCTAVE) << octave) // _PER_OCTAVE), dtype=np.int64)
+
+
+_LOWS = class_lows()
+
+
 @dataclass(frozen=True)
 class Runs:
     """Runs by touched state."""
@@ -127,7 +136,7 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     pooled = np.where(some[:, :, None, None], pooled, counts.sum(axis=(0, 1)))
     start = np.zeros(2 * len(counts) + 1, dtype=np.int64)
     share, mean = np.empty((2, 2 * len(counts) * CLASSES))
-    used = _laws(counts, pooled, origin, class_lows(), (start, share, mean))
+    used = _laws(counts, pooled, origin, start, share, mean)
     return RunLengths(start, share[:used].copy(), mean[:used].copy())
 
 
@@ -163,11 +172,11 @@ def _laws(
     counts: IntArray,
     pooled: IntArray,
     origin: IntArray,
-    lows: IntArray,
-    laws: tuple[IntArray, FloatArray, FloatArray],
+    start: IntArray,
+    share: FloatArray,
+    mean: FloatArray,
 ) -> int:
     """Write the law of every row; return how many classes there are in all."""
-    start, share, mean = laws
     at = 0
     for row in range(2 * len(counts)):
         v, sort = row // 2, row % 2
@@ -181,16 +190,10 @@ def _laws(
             if number[class_] > 0:
                 reached += number[class_]
                 share[at] = reached / total
-                mean[at] = lows[class_] + beyond[class_] / number[class_]
+                mean[at] = _LOWS[class_] + beyond[class_] / number[class_]
                 at += 1
         start[row + 1] = at
     return at
-
-
-def class_lows() -> IntArray:
-    """Shortest length of each class; some classes of short runs hold none."""
-    octave, quarter = np.divmod(np.arange(CLASSES), _PER_OCTAVE)
-    return np.asarray(-(-((quarter + _PER_OCTAVE) << octave) // _PER_OCTAVE), dtype=np.int64)
 
 
 @compiled
@@ -232,8 +235,6 @@ def _count(rows: IntArray, row: int, first: int, length: int) -> None:
     """Count a run, if there is one."""
     if length > 0:
         class_ = length_class(length)
-        octave, quarter = class_ // 4, class_ % 4
-        shortest = -(-((quarter + 4) << octave) // 4)
         at = _CLASSES_FROM + first + 2 * class_
         rows[row, at] += 1
-        rows[row, at + 1] += length - shortest
+        rows[row, at + 1] += length - _LOWS[class_]

@@ -102,22 +102,22 @@ class TransitionCounts:
         keys = (self.origin, pair, self.op, self.sequential, self.size_class)
         group, first = _groups(*keys)
         states, first_state = _groups(self.state_origin, self.state // k)
-        sums = _summed(self.sums, group)
-        sums[:, SMALLEST] = _extreme(np.minimum, self.sums[:, SMALLEST], group)
-        sums[:, LARGEST] = _extreme(np.maximum, self.sums[:, LARGEST], group)
+        sums = _sum_groups(self.sums, group)
+        sums[:, SMALLEST] = _group_extremes(np.minimum, self.sums[:, SMALLEST], group)
+        sums[:, LARGEST] = _group_extremes(np.maximum, self.sums[:, LARGEST], group)
         return replace(
             self,
             diagram=diagram,
             **dict(zip(_KEYS, (key[first] for key in keys), strict=True)),
             sums=sums,
-            histogram=_summed(self.histogram, group),
+            histogram=_sum_groups(self.histogram, group),
             state_origin=self.state_origin[first_state],
             state=self.state[first_state] // k,
-            occupancy=_summed(self.occupancy, states),
-            lowest=_extreme(np.minimum, self.lowest, states),
-            highest=_extreme(np.maximum, self.highest, states),
-            departures=_merged_levels(_summed(self.departures, states)),
-            arrivals=_merged_levels(_summed(self.arrivals, states)),
+            occupancy=_sum_groups(self.occupancy, states),
+            lowest=_group_extremes(np.minimum, self.lowest, states),
+            highest=_group_extremes(np.maximum, self.highest, states),
+            departures=_merge_levels(_sum_groups(self.departures, states)),
+            arrivals=_merge_levels(_sum_groups(self.arrivals, states)),
         )
 
 
@@ -137,20 +137,20 @@ def _groups(*keys: IntArray) -> tuple[IntArray, IntArray]:
     return group, order[np.flatnonzero(np.r_[True, new[1:]])]
 
 
-def _summed(rows: Array, group: IntArray) -> Array:
+def _sum_groups(rows: Array, group: IntArray) -> Array:
     total = np.zeros((int(group.max()) + 1, *rows.shape[1:]), dtype=rows.dtype)
     np.add.at(total, group, rows)
     return total
 
 
-def _extreme(which: np.ufunc, rows: Array, group: IntArray) -> Array:
+def _group_extremes(which: np.ufunc, rows: Array, group: IntArray) -> Array:
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0])
     extremes: Array = which.reduceat(rows[order], starts)
     return extremes
 
 
-def _merged_levels(by_level: IntArray) -> IntArray:
+def _merge_levels(by_level: IntArray) -> IntArray:
     """Add what parted at the finest level to what parted a level above it."""
     merged = by_level[:, :-1].copy()
     merged[:, -1] += by_level[:, -1]

@@ -78,14 +78,14 @@ class Clock:
         np.add.at(counts, tick, finest[held])
         spread = np.zeros_like(finest)
         length = self.tick_s / width / self.stretch(duration_s)
-        _spread(counts, length, _even(counts), spread, np.random.default_rng(0))
+        _spread(counts, length, _is_even(counts), spread, np.random.default_rng(0))
         return spread
 
     def spread_gaps(self, gaps_s: FloatArray, duration_s: float) -> FloatArray:
         """Gaps between arrivals that are spread over their ticks."""
         tick = np.rint(np.concatenate([[0.0], np.cumsum(gaps_s)]) / self.tick_s).astype(np.int64)
         counts = np.bincount(tick)
-        if _even(counts):
+        if _is_even(counts):
             within = np.arange(len(tick)) - np.repeat(np.cumsum(counts) - counts, counts)
             place = tick + (within + 0.5) / np.repeat(counts, counts)
         else:
@@ -93,7 +93,7 @@ class Clock:
         return np.diff(place) * self.tick_s / self.stretch(duration_s)
 
 
-def _even(counts: IntArray) -> bool:
+def _is_even(counts: IntArray) -> bool:
     """Whether ticks have as many arrivals each, more or less: then they have a pace."""
     return bool(counts.var() < _EVEN * counts.mean())
 
@@ -180,7 +180,7 @@ def drawn_split(
     n: int, left: int, right: int, small: FloatArray, large: FloatArray, rng: np.random.Generator
 ) -> int:
     """Draw how many of n arrivals are in the first half of a window between two others."""
-    kind = context_of(n, left, right)
+    kind = _context(n, left, right)
     u = rng.random()
     if n < _SMALL:
         first = 0
@@ -196,7 +196,7 @@ def drawn_split(
 
 
 @compiled
-def context_of(n: int, left: int, right: int) -> int:
+def _context(n: int, left: int, right: int) -> int:
     """What a window of n arrivals lies between."""
     both, apart = left + right, abs(left - right)
     if 4 * both <= n:
@@ -227,7 +227,7 @@ def _count_splits(
         # Beyond its ends a trace goes on as on the other side.
         left = n[i - 1 if i > 0 else min(1, last)]
         right = n[i + 1 if i < last else max(0, last - 1)]
-        kind = context_of(total, left, right)
+        kind = _context(total, left, right)
         first = halves[2 * i]
         if kind >= _BUSIER and right > left:
             first = total - first

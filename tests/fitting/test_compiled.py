@@ -127,6 +127,18 @@ class TestMachineCode:
             monkeypatch.setattr(module._FunctionCache, name, full)
         assert compiled(twice)(21) == 42
 
+    @pytest.mark.parametrize("gone", [AttributeError, ModuleNotFoundError])
+    def test_of_another_release_that_names_classes_that_are_gone_is_made_anew(
+        self, gone, tmp_path, monkeypatch
+    ):
+        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
+        assert compiled(twice)(21) == 42
+        with monkeypatch.context() as patch:
+            patch.setattr(module._FunctionCache, "load_overload", Mock(side_effect=gone))
+            assert compiled(twice)(21) == 42
+        again = compiled(twice)
+        assert (again(21), sum(again.stats.cache_hits.values())) == (42, 1)
+
     @pytest.mark.parametrize("gone", [OSError, RuntimeError])
     def test_without_a_folder_for_it_is_made_by_each_process(self, gone, tmp_path, monkeypatch):
         monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
