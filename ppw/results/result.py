@@ -323,7 +323,10 @@ class Table:
         ]
         names = len(by) + len([*takewhile(lambda c: c.unit == TEXT, columns)])
         header = [*by, *(title for c in columns for title in c.titles(result))]
-        return PrintedTable(self.title, header, rows, names, self.note, len(frame) - len(rows))
+        in_csv = self is result.tables[0] and type(result).to_frame is Result.to_frame
+        whole = "--format csv or to_frame()" if in_csv else f"--format json or .{self.name}"
+        left_out = len(frame) - len(rows)
+        return PrintedTable(self.title, header, rows, names, self.note, left_out, whole)
 
     def _texts(self, column: Column, row: Row, result: object) -> list[str]:
         shown_by = self.show.get(column.name)
@@ -339,10 +342,12 @@ class PrintedTable(NamedTuple):
     keys: int
     note: str = ""
     left_out: int = 0
+    # Where all rows are.
+    whole: str = "--format csv or to_frame()"
 
     def lines(self) -> list[str]:
         """Return the table as text, and say how many rows it lacks."""
-        more = f"… {self.left_out} more rows: use --format csv or to_frame()"
+        more = f"… {self.left_out} more rows: use {self.whole}"
         return [text_table(self.header, self.rows), *([more] if self.left_out else [])]
 
 
@@ -505,7 +510,9 @@ def _written(kind: type[Result]) -> list[Field[Any]]:
     A field with ``metadata={"json": False}`` is not among them, as the runs behind an answer; one
     with ``metadata={"key": "name"}`` has that name there.
     """
-    return [f for f in fields(kind) if f.name != "input_digest" and f.metadata.get("json", True)]
+    written = [f for f in fields(kind) if f.name != "input_digest" and f.metadata.get("json", True)]
+    # Of a document that lacks much, say what its own kind of result has first.
+    return sorted(written, key=lambda f: f.name == "caveats")
 
 
 def _key(kind: type[Result], one: Field[Any]) -> str:

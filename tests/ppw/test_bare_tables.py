@@ -235,11 +235,11 @@ class TestLongAnswers:
     @pytest.mark.parametrize(
         ("kind", "table", "said"),
         [
-            ("BestFrequency", "table", "… 5 more groups: use --format csv or to_frame()"),
+            ("BestFrequency", "table", "… 5 more rows: use --format json or .table"),
             ("Calibration", "table", "… 5 more levels: use --format csv or to_frame()"),
             ("Comparison", "table", "… 5 more rows: use --format csv or to_frame()"),
             ("SweepKnees", "knees", "… 35 more sweeps: --format json or csv"),
-            ("Plan", "groups", "… 5 more groups: use --format json or .groups"),
+            ("Plan", "groups", "… 5 more rows: use --format json or .groups"),
             ("PowerLoads", "figures", "… 5 more servers: use --format json or .figures"),
         ],
     )
