@@ -1,4 +1,4 @@
-"""The clock offset of a power log, from runs of known times that are seen in it."""
+"""Clock offset of a power log, estimated from runs of known times."""
 
 from __future__ import annotations
 
@@ -15,29 +15,20 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-# Offsets are tried in this part of the time from row to row.
+# Offsets are tried in steps of this part of the time between rows.
 STEPS_PER_ROW = 20
 # A χ² of one degree of freedom exceeds twice this in one of ten cases.
 HALF_CHI2_90 = 1.3528
-# The share of the variance of the watts that the runs must explain.
+# Share of the variance of the power that the runs must explain.
 LEAST_SHARE = 0.1
 FEWEST_ROWS = 4
 
 
 class ClockOffset(NamedTuple):
-    """What to add to the times of a log.
-
-    Attributes
-    ----------
-    offset_s : float
-        Middle of the offsets that fit.
-    uncertainty_s : float
-        Half of their range at a level of 0.90, and never less than half the time from row to row.
-    share : float
-        Of the variance of the watts, how much the runs explain (0 to 1).
-    """
+    """Offset to add to the times of a log, its uncertainty, and the share of variance explained."""
 
     offset_s: float
+    # Half of the range of fitting offsets (90 %), at least half the time between rows (s).
     uncertainty_s: float
     share: float
 
@@ -49,38 +40,30 @@ def estimate_clock_offset(
     *,
     reach_s: float = 60.0,
 ) -> ClockOffset:
-    """Find the offset at which watts in runs and outside of them differ most.
+    """Find the offset (s) at which power in runs and outside of them differs most.
 
-    Every offset cuts the rows of the log into those inside runs and those outside. The share of the
-    variance of the watts that this cut explains is largest at the true offset, as far as a run
-    takes more than a pause. With normal noise the logarithm of the likelihood is
-    ``-n/2 * log(1 - share)`` up to a constant, and offsets within half the 0.90 quantile of χ² of
-    the best one fit as well. A row that is the mean since the row before counts for its own time,
-    so that it seems late by half a row, which the uncertainty allows for.
+    An offset splits the rows of the log into those inside and those outside of runs. The share of
+    the variance that this split explains is largest at the true offset, if runs draw more than
+    pauses. With normal noise the log-likelihood is ``-n/2 * log(1 - share)`` up to a constant;
+    offsets within half the 0.90 quantile of χ² of the best one fit as well. Runs at regular
+    intervals fit more than one offset; the uncertainty covers them all, and the half row by which
+    a mean since the row before seems late.
 
     Parameters
     ----------
-    times_s : array_like
-        Times of the rows by the log's clock (s).
-    watts : array_like
-        Their figures (W); NaN rows are left out.
+    times_s, watts : array_like
+        Times of the rows by the log's clock (s) and their power (W); NaN rows are left out.
     runs : sequence of (float, float)
         Start and end of each run by this host's clock (s), with pauses between them.
     reach_s : float
         Largest offset that is tried, to both sides (s).
 
-    Returns
-    -------
-    ClockOffset
-        Runs that come at regular intervals fit more than one offset: the uncertainty covers them
-        all.
-
     Raises
     ------
     MeasurementError
-        When there are too few rows, or no offset makes runs take more than pauses.
+        When there are too few rows, or runs draw more than pauses at no offset.
     """
-    times, power = _rows(times_s, watts)
+    times, power = _usable_rows(times_s, watts)
     starts, ends = np.array(sorted(runs), dtype=np.float64).reshape(-1, 2).T
     if not len(starts):
         raise MeasurementError("clock offset: no runs: give (start, end) of each")
@@ -93,7 +76,7 @@ def estimate_clock_offset(
     period = float(np.median(steps[steps > 0]))
     count = int(np.ceil(STEPS_PER_ROW * reach_s / min(period, reach_s)))
     offsets: FloatArray = np.linspace(-reach_s, reach_s, 2 * count + 1)
-    shares = _explained(times, power, starts, ends, offsets)
+    shares = _explained_shares(times, power, starts, ends, offsets)
     best = float(shares.max())
     if best < LEAST_SHARE:
         raise MeasurementError(
@@ -112,7 +95,7 @@ def estimate_clock_offset(
     return ClockOffset(middle, max(half, period / 2), best)
 
 
-def _rows(times_s: ArrayLike, watts: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _usable_rows(times_s: ArrayLike, watts: ArrayLike) -> tuple[FloatArray, FloatArray]:
     times = np.asarray(times_s, dtype=np.float64)
     power = np.asarray(watts, dtype=np.float64)
     if times.shape != power.shape or times.ndim != 1:
@@ -130,22 +113,21 @@ def _rows(times_s: ArrayLike, watts: ArrayLike) -> tuple[FloatArray, FloatArray]
     return times, power
 
 
-def _explained(
+def _explained_shares(
     times: FloatArray, power: FloatArray, starts: FloatArray, ends: FloatArray, offsets: FloatArray
 ) -> FloatArray:
-    """Share of the variance that the cut explains, by offset; 0 where runs take less."""
+    """Share of the variance that the split explains, by offset; 0 where runs draw less."""
     centred = power - power.mean()
-    # Rows inside the runs are the differences of running sums at the runs' ends.
+    # Sums inside the runs are differences of cumulative sums at the runs' ends.
     sums = np.concatenate([[0.0], np.cumsum(centred)])
     first = np.searchsorted(times, starts[:, None] - offsets)
     last = np.searchsorted(times, ends[:, None] - offsets)
-    rows = len(times)
     inside = (last - first).sum(axis=0).astype(np.float64)
+    outside = len(times) - inside
     excess = (sums[last] - sums[first]).sum(axis=0)
-    total = float(centred @ centred)
-    outside = rows - inside
-    cut = (excess > 0) & (outside > 0)
+    usable = (excess > 0) & (outside > 0)
     shares = np.zeros(len(offsets))
-    # The sum of squares between two groups of a centred sample.
-    shares[cut] = excess[cut] ** 2 * rows / (inside[cut] * outside[cut]) / total
+    # Sum of squares between two groups of a centred sample.
+    between = excess[usable] ** 2 * len(times) / (inside[usable] * outside[usable])
+    shares[usable] = between / float(centred @ centred)
     return shares

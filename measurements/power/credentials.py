@@ -1,34 +1,48 @@
 """Users and passwords of devices: from the environment, a netrc file or a terminal.
 
-Never from a command line, and never shown: no message here repeats what was read.
+They never come from a command line, and no message repeats what was read.
 """
 
 from __future__ import annotations
 
 import getpass
+import netrc as netrc_format
 import os
 import stat
 import sys
 import warnings
-from netrc import NetrcParseError
-from netrc import netrc as parse_netrc
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from measurements.power.redfish_client import parse_origin
-from measurements.power.source import Login, SensorError
+from measurements.power.source import Login, SensorError, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     Prompt = Callable[[str, str], Login]
-    from collections.abc import Iterable
-
-    from measurements.power.source import Spec
-
 
 NETRC_VARIABLE = "PPW_NETRC"
+# By kind of source: how its credentials are called, and whether it may work without.
+_NEEDS = {"ipmi": ("ipmi", False), "ipmi:ipmitool": ("ipmi", False), "redfish": ("redfish", True)}
+
+
+def logins_for(specs: Iterable[Spec]) -> list[tuple[str, str, Login]]:
+    """Find kind, address and login of each source that needs a login, before any measurement."""
+    found = []
+    for spec in specs:
+        if spec.where is None or spec.kind not in _NEEDS:
+            continue
+        kind, is_optional = _NEEDS[spec.kind]
+        # The source asks by the same name.
+        host = parse_origin(spec.where).host if kind == "redfish" else spec.where
+        try:
+            found.append((kind, host, find_login(kind, host, prompt=terminal_prompt())))
+        except SensorError:
+            if not is_optional:
+                raise
+    return found
 
 
 def find_login(
@@ -39,11 +53,11 @@ def find_login(
     netrc: Path | None = None,
     prompt: Prompt | None = None,
 ) -> Login:
-    """Look for the login of a device; the first that is found is taken.
+    """Find the login of a device; the first of these wins.
 
     1. ``PPW_<KIND>_USER`` and ``PPW_<KIND>_PASSWORD`` of the environment;
-    2. the entry ``machine HOST login USER password PASSWORD`` of a netrc file, or its ``default``
-       entry; the file must belong to who asks and be readable by nobody else;
+    2. the entry ``machine HOST login USER password PASSWORD`` of a netrc file, for the whole
+       address, else for its host, else ``default``; the file must be the user's own and private;
     3. the prompt.
 
     Parameters
@@ -51,20 +65,18 @@ def find_login(
     kind : str
         What is logged in to, such as "ipmi".
     host : str
-        Address as the user wrote it. A port and a scheme may be there: the netrc file is searched
-        for the whole address, then for the host alone.
+        Address as the user wrote it, perhaps with a port and a scheme.
     environ : mapping
-        Instead of this process's environment.
+        Environment variables.
     netrc : Path, optional
-        Instead of the file that ``PPW_NETRC`` names, or ``~/.netrc``.
+        The file; else the one that ``PPW_NETRC`` names, or ``~/.netrc``.
     prompt : callable, optional
-        ``(kind, host) -> Login``, such as `terminal_prompt` gives. None where nobody can be asked.
+        ``(kind, host) -> Login``, such as `terminal_prompt` gives; None if nobody can be asked.
 
     Raises
     ------
     SensorError
-        When there is no login, with the three ways to give one, or when the one that is there
-        cannot be used.
+        When there is no login, with the three ways to give one, or an unusable one.
     """
     user_variable, password_variable = f"PPW_{kind.upper()}_USER", f"PPW_{kind.upper()}_PASSWORD"
     user, password = environ.get(user_variable, ""), environ.get(password_variable, "")
@@ -76,8 +88,7 @@ def find_login(
             there, missing = missing, there
         raise SensorError(f"{there} is set and {missing} is not: set both or neither")
     named = environ.get(NETRC_VARIABLE)
-    usual = Path(environ.get("HOME") or "/", ".netrc")
-    file = netrc or Path(named or usual)
+    file = netrc or Path(named or Path(environ.get("HOME") or "/", ".netrc"))
     if login := _from_netrc(file, host, must_exist=bool(netrc or named)):
         return login
     if prompt is not None:
@@ -90,10 +101,8 @@ def find_login(
 
 
 def terminal_prompt() -> Prompt | None:
-    """Ask at the terminal, without showing the password; None where there is no terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    return _ask_at_terminal
+    """Return a prompt that hides the password; None without a terminal."""
+    return _ask_at_terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
 
 
 def _ask_at_terminal(kind: str, host: str) -> Login:
@@ -112,31 +121,32 @@ def _ask_at_terminal(kind: str, host: str) -> Login:
 
 
 def _from_netrc(file: Path, address: str, *, must_exist: bool) -> Login | None:
-    # Raised where no caught error is at hand: those of the parser repeat what they read.
+    # Raised outside of any `except`: the parser's errors repeat what they read.
     entries, problem = _read_netrc(file, must_exist=must_exist)
     if problem:
         raise SensorError(f"netrc file {file}: {problem}")
     host = _host_of(address)
-    for machine in (address.lower(), host, "default"):
-        if machine in entries:
-            user, _, password = entries[machine]
-            if not user or not password:
-                raise SensorError(
-                    f"netrc file {file}: the entry of {machine} has no login or no password: "
-                    f"write `machine {host} login USER password PASSWORD`"
-                )
-            return Login(user, password)
-    return None
+    machine = next((m for m in (address.lower(), host, "default") if m in entries), None)
+    if machine is None:
+        return None
+    user, _, password = entries[machine]
+    if not user or not password:
+        raise SensorError(
+            f"netrc file {file}: the entry of {machine} has no login or no password: write "
+            f"`machine {host} login USER password PASSWORD`"
+        )
+    return Login(user, password)
 
 
 def _read_netrc(file: Path, *, must_exist: bool) -> tuple[dict[str, tuple[str, str, str]], str]:
-    """Entries by machine in lower case, or why there are none to be used."""
+    """Entries by machine in lower case, or why the file cannot be used."""
     try:
-        if problem := _unsafe(file):
+        if problem := _why_unsafe(file):
             return {}, problem
         # Bytes that are no text stay out of the parser, whose errors would show them.
         file.read_text(encoding="utf-8")
-        return {name.lower(): entry for name, entry in parse_netrc(file).hosts.items()}, ""
+        hosts = netrc_format.netrc(file).hosts
+        return {name.lower(): entry for name, entry in hosts.items()}, ""
     except FileNotFoundError:
         missing = f"is not there: correct {NETRC_VARIABLE} or unset it"
         return {}, missing if must_exist else ""
@@ -144,12 +154,12 @@ def _read_netrc(file: Path, *, must_exist: bool) -> tuple[dict[str, tuple[str, s
         return {}, f"cannot be read ({error.strerror}): make it yours and `chmod 600 {file}`"
     except UnicodeDecodeError:
         return {}, "is not UTF-8 text"
-    except NetrcParseError as error:
+    except netrc_format.NetrcParseError as error:
         return {}, f"line {error.lineno} is not in the format `machine HOST login … password …`"
 
 
-def _unsafe(file: Path) -> str:
-    """Why nobody should trust a file of passwords; empty where they may."""
+def _why_unsafe(file: Path) -> str:
+    """Why a file of passwords must not be trusted; empty if it may be."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         return f"is no file: correct {NETRC_VARIABLE} or unset it"
@@ -158,14 +168,12 @@ def _unsafe(file: Path) -> str:
             f"belongs to user id {status.st_uid} and not to you: "
             f"`chown {os.geteuid()} {file}` or name another by {NETRC_VARIABLE}"
         )
-    if status.st_mode & 0o077:
-        return f"others may read it: `chmod 600 {file}`"
-    return ""
+    return f"others may read it: `chmod 600 {file}`" if status.st_mode & 0o077 else ""
 
 
 def _host_of(address: str) -> str:
     """Host in lower case, of ``bmc:623``, ``[fe80::1]:623`` or ``https://bmc:8443``."""
-    # What stands before an @ may be a password, and is part of no host.
+    # The part before an @ may be a password, and is no part of the host.
     host = address.lower().rpartition("@")[2]
     if host.count(":") > 1 and "[" not in host and "//" not in host:
         return host  # an IPv6 address alone
@@ -173,33 +181,3 @@ def _host_of(address: str) -> str:
         return urlsplit(host if "//" in host else f"//{host}").hostname or host
     except ValueError:
         return host
-
-
-# Users and passwords of the sources that need them, asked for before anything is measured.
-
-
-# By kind of source: what its credentials are called, and whether it may do without.
-_NEED = {"ipmi": ("ipmi", False), "ipmi:ipmitool": ("ipmi", False), "redfish": ("redfish", True)}
-
-
-def logins_for(specs: Iterable[Spec]) -> list[tuple[str, str, Login]]:
-    """Kind, address and login of each source that needs one.
-
-    Raises
-    ------
-    SensorError
-        When nothing says what the login is, and nobody is there to be asked.
-    """
-    found = []
-    for spec in specs:
-        if spec.where is None or spec.kind not in _NEED:
-            continue
-        kind, may_do_without = _NEED[spec.kind]
-        # As the source will ask for it.
-        host = parse_origin(spec.where).host if kind == "redfish" else spec.where
-        try:
-            found.append((kind, host, find_login(kind, host, prompt=terminal_prompt())))
-        except SensorError:
-            if not may_do_without:
-                raise
-    return found

@@ -1,15 +1,15 @@
-"""The sampling process: reads power sources in the background and writes what they said.
+"""The sampling process: reads power sources in the background into a file.
 
-``python -m measurements.power.sampler`` takes its orders as JSON lines on standard input and
-answers each with one line on standard output:
+``python -m measurements.power.sampler`` takes orders as JSON lines on standard input and answers
+each with one line on standard output:
 
 * ``{"do": "open", "sources": [...], "settings": {...}}``: open them; answers with their channels.
 * ``{"do": "start", "file": path}``: read every source, then keep reading into the file.
 * ``{"do": "stop"}``: read every source once more and close the file.
 
-It ends when its input does. A process of its own, because readings must come on time whatever the
-measuring one is busy with, and small: no table library is loaded here. Each source has a thread,
-so that a BMC that takes seconds keeps no counter waiting.
+It ends with its input. It is a separate process, so that readings come on time whatever the
+measuring process does, and loads no table library. Each source has its own thread, so that a BMC
+that takes seconds delays no counter.
 """
 
 from __future__ import annotations
@@ -29,36 +29,156 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from measurements.errors import MeasurementError
 from measurements.power.source import (
+    TIMEOUT_S,
     Channel,
     Login,
+    PowerSource,
     Reading,
     SensorError,
     SourceSettings,
     Spec,
+    closed_on_error,
     open_sources,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from measurements.power.source import PowerSource
+    from collections.abc import Callable, Iterator, Sequence
 
     Wait = Callable[[threading.Condition, float | None], object]
-    from collections.abc import Iterator, Sequence
 
-
-# A counter is read so many times in the shortest time that it can take to wrap.
-_READINGS_A_WRAP = 3
-_QUICKEST_S = 0.001
-# A source that fails is asked again after a while, so that its complaints do not fill the disk.
-_PATIENCE_S = 1.0
-# Without a known limit (see `measurements.power.energy`, which judges by the same figure).
-_MOST_W = 1000.0
+# Readings of a counter in the shortest time in which it can wrap.
+_READINGS_PER_WRAP = 3
+_SHORTEST_S = 0.001
+# A source that fails is asked less often, so that its complaints do not fill the disk.
+_RETRY_S = 1.0
 HEADER = ("label", "at_s", "value", "source_at_s")
 
 
+@dataclass
+class Sampling:
+    """A running sampling process, as its parent sees it."""
+
+    process: subprocess.Popen[str]
+    channels: tuple[Channel, ...] = ()
+    # Longest time between two different readings of a channel.
+    slowest_s: float = 0.0
+    # Last complaint of each source since the last `start`.
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls,
+        specs: Sequence[Spec],
+        *,
+        interval_s: float = 0.1,
+        sysfs: Path = Path("/sys"),
+        procfs: Path = Path("/proc"),
+        timeout_s: float = TIMEOUT_S,
+        logins: Sequence[tuple[str, str, Login]] = (),
+    ) -> Self:
+        """Start the process and open the sources in it; raise `SensorError` if one fails."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "measurements.power.sampler"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        sampling = cls(process)
+        order = {
+            "sources": [list(spec) for spec in specs],
+            "interval_s": interval_s,
+            "sysfs": str(sysfs),
+            "procfs": str(procfs),
+            "timeout_s": timeout_s,
+            # Through the pipe, so that no list of processes shows them.
+            "logins": [(kind, host, *login) for kind, host, login in logins],
+        }
+        with closed_on_error([sampling]):
+            answer = sampling._ask("open", **order)
+        sampling.channels = tuple(map(channel_from_json, answer["channels"]))
+        windows_s = (channel.window_s for channel in sampling.channels)
+        sampling.slowest_s = max(answer["slowest_s"], *windows_s, 0.0)
+        return sampling
+
+    def start(self, file: Path) -> None:
+        """Read every source now, and keep reading into the file until `stop`."""
+        self.failures = self._ask("start", file=str(file))["failures"]
+
+    def stop(self) -> None:
+        """Read every source once more and finish the file."""
+        self.failures = self._ask("stop")["failures"]
+
+    def close(self) -> None:
+        """End the process; a second call does nothing."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                # The process may have ended before it took the last order.
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _ask(self, order: str, **rest: object) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps({"do": order, **rest}) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            code = self.process.poll()
+            raise MeasurementError(
+                f"the sampling process has ended (exit code {code}): what was measured so far is "
+                "kept; start again with --resume"
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise (SensorError if answer["sensor"] else MeasurementError)(answer["error"])
+        return answer
+
+
+def read_samples(path: Path) -> list[Reading]:
+    """Read a file of the sampling process; an unfinished last line is ignored."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(_parse_rows(csv.reader(file), path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise MeasurementError(f"{path}: cannot be read: {error}") from error
+
+
+def _parse_rows(rows: Iterator[list[str]], path: Path) -> Iterator[Reading]:
+    if tuple(next(rows, ())) != HEADER:
+        raise MeasurementError(f"{path}: no file of raw readings: its header is not {HEADER}")
+    bad: int | None = None
+    for number, row in enumerate(rows, start=2):
+        if bad is not None:
+            raise MeasurementError(f"{path}: line {bad} is no reading")
+        try:
+            label, at_s, value, own = row
+            yield Reading(label, float(at_s), float(value), float(own) if own else None)
+        except ValueError:
+            bad = number
+
+
+def channel_as_json(channel: Channel) -> dict[str, Any]:
+    """Describe a channel as JSON, with null for NaN."""
+    values = {name: getattr(channel, name) for name in Channel.__slots__}
+    return {k: None if v != v else v for k, v in values.items()}
+
+
+def channel_from_json(values: dict[str, Any]) -> Channel:
+    """Rebuild a channel from `channel_as_json`."""
+    numbers = {k: float("nan") for k in ("resolution", "most_w") if values.get(k) is None}
+    return Channel(**{**values, **numbers})
+
+
 class Writer:
-    """Readings of all threads, into one file at a time."""
+    """Write the readings of all threads, into one file at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,7 +188,7 @@ class Writer:
         self.failures: dict[str, str] = {}
 
     def open(self, path: Path) -> None:
-        """Begin a file; what came before is forgotten."""
+        """Begin a file and reset the counts."""
         with self._lock:
             self._file = path.open("w", encoding="utf-8", newline="")
             self._rows = csv.writer(self._file)
@@ -76,7 +196,7 @@ class Writer:
             self.readings, self.failures = 0, {}
 
     def write(self, readings: list[Reading]) -> None:
-        """Append readings; outside of a run they go nowhere."""
+        """Append readings; without a file they are dropped."""
         with self._lock:
             if self._file is None:
                 return
@@ -86,12 +206,12 @@ class Writer:
             self.readings += len(readings)
 
     def fail(self, source: str, message: str) -> None:
-        """Remember the last complaint of a source in this run."""
+        """Keep the last complaint of a source in this run."""
         with self._lock:
             self.failures[source] = message
 
     def close(self) -> None:
-        """End the file, on disk."""
+        """Finish the file on disk."""
         with self._lock:
             if self._file is not None:
                 self._file.flush()
@@ -101,10 +221,9 @@ class Writer:
 
 
 class Reader(threading.Thread):
-    """Reads one source: at its pace while a run is on, and at once when told to.
+    """Read one source: periodically during a run, and at once on request.
 
-    ``clock`` tells seconds; ``wait`` lets go of a condition until it is notified or the seconds,
-    if any, have passed.
+    ``wait`` releases a condition until it is notified or the given time (s) has passed.
     """
 
     def __init__(
@@ -126,7 +245,7 @@ class Reader(threading.Thread):
         self._answered = threading.Event()
 
     def read_now(self, *, running: bool) -> threading.Event:
-        """Ask for a reading at once, and whether to go on after it; set when it is done."""
+        """Request a reading, and periodic ones if ``running``; the event is set when it is done."""
         with self._wake:
             self._asked, self._running = True, running
             self._answered = threading.Event()
@@ -141,7 +260,7 @@ class Reader(threading.Thread):
         self.join(timeout=2)
 
     def run(self) -> None:
-        """Read until told to end."""
+        """Read until `end`."""
         due = self._clock()
         while True:
             with self._wake:
@@ -154,10 +273,10 @@ class Reader(threading.Thread):
                     break
                 answered = self._answered if self._asked else None
                 self._asked = False
-            pause = self._interval_s if self._read() else max(self._interval_s, _PATIENCE_S)
+            pause = self._interval_s if self._read() else max(self._interval_s, _RETRY_S)
             now = self._clock()
-            # Late readings do not bunch up.
-            due = max(due + pause, now) if answered is None and due + pause > now else now + pause
+            # After a late reading the schedule begins anew, so that readings do not bunch up.
+            due = due + pause if answered is None and due + pause > now else now + pause
             if answered is not None:
                 answered.set()
         self._source.close()
@@ -172,17 +291,16 @@ class Reader(threading.Thread):
 
 
 def pace(source: PowerSource, interval_s: float) -> float:
-    """Seconds between two readings: as asked, not in vain, and before any counter can wrap."""
+    """Time between two readings (s): as asked, not below the period, before any counter wraps."""
     pause = max(interval_s, source.period_s)
     for channel in source.channels:
         if channel.range_j is not None:
-            most = channel.most_w if channel.most_w == channel.most_w else _MOST_W
-            pause = min(pause, channel.range_j / most / _READINGS_A_WRAP)
-    return max(pause, _QUICKEST_S)
+            pause = min(pause, channel.range_j / channel.bound_w / _READINGS_PER_WRAP)
+    return max(pause, _SHORTEST_S)
 
 
 class Sampler:
-    """What the orders act on; see `Reader` for its clock and wait."""
+    """Carry out the orders; see `Reader` for its clock and wait."""
 
     def __init__(
         self,
@@ -193,7 +311,7 @@ class Sampler:
         self._clock, self._wait = clock, wait
         self._writer = Writer()
         self._readers: list[Reader] = []
-        self._limit_s = 10.0
+        self._limit_s = TIMEOUT_S
 
     def open(self, order: dict[str, Any]) -> dict[str, Any]:
         """Open the sources; all or none."""
@@ -202,7 +320,7 @@ class Sampler:
         settings = SourceSettings(
             sysfs=Path(order["sysfs"]),
             procfs=Path(order["procfs"]),
-            login=_known(logins),
+            login=lambda kind, host: logins.get((kind, host)) or _find_login(kind, host),
             timeout_s=float(order["timeout_s"]),
         )
         self._limit_s = 2 * settings.timeout_s
@@ -245,189 +363,33 @@ class Sampler:
                 self._writer.fail(reader.name, late)
 
 
-def _known(logins: dict[tuple[str, str], Login]) -> Callable[[str, str], Login]:
-    def login(kind: str, host: str) -> Login:
-        if (kind, host) in logins:
-            return logins[kind, host]
-        from measurements.power.credentials import find_login
+def _find_login(kind: str, host: str) -> Login:
+    # Most sources need no login and are spared this import.
+    from measurements.power.credentials import find_login
 
-        return find_login(kind, host)
-
-    return login
-
-
-def channel_as_json(channel: Channel) -> dict[str, Any]:
-    """Describe a channel; what is not known is null."""
-    values = {name: getattr(channel, name) for name in Channel.__slots__}
-    return {k: None if v != v else v for k, v in values.items()}
-
-
-def channel_from_json(values: dict[str, Any]) -> Channel:
-    """Channel that the process described."""
-    numbers = {k: float("nan") for k in ("resolution", "most_w") if values.get(k) is None}
-    return Channel(**{**values, **numbers})
+    return find_login(kind, host)
 
 
 def main() -> int:
     """Take orders until the input ends."""
-    # Ctrl-C is the measuring process's to handle; this one ends with it.
+    # Ctrl-C is for the measuring process to handle; this one ends with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sampler = Sampler()
-    known = {"open": sampler.open, "start": sampler.start, "stop": sampler.stop}
+    orders = {"open": sampler.open, "start": sampler.start, "stop": sampler.stop}
     try:
         for line in sys.stdin:
             order = json.loads(line)
             try:
-                answer = known[order["do"]](order)
+                answer = orders[order["do"]](order)
             except (MeasurementError, OSError) as error:
                 answer = {"error": str(error), "sensor": isinstance(error, SensorError)}
             print(json.dumps(answer), flush=True)
     except BrokenPipeError:
-        # Whoever gave the orders is gone, and with it the reader of the answers.
+        # Nobody reads the answers any more; Python would flush them at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         sampler.end()
     return 0
-
-
-# Handle on the sampling process, and the files of raw readings that it leaves.
-
-
-@dataclass
-class Sampling:
-    """A running sampling process.
-
-    Attributes
-    ----------
-    channels : tuple of Channel
-        Of all its sources, in their order.
-    slowest_s : float
-        Longest time between two different readings of a channel.
-    failures : dict
-        By source, the last complaint since the last `start`.
-    """
-
-    process: subprocess.Popen[str]
-    channels: tuple[Channel, ...] = ()
-    slowest_s: float = 0.0
-    failures: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def open(
-        cls,
-        specs: Sequence[Spec],
-        *,
-        interval_s: float = 0.1,
-        sysfs: Path = Path("/sys"),
-        procfs: Path = Path("/proc"),
-        timeout_s: float = 10.0,
-        logins: Sequence[tuple[str, str, Login]] = (),
-    ) -> Self:
-        """Start the process and open the sources in it.
-
-        Raises
-        ------
-        SensorError
-            When one of them cannot be opened.
-        """
-        process = subprocess.Popen(
-            [sys.executable, "-m", "measurements.power.sampler"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        sampling = cls(process)
-        order = {
-            "sources": [list(spec) for spec in specs],
-            "interval_s": interval_s,
-            "sysfs": str(sysfs),
-            "procfs": str(procfs),
-            "timeout_s": timeout_s,
-            # Through the pipe, so that no list of processes shows them.
-            "logins": [(kind, host, *login) for kind, host, login in logins],
-        }
-        try:
-            answer = sampling._ask("open", **order)
-        except BaseException:
-            sampling.close()
-            raise
-        sampling.channels = tuple(map(channel_from_json, answer["channels"]))
-        windows_s = (channel.window_s for channel in sampling.channels)
-        sampling.slowest_s = max(answer["slowest_s"], *windows_s, 0.0)
-        return sampling
-
-    def start(self, file: Path) -> None:
-        """Read every source now, and go on until `stop`."""
-        self.failures = self._ask("start", file=str(file))["failures"]
-
-    def stop(self) -> None:
-        """Read every source once more and finish the file."""
-        self.failures = self._ask("stop")["failures"]
-
-    def close(self) -> None:
-        """End the process; a second call does nothing."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                # What could not be said to a process that has ended is of no use.
-                with suppress(BrokenPipeError):
-                    pipe.close()
-        try:
-            self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-    def _ask(self, order: str, **rest: object) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(json.dumps({"do": order, **rest}) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:
-            code = self.process.poll()
-            raise MeasurementError(
-                f"the sampling process has ended (exit code {code}): what was measured so far is "
-                "kept; start again with --resume"
-            )
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise (SensorError if answer["sensor"] else MeasurementError)(answer["error"])
-        return answer
-
-
-def read_samples(path: Path) -> list[Reading]:
-    """Readings of a file of the sampling process.
-
-    A last line that a killed process left unfinished is passed over.
-
-    Raises
-    ------
-    MeasurementError
-        When it is no such file.
-    """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return list(_readings(file, path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise MeasurementError(f"{path}: cannot be read: {error}") from error
-
-
-def _readings(file: IO[str], path: Path) -> Iterator[Reading]:
-    rows = csv.reader(file)
-    if tuple(next(rows, ())) != HEADER:
-        raise MeasurementError(f"{path}: no file of raw readings: its header is not {HEADER}")
-    bad: int | None = None
-    for number, row in enumerate(rows, start=2):
-        if bad is not None:
-            raise MeasurementError(f"{path}: line {bad} is no reading")
-        try:
-            label, at_s, value, own = row
-            yield Reading(label, float(at_s), float(value), float(own) if own else None)
-        except ValueError:
-            bad = number
 
 
 if __name__ == "__main__":

@@ -1,105 +1,86 @@
-"""What every source of watts or joules is: labelled channels, and readings of them.
+"""Power sources: labelled channels, their readings, and the kinds of sources there are.
 
-A source is one small module with a function ``open_source(where, settings)`` that returns a
-`PowerSource` or raises `SensorError` with the remedy; `measurements.power.source` lists them.
-Nothing here or in a source imports pandas: the sampling process stays small.
+A source is a module with a function ``open_source(where, settings)`` that returns a `PowerSource`
+or raises `SensorError` with the remedy. Neither this module nor a source imports pandas or NumPy,
+so that the sampling process stays small.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import re
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 from measurements.errors import MeasurementError
 from measurements.table.headers import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-
+T = TypeVar("T")
 Domain = Literal[
     "package", "core", "uncore", "dram", "psys", "gpu", "host", "wall", "battery", "other"
 ]
 
-# Whoever answers slower than this is taken for unreachable.
+# A device that answers later than this counts as unreachable.
 TIMEOUT_S = 10.0
+# Largest power of a processor or host whose limits are unknown (W).
+MOST_W = 1000.0
 
 
 class SensorError(MeasurementError):
-    """A sensor that is not there, cannot be read or said nothing usable; tells the remedy."""
+    """Report a sensor that is missing, unreadable or without a usable figure, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What the figures of one stream mean.
+    """Describe the figures of one stream."""
 
-    Attributes
-    ----------
-    label : str
-        Unique among all open sources, such as "rapl:package-0" or "ipmi:dcmi".
-    quantity : {"energy", "power"}
-        Joules of a counter that only grows (but for its wraps), or watts.
-    domain : str
-        What the figure covers.
-    resolution : float
-        Smallest step of a figure (J or W); NaN if not known.
-    window_s : float
-        A reading is the mean over so many seconds before it, and a new one comes no sooner;
-        0 for counters and momentary figures.
-    range_j : float or None
-        Energy after which a counter begins again at 0; None for one that never does.
-    inside : str or None
-        Label of the channel whose figure contains this one, as a package contains its cores:
-        the two are never added.
-    most_w : float
-        Watts that the channel will hardly exceed, by its limits; NaN if not known. Sets how often
-        a counter must be read for no wrap to be lost.
-    note : str
-        What the user should know of this channel, such as that it mirrors another.
-    other_clock : bool
-        Readings have the times of another clock, whose offset the runs have to tell.
-    """
-
+    # Unique among all open sources, such as "rapl:package-0" or "ipmi:dcmi".
     label: str
+    # Energy of a counter that only grows, except for its wraps (J), or power (W).
     quantity: Literal["energy", "power"]
     domain: Domain
-    resolution: float = float("nan")
+    # Smallest step of a figure (J or W); NaN if unknown.
+    resolution: float = math.nan
+    # A reading is the mean over this time before it (s); 0 for counters and momentary figures.
     window_s: float = 0.0
+    # Energy after which a counter restarts at 0 (J); None for one that never does.
     range_j: float | None = None
+    # Label of the channel that contains this one, as a package contains its cores: never add both.
     inside: str | None = None
-    most_w: float = float("nan")
+    # Power that the channel hardly exceeds (W); NaN if unknown.
+    most_w: float = math.nan
+    # Remark for the user, for instance that the channel mirrors another.
     note: str = ""
+    # Readings carry the times of another clock, whose offset the runs must tell.
     other_clock: bool = False
+
+    @property
+    def bound_w(self) -> float:
+        """Upper bound of the power (W), which sets how often a counter must be read."""
+        return MOST_W if math.isnan(self.most_w) else self.most_w
 
 
 class Reading(NamedTuple):
-    """One figure of one channel.
-
-    Attributes
-    ----------
-    label : str
-        Of the channel.
-    at_s : float
-        When it was read, by `time.monotonic`: the middle of the request and its answer.
-    value : float
-        Joules as the counter shows them (not unwrapped) or watts; NaN where the sensor answered
-        without a figure (not activated, 0 W, 0xFFFF).
-    source_at_s : float or None
-        The sensor's own clock, seconds since whenever. Two readings with the same one are the
-        same reading, however often it was asked for.
-    """
+    """Hold one figure of one channel."""
 
     label: str
+    # Middle of the request and its answer, by `time.monotonic` (s).
     at_s: float
+    # Counter as shown, not unwrapped (J), or power (W); NaN for an answer without a figure.
     value: float
+    # The sensor's own clock, from any origin (s). Equal times mean the same reading, asked twice.
     source_at_s: float | None = None
 
 
 class PowerSource(Protocol):
-    """An open source. A context manager is not needed: whoever opens it closes it."""
+    """Read power or energy. Whoever opens a source closes it."""
 
     @property
     def channels(self) -> Sequence[Channel]:
@@ -108,26 +89,20 @@ class PowerSource(Protocol):
 
     @property
     def period_s(self) -> float:
-        """Seconds below which reading again tells nothing new; 0 for none."""
+        """Time between two new figures (s); 0 if unknown."""
         ...
 
     def read(self) -> list[Reading]:
-        """Read every channel once.
-
-        Raises
-        ------
-        SensorError
-            When the sensor does not answer, after one attempt to connect again.
-        """
+        """Read every channel once, reconnecting once; raise `SensorError` without an answer."""
         ...
 
     def close(self) -> None:
-        """Let go of devices, sessions and files; a second call does nothing."""
+        """Release devices, sessions and files; a second call does nothing."""
         ...
 
 
 class Login(NamedTuple):
-    """Who asks a device. Its text hides the password, so that no log can show it."""
+    """User and password of a device. The repr hides the password, so that no log shows it."""
 
     user: str
     password: str
@@ -137,42 +112,32 @@ class Login(NamedTuple):
 
 
 def no_login(kind: str, host: str) -> Login:
-    """Refuse: nobody has said where credentials come from."""
+    """Refuse, because no login is configured."""
     raise SensorError(f"{kind} at {host} needs a user and a password, and none is known")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What a source may need beside its address.
+    """Hold what a source may need beside its address."""
 
-    Attributes
-    ----------
-    sysfs, procfs : Path
-        Where the kernel's trees are mounted; another folder for tests and containers.
-    login : callable
-        ``(kind, host) -> Login``, asked only by sources that need one; raises `SensorError`.
-    timeout_s : float
-        For every request to a device.
-    options : mapping
-        What was given after the address, such as ``ca`` or ``verify`` of Redfish.
-    """
-
+    # Mount points of the kernel's trees; other folders for tests and containers.
     sysfs: Path = Path("/sys")
     procfs: Path = Path("/proc")
+    # ``(kind, host) -> Login``, called only by sources that need one; raises `SensorError`.
     login: Callable[[str, str], Login] = no_login
+    # Limit of each request to a device (s).
     timeout_s: float = TIMEOUT_S
+    # Options after the address, such as ``ca`` or ``verify`` of Redfish.
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-# All sources of watts and joules by name; a new one is a module and a line here.
-
-
 class Kind(NamedTuple):
-    """A kind of source: its module, whether it needs an address, and what it reads."""
+    """Module of a kind of source, whether it needs an address, what it reads and who opens it."""
 
     module: str
     needs_address: bool
     meaning: str
+    opener: str = "open_source"
 
 
 KINDS: dict[str, Kind] = {
@@ -183,15 +148,17 @@ KINDS: dict[str, Kind] = {
     "redfish": Kind("redfish", True, "the BMC's power reading, by HTTPS"),
     "meter": Kind("meter", True, "a power meter that speaks SCPI, such as a Yokogawa WT (PyVISA)"),
     "log": Kind("power_log", True, "a CSV log of watts or joules that another program writes"),
-    "hwmon": Kind("hwmon", False, "power sensors of the mainboard and its drivers"),
-    "battery": Kind("battery", False, "what a battery delivers, on battery power only"),
+    "hwmon": Kind("sysfs", False, "power sensors of the mainboard and its drivers", "open_hwmon"),
+    "battery": Kind(
+        "sysfs", False, "what a battery delivers, on battery power only", "open_batteries"
+    ),
     "nvml": Kind("nvml", False, "graphics processors of NVIDIA"),
 }
 _COMMAS = re.compile(r"(?<!\\),")
 
 
 class Spec(NamedTuple):
-    """A source as asked for: ``kind[@address][,option=value…]``."""
+    """A source as the user writes it: ``kind[@address][,option=value…]``."""
 
     kind: str
     where: str | None
@@ -199,18 +166,12 @@ class Spec(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How messages and labels name it."""
+        """Name in messages and labels."""
         return self.kind if self.where is None else f"{self.kind}@{self.where}"
 
 
 def parse_spec(text: str) -> Spec:
-    r"""Read ``ipmi:ipmitool@bmc-7,interface=lan`` apart; a comma of a file's name is ``\,``.
-
-    Raises
-    ------
-    SensorError
-        For an unknown kind, a missing address or an option without a value.
-    """
+    r"""Parse ``ipmi:ipmitool@bmc-7,interface=lan``; a comma in a file name is ``\,``."""
     head, *rest = (part.replace("\\,", ",") for part in _COMMAS.split(text.strip()))
     kind, at, where = head.partition("@")
     kind = kind.strip().lower()
@@ -231,13 +192,7 @@ def parse_spec(text: str) -> Spec:
 
 
 def parse_specs(text: str) -> list[Spec]:
-    """Read several sources with commas between them: ``rapl,ipmi:ipmitool@bmc-7,interface=lan``.
-
-    Raises
-    ------
-    SensorError
-        As `parse_spec`, and where none is given.
-    """
+    """Parse comma-separated sources: ``rapl,ipmi:ipmitool@bmc-7,interface=lan``."""
     parts: list[str] = []
     for part in _COMMAS.split(text):
         is_option = "=" in part and "@" not in part.partition("=")[0]
@@ -249,27 +204,67 @@ def parse_specs(text: str) -> list[Spec]:
 
 
 def open_source(spec: Spec, settings: SourceSettings) -> PowerSource:
-    """Open one source. Raises `SensorError` with the remedy where it cannot be read."""
-    module = importlib.import_module(f"measurements.power.{KINDS[spec.kind].module}")
-    source: PowerSource = module.open_source(
-        spec.where, replace(settings, options={**settings.options, **spec.options})
+    """Open one source; raise `SensorError` with the remedy if it cannot be read."""
+    kind = KINDS[spec.kind]
+    module = importlib.import_module(f"measurements.power.{kind.module}")
+    options = {**settings.options, **spec.options}
+    source: PowerSource = getattr(module, kind.opener)(
+        spec.where, replace(settings, options=options)
     )
     return source
 
 
 def open_sources(specs: Iterable[Spec], settings: SourceSettings) -> list[PowerSource]:
-    """Open several, all or none: those already open are closed when one cannot be."""
+    """Open several sources, all or none."""
     opened: list[PowerSource] = []
     labels: set[str] = set()
-    try:
+    with closed_on_error(opened):
         for spec in specs:
             opened.append(open_source(spec, settings))
             for channel in opened[-1].channels:
                 if channel.label in labels:
                     raise SensorError(f"two sources have a channel {channel.label}: name one once")
                 labels.add(channel.label)
-    except BaseException:
-        for source in opened:
-            source.close()
-        raise
     return opened
+
+
+class Closable(Protocol):
+    """Anything with a `close`."""
+
+    def close(self) -> None:
+        """Release it."""
+        ...
+
+
+@contextmanager
+def closed_on_error(resources: Sequence[Closable]) -> Iterator[None]:
+    """Close the resources if the block raises; they stay open otherwise."""
+    try:
+        yield
+    except BaseException:
+        for resource in resources:
+            resource.close()
+        raise
+
+
+def timed(ask: Callable[[], T]) -> tuple[T, float]:
+    """Call a function; return its answer and the middle of the call by `time.monotonic` (s)."""
+    start_s = time.monotonic()
+    answer = ask()
+    return answer, (start_s + time.monotonic()) / 2
+
+
+def check_options(
+    kind: str, options: Mapping[str, str], known: Sequence[str], yes_or_no: Sequence[str] = ()
+) -> None:
+    """Refuse options that a source would ignore, and flags that are neither yes nor no."""
+    if unknown := sorted(set(options) - set(known)):
+        raise SensorError(f"{kind} has no option {', '.join(unknown)}: it has {', '.join(known)}")
+    for name in yes_or_no:
+        if options.get(name, "no") not in ("yes", "no"):
+            raise SensorError(f"{kind}: {name}={options[name]}: write yes or no")
+
+
+def joined(*notes: str) -> str:
+    """Join the notes that are not empty."""
+    return "; ".join(note for note in notes if note)
