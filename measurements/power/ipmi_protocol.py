@@ -1,4 +1,4 @@
-"""A BMC as the IPMI sources see it: requests and answers, and what hinders them."""
+"""IPMI as the sources see it: addresses, requests, DCMI's power reading and the sensor records."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ import struct
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from measurements.power.source import SensorError
+from measurements.power.source import Login, SensorError, SourceSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from measurements.power.source import Login
-
+    from collections.abc import Callable, Iterable, Iterator
 
 DEVICE = "/dev/ipmi0"
 PORT = 623
 
 INSUFFICIENT_PRIVILEGE = 0xD4
-# From the least upwards: a login is used with no more rights than the watts take.
+# In ascending order: a login uses no more rights than the power reading takes.
 PRIVILEGES = ("user", "operator", "administrator")
 
-_LONGEST_USER, _LONGEST_PASSWORD = 16, 20
+# Room of IPMI 2.0 for a login (bytes).
+_MOST_BYTES = {"user": 16, "password": 20}
 
 _ADDRESS = re.compile(
     r"(?:\[(?P<v6>[^][/]+)\]|(?P<host>[^][:/]+))(?::(?P<port>[0-9]+))?|(?P<bare>[^][/]*:[^][/]*:[^][/]*)"
@@ -44,42 +42,28 @@ _MEANINGS = {
 
 
 class NoAnswerError(SensorError):
-    """A BMC that is silent, or has forgotten the session: asking anew may help."""
+    """A BMC is silent, or has forgotten the session: asking anew may help."""
 
 
 class RefusedError(SensorError):
-    """A BMC that answers, and does not let the user in."""
+    """A BMC answers, and does not let the user in."""
 
 
 class Answer(NamedTuple):
-    """What a BMC said.
+    """Answer of a BMC to a request."""
 
-    Attributes
-    ----------
-    code : int
-        Completion code; 0 where it did what it was asked for.
-    data : bytes
-        What followed the code.
-    at_s : float
-        Middle of the request and its answer, by `time.monotonic`.
-    """
-
+    # Completion code; 0 for success.
     code: int
     data: bytes
+    # Middle of the request and its answer, by `time.monotonic` (s).
     at_s: float
 
 
 class Bmc(Protocol):
-    """A way to a BMC."""
+    """A connection to a BMC. Times ``until_s`` are of `time.monotonic` (s)."""
 
     def raw(self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0) -> Answer:
-        """Send a request.
-
-        Raises
-        ------
-        NoAnswerError
-            When no answer has come at ``until_s`` (of `time.monotonic`), or none will.
-        """
+        """Send a request; raise `NoAnswerError` if no answer comes in time."""
         ...
 
     def records(self, until_s: float) -> Iterable[bytes]:
@@ -92,21 +76,46 @@ class Bmc(Protocol):
 
 
 class Address(NamedTuple):
-    """Where a BMC listens."""
+    """Host and UDP port of a BMC."""
 
     host: str
     port: int
 
 
-def parse_address(kind: str, where: str) -> Address:
-    """Read ``bmc``, ``bmc:6230``, ``10.0.0.7``, ``fe80::7`` or ``[fe80::7]:623`` apart.
+class Remote(NamedTuple):
+    """A BMC on the network, and the login there."""
 
-    Raises
-    ------
-    SensorError
-        When it is no address.
-    """
-    # The address is not repeated: there may be a password in it.
+    address: Address
+    login: Login
+
+
+def resolve(
+    kind: str, where: str | None, settings: SourceSettings, options: Iterable[str] = ()
+) -> tuple[str, Remote | None]:
+    """Check address, options and login; return the source's name, and its BMC unless local."""
+    address = None if where is None else parse_address(kind, where)
+    known = sorted(options) if address else []
+    if unknown := sorted(set(settings.options) - set(known)):
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        raise SensorError(f"{kind} has no option {unknown[0]!r}: {takes}")
+    if where is None or address is None:
+        return kind, None
+    name = f"{kind}@{where}"
+    login = settings.login("ipmi", where)
+    # A BMC would count a login that it cannot hold as a failed attempt.
+    for what, most in _MOST_BYTES.items():
+        count = len(getattr(login, what).encode())
+        if not 0 < count <= most:
+            raise SensorError(
+                f"{name}: the {what} has {count} bytes and IPMI takes 1 to {most}: give the BMC a "
+                "user of its own for IPMI"
+            )
+    return name, Remote(address, login)
+
+
+def parse_address(kind: str, where: str) -> Address:
+    """Parse ``bmc``, ``bmc:6230``, ``10.0.0.7``, ``fe80::7`` or ``[fe80::7]:623``."""
+    # The message must not repeat the address, which may contain a password.
     if "@" in where:
         raise SensorError(
             f"{kind}: no user or password belongs in the address: write {kind}@HOST, and the "
@@ -119,35 +128,9 @@ def parse_address(kind: str, where: str) -> Address:
     return Address(shape["v6"] or shape["bare"] or shape["host"], number)
 
 
-def check_login(name: str, login: Login) -> None:
-    """Refuse what IPMI 2.0 has no room for, before a BMC counts it as a failed attempt."""
-    for what, text, most in (
-        ("user", login.user, _LONGEST_USER),
-        ("password", login.password, _LONGEST_PASSWORD),
-    ):
-        if not 0 < len(text.encode()) <= most:
-            raise SensorError(
-                f"{name}: the {what} has {len(text.encode())} bytes and IPMI takes 1 to {most}: "
-                "give the BMC a user of its own for IPMI"
-            )
-
-
-def check_options(kind: str, options: Mapping[str, str], known: Iterable[str]) -> None:
-    """Refuse options that would be left unheard."""
-    known = sorted(known)
-    if unknown := sorted(set(options) - set(known)):
-        takes = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise SensorError(f"{kind} has no option {unknown[0]!r}: {takes}")
-
-
 def check_device(kind: str) -> None:
-    """Open this host's way to its BMC and close it again.
-
-    Raises
-    ------
-    SensorError
-        When there is none, or none for this user.
-    """
+    """Raise `SensorError` unless this user can open the host's own BMC."""
+    over_network = f"over the network with {kind}@HOST"
     try:
         os.close(os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
@@ -157,13 +140,12 @@ def check_device(kind: str) -> None:
         ) from None
     except PermissionError:
         raise SensorError(
-            f"{kind}: {DEVICE} may not be opened by this user: run as root, or ask the BMC over "
-            f"the network with {kind}@HOST"
+            f"{kind}: {DEVICE} may not be opened by this user: run as root, or ask the BMC "
+            f"{over_network}"
         ) from None
     except OSError as error:
         raise SensorError(
-            f"{kind}: no BMC answers behind {DEVICE} ({error.strerror}): ask it over the network "
-            f"with {kind}@HOST"
+            f"{kind}: no BMC answers behind {DEVICE} ({error.strerror}): ask it {over_network}"
         ) from None
 
 
@@ -173,7 +155,7 @@ def meaning(code: int) -> str:
 
 
 def silent(name: str, waited_s: float) -> NoAnswerError:
-    """Complain about a BMC, named as its source, that did not answer in time."""
+    """Describe a BMC that did not answer in time, by the name of its source."""
     remedy = (
         "check the address, that the BMC is up with IPMI over LAN enabled, and that no firewall "
         "drops its UDP port"
@@ -184,14 +166,6 @@ def silent(name: str, waited_s: float) -> NoAnswerError:
     return NoAnswerError(f"{name}: no answer within {waited_s:.1f} s: {remedy}")
 
 
-class _Complaint(NamedTuple):
-    """What a tool says, in lower case, and what it means."""
-
-    phrases: tuple[str, ...]
-    kind: type[SensorError]
-    text: str
-
-
 _SUITE_REFUSED = (
     "cipher suite",
     "authentication algorithm",
@@ -199,50 +173,45 @@ _SUITE_REFUSED = (
     "confidentiality algorithm",
     "integrity payload",
 )
-# The first that fits.
-_COMPLAINTS = (
-    _Complaint(
-        (
-            "incorrect password",
-            "hmac is invalid",
-            "integrity check value",
-            "rakp4 integrity code",
-        ),
+# What tools say in lower case, and what it means; the first match holds.
+_COMPLAINTS: tuple[tuple[tuple[str, ...], type[SensorError], str], ...] = (
+    (
+        ("incorrect password", "hmac is invalid", "integrity check value", "rakp4 integrity code"),
         RefusedError,
         "the BMC rejects the password of user {user!r}: correct PPW_IPMI_PASSWORD or the netrc "
         "entry",
     ),
-    _Complaint(
+    (
         ("unauthorized name", "invalid user name", "name length", "illegal", "unrecognized param"),
         RefusedError,
         "the BMC does not let user {user!r} in: correct PPW_IPMI_USER or the netrc entry, or "
         "enable that user for IPMI over LAN",
     ),
-    _Complaint(
+    (
         ("invalid role", "unauthorized role", "requested privilege level exceeds"),
         RefusedError,
         "the BMC gives user {user!r} too little privilege: let it have {privilege} for IPMI over "
         "LAN",
     ),
     # IPMI 1.5 tells no more than that.
-    _Complaint(
+    (
         ("activate session command failed",),
         RefusedError,
         "the BMC does not open a session for user {user!r}: correct PPW_IPMI_PASSWORD or the "
         "netrc entry, or let the user have {privilege} for IPMI over LAN",
     ),
-    _Complaint(
+    (
         _SUITE_REFUSED,
         SensorError,
         "the BMC refuses cipher suite {suites}: enable it there, or name another one by "
         "ipmi:ipmitool@HOST,cipher=N",
     ),
-    _Complaint(
+    (
         ("insufficient resources", "session slot", "login slots", "slot available"),
         SensorError,
         "the BMC has no free session: close others or wait for a minute",
     ),
-    _Complaint(
+    (
         (
             "name or service not known",
             "address lookup",
@@ -259,20 +228,9 @@ _COMPLAINTS = (
 def complaint(
     name: str, said: str, *, user: str, privilege: str, suites: str
 ) -> SensorError | None:
-    """Explain what a tool said of a login that failed; None where that is not known.
-
-    Parameters
-    ----------
-    name : str
-        Of the source.
-    said : str
-        By the tool; not repeated.
-    user, privilege, suites : str
-        Who asked for what, and by which cipher suites.
-    """
-    said = said.lower()
+    """Explain what a tool said of a failed login, without repeating it; None if unknown."""
     for phrases, kind, text in _COMPLAINTS:
-        if any(phrase in said for phrase in phrases):
+        if any(phrase in said.lower() for phrase in phrases):
             filled = text.format(user=user, privilege=privilege.upper(), suites=suites)
             return kind(f"{name}: {filled}")
     return None
@@ -283,54 +241,40 @@ def refuses_suite(said: str) -> bool:
     return any(phrase in said.lower() for phrase in _SUITE_REFUSED)
 
 
-# DCMI's Get Power Reading: what a BMC answers, and which answers are no figure.
-#
-# Data Center Manageability Interface Specification 1.5, section 6.6.1.
-
-
-NETFN, GET_POWER_READING = 0x2C, 0x02
-GROUP = 0xDC
+# DCMI's Get Power Reading (Data Center Manageability Interface Specification 1.5, section 6.6.1).
+_DCMI, _GET_POWER_READING, _GROUP = 0x2C, 0x02, 0xDC
 # Mode 1 is the system's power; no attribute, one reserved byte.
-REQUEST = bytes([GROUP, 0x01, 0x00, 0x00])
+_REQUEST = bytes([_GROUP, 0x01, 0x00, 0x00])
 
 _REPLY = struct.Struct("<BHHHHIIB")
 _MEASURING = 0x40
 _NO_WATTS = {0: "0 W", 0xFFFF: "0xFFFF W"}
 _NO_STAMP = (0, 0xFFFFFFFF)
 
-# By the specification the period belongs to the minimum, maximum and mean. BMCs that give a short
-# one mean the current figure too; others count it since their start, for days.
+# By the specification the period covers the minimum, maximum and average. A short one covers the
+# current figure, too; other BMCs count it since their start, for days.
 LONGEST_WINDOW_S = 60.0
 # Stamps are whole seconds.
 STAMP_STEP_S = 1.0
 
 
 class PowerReading(NamedTuple):
-    """A whole reply.
-
-    Attributes
-    ----------
-    current_w, minimum_w, maximum_w, average_w : int
-        Watts as the BMC says them; not all BMCs mean what they say (see `problem`).
-    stamp_s : int or None
-        The BMC's clock; None where it has none.
-    period_s : float
-        What minimum, maximum and average cover.
-    active : bool
-        Whether the BMC measures at all.
-    """
+    """DCMI's power reading (W), as the BMC says it; see `problem`."""
 
     current_w: int
     minimum_w: int
     maximum_w: int
     average_w: int
+    # The BMC's clock; None if it has none.
     stamp_s: int | None
+    # Time that minimum, maximum and average cover.
     period_s: float
+    # Whether the BMC measures at all.
     active: bool
 
     @property
     def problem(self) -> str:
-        """Why the current watts are no figure; empty where they are."""
+        """Why the current power is no figure; empty if it is one."""
         if not self.active:
             return "its power measurement is not activated"
         if self.current_w in _NO_WATTS:
@@ -339,31 +283,30 @@ class PowerReading(NamedTuple):
 
     @property
     def window_s(self) -> float:
-        """Seconds that the current watts are the mean of; 0 where only the moment is meant."""
+        """Time that the current power is the mean of (s); 0 for a momentary figure."""
         return self.period_s if self.period_s <= LONGEST_WINDOW_S else 0.0
 
 
+def ask_power(bmc: Bmc, until_s: float) -> Answer:
+    """Request DCMI's power reading."""
+    return bmc.raw(_DCMI, _GET_POWER_READING, _REQUEST, until_s)
+
+
 def parse_power_reading(data: bytes) -> PowerReading | None:
-    """Read a reply that follows completion code 0; None where it is no power reading."""
-    if len(data) < _REPLY.size or data[0] != GROUP:
+    """Parse the data after completion code 0; None if it is no power reading."""
+    if len(data) < _REPLY.size or data[0] != _GROUP:
         return None
     _, current, minimum, maximum, average, stamp, period_ms, state = _REPLY.unpack_from(data)
-    return PowerReading(
-        current,
-        minimum,
-        maximum,
-        average,
-        None if stamp in _NO_STAMP else stamp,
-        period_ms / 1e3,
-        bool(state & _MEASURING),
-    )
+    stamp_s = None if stamp in _NO_STAMP else stamp
+    active = bool(state & _MEASURING)
+    return PowerReading(current, minimum, maximum, average, stamp_s, period_ms / 1e3, active)
 
 
 class BmcClock:
-    """Tells a reading from the one before by the BMC's stamp, for as long as that stamp moves.
+    """Tell new readings from repeated ones by the BMC's stamp, for as long as that moves.
 
-    Where the watts change while the stamp does not, the stamp says nothing, and is left out from
-    then on: else all readings would pass for one.
+    A stamp that stands still while the power changes is left out from then on; else all readings
+    would count as one.
     """
 
     def __init__(self) -> None:
@@ -372,7 +315,7 @@ class BmcClock:
         self._stuck = False
 
     def stamp(self, reading: PowerReading, at_s: float) -> float | None:
-        """Give the sensor's own time of a reading that was read at ``at_s`` (s)."""
+        """Return the BMC's time of a reading that was read at ``at_s`` (s)."""
         last, self._last = self._last, reading
         if reading.stamp_s is None:
             return None
@@ -383,14 +326,10 @@ class BmcClock:
         return None if self._stuck else float(reading.stamp_s)
 
 
-# Power sensors of a BMC: found in its sensor data records, read as watts.
-#
-# Intelligent Platform Management Interface Specification 2.0, sections 33 (repository), 35.14 (Get
-# Sensor Reading), 36.3 (conversion) and 43.1 (full sensor record).
-
-
-SENSOR_EVENT, APPLICATION, STORAGE = 0x04, 0x06, 0x0A
-GET_SENSOR_READING, GET_DEVICE_ID = 0x2D, 0x01
+# Power sensors (Intelligent Platform Management Interface Specification 2.0, sections 33:
+# repository, 35.14: Get Sensor Reading, 36.3: conversion, 43.1: full sensor record).
+_SENSOR_EVENT, _APPLICATION, _STORAGE = 0x04, 0x06, 0x0A
+_GET_SENSOR_READING, _GET_DEVICE_ID = 0x2D, 0x01
 
 _FULL_SENSOR, _BMC_ADDRESS, _THRESHOLD, _WATTS = 0x01, 0x20, 0x01, 6
 _HEADER, _UP_TO_UNITS, _UP_TO_NAME = 5, 24, 48
@@ -401,7 +340,7 @@ _DEVICE_SUPPORT, _KEEPS_RECORDS = 5, 0x02
 _RESERVATION_LOST, _TOO_MUCH = 0xC5, (0xC7, 0xC8, 0xCA, 0xFF)
 _CHUNKS = (32, 16, 8)
 _MOST_LOST = 20
-# A BMC that is silent for so long amid its records has gone.
+# A BMC that is silent for so long between records is gone.
 _REQUEST_S = 5.0
 
 _UNAVAILABLE, _SCANNING = 0x20, 0x40
@@ -424,28 +363,15 @@ _LINEARIZATIONS: tuple[Callable[[float], float], ...] = (
 
 
 class PowerSensor(NamedTuple):
-    """A sensor whose figure is watts.
+    """A sensor of power: ``watts = linearization(factor · byte + offset)``."""
 
-    Attributes
-    ----------
-    name : str
-        As the BMC calls it; not always unique.
-    number, lun : int
-        How it is asked for.
-    entity : int
-        What it is a sensor of (table 43-13), such as 3 for a processor.
-    signed : int
-        0: its byte has no sign; 1: ones' complement; 2: two's complement.
-    factor, offset : float
-        Watts are ``linearization(factor · byte + offset)``.
-    linearization : int
-        Index of the function.
-    """
-
+    # As the BMC calls it; not always unique.
     name: str
     number: int
     lun: int
+    # What it is a sensor of (table 43-13), such as 3 for a processor.
     entity: int
+    # 0: its byte has no sign; 1: ones' complement; 2: two's complement.
     signed: int
     factor: float
     offset: float
@@ -453,11 +379,16 @@ class PowerSensor(NamedTuple):
 
     @property
     def resolution_w(self) -> float:
-        """Smallest step (W); NaN where it is not the same everywhere."""
+        """Smallest step (W); NaN if it varies."""
         return abs(self.factor) if self.linearization == 0 else float("nan")
 
+    def ask(self, bmc: Bmc, until_s: float) -> Answer:
+        """Request the sensor's reading."""
+        number = bytes([self.number])
+        return bmc.raw(_SENSOR_EVENT, _GET_SENSOR_READING, number, until_s, lun=self.lun)
+
     def watts(self, reply: bytes) -> float:
-        """Read the answer to Get Sensor Reading; NaN where the sensor has no figure."""
+        """Convert an answer to Get Sensor Reading (W); NaN without a figure."""
         if len(reply) < 2 or reply[1] & _UNAVAILABLE or not reply[1] & _SCANNING:
             return float("nan")
         byte = reply[0]
@@ -470,16 +401,16 @@ class PowerSensor(NamedTuple):
 
 
 def power_sensors(records: Iterable[bytes]) -> list[PowerSensor]:
-    """Find the sensors of the BMC itself that tell watts, in the order of their records."""
+    """Find the power sensors of the BMC itself, in the order of their records."""
     return [
         _power_sensor(record)
         for record in records
-        if _tells_watts(record) and len(record) >= _UP_TO_NAME
+        if _is_power_sensor(record) and len(record) >= _UP_TO_NAME
     ]
 
 
 def split_records(dump: bytes) -> Iterator[bytes]:
-    """Cut a dump of a repository, as ``ipmitool sdr dump`` writes it, into its records."""
+    """Split a repository, as ``ipmitool sdr dump`` writes it, into its records."""
     start = 0
     while start + _HEADER <= len(dump):
         end = start + _HEADER + dump[start + 4]
@@ -488,31 +419,18 @@ def split_records(dump: bytes) -> Iterator[bytes]:
 
 
 def read_records(bmc: Bmc, until_s: float) -> Iterator[bytes]:
-    """Fetch sensor data records: those that tell watts whole, the others up to their units.
-
-    Parameters
-    ----------
-    bmc : Bmc
-        Asked for one record after the other, in pieces that it can carry.
-    until_s : float
-        Of `time.monotonic`, for all of them.
-
-    Raises
-    ------
-    SensorError
-        When the BMC stops answering.
-    """
+    """Fetch sensor data records: those of power sensors whole, the others up to their units."""
     return _Repository(bmc, until_s).records()
 
 
 class _Repository:
-    """The repository of a BMC, or the records of its own sensors where it keeps none."""
+    """The repository of a BMC, or the records of its own sensors if it keeps none."""
 
     def __init__(self, bmc: Bmc, until_s: float) -> None:
         self._bmc, self._until_s = bmc, until_s
-        said = self._ask(APPLICATION, GET_DEVICE_ID).data
+        said = self._ask(_APPLICATION, _GET_DEVICE_ID).data
         keeps_one = len(said) <= _DEVICE_SUPPORT or bool(said[_DEVICE_SUPPORT] & _KEEPS_RECORDS)
-        self._netfn, self._get = (STORAGE, 0x23) if keeps_one else (SENSOR_EVENT, 0x21)
+        self._netfn, self._get = (_STORAGE, 0x23) if keeps_one else (_SENSOR_EVENT, 0x21)
         self._reservation, self._lost = bytes(2), 0
         self._chunk = _CHUNKS[0]
         self._next = 0
@@ -529,12 +447,12 @@ class _Repository:
             length = _HEADER + record[4]
             if record[3] == _FULL_SENSOR and length >= _UP_TO_NAME:
                 record += self._bytes(number, _HEADER, _UP_TO_UNITS)
-                if _tells_watts(record):
+                if _is_power_sensor(record):
                     record += self._bytes(number, _UP_TO_UNITS, length)
             yield record
 
     def _bytes(self, number: int, start: int, end: int) -> bytes:
-        """Fetch bytes of a record; fewer than asked for where the BMC will not give them."""
+        """Fetch bytes of a record; fewer than asked for if the BMC refuses them."""
         record = b""
         while start + len(record) < end:
             offset = start + len(record)
@@ -561,8 +479,8 @@ class _Repository:
         return self._bmc.raw(netfn, command, data, until_s)
 
 
-def _tells_watts(record: bytes) -> bool:
-    """Whether a record, at least up to its units, is of an analog sensor of the BMC in watts."""
+def _is_power_sensor(record: bytes) -> bool:
+    """Whether a record, at least up to its units, is of an analog power sensor of the BMC."""
     if len(record) < _UP_TO_UNITS or record[3] != _FULL_SENSOR or record[5] != _BMC_ADDRESS:
         return False
     units, base, _, linearization = record[20:24]
@@ -574,7 +492,7 @@ def _tells_watts(record: bytes) -> bool:
 def _power_sensor(record: bytes) -> PowerSensor:
     m, tolerance, b, accuracy = record[24:28]
     exponents = record[29]
-    scale = 10.0 ** _signed(exponents >> 4, 4)
+    scale, offset_scale = (10.0 ** _signed(e, 4) for e in (exponents >> 4, exponents & 0xF))
     return PowerSensor(
         name=_text(record[47], record[_UP_TO_NAME:]),
         number=record[7],
@@ -582,9 +500,7 @@ def _power_sensor(record: bytes) -> PowerSensor:
         entity=record[8],
         signed=record[20] >> 6,
         factor=_signed(m | (tolerance & 0xC0) << 2, 10) * scale,
-        offset=_signed(b | (accuracy & 0xC0) << 2, 10)
-        * 10.0 ** _signed(exponents & 0xF, 4)
-        * scale,
+        offset=_signed(b | (accuracy & 0xC0) << 2, 10) * offset_scale * scale,
         linearization=record[23] & 0x7F,
     )
 

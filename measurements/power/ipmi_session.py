@@ -1,18 +1,17 @@
-"""One session of pyghmi in a process of its own, asked over a socket.
+"""A process that holds one session of pyghmi and is asked over a socket.
 
-pyghmi keeps its thread, sockets and sessions in classes, for the whole process; where two sessions
-meet, or a local BMC is silent, it waits without limit; and it prints. A process can be ended at
-any time and takes all of that with it.
+pyghmi keeps its thread, sockets and sessions in classes; where two sessions meet, or a local BMC is
+silent, it waits without limit; and it prints. Ending the process ends all of that.
 
 Standard input is a socket. A request is a line of JSON, and so is its answer:
 
 * ``{"connect": {...}}``: log in with these arguments of pyghmi's ``Command``, none for this host's
   own BMC; answers ``{}``;
-* ``{"raw": [netfn, command, lun, data]}``: answers ``{"code": number, "data": data}``, data as
-  hexadecimal digits.
+* ``{"raw": [netfn, command, lun, data]}``: answers ``{"code": number, "data": data}``, data in
+  hexadecimal.
 
-What fails is answered with ``{"error": text}``. The end of input logs out. This file is run by its
-path and imports nothing of the package: it starts quickly wherever the package lies.
+Failures answer ``{"error": text}``. The end of input logs out. This file is run by its path and
+imports nothing of the package, so that it starts quickly wherever the package is.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ import socket
 import threading
 from typing import Any
 
-# BMCs end a session that was idle for a minute.
+# BMCs end a session after an idle minute.
 _KEEPALIVE_S = 20.0
 _LOGOUT_S = 1.0
 _POLL_S = 0.02
-# pyghmi's own code for no answer is beyond those of a BMC.
+# pyghmi's code for no answer lies above those of a BMC.
 _HIGHEST_CODE, _NO_ANSWER = 0xFF, 0xFFFF
 _APPLICATION, _GET_DEVICE_ID = 0x06, 0x01
 
 
 class Session:
-    """What the requests act on."""
+    """A session of pyghmi."""
 
     def __init__(self) -> None:
         self._command: Any = None
         self._is_remote = False
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do what is asked for."""
+        """Carry out a request."""
         try:
             if "connect" in request:
                 return self._connect(request["connect"])
@@ -52,16 +51,16 @@ class Session:
                 return {"error": said.get("error", "no answer")}
             return {"code": said["code"], "data": bytes(said["data"]).hex()}
         except Exception as error:
-            # pyghmi lets all kinds through, such as KeyError where an answer does not come.
+            # pyghmi raises all kinds, such as KeyError when no answer comes.
             return {"error": f"{type(error).__name__}: {error}"}
 
     def keep_alive(self) -> None:
-        """Ask something, so that the BMC does not end the session."""
+        """Send a request, so that the BMC does not end the session."""
         if self._is_remote:
             self.answer({"raw": [_APPLICATION, _GET_DEVICE_ID, 0, ""]})
 
     def log_out(self) -> None:
-        """Give the BMC its session back; it has few."""
+        """End the session: a BMC has few."""
         if self._is_remote:
             self._command.ipmi_session.logout()
 
@@ -69,8 +68,8 @@ class Session:
         if not self._is_remote:
             local: dict[str, Any] = self._command.raw_command(**request)
             return local
-        # Without a callback pyghmi misses an answer that is there before it begins to wait, and
-        # finds it when it would ask again, up to a second later.
+        # Without a callback pyghmi misses an answer that comes before it begins to wait, and
+        # finds it only when it asks again, up to a second later.
         session, answers = self._command.ipmi_session, list[dict[str, Any]]()
         session.raw_command(**request, callback=answers.append)
         while not answers:
@@ -89,7 +88,7 @@ class Session:
 
 
 def serve(requests: queue.Queue[dict[str, Any] | None], asker: socket.socket) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until `None` comes; then log out."""
     session = Session()
     while True:
         try:
@@ -101,13 +100,13 @@ def serve(requests: queue.Queue[dict[str, Any] | None], asker: socket.socket) ->
             session.log_out()
             return
         answer = session.answer(request)
-        # Nobody may be left to hear it; the session is still to be logged out of.
+        # Even with nobody left to hear the answer, the session must be logged out.
         with contextlib.suppress(OSError):
             asker.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def main() -> None:
-    """Take requests until the input ends, and end then whatever pyghmi is waiting for."""
+    """Take requests until the input ends; then end whatever pyghmi waits for."""
     requests: queue.Queue[dict[str, Any] | None] = queue.Queue()
     asker = socket.socket(fileno=0)
     worker = threading.Thread(target=serve, args=(requests, asker), daemon=True)

@@ -1,7 +1,7 @@
-"""The BMC's watts by IPMI through the program ipmitool, which logs in anew for every request.
+"""Power of a BMC by IPMI through the program ipmitool, which logs in anew for every request.
 
-For BMCs that pyghmi does not get along with: those that speak IPMI 1.5 only
-(``interface=lan``) or take another cipher suite (``cipher=N``).
+For BMCs that pyghmi cannot talk to: those that speak IPMI 1.5 only (``interface=lan``) or take
+another cipher suite (``cipher=N``).
 """
 
 from __future__ import annotations
@@ -14,33 +14,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measurements.power.ipmi_power import open_power
-from measurements.power.ipmi_protocol import (
-    DEVICE,
-    Answer,
-    NoAnswerError,
-    check_device,
-    check_login,
-    check_options,
-    complaint,
-    parse_address,
-    refuses_suite,
-    split_records,
-)
-from measurements.power.source import SensorError
+from measurements.power import ipmi_protocol
+from measurements.power.ipmi_power import IpmiPower, open_power
+from measurements.power.source import SensorError, SourceSettings, timed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from measurements.power.ipmi_power import IpmiPower
-    from measurements.power.source import Login, SourceSettings
-
 KIND = "ipmi:ipmitool"
-OPTIONS = ("cipher", "interface")
 INTERFACES = ("lanplus", "lan")
 # Tried in turn: old BMCs know only the first, hardened ones only the second.
 SUITES = ("3", "17")
-# Sent anew after so many seconds. ipmitool takes no late answer to a request that it has repeated.
+# Time after which a request is repeated (s). ipmitool takes no late answer to one it repeated.
 PATIENCE_S = "2"
 
 _PROGRAM = "ipmitool"
@@ -49,96 +34,86 @@ _BYTES = re.compile(r"^(?: [0-9a-f]{2})+$", re.MULTILINE)
 
 
 def open_source(where: str | None, settings: SourceSettings) -> IpmiPower:
-    """Open the BMC of this host, or one on the network.
+    """Open the BMC at ``HOST[:PORT]``, or this host's own through ``/dev/ipmi0``.
 
-    Parameters
-    ----------
-    where : str or None
-        ``HOST[:PORT]``; None for this host's own BMC through ``/dev/ipmi0``.
-    settings : SourceSettings
-        ``login("ipmi", where)`` is asked for one on the network. Options: ``interface`` is
-        ``lanplus`` (IPMI 2.0, the default) or ``lan`` (IPMI 1.5); ``cipher`` is the number of the
-        cipher suite, instead of 3 and then 17.
-
-    Raises
-    ------
-    SensorError
-        When ipmitool is missing, the BMC cannot be reached, does not let the user in or tells no
-        watts.
+    Options: ``interface`` is ``lanplus`` (IPMI 2.0, the default) or ``lan`` (IPMI 1.5); ``cipher``
+    is the number of the cipher suite, instead of 3 and then 17.
     """
-    name = KIND if where is None else f"{KIND}@{where}"
-    check_options(KIND, settings.options, OPTIONS if where else ())
-    if where is None:
-        check_device(KIND)
-        local = ("-I", "open")
-        return open_power(name, lambda _, __: IpmitoolBmc(name, local), settings.timeout_s)
-    address = parse_address(KIND, where)
+    name, remote = ipmi_protocol.resolve(KIND, where, settings, ("cipher", "interface"))
+    if remote is None:
+        ipmi_protocol.check_device(KIND)
     interface = settings.options.get("interface", INTERFACES[0])
     cipher = settings.options.get("cipher")
     if interface not in INTERFACES or (cipher and not (cipher.isdecimal() and len(cipher) < 4)):
         raise SensorError(
             f"{name}: interface is {' or '.join(INTERFACES)}, and cipher the number of a suite"
         )
-    login = settings.login("ipmi", where)
-    check_login(name, login)
-    suites = (cipher,) if cipher else SUITES
-    where_to = ("-H", address.host, "-p", str(address.port), "-N", PATIENCE_S)
-    way = ("-I", interface, *where_to, "-U", login.user, "-E")
-
-    def connect(privilege: str, _: float) -> IpmitoolBmc:
-        words = (*way, "-L", privilege.upper())
-        return IpmitoolBmc(name, words, login, privilege, suites if interface == "lanplus" else ())
-
-    return open_power(name, connect, settings.timeout_s)
+    suites: tuple[str, ...] = (cipher,) if cipher else SUITES
+    if remote is None or interface != "lanplus":
+        suites = ()
+    return open_power(
+        name,
+        lambda privilege, _: IpmitoolBmc(name, interface, remote, privilege, suites),
+        settings.timeout_s,
+    )
 
 
 class IpmitoolBmc:
-    """A BMC that is asked by running ipmitool, whose environment alone holds the password."""
+    """A BMC asked by running ipmitool, which gets the password through its environment only."""
 
     def __init__(
         self,
         name: str,
-        way: Sequence[str],
-        login: Login | None = None,
-        privilege: str = "",
-        suites: Sequence[str] = (),
+        interface: str,
+        remote: ipmi_protocol.Remote | None,
+        privilege: str,
+        suites: Sequence[str],
     ) -> None:
-        self._name, self._way = name, way
-        self._login, self._privilege, self._suites = login, privilege, suites
+        self._name, self._privilege, self._suites = name, privilege, suites
+        self._login = remote.login if remote else None
+        # -v: without it a wrong password and a silent BMC read the same.
+        self._command = [_PROGRAM, "-v", "-I", "open"]
         self._environment = {**os.environ, "LC_ALL": "C"}
-        # It would be taken for the password, before the other one.
+        # ipmitool would prefer this one to IPMI_PASSWORD.
         self._environment.pop("IPMITOOL_PASSWORD", None)
-        if login is not None:
-            self._environment["IPMI_PASSWORD"] = login.password
+        if remote is not None:
+            host, port = remote.address
+            self._command[-1] = interface
+            self._command += ["-H", host, "-p", str(port), "-N", PATIENCE_S]
+            self._command += ["-U", remote.login.user, "-E", "-L", privilege.upper()]
+            self._environment["IPMI_PASSWORD"] = remote.login.password
 
-    def raw(self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0) -> Answer:
+    def raw(
+        self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0
+    ) -> ipmi_protocol.Answer:
         """Send a request."""
         request = [f"0x{byte:02x}" for byte in (netfn, command, *data)]
-        start_s = time.monotonic()
-        said = self._run(["-l", str(lun), "raw", *request], until_s)
-        at_s = (start_s + time.monotonic()) / 2
+        said, at_s = timed(lambda: self._run(["-l", str(lun), "raw", *request], until_s))
         if code := _CODE.search(said.stderr):
-            return Answer(int(code[1], 16), b"", at_s)
+            return ipmi_protocol.Answer(int(code[1], 16), b"", at_s)
         if said.returncode:
-            raise self._complaint(said.stderr)
-        return Answer(0, bytes.fromhex("".join(_BYTES.findall(said.stdout))), at_s)
+            raise self._explain(said.stderr)
+        data = bytes.fromhex("".join(_BYTES.findall(said.stdout)))
+        return ipmi_protocol.Answer(0, data, at_s)
 
     def records(self, until_s: float) -> Iterable[bytes]:
-        """Fetch the sensor data records, in one run."""
+        """Fetch the sensor data records in one run."""
         with tempfile.TemporaryDirectory(prefix="ppw-") as folder:
             dump = Path(folder, "sdr")
             self._run(["sdr", "dump", str(dump)], until_s)
-            return list(split_records(dump.read_bytes())) if dump.exists() else []
+            return list(ipmi_protocol.split_records(dump.read_bytes())) if dump.exists() else []
 
     def close(self) -> None:
         """Do nothing: no session is open between requests."""
 
     def _run(self, words: Sequence[str], until_s: float) -> subprocess.CompletedProcess[str]:
-        said = self._run_with_suite(words, until_s)
-        while said.returncode and len(self._suites) > 1 and refuses_suite(said.stderr):
-            self._suites = self._suites[1:]
+        """Run ipmitool with the first cipher suite that the BMC takes."""
+        while True:
             said = self._run_with_suite(words, until_s)
-        return said
+            is_last = len(self._suites) < 2
+            if is_last or not said.returncode or not ipmi_protocol.refuses_suite(said.stderr):
+                return said
+            self._suites = self._suites[1:]
 
     def _run_with_suite(
         self, words: Sequence[str], until_s: float
@@ -146,8 +121,7 @@ class IpmitoolBmc:
         suite = ("-C", self._suites[0]) if self._suites else ()
         try:
             return subprocess.run(
-                # -v: without it a wrong password and a silent BMC read the same.
-                [_PROGRAM, "-v", *self._way, *suite, *words],
+                [*self._command, *suite, *words],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -163,15 +137,21 @@ class IpmitoolBmc:
                 f"{self._name}: the program ipmitool is missing: apt install ipmitool"
             ) from None
         except subprocess.TimeoutExpired:
-            raise NoAnswerError(f"{self._name}: the BMC does not answer in time") from None
+            raise ipmi_protocol.NoAnswerError(
+                f"{self._name}: the BMC does not answer in time"
+            ) from None
 
-    def _complaint(self, said: str) -> SensorError:
+    def _explain(self, said: str) -> SensorError:
         user = self._login.user if self._login else ""
-        suites = " or ".join(self._suites)
-        if known := complaint(
-            self._name, said, user=user, privilege=self._privilege, suites=suites
-        ):
-            return known
-        if self._login is None:
-            return SensorError(f"{self._name}: no BMC answers behind {DEVICE}: try ipmi@HOST")
-        return NoAnswerError(f"{self._name}: the BMC does not answer")
+        known = ipmi_protocol.complaint(
+            self._name,
+            said,
+            user=user,
+            privilege=self._privilege,
+            suites=" or ".join(self._suites),
+        )
+        if known or self._login:
+            return known or ipmi_protocol.NoAnswerError(f"{self._name}: the BMC does not answer")
+        return SensorError(
+            f"{self._name}: no BMC answers behind {ipmi_protocol.DEVICE}: try ipmi@HOST"
+        )

@@ -1,21 +1,21 @@
-"""The watts of a host's chassis, as its BMC tells them by Redfish.
+"""Power of a host's chassis by Redfish, as its BMC tells it.
 
-Of each chassis the best figure of power is read, which is the first of these that says something:
+Of each chassis the first of these figures that says something is read:
 
 ``redfish:environment``
-    ``PowerWatts`` of ``EnvironmentMetrics``, from the sensor behind it where one is named.
+    ``PowerWatts`` of ``EnvironmentMetrics``, from the sensor behind it if it names one.
 ``redfish:supplies``
-    Sum of the input watts of the power supplies of ``PowerSubsystem``.
+    Sum of the input power of the power supplies of ``PowerSubsystem``.
 ``redfish:power``
-    ``PowerConsumedWatts`` of the older ``Power``, at the moment.
+    ``PowerConsumedWatts`` of the older ``Power``, a momentary figure.
 ``redfish:average``
     ``AverageConsumedWatts`` there, over its interval.
 
-``redfish:energy`` is added where ``EnvironmentMetrics`` counts energy in steps of 0.1 Wh or finer.
-Labels end in the Id of the chassis where several have figures.
+``redfish:energy`` is added if ``EnvironmentMetrics`` counts energy in steps of 0.1 Wh or finer.
+Labels end in the Id of the chassis if several have figures.
 
-Only a sensor's ``ReadingTime`` is taken for the clock of a reading. The ``Date`` of an answer is
-not: it is when the BMC answered. Nor is its entity tag: it stays while the watts stay.
+The clock of a reading is a sensor's ``ReadingTime`` only: the ``Date`` of an answer tells when the
+BMC answered, and its entity tag stays while the power stays.
 """
 
 from __future__ import annotations
@@ -23,58 +23,109 @@ from __future__ import annotations
 import math
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from measurements.power import source
 from measurements.power.redfish_client import (
+    Answer,
     RedfishClient,
     RefusalError,
     dig,
     member_paths,
     parse_origin,
 )
-from measurements.power.source import Channel, Reading, SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     Document = Mapping[str, Any]
-    # A resource by its path; None where the service has none there.
-    Look = Callable[[str], "Document | None"]
-    from collections.abc import Mapping
+    # A resource by its path; None if the service has none there.
+    Look = Callable[[str], Document | None]
 
-    from measurements.power.redfish_client import Answer
-    from measurements.power.source import Domain, SourceSettings
+OPTIONS = ("ca", "chassis", "verify")
+# A BMC updates its sensors about once per second, and answers slowly when asked more often.
+PERIOD_S = 1.0
 
+_FORBIDDEN, _GONE = 403, 404
+# Answers for resources without code or right to read; the next figure may work.
+_NOT_OFFERED = {_FORBIDDEN, _GONE, 405, 500, 501}
+_MOST_PAGES = 100
+_MOST_NESTED = 8
 
-# What Redfish resources say of watts and joules, and how well.
-#
-# Pure functions of the documents; `measurements.power.redfish` fetches them.
-
-
-# What BMCs say for "unknown" in 16 and in 32 bits, the latter in W or in mW.
-NO_WATTS = {65535.0, 4294967295.0, 4294967.295}
-
-JOULES_PER_KWH = 3.6e6
-# A tenth of a watt hour is a second of 360 W: a coarser counter says less than the watts do.
-COARSEST_J = 360.0
+# How BMCs say "unknown" in 16 and in 32 bits, the latter in W or in mW.
+_NO_WATTS = {65535.0, 4294967295.0, 4294967.295}
+_JOULES_PER_KWH = 3.6e6
+# A tenth of a watt hour is a second of 360 W: a coarser counter tells less than the power.
+_COARSEST_J = 360.0
 # More decimals than this come from a division, not from the counter.
-FINEST_J = 0.01
-
-# In its slot, but delivering nothing.
-IDLE_STATES = ("Absent", "Disabled", "StandbyOffline", "UnavailableOffline")
-# Entries of `PowerControl` of such a context are parts of the one that is wanted.
-PARTS = ("Accelerator", "CPU", "Fan", "GPU", "Memory", "NetworkingDevice", "StorageDevice")
-
+_FINEST_J = 0.01
+# States of a supply that is in its slot, but delivers nothing.
+_IDLE_STATES = ("Absent", "Disabled", "StandbyOffline", "UnavailableOffline")
+# Entries of `PowerControl` in these contexts are parts of the wanted one.
+_PARTS = ("Accelerator", "CPU", "Fan", "GPU", "Memory", "NetworkingDevice", "StorageDevice")
 _DURATION = re.compile(
     r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
 )
 
 
+def open_source(where: str | None, settings: source.SourceSettings) -> RedfishSource:
+    """Open the BMC at ``HOST[:PORT]`` (HTTPS) or at an address such as ``https://bmc-7``.
+
+    Over ``http://`` a login is sent to this machine itself only. Options: ``chassis`` (Id of the
+    only one to read), ``ca`` (PEM file of the BMC's certificate or its authority), ``verify``
+    (``no`` takes any certificate at first, and only that one afterwards).
+    """
+    source.check_options("redfish", settings.options, OPTIONS, yes_or_no=("verify",))
+    if not where:
+        raise source.SensorError("redfish needs an address: redfish@HOST[:PORT]")
+    client = RedfishClient(parse_origin(where), settings)
+    with source.closed_on_error([client]):
+        return RedfishSource(client, settings.options)
+
+
+class RedfishSource:
+    """Figures of the chassis of one service."""
+
+    def __init__(self, client: RedfishClient, options: Mapping[str, str]) -> None:
+        self._client = client
+        self._figures = _find_figures(client, options)
+        self.channels = tuple(channel for channel, _ in self._figures)
+        windows = (channel.window_s for channel in self.channels)
+        self.period_s = min((w for w in windows if 0 < w < PERIOD_S), default=PERIOD_S)
+
+    def read(self) -> list[source.Reading]:
+        """Read every figure, each resource once; NaN for a figure that is gone."""
+        paths = dict.fromkeys(path for _, figure in self._figures for path in figure.paths)
+        answers = {path: self._get(path) for path in paths}
+        return [
+            _reading(channel.label, figure, [answers[path] for path in figure.paths])
+            for channel, figure in self._figures
+        ]
+
+    def close(self) -> None:
+        """Log out and hang up; a second call does nothing."""
+        self._client.close()
+
+    def _get(self, path: str) -> Answer | None:
+        try:
+            return self._client.get(path)
+        except RefusalError as error:
+            if error.status == _GONE:
+                return None
+            raise
+
+
+def _reading(label: str, figure: Figure, answers: Sequence[Answer | None]) -> source.Reading:
+    times = [answer.at_s for answer in answers if answer] or [time.monotonic()]
+    value = figure.compute([answer.document if answer else {} for answer in answers])
+    return source.Reading(label, (times[0] + times[-1]) / 2, value.value, value.source_at_s)
+
+
 class Value(NamedTuple):
-    """A figure (W or J; NaN for none), and the sensor's own time of it."""
+    """A figure (W or J; NaN for none), and the sensor's own time of it (s)."""
 
     value: float
     source_at_s: float | None = None
@@ -82,7 +133,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a chassis: its name, the resources it is computed from, and how.
+    """One figure of a chassis: the resources it is computed from, and how.
 
     ``resolution`` and ``window_s`` are those of `measurements.power.source.Channel`.
     """
@@ -96,12 +147,12 @@ class Figure:
     note: str = ""
 
     def now(self, look: Look) -> float:
-        """Say what it is at the moment, NaN where the service tells none."""
+        """Return its present value (W or J); NaN if the service tells none."""
         return self.compute([look(path) or {} for path in self.paths]).value
 
 
 def best_power(chassis: Document, look: Look) -> Figure | None:
-    """Choose the first figure that says something, else the first that there is."""
+    """Choose the first power figure that says something, else the first that exists."""
     silent: Figure | None = None
     for find in (_environment, _supplies, _momentary, _average):
         figure = find(chassis, look)
@@ -112,30 +163,36 @@ def best_power(chassis: Document, look: Look) -> Figure | None:
 
 
 def energy_counter(chassis: Document, look: Look) -> Figure | None:
-    """Find a counter of energy that is fine enough to tell one run from another."""
+    """Find an energy counter that is fine enough to tell one run from another."""
     path, metrics = _linked(chassis, look, "EnvironmentMetrics")
     if number(dig(metrics, "EnergyJoules", "Reading")) > 0:
-        return Figure("energy", (path,), _joules_said, "energy", resolution=1.0)
-    step = JOULES_PER_KWH * _decimal_step(_kilowatt_hours(metrics))
-    if not 0 < step <= COARSEST_J:
+        joules = _entry("EnergyJoules", "Reading", convert=number)
+        return Figure("energy", (path,), joules, "energy", resolution=1.0)
+    step = _JOULES_PER_KWH * _decimal_step(_kilowatt_hours(metrics))
+    if not 0 < step <= _COARSEST_J:
         return None
-    resolution = step if step >= FINEST_J else math.nan
+    resolution = step if step >= _FINEST_J else math.nan
     return Figure("energy", (path,), _joules_of_kwh, "energy", resolution=resolution)
 
 
+def _linked(document: Document, look: Look, name: str) -> tuple[str, Document]:
+    path = dig(document, name, "@odata.id")
+    return (path, look(path) or {}) if isinstance(path, str) else ("", {})
+
+
 def number(said: Any) -> float:
-    """Take a JSON number that can be one of power or energy; NaN for everything else."""
+    """Take a JSON number that can be a power or energy; NaN for everything else."""
     if isinstance(said, bool) or not isinstance(said, int | float):
         return math.nan
     try:
         value = float(said)
     except OverflowError:
         return math.nan
-    return value if 0 <= value < math.inf and value not in NO_WATTS else math.nan
+    return value if 0 <= value < math.inf and value not in _NO_WATTS else math.nan
 
 
 def watts(said: Any) -> float:
-    """Take a JSON number of watts above 0, which is what a BMC says for "unknown"; else NaN.
+    """Take a JSON number of watts above 0, which is how BMCs say "unknown"; else NaN.
 
     >>> watts(240), watts(0), watts("240"), watts(None)
     (240.0, nan, nan, nan)
@@ -144,7 +201,7 @@ def watts(said: Any) -> float:
 
 
 def seconds(duration: Any) -> float:
-    """Read an ISO 8601 duration such as ``PT0.5S``; 0 for none."""
+    """Parse an ISO 8601 duration such as ``PT0.5S`` (s); 0 for none."""
     match = _DURATION.fullmatch(duration) if isinstance(duration, str) else None
     if match is None:
         return 0.0
@@ -153,17 +210,19 @@ def seconds(duration: Any) -> float:
     return total if math.isfinite(total) else 0.0
 
 
-def epoch(moment: Any) -> float | None:
-    """Read an ISO 8601 time as seconds since 1970; None for none."""
+def _epoch(moment: Any) -> float | None:
+    """Parse an ISO 8601 time as seconds since 1970; None for none."""
     try:
         return datetime.fromisoformat(moment).timestamp()
     except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _linked(chassis: Document, look: Look, name: str) -> tuple[str, Document]:
-    path = dig(chassis, name, "@odata.id")
-    return (path, look(path) or {}) if isinstance(path, str) else ("", {})
+def _entry(
+    *keys: str | int, convert: Callable[[Any], float] = watts
+) -> Callable[[Sequence[Document]], Value]:
+    """Compute a figure from one entry of one document."""
+    return lambda documents: Value(convert(dig(documents[0], *keys)))
 
 
 def _environment(chassis: Document, look: Look) -> Figure | None:
@@ -176,20 +235,16 @@ def _environment(chassis: Document, look: Look) -> Figure | None:
     if sensor and "Reading" in sensor and sensor.get("ReadingUnits", "W") == "W":
         averaging = seconds(sensor.get("AveragingInterval"))
         window_s = averaging or seconds(sensor.get("SensingInterval"))
-        return Figure("environment", (behind,), _sensor_said, window_s=window_s)
-    return Figure("environment", (path,), _environment_said)
+        return Figure("environment", (behind,), _sensor_value, window_s=window_s)
+    return Figure("environment", (path,), _entry("PowerWatts", "Reading"))
 
 
-def _environment_said(documents: Sequence[Document]) -> Value:
-    return Value(watts(dig(documents[0], "PowerWatts", "Reading")))
-
-
-def _sensor_said(documents: Sequence[Document]) -> Value:
-    return Value(watts(documents[0].get("Reading")), epoch(documents[0].get("ReadingTime")))
+def _sensor_value(documents: Sequence[Document]) -> Value:
+    return Value(watts(documents[0].get("Reading")), _epoch(documents[0].get("ReadingTime")))
 
 
 def _supplies(chassis: Document, look: Look) -> Figure | None:
-    """Sum all supplies, or nothing: a sum that lacks one would look like a frugal host."""
+    """Sum all supplies, or none: a sum that lacks one would look like a frugal host."""
     _, subsystem = _linked(chassis, look, "PowerSubsystem")
     _, supplies = _linked(subsystem, look, "PowerSupplies")
     paths = []
@@ -201,139 +256,86 @@ def _supplies(chassis: Document, look: Look) -> Figure | None:
         if "InputPowerWatts" not in metrics:
             return None
         paths.append(path)
-    return Figure("supplies", tuple(paths), _supplies_said) if paths else None
+    return Figure("supplies", tuple(paths), _supplies_value) if paths else None
 
 
-def _supplies_said(documents: Sequence[Document]) -> Value:
-    delivering = (d for d in documents if dig(d, "Status", "State") not in IDLE_STATES)
-    # One that rests in cold redundancy takes 0 W; all of them together do not.
+def _supplies_value(documents: Sequence[Document]) -> Value:
+    delivering = (d for d in documents if dig(d, "Status", "State") not in _IDLE_STATES)
+    # One supply in cold redundancy may take 0 W, but not all of them together.
     return Value(watts(sum(number(dig(d, "InputPowerWatts", "Reading")) for d in delivering)))
 
 
 def _momentary(chassis: Document, look: Look) -> Figure | None:
     path, power = _linked(chassis, look, "Power")
     index, note = _whole(power)
-    if dig(power, "PowerControl", index, "PowerConsumedWatts") is None:
-        return None
-    return Figure(
-        "power",
-        (path,),
-        lambda said: Value(watts(dig(said[0], "PowerControl", index, "PowerConsumedWatts"))),
-        note=note,
-    )
+    keys = ("PowerControl", index, "PowerConsumedWatts")
+    return None if dig(power, *keys) is None else Figure("power", (path,), _entry(*keys), note=note)
 
 
 def _average(chassis: Document, look: Look) -> Figure | None:
     path, power = _linked(chassis, look, "Power")
     index, note = _whole(power)
     metrics = ("PowerControl", index, "PowerMetrics")
+    keys = (*metrics, "AverageConsumedWatts")
     window_s = 60 * number(dig(power, *metrics, "IntervalInMin"))
-    if not window_s > 0 or dig(power, *metrics, "AverageConsumedWatts") is None:
+    if not window_s > 0 or dig(power, *keys) is None:
         return None
-    return Figure(
-        "average",
-        (path,),
-        lambda said: Value(watts(dig(said[0], *metrics, "AverageConsumedWatts"))),
-        window_s=window_s,
-        note=note,
-    )
+    return Figure("average", (path,), _entry(*keys), window_s=window_s, note=note)
 
 
 def _whole(power: Document) -> tuple[int, str]:
-    """Index of the entry that covers the whole chassis, and what to know of the choice."""
+    """Index of the entry that covers the whole chassis, and a caveat if several may."""
     entries = dig(power, "PowerControl")
     if not isinstance(entries, list):
         return 0, ""
-    whole = [i for i, entry in enumerate(entries) if dig(entry, "PhysicalContext") not in PARTS]
+    whole = [i for i, entry in enumerate(entries) if dig(entry, "PhysicalContext") not in _PARTS]
     if len(whole) < 2:
         return (whole or [0])[0], ""
     name = dig(entries, whole[0], "Name")
     return whole[0], f"first of {len(whole)} figures of its resource, named {name}"
 
 
-def _joules_said(documents: Sequence[Document]) -> Value:
-    return Value(number(dig(documents[0], "EnergyJoules", "Reading")))
-
-
 def _joules_of_kwh(documents: Sequence[Document]) -> Value:
-    return Value(JOULES_PER_KWH * number(_kilowatt_hours(documents[0])))
+    return Value(_JOULES_PER_KWH * number(_kilowatt_hours(documents[0])))
 
 
 def _kilowatt_hours(metrics: Document) -> Any:
-    """Prefer the count since the BMC was made, which no user can set to 0."""
+    """Prefer the lifetime count, which no user can set to 0."""
     lifetime = dig(metrics, "EnergykWh", "LifetimeReading")
     return dig(metrics, "EnergykWh", "Reading") if lifetime is None else lifetime
 
 
 def _decimal_step(said: Any) -> float:
-    """Place value of the last decimal written; 0 where there is no number above 0."""
+    """Place value of the last decimal written; 0 without a number above 0."""
     if not number(said) > 0:
         return 0.0
     exponent = Decimal(repr(said)).as_tuple().exponent
     return 10.0 ** int(exponent)
 
 
-OPTIONS = ("ca", "chassis", "verify")
+@dataclass
+class _Chassis:
+    """A chassis of the service, with its figures if it tells its power."""
 
-# A BMC looks at its sensors about once a second, and answers slowly when asked more often.
-PERIOD_S = 1.0
-
-FORBIDDEN, GONE = 403, 404
-# What a service answers for what it has no code or no right for; the next figure may do.
-NOT_OFFERED = {FORBIDDEN, GONE, 405, 500, 501}
-MOST_PAGES = 100
-MOST_NESTED = 8
-
-
-class _Chassis(NamedTuple):
     path: str
     document: Document
+    power: Figure | None = None
+    energy: Figure | None = None
 
     @property
     def name(self) -> str:
         said = self.document.get("Id")
         return said if isinstance(said, str) and said else self.path.rpartition("/")[2]
 
-
-class _Told(NamedTuple):
-    """A chassis that tells its watts."""
-
-    chassis: _Chassis
-    power: Figure
-    energy: Figure | None
+    @property
+    def systems(self) -> int:
+        """Number of computer systems that it names."""
+        named = dig(self.document, "Links", "ComputerSystems")
+        return len(named) if isinstance(named, list) else 0
 
 
-def open_source(where: str | None, settings: SourceSettings) -> RedfishSource:
-    """Open the BMC at an address.
-
-    Parameters
-    ----------
-    where : str
-        ``HOST[:PORT]`` (HTTPS) or a whole address such as ``https://bmc-7``. Over ``http://`` a
-        login is sent to this machine itself only.
-    settings : SourceSettings
-        ``login("redfish", host)`` is asked where the service wants a login. Options: ``chassis``
-        (Id of the only one to read), ``ca`` (PEM file of the BMC's certificate or its authority),
-        ``verify`` (``no`` takes any certificate at first sight; no other one afterwards).
-
-    Raises
-    ------
-    SensorError
-        When the service cannot be reached or trusted, rejects the login or tells no watts.
-    """
-    _check_options(settings.options)
-    if not where:
-        raise SensorError("redfish needs an address: redfish@HOST[:PORT]")
-    client = RedfishClient(parse_origin(where), settings)
-    try:
-        return RedfishSource(client, settings.options)
-    except BaseException:
-        client.close()
-        raise
-
-
-class _Look:
-    """Reads every resource once while the figures are looked for."""
+class _Cache:
+    """Read every resource once while the figures are looked for."""
 
     def __init__(self, client: RedfishClient) -> None:
         self._client = client
@@ -342,147 +344,42 @@ class _Look:
 
     def __call__(self, path: str) -> Document | None:
         if path not in self._seen:
-            self._seen[path] = self._ask(path)
+            self._seen[path] = self._get(path)
         return self._seen[path]
 
-    def _ask(self, path: str) -> Document | None:
+    def _get(self, path: str) -> Document | None:
         try:
             return self._client.get(path).document
         except RefusalError as error:
-            if error.status not in NOT_OFFERED:
+            if error.status not in _NOT_OFFERED:
                 raise
-            if error.status == FORBIDDEN:
+            if error.status == _FORBIDDEN:
                 self.forbidden = error
             return None
 
 
-class RedfishSource:
-    """Figures of the chassis of one service."""
-
-    def __init__(self, client: RedfishClient, options: Mapping[str, str]) -> None:
-        self._client = client
-        self._figures = _find_figures(client, options)
-        self.channels: Sequence[Channel] = tuple(channel for channel, _ in self._figures)
-        windows = (channel.window_s for channel in self.channels)
-        self.period_s = min((w for w in windows if 0 < w < PERIOD_S), default=PERIOD_S)
-
-    def read(self) -> list[Reading]:
-        """Read every figure; a resource of several is asked for once. NaN for one that is gone."""
-        answers: dict[str, Answer | None] = {}
-        for path in (path for _, figure in self._figures for path in figure.paths):
-            if path not in answers:
-                answers[path] = self._ask(path)
-        return [
-            _reading(channel.label, figure, [answers[path] for path in figure.paths])
-            for channel, figure in self._figures
-        ]
-
-    def close(self) -> None:
-        """Log out and hang up; a second call does nothing."""
-        self._client.close()
-
-    def _ask(self, path: str) -> Answer | None:
-        try:
-            return self._client.get(path)
-        except RefusalError as error:
-            if error.status == GONE:
-                return None
-            raise
-
-
-def _check_options(options: Mapping[str, str]) -> None:
-    if unknown := sorted(set(options) - set(OPTIONS)):
-        raise SensorError(
-            f"redfish has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}"
-        )
-    if options.get("verify", "yes") not in ("yes", "no"):
-        raise SensorError(f"redfish: verify={options['verify']}: write yes or no")
-
-
-def _reading(label: str, figure: Figure, answers: Sequence[Answer | None]) -> Reading:
-    times = [answer.at_s for answer in answers if answer] or [time.monotonic()]
-    value = figure.compute([answer.document if answer else {} for answer in answers])
-    return Reading(label, (times[0] + times[-1]) / 2, value.value, value.source_at_s)
-
-
 def _find_figures(
     client: RedfishClient, options: Mapping[str, str]
-) -> list[tuple[Channel, Figure]]:
-    look = _Look(client)
-    chassis = _all_chassis(client, look, options.get("chassis"))
-    told = [
-        _Told(one, power, energy_counter(one.document, look))
-        for one in chassis
-        if (power := best_power(one.document, look))
-    ]
-    if told:
-        return _with_channels(told, look, options)
+) -> list[tuple[source.Channel, Figure]]:
+    look = _Cache(client)
+    chassis = _find_chassis(client, look, options.get("chassis"))
+    for one in chassis:
+        one.power = best_power(one.document, look)
+        one.energy = energy_counter(one.document, look) if one.power else None
+    if told := [one for one in chassis if one.power]:
+        return _with_channels(told, look, is_verified=options.get("verify") != "no")
     if look.forbidden:
         raise look.forbidden
-    raise SensorError(
+    raise source.SensorError(
         f"{client.origin.name}: no chassis tells its watts (there are: {_names(chassis)}): update "
         f"the BMC's firmware, or read it by IPMI: ipmi@{client.origin.host}"
     )
 
 
-def _with_channels(
-    told: Sequence[_Told], look: Look, options: Mapping[str, str]
-) -> list[tuple[Channel, Figure]]:
-    suffixes = [_suffix(one.chassis) if len(told) > 1 else "" for one in told]
-    labels = {
-        one.chassis.path: f"redfish:{one.power.name}{suffix}"
-        for one, suffix in zip(told, suffixes, strict=True)
-    }
-    containers = [_container(one.chassis, labels, look) for one in told]
-    found = []
-    for one, suffix, inside in zip(told, suffixes, containers, strict=True):
-        domain, covers = _domain(one.chassis, told)
-        notes = (
-            one.power.note,
-            covers,
-            "" if inside else _rivals(containers.count(None)),
-            "the certificate was not verified" if options.get("verify") == "no" else "",
-        )
-        power = Channel(
-            labels[one.chassis.path],
-            "power",
-            domain,
-            window_s=one.power.window_s,
-            inside=inside,
-            note="; ".join(note for note in notes if note),
-        )
-        found.append((power, one.power))
-        if one.energy:
-            found.append((_counter(power, f"redfish:energy{suffix}", one.energy), one.energy))
-    return found
-
-
-def _suffix(chassis: _Chassis) -> str:
-    return "-" + re.sub(r"[^\w.-]+", "_", chassis.name)
-
-
-def _counter(power: Channel, label: str, energy: Figure) -> Channel:
-    """Channel of the same watts, counted: inside, so that nobody adds the two."""
-    return replace(
-        power,
-        label=label,
-        quantity="energy",
-        resolution=energy.resolution,
-        window_s=0.0,
-        inside=power.label,
-    )
-
-
-def _rivals(outermost: int) -> str:
-    if outermost < 2:
-        return ""
-    return f"one of {outermost} chassis that may share watts: choose one with chassis=ID"
-
-
-def _all_chassis(client: RedfishClient, look: Look, only: str | None) -> list[_Chassis]:
+def _find_chassis(client: RedfishClient, look: Look, only: str | None) -> list[_Chassis]:
     path = dig(client.root(), "Chassis", "@odata.id")
     members: list[str] = []
-    for _ in range(MOST_PAGES):
+    for _ in range(_MOST_PAGES):
         if not isinstance(path, str):
             break
         page = client.get(path).document
@@ -491,7 +388,7 @@ def _all_chassis(client: RedfishClient, look: Look, only: str | None) -> list[_C
     chassis = [_Chassis(member, document) for member in members if (document := look(member))]
     chosen = [one for one in chassis if only in (None, one.name)]
     if only and not chosen:
-        raise SensorError(
+        raise source.SensorError(
             f"{client.origin.name}: no chassis has the Id {only!r}: choose one of {_names(chassis)}"
         )
     return chosen
@@ -501,10 +398,50 @@ def _names(chassis: Sequence[_Chassis]) -> str:
     return ", ".join(one.name for one in chassis) or "none"
 
 
+def _with_channels(
+    told: Sequence[_Chassis], look: Look, *, is_verified: bool
+) -> list[tuple[source.Channel, Figure]]:
+    """Make the channels of all chassis that tell their power."""
+    ends = [re.sub(r"[^\w.-]+", "_", f"-{one.name}") if len(told) > 1 else "" for one in told]
+    figures = [one.power for one in told if one.power]
+    labels = {
+        one.path: f"redfish:{power.name}{end}"
+        for one, power, end in zip(told, figures, ends, strict=True)
+    }
+    containers = [_container(one, labels, look) for one in told]
+    outermost = containers.count(None)
+    rivals = f"one of {outermost} chassis that may share watts: choose one with chassis=ID"
+    found = []
+    for one, power, end, inside in zip(told, figures, ends, containers, strict=True):
+        domain, covers = _domain(one, told)
+        note = source.joined(
+            power.note,
+            covers,
+            rivals if not inside and outermost > 1 else "",
+            "" if is_verified else "the certificate was not verified",
+        )
+        channel = source.Channel(
+            labels[one.path], "power", domain, window_s=power.window_s, inside=inside, note=note
+        )
+        found.append((channel, power))
+        if one.energy:
+            # The same energy, counted: inside the power, so that nobody adds the two.
+            counter = source.Channel(
+                f"redfish:energy{end}",
+                "energy",
+                domain,
+                resolution=one.energy.resolution,
+                inside=channel.label,
+                note=note,
+            )
+            found.append((counter, one.energy))
+    return found
+
+
 def _container(chassis: _Chassis, labels: Mapping[str, str], look: Look) -> str | None:
-    """Label of the nearest chassis around this one that tells its watts too."""
-    document: Document = chassis.document
-    for _ in range(MOST_NESTED):
+    """Label of the nearest chassis around this one that tells its power, too."""
+    document = chassis.document
+    for _ in range(_MOST_NESTED):
         path = dig(document, "Links", "ContainedBy", "@odata.id")
         if not isinstance(path, str) or path.rstrip("/") == chassis.path:
             return None
@@ -514,16 +451,10 @@ def _container(chassis: _Chassis, labels: Mapping[str, str], look: Look) -> str 
     return None
 
 
-def _domain(chassis: _Chassis, told: Sequence[_Told]) -> tuple[Domain, str]:
-    """Whether a chassis is a host, which is said by the systems that it names."""
-    systems = _systems(chassis)
-    if systems > 1:
-        return "other", f"covers {systems} systems"
-    if systems == 0 and any(_systems(one.chassis) for one in told):
+def _domain(chassis: _Chassis, told: Sequence[_Chassis]) -> tuple[source.Domain, str]:
+    """Domain by the systems that a chassis names: a host names one."""
+    if chassis.systems > 1:
+        return "other", f"covers {chassis.systems} systems"
+    if chassis.systems == 0 and any(one.systems for one in told):
         return "other", "names no system of its own"
     return "host", ""
-
-
-def _systems(chassis: _Chassis) -> int:
-    named = dig(chassis.document, "Links", "ComputerSystems")
-    return len(named) if isinstance(named, list) else 0
