@@ -1,7 +1,7 @@
-"""One Redfish service over HTTP: its certificate, its login, and which faults are forgiven.
+"""HTTP client of one Redfish service: its certificate, its login, and its passing faults.
 
 The certificate is verified once, when the service is opened; every later connection must show the
-very same one. Neither proxies nor a netrc file of the environment are used.
+same one. Proxies and netrc files of the environment are not used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
-from measurements.power.source import Login, SensorError
+from measurements.power.source import Login, SensorError, SourceSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,13 +27,19 @@ if TYPE_CHECKING:
 
     from requests import Response, Session
 
-    from measurements.power.source import SourceSettings
-
-
-# Where a Redfish service answers, and which certificate it shows there.
-
-
 PORTS = {"https": 443, "http": 80}
+ROOT = "/redfish/v1/"
+SESSIONS = "/redfish/v1/SessionService/Sessions"
+
+OK = 200
+REDIRECTS = {301, 302, 307, 308}
+UNAUTHORIZED, FORBIDDEN = 401, 403
+BUSY = {500, 502, 503, 504}
+BUSY_WAIT_S = 0.5
+
+# A resource has a few kilobytes; a BMC does not send more than this.
+MOST_BYTES = 4 << 20
+MOST_REDIRECTS = 3
 
 
 class Origin(NamedTuple):
@@ -51,13 +57,13 @@ class Origin(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How messages name it: with the port only where it is not the usual one."""
+        """Name in messages, with the port unless it is the usual one."""
         usual = self.port == PORTS[self.scheme]
         return f"redfish at {self.host}" if usual else f"redfish at {self.host} port {self.port}"
 
     @property
     def is_loopback(self) -> bool:
-        """Whether nobody can listen on the way there."""
+        """Whether it is this machine, so that nobody can listen on the way there."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -65,15 +71,9 @@ class Origin(NamedTuple):
 
 
 def parse_origin(where: str) -> Origin:
-    """Read ``bmc``, ``bmc:8443``, ``https://bmc`` or ``http://127.0.0.1:8000`` apart.
-
-    Raises
-    ------
-    SensorError
-        For another scheme, a path, a bad port, or a login in the address.
-    """
+    """Parse ``bmc``, ``bmc:8443``, ``https://bmc`` or ``http://127.0.0.1:8000``."""
     text = where.strip()
-    # The address is not repeated: there may be a password in it.
+    # The message must not repeat the address, which may contain a password.
     if "@" in text:
         raise SensorError(
             "redfish: no user or password belongs in the address: write redfish@HOST, and the "
@@ -93,109 +93,15 @@ def parse_origin(where: str) -> Origin:
     return Origin(parts.scheme, host, port or PORTS[parts.scheme])
 
 
-def trust(origin: Origin, options: Mapping[str, str]) -> ssl.SSLContext:
-    """Make the rules by which a certificate is trusted at first sight.
-
-    Parameters
-    ----------
-    origin : Origin
-        For messages.
-    options : mapping
-        ``ca``: a PEM file of the certificate or its authority, instead of the system's
-        authorities. ``verify``: ``no`` takes any certificate.
-    """
-    ca = options.get("ca")
-    # Without TLS there is nothing to trust, and the system's authorities take long to load.
-    if options.get("verify") == "no" or (origin.scheme == "http" and ca is None):
-        return trust_any()
-    try:
-        context = ssl.create_default_context(cafile=ca)
-    except OSError as error:
-        reason = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
-        raise SensorError(
-            f"{origin.name}: ca={ca}: {reason}: give a PEM file of the certificate or its authority"
-        ) from None
-    if ca:
-        # BMCs and small authorities leave out extensions that Python 3.13 asks for: who names the
-        # certificate trusts it as it is.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
-
-
-def trust_any() -> ssl.SSLContext:
-    """Make rules that take any certificate, to look at it."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def fingerprint(origin: Origin, context: ssl.SSLContext, timeout_s: float) -> str:
-    """Connect and hang up: the SHA-256 of the certificate shown, or "" without TLS.
-
-    Raises
-    ------
-    SensorError
-        When nobody answers there, or shows a certificate that the context does not trust.
-    """
-    try:
-        with socket.create_connection((origin.host, origin.port), timeout_s) as plain:
-            if origin.scheme == "http":
-                return ""
-            with context.wrap_socket(plain, server_hostname=origin.host) as wrapped:
-                return hashlib.sha256(wrapped.getpeercert(binary_form=True) or b"").hexdigest()
-    except ssl.SSLCertVerificationError as error:
-        raise SensorError(
-            f"{origin.name}: its certificate is not trusted: {error.verify_message}: give ca=FILE "
-            f"with the certificate or its authority, use the name it is made out to, or write "
-            f"verify=no"
-        ) from None
-    except ssl.SSLError as error:
-        raise SensorError(
-            f"{origin.name}: no TLS connection: {error.reason or error}: is this the HTTPS port, "
-            f"and does the BMC speak TLS 1.2?"
-        ) from None
-    except TimeoutError:
-        raise SensorError(late(origin, timeout_s)) from None
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise SensorError(
-            f"{origin.name}: cannot be reached: {reason}: check the address, and that the BMC's "
-            f"Redfish service is on"
-        ) from None
-
-
-def late(origin: Origin, timeout_s: float) -> str:
-    """Say that no answer came in time."""
-    return (
-        f"{origin.name}: no answer within {timeout_s:g} s: check the address and the network, or "
-        f"restart the BMC"
-    )
-
-
-ROOT = "/redfish/v1/"
-SESSIONS = "/redfish/v1/SessionService/Sessions"
-
-OK = 200
-REDIRECTS = {301, 302, 307, 308}
-UNAUTHORIZED, FORBIDDEN = 401, 403
-BUSY = {500, 502, 503, 504}
-BUSY_WAIT_S = 0.5
-
-# A resource is a few kilobytes; whoever sends more is no BMC.
-MOST_BYTES = 4 << 20
-MOST_REDIRECTS = 3
-
-
 class Answer(NamedTuple):
-    """A resource, and the middle of the request and its answer by `time.monotonic`."""
+    """A resource, and the middle of the request and its answer by `time.monotonic` (s)."""
 
     document: dict[str, Any]
     at_s: float
 
 
 class RefusalError(SensorError):
-    """The service answered, but with a status other than 200."""
+    """The service answered with a status other than 200."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -203,7 +109,7 @@ class RefusalError(SensorError):
 
 
 class _BrokenError(SensorError):
-    """A connection that ended without an answer."""
+    """A connection ended without an answer."""
 
 
 class _Raw(NamedTuple):
@@ -214,34 +120,25 @@ class _Raw(NamedTuple):
 
 
 class RedfishClient:
-    """Reads resources of one service.
-
-    Parameters
-    ----------
-    origin : Origin
-        Where it answers.
-    settings : SourceSettings
-        Asked for a login only when the service wants one; see `redfish_origin.trust` for the
-        options.
-
-    Raises
-    ------
-    SensorError
-        When the service cannot be reached or shows a certificate that is not trusted.
-    """
+    """Read resources of one service, logging in only when it asks for that."""
 
     def __init__(self, origin: Origin, settings: SourceSettings) -> None:
-        library = _requests()
+        try:
+            import requests
+        except ImportError:
+            raise SensorError(
+                "redfish needs the library requests: pip install 'perf-per-watt[measure]'"
+            ) from None
         self.origin = origin
-        self._errors = library.exceptions
+        self._errors = requests.exceptions
         self._timeout_s = settings.timeout_s
         self._ask_login = settings.login
         self._login: Login | None = None
         self._rejected = False
         self._sessions = SESSIONS
         self._own_session = ""
-        self._pin = fingerprint(origin, trust(origin, settings.options), self._timeout_s)
-        self._http = _http_session(library, self._pin)
+        self._pin = _fingerprint(origin, _trust(origin, settings.options), self._timeout_s)
+        self._http = _http_session(requests, self._pin)
 
     def root(self) -> dict[str, Any]:
         """Read the service root, which also says where to log in."""
@@ -252,16 +149,7 @@ class RedfishClient:
         return document
 
     def get(self, path: str) -> Answer:
-        """Read one resource.
-
-        Raises
-        ------
-        RefusalError
-            The service answered with a status other than 200.
-        SensorError
-            It did not answer, or not in time, not in JSON, not with its certificate, or it
-            rejects the login.
-        """
+        """Read one resource; raise `RefusalError` for a status other than 200."""
         raw = self._get_patiently(path)
         if raw.status == UNAUTHORIZED:
             self._log_in()
@@ -286,14 +174,14 @@ class RedfishClient:
         """Log out and hang up; a second call does nothing."""
         path, self._own_session = self._own_session, ""
         if path:
-            # A session that cannot be ended lapses by itself.
+            # A session that cannot be ended expires by itself.
             with contextlib.suppress(SensorError):
                 self._exchange("DELETE", path)
         self._forget_login()
         self._http.close()
 
     def _get_patiently(self, path: str) -> _Raw:
-        """Ask again, once, a service that is busy or stumbles."""
+        """Ask a busy or failing service once again."""
         raw = self._redirected(path)
         if raw.status not in BUSY:
             return raw
@@ -309,18 +197,15 @@ class RedfishClient:
 
     def _redirected(self, path: str) -> _Raw:
         for _ in range(MOST_REDIRECTS):
-            raw = self._reconnected(path)
+            try:
+                raw = self._exchange("GET", path)
+            except _BrokenError:
+                # Once more, over a new connection.
+                raw = self._exchange("GET", path)
             if raw.status not in REDIRECTS:
                 return raw
             path = self._own_path(raw.headers.get("Location", ""))
         raise SensorError(f"{self.origin.name}: {path} is redirected in a circle")
-
-    def _reconnected(self, path: str) -> _Raw:
-        """Ask once more, over a new connection, where the first one broke."""
-        try:
-            return self._exchange("GET", path)
-        except _BrokenError:
-            return self._exchange("GET", path)
 
     def _exchange(self, method: str, path: str, payload: Mapping[str, str] | None = None) -> _Raw:
         asked_s = time.monotonic()
@@ -337,12 +222,12 @@ class RedfishClient:
             ) as response:
                 body = self._body(response, until_s)
         except errors.Timeout:
-            raise SensorError(late(self.origin, self._timeout_s)) from None
+            raise SensorError(_late(self.origin, self._timeout_s)) from None
         except errors.RequestException as error:
             self._http.close()
-            # A body that stalls is not called a timeout.
+            # requests does not call a stalled body a timeout.
             if time.monotonic() >= until_s:
-                raise SensorError(late(self.origin, self._timeout_s)) from None
+                raise SensorError(_late(self.origin, self._timeout_s)) from None
             self._explain(isinstance(error, errors.SSLError))
             raise _BrokenError(
                 f"{self.origin.name}: breaks the connection off instead of answering {path}: "
@@ -356,7 +241,7 @@ class RedfishClient:
         for chunk in response.iter_content(1 << 16):
             body += chunk
             if time.monotonic() > until_s:
-                raise SensorError(late(self.origin, self._timeout_s))
+                raise SensorError(_late(self.origin, self._timeout_s))
             if len(body) > MOST_BYTES:
                 raise SensorError(
                     f"{self.origin.name}: sends more than {MOST_BYTES >> 20} MiB: is it a BMC?"
@@ -364,8 +249,8 @@ class RedfishClient:
         return bytes(body)
 
     def _explain(self, by_tls: bool) -> None:
-        """Raise if nobody is there any more, or somebody else is."""
-        shown = fingerprint(self.origin, trust_any(), self._timeout_s)
+        """Raise if nobody answers any more, or somebody else does."""
+        shown = _fingerprint(self.origin, _trust_any(), self._timeout_s)
         if by_tls and shown != self._pin:
             raise SensorError(
                 f"{self.origin.name}: shows another certificate than when it was opened (SHA-256 "
@@ -374,7 +259,7 @@ class RedfishClient:
             )
 
     def _own_path(self, link: str) -> str:
-        """Reduce a link to its path: credentials go to this service and to no other."""
+        """Reduce a link to its path, since credentials go to this service and to no other."""
         parts = urlsplit(link)
         elsewhere = bool(parts.scheme or parts.netloc)
         if parts.scheme and parts.netloc:
@@ -434,7 +319,7 @@ class RedfishClient:
             self._http.headers.pop(header, None)
 
     def _reject(self) -> NoReturn:
-        # Whoever asks again and again gets the account locked.
+        # Repeated attempts would lock the account.
         self._rejected = True
         raise SensorError(
             f"{self.origin.name}: rejects {self._who()} or the password: check both, and that the "
@@ -446,7 +331,7 @@ class RedfishClient:
 
 
 def dig(document: Any, *keys: str | int) -> Any:
-    """Follow keys and indices into a document; None where one of them leads nowhere."""
+    """Follow keys and indices into a document; None if one is missing."""
     for key in keys:
         try:
             document = document[key]
@@ -456,20 +341,10 @@ def dig(document: Any, *keys: str | int) -> Any:
 
 
 def member_paths(collection: Any) -> list[str]:
-    """Paths of the members of a collection, or of a page of it."""
+    """Return the paths of the members of a collection, or of a page of it."""
     members = dig(collection, "Members")
     paths = [dig(m, "@odata.id") for m in members] if isinstance(members, list) else []
     return [path.rstrip("/") for path in paths if isinstance(path, str)]
-
-
-def _requests() -> ModuleType:
-    try:
-        import requests
-    except ImportError:
-        raise SensorError(
-            "redfish needs the library requests: pip install 'perf-per-watt[measure]'"
-        ) from None
-    return requests
 
 
 def _http_session(library: ModuleType, pin: str) -> Session:
@@ -477,8 +352,8 @@ def _http_session(library: ModuleType, pin: str) -> Session:
     session.trust_env = False
     session.headers.update({"Accept": "application/json", "OData-Version": "4.0"})
     if pin:
-        # The pinned certificate was verified when its fingerprint was taken: to ask for exactly
-        # that one is stricter than to ask the authorities again.
+        # The pinned certificate was verified when its fingerprint was taken; requiring that very
+        # one is stricter than asking the authorities again.
         session.verify = False
         adapter = library.adapters.HTTPAdapter()
         adapter.init_poolmanager(1, 1, assert_fingerprint=pin)
@@ -495,3 +370,68 @@ def _retry_after(header: str | None) -> float:
             until = parsedate_to_datetime(header).astimezone(UTC)
             return max((until - datetime.now(UTC)).total_seconds(), 0.0)
     return BUSY_WAIT_S
+
+
+def _trust(origin: Origin, options: Mapping[str, str]) -> ssl.SSLContext:
+    """Make the rules for trusting a certificate at first sight, by the options ca and verify."""
+    ca = options.get("ca")
+    # Without TLS there is nothing to trust, and the system's authorities load slowly.
+    if options.get("verify") == "no" or (origin.scheme == "http" and ca is None):
+        return _trust_any()
+    try:
+        context = ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        reason = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        raise SensorError(
+            f"{origin.name}: ca={ca}: {reason}: give a PEM file of the certificate or its authority"
+        ) from None
+    if ca:
+        # BMCs and small authorities omit extensions that Python 3.13 requires; a certificate that
+        # the user names is trusted as it is.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _trust_any() -> ssl.SSLContext:
+    """Make rules that accept any certificate, to look at it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _fingerprint(origin: Origin, context: ssl.SSLContext, timeout_s: float) -> str:
+    """Connect once: SHA-256 of a certificate that the context trusts; empty without TLS."""
+    try:
+        with socket.create_connection((origin.host, origin.port), timeout_s) as plain:
+            if origin.scheme == "http":
+                return ""
+            with context.wrap_socket(plain, server_hostname=origin.host) as wrapped:
+                return hashlib.sha256(wrapped.getpeercert(binary_form=True) or b"").hexdigest()
+    except ssl.SSLCertVerificationError as error:
+        raise SensorError(
+            f"{origin.name}: its certificate is not trusted: {error.verify_message}: give ca=FILE "
+            f"with the certificate or its authority, use the name it is made out to, or write "
+            f"verify=no"
+        ) from None
+    except ssl.SSLError as error:
+        raise SensorError(
+            f"{origin.name}: no TLS connection: {error.reason or error}: is this the HTTPS port, "
+            f"and does the BMC speak TLS 1.2?"
+        ) from None
+    except TimeoutError:
+        raise SensorError(_late(origin, timeout_s)) from None
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SensorError(
+            f"{origin.name}: cannot be reached: {reason}: check the address, and that the BMC's "
+            f"Redfish service is on"
+        ) from None
+
+
+def _late(origin: Origin, timeout_s: float) -> str:
+    """Describe an answer that did not come in time."""
+    return (
+        f"{origin.name}: no answer within {timeout_s:g} s: check the address and the network, or "
+        f"restart the BMC"
+    )
