@@ -1,4 +1,4 @@
-"""Which columns of a CSV log are the time and the watts or joules, and in which unit."""
+"""Columns, units and times of a CSV log of power or energy."""
 
 from __future__ import annotations
 
@@ -11,60 +11,33 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.power.source import SensorError
+from measurements.table import units
 from measurements.table.headers import nearest, shown
-from measurements.table.units import parse_quantity, split_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
 
 Quantity = Literal["energy", "power"]
 
 DELIMITERS = (",", ";", "\t", "|")
 # Loggers put at most so many lines of their own before the header.
 MOST_LINES_BEFORE = 50
-
-
-class Unit(NamedTuple):
-    """What a column measures, and what turns its numbers into W or J."""
-
-    quantity: Quantity
-    factor: float
-
-
-UNITS: dict[str, Unit] = {
-    "W": Unit("power", 1.0),
-    "mW": Unit("power", 1e-3),
-    "kW": Unit("power", 1e3),
-    "J": Unit("energy", 1.0),
-    "kJ": Unit("energy", 1e3),
-    "Wh": Unit("energy", 3600.0),
-    "kWh": Unit("energy", 3.6e6),
-}
+UNIT_NAMES = ("W", "mW", "kW", "J", "kJ", "Wh", "kWh")
 _QUANTITIES: dict[str, Quantity] = {"w": "power", "j": "energy"}
-_SI = {"power": "w", "energy": "j"}
 
 _TIMES = {"time", "timestamp", "datetime", "dateandtime", "epoch", "epochtime", "unixtime", "ts"}
-# Names that are a unit, and names that leave it open.
-_UNIT_WORDS = {
-    **dict.fromkeys(("w", "watt", "watts"), UNITS["W"]),
-    **dict.fromkeys(("j", "joule", "joules"), UNITS["J"]),
-    "mw": UNITS["mW"],
-    "kw": UNITS["kW"],
-    "wh": UNITS["Wh"],
-    "kwh": UNITS["kWh"],
-}
+# Column names that are a unit, and names that leave it open.
+_UNIT_WORDS = {"w", "watt", "watts", "mw", "kw", "j", "joule", "joules", "wh", "kwh"}
 _OPEN_WORDS: dict[str, Quantity] = {
     **dict.fromkeys(("power", "activepower", "realpower", "powerconsumption"), "power"),
     "energy": "energy",
 }
-
 _BRACKETS = re.compile(r"[(\[].*?[)\]]")
 _ZONE = re.compile(r"(?<![A-Za-z])(UTC|GMT)(?![A-Za-z])", re.IGNORECASE)
 
 
 class Wanted(NamedTuple):
-    """What the user said of the columns; None where nothing."""
+    """Options of the user about the columns; None for those not given."""
 
     time: str | None = None
     value: str | None = None
@@ -74,23 +47,20 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a row is read.
-
-    Attributes
-    ----------
-    header : sequence of str or None
-        Its cells; None for a log without one.
-    time : sequence of int
-        Columns that make the time, joined with a blank.
-    value : int
-        Column of the figure.
-    """
+    """How to read a row."""
 
     delimiter: str
+    # Cells of the header; None for a log without one.
     header: Sequence[str] | None
+    # Columns that make the time, joined with a blank.
     time: Sequence[int]
     value: int
-    unit: Unit
+    unit: units.Unit
+
+    @property
+    def quantity(self) -> Quantity:
+        """What the value measures."""
+        return _QUANTITIES[self.unit.si]
 
     @property
     def is_universal(self) -> bool:
@@ -99,24 +69,23 @@ class Layout:
         return _ZONE.search(names) is not None
 
     def is_header(self, line: str) -> bool:
-        """Whether a line is the header, which some loggers write again and again."""
+        """Whether a line is the header, which some loggers repeat."""
         return self.header is not None and _cut(line.lstrip("# "), self.delimiter) == self.header
 
     def cells(self, line: str) -> list[str]:
-        """Cut a line into its cells; none for an empty line, a remark or the header again."""
+        """Split a line into cells; none for an empty line, a comment or a repeated header."""
         if line.lstrip().startswith("#") or self.is_header(line):
             return []
         cells = _cut(line, self.delimiter)
         return cells if any(cells) else []
 
     def time_of(self, cells: Sequence[str]) -> str:
-        """Text of the time; empty where the row is too short."""
-        if len(cells) <= max(self.time):
-            return ""
-        return " ".join(cells[index] for index in self.time)
+        """Return the text of the time; empty if the row is too short."""
+        is_short = len(cells) <= max(self.time)
+        return "" if is_short else " ".join(cells[index] for index in self.time)
 
     def value_of(self, cells: Sequence[str]) -> float:
-        """Figure in W or J; NaN where there is none, and for watts that are not above 0."""
+        """Return the figure (W or J); NaN if there is none or the power is not above 0."""
         text = cells[self.value] if len(cells) > self.value else ""
         if self.delimiter != ",":
             text = text.replace(",", ".")
@@ -124,31 +93,46 @@ class Layout:
             value = float(text) * self.unit.factor
         except ValueError:
             try:
-                value = parse_quantity(text, _SI[self.unit.quantity])
+                value = units.parse_quantity(text, self.unit.si)
             except MeasurementError:
                 return math.nan
-        usable = value > 0 if self.unit.quantity == "power" else value >= 0
-        return value if usable and math.isfinite(value) else math.nan
+        is_usable = value > 0 if self.quantity == "power" else value >= 0
+        return value if is_usable and math.isfinite(value) else math.nan
 
 
 def find_layout(lines: Sequence[str], wanted: Wanted, source: str) -> Layout:
     """Find the header among the first lines of a log, and the columns in it.
 
-    Parameters
-    ----------
-    lines : sequence of str
-        The beginning of the log.
-    wanted : Wanted
-        Columns by name or number (from 1), and their unit.
-    source : str
-        For messages.
-
-    Raises
-    ------
-    SensorError
-        Where a column is missing or ambiguous, or nobody knows its unit; it names the columns.
+    ``source`` names the log in messages. Raises `SensorError` if a column is missing or ambiguous,
+    or its unit unknown.
     """
-    _check(wanted, source)
+    try:
+        _check(wanted)
+        return _find_layout(lines, wanted)
+    except SensorError as error:
+        raise SensorError(f"{source}: {error}") from None
+
+
+def _check(wanted: Wanted) -> None:
+    quantity = _wanted_quantity(wanted)
+    if wanted.quantity not in (None, *_QUANTITIES.values()):
+        raise SensorError(f"quantity={wanted.quantity}: write power or energy")
+    if wanted.quantity not in (None, quantity):
+        raise SensorError(
+            f"quantity={wanted.quantity} is not what unit={wanted.unit} measures: drop one of the "
+            "two"
+        )
+
+
+def _wanted_quantity(wanted: Wanted) -> str | None:
+    if wanted.unit is None:
+        return wanted.quantity
+    if wanted.unit not in UNIT_NAMES:
+        raise SensorError(f"unit={wanted.unit}: write one of {', '.join(UNIT_NAMES)}")
+    return _QUANTITIES[units.UNITS[wanted.unit.lower()].si]
+
+
+def _find_layout(lines: Sequence[str], wanted: Wanted) -> Layout:
     rows = [
         (delimiter, cells)
         for line in lines[:MOST_LINES_BEFORE]
@@ -157,90 +141,73 @@ def find_layout(lines: Sequence[str], wanted: Wanted, source: str) -> Layout:
     ]
     if not rows:
         raise SensorError(
-            f"{source}: no line has two columns: start the logger first, and let it write CSV with "
-            f"a header"
+            "no line has two columns: start the logger first, and let it write CSV with a header"
         )
-    # The header is the first line with all that is wanted, else that with the most columns.
+    # The header is the first line with all that is wanted, else the one with the most columns.
     rows.sort(key=lambda row: -len(row[1]))
     refusals = []
     for delimiter, cells in rows:
         try:
-            return _layout(delimiter, cells, wanted, source)
+            return _layout(delimiter, cells, wanted)
         except SensorError as error:
             refusals.append(error)
     raise refusals[0]
 
 
-def _check(wanted: Wanted, source: str) -> None:
-    if wanted.unit is not None and wanted.unit not in UNITS:
-        raise SensorError(f"{source}: unit={wanted.unit}: write one of {', '.join(UNITS)}")
-    if wanted.quantity not in (None, *_SI):
-        raise SensorError(f"{source}: quantity={wanted.quantity}: write power or energy")
-    if wanted.unit and wanted.quantity not in (None, UNITS[wanted.unit].quantity):
-        raise SensorError(
-            f"{source}: quantity={wanted.quantity} is not what unit={wanted.unit} measures: drop "
-            f"one of the two"
-        )
-
-
-def _layout(delimiter: str, cells: Sequence[str], wanted: Wanted, source: str) -> Layout:
-    time = _time_columns(cells, wanted.time, source)
-    value = _value_column(cells, time, wanted, source)
+def _layout(delimiter: str, cells: Sequence[str], wanted: Wanted) -> Layout:
+    time = _time_columns(cells, wanted.time)
+    value = _value_column(cells, time, wanted)
     header = None if _is_number(cells[value]) else cells
-    unit = UNITS[wanted.unit] if wanted.unit else _unit_of(cells[value])
+    unit = units.UNITS[wanted.unit.lower()] if wanted.unit else _unit_of(cells[value])
     if unit is None:
         raise SensorError(
-            f"{source}: column {cells[value]!r} names no unit: write unit=W, or another of "
-            f"{', '.join(UNITS)}"
+            f"column {cells[value]!r} names no unit: write unit=W, or another of "
+            f"{', '.join(UNIT_NAMES)}"
         )
-    if wanted.quantity not in (None, unit.quantity):
+    layout = Layout(delimiter, header, time, value, unit)
+    if wanted.quantity not in (None, layout.quantity):
         raise SensorError(
-            f"{source}: column {cells[value]!r} is of {unit.quantity}: choose another with "
+            f"column {cells[value]!r} is of {layout.quantity}: choose another with "
             f"value=COLUMN, or drop quantity={wanted.quantity}"
         )
-    return Layout(delimiter, header, time, value, unit)
+    return layout
 
 
-def _time_columns(cells: Sequence[str], wanted: str | None, source: str) -> tuple[int, ...]:
+def _time_columns(cells: Sequence[str], wanted: str | None) -> tuple[int, ...]:
     if wanted is not None:
-        if wanted in cells or "+" not in wanted:
-            return (_named(cells, wanted, "time", source),)
-        return tuple(_named(cells, part, "time", source) for part in wanted.split("+"))
-    plain = [_plain(split_unit(cell)[0]) for cell in cells]
+        names = [wanted] if wanted in cells else wanted.split("+")
+        return tuple(_column(cells, name, "time") for name in names)
+    plain = [_plain(units.split_unit(cell)[0]) for cell in cells]
     found = [index for index, name in enumerate(plain) if name in _TIMES]
     dates = [index for index, name in enumerate(plain) if name == "date"]
     if len(dates) == 1 and len(found) <= 1:
         return (*dates, *found)
-    if len(found) != 1:
-        raise _choose(cells, found, "the time", "time", source)
-    return (found[0],)
+    return (_only(cells, found, "the time", "time"),)
 
 
-def _value_column(cells: Sequence[str], time: Sequence[int], wanted: Wanted, source: str) -> int:
+def _value_column(cells: Sequence[str], time: Sequence[int], wanted: Wanted) -> int:
     if wanted.value is not None:
-        return _named(cells, wanted.value, "value", source)
-    quantity = UNITS[wanted.unit].quantity if wanted.unit else wanted.quantity
+        return _column(cells, wanted.value, "value")
+    quantity = _wanted_quantity(wanted)
     found = [
         index
         for index, cell in enumerate(cells)
         if index not in time and (said := _quantity_of(cell)) and quantity in (None, said)
     ]
-    if len(found) != 1:
-        raise _choose(cells, found, quantity or "power or energy", "value", source)
-    return found[0]
+    return _only(cells, found, quantity or "power or energy", "value")
 
 
-def _choose(
-    cells: Sequence[str], found: Sequence[int], what: str, option: str, source: str
-) -> SensorError:
+def _only(cells: Sequence[str], found: Sequence[int], what: str, option: str) -> int:
+    if len(found) == 1:
+        return found[0]
     names = shown([cells[index] for index in found] or cells)
-    return SensorError(
-        f"{source}: {'several columns' if found else 'no column'} can be {what}, by name: choose "
-        f"with {option}=COLUMN among {names}"
+    raise SensorError(
+        f"{'several columns' if found else 'no column'} can be {what}, by name: choose with "
+        f"{option}=COLUMN among {names}"
     )
 
 
-def _named(cells: Sequence[str], name: str, option: str, source: str) -> int:
+def _column(cells: Sequence[str], name: str, option: str) -> int:
     """Find a column by its name, in any case, or by its number from 1."""
     for fits in (str, str.lower):
         found = [index for index, cell in enumerate(cells) if fits(cell) == fits(name.strip())]
@@ -248,31 +215,31 @@ def _named(cells: Sequence[str], name: str, option: str, source: str) -> int:
             return found[0]
         if found:
             raise SensorError(
-                f"{source}: {len(found)} columns are called {name!r}: give the number of one: "
+                f"{len(found)} columns are called {name!r}: give the number of one: "
                 f"{option}={found[0] + 1}"
             )
     if name.isascii() and name.isdigit() and 1 <= int(name) <= len(cells):
         return int(name) - 1
     raise SensorError(
-        f"{source}: {option}={name}: no such column{nearest(name, cells)}; the columns are "
-        f"{shown(cells)}"
+        f"{option}={name}: no such column{nearest(name, cells)}; the columns are {shown(cells)}"
     )
 
 
 def _quantity_of(name: str) -> Quantity | None:
     unit = _unit_of(name)
-    return unit.quantity if unit else _OPEN_WORDS.get(_plain(name))
+    return _QUANTITIES[unit.si] if unit else _OPEN_WORDS.get(_plain(name))
 
 
-def _unit_of(name: str) -> Unit | None:
-    unit = split_unit(name)[1]
+def _unit_of(name: str) -> units.Unit | None:
+    unit = units.split_unit(name)[1]
     if unit and unit.si in _QUANTITIES:
-        return Unit(_QUANTITIES[unit.si], unit.factor)
-    return _UNIT_WORDS.get(_plain(name))
+        return unit
+    word = _plain(name)
+    return units.named_unit(word) if word in _UNIT_WORDS else None
 
 
 def _plain(name: str) -> str:
-    """Letters and digits of a name, without remarks in brackets and without a zone."""
+    """Reduce a name to letters and digits, without brackets and without a time zone."""
     bare = _ZONE.sub("", _BRACKETS.sub("", name.replace("_", " ")))
     return "".join(c for c in bare.lower() if c.isalnum())
 
@@ -293,10 +260,7 @@ def _cut(line: str, delimiter: str) -> list[str]:
     return [cell.strip() for cell in cells]
 
 
-# Times as loggers write them, in seconds since 1970.
-
-
-# From here on a number of seconds, milliseconds, ... can be told apart by its size.
+# From here on, seconds, milliseconds, ... since 1970 differ by their size.
 EARLIEST_S = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 LATEST_S = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 SCALES = (1.0, 1e-3, 1e-6, 1e-9)
@@ -308,52 +272,33 @@ _SPACED_ZONE = re.compile(r" (?=[+-]\d{2}:?\d{2}$)")
 
 
 class BadTimeError(ValueError):
-    """A text that is no time; says why, and what to do."""
+    """A text is no time; the message tells the remedy."""
 
 
 class TimeReader:
-    """Reads the times of one log, whose first one settles the unit of all.
+    """Read the times of one log, whose first number settles the unit of all.
 
-    Parameters
-    ----------
-    offset_s : float
-        What is added to the log's times before they are judged, so that seconds since the start
-        of a log can be read with the offset of that start. It is not part of the result.
-    universal : bool
-        Whether times without a zone are UTC; else they are local time of this host.
-
-    Attributes
-    ----------
-    local : bool
-        Whether a time was taken for local time.
+    ``offset_s`` is added to a time (s) before it is judged, but not to the result, so that a log
+    can count from its own start. ``universal`` takes times without a zone for UTC, else for local
+    time, and then sets `local`.
     """
 
     def __init__(self, offset_s: float = 0.0, universal: bool = False) -> None:
         self.local = False
         self._universal = universal
         self._offset_s = offset_s
-        self._scale: float | None = None
+        self._scales: tuple[float, ...] = SCALES
 
     def read(self, text: str) -> float:
-        """Read seconds since 1970 by the log's own clock.
-
-        Raises
-        ------
-        BadTimeError
-            With the remedy.
-        """
+        """Parse a time as seconds since 1970 by the log's clock; raise `BadTimeError`."""
         text = text.strip()
         try:
             number = float(text)
         except ValueError:
             return self._date(text)
-        return self._number(number, text)
-
-    def _number(self, number: float, text: str) -> float:
-        scales = SCALES if self._scale is None else (self._scale,)
-        for scale in scales:
+        for scale in self._scales:
             if EARLIEST_S <= number * scale + self._offset_s < LATEST_S:
-                self._scale = scale
+                self._scales = (scale,)
                 return number * scale
         raise BadTimeError(
             f"{text!r} is no time since 1970 in s, ms, µs or ns: let the logger write that or ISO "

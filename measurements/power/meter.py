@@ -1,8 +1,7 @@
 """Power meters that speak SCPI, such as a Yokogawa WT, through PyVISA.
 
-A meter is only asked, never told: its ranges, items and integration stay as they were set on it.
-Of a WT the numeric items are looked through for the power P; of any other meter an option says
-what to ask.
+A meter is only asked, never set: its ranges, items and integration stay as they are. The numeric
+items of a WT are searched for the power P; for any other meter an option names the question.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ import contextlib
 import math
 import re
 import socket
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from measurements.power.source import Channel, Reading, SensorError
+from measurements.power import source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,338 +21,137 @@ if TYPE_CHECKING:
     from pyvisa import ResourceManager
     from pyvisa.resources import MessageBasedResource
 
-    from measurements.power.source import SourceSettings
-
-
-# An instrument that is asked through PyVISA, with its faults in plain words.
-
-
-# SCPI's words for infinity and for no number are the numbers 9.9E37 and 9.91E37.
-NO_FIGURE = 9.89e37
-
-
-class Instrument:
-    """A VISA resource that answers questions.
-
-    Parameters
-    ----------
-    resource : str
-        VISA name, such as ``TCPIP0::10.0.0.5::5025::SOCKET``.
-    backend : str
-        Of PyVISA, such as ``@py``.
-    timeout_s : float
-        For connecting and for each answer.
-
-    Raises
-    ------
-    SensorError
-        When there is no such back-end or resource.
-    """
-
-    def __init__(self, resource: str, backend: str, timeout_s: float) -> None:
-        self.name = f"meter at {resource}"
-        self._resource = resource
-        self._backend = backend
-        self._timeout_s = timeout_s
-        self._visa = _pyvisa()
-        self._manager: ResourceManager | None = _manager(self._visa, backend)
-        self._device: MessageBasedResource | None = None
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
-
-    def ask(self, query: str) -> str:
-        """Ask a question; the answer without its header and blanks."""
-        answer = self._tried(lambda device: device.query(query), query)
-        # Such as ":RATE 500.0E-03" of a meter that repeats the question.
-        text: str = re.sub(r"^:[\w:]+ +", "", answer.strip())
-        if not text:
-            raise SensorError(f"{self.name}: answers nothing to {query}: check its name and cable")
-        if not text.isprintable():
-            raise self._no_text(query)
-        return text
-
-    def ask_numbers(self, query: str, binary: bool) -> list[float]:
-        """Ask for numbers; NaN for those that the meter does not have."""
-        if binary:
-            return [_figure(number) for number in self._tried(_block(query), query)]
-        text = self.ask(query)
-        try:
-            return [_figure(float(field)) for field in text.split(",")]
-        except ValueError:
-            raise SensorError(
-                f"{self.name}: answers {text[:60]!r} to {query} instead of numbers: is it a meter "
-                f"of this kind? query=... names another question"
-            ) from None
-
-    def hurry(self, limit_s: float) -> None:
-        """Wait no longer than this from now on."""
-        self._timeout_s = min(self._timeout_s, limit_s)
-        if self._device:
-            self._device.timeout = 1000 * self._timeout_s
-
-    def reopen(self) -> None:
-        """Connect again, so that no late answer is taken for the next one."""
-        self._close_device()
-        self._open()
-        # Buses that are not connections keep old answers; not every one can be cleared.
-        with contextlib.suppress(self._visa.Error, OSError, NotImplementedError):
-            if self._device:
-                self._device.clear()
-
-    def close(self) -> None:
-        """Let go of the resource, and of PyVISA where nobody else uses it."""
-        self._close_device()
-        # Managers of one back-end are one and the same, and closing it closes all it opened.
-        if self._manager and not self._manager.list_opened_resources():
-            self._manager.close()
-        self._manager = None
-
-    def _open(self) -> None:
-        if self._manager is None:
-            raise SensorError(f"{self.name}: is closed")
-        if self._backend.endswith("@py"):
-            _check_host(self.name, self._visa, self._resource)
-        limit_ms = int(1000 * self._timeout_s)
-        try:
-            device = cast(
-                "MessageBasedResource",
-                self._manager.open_resource(self._resource, open_timeout=limit_ms),
-            )
-            device.timeout = limit_ms
-            device.write_termination = "\n"
-            # Other buses mark the end of an answer themselves.
-            if re.search(r"^ASRL|SOCKET$", self._resource, re.IGNORECASE):
-                device.read_termination = "\n"
-        # PyVISA-py lets through whatever its transports raise, some of it as a bare Exception.
-        except Exception as error:
-            raise SensorError(
-                f"{self.name}: cannot be opened: {_reason(error)}: check that the name is as the "
-                f"meter shows it, that its interface is on and that nobody else uses it"
-            ) from None
-        self._device = device
-
-    def _tried(self, ask: Callable[[MessageBasedResource], Any], query: str) -> Any:
-        if self._device is None:
-            raise SensorError(f"{self.name}: is closed")
-        try:
-            return ask(self._device)
-        except UnicodeDecodeError:
-            raise self._no_text(query) from None
-        except Exception as error:
-            late = getattr(error, "error_code", None) == self._visa.constants.VI_ERROR_TMO
-            reason = f"no answer within {self._timeout_s:g} s" if late else _reason(error)
-            raise SensorError(
-                f"{self.name}: {reason} to {query}: check its cable and network, and that it is on"
-            ) from None
-
-    def _no_text(self, query: str) -> SensorError:
-        return SensorError(
-            f"{self.name}: answers {query} with bytes that are no text: check the baud rate or the "
-            "port"
-        )
-
-    def _close_device(self) -> None:
-        device, self._device = self._device, None
-        if device is not None:
-            # What has broken off cannot be ended properly.
-            with contextlib.suppress(Exception):
-                device.close()
-
-
-def _figure(number: float) -> float:
-    return number if abs(number) < NO_FIGURE else math.nan
-
-
-def _block(query: str) -> Callable[[MessageBasedResource], Sequence[float]]:
-    return lambda device: device.query_binary_values(query, datatype="f", is_big_endian=True)
-
-
-def _check_host(name: str, visa: ModuleType, resource: str) -> None:
-    """Look the host up before PyVISA-py does, which forgets to close a socket then."""
-    with contextlib.suppress(visa.rname.InvalidResourceName):
-        host = getattr(visa.rname.parse_resource_name(resource), "host_address", None)
-        try:
-            if host:
-                socket.getaddrinfo(host, None)
-        except (OSError, UnicodeError):
-            raise SensorError(f"{name}: no host is called {host}: check the name") from None
-
-
-def _manager(visa: ModuleType, backend: str) -> ResourceManager:
-    try:
-        manager: ResourceManager = visa.ResourceManager(backend)
-    except Exception as error:
-        raise SensorError(
-            f"meter: PyVISA has no back-end {backend!r}: {_reason(error)}: pip install "
-            f"'perf-per-watt[measure]' for @py, or name another with backend=..."
-        ) from None
-    return manager
-
-
-def _pyvisa() -> ModuleType:
-    try:
-        import pyvisa
-    except ImportError:
-        raise SensorError(
-            "meter needs the library PyVISA: pip install 'perf-per-watt[measure]'"
-        ) from None
-    return pyvisa
-
-
-def _reason(error: Exception) -> str:
-    """Say in one line what went wrong."""
-    lines = str(getattr(error, "strerror", None) or error).strip().splitlines()
-    return lines[0].rstrip(".: ") if lines else type(error).__name__
-
-
 OPTIONS = ("backend", "energy", "item", "name", "query")
 BACKEND = "@py"
-
 VALUES = ":NUMERIC:NORMAL:VALUE?"
 MOST_ITEMS = 255
 JOULES_PER_WH = 3600.0
-
-# A meter that runs answers at once. PyVISA-py waits for a connection that has ended by spinning,
-# so that to wait long would heat the very host that is measured.
+# SCPI writes infinity and "no number" as 9.9E37 and 9.91E37.
+NO_FIGURE = 9.89e37
+# A running meter answers at once. PyVISA-py waits for an ended connection by spinning, so that a
+# long limit would heat the very host that is measured.
 QUICK_S = 2.0
 
 
-def open_source(where: str | None, settings: SourceSettings) -> MeterSource:
-    """Open a meter by its VISA resource name.
+def open_source(where: str | None, settings: source.SourceSettings) -> MeterSource:
+    """Open a meter by its VISA resource name, such as ``TCPIP0::10.0.0.5::5025::SOCKET``.
 
-    Parameters
-    ----------
-    where : str
-        Such as ``TCPIP0::10.0.0.5::inst0::INSTR`` or ``TCPIP0::10.0.0.5::5025::SOCKET``.
-    settings : SourceSettings
-        Options: ``item`` (position, from 1, of the watts in the answer), ``energy`` (``yes`` adds
-        the energy of a running integration), ``query`` (what another kind of meter is asked for
-        its watts, such as ``MEAS:POW?``), ``name`` (for the label instead of the model),
-        ``backend`` (of PyVISA; ``@py`` unless told).
-
-    Raises
-    ------
-    SensorError
-        When the meter cannot be reached, or does not say which of its numbers are watts.
+    Options: ``item`` (position, from 1, of the power in the answer), ``energy`` (``yes`` adds the
+    energy of a running integration), ``query`` (question for the power of another kind of meter,
+    such as ``MEAS:POW?``), ``name`` (for the label instead of the model), ``backend`` (of PyVISA;
+    ``@py`` by default).
     """
-    options = _checked(settings.options)
+    options = settings.options
+    _check_options(options)
     if not where:
-        raise SensorError("meter needs a VISA name: meter@TCPIP0::HOST::5025::SOCKET")
+        raise source.SensorError("meter needs a VISA name: meter@TCPIP0::HOST::5025::SOCKET")
     instrument = Instrument(where, options.get("backend", BACKEND), settings.timeout_s)
-    try:
+    with source.closed_on_error([instrument]):
         return MeterSource(instrument, options)
-    except BaseException:
-        instrument.close()
-        raise
 
 
-class _Question(NamedTuple):
-    """What is asked at every reading, and where in the answer the figures stand."""
-
-    query: str
-    binary: bool
-    power: int
-    energy: int | None
-    window_s: float
-
-
-class MeterSource:
-    """The watts of one meter, and the energy that it integrates if that was asked for."""
-
-    def __init__(self, instrument: Instrument, options: Mapping[str, str]) -> None:
-        self._instrument = instrument
-        name = options.get("name") or _model(instrument.ask("*IDN?"))
-        question = _generic(instrument, options) if "query" in options else _wt(instrument, options)
-        self._question = question
-        self.period_s = question.window_s
-        self.channels = _channels(f"meter:{name}", question)
-        instrument.hurry(QUICK_S + question.window_s)
-        self._check_wiring()
-
-    def read(self) -> list[Reading]:
-        """Ask for all figures at once; over a new connection where the first one fails."""
-        try:
-            at_s, figures = self._ask()
-        except SensorError:
-            self._instrument.reopen()
-            at_s, figures = self._ask()
-        power = figures[self._question.power]
-        # A host that is on draws some: 0 or less is a meter whose input is elsewhere.
-        values = [power if power > 0 else math.nan]
-        if self._question.energy is not None:
-            values.append(figures[self._question.energy] * JOULES_PER_WH)
-        return [
-            Reading(channel.label, at_s, value)
-            for channel, value in zip(self.channels, values, strict=True)
-        ]
-
-    def close(self) -> None:
-        """Let go of the meter; a second call does nothing."""
-        self._instrument.close()
-
-    def _ask(self) -> tuple[float, list[float]]:
-        asked_s = time.monotonic()
-        question = self._question
-        figures = self._instrument.ask_numbers(question.query, question.binary)
-        at_s = (asked_s + time.monotonic()) / 2
-        wanted = max(question.power, question.energy or 0) + 1
-        if len(figures) < wanted:
-            raise SensorError(
-                f"{self._instrument.name}: answers {len(figures)} numbers to {question.query}, and "
-                f"item {wanted} is wanted: choose another with item=N"
-            )
-        return at_s, figures
-
-    def _check_wiring(self) -> None:
-        power = self._ask()[1][self._question.power]
-        if power < 0:
-            raise SensorError(
-                f"{self._instrument.name}: reads {power:g} W: swap its two current leads, or its "
-                f"two voltage leads"
-            )
-
-
-def _checked(options: Mapping[str, str]) -> Mapping[str, str]:
-    if unknown := sorted(set(options) - set(OPTIONS)):
-        raise SensorError(f"meter has no option {', '.join(unknown)}: it has {', '.join(OPTIONS)}")
-    if options.get("energy", "no") not in ("yes", "no"):
-        raise SensorError(f"meter: energy={options['energy']}: write yes or no")
-    item = options.get("item", "1")
+def _check_options(options: Mapping[str, str]) -> None:
+    source.check_options("meter", options, OPTIONS, yes_or_no=("energy",))
+    item, query = options.get("item", "1"), options.get("query", VALUES)
     if not (item.isascii() and item.isdigit() and 1 <= int(item) <= MOST_ITEMS):
-        raise SensorError(f"meter: item={item}: write a position from 1 to {MOST_ITEMS}")
-    query = options.get("query", VALUES)
+        raise source.SensorError(f"meter: item={item}: write a position from 1 to {MOST_ITEMS}")
     if "?" not in query or ";" in query:
-        raise SensorError(
+        raise source.SensorError(
             f"meter: query={query}: write one question, with its question mark: nothing is set on "
             f"a meter"
         )
     if "query" in options and options.get("energy") == "yes":
-        raise SensorError("meter: energy=yes is for a Yokogawa WT, which query=... is not asked of")
-    return options
+        raise source.SensorError(
+            "meter: energy=yes is for a Yokogawa WT, which query=... is not asked of"
+        )
 
 
-def _channels(label: str, question: _Question) -> Sequence[Channel]:
-    if question.energy is None:
-        return (Channel(label, "power", "wall", window_s=question.window_s),)
-    counter = f"{label}-energy"
-    # The same watts twice: the meter integrates without gaps, so that its energy is the whole.
-    return (
-        Channel(label, "power", "wall", window_s=question.window_s, inside=counter),
-        Channel(counter, "energy", "wall"),
-    )
+class _Question(NamedTuple):
+    """The question of every reading, and the positions of the figures in the answer."""
+
+    query: str
+    binary: bool
+    power: int
+    energy: int | None = None
+    window_s: float = 0.0
+
+
+class MeterSource:
+    """The power of one meter, and the energy that it integrates if asked for."""
+
+    def __init__(self, instrument: Instrument, options: Mapping[str, str]) -> None:
+        self._instrument = instrument
+        label = f"meter:{options.get('name') or _model(instrument.ask('*IDN?'))}"
+        question = _generic(instrument, options) if "query" in options else _wt(instrument, options)
+        self._question = question
+        self.period_s = question.window_s
+        # The meter integrates without gaps, so that its energy contains the power.
+        counter = source.Channel(f"{label}-energy", "energy", "wall")
+        has_counter = question.energy is not None
+        power = source.Channel(
+            label,
+            "power",
+            "wall",
+            window_s=question.window_s,
+            inside=counter.label if has_counter else None,
+        )
+        self.channels: Sequence[source.Channel] = (power, counter) if has_counter else (power,)
+        instrument.hurry(QUICK_S + question.window_s)
+        watts = self._ask()[0][question.power]
+        if watts < 0:
+            raise source.SensorError(
+                f"{instrument.name}: reads {watts:g} W: swap its two current leads, or its two "
+                f"voltage leads"
+            )
+
+    def read(self) -> list[source.Reading]:
+        """Ask for all figures at once, over a new connection if the first one fails."""
+        try:
+            figures, at_s = self._ask()
+        except source.SensorError:
+            self._instrument.reopen()
+            figures, at_s = self._ask()
+        watts = figures[self._question.power]
+        # A running host draws power: 0 or less means that the meter's input is elsewhere.
+        values = [watts if watts > 0 else math.nan]
+        if self._question.energy is not None:
+            values.append(figures[self._question.energy] * JOULES_PER_WH)
+        return [
+            source.Reading(channel.label, at_s, value)
+            for channel, value in zip(self.channels, values, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Release the meter; a second call does nothing."""
+        self._instrument.close()
+
+    def _ask(self) -> tuple[list[float], float]:
+        query, binary, power, energy, _ = self._question
+        figures, at_s = source.timed(lambda: self._instrument.ask_numbers(query, binary))
+        wanted = max(power, energy or 0) + 1
+        if len(figures) < wanted:
+            raise source.SensorError(
+                f"{self._instrument.name}: answers {len(figures)} numbers to {query}, and item "
+                f"{wanted} is wanted: choose another with item=N"
+            )
+        return figures, at_s
+
+
+def _model(identity: str) -> str:
+    """Model by the answer to *IDN?: maker, model, serial number and firmware."""
+    fields = [field.strip() for field in identity.split(",")]
+    name = fields[1] if len(fields) > 1 else fields[0]
+    return re.sub(r"[^\w.-]+", "-", name).strip("-").lower() or "scpi"
 
 
 def _generic(instrument: Instrument, options: Mapping[str, str]) -> _Question:
     query = options["query"]
     count = len(instrument.ask_numbers(query, binary=False))
     if count > 1 and "item" not in options:
-        raise SensorError(
+        raise source.SensorError(
             f"{instrument.name}: answers {count} numbers to {query}: write item=N for the watts"
         )
-    return _Question(query, False, int(options.get("item", "1")) - 1, None, 0.0)
+    return _Question(query, binary=False, power=int(options.get("item", "1")) - 1)
 
 
 def _wt(instrument: Instrument, options: Mapping[str, str]) -> _Question:
@@ -368,12 +165,17 @@ def _wt(instrument: Instrument, options: Mapping[str, str]) -> _Question:
     energy = None
     if wants_energy:
         energy = _position(instrument, items, ("WH", "WP"), "energy=no")
-        _check_integration(instrument)
+        state = instrument.ask(":INTEGRATE:STATE?").upper()
+        if not state.startswith("STAR"):
+            raise source.SensorError(
+                f"{instrument.name}: integration is not running (state {state}): start it on the "
+                f"meter, or write energy=no"
+            )
     return _Question(VALUES, binary, power, energy, _update_s(instrument))
 
 
 def _items(instrument: Instrument) -> list[str]:
-    """Functions and elements of the numeric items, such as "P,1"; none if it does not say."""
+    """Functions and elements of the numeric items, such as "P,1"; none if it does not tell."""
     count = instrument.ask(":NUMERIC:NORMAL:NUMBER?")
     if not count.isdigit():
         return []
@@ -389,23 +191,14 @@ def _position(
         return found[0]
     seen = ", ".join(f"{n} {item}" for n, item in enumerate(items, 1)) or "unknown"
     wrong = f"{len(found)} of its items are" if found else "none of its items is"
-    raise SensorError(
+    raise source.SensorError(
         f"{instrument.name}: {wrong} {' or '.join(functions)} (the items are: {seen}): set that on "
         f"the meter, or write {otherwise}"
     )
 
 
-def _check_integration(instrument: Instrument) -> None:
-    state = instrument.ask(":INTEGRATE:STATE?").upper()
-    if not state.startswith("STAR"):
-        raise SensorError(
-            f"{instrument.name}: integration is not running (state {state}): start it on the "
-            f"meter, or write energy=no"
-        )
-
-
 def _update_s(instrument: Instrument) -> float:
-    """Seconds from one update of the figures to the next; 0 where the meter does not say."""
+    """Time between two updates of the figures (s); 0 if the meter does not tell."""
     answer = instrument.ask(":RATE?")
     try:
         rate_s = float(answer)
@@ -414,8 +207,152 @@ def _update_s(instrument: Instrument) -> float:
     return rate_s if 0 < rate_s < NO_FIGURE else 0.0
 
 
-def _model(identity: str) -> str:
-    """Model by the answer to *IDN?, which is maker, model, serial number and firmware."""
-    fields = [field.strip() for field in identity.split(",")]
-    name = fields[1] if len(fields) > 1 else fields[0]
-    return re.sub(r"[^\w.-]+", "-", name).strip("-").lower() or "scpi"
+class Instrument:
+    """A VISA resource that answers questions. ``timeout_s`` limits connecting and each answer."""
+
+    def __init__(self, resource: str, backend: str, timeout_s: float) -> None:
+        try:
+            import pyvisa
+        except ImportError:
+            raise source.SensorError(
+                "meter needs the library PyVISA: pip install 'perf-per-watt[measure]'"
+            ) from None
+        self.name = f"meter at {resource}"
+        self._resource = resource
+        self._backend = backend
+        self._timeout_s = timeout_s
+        self._visa: ModuleType = pyvisa
+        try:
+            self._manager: ResourceManager | None = pyvisa.ResourceManager(backend)
+        except Exception as error:
+            raise source.SensorError(
+                f"meter: PyVISA has no back-end {backend!r}: {_reason(error)}: pip install "
+                f"'perf-per-watt[measure]' for @py, or name another with backend=..."
+            ) from None
+        self._device: MessageBasedResource | None = None
+        with source.closed_on_error([self]):
+            self._open()
+
+    def ask(self, query: str) -> str:
+        """Ask a question; return the answer without its header and blanks."""
+        answer = self._tried(lambda device: device.query(query), query)
+        # A meter may repeat the question, as in ":RATE 500.0E-03".
+        text: str = re.sub(r"^:[\w:]+ +", "", answer.strip())
+        if not text:
+            raise source.SensorError(
+                f"{self.name}: answers nothing to {query}: check its name and cable"
+            )
+        if not text.isprintable():
+            raise self._no_text(query)
+        return text
+
+    def ask_numbers(self, query: str, binary: bool) -> list[float]:
+        """Ask for numbers; NaN for those that the meter does not have."""
+        if binary:
+            numbers = self._tried(
+                lambda device: device.query_binary_values(query, datatype="f", is_big_endian=True),
+                query,
+            )
+        else:
+            text = self.ask(query)
+            try:
+                numbers = [float(field) for field in text.split(",")]
+            except ValueError:
+                raise source.SensorError(
+                    f"{self.name}: answers {text[:60]!r} to {query} instead of numbers: is it a "
+                    f"meter of this kind? query=... names another question"
+                ) from None
+        return [number if abs(number) < NO_FIGURE else math.nan for number in numbers]
+
+    def hurry(self, limit_s: float) -> None:
+        """Wait at most this long from now on."""
+        self._timeout_s = min(self._timeout_s, limit_s)
+        if self._device:
+            self._device.timeout = 1000 * self._timeout_s
+
+    def reopen(self) -> None:
+        """Connect again, so that no late answer passes for the next one."""
+        self._close_device()
+        self._open()
+        # Some buses keep old answers, and not every one can be cleared.
+        with contextlib.suppress(self._visa.Error, OSError, NotImplementedError):
+            if self._device:
+                self._device.clear()
+
+    def close(self) -> None:
+        """Release the resource, and PyVISA unless somebody else uses it."""
+        self._close_device()
+        # Managers of one back-end are one and the same, and closing it closes all it opened.
+        if self._manager and not self._manager.list_opened_resources():
+            self._manager.close()
+        self._manager = None
+
+    def _open(self) -> None:
+        if self._manager is None:
+            raise source.SensorError(f"{self.name}: is closed")
+        if self._backend.endswith("@py"):
+            self._check_host()
+        limit_ms = int(1000 * self._timeout_s)
+        try:
+            device = cast(
+                "MessageBasedResource",
+                self._manager.open_resource(self._resource, open_timeout=limit_ms),
+            )
+            device.timeout = limit_ms
+            device.write_termination = "\n"
+            # Other buses mark the end of an answer themselves.
+            if re.search(r"^ASRL|SOCKET$", self._resource, re.IGNORECASE):
+                device.read_termination = "\n"
+        # PyVISA-py lets through whatever its transports raise, even a bare Exception.
+        except Exception as error:
+            raise source.SensorError(
+                f"{self.name}: cannot be opened: {_reason(error)}: check that the name is as the "
+                f"meter shows it, that its interface is on and that nobody else uses it"
+            ) from None
+        self._device = device
+
+    def _check_host(self) -> None:
+        """Look the host up before PyVISA-py does, which would leak a socket on failure."""
+        names = self._visa.rname
+        with contextlib.suppress(names.InvalidResourceName):
+            host = getattr(names.parse_resource_name(self._resource), "host_address", None)
+            try:
+                if host:
+                    socket.getaddrinfo(host, None)
+            except (OSError, UnicodeError):
+                raise source.SensorError(
+                    f"{self.name}: no host is called {host}: check the name"
+                ) from None
+
+    def _tried(self, ask: Callable[[MessageBasedResource], Any], query: str) -> Any:
+        if self._device is None:
+            raise source.SensorError(f"{self.name}: is closed")
+        try:
+            return ask(self._device)
+        except UnicodeDecodeError:
+            raise self._no_text(query) from None
+        except Exception as error:
+            is_late = getattr(error, "error_code", None) == self._visa.constants.VI_ERROR_TMO
+            reason = f"no answer within {self._timeout_s:g} s" if is_late else _reason(error)
+            raise source.SensorError(
+                f"{self.name}: {reason} to {query}: check its cable and network, and that it is on"
+            ) from None
+
+    def _no_text(self, query: str) -> source.SensorError:
+        return source.SensorError(
+            f"{self.name}: answers {query} with bytes that are no text: check the baud rate or the "
+            "port"
+        )
+
+    def _close_device(self) -> None:
+        device, self._device = self._device, None
+        if device is not None:
+            # A broken connection cannot be closed properly.
+            with contextlib.suppress(Exception):
+                device.close()
+
+
+def _reason(error: Exception) -> str:
+    """Reduce an error to one line."""
+    lines = str(getattr(error, "strerror", None) or error).strip().splitlines()
+    return lines[0].rstrip(".: ") if lines else type(error).__name__
