@@ -1,4 +1,8 @@
-"""How warm the processor is, and how often heat slowed it down."""
+"""State of the host that bends time and power of a run without showing in the core frequency.
+
+Recorded with every run: turbo, governors and limits, idle states, uncore frequency, power caps,
+temperature and throttling, placement, quotas, kernel and mitigations.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measurements.host.clocks import clock_state
+from measurements.host import files
+from measurements.host.clocks import clock_state, cpu_folder
 from measurements.host.cpu_placement import placement_state
 from measurements.host.cpu_time import group_state
-from measurements.host.files import read_flag, read_lines, read_number, read_text
 from measurements.host.processor import (
     container,
     hypervisor,
@@ -22,237 +26,25 @@ from measurements.host.processor import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from measurements.host.files import Value
-
-
 # Drivers of the processor's own sensors.
 _HWMON = frozenset({"coretemp", "k10temp", "k8temp", "zenpower", "cpu_thermal", "via_cputemp"})
 _ZONES = re.compile(r"x86_pkg_temp|cpu|soc|cluster|package", re.IGNORECASE)
 # Sensors that are asleep or not there say -128, -273 or 255.
 _LEAST_C, _MOST_C = -40.0, 130.0
-_COUNTS = {
+_THROTTLE_COUNTS = {
     "core_throttles": ("core_throttle_count", 1.0),
     "core_throttled_s": ("core_throttle_total_time_ms", 1e-3),
     "package_throttles": ("package_throttle_count", 1.0),
     "package_throttled_s": ("package_throttle_total_time_ms", 1e-3),
 }
-
-
-def heat_state(sysfs: Path) -> dict[str, Value]:
-    """Temperature of the hottest package now (°C), and throttling since the host's start."""
-    state: dict[str, Value] = dict(throttle_counts(sysfs))
-    temperature_c = package_temperature_c(sysfs)
-    if temperature_c is not None:
-        state["temperature_c"] = temperature_c
-    return state
-
-
-def package_temperature_c(sysfs: Path) -> float | None:
-    """Temperature of the hottest package now (°C); None where no sensor tells."""
-    sensors = [
-        _hottest(folder)
-        for folder in (sysfs / "class/hwmon").glob("hwmon*")
-        if read_text(folder / "name") in _HWMON
-    ]
-    known = [c for c in sensors if c is not None]
-    if known:
-        return max(known)
-    zones = (sysfs / "class/thermal").glob("thermal_zone*")
-    named = (zone for zone in zones if _ZONES.search(read_text(zone / "type") or ""))
-    return max(_temperatures(zone / "temp" for zone in named), default=None)
-
-
-def throttle_counts(sysfs: Path) -> dict[str, float]:
-    """How often, and for how long (s), heat or current slowed cores and packages down.
-
-    Since the host's start, summed over physical cores and over packages.
-    """
-    cores = online_cores(sysfs)
-    packages: dict[str, set[int]] = {}
-    for core in cores:
-        packages.setdefault(core.package, set()).update(core.cpus)
-    groups: dict[str, list[Collection[int]]] = {
-        "core": [core.cpus for core in cores],
-        "package": list(packages.values()),
-    }
-    counts = {}
-    for column, (name, scale) in _COUNTS.items():
-        # Every CPU of a core or package keeps the same count.
-        most = [_most(sysfs, cpus, name) for cpus in groups[column.split("_")[0]]]
-        known = [number for number in most if number is not None]
-        if known:
-            counts[column] = sum(known) * scale
-    return counts
-
-
-def _hottest(folder: Path) -> float | None:
-    """Temperature of one driver's package: the package's own sensor if there is one."""
-    inputs = sorted(folder.glob("temp*_input"))
-    labels = {p: read_text(p.with_name(p.name.replace("_input", "_label"))) or "" for p in inputs}
-    for wanted in ("Package", "Tdie", "Tccd"):
-        # Tctl has an offset on some AMD processors, for the fans' sake.
-        chosen = [path for path, label in labels.items() if label.startswith(wanted)]
-        if found := _temperatures(chosen):
-            return max(found)
-    return max(_temperatures(inputs), default=None)
-
-
-def _temperatures(paths: Iterable[Path]) -> list[float]:
-    found = (read_number(path, 1e-3) for path in paths)
-    return [c for c in found if c is not None and _LEAST_C < c < _MOST_C]
-
-
-def _most(sysfs: Path, cpus: Iterable[int], name: str) -> float | None:
-    folder = sysfs / "devices/system/cpu"
-    found = (read_number(folder / f"cpu{cpu}/thermal_throttle" / name) for cpu in cpus)
-    return max((number for number in found if number is not None), default=None)
-
-
-# Idle states of the CPUs: which are on, and how long the deepest takes to leave.
-
-
-def idle_state(sysfs: Path) -> dict[str, Value]:
-    """Driver and governor of the idle states, those that are on and off, and the longest exit.
-
-    A state counts as on if it is on for any CPU.
-    """
-    cpu = sysfs / "devices/system/cpu"
-    state: dict[str, Value] = {}
-    for column, name in (("idle_driver", "current_driver"), ("idle_governor", "current_governor")):
-        text = read_text(cpu / "cpuidle" / name) or read_text(cpu / "cpuidle" / f"{name}_ro")
-        if text and text != "none":
-            state[column] = text
-    on: dict[str, float | None] = {}
-    off: dict[str, float | None] = {}
-    for folder in sorted(cpu.glob("cpu[0-9]*/cpuidle/state[0-9]*")):
-        if label := read_text(folder / "name"):
-            here = off if read_flag(folder / "disable") else on
-            here.setdefault(label, read_number(folder / "latency", 1e-6))
-    if on:
-        state["idle_states_on"] = ", ".join(on)
-    if disabled := [label for label in off if label not in on]:
-        state["idle_states_off"] = ", ".join(disabled)
-    if latencies := [latency for latency in on.values() if latency is not None]:
-        state["idle_exit_latency_s"] = max(latencies)
-    return state
-
-
-# Power limits of the processor packages.
-
-
-_COLUMNS = {
+_POWER_CAPS = {
     "long_term": "power_cap_long_w",
     "short_term": "power_cap_short_w",
     "peak_power": "power_cap_peak_w",
 }
-
-
-def power_cap_state(sysfs: Path) -> dict[str, Value]:
-    """Lowest limit of any package (W), for long, short and peak loads.
-
-    A package may have its limits twice, in its registers and in memory: the lower one holds.
-    """
-    state: dict[str, Value] = {}
-    for zone in (sysfs / "class/powercap").glob("*:*"):
-        of_package = (read_text(zone / "name") or "").startswith("package")
-        if not of_package or read_flag(zone / "enabled") is False:
-            continue
-        for name in zone.glob("constraint_*_name"):
-            column = _COLUMNS.get(read_text(name) or "")
-            number = name.name.split("_")[1]
-            watts = read_number(zone / f"constraint_{number}_power_limit_uw", 1e-6)
-            # 0 is a limit that is not set.
-            if column and watts:
-                state[column] = min(watts, float(state.get(column, watts)))
-    return state
-
-
-# The rest that slows a host down or speeds it up: kernel, mitigations, pages, load, power.
-
-
-_CHOSEN = re.compile(r"\[([^\]]+)\]")
-
-
-def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, Value]:
-    """Kernel, virtual machine or container, mitigations, huge pages, clock source, load.
-
-    Parameters
-    ----------
-    sysfs, procfs : Path
-    root : Path
-        Root folder, for the marks that containers leave there.
-    """
-    cpu = sysfs / "devices/system/cpu"
-    found: dict[str, Value | None] = {
-        "kernel": read_text(procfs / "sys/kernel/osrelease"),
-        "virtual_machine": is_virtual_machine(sysfs, procfs),
-        "hypervisor": hypervisor(sysfs, procfs),
-        "container": container(root, procfs),
-        "transparent_hugepages": _chosen(sysfs / "kernel/mm/transparent_hugepage/enabled"),
-        "clocksource": read_text(
-            sysfs / "devices/system/clocksource/clocksource0/current_clocksource"
-        ),
-        "platform_profile": read_text(sysfs / "firmware/acpi/platform_profile"),
-        "nmi_watchdog": read_flag(procfs / "sys/kernel/nmi_watchdog"),
-        "on_battery": _on_battery(sysfs),
-        "memory_bytes": _memory_bytes(procfs),
-        "load_average_1min": _load(procfs),
-    }
-    found |= _vulnerabilities(cpu / "vulnerabilities")
-    return {column: value for column, value in found.items() if value is not None}
-
-
-def _chosen(path: Path) -> str | None:
-    """Read the setting that stands in brackets among its alternatives."""
-    match = _CHOSEN.search(read_text(path) or "")
-    return match[1] if match else None
-
-
-def _load(procfs: Path) -> float | None:
-    first = (read_text(procfs / "loadavg") or "").split(" ")[0]
-    return float(first) if re.fullmatch(r"\d+(\.\d+)?", first) else None
-
-
-def _memory_bytes(procfs: Path) -> float | None:
-    for line in read_lines(procfs / "meminfo"):
-        if match := re.match(r"MemTotal:\s+(\d+) kB", line):
-            return int(match[1]) * 1024.0
-    return None
-
-
-def _on_battery(sysfs: Path) -> bool | None:
-    mains = [
-        online
-        for supply in (sysfs / "class/power_supply").glob("*")
-        if read_text(supply / "type") == "Mains"
-        and (online := read_number(supply / "online")) is not None
-    ]
-    return not any(mains) if mains else None
-
-
-def _vulnerabilities(folder: Path) -> dict[str, Value]:
-    """Processor faults that the kernel works around, and those left open."""
-    said = {path.name: read_text(path) or "" for path in sorted(folder.glob("*"))}
-    groups = {"mitigated": "Mitigation", "vulnerable": "Vulnerable"}
-    named = {
-        column: ", ".join(name for name, text in said.items() if text.startswith(word))
-        for column, word in groups.items()
-    }
-    return {column: names for column, names in named.items() if names}
-
-
-# The state of a host that bends its time and power without showing in the core clock.
-#
-# Recorded with every run: turbo, governors and limits, idle states, uncore clock, power caps,
-# temperature and throttling, placement, quotas, kernel and mitigations.
-
-
-# Columns that only grow while something holds the processor or the process back.
-_THROTTLING = (
-    *("core_throttles", "core_throttled_s"),
-    *("package_throttles", "package_throttled_s"),
-    "quota_throttled_s",
-)
+_IN_BRACKETS = re.compile(r"\[([^\]]+)\]")
+_LONGEST_COOLING_S = 120.0
+_COOLER_C = 5.0
 
 
 def read_state(
@@ -261,21 +53,12 @@ def read_state(
     *,
     root: Path = Path("/"),
     pid: int | None = None,
-) -> dict[str, Value]:
+) -> dict[str, files.Value]:
     """Read everything that this host tells of its state, as columns of the runs table.
 
-    Parameters
-    ----------
-    sysfs, procfs, root : Path
-        Where the kernel's trees and the root folder are; other folders for tests.
-    pid : int, optional
-        Process whose placement is read; by default this one.
-
-    Returns
-    -------
-    dict of column to float, str or bool
-        Names carry their units. What the host does not tell is not there. The counts of
-        throttling are since the host's start: `throttled_between` makes a run's of them.
+    Names carry their units; what the host does not tell is left out. The counts of throttling are
+    since the host's start (`throttled_between` makes those of a run). ``pid`` is the process whose
+    placement is read, by default this one.
     """
     return {
         **processor_state(sysfs, procfs),
@@ -290,23 +73,15 @@ def read_state(
 
 
 def throttled_between(
-    before: Mapping[str, Value], after: Mapping[str, Value]
+    before: Mapping[str, files.Value], after: Mapping[str, files.Value]
 ) -> dict[str, float | bool]:
-    """How much heat, current or a quota held a run back.
+    """Compute how much heat, current or a quota held a run back, from the states at both ends.
 
-    Parameters
-    ----------
-    before, after : mapping of column to value
-        States at both ends of the run, of `read_state`.
-
-    Returns
-    -------
-    dict of column to float or bool
-        The growth of each count, and ``throttled``: whether any grew. Empty where the host keeps
-        no such counts.
+    The growth of each count, and ``throttled``: whether any grew. Empty where the host keeps no
+    such counts.
     """
     grown: dict[str, float | bool] = {}
-    for column in _THROTTLING:
+    for column in (*_THROTTLE_COUNTS, "quota_throttled_s"):
         if column in before and column in after:
             growth = float(after[column]) - float(before[column])
             # A CPU that went offline takes its count along.
@@ -315,20 +90,163 @@ def throttled_between(
     return {**grown, "throttled": any(grown.values())} if grown else {}
 
 
-# Waiting until a host is as cool as it was before the first run, where it can tell.
+def heat_state(sysfs: Path) -> dict[str, files.Value]:
+    """Read the temperature of the hottest package (°C), and throttling since the host's start."""
+    temperature = {"temperature_c": package_temperature_c(sysfs)}
+    return {**throttle_counts(sysfs), **files.without_missing(temperature)}
 
 
-_LONGEST_S = 120.0
-_COOLER_C = 5.0
+def throttle_counts(sysfs: Path) -> dict[str, float]:
+    """Read how often, and for how long (s), heat or current slowed cores and packages down.
+
+    Since the host's start, summed over physical cores and over packages.
+    """
+    cores = online_cores(sysfs)
+    packages: dict[str, set[int]] = {}
+    for core in cores:
+        packages.setdefault(core.package, set()).update(core.cpus)
+    groups: dict[str, list[Collection[int]]] = {
+        "core": [core.cpus for core in cores],
+        "package": list(packages.values()),
+    }
+    counts = {}
+    for column, (name, scale) in _THROTTLE_COUNTS.items():
+        # Every CPU of a core or package keeps the same count.
+        each = [
+            files.read_numbers(cpu_folder(sysfs) / f"cpu{n}/thermal_throttle" / name for n in cpus)
+            for cpus in groups[column.partition("_")[0]]
+        ]
+        if known := [max(numbers) for numbers in each if numbers]:
+            counts[column] = sum(known) * scale
+    return counts
+
+
+def package_temperature_c(sysfs: Path) -> float | None:
+    """Read the temperature of the hottest package (°C); None where no sensor tells."""
+    sensors = [
+        _hottest(folder)
+        for folder in (sysfs / "class/hwmon").glob("hwmon*")
+        if files.read_text(folder / "name") in _HWMON
+    ]
+    if known := [c for c in sensors if c is not None]:
+        return max(known)
+    zones = (sysfs / "class/thermal").glob("thermal_zone*")
+    named = (zone for zone in zones if _ZONES.search(files.read_field(zone / "type")))
+    return max(_temperatures(zone / "temp" for zone in named), default=None)
+
+
+def _hottest(folder: Path) -> float | None:
+    """Read the temperature (°C) of one driver's package: its own sensor if there is one."""
+    inputs = sorted(folder.glob("temp*_input"))
+    labels = {p: files.read_field(p.with_name(p.name.replace("_input", "_label"))) for p in inputs}
+    # Tctl has an offset on some AMD processors, for the fans' sake.
+    for wanted in ("Package", "Tdie", "Tccd"):
+        if found := _temperatures(p for p, label in labels.items() if label.startswith(wanted)):
+            return max(found)
+    return max(_temperatures(inputs), default=None)
+
+
+def _temperatures(paths: Iterable[Path]) -> list[float]:
+    return [c for c in files.read_numbers(paths, 1e-3) if _LEAST_C < c < _MOST_C]
+
+
+def idle_state(sysfs: Path) -> dict[str, files.Value]:
+    """Read driver and governor of the idle states, which are on and off, and the longest exit (s).
+
+    A state counts as on if it is on for any CPU.
+    """
+    cpu = cpu_folder(sysfs)
+    state: dict[str, files.Value] = {}
+    for column, name in (("idle_driver", "current_driver"), ("idle_governor", "current_governor")):
+        folder = cpu / "cpuidle"
+        text = files.read_text(folder / name) or files.read_text(folder / f"{name}_ro")
+        if text and text != "none":
+            state[column] = text
+    on: dict[str, float | None] = {}
+    off: dict[str, float | None] = {}
+    for folder in sorted(cpu.glob("cpu[0-9]*/cpuidle/state[0-9]*")):
+        if label := files.read_text(folder / "name"):
+            here = off if files.read_flag(folder / "disable") else on
+            here.setdefault(label, files.read_number(folder / "latency", 1e-6))
+    if on:
+        state["idle_states_on"] = ", ".join(on)
+    if disabled := [label for label in off if label not in on]:
+        state["idle_states_off"] = ", ".join(disabled)
+    if latencies := [latency for latency in on.values() if latency is not None]:
+        state["idle_exit_latency_s"] = max(latencies)
+    return state
+
+
+def power_cap_state(sysfs: Path) -> dict[str, files.Value]:
+    """Read the lowest power limit of any package (W), for long, short and peak loads.
+
+    A package may have its limits twice, in its registers and in memory: the lower one holds.
+    """
+    state: dict[str, files.Value] = {}
+    for zone in (sysfs / "class/powercap").glob("*:*"):
+        of_package = files.read_field(zone / "name").startswith("package")
+        if not of_package or files.read_flag(zone / "enabled") is False:
+            continue
+        for name in zone.glob("constraint_*_name"):
+            column = _POWER_CAPS.get(files.read_field(name))
+            limit = zone / name.name.replace("_name", "_power_limit_uw")
+            power_w = files.read_number(limit, 1e-6)
+            # 0 is a limit that is not set.
+            if column and power_w:
+                state[column] = min(power_w, float(state.get(column, power_w)))
+    return state
+
+
+def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value]:
+    """Read kernel, virtual machine or container, mitigations, huge pages, clock source, load.
+
+    Containers leave files in ``root``.
+    """
+    load = files.read_field(procfs / "loadavg").split(" ")[0]
+    clocksource = sysfs / "devices/system/clocksource/clocksource0/current_clocksource"
+    hugepages = files.read_field(sysfs / "kernel/mm/transparent_hugepage/enabled")
+    # The setting in force stands in brackets among its alternatives.
+    chosen = _IN_BRACKETS.search(hugepages)
+    found: dict[str, files.Value | None] = {
+        "kernel": files.read_text(procfs / "sys/kernel/osrelease"),
+        "virtual_machine": is_virtual_machine(sysfs, procfs),
+        "hypervisor": hypervisor(sysfs, procfs),
+        "container": container(root, procfs),
+        "transparent_hugepages": chosen[1] if chosen else None,
+        "clocksource": files.read_text(clocksource),
+        "platform_profile": files.read_text(sysfs / "firmware/acpi/platform_profile"),
+        "nmi_watchdog": files.read_flag(procfs / "sys/kernel/nmi_watchdog"),
+        "on_battery": _on_battery(sysfs),
+        "memory_bytes": _memory_bytes(procfs),
+        "load_average_1min": float(load) if re.fullmatch(r"\d+(\.\d+)?", load) else None,
+    }
+    # Processor faults that the kernel works around, and those left open.
+    faults = sorted((cpu_folder(sysfs) / "vulnerabilities").glob("*"))
+    for column, word in (("mitigated", "Mitigation"), ("vulnerable", "Vulnerable")):
+        names = [path.name for path in faults if files.read_field(path).startswith(word)]
+        found[column] = ", ".join(names) or None
+    return files.without_missing(found)
+
+
+def _memory_bytes(procfs: Path) -> float | None:
+    for key, value in files.read_pairs(procfs / "meminfo"):
+        if key == "MemTotal" and (match := re.match(r"(\d+) kB", value)):
+            return int(match[1]) * 1024.0
+    return None
+
+
+def _on_battery(sysfs: Path) -> bool | None:
+    supplies = (sysfs / "class/power_supply").glob("*")
+    mains = files.read_numbers(
+        supply / "online" for supply in supplies if files.read_text(supply / "type") == "Mains"
+    )
+    return not any(mains) if mains else None
 
 
 class Cooling:
-    """The temperature at which runs begin.
+    """Wait between runs until the host is as cool as it was before the first.
 
-    Parameters
-    ----------
-    temperature_c : callable
-        Reads the temperature, None where no sensor is. The one read now is the one to come back to.
+    ``temperature_c`` reads the temperature (°C), None where no sensor is.
     """
 
     def __init__(self, temperature_c: Callable[[], float | None]) -> None:
@@ -340,7 +258,7 @@ class Cooling:
         now_c = self._temperature_c()
         if now_c is None or self._coolest_c is None:
             return
-        until = time.monotonic() + _LONGEST_S
+        until = time.monotonic() + _LONGEST_COOLING_S
         while now_c > self._coolest_c + _COOLER_C and time.monotonic() < until:
             time.sleep(0.5)
             now_c = self._temperature_c() or now_c

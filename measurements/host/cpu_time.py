@@ -1,4 +1,8 @@
-"""CPU time: of the whole host by /proc/stat and by the scheduler, and of one run's processes."""
+"""CPU time of the host (by /proc/stat and by the scheduler) and of one run's processes.
+
+Control groups are read here too: the CPU time that they allow, and how long they made a process
+wait.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +35,9 @@ _SCHEDSTAT_RUN = 7
 
 
 def host_cpu_s(procfs: Path, ticks_per_s: float | None = None) -> dict[str, float]:
-    """CPU time of the host since its start (s), summed over CPUs, by column of the runs table.
+    """Read the host's CPU time since its start (s), summed over CPUs, by column.
 
-    Parameters
-    ----------
-    procfs : Path
-    ticks_per_s : float, optional
-        USER_HZ; by default this host's.
+    ``ticks_per_s`` is USER_HZ, by default this host's.
     """
     ticks = float(os.sysconf("SC_CLK_TCK")) if ticks_per_s is None else ticks_per_s
     for line in read_lines(procfs / "stat"):
@@ -48,7 +48,7 @@ def host_cpu_s(procfs: Path, ticks_per_s: float | None = None) -> dict[str, floa
 
 
 def scheduled_s(procfs: Path, sysfs: Path) -> float | None:
-    """Time that tasks ran since the host's start (s), as the scheduler counts it, to the ns.
+    """Read the time that tasks ran since the host's start (s), as the scheduler counts it.
 
     From the root control group (version 1) or /proc/schedstat; None where the kernel keeps
     neither. The root group of version 2 shows the ticks of /proc/stat, so it is not used.
@@ -58,10 +58,10 @@ def scheduled_s(procfs: Path, sysfs: Path) -> float | None:
         # In a container the folder is the container's own group, which has no such file.
         if (folder / "release_agent").exists():
             return read_number(folder / "cpuacct.usage", 1e-9)
-    return _by_schedstat(procfs)
+    return _scheduled_by_schedstat(procfs)
 
 
-def _by_schedstat(procfs: Path) -> float | None:
+def _scheduled_by_schedstat(procfs: Path) -> float | None:
     version, *lines = read_lines(procfs / "schedstat") or [""]
     number = version.removeprefix("version ")
     if not number.isdecimal() or int(number) < _SCHEDSTAT_IN_NS:
@@ -74,18 +74,10 @@ def _by_schedstat(procfs: Path) -> float | None:
 
 
 def tree_columns(usage: resource.struct_rusage) -> dict[str, float]:
-    """Columns of what one run's processes used, from `os.wait4`.
+    """Make columns of what a command and all its children used, from `os.wait4`.
 
-    Parameters
-    ----------
-    usage : resource.struct_rusage
-        Of the command and of all that it and its children waited for.
-
-    Returns
-    -------
-    dict of column to float
-        CPU time (s) that the scheduler counted, split into user and system by ticks; the largest
-        resident set of any one process (B); faults and switches.
+    CPU time (s) is the scheduler's, split into user and system by ticks. The peak resident set (B)
+    is that of the largest process.
     """
     return {
         "tree_user_s": usage.ru_utime,
@@ -98,15 +90,10 @@ def tree_columns(usage: resource.struct_rusage) -> dict[str, float]:
 
 
 def tick_caveat(columns: Mapping[str, float]) -> str | None:
-    """Say that /proc/stat missed CPU time, where a run's other columns prove it.
+    """Say that /proc/stat missed CPU time, where the other columns of a run prove it.
 
-    A kernel that accounts by ticks charges a whole tick to whom it finds running, and misses what
-    wakes and sleeps between two ticks.
-
-    Parameters
-    ----------
-    columns : mapping of column to float
-        Of a run: those of /proc/stat, with ``scheduled_s`` or the ``tree_`` columns.
+    A kernel that accounts by ticks charges a whole tick to the task that it finds running, and
+    misses tasks that wake and sleep between two ticks.
     """
     if not all(column in columns for column in _TASKS):
         return None
@@ -122,52 +109,31 @@ def tick_caveat(columns: Mapping[str, float]) -> str | None:
     )
 
 
-# How much CPU time the control groups of a process allow it, and how long they made it wait.
+def control_groups(
+    sysfs: Path, procfs: Path, controller: str, pid: int | None = None
+) -> Iterator[Path]:
+    """Find the folders of a process's control groups (version 1 or 2), innermost first.
 
-
-def group_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[str, Value]:
-    """CPUs that the tightest quota is worth, and seconds that it held the process back so far.
-
-    Parameters
-    ----------
-    sysfs, procfs : Path
-    pid : int, optional
-        By default this process.
+    Inside a container the listed path may not exist; the top of the mount is then its own group.
     """
-    quotas, waits = [], []
-    for folder in _folders(sysfs, procfs / ("self" if pid is None else str(pid))):
-        quotas.append(_quota_cpus(folder))
-        waits.append(_throttled_s(folder))
-    state: dict[str, Value] = {}
-    if limits := [quota for quota in quotas if quota is not None]:
-        state["cpu_quota_cpus"] = min(limits)
-    if known := [wait for wait in waits if wait is not None]:
-        state["quota_throttled_s"] = max(known)
-    return state
-
-
-def _folders(sysfs: Path, process: Path) -> Iterator[Path]:
-    """Folders of the groups with a say over CPU time, from the innermost to the root."""
-    for line in read_lines(process / "cgroup"):
-        number, _, rest = line.partition(":")
-        controllers, _, group = rest.partition(":")
+    for line in read_lines(procfs / ("self" if pid is None else str(pid)) / "cgroup"):
+        number, controllers, group = [*line.split(":", 2), "", ""][:3]
         if number == "0" and not controllers:
-            names = ["", "unified"]
-        elif "cpu" in controllers.split(","):
-            names = [controllers, "cpu"]
+            mounts = ["", "unified"]
+        elif controller in controllers.split(","):
+            mounts = [controllers, controller]
         else:
             continue
-        for name in names:
-            top = sysfs / "fs/cgroup" / name
-            # A container may see its own group as the top, under the name it has outside.
-            inner = [part for part in group.split("/") if part and part != ".."]
-            for depth in range(len(inner), -1, -1):
-                folder = top.joinpath(*inner[:depth])
-                if (folder / "cpu.stat").exists():
+        parts = [part for part in group.split("/") if part not in ("", "..")]
+        for mount in mounts:
+            for depth in range(len(parts), -1, -1):
+                folder = (sysfs / "fs/cgroup" / mount).joinpath(*parts[:depth])
+                if folder.is_dir():
                     yield folder
 
 
-def _quota_cpus(folder: Path) -> float | None:
+def quota_cpus(folder: Path) -> float | None:
+    """Read how many CPUs the quota of a control group is worth; None without a quota."""
     quota, _, period = (read_text(folder / "cpu.max") or "").partition(" ")
     if quota.isdecimal() and period.isdecimal() and int(period):
         return int(quota) / int(period)
@@ -176,6 +142,17 @@ def _quota_cpus(folder: Path) -> float | None:
     if quota_us is None or not period_us or quota_us <= 0:
         return None
     return quota_us / period_us
+
+
+def group_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[str, Value]:
+    """Read the tightest CPU quota of a process, and how long quotas held it back so far (s)."""
+    folders = list(control_groups(sysfs, procfs, "cpu", pid))
+    state: dict[str, Value] = {}
+    if quotas := [q for folder in folders if (q := quota_cpus(folder)) is not None]:
+        state["cpu_quota_cpus"] = min(quotas)
+    if waits := [wait for folder in folders if (wait := _throttled_s(folder)) is not None]:
+        state["quota_throttled_s"] = max(waits)
+    return state
 
 
 def _throttled_s(folder: Path) -> float | None:

@@ -1,4 +1,4 @@
-"""Sectors that physical disks read and wrote."""
+"""Sectors of the disks and bytes of the network, and what the host did between two moments."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
     Pairs = Mapping[str, tuple[int, int]]
 
-
+# Fields of /proc/diskstats, and of /proc/net/dev behind the interface's name.
 _SECTORS_READ, _SECTORS_WRITTEN = 5, 9
+_BYTES_SENT = 8
 
 
 def disk_sectors(procfs: Path, sysfs: Path) -> dict[str, tuple[int, int]]:
-    """Sectors of 512 B read and written since the host's start, by physical disk.
+    """Read the sectors of 512 B read and written since the host's start, by physical disk.
 
-    Partitions, and whatever lies on other disks (dm, md, loop, zram, NVMe multipath heads), are
-    left out, so that each transfer is there once.
+    Partitions, and disks that lie on others (dm, md, loop, zram, NVMe multipath heads), are left
+    out, so that each transfer counts once.
     """
     physical = physical_disks(sysfs)
     sectors = {}
@@ -39,7 +40,7 @@ def disk_sectors(procfs: Path, sysfs: Path) -> dict[str, tuple[int, int]]:
 
 
 def physical_disks(sysfs: Path) -> frozenset[str]:
-    """Names of whole disks that are devices of their own."""
+    """List the whole disks that are devices of their own."""
     try:
         disks = list((sysfs / "block").iterdir())
     except OSError:
@@ -47,14 +48,8 @@ def physical_disks(sysfs: Path) -> frozenset[str]:
     return frozenset(disk.name for disk in disks if "virtual" not in disk.resolve().parts)
 
 
-# Bytes that network interfaces received and sent.
-
-
-_SENT = 8
-
-
 def interface_bytes(procfs: Path, sysfs: Path) -> dict[str, tuple[int, int]]:
-    """Bytes received and sent since the host's start, by interface.
+    """Read the bytes received and sent since the host's start, by interface.
 
     The physical interfaces where there are any: what bridges, bonds and tunnels carry passes
     them. In a container, which has none, all but the loopback and those on top of others.
@@ -63,32 +58,19 @@ def interface_bytes(procfs: Path, sysfs: Path) -> dict[str, tuple[int, int]]:
     for line in read_lines(procfs / "net/dev")[2:]:
         name, _, figures = line.rpartition(":")
         fields = figures.split()
-        if len(fields) > _SENT and fields[0].isdecimal() and fields[_SENT].isdecimal():
-            found[name.strip()] = int(fields[0]), int(fields[_SENT])
+        if len(fields) > _BYTES_SENT and fields[0].isdecimal() and fields[_BYTES_SENT].isdecimal():
+            found[name.strip()] = int(fields[0]), int(fields[_BYTES_SENT])
     folder = sysfs / "class/net"
     physical = {name for name in found if (folder / name / "device").exists()}
     others = {name for name in found if name != "lo" and not any((folder / name).glob("lower_*"))}
     return {name: found[name] for name in sorted(physical or others)}
 
 
-# What the host's CPUs, disks and network did during a run: the difference of two snapshots.
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The host's counts at one moment, all since its start.
+    """The host's counts at one moment (s by `time.monotonic`), all since its start.
 
-    Attributes
-    ----------
-    at_s : float
-        When, by `time.monotonic`.
-    cpu_s : mapping of column to float
-        CPU time of /proc/stat (s).
-    scheduled_s : float or None
-        Time that tasks ran (s), as the scheduler counts it.
-    sectors : mapping of disk to (read, written)
-        In units of 512 B.
-    bytes_moved : mapping of interface to (received, sent)
+    CPU times in s; sectors of 512 B read and written by disk; bytes received and sent by interface.
     """
 
     at_s: float
@@ -109,11 +91,9 @@ class Snapshot:
         )
 
     def until(self, later: Snapshot) -> dict[str, float]:
-        """Columns of the runs table for the time between this snapshot and a later one.
+        """Make the columns of the runs table for the time until a later snapshot.
 
-        CPU times of the whole host in seconds, summed over its CPUs; sectors of 512 B; bytes. A
-        column is left out where a count fell or a disk or interface went away meanwhile: what it
-        did is not known then.
+        A column is left out where a count fell, or a disk or interface went away meanwhile.
         """
         columns = {
             column: later.cpu_s[column] - before
@@ -123,20 +103,20 @@ class Snapshot:
         ran_s = (later.scheduled_s or 0.0) - (self.scheduled_s or 0.0)
         if self.scheduled_s is not None and later.scheduled_s is not None and ran_s >= 0:
             columns["scheduled_s"] = ran_s
-        for names, before, after in (
-            (("sectors_read", "sectors_written"), self.sectors, later.sectors),
-            (("network_rx_bytes", "network_tx_bytes"), self.bytes_moved, later.bytes_moved),
-        ):
-            columns |= _moved(names, before, after)
-        return columns
+        disk, network = (
+            ("sectors_read", "sectors_written"),
+            ("network_rx_bytes", "network_tx_bytes"),
+        )
+        columns |= _growth(disk, self.sectors, later.sectors)
+        return columns | _growth(network, self.bytes_moved, later.bytes_moved)
 
 
-def _moved(names: tuple[str, str], before: Pairs, after: Pairs) -> dict[str, float]:
+def _growth(names: tuple[str, str], before: Pairs, after: Pairs) -> dict[str, float]:
     if not before or not before.keys() <= after.keys():
         return {}
     columns = {}
     for side, name in enumerate(names):
-        # A device that is new has done all it did since the first snapshot.
+        # A new device did all its transfers since the first snapshot.
         moved = [pair[side] - before.get(key, (0, 0))[side] for key, pair in after.items()]
         if min(moved) >= 0:
             columns[name] = float(sum(moved))

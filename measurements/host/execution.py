@@ -6,28 +6,23 @@ import os
 import signal
 import subprocess
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import run_on
 
 if TYPE_CHECKING:
+    import resource
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 
 class Execution(NamedTuple):
-    """One or several equal executions, back to back.
+    """One or several equal executions, back to back; start and end by `time.monotonic`.
 
-    Attributes
-    ----------
-    start_s, end_s : float
-        By `time.monotonic`.
-    exit_code : int
-        Of the first that failed, or 0; negative for the signal that ended it.
-    user_s, system_s : float
-        CPU time of the command and of all it waited for.
+    ``exit_code`` is that of the first that failed, or 0; negative for the signal that ended it.
+    ``user_s`` and ``system_s`` are the CPU time of the command and of all its children.
     """
 
     start_s: float
@@ -44,31 +39,19 @@ def execute(
     cpus: Collection[int] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Execution:
-    """Run commands one after the other, their output into a file, and wait for each.
+    """Run commands one after the other on some logical CPUs, until one fails.
 
-    Parameters
-    ----------
-    commands : sequence of argument lists
-    output : Path
-        Standard output and error of all of them.
-    cpus : collection of int, optional
-        Logical CPUs that they may use.
-    environment : mapping, optional
-        Of the commands; by default this process's.
-
-    Raises
-    ------
-    MeasurementError
-        When a command cannot be started.
+    Their standard output and error go to ``output``. Raises `MeasurementError` when a command
+    cannot be started.
     """
     user_s = system_s = 0.0
     code = 0
     with output.open("wb") as file, nullcontext() if cpus is None else run_on(cpus):
         start_s = time.monotonic()
         for command in commands:
-            code, used = _run(command, file, environment)
-            user_s += used.user_s
-            system_s += used.system_s
+            code, usage = _run(command, file, environment)
+            user_s += usage.ru_utime
+            system_s += usage.ru_stime
             if code:
                 break
         end_s = time.monotonic()
@@ -77,7 +60,7 @@ def execute(
 
 def _run(
     command: Sequence[str], output: IO[bytes], environment: Mapping[str, str] | None
-) -> tuple[int, _Used]:
+) -> tuple[int, resource.struct_rusage]:
     try:
         process = subprocess.Popen(
             command,
@@ -94,24 +77,15 @@ def _run(
             "its path where it is not on PATH"
         ) from error
     try:
-        _, status, rusage = os.wait4(process.pid, 0)
-    except BaseException:
+        _, status, usage = os.wait4(process.pid, 0)
+    finally:
+        # What the command left running must not run into the next measurement.
         end_group(process.pid)
-        raise
     process.returncode = os.waitstatus_to_exitcode(status)
-    # What the command left running must not run into the next measurement.
-    end_group(process.pid)
-    return process.returncode, _Used(rusage.ru_utime, rusage.ru_stime)
-
-
-class _Used(NamedTuple):
-    user_s: float
-    system_s: float
+    return process.returncode, usage
 
 
 def end_group(group: int) -> None:
     """Kill what is left of a process group."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return

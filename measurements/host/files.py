@@ -1,4 +1,4 @@
-"""Small files of sysfs and procfs; what is not there, or says nothing, is None."""
+"""Read small files of sysfs and procfs; what is missing or says nothing is None."""
 
 from __future__ import annotations
 
@@ -10,39 +10,23 @@ from typing import TYPE_CHECKING
 from measurements.errors import MeasurementError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-
-# What a column of a host's state may hold.
-
-
+# What a column of the host's state may hold.
 Value = float | str | bool
 
-
-# Lists of logical CPUs as the kernel writes them: ``0-3,8``.
-
-
 _SPAN = re.compile(r"(\d+)(?:-(\d+))?")
-# The kernel's own bound of what it can be built for.
+# The kernel cannot be built for more CPUs.
 _MOST_CPUS = 1 << 16
+_LONGEST_NUMBER = 64
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Read a list of logical CPUs, in ascending order and each once.
+    """Parse a list of logical CPUs, such as ``0-3,8`` or ``0 1 2``; ascending, each CPU once.
 
-    Parameters
-    ----------
-    text : str
-        Numbers and spans between commas or spaces, as in ``0-3,8`` and ``0 1 2``; "" for none.
+    Raises `MeasurementError` for any other text.
 
-    Raises
-    ------
-    MeasurementError
-        When it is no such list.
-
-    Examples
-    --------
     >>> parse_cpu_list("0-2,8")
     (0, 1, 2, 8)
     """
@@ -72,7 +56,7 @@ def cpu_list_text(cpus: Iterable[int]) -> str:
 
 
 def read_text(path: Path) -> str | None:
-    """Text of a file without white space around it; None where it is empty or unreadable."""
+    """Read a file without surrounding white space; None where it is empty or unreadable."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -82,46 +66,66 @@ def read_text(path: Path) -> str | None:
 
 
 def read_field(path: Path) -> str:
-    """Text as `read_text` gives it; empty where there is none."""
+    """Read a file as `read_text` does; "" where there is no text."""
     return read_text(path) or ""
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines of a file; none where it is unreadable."""
+    """Read the lines of a file; none where it is unreadable."""
     return read_field(path).splitlines()
 
 
 def read_number(path: Path, scale: float = 1.0) -> float | None:
-    """Finite number in a file, times ``scale``; None for "<unknown>" and the like."""
+    """Read a finite number, times ``scale``; None for "<unknown>" and the like."""
     try:
-        number = float(read_field(path))
+        value = float(read_field(path))
     except ValueError:
         return None
-    return number * scale if math.isfinite(number) else None
+    return value * scale if math.isfinite(value) else None
+
+
+def read_numbers(paths: Iterable[Path], scale: float = 1.0) -> list[float]:
+    """Read the numbers of those files that hold one."""
+    values = (read_number(path, scale) for path in paths)
+    return [value for value in values if value is not None]
+
+
+def number(path: Path) -> int | None:
+    """Read an integer; None where the driver has no figure."""
+    try:
+        return int(read_field(path))
+    except ValueError:
+        return None
 
 
 def read_flag(path: Path) -> bool | None:
-    """Whether a file says 1, Y or y, and not 0, N or n; None where it says neither."""
+    """Read a switch: 1, Y or y is True; 0, N or n is False; anything else None."""
     return {"0": False, "n": False, "1": True, "y": True}.get(read_field(path).lower())
 
 
 def read_cpus(path: Path) -> frozenset[int]:
-    """Logical CPUs, or nodes, that a file lists; none where it has no list."""
+    """Read a list of logical CPUs or nodes; empty where the file has none."""
     try:
         return frozenset(parse_cpu_list(read_field(path)))
     except MeasurementError:
         return frozenset()
 
 
-def shared_text(values: Iterable[str | None]) -> str | None:
-    """Text that all CPUs share, or each of several in turn; None where none has one."""
-    return ", ".join(sorted({value for value in values if value is not None})) or None
+def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
+    """Read lines of the form ``key: value``."""
+    for line in read_lines(path):
+        key, _, value = line.partition(":")
+        yield key.strip(), value.strip()
 
 
-# Numbers in files of sysfs, read once or many times; `measurements.host.files` has texts.
+def shared_text(paths: Iterable[Path]) -> str | None:
+    """Read the text that all files share, or each of several texts; None where none has one."""
+    return ", ".join(sorted({text for path in paths if (text := read_text(path))})) or None
 
 
-_LONGEST = 64
+def without_missing(columns: Mapping[str, Value | None]) -> dict[str, Value]:
+    """Drop the columns that the host does not tell."""
+    return {column: value for column, value in columns.items() if value is not None}
 
 
 class NumberFile:
@@ -133,11 +137,10 @@ class NumberFile:
     Attributes
     ----------
     path : Path
-        Where the file is.
     problem : str
         Why the last reading gave no number; empty where it did.
     denied : bool
-        Whether it was for lack of permission.
+        Whether the permission was missing.
     """
 
     __slots__ = ("_descriptor", "denied", "path", "problem")
@@ -149,23 +152,21 @@ class NumberFile:
         self._descriptor = -1
 
     def read(self) -> int | None:
-        """Return the number, or None where there is none to be had now."""
+        """Read the number; None where the file has none now."""
         if self._descriptor >= 0:
             try:
-                return int(os.pread(self._descriptor, _LONGEST, 0))
+                return int(os.pread(self._descriptor, _LONGEST_NUMBER, 0))
             except (OSError, ValueError):
                 self.close()
-        return self._read_anew()
+        return self._reopen()
 
-    def _read_anew(self) -> int | None:
+    def _reopen(self) -> int | None:
         self.problem, self.denied = "", False
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY)
-            return int(os.pread(self._descriptor, _LONGEST, 0))
-        except PermissionError as error:
-            self.problem, self.denied = f"{error.strerror}", True
+            return int(os.pread(self._descriptor, _LONGEST_NUMBER, 0))
         except OSError as error:
-            self.problem = f"{error.strerror}"
+            self.problem, self.denied = f"{error.strerror}", isinstance(error, PermissionError)
         except ValueError:
             self.problem = "it holds no number"
         self.close()
@@ -173,7 +174,7 @@ class NumberFile:
 
     @property
     def remedy(self) -> str:
-        """What to do where the file may not be read; empty where it may."""
+        """How to make the file readable; empty where it is."""
         return f"not readable: sudo chmod a+r {self.path}" if self.denied else ""
 
     def close(self) -> None:
@@ -181,12 +182,3 @@ class NumberFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-def number(path: Path) -> int | None:
-    """Integer in a small file; None where there is none or the driver has no figure for it."""
-    text = read_text(path)
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        return None

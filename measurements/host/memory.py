@@ -1,4 +1,4 @@
-"""How large the caches are, and how much memory and how many CPUs this process may use."""
+"""Size of the caches, and the memory and CPU time that this process may use."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
+from measurements.host.cpu_time import control_groups, quota_cpus
 from measurements.host.files import read_field
 
 if TYPE_CHECKING:
@@ -19,16 +20,10 @@ _LINE_BYTES = 64
 
 
 class LastLevelCache(NamedTuple):
-    """Caches of the highest level that some CPUs have.
+    """Caches of the highest level that some CPUs have (bytes; 0 where the kernel does not say).
 
-    Attributes
-    ----------
-    total_bytes : int
-        All of them together; 0 where the kernel does not say.
-    largest_bytes : int
-        The largest single one: what one core has before memory.
-    line_bytes : int
-        Of one line; 64 where the kernel does not say.
+    ``largest_bytes`` is the largest single cache: what one core has before memory. ``line_bytes``
+    is 64 where the kernel does not say.
     """
 
     total_bytes: int
@@ -54,21 +49,22 @@ def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
     if not found:
         return LastLevelCache(0, 0, _LINE_BYTES)
     last = max(level for level, _ in found)
-    sizes = [size for (level, _), (size, _) in found.items() if level == last]
-    line = max(line for (level, _), (_, line) in found.items() if level == last)
-    return LastLevelCache(sum(sizes), max(sizes), line or _LINE_BYTES)
+    sizes, lines = zip(
+        *(cache for (level, _), cache in found.items() if level == last), strict=True
+    )
+    return LastLevelCache(sum(sizes), max(sizes), max(lines) or _LINE_BYTES)
+
+
+def _bytes(text: str) -> int:
+    match = _SIZE.match(text)
+    return int(match[1]) * _FACTOR[match[2]] if match else 0
 
 
 def available_memory(procfs: Path, sysfs: Path) -> int:
-    """Memory (bytes) that this process can take without swapping or being killed.
+    """Read how much memory (bytes) this process can take without swapping or being killed.
 
-    What the kernel has to give (``MemAvailable``), or what the limits of this process's control
-    groups leave, whichever is less.
-
-    Raises
-    ------
-    MeasurementError
-        When ``meminfo`` cannot be read.
+    The lesser of ``MemAvailable`` and what the limits of the control groups leave. Raises
+    `MeasurementError` where ``meminfo`` cannot be read.
     """
     path = procfs / "meminfo"
     match = re.search(r"^MemAvailable:\s+(\d+) kB", read_field(path), re.MULTILINE)
@@ -79,50 +75,22 @@ def available_memory(procfs: Path, sysfs: Path) -> int:
     return min([1024 * int(match[1]), *_left_by_control_groups(procfs, sysfs)])
 
 
-def cpu_quota(procfs: Path, sysfs: Path) -> float:
-    """CPUs' worth of time that the control groups allow; inf where they set no limit."""
-    quotas = [math.inf]
-    for folder in _control_groups(procfs, sysfs, "cpu"):
-        second = read_field(folder / "cpu.max").split()
-        first = [read_field(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
-        for quota, period in (w for w in (second, first) if len(w) == 2):
-            if quota.isdigit() and period.isdigit() and int(period):
-                quotas.append(int(quota) / int(period))
-    return min(quotas)
-
-
 def _left_by_control_groups(procfs: Path, sysfs: Path) -> Iterator[int]:
-    for folder in _control_groups(procfs, sysfs, "memory"):
+    for folder in control_groups(sysfs, procfs, "memory"):
         for limit, used, cached in (
             ("memory.max", "memory.current", "inactive_file"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         ):
             most, taken = read_field(folder / limit), read_field(folder / used)
-            if most.isdigit() and taken.isdigit():
-                # File pages that nobody uses make room when asked to.
-                match = re.search(
-                    rf"^{cached} (\d+)$", read_field(folder / "memory.stat"), re.MULTILINE
-                )
+            if most.isdecimal() and taken.isdecimal():
+                # The kernel gives back file pages that nobody uses.
+                stat = read_field(folder / "memory.stat")
+                match = re.search(rf"^{cached} (\d+)$", stat, re.MULTILINE)
                 spare = int(match[1]) if match else 0
                 yield max(0, int(most) - max(0, int(taken) - spare))
 
 
-def _control_groups(procfs: Path, sysfs: Path, controller: str) -> Iterator[Path]:
-    """Folders of this process's control group and those above it, of version 1 or 2.
-
-    Inside a container the listed path may not exist there; the root of the mount then is its own.
-    """
-    root = sysfs / "fs/cgroup"
-    for line in read_field(procfs / "self/cgroup").splitlines():
-        _, controllers, path = (*line.split(":", 2), "", "")[:3]
-        if controllers and controller not in controllers.split(","):
-            continue
-        base = root / controller if controllers else root
-        steps = [part for part in path.split("/") if part not in ("", "..")]
-        for depth in range(len(steps), -1, -1):
-            yield base.joinpath(*steps[:depth])
-
-
-def _bytes(text: str) -> int:
-    match = _SIZE.match(text)
-    return int(match[1]) * _FACTOR[match[2]] if match else 0
+def cpu_quota(procfs: Path, sysfs: Path) -> float:
+    """Read how many CPUs the control groups allow; inf where they set no limit."""
+    quotas = map(quota_cpus, control_groups(sysfs, procfs, "cpu"))
+    return min((quota for quota in quotas if quota is not None), default=math.inf)

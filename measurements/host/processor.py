@@ -1,17 +1,24 @@
-"""Which processor this is, and which of its cores are there."""
+"""Model and cores of the processor, and whether a hypervisor or a container is around."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from measurements.host.files import read_cpus, read_flag, read_lines, read_text
+from measurements.host.files import (
+    read_cpus,
+    read_field,
+    read_flag,
+    read_lines,
+    read_pairs,
+    read_text,
+    without_missing,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from measurements.host.files import Value
-
 
 # Keys of /proc/cpuinfo on x86 and, behind them, on Arm, POWER, RISC-V and s390.
 _IDENTITY = {
@@ -22,64 +29,6 @@ _IDENTITY = {
     "cpu_stepping": ("stepping", "CPU revision", "revision"),
     "microcode": ("microcode",),
 }
-
-
-class Core(NamedTuple):
-    """A physical core: its package, and the logical CPUs on it that are online."""
-
-    package: str
-    cpus: frozenset[int]
-
-
-def processor_state(sysfs: Path, procfs: Path) -> dict[str, Value]:
-    """Model, microcode, and what is online: sockets, physical cores, logical CPUs, SMT."""
-    folder = sysfs / "devices/system/cpu"
-    online = read_cpus(folder / "online")
-    cores = online_cores(sysfs)
-    state: dict[str, Value] = dict(_identity(procfs))
-    if online:
-        state["cpus_online"] = len(online)
-    if cores:
-        state["cores_online"] = len(cores)
-        state["sockets_online"] = len({core.package for core in cores})
-    smt = read_flag(folder / "smt/active")
-    if smt is None and cores:
-        smt = any(len(core.cpus) > 1 for core in cores)
-    if smt is not None:
-        state["smt"] = smt
-    if isolated := read_text(folder / "isolated"):
-        state["cpus_isolated"] = isolated
-    return state
-
-
-def online_cores(sysfs: Path) -> frozenset[Core]:
-    """Physical cores with a CPU that is online; none where the kernel does not tell."""
-    folder = sysfs / "devices/system/cpu"
-    cores = set()
-    for cpu in read_cpus(folder / "online"):
-        topology = folder / f"cpu{cpu}/topology"
-        siblings = read_cpus(topology / "thread_siblings_list")
-        if siblings:
-            package = read_text(topology / "physical_package_id") or "0"
-            cores.add(Core(package, siblings))
-    return frozenset(cores)
-
-
-def _identity(procfs: Path) -> dict[str, str]:
-    said: dict[str, str] = {}
-    for line in read_lines(procfs / "cpuinfo"):
-        key, _, value = (part.strip() for part in line.partition(":"))
-        said.setdefault(key, value)
-    found = {
-        column: next((said[key] for key in keys if said.get(key)), None)
-        for column, keys in _IDENTITY.items()
-    }
-    return {column: value for column, value in found.items() if value is not None}
-
-
-# Whether this is a virtual machine, and a container.
-
-
 # What firmware calls itself under a hypervisor: words of its vendor and product.
 _FIRMWARE = {
     "QEMU": "qemu",
@@ -92,52 +41,98 @@ _FIRMWARE = {
     "Virtual Machine": "microsoft",
     "Google Compute Engine": "google",
     "Amazon EC2": "amazon",
-    "Parallels": "parallels",
-    "Bochs": "bochs",
-    "BHYVE": "bhyve",
-    "OpenStack": "openstack",
-    "Firecracker": "firecracker",
+    **{name: name.lower() for name in ("Parallels", "Bochs", "BHYVE", "OpenStack", "Firecracker")},
 }
 # Clouds rent whole machines too, under the same vendor.
 _WHOLE_MACHINE = re.compile(r"\.metal\b|-metal\b|baremetal", re.IGNORECASE)
+# Words in the names of control groups, and files, that container runtimes leave.
 _GROUPS = {
     "docker": "docker",
     "libpod": "podman",
     "kubepods": "kubernetes",
-    "crio": "crio",
-    "containerd": "containerd",
-    "lxc": "lxc",
-    "garden": "garden",
+    **{name: name for name in ("crio", "containerd", "lxc", "garden")},
 }
 _MARKS = {".dockerenv": "docker", "run/.containerenv": "podman"}
 
 
+class Core(NamedTuple):
+    """A physical core: its package, and the logical CPUs on it that are online."""
+
+    package: str
+    cpus: frozenset[int]
+
+
+def processor_state(sysfs: Path, procfs: Path) -> dict[str, Value]:
+    """Read model, microcode, and what is online: sockets, physical cores, logical CPUs, SMT."""
+    folder = sysfs / "devices/system/cpu"
+    cores = online_cores(sysfs)
+    smt = read_flag(folder / "smt/active")
+    if smt is None and cores:
+        smt = any(len(core.cpus) > 1 for core in cores)
+    info: dict[str, str] = {}
+    for key, value in read_pairs(procfs / "cpuinfo"):
+        info.setdefault(key, value)
+    state: dict[str, Value | None] = {
+        column: next((info[key] for key in keys if info.get(key)), None)
+        for column, keys in _IDENTITY.items()
+    }
+    state |= {
+        "cpus_online": len(read_cpus(folder / "online")) or None,
+        "cores_online": len(cores) or None,
+        "sockets_online": len({core.package for core in cores}) or None,
+        "smt": smt,
+        "cpus_isolated": read_text(folder / "isolated"),
+    }
+    return without_missing(state)
+
+
+def online_cores(sysfs: Path) -> frozenset[Core]:
+    """Read the physical cores with a CPU that is online; none where the kernel does not tell."""
+    folder = sysfs / "devices/system/cpu"
+    cores = set()
+    for cpu in read_cpus(folder / "online"):
+        topology = folder / f"cpu{cpu}/topology"
+        if siblings := read_cpus(topology / "thread_siblings_list"):
+            cores.add(Core(read_text(topology / "physical_package_id") or "0", siblings))
+    return frozenset(cores)
+
+
 def is_virtual_machine(sysfs: Path, procfs: Path) -> bool | None:
-    """Whether the kernel runs on a hypervisor; None where nothing tells."""
-    flags = _processor_flags(procfs)
+    """Tell whether the kernel runs on a hypervisor; None where nothing says so."""
+    flags = cpu_flags(procfs)
     if hypervisor(sysfs, procfs) is not None or "hypervisor" in flags:
         return True
-    told = flags or read_text(sysfs / "class/dmi/id/sys_vendor")
-    return False if told or (procfs / "device-tree").exists() else None
+    known = flags or read_text(sysfs / "class/dmi/id/sys_vendor")
+    return False if known or (procfs / "device-tree").exists() else None
+
+
+def cpu_flags(procfs: Path) -> list[str]:
+    """Read the flags of the first CPU."""
+    return next((v.split() for key, v in read_pairs(procfs / "cpuinfo") if key == "flags"), [])
 
 
 def hypervisor(sysfs: Path, procfs: Path) -> str | None:
-    """Name of the hypervisor, where it gives it."""
+    """Name the hypervisor, where it gives its name."""
     # The first domain of Xen has the machine to itself.
-    if "control_d" in (read_text(procfs / "xen/capabilities") or ""):
+    if "control_d" in read_field(procfs / "xen/capabilities"):
         return None
     if kind := read_text(sysfs / "hypervisor/type"):
         return kind
     if compatible := read_text(procfs / "device-tree/hypervisor/compatible"):
         return compatible.split("\0")[0].removeprefix("linux,")
-    return _by_firmware(sysfs)
+    names = ("sys_vendor", "product_name", "bios_vendor")
+    firmware = " ".join(read_field(sysfs / "class/dmi/id" / name) for name in names)
+    if _WHOLE_MACHINE.search(firmware):
+        return None
+    return next((name for word, name in _FIRMWARE.items() if word in firmware), None)
 
 
 def container(root: Path, procfs: Path) -> str | None:
-    """Name of the kind of container that this process is in, "none", or None: not known."""
+    """Name the kind of container of this process; "none", or None where it is not known."""
+    settings = (s.partition("=") for s in read_field(procfs / "1/environ").split("\0"))
     named = (
         read_text(root / "run/systemd/container")
-        or _of_first_process(procfs)
+        or next((value for name, _, value in settings if name == "container" and value), None)
         or next((kind for mark, kind in _MARKS.items() if (root / mark).exists()), None)
     )
     if named:
@@ -146,28 +141,3 @@ def container(root: Path, procfs: Path) -> str | None:
     words = set(re.split(r"[^a-z]+", groups.lower()))
     found = next((kind for word, kind in _GROUPS.items() if word in words), None)
     return found or ("none" if groups else None)
-
-
-def _by_firmware(sysfs: Path) -> str | None:
-    folder = sysfs / "class/dmi/id"
-    texts = [read_text(folder / name) for name in ("sys_vendor", "product_name", "bios_vendor")]
-    said = " ".join(text for text in texts if text)
-    if _WHOLE_MACHINE.search(said):
-        return None
-    return next((name for word, name in _FIRMWARE.items() if word in said), None)
-
-
-def _processor_flags(procfs: Path) -> list[str]:
-    for line in read_lines(procfs / "cpuinfo"):
-        key, _, value = line.partition(":")
-        if key.strip() == "flags":
-            return value.split()
-    return []
-
-
-def _of_first_process(procfs: Path) -> str | None:
-    for setting in (read_text(procfs / "1/environ") or "").split("\0"):
-        name, _, value = setting.partition("=")
-        if name == "container" and value:
-            return value
-    return None
