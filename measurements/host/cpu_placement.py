@@ -1,4 +1,9 @@
-"""Where a process may run and have its memory: CPUs, cores and NUMA nodes."""
+"""CPUs, cores and NUMA nodes that a process may use, and running a command on some of them.
+
+Cores are taken one thread each: a second thread of a core adds a fraction of a core, and a sweep
+over cores that counts it as one bends the scaling law. Placements of the same order are nested:
+the cores of a smaller one are among those of a larger one.
+"""
 
 from __future__ import annotations
 
@@ -7,74 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from measurements.errors import MeasurementError
-from measurements.host.files import (
-    cpu_list_text,
-    parse_cpu_list,
-    read_cpus,
-    read_field,
-    read_lines,
-    read_number,
-    read_text,
-)
+from measurements.host import files
 from measurements.host.processor import online_cores
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from measurements.host.files import Value
-
-
-def placement_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[str, Value]:
-    """CPUs, cores and nodes that a process may use, and whether its memory is moved to them.
-
-    Parameters
-    ----------
-    sysfs, procfs : Path
-    pid : int, optional
-        By default this process.
-    """
-    process = procfs / ("self" if pid is None else str(pid))
-    pairs = (line.partition(":") for line in read_lines(process / "status"))
-    status = {key: value.strip() for key, _, value in pairs}
-    state: dict[str, Value] = {}
-    for column, key in (
-        ("cpus_allowed", "Cpus_allowed_list"),
-        ("mems_allowed", "Mems_allowed_list"),
-    ):
-        if text := status.get(key):
-            state[column] = text
-    cpus = _cpus(status.get("Cpus_allowed_list", ""))
-    if cores := [core for core in online_cores(sysfs) if core.cpus & cpus]:
-        state["cores_allowed"] = len(cores)
-    folder = sysfs / "devices/system/node"
-    if nodes := read_cpus(folder / "online"):
-        state["numa_nodes"] = len(nodes)
-    if near := [node for node in nodes if read_cpus(folder / f"node{node}/cpulist") & cpus]:
-        state["numa_nodes_of_cpus"] = cpu_list_text(near)
-    balancing = read_number(procfs / "sys/kernel/numa_balancing")
-    if balancing is not None:
-        state["numa_balancing"] = balancing != 0
-    return state
-
-
-def _cpus(text: str) -> frozenset[int]:
-    try:
-        return frozenset(parse_cpu_list(text))
-    except MeasurementError:
-        return frozenset()
-
-
-# Which logical CPUs make so many physical cores, and running a command on just those.
-#
-# Cores are taken one thread each: a second thread of a core adds a fraction of a core, and a sweep
-# over cores that takes it for one bends the scaling law. Placements of the same order are nested:
-# the cores of a smaller one are among those of a larger one.
-
-
 Order = Literal["fill", "spread"]
+_T = TypeVar("_T")
 
 # Kinds of cores of hybrid processors, the faster first.
 _KINDS = ("cpu_core", "cpu_atom", "cpu_lowpower")
@@ -103,12 +51,8 @@ class Core(NamedTuple):
 class Topology:
     """Physical cores that this process may use.
 
-    Attributes
-    ----------
-    cores : tuple of Core
-        By socket, the faster kind first, by NUMA node, then by number.
-    withheld : tuple of int
-        Logical CPUs that are online but not allowed, as by a container or taskset.
+    They are ordered by socket, kind (the faster first), NUMA node and number. ``withheld`` are the
+    logical CPUs that are online but not allowed, as by a container or taskset.
     """
 
     cores: tuple[Core, ...]
@@ -122,19 +66,10 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Logical CPUs to run on, and what they are.
+    """Logical CPUs to run on (ascending), and how many physical cores they are.
 
-    Attributes
-    ----------
-    cpus : tuple of int
-        Ascending.
-    cores : int
-        Physical cores that they are on.
-    sockets, nodes : tuple of int
-        Packages and NUMA nodes of these cores. Memory comes from the node of the CPU that first
-        touches it, unless the command says otherwise.
-    caveats : tuple of str
-        What makes a sweep over cores bend for another reason than the workload.
+    Memory comes from the NUMA node of the CPU that first touches it, unless the command says
+    otherwise. The caveats say why a sweep over cores bends for another reason than the workload.
     """
 
     cpus: tuple[int, ...]
@@ -144,43 +79,101 @@ class Placement:
     caveats: tuple[str, ...] = ()
 
 
+def placement_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[str, files.Value]:
+    """Read the CPUs, cores and nodes that a process may use, by default this one.
+
+    Also whether the kernel moves its memory to the nodes on which it runs.
+    """
+    process = procfs / ("self" if pid is None else str(pid))
+    status = dict(files.read_pairs(process / "status"))
+    allowed = status.get("Cpus_allowed_list")
+    try:
+        cpus = frozenset(files.parse_cpu_list(allowed or ""))
+    except MeasurementError:
+        cpus = frozenset()
+    folder = sysfs / "devices/system/node"
+    nodes = files.read_cpus(folder / "online")
+    near = [node for node in nodes if files.read_cpus(folder / f"node{node}/cpulist") & cpus]
+    balancing = files.read_number(procfs / "sys/kernel/numa_balancing")
+    state: dict[str, files.Value | None] = {
+        "cpus_allowed": allowed or None,
+        "mems_allowed": status.get("Mems_allowed_list") or None,
+        "cores_allowed": sum(bool(core.cpus & cpus) for core in online_cores(sysfs)) or None,
+        "numa_nodes": len(nodes) or None,
+        "numa_nodes_of_cpus": files.cpu_list_text(near) or None,
+        "numa_balancing": None if balancing is None else balancing != 0,
+    }
+    return files.without_missing(state)
+
+
 def read_topology(
     sysfs: Path = Path("/sys"), *, allowed: Collection[int] | None = None
 ) -> Topology:
     """Read the cores that this process may use.
 
-    Parameters
-    ----------
-    sysfs : Path
-        Where the kernel's tree is.
-    allowed : collection of int, optional
-        Logical CPUs that may be used; by default those that the process's affinity names, which
-        is within its cpuset.
-
-    Raises
-    ------
-    MeasurementError
-        When the tree has none of these CPUs.
+    ``allowed`` are the logical CPUs that may be used; by default those of the process's affinity,
+    which is within its cpuset. Raises `MeasurementError` where none of them is online.
     """
-    folder = sysfs / "devices" / "system" / "cpu"
-    online = _online(folder)
+    folder = sysfs / "devices/system/cpu"
+    listed = files.read_text(folder / "online")
+    if listed is not None:
+        online = set(files.parse_cpu_list(listed))
+    else:
+        online = {int(path.name[3:]) for path in folder.glob("cpu[0-9]*")}
     usable = online & (os.sched_getaffinity(0) if allowed is None else set(allowed))
     if not usable:
         raise MeasurementError(f"{folder}: none of the CPUs that may be used here is online")
     nodes, kinds = _nodes(sysfs), _kinds(sysfs, online)
     cores = {}
     for cpu in sorted(usable):
-        threads = tuple(sorted(_threads(folder / f"cpu{cpu}", cpu) & usable))
-        cores[threads[0]] = Core(
-            threads,
-            socket=_socket(folder / f"cpu{cpu}"),
-            node=nodes.get(cpu, 0),
-            kind=kinds.get(cpu, ""),
-        )
+        topology = folder / f"cpu{cpu}/topology"
+        threads = tuple(sorted(_threads(topology, cpu) & usable))
+        # The kernel says -1 where it does not know the package.
+        socket = max(0, files.number(topology / "physical_package_id") or 0)
+        cores[threads[0]] = Core(threads, socket, nodes.get(cpu, 0), kinds.get(cpu, ""))
     return Topology(
         tuple(sorted(cores.values(), key=lambda c: (c.socket, _rank(c.kind), c.node, c.cpus))),
         withheld=tuple(sorted(online - usable)),
     )
+
+
+def _threads(topology: Path, cpu: int) -> set[int]:
+    """Read the logical CPUs of the same core, itself included."""
+    for name in ("core_cpus_list", "thread_siblings_list"):
+        if listed := files.read_text(topology / name):
+            return {cpu, *files.parse_cpu_list(listed)}
+    return {cpu}
+
+
+def _nodes(sysfs: Path) -> Mapping[int, int]:
+    """Read the NUMA node of each logical CPU."""
+    return {
+        cpu: int(folder.name[4:])
+        for folder in (sysfs / "devices/system/node").glob("node[0-9]*")
+        for cpu in files.parse_cpu_list(files.read_field(folder / "cpulist"))
+    }
+
+
+def _kinds(sysfs: Path, online: Iterable[int]) -> Mapping[int, str]:
+    """Read the kind of core of each logical CPU, of hybrid processors only."""
+    found = {
+        cpu: kind
+        for kind in _KINDS
+        for cpu in files.parse_cpu_list(files.read_field(sysfs / "devices" / kind / "cpus"))
+    }
+    if not found:
+        folder = sysfs / "devices/system/cpu"
+        capacities = {cpu: files.read_field(folder / f"cpu{cpu}/cpu_capacity") for cpu in online}
+        found = {cpu: f"capacity {c}" for cpu, c in capacities.items() if c.isdecimal()}
+    return found if len(set(found.values())) > 1 else {}
+
+
+def _rank(kind: str) -> int:
+    """Order kinds of cores, the faster first."""
+    name, _, capacity = kind.partition(" ")
+    if capacity:
+        return -int(capacity)
+    return _KINDS.index(name) if name in _KINDS else 0
 
 
 def place(
@@ -190,31 +183,19 @@ def place(
     order: Order = "fill",
     threads_per_core: int | None = 1,
 ) -> Placement:
-    """Choose logical CPUs that make so many physical cores.
+    """Choose logical CPUs that make so many physical cores; by default all, with all threads.
 
-    Parameters
-    ----------
-    topology : Topology
-    cores : int, optional
-        How many; by default all, with all their threads.
-    order : {"fill", "spread"}
-        One socket and NUMA node after the other, or alternately one core of each.
-    threads_per_core : int or None
-        How many logical CPUs of each core; None for all it has.
-
-    Raises
-    ------
-    MeasurementError
-        When there are fewer cores, or cores with fewer threads, than asked for.
+    "fill" takes one socket and NUMA node after the other, "spread" alternately one core of each.
+    ``threads_per_core`` None takes all threads that a core has. Raises `MeasurementError` when
+    there are fewer cores, or cores with fewer threads, than asked for.
     """
     if cores is None:
         cores, threads_per_core = len(topology.cores), None
     _refuse_missing(topology, cores)
     taken = _ordered(topology, order)[:cores]
     if threads_per_core is not None:
-        short = [core for core in taken if len(core.cpus) < threads_per_core]
-        if short or threads_per_core < 1:
-            fewest = min(len(core.cpus) for core in taken)
+        fewest = min(len(core.cpus) for core in taken)
+        if not 1 <= threads_per_core <= fewest:
             raise MeasurementError(
                 f"{threads_per_core} threads a core are not to be had on {cores} cores: "
                 f"there may be 1 to {fewest}"
@@ -228,17 +209,51 @@ def place(
     )
 
 
+def _refuse_missing(topology: Topology, cores: int) -> None:
+    there = len(topology.cores)
+    if 1 <= cores <= there:
+        return
+    withheld = ""
+    if topology.withheld:
+        withheld = (
+            f"; CPUs {files.cpu_list_text(topology.withheld)} are online but not allowed to this "
+            "process (its affinity or cpuset)"
+        )
+    raise MeasurementError(
+        f"{cores} physical cores are not to be had: there may be 1 to {there}{withheld}"
+    )
+
+
+def _ordered(topology: Topology, order: Order) -> Sequence[Core]:
+    if order == "fill":
+        return topology.cores
+    # The first nodes of all sockets, then their second ones.
+    nodes = _alternate(
+        sorted({core.node for core in topology.cores if core.socket == socket})
+        for socket in topology.sockets
+    )
+    return _alternate([core for core in topology.cores if core.node == node] for node in nodes)
+
+
+def _alternate(groups: Iterable[Sequence[_T]]) -> list[_T]:
+    """Take one of each group in turn until all are empty."""
+    return [one for row in zip_longest(*groups) for one in row if one is not None]
+
+
+def _caveats(taken: Sequence[Core], threads_per_core: int | None) -> Iterator[str]:
+    kinds = sorted({core.kind for core in taken}, key=_rank)
+    if len(kinds) > 1:
+        yield f"the {len(taken)} cores are of several kinds: {', '.join(kinds)}"
+    elif len({len(core.cpus[:threads_per_core]) for core in taken}) > 1:
+        yield f"of the {len(taken)} cores some run more threads than others"
+
+
 @contextmanager
 def run_on(cpus: Collection[int]) -> Iterator[None]:
     """Let processes that are started inside the block run on these logical CPUs only.
 
-    They inherit the affinity of the thread that starts them, which is set for as long as the block
-    lasts; other threads keep theirs.
-
-    Raises
-    ------
-    MeasurementError
-        When one of them is offline or not allowed.
+    They inherit the affinity of this thread, which holds as long as the block lasts; other threads
+    keep theirs. Raises `MeasurementError` when a CPU is offline or not allowed.
 
     Examples
     --------
@@ -259,100 +274,10 @@ def run_on(cpus: Collection[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _online(folder: Path) -> set[int]:
-    listed = read_text(folder / "online")
-    if listed is not None:
-        return set(parse_cpu_list(listed))
-    return {int(path.name[3:]) for path in folder.glob("cpu[0-9]*")}
-
-
-def _threads(folder: Path, cpu: int) -> set[int]:
-    """Logical CPUs of the same core, itself included."""
-    for name in ("core_cpus_list", "thread_siblings_list"):
-        if listed := read_text(folder / "topology" / name):
-            return {cpu, *parse_cpu_list(listed)}
-    return {cpu}
-
-
-def _socket(folder: Path) -> int:
-    try:
-        # -1 where the kernel does not know.
-        return max(0, int(read_text(folder / "topology" / "physical_package_id") or 0))
-    except ValueError:
-        return 0
-
-
-def _nodes(sysfs: Path) -> Mapping[int, int]:
-    """NUMA node by logical CPU."""
-    found = {}
-    for folder in (sysfs / "devices" / "system" / "node").glob("node[0-9]*"):
-        for cpu in parse_cpu_list(read_field(folder / "cpulist")):
-            found[cpu] = int(folder.name[4:])
-    return found
-
-
-def _kinds(sysfs: Path, online: Iterable[int]) -> Mapping[int, str]:
-    """Kind of core by logical CPU, of hybrid processors only."""
-    found = {
-        cpu: kind
-        for kind in _KINDS
-        for cpu in parse_cpu_list(read_field(sysfs / "devices" / kind / "cpus"))
-    }
-    if not found:
-        folder = sysfs / "devices" / "system" / "cpu"
-        capacities = {cpu: read_text(folder / f"cpu{cpu}" / "cpu_capacity") for cpu in online}
-        found = {cpu: f"capacity {c}" for cpu, c in capacities.items() if c and c.isdecimal()}
-    return found if len(set(found.values())) > 1 else {}
-
-
-def _rank(kind: str) -> int:
-    """Order kinds of cores, the faster first."""
-    name, _, capacity = kind.partition(" ")
-    if capacity:
-        return -int(capacity)
-    return _KINDS.index(name) if name in _KINDS else 0
-
-
-def _ordered(topology: Topology, order: Order) -> Sequence[Core]:
-    if order == "fill":
-        return topology.cores
-    # The first nodes of all sockets, then their second ones.
-    nodes = [
-        sorted({core.node for core in topology.cores if core.socket == socket})
-        for socket in topology.sockets
-    ]
-    alternating = [node for row in zip_longest(*nodes) for node in row if node is not None]
-    by_node = [[core for core in topology.cores if core.node == node] for node in alternating]
-    return [core for row in zip_longest(*by_node) for core in row if core is not None]
-
-
-def _refuse_missing(topology: Topology, cores: int) -> None:
-    there = len(topology.cores)
-    if 1 <= cores <= there:
-        return
-    withheld = (
-        f"; CPUs {cpu_list_text(topology.withheld)} are online but not allowed to this process "
-        "(its affinity or cpuset)"
-        if topology.withheld
-        else ""
-    )
-    raise MeasurementError(
-        f"{cores} physical cores are not to be had: there may be 1 to {there}{withheld}"
-    )
-
-
-def _caveats(taken: Sequence[Core], threads_per_core: int | None) -> Iterator[str]:
-    kinds = sorted({core.kind for core in taken}, key=_rank)
-    if len(kinds) > 1:
-        yield f"the {len(taken)} cores are of several kinds: {', '.join(kinds)}"
-    elif len({len(core.cpus[:threads_per_core]) for core in taken}) > 1:
-        yield f"of the {len(taken)} cores some run more threads than others"
-
-
 def _not_allowed(cpus: Collection[int], before: Collection[int]) -> str:
-    missing = cpu_list_text(set(cpus) - set(before))
+    missing = files.cpu_list_text(set(cpus) - set(before))
     why = f": {missing} is offline or not allowed to this process" if missing else ""
     return (
-        f"nothing can be run on CPUs {cpu_list_text(cpus) or '(none)'}{why}; choose among "
-        f"{cpu_list_text(before)}"
+        f"nothing can be run on CPUs {files.cpu_list_text(cpus) or '(none)'}{why}; choose among "
+        f"{files.cpu_list_text(before)}"
     )

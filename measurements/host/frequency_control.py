@@ -1,8 +1,7 @@
-"""Fixing the clock: cpufreq's limits or its userspace governor, and turbo, under a guard.
+"""Fix the core frequency by cpufreq's limits or its userspace governor, and switch turbo.
 
-Nothing is written that the guard does not know how to put back
-(`measurements.processes.settings_guard`), and what the kernel took is read again: what was asked
-for is not always what is set.
+The guard (`measurements.processes.settings_guard`) knows how to restore each setting before it is
+written. Every write is read back: the kernel does not always take what it was given.
 """
 
 from __future__ import annotations
@@ -14,27 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from measurements.errors import MeasurementError
-from measurements.host.clocks import (
-    Clocks,
-    common_clocks,
-    cpu_folder,
-    current_hz,
-    find_turbo,
-    held_by_heat,
-    in_khz,
-    read_hz,
-    read_policies,
-)
+from measurements.host import clocks
 from measurements.host.files import cpu_list_text
+from measurements.processes import settings_guard
 from measurements.processes.settings_guard import (
     GOVERNOR,
     LOWER_LIMIT,
     SPEED,
     UPPER_LIMIT,
-    Guard,
     Setting,
-    limits_in_order,
-    not_restored,
     shown,
 )
 from measurements.table.units import frequency_text, implausible_frequency
@@ -42,61 +29,20 @@ from measurements.table.units import frequency_text, implausible_frequency
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from measurements.host.clocks import Policy, TurboSwitch
-    from measurements.processes.settings_guard import Unrestored
-
-
-# What keeps this process from setting clocks, and the remedy for each.
-
-
-def refuse_unwritable(policies: Iterable[Policy]) -> None:
-    """Refuse policies whose clock this process may not set."""
-    for policy in policies:
-        path = policy.folder / LOWER_LIMIT
-        if os.access(path, os.W_OK):
-            continue
-        if os.statvfs(path).f_flag & os.ST_RDONLY:
-            raise MeasurementError(refused_write(path, "", OSError(errno.EROFS, "")))
-        raise MeasurementError(refused_write(path, "", OSError(errno.EACCES, "")))
-
-
-def refuse_hot(sysfs: Path, policies: Iterable[Policy]) -> None:
-    """Refuse while heat lowers the limits: the kernel shows its own, and hides what was asked."""
-    if devices := held_by_heat(sysfs, policies):
-        raise MeasurementError(
-            f"the clocks are lowered for heat now ({', '.join(devices)}), so what the limits were "
-            "cannot be told and could not be put back: let the host cool down first"
-        )
-
-
-def refused_write(path: Path, value: str, error: OSError) -> str:
-    """Say why a write was refused, and the remedy."""
-    if error.errno == errno.EROFS:
-        return (
-            f"{path} is mounted read-only, as in a container: run ppw on the host, give the "
-            "container the right to it (--privileged), or measure with --as-found"
-        )
-    if error.errno == errno.EPERM and path.name in ("no_turbo", "boost", "cpb"):
-        return f"{path} takes no {value}: turbo is off in the firmware, or the processor has none"
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return f"no right to set clocks in {path}: run as root (sudo), or measure with --as-found"
-    return f"{path} takes no {value!r}: {error.strerror}"
-
-
 Method = Literal["auto", "limits", "userspace"]
 
 _USERSPACE = "userspace"
-# Shares of the highest clock that bound every policy of intel_pstate without showing in its
+# Shares of the highest frequency that bound every policy of intel_pstate without showing in its
 # limits; turning turbo off may lower the first for good.
 _SHARES = ("min_perf_pct", "max_perf_pct")
 # To which intel_pstate rounds.
 _RATIO_HZ = 1e8
-_CLOCK_FILES = (GOVERNOR, LOWER_LIMIT, UPPER_LIMIT, SPEED)
+_POLICY_FILES = (GOVERNOR, LOWER_LIMIT, UPPER_LIMIT, SPEED)
 _RIVALS = "stop what manages clocks here (tuned, power-profiles-daemon, TLP, thermald)"
 
 
 class FrequencyControl:
-    """Sets clocks of this host until it is closed; then all is as it was.
+    """Set frequencies of this host until it is closed; then every setting is as it was.
 
     Made by `open` and used as a context manager. With ``dry_run`` nothing is written and no right
     is needed: `writes` is what would be.
@@ -118,11 +64,17 @@ class FrequencyControl:
     """
 
     def __init__(
-        self, sysfs: Path, procfs: Path, cpus: Collection[int] | None, guard: Guard | None
+        self,
+        sysfs: Path,
+        procfs: Path,
+        cpus: Collection[int] | None,
+        guard: settings_guard.Guard | None,
     ) -> None:
         self._sysfs, self._procfs = sysfs, procfs
         self._cpus = None if cpus is None else frozenset(cpus)
         self._guard = guard
+        self._intel_pstate = clocks.cpu_folder(sysfs) / "intel_pstate"
+        # What a dry run would have written, and what must still be set at a check.
         self._imagined: dict[Path, str] = {}
         self._expected: dict[Path, str] = {}
         self._to_restore: dict[Path, str] = {}
@@ -144,32 +96,25 @@ class FrequencyControl:
         dry_run: bool = False,
         state: Path | None = None,
     ) -> Self:
-        """Take control of the clocks of this host.
+        """Take control of the frequency of some logical CPUs, by default of all.
 
-        Parameters
-        ----------
-        sysfs, procfs : Path
-            Where the kernel's trees are.
-        cpus : collection of int, optional
-            Logical CPUs to set; by default all. Others of the same policies follow them.
-        dry_run : bool
-            Write nothing, and tell in `writes` what would be written.
-        state : Path, optional
-            Folder of the guard's journal; by default
-            `measurements.processes.settings_guard.state_folder`.
-
-        Raises
-        ------
-        MeasurementError
-            When there is no frequency control, no right to it, or another ppw has it.
+        Other CPUs of the same policies follow them. ``state`` is the folder of the guard's
+        journal, by default `settings_guard.state_folder`. Raises `MeasurementError` when there is
+        no frequency control, no right to it, or another ppw has it.
         """
-        policies = read_policies(sysfs, cpus, procfs=procfs)
+        policies = clocks.read_policies(sysfs, cpus, procfs=procfs)
         if dry_run:
             return cls(sysfs, procfs, cpus, None)
-        refuse_unwritable(policies)
-        guard = Guard(lock=cpu_folder(sysfs), state=state)
+        _refuse_unwritable(policies)
+        guard = settings_guard.Guard(lock=clocks.cpu_folder(sysfs), state=state)
         try:
-            refuse_hot(sysfs, policies)
+            # While heat lowers the limits, the kernel hides those that were set.
+            if devices := clocks.held_by_heat(sysfs, policies):
+                raise MeasurementError(
+                    f"the clocks are lowered for heat now ({', '.join(devices)}), so what the "
+                    "limits were cannot be told and could not be put back: let the host cool down "
+                    "first"
+                )
             return cls(sysfs, procfs, cpus, guard)
         except BaseException:
             guard.release()
@@ -193,74 +138,59 @@ class FrequencyControl:
 
     @property
     def to_restore(self) -> tuple[Setting, ...]:
-        """What will be put back, or with ``dry_run`` would have to be."""
+        """Settings to put back in the end, or with ``dry_run`` those that would have to be."""
         return tuple(Setting(path, value) for path, value in self._to_restore.items())
 
-    def steps(self) -> Clocks:
-        """Frequencies at which all policies can be fixed: steps, or a range."""
-        return common_clocks(self.policies)
+    def steps(self) -> clocks.Clocks:
+        """Find the frequencies at which all policies can be fixed: steps, or a range."""
+        return clocks.common_clocks(self.policies)
 
     def refuse_step(self, freq_hz: float) -> None:
-        """Refuse a frequency (Hz) that not all policies can be fixed at; writes nothing.
+        """Raise `MeasurementError` for a frequency that not all policies can be fixed at.
 
-        Raises
-        ------
-        MeasurementError
-            With the steps around it, and the CPUs that can take it where others cannot.
+        The message names the steps around it, and the CPUs that can take it where others cannot.
         """
         reason = "it is no number" if math.isnan(freq_hz) else implausible_frequency(freq_hz)
         if reason:
             raise MeasurementError(f"a clock cannot be fixed there: {reason}")
-        refusals: dict[str, list[Policy]] = {}
-        able: list[Policy] = []
+        refusals: dict[str, list[clocks.Policy]] = {}
+        able: list[clocks.Policy] = []
         for policy in self.policies:
             why = policy.refusal(freq_hz) or self._outside_shares(policy, freq_hz)
             (refusals.setdefault(why, []) if why else able).append(policy)
         if not refusals:
             return
-        asked = frequency_text(freq_hz)
-        told = "; ".join(f"{_named(those)}: {asked} {why}" for why, those in refusals.items())
+        wanted = frequency_text(freq_hz)
+        message = "; ".join(f"{_names(those)}: {wanted} {why}" for why, those in refusals.items())
         if able:
-            told += f"; {_named(able)} can be fixed there, if only their CPUs are chosen"
-        raise MeasurementError(told)
+            message += f"; {_names(able)} can be fixed there, if only their CPUs are chosen"
+        raise MeasurementError(message)
 
     def fix(self, freq_hz: float, *, method: Method = "auto") -> None:
-        """Fix the clock of all CPUs.
+        """Fix the frequency of all CPUs at one of `steps`; it is never rounded to one.
 
-        Parameters
-        ----------
-        freq_hz : float
-            One of `steps`; never rounded to one.
-        method : {"auto", "limits", "userspace"}
-            By two equal limits, or by the userspace governor and its speed. "auto" uses the
-            governor only where it is in charge already.
-
-        Raises
-        ------
-        MeasurementError
-            When it is no step of a policy, when a write is refused, when the kernel takes another
-            frequency, or when the guard is lost. No policy is written unless all can be.
+        By two equal limits, or by the userspace governor and its speed; "auto" uses the governor
+        only where it is in charge already. Raises `MeasurementError` when the frequency is no step
+        of a policy, a write is refused, the kernel takes another frequency, or the guard is lost.
+        No policy is written unless all can be.
         """
         self.refuse_step(freq_hz)
         methods = {policy.folder: self._method(policy, method) for policy in self.policies}
-        self._learn(path for policy in self.policies for path in _clock_files(policy))
-        self._expected = {p: v for p, v in self._expected.items() if p.name not in _CLOCK_FILES}
+        self._learn(path for policy in self.policies for path in _policy_files(policy))
+        self._expected = {p: v for p, v in self._expected.items() if p.name not in _POLICY_FILES}
         for policy in self.policies:
-            methods[policy.folder](policy, in_khz(freq_hz))
+            methods[policy.folder](policy, clocks.in_khz(freq_hz))
 
     def turn_turbo(self, on: bool) -> None:
         """Turn turbo on or off. Steps and limits may change with it: `fix` afterwards.
 
-        Raises
-        ------
-        MeasurementError
-            When the kernel has no switch, or refuses.
+        Raises `MeasurementError` when the kernel has no switch, or refuses.
         """
         switch = self._turbo_switch()
         if switch is None:
             raise MeasurementError(
-                f"{self.policies[0].driver} under {cpu_folder(self._sysfs)} has no switch for "
-                "turbo: set it in the firmware"
+                f"{self.policies[0].driver} under {clocks.cpu_folder(self._sysfs)} has no switch "
+                "for turbo: set it in the firmware"
             )
         value = switch.on if on else switch.off
         if self.turbo is not on:
@@ -273,13 +203,10 @@ class FrequencyControl:
         self.policies = self._read_policies()
 
     def check(self) -> None:
-        """Make sure that the guard lives and that what was set is still set.
+        """Check that the guard lives and that every setting is still as this control set it.
 
-        Raises
-        ------
-        MeasurementError
-            When the guard is gone, after putting all back, or when something else on the host has
-            changed a setting.
+        Raises `MeasurementError` when the guard is gone, after putting all back, or when something
+        else on the host has changed a setting.
         """
         if self._guard is not None:
             self._guard.check()
@@ -290,10 +217,10 @@ class FrequencyControl:
                 )
 
     def achieved_hz(self, cpus: Collection[int] | None = None) -> float | None:
-        """Median clock of CPUs as the kernel tells it (Hz); only indicative, see `current_hz`."""
-        return current_hz(self.policies, cpus)
+        """Read the median frequency of CPUs (Hz); only indicative, see `clocks.current_hz`."""
+        return clocks.current_hz(self.policies, cpus)
 
-    def close(self) -> list[Unrestored]:
+    def close(self) -> list[settings_guard.Unrestored]:
         """Put everything back; returns what could not be. A second call does nothing."""
         return self._guard.release() if self._guard is not None else []
 
@@ -302,30 +229,26 @@ class FrequencyControl:
 
     def __exit__(self, *_: object) -> None:
         if unrestored := self.close():
-            raise MeasurementError(not_restored(unrestored))
+            raise MeasurementError(settings_guard.not_restored(unrestored))
 
-    def _read_policies(self) -> tuple[Policy, ...]:
-        return read_policies(self._sysfs, self._cpus, procfs=self._procfs)
+    def _read_policies(self) -> tuple[clocks.Policy, ...]:
+        return clocks.read_policies(self._sysfs, self._cpus, procfs=self._procfs)
 
-    def _turbo_switch(self) -> TurboSwitch | None:
-        return find_turbo(self._sysfs, self.policies, each=self._cpus is not None)
+    def _turbo_switch(self) -> clocks.TurboSwitch | None:
+        return clocks.find_turbo(self._sysfs, self.policies, each=self._cpus is not None)
 
     def _settings(self) -> Iterator[Path]:
         """Files of all that is changed here, or by the kernel when turbo is switched."""
-        policies = read_policies(self._sysfs, procfs=self._procfs)
+        policies = clocks.read_policies(self._sysfs, procfs=self._procfs)
         for each in (False, True):
-            if switch := find_turbo(self._sysfs, policies, each=each):
+            if switch := clocks.find_turbo(self._sysfs, policies, each=each):
                 yield from switch.paths
         if self._shares_hold():
             yield from (self._intel_pstate / name for name in _SHARES)
         for policy in policies:
             userspace = shown(policy.folder / GOVERNOR) == _USERSPACE
             # Under other governors there is no speed to put back.
-            yield from (p for p in _clock_files(policy) if userspace or p.name != SPEED)
-
-    @property
-    def _intel_pstate(self) -> Path:
-        return cpu_folder(self._sysfs) / "intel_pstate"
+            yield from (p for p in _policy_files(policy) if userspace or p.name != SPEED)
 
     def _shares_hold(self) -> bool:
         return shown(self._intel_pstate / "status") == "active"
@@ -349,18 +272,19 @@ class FrequencyControl:
         if self._guard is not None:
             self._guard.learn(known.items())
 
-    def _outside_shares(self, policy: Policy, freq_hz: float) -> str | None:
+    def _outside_shares(self, policy: clocks.Policy, freq_hz: float) -> str | None:
         if not self._shares_hold():
             return None
-        for name, sign in zip(_SHARES, (-1, 1), strict=True):
+        for name, sign, remedy in zip(_SHARES, (-1, 1), (0, 100), strict=True):
             path = self._intel_pstate / name
             bound = policy.highest_hz * float(shown(path) or "nan") / 100
             if sign * (freq_hz - bound) > _RATIO_HZ:
-                remedy = 100 if sign > 0 else 0
                 return f"is kept from the processor by {path}: write {remedy} there first"
         return None
 
-    def _method(self, policy: Policy, method: Method) -> Callable[[Policy, int], None]:
+    def _method(
+        self, policy: clocks.Policy, method: Method
+    ) -> Callable[[clocks.Policy, int], None]:
         in_charge = self._read(policy.folder / GOVERNOR) == _USERSPACE
         if method == "limits" or (method == "auto" and not in_charge):
             return self._fix_limits
@@ -371,14 +295,14 @@ class FrequencyControl:
             )
         return self._fix_speed
 
-    def _fix_limits(self, policy: Policy, khz: int) -> None:
+    def _fix_limits(self, policy: clocks.Policy, khz: int) -> None:
         now = self._read(policy.folder / UPPER_LIMIT)
-        limits = limits_in_order(policy.folder, str(khz), str(khz), now)
+        limits = settings_guard.limits_in_order(policy.folder, str(khz), str(khz), now)
         for path, value in limits:
             self._write(path, value)
         self._expect(policy, dict(limits))
 
-    def _fix_speed(self, policy: Policy, khz: int) -> None:
+    def _fix_speed(self, policy: clocks.Policy, khz: int) -> None:
         governor, speed = policy.folder / GOVERNOR, policy.folder / SPEED
         if self._read(governor) != _USERSPACE:
             self._write(governor, _USERSPACE)
@@ -391,7 +315,7 @@ class FrequencyControl:
         self._write(speed, str(khz), goes_with=governor)
         self._expect(policy, {governor: _USERSPACE, speed: str(khz)})
 
-    def _expect(self, policy: Policy, values: dict[Path, str]) -> None:
+    def _expect(self, policy: clocks.Policy, values: dict[Path, str]) -> None:
         for path, value in values.items():
             if (now := self._read(path)) != value:
                 raise MeasurementError(
@@ -400,20 +324,43 @@ class FrequencyControl:
                 )
         self._expected |= values
 
-    def _why_other(self, policy: Policy, value: str) -> str:
-        limit = read_hz(policy.folder / "bios_limit")
-        if value.isdecimal() and limit is not None and in_khz(limit) < int(value):
+    def _why_other(self, policy: clocks.Policy, value: str) -> str:
+        limit = clocks.read_hz(policy.folder / "bios_limit")
+        if value.isdecimal() and limit is not None and clocks.in_khz(limit) < int(value):
             return f"the firmware allows no more than {frequency_text(limit)} (bios_limit)"
         if self.turbo is False and policy.steps_hz == ():
             return "turbo is off, or heat or a power limit holds it"
         return f"heat or a power limit holds it, or a daemon does: {_RIVALS}"
 
 
-def _clock_files(policy: Policy) -> list[Path]:
-    return [policy.folder / name for name in _CLOCK_FILES]
+def _refuse_unwritable(policies: Iterable[clocks.Policy]) -> None:
+    for policy in policies:
+        path = policy.folder / LOWER_LIMIT
+        if not os.access(path, os.W_OK):
+            read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+            error = OSError(errno.EROFS if read_only else errno.EACCES, "")
+            raise MeasurementError(refused_write(path, "", error))
 
 
-def _named(policies: list[Policy]) -> str:
+def refused_write(path: Path, value: str, error: OSError) -> str:
+    """Say why the kernel refused a write, and the remedy."""
+    if error.errno == errno.EROFS:
+        return (
+            f"{path} is mounted read-only, as in a container: run ppw on the host, give the "
+            "container the right to it (--privileged), or measure with --as-found"
+        )
+    if error.errno == errno.EPERM and path.name in ("no_turbo", "boost", "cpb"):
+        return f"{path} takes no {value}: turbo is off in the firmware, or the processor has none"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"no right to set clocks in {path}: run as root (sudo), or measure with --as-found"
+    return f"{path} takes no {value!r}: {error.strerror}"
+
+
+def _policy_files(policy: clocks.Policy) -> list[Path]:
+    return [policy.folder / name for name in _POLICY_FILES]
+
+
+def _names(policies: list[clocks.Policy]) -> str:
     names = [policy.name for policy in policies]
     if len(names) > 3:
         names = [names[0], "…", names[-1]]
