@@ -121,11 +121,6 @@ class FrequencyControl:
             raise
 
     @property
-    def dry_run(self) -> bool:
-        """Whether nothing is written."""
-        return self._guard is None
-
-    @property
     def turbo(self) -> bool | None:
         """Whether turbo is on; None where the kernel does not tell, or it is for some CPUs only."""
         switch = self._turbo_switch()

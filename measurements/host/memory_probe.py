@@ -4,6 +4,9 @@ Bandwidth counts the bytes that a kernel reads and writes, as STREAM does (McCal
 that a cache fetches only to overwrite them come on top of it on the bus. Latency is the time of
 one load that waits for the load before it, along a random cycle through all lines of a buffer
 larger than the last-level cache. Both are of memory near the CPUs used, with nothing else running.
+
+The kernels are a C program compiled on the spot (``memory_probe.c``), or numpy's. Both give seconds
+of single repeats, the first of each left out: it fills caches and raises the core frequency.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import shutil
 import signal
 import statistics
 import subprocess
@@ -22,32 +24,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.files import cpu_list_text, read_field
 from measurements.host.memory import LastLevelCache, available_memory, cpu_quota, last_level_cache
-from measurements.processes.programs import ask
+from measurements.processes.programs import COMPILERS, ask, find_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     FloatArray = NDArray[np.float64]
-    from collections.abc import Collection, Mapping
 
-
-# The timed loops of the memory probe: as a C program compiled on the spot, or by numpy.
-#
-# Both give seconds of single repeats, the first of each left out: it fills caches and wakes clocks.
-
-
-SOURCE = "memory_probe.c"
 # Words of 8 bytes that a kernel reads and writes for each element, as STREAM counts them.
 WORDS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 
+_SOURCE = "memory_probe.c"
 # The compiler's own copy loop would become a call of memcpy, which is another measurement.
 _PLAIN_LOOPS = ("-fno-builtin", "-fno-tree-loop-distribute-patterns")
 _FLAGS = (("-O3", "-march=native", *_PLAIN_LOOPS), ("-O3",))
@@ -57,206 +52,6 @@ _LEAST_ROUNDS, _MOST_ROUNDS = 3, 100
 _SCALAR = 3.0
 # Half of a small second-level cache, so that what triad keeps between two calls stays there.
 _BLOCK = 16384
-
-
-class CannotCompileError(MeasurementError):
-    """The C program cannot be made or started on this host; the message has the remedy."""
-
-
-class Timed(NamedTuple):
-    """Seconds of each repeat, by kernel, and the share of the memory backed by huge pages.
-
-    The share is NaN where it is not known.
-    """
-
-    seconds: dict[str, list[float]]
-    huge_page_share: float
-
-
-class CompiledKernels(NamedTuple):
-    """The program ``memory_probe.c``, compiled."""
-
-    path: Path
-    how: str
-
-    @classmethod
-    def compile(cls, folder: Path, compilers: Sequence[str]) -> CompiledKernels:
-        """Compile into ``folder`` with the first of the compilers that this host has.
-
-        Raises
-        ------
-        CannotCompileError
-            When there is none, or it cannot make programs.
-        """
-        compiler = next((found for name in compilers if (found := shutil.which(name))), None)
-        if compiler is None:
-            raise CannotCompileError(
-                "no C compiler on this host (apt install gcc libc6-dev, or its like)"
-            )
-        program = folder / "memory_probe"
-        said = ""
-        with resources.as_file(resources.files("measurements.host") / SOURCE) as source:
-            for flags in _FLAGS:
-                command = [compiler, "-std=gnu11", *flags, "-pthread", "-o", program, source]
-                code, _, said = _run([str(word) for word in command])
-                if code == 0:
-                    return cls(program, f"C, {Path(compiler).name} {' '.join(flags)}")
-        raise CannotCompileError(
-            f"{compiler} cannot make programs: {_complaint(said)} (apt install gcc libc6-dev, or "
-            "its like)"
-        )
-
-    def bandwidth(self, array_bytes: int, cpus: Sequence[int], budget_s: float) -> Timed:
-        """Run the four kernels over three arrays, a thread a CPU."""
-        listed = ",".join(map(str, cpus))
-        return self._timed("bandwidth", str(array_bytes), f"{budget_s:g}", listed)
-
-    def latency(
-        self,
-        buffer_bytes: int,
-        line_bytes: int,
-        pages: Literal["base", "huge"],
-        cpu: int,
-        budget_s: float,
-    ) -> Timed:
-        """Chase pointers through a buffer, a line a load; the kernel's name is "chase"."""
-        sizes = str(buffer_bytes), str(line_bytes)
-        return self._timed("latency", *sizes, pages, f"{budget_s:g}", str(cpu))
-
-    def _timed(self, *arguments: str) -> Timed:
-        try:
-            code, printed, said = _run([str(self.path), *arguments])
-        except PermissionError as error:
-            raise CannotCompileError(
-                f"{self.path.parent} takes no programs (mounted noexec?): set TMPDIR to a folder "
-                "that does"
-            ) from error
-        if code in (_NO_MEMORY, -signal.SIGKILL):
-            raise MeasurementError(
-                "memory probe: memory ran out while it was measured: stop what else takes it, or "
-                "measure without --probe-memory"
-            )
-        if code:
-            raise MeasurementError(
-                f"memory probe: the program ended with {code} ({_complaint(said)}): measure "
-                "without --probe-memory"
-            )
-        return _parse(printed)
-
-
-def _run(command: list[str]) -> tuple[int, str, str]:
-    try:
-        done = ask(command, timeout_s=_TIMEOUT_S, environment={**os.environ, "LC_ALL": "C"})
-    except subprocess.TimeoutExpired as error:
-        raise MeasurementError(
-            f"memory probe: {Path(command[0]).name} took more than {_TIMEOUT_S:g} s: measure "
-            "without --probe-memory"
-        ) from error
-    return done.returncode, done.stdout, done.stderr
-
-
-def _complaint(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    first = next((line for line in lines if "error" in line), lines[0] if lines else "no reason")
-    return first[:200]
-
-
-def _parse(printed: str) -> Timed:
-    figures = {
-        words[0]: [float(word) for word in words[1:]]
-        for words in map(str.split, printed.splitlines())
-        if words
-    }
-    (share,) = figures.pop("huge_pages")
-    return Timed(figures, share if share >= 0 else float("nan"))
-
-
-def bandwidth_by_numpy(array_bytes: int, cpus: Sequence[int], budget_s: float) -> Timed:
-    """Run the four kernels by numpy, which has no lock on while it works, a thread a CPU.
-
-    Raises
-    ------
-    MeasurementError
-        When memory runs out.
-    """
-    race = _Race(len(cpus), budget_s)
-    elements = max(1, array_bytes // 8 // len(cpus))
-    with ThreadPoolExecutor(len(cpus)) as pool:
-        parts = [pool.submit(race.run, at, cpu, elements) for at, cpu in enumerate(cpus)]
-    errors = [error for part in parts if (error := part.exception())]
-    if any(isinstance(error, MemoryError) for error in errors):
-        raise MeasurementError("memory probe: memory ran out: measure without --probe-memory")
-    for error in errors:
-        raise error
-    seconds = {name: times[1:] for name, times in race.seconds.items()}
-    return Timed(seconds, float("nan"))
-
-
-class _Race:
-    """Threads that run each kernel together; the first of them holds the clock."""
-
-    def __init__(self, threads: int, budget_s: float) -> None:
-        self.barrier = threading.Barrier(threads)
-        self.budget_s = budget_s
-        self.seconds: dict[str, list[float]] = {name: [] for name in WORDS}
-        self.going = True
-
-    def run(self, thread: int, cpu: int, elements: int) -> None:
-        """Take part until the time is up."""
-        import numpy as np
-
-        try:
-            # Of this thread alone; the pool's threads end with the measurement.
-            os.sched_setaffinity(0, {cpu})
-            # Whoever works on a page touches it first: it then lies at that CPU's memory node.
-            a, b, c = (np.full(elements, value) for value in (1.0, 2.0, 0.0))
-            kernels = _kernels(a, b, c)
-            self.barrier.wait()
-            until = time.perf_counter() + self.budget_s
-            while self.going:
-                for name, kernel in kernels.items():
-                    self._together(thread, name, kernel)
-                if thread == 0:
-                    rounds = len(self.seconds["triad"])
-                    late = time.perf_counter() > until and rounds >= _LEAST_ROUNDS
-                    self.going = not late and rounds < _MOST_ROUNDS
-                self.barrier.wait()
-        except threading.BrokenBarrierError:
-            return
-        except BaseException:
-            self.barrier.abort()
-            raise
-
-    def _together(self, thread: int, name: str, kernel: Callable[[], object]) -> None:
-        self.barrier.wait()
-        start = time.perf_counter()
-        kernel()
-        self.barrier.wait()
-        if thread == 0:
-            self.seconds[name].append(time.perf_counter() - start)
-
-
-def _kernels(a: FloatArray, b: FloatArray, c: FloatArray) -> dict[str, Callable[[], object]]:
-    import numpy as np
-
-    scratch = np.empty(_BLOCK)
-
-    def triad() -> None:
-        # In blocks: a whole array between the two steps would be written and read again.
-        for first in range(0, len(a), _BLOCK):
-            part = slice(first, first + _BLOCK)
-            product = np.multiply(c[part], _SCALAR, out=scratch[: len(c[part])])
-            np.add(b[part], product, out=a[part])
-
-    return {
-        "copy": lambda: np.copyto(c, a),
-        "scale": lambda: np.multiply(c, _SCALAR, out=b),
-        "add": lambda: np.add(a, b, out=c),
-        "triad": triad,
-    }
-
-
-COMPILERS = ("cc", "gcc", "clang")
 
 _MIB, _GIB = 2**20, 2**30
 # STREAM's rule: no array smaller than four times the caches.
@@ -275,7 +70,7 @@ _HUGE = 0.9
 
 
 class Bandwidth(NamedTuple):
-    """Bytes a second of one kernel: of its best repeat and of the median one."""
+    """Bytes per second of one kernel: of its best repeat and of the median one."""
 
     best_bytes_s: float
     median_bytes_s: float
@@ -355,7 +150,7 @@ class MemoryProbe:
         return self.latency_huge_pages.best_s if self.latency_huge_pages else math.nan
 
     def to_columns(self) -> dict[str, float]:
-        """Columns of the runs table; NaN for what was not measured."""
+        """Make columns of the runs table; NaN for what was not measured."""
         return {
             "memory_bandwidth_bytes_s": self.bandwidth_bytes_s,
             "memory_latency_s": self.latency_s,
@@ -363,7 +158,7 @@ class MemoryProbe:
         }
 
     def summary(self) -> str:
-        """Say the figures, how they were measured, and the notes; several lines."""
+        """Write the figures, how they were measured, and the notes; several lines."""
         rates = ", ".join(
             f"{name} {rate.best_bytes_s / 1e9:.4g} (median {rate.median_bytes_s / 1e9:.4g})"
             for name, rate in self.bandwidth.items()
@@ -404,7 +199,7 @@ def probe_memory(
     Parameters
     ----------
     cpus : collection of int, optional
-        CPUs to use; by default those allowed to this process, as many as its CPU quota gives.
+        By default those allowed to this process, as many as its CPU quota gives.
     array_bytes : int, optional
         Size of each of three arrays. By default four times the last-level caches of ``cpus``, at
         least 64 MiB, at most 4 GiB, and less where less than twice as much memory is free.
@@ -415,8 +210,6 @@ def probe_memory(
         Seconds of measuring; setting up comes on top.
     compilers : sequence of str
         Programs to try; none for numpy.
-    sysfs, procfs : Path
-        The kernel's trees, of caches and limits.
 
     Raises
     ------
@@ -424,7 +217,7 @@ def probe_memory(
         When too little memory is free to get past the caches, or it runs out meanwhile; for CPUs
         that are not allowed.
     """
-    chosen, notes = _cpus(cpus, procfs, sysfs)
+    chosen, notes = _choose_cpus(cpus, procfs, sysfs)
     cache = last_level_cache(sysfs, chosen)
     if not cache.total_bytes:
         notes.append(
@@ -434,22 +227,29 @@ def probe_memory(
     room = int(_SHARE_OF_MEMORY * available_memory(procfs, sysfs))
     array = array_bytes or _array_bytes(cache, room)
     chase = chase_bytes or _chase_bytes(cache, room)
+    base = huge = None
     with tempfile.TemporaryDirectory(prefix="ppw-probe-") as folder:
         try:
-            program = CompiledKernels.compile(Path(folder), compilers)
-            streams = program.bandwidth(array, chosen, _BANDWIDTH_SHARE * budget_s)
-            latencies = _latencies(program, chase, cache.line_bytes, chosen[0], budget_s)
-            how = program.how
-        except CannotCompileError as error:
-            streams = bandwidth_by_numpy(array, chosen, _BANDWIDTH_SHARE * budget_s)
-            latencies, chase, how = {}, 0, "numpy"
+            program, how = _compile(Path(folder), compilers)
+            listed = ",".join(map(str, chosen))
+            arrays = _run(program, "bandwidth", array, f"{_BANDWIDTH_SHARE * budget_s:g}", listed)
+            base, huge = (
+                _chase(program, chase, cache.line_bytes, pages, chosen[0], budget_s)
+                for pages in ("base", "huge")
+            )
+        except _CannotCompileError as error:
+            arrays = bandwidth_by_numpy(array, chosen, _BANDWIDTH_SHARE * budget_s)
+            chase, how = 0, "numpy"
             notes.append(f"memory latency is missing, bandwidth is numpy's: {error}")
-    bandwidth = _bandwidth(streams, 8 * (array // 8))
-    base, huge = latencies.get("base"), latencies.get("huge")
+    bandwidth = {}
+    for name, words in WORDS.items():
+        seconds, moved = arrays.seconds[name], words * 8 * (array // 8)
+        median = moved / statistics.median(seconds)
+        bandwidth[name] = Bandwidth(moved / min(seconds), median, len(seconds))
     if huge and not huge.huge_page_share >= _HUGE:
         notes.append(_no_huge_pages(huge.huge_page_share, sysfs))
         huge = None
-    notes += _unsteady(bandwidth, {"base": base, "huge": huge})
+    notes += _unsteady(bandwidth.values(), [latency for latency in (base, huge) if latency])
     return MemoryProbe(
         bandwidth=bandwidth,
         latency=base,
@@ -458,32 +258,32 @@ def probe_memory(
         chase_bytes=chase,
         last_level_cache=cache,
         page_bytes=mmap.PAGESIZE,
-        huge_page_share=streams.huge_page_share,
+        huge_page_share=arrays.huge_page_share,
         cpus=tuple(chosen),
         method=how,
         notes=tuple(notes),
     )
 
 
-def _cpus(asked: Collection[int] | None, procfs: Path, sysfs: Path) -> tuple[list[int], list[str]]:
+def _choose_cpus(
+    wanted: Collection[int] | None, procfs: Path, sysfs: Path
+) -> tuple[list[int], list[str]]:
+    """Choose CPUs within affinity and quota; also the notes on them."""
     allowed = os.sched_getaffinity(0)
-    if asked is not None:
-        if not asked or not set(asked) <= allowed:
+    if wanted is not None:
+        if not wanted or not set(wanted) <= allowed:
+            asked, listed = cpu_list_text(wanted) or "none", cpu_list_text(allowed) or "none"
             raise MeasurementError(
-                f"memory probe: CPUs {_listed(asked)} asked for, and this process may use "
-                f"{_listed(allowed)}: choose among them, or widen its cpuset"
+                f"memory probe: CPUs {asked} asked for, and this process may use {listed}: choose "
+                "among them, or widen its cpuset"
             )
-        return sorted(set(asked)), []
+        return sorted(set(wanted)), []
     quota = cpu_quota(procfs, sysfs)
     if quota >= len(allowed):
         return sorted(allowed), []
     threads = max(1, math.floor(quota))
     note = f"the control group's quota is {quota:.3g} CPUs: measured with {threads} of them"
     return sorted(allowed)[:threads], [note]
-
-
-def _listed(cpus: Collection[int]) -> str:
-    return cpu_list_text(cpus) or "none"
 
 
 def _array_bytes(cache: LastLevelCache, room: int) -> int:
@@ -514,27 +314,164 @@ def _too_little(room: int, needed: int, what: str) -> MeasurementError:
     )
 
 
-def _latencies(
-    program: CompiledKernels, chase: int, line: int, cpu: int, budget_s: float
-) -> dict[str, Latency]:
-    base = program.latency(chase, line, "base", cpu, _CHASE_SHARE * budget_s)
-    huge = program.latency(chase, line, "huge", cpu, _CHASE_SHARE * budget_s)
-    return {pages: _latency(timed) for pages, timed in (("base", base), ("huge", huge))}
+class _CannotCompileError(MeasurementError):
+    """The C program cannot be made or started on this host; the message has the remedy."""
 
 
-def _latency(timed: Timed) -> Latency:
-    loads = timed.seconds["chase"]
-    return Latency(min(loads), statistics.median(loads), len(loads), timed.huge_page_share)
+class _Repeats(NamedTuple):
+    """Seconds of each repeat, by kernel, and the share of huge pages (NaN if not known)."""
+
+    seconds: dict[str, list[float]]
+    huge_page_share: float
 
 
-def _bandwidth(timed: Timed, array_bytes: int) -> dict[str, Bandwidth]:
-    return {
-        name: Bandwidth(
-            words * array_bytes / min(timed.seconds[name]),
-            words * array_bytes / statistics.median(timed.seconds[name]),
-            len(timed.seconds[name]),
+def _compile(folder: Path, compilers: Sequence[str]) -> tuple[Path, str]:
+    """Compile the program with the first compiler of this host; also how it was compiled."""
+    compiler = find_first(compilers)
+    if compiler is None:
+        raise _CannotCompileError(
+            "no C compiler on this host (apt install gcc libc6-dev, or its like)"
         )
-        for name, words in WORDS.items()
+    program = folder / "memory_probe"
+    with resources.as_file(resources.files("measurements.host") / _SOURCE) as source:
+        for flags in _FLAGS:
+            command = [compiler, "-std=gnu11", *flags, "-pthread", "-o", str(program), str(source)]
+            done = _ask(command)
+            if done.returncode == 0:
+                return program, f"C, {Path(compiler).name} {' '.join(flags)}"
+    raise _CannotCompileError(
+        f"{compiler} cannot make programs: {_complaint(done.stderr)} (apt install gcc libc6-dev, "
+        "or its like)"
+    )
+
+
+def _chase(
+    program: Path, size: int, line_bytes: int, pages: str, cpu: int, budget_s: float
+) -> Latency:
+    """Time loads that follow pointers through a buffer, one load for each line."""
+    share_s = f"{_CHASE_SHARE * budget_s:g}"
+    repeats = _run(program, "latency", size, line_bytes, pages, share_s, cpu)
+    loads = repeats.seconds["chase"]
+    return Latency(min(loads), statistics.median(loads), len(loads), repeats.huge_page_share)
+
+
+def _run(program: Path, *arguments: object) -> _Repeats:
+    try:
+        done = _ask([str(program), *map(str, arguments)])
+    except PermissionError as error:
+        raise _CannotCompileError(
+            f"{program.parent} takes no programs (mounted noexec?): set TMPDIR to a folder that "
+            "does"
+        ) from error
+    if done.returncode in (_NO_MEMORY, -signal.SIGKILL):
+        raise MeasurementError(
+            "memory probe: memory ran out while it was measured: stop what else takes it, or "
+            "measure without --probe-memory"
+        )
+    if done.returncode:
+        raise MeasurementError(
+            f"memory probe: the program ended with {done.returncode} ({_complaint(done.stderr)}): "
+            "measure without --probe-memory"
+        )
+    lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    figures = {name: [float(word) for word in words] for name, *words in lines}
+    (share,) = figures.pop("huge_pages")
+    return _Repeats(figures, share if share >= 0 else math.nan)
+
+
+def _ask(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return ask(command, timeout_s=_TIMEOUT_S, environment={**os.environ, "LC_ALL": "C"})
+    except subprocess.TimeoutExpired as error:
+        raise MeasurementError(
+            f"memory probe: {Path(command[0]).name} took more than {_TIMEOUT_S:g} s: measure "
+            "without --probe-memory"
+        ) from error
+
+
+def _complaint(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = next((line for line in lines if "error" in line), lines[0] if lines else "no reason")
+    return first[:200]
+
+
+def bandwidth_by_numpy(array_bytes: int, cpus: Sequence[int], budget_s: float) -> _Repeats:
+    """Run the four kernels by numpy, which releases the lock while it works; a thread per CPU.
+
+    Raises `MeasurementError` when memory runs out.
+    """
+    team = _Team(len(cpus), budget_s)
+    elements = max(1, array_bytes // 8 // len(cpus))
+    with ThreadPoolExecutor(len(cpus)) as pool:
+        parts = [pool.submit(team.run, at, cpu, elements) for at, cpu in enumerate(cpus)]
+    errors = [error for part in parts if (error := part.exception())]
+    if any(isinstance(error, MemoryError) for error in errors):
+        raise MeasurementError("memory probe: memory ran out: measure without --probe-memory")
+    for error in errors:
+        raise error
+    return _Repeats({name: times[1:] for name, times in team.seconds.items()}, math.nan)
+
+
+class _Team:
+    """Threads that run each kernel together; the first of them measures the time."""
+
+    def __init__(self, threads: int, budget_s: float) -> None:
+        self.barrier = threading.Barrier(threads)
+        self.budget_s = budget_s
+        self.seconds: dict[str, list[float]] = {name: [] for name in WORDS}
+        self.going = True
+
+    def run(self, thread: int, cpu: int, elements: int) -> None:
+        """Take part until the time is up."""
+        import numpy as np
+
+        try:
+            # Of this thread alone; the pool's threads end with the measurement.
+            os.sched_setaffinity(0, {cpu})
+            # Whoever works on a page touches it first: it then lies at that CPU's memory node.
+            kernels = _kernels(*(np.full(elements, value) for value in (1.0, 2.0, 0.0)))
+            self.barrier.wait()
+            until = time.perf_counter() + self.budget_s
+            while self.going:
+                for name, kernel in kernels.items():
+                    self._time(thread, name, kernel)
+                if thread == 0:
+                    rounds = len(self.seconds["triad"])
+                    late = time.perf_counter() > until and rounds >= _LEAST_ROUNDS
+                    self.going = not late and rounds < _MOST_ROUNDS
+                self.barrier.wait()
+        except threading.BrokenBarrierError:
+            return
+        except BaseException:
+            self.barrier.abort()
+            raise
+
+    def _time(self, thread: int, name: str, kernel: Callable[[], object]) -> None:
+        self.barrier.wait()
+        start = time.perf_counter()
+        kernel()
+        self.barrier.wait()
+        if thread == 0:
+            self.seconds[name].append(time.perf_counter() - start)
+
+
+def _kernels(a: FloatArray, b: FloatArray, c: FloatArray) -> dict[str, Callable[[], object]]:
+    import numpy as np
+
+    scratch = np.empty(_BLOCK)
+
+    def triad() -> None:
+        # In blocks: a whole array between the two steps would be written and read again.
+        for first in range(0, len(a), _BLOCK):
+            part = slice(first, first + _BLOCK)
+            product = np.multiply(c[part], _SCALAR, out=scratch[: len(c[part])])
+            np.add(b[part], product, out=a[part])
+
+    return {
+        "copy": lambda: np.copyto(c, a),
+        "scale": lambda: np.multiply(c, _SCALAR, out=b),
+        "add": lambda: np.add(a, b, out=c),
+        "triad": triad,
     }
 
 
@@ -547,11 +484,9 @@ def _no_huge_pages(share: float, sysfs: Path) -> str:
     )
 
 
-def _unsteady(
-    bandwidth: Mapping[str, Bandwidth], latencies: Mapping[str, Latency | None]
-) -> list[str]:
-    off = [1 - rate.median_bytes_s / rate.best_bytes_s for rate in bandwidth.values()]
-    off += [lat.median_s / lat.best_s - 1 for lat in latencies.values() if lat]
+def _unsteady(rates: Collection[Bandwidth], latencies: Collection[Latency]) -> list[str]:
+    off = [1 - rate.median_bytes_s / rate.best_bytes_s for rate in rates]
+    off += [latency.median_s / latency.best_s - 1 for latency in latencies]
     if max(off) <= _UNSTEADY:
         return []
     return [

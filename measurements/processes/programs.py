@@ -133,6 +133,6 @@ def find_program(name: str) -> str:
     return path
 
 
-def find_first(names: tuple[str, ...]) -> str | None:
+def find_first(names: Sequence[str]) -> str | None:
     """Path of the first of several names of one program; None where none is there."""
     return next((path for name in names if (path := shutil.which(name))), None)
