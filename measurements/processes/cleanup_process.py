@@ -1,8 +1,13 @@
 """Nothing that a workload starts or writes outlives it: not after an error, not after a kill -9.
 
-A small process beside ppw (`measurements.processes.cleanup_process`) ends whatever was started with
-`Reaper.environment`, and removes the folders of `Reaper.folder`, what `Reaper.will_mount` and
-`Reaper.will_group` announced, when it is told to or when ppw is gone.
+A small process beside ppw ends whatever was started with `Reaper.environment`, and removes the
+folders, mounts and control groups that `Reaper` announced, when it is told to or when ppw is gone.
+It finds what to end by a mark in the environment, which children and their children inherit: a
+process that was started in the very moment in which ppw was killed has it too.
+
+Messages are JSON lines: ``{"folder": path}`` before a folder is made, ``{"mount": path}`` before
+something is mounted on one, ``{"group": path}`` before a control group is made, ``{"reap": true}``
+at the end. Each is answered. What was made last goes first.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import socket
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,20 +30,21 @@ from measurements.processes.helper_process import Companion, ignore_signals, mes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
 MARK = "PPW_WORKLOAD"
 _ANSWER_S = 60.0
+# What was being started when ppw died shows up within this time.
+_QUIET_S = 0.2
+_PATIENCE_S = 10.0
+_LOOK_S = 0.02
+# MNT_DETACH of umount2(2).
+_DETACH = 2
 
 
 class Reaper:
     """Ends processes, unmounts and removes folders when left, however this process dies.
 
-    Use it as a context manager, or call `close`.
-
-    Raises
-    ------
-    MeasurementError
-        When its process cannot be started.
+    Use it as a context manager, or call `close`. Raises `MeasurementError` when its process cannot
+    be started.
 
     Examples
     --------
@@ -49,7 +56,7 @@ class Reaper:
     def __init__(self) -> None:
         self._mark = secrets.token_hex(8)
         self._owner = os.getpid()
-        self._made: list[tuple[str, Path]] = []
+        self._made: list[tuple[str, str]] = []
         self._closed = False
         self._companion = Companion(
             "measurements.processes.cleanup_process",
@@ -58,21 +65,13 @@ class Reaper:
         )
 
     def environment(self) -> dict[str, str]:
-        """Environment for what is to be ended: this process's with the mark."""
+        """Return this process's environment with the mark, for what is to be ended."""
         return {**os.environ, MARK: self._mark}
 
     def folder(self, inside: Path | None = None) -> Path:
-        """Make a new folder that will be removed with all that is in it.
+        """Make a folder that will be removed with its content; by default in the temporary folder.
 
-        Parameters
-        ----------
-        inside : Path, optional
-            Existing folder to make it in; by default that of temporary files.
-
-        Raises
-        ------
-        MeasurementError
-            When it cannot be made there.
+        Raises `MeasurementError` when it cannot be made there.
         """
         parent = Path(tempfile.gettempdir()) if inside is None else inside.resolve()
         path = parent / f"ppw-{self._mark}-{len(self._made)}"
@@ -83,41 +82,25 @@ class Reaper:
             raise MeasurementError(
                 f"{parent}: no folder can be made in it: {error.strerror}: name another"
             ) from error
-        self._made.append(("folder", path))
+        self._made.append(("folder", str(path)))
         return path
 
     def will_mount(self, folder: Path) -> None:
-        """Announce that something is about to be mounted on a folder: it will be unmounted.
-
-        A loop device that the mount made goes with it.
-        """
-        self._announce("mount", folder)
+        """Announce a mount on a folder: it will be unmounted, and its loop device freed."""
+        self._ask(mount=str(folder))
+        self._made.append(("mount", str(folder)))
 
     def will_group(self, name: str, parent: Path) -> Path:
-        """Announce a control group that is about to be made; returns its folder, named after all.
-
-        Parameters
-        ----------
-        name : str
-            What tells it from others of this reaper.
-        parent : Path
-            Folder of the control group above.
-        """
+        """Announce a control group below ``parent``; returns the folder that is to be made."""
         path = parent / f"ppw-{self._mark}-{name}"
-        self._announce("group", path)
+        self._ask(group=str(path))
+        self._made.append(("group", str(path)))
         return path
-
-    def _announce(self, kind: str, path: Path) -> None:
-        self._ask(**{kind: str(path)})
-        self._made.append((kind, path))
 
     def close(self) -> None:
         """End all marked processes and remove the folders; a second call does nothing.
 
-        Raises
-        ------
-        MeasurementError
-            When a process would not end.
+        Raises `MeasurementError` when a process would not end.
         """
         if self._closed or os.getpid() != self._owner:
             return
@@ -127,8 +110,7 @@ class Reaper:
             left = self._ask(reap=True)["left"]
         except MeasurementError:
             self._companion.end(_ANSWER_S)
-            made = [(kind, str(path)) for kind, path in self._made]
-            left = reap(f"{MARK}={self._mark}".encode(), made)
+            left = reap(f"{MARK}={self._mark}".encode(), self._made)
         finally:
             self._companion.end(_ANSWER_S)
         if left:
@@ -151,27 +133,8 @@ class Reaper:
             ) from error
 
 
-# The reaper: ends processes, unmounts and removes folders when the one that made them is gone.
-#
-# A small process in a session of its own, so that no signal meant for ppw reaches it. What it ends
-# is known by a mark in the environment, which children and their children inherit: a process that
-# was started in the very moment in which ppw was killed has it too.
-#
-# Messages are JSON lines: ``{"folder": path}`` before a folder is made, ``{"mount": path}`` before
-# something is mounted on one, ``{"group": path}`` before a control group is made, ``{"reap":
-# true}`` at the end. Each is answered. What was made last goes first.
-
-
-# What was being started when ppw died shows up within this time.
-_QUIET_S = 0.2
-_PATIENCE_S = 10.0
-_LOOK_S = 0.02
-# MNT_DETACH of umount2(2).
-_DETACH = 2
-
-
 def main() -> None:
-    """Arguments: the connection's descriptor, the parent's number, and the mark."""
+    """Clean up after the parent: arguments are the connection's descriptor, parent and mark."""
     descriptor, parent, mark = sys.argv[1:4]
     ignore_signals()
     os.chdir("/")
@@ -182,8 +145,7 @@ def main() -> None:
             break
         made += message.items()
         send(connection, made=len(made))
-    left = reap(mark.encode(), made)
-    send(connection, left=left)
+    send(connection, left=reap(mark.encode(), made))
 
 
 def reap(
@@ -193,15 +155,10 @@ def reap(
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
 ) -> list[int]:
-    """End all processes with the mark and remove what was made; returns who would not end.
+    """End all processes with the mark, remove what was made; returns the pids that would not end.
 
-    Parameters
-    ----------
-    mark : bytes
-    made : list of (kind, path)
-        Folders, mounts and control groups, in the order in which they were made.
-    clock, wait : callable
-        Time (s) that has passed, and a pause of so many seconds.
+    ``made`` are pairs of kind and path, in the order in which they were made; ``clock`` and
+    ``wait`` count seconds.
     """
     quiet_since = clock()
     until = quiet_since + _PATIENCE_S
@@ -223,31 +180,6 @@ def reap(
     return left
 
 
-def _remove_folder(path: str) -> None:
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def _unmount(path: str) -> None:
-    # Of use to few workloads, and slow to import.
-    import ctypes
-
-    # Detached: what still has a file open there, such as a search index, must not keep it.
-    ctypes.CDLL(None).umount2(os.fsencode(path), _DETACH)
-
-
-_REMOVE = {"folder": _remove_folder, "mount": _unmount}
-
-
-def _remove_group(folder: Path, clock: Callable[[], float], wait: Callable[[float], None]) -> None:
-    until = clock() + _PATIENCE_S
-    while folder.is_dir() and clock() < until:
-        try:
-            folder.rmdir()
-        except OSError:
-            # The kernel has not yet taken its last process off.
-            wait(_LOOK_S)
-
-
 def _marked(mark: bytes) -> Iterator[int]:
     for entry in os.listdir("/proc"):  # noqa: PTH208  # a Path a process costs as much as reading it
         if entry.isdecimal():
@@ -261,7 +193,30 @@ def _marked(mark: bytes) -> Iterator[int]:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with suppress(OSError):
         os.kill(pid, signal.SIGKILL)
-    except OSError:
-        return
+
+
+def _remove_group(folder: Path, clock: Callable[[], float], wait: Callable[[float], None]) -> None:
+    until = clock() + _PATIENCE_S
+    while folder.is_dir() and clock() < until:
+        try:
+            folder.rmdir()
+        except OSError:
+            # The kernel has not yet taken its last process off.
+            wait(_LOOK_S)
+
+
+def _remove_folder(path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _unmount(path: str) -> None:
+    # Of use to few workloads, and slow to import.
+    import ctypes
+
+    # Detached: what still has a file open there, such as a search index, must not keep it.
+    ctypes.CDLL(None).umount2(os.fsencode(path), _DETACH)
+
+
+_REMOVE = {"folder": _remove_folder, "mount": _unmount}

@@ -1,8 +1,8 @@
-"""A small process beside ppw that outlives it, and how ppw talks to it.
+"""A small process beside ppw that outlives it, and how the two talk.
 
 The process is a module with a ``main`` whose first arguments are the connection's descriptor and
-the number of this process; `measurements.processes.helper_process` has what it needs to hear from
-here. Messages and answers are JSON lines; the end of the connection tells it that ppw is gone.
+ppw's process number. Messages and answers are JSON lines; the end of the connection tells the
+process that ppw is gone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,43 +23,30 @@ from measurements.errors import MeasurementError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 # Without the site packages and the caller's folder: it starts in a third of the time, and nothing
 # that lies about is imported by what may run as root.
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from {module} import main; main()"
+# Where the kernel has no process descriptors, how often to look whether the parent lives.
+_LOOK_MS = 200.0
+_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2")
 
 
 class Companion:
-    """A process of its own session, which no signal meant for ppw reaches.
+    """A process in a session of its own, which no signal meant for ppw reaches.
 
-    Parameters
-    ----------
-    module : str
-        Whose ``main`` it runs.
-    called : str
-        What it is to the user, as an error names it.
-    *arguments : str
-        What follows the connection and this process's number.
-
-    Attributes
-    ----------
-    process : subprocess.Popen
-
-    Raises
-    ------
-    MeasurementError
-        When it cannot be started.
+    It runs the ``main`` of a module; ``called`` is its name in error messages. Raises
+    `MeasurementError` when it cannot be started.
     """
 
     def __init__(self, module: str, called: str, *arguments: str) -> None:
         root = str(Path(__file__).resolve().parents[2])
         self._connection, its = socket.socketpair()
         self._rest = b""
-        told = [root, str(its.fileno()), str(os.getpid()), *arguments]
+        start = [sys.executable, "-I", "-S", "-c", _START.format(module=module)]
         with its:
             try:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", _START.format(module=module), *told],
+                    [*start, root, str(its.fileno()), str(os.getpid()), *arguments],
                     # A pipe that ppw's output goes to must not wait for it.
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -74,11 +62,11 @@ class Companion:
         """Send a message and wait for its answer. Raises OSError where none comes."""
         try:
             self._connection.settimeout(timeout_s)
-            self._connection.sendall(json.dumps(message, default=str).encode() + b"\n")
+            self._connection.sendall(_line(message))
             return self.answer(timeout_s)
         except BaseException:
             # An answer that comes late, as after Ctrl-C, must not be taken for that to the next
-            # question; what the process was there for it does at the end of the connection.
+            # question. The process finishes its task at the end of the connection.
             self._connection.close()
             raise
 
@@ -95,21 +83,13 @@ class Companion:
         return answer
 
     def end(self, timeout_s: float) -> None:
-        """Let go of it, so that it does its work and ends; one that hangs is killed."""
+        """Close the connection, so that it does its work and ends; kill it after the timeout."""
         self._connection.close()
         try:
             self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-
-# What a small process beside ppw needs: to hear its parent, and to notice that it has died.
-
-
-# Where the kernel has no process descriptors, how often to look whether the parent lives.
-_LOOK_MS = 200.0
-_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2")
 
 
 def ignore_signals() -> None:
@@ -119,7 +99,7 @@ def ignore_signals() -> None:
 
 
 def messages(connection: socket.socket, parent: int) -> Iterator[dict[str, Any]]:
-    """Messages as they come, JSON lines; ends when the parent has died or closed the connection.
+    """Yield messages as they come, until the parent has died or closed the connection.
 
     The parent is watched by its process descriptor too: neither a child of it that lives on nor one
     that holds a copy of the connection can hide that it died.
@@ -150,7 +130,9 @@ def messages(connection: socket.socket, parent: int) -> Iterator[dict[str, Any]]
 
 def send(connection: socket.socket, **answer: Any) -> None:
     """Answer; a parent that is gone hears nothing, which `messages` will tell."""
-    try:
-        connection.sendall(json.dumps(answer, default=str).encode() + b"\n")
-    except OSError:
-        return
+    with suppress(OSError):
+        connection.sendall(_line(answer))
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, default=str).encode() + b"\n"

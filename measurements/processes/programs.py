@@ -1,4 +1,4 @@
-"""Small programs that are asked something and answer by text."""
+"""Find, compile and run small programs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+COMPILERS = ("cc", "gcc", "clang")
+# Debian's package of a program, where its name is another.
+_PACKAGES = {
+    "memcaslap": "libmemcached-tools",
+    "memaslap": "libmemcached-tools",
+    "memtier_benchmark": "memtier-benchmark",
+}
+_TIMEOUT_S = 60.0
+_INSTALL = "apt install gcc libc6-dev, or its like"
+
 
 def ask(
     command: Sequence[str],
@@ -23,21 +33,8 @@ def ask(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program without input to its end; its output and messages as text, its exit code.
 
-    Parameters
-    ----------
-    command : sequence of str
-    timeout_s : float, optional
-        It is killed after that.
-    environment : mapping, optional
-    folder : Path, optional
-        To run in; these two are this process's by default.
-
-    Raises
-    ------
-    OSError
-        When it cannot be started.
-    subprocess.TimeoutExpired
-        When it takes longer.
+    Environment and folder are this process's by default. Raises OSError when it cannot be started,
+    and subprocess.TimeoutExpired when it takes longer; it is killed then.
     """
     return subprocess.run(
         list(command),
@@ -52,17 +49,24 @@ def ask(
     )
 
 
-# Small C programs of this package, compiled on the host that they measure.
+def find_program(name: str) -> str:
+    """Find a program. Raises `MeasurementError` with what to install where it is missing."""
+    path = shutil.which(name)
+    if path is None:
+        raise MeasurementError(
+            f"the program {name} is not there: apt install {_PACKAGES.get(name, name)}, or its like"
+        )
+    return path
 
 
-COMPILERS = ("cc", "gcc", "clang")
-_TIMEOUT_S = 60.0
-_INSTALL = "apt install gcc libc6-dev, or its like"
+def find_first(names: Sequence[str]) -> str | None:
+    """Find the first of several programs; None where none is there."""
+    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 def find_compiler(compilers: Sequence[str] = COMPILERS) -> str:
-    """Path of the first compiler that is there. Raises `MeasurementError` where none is."""
-    compiler = next((found for name in compilers if (found := shutil.which(name))), None)
+    """Find the first compiler that is there. Raises `MeasurementError` where none is."""
+    compiler = find_first(compilers)
     if compiler is None:
         raise MeasurementError(f"no C compiler on this host: {_INSTALL}")
     return compiler
@@ -77,23 +81,10 @@ def compile_c(
     libraries: Sequence[str] = (),
     compilers: Sequence[str] = COMPILERS,
 ) -> Path:
-    """Compile a source file of a package; returns the program or shared object.
+    """Compile a source file of a package into a program or shared object, and return its path.
 
-    Parameters
-    ----------
-    package, source : str
-        Package and file name of the source.
-    into : Path
-        File to write.
-    flags, libraries : sequence of str
-        Of the compiler, before and after the source.
-    compilers : sequence of str
-        Programs to try; the first that is there is taken.
-
-    Raises
-    ------
-    MeasurementError
-        When there is no compiler, or it cannot make programs.
+    Flags go before the source, libraries after it. Raises `MeasurementError` when there is no
+    compiler, or it cannot make programs.
     """
     compiler = find_compiler(compilers)
     with resources.as_file(resources.files(package) / source) as path:
@@ -107,32 +98,3 @@ def compile_c(
         said = (lines or done.stderr.splitlines() or ["it says nothing"])[0]
         raise MeasurementError(f"{compiler} cannot make {source}: {said[:160]}: {_INSTALL}")
     return into
-
-
-# Programs that a workload needs, and what to install where one is missing.
-
-
-# Packages by program, where Debian's name and those of others differ both.
-PACKAGES = {
-    "memcached": "memcached",
-    "memcaslap": "libmemcached-tools",
-    "memaslap": "libmemcached-tools",
-    "memtier_benchmark": "memtier-benchmark",
-    "fio": "fio",
-    "valgrind": "valgrind",
-}
-
-
-def find_program(name: str) -> str:
-    """Path of a program. Raises `MeasurementError` with what to install where it is missing."""
-    path = shutil.which(name)
-    if path is None:
-        raise MeasurementError(
-            f"the program {name} is not there: apt install {PACKAGES.get(name, name)}, or its like"
-        )
-    return path
-
-
-def find_first(names: Sequence[str]) -> str | None:
-    """Path of the first of several names of one program; None where none is there."""
-    return next((path for name in names if (path := shutil.which(name))), None)

@@ -1,7 +1,8 @@
 """Everything that is changed on the host is put back on every way out, a killed ppw included.
 
 A small process beside ppw (`measurements.processes.settings_guard_process`) knows each setting
-before it is changed and restores all of them when it is told to, or when ppw is gone.
+before it is changed and restores all of them when it is told to, or when ppw is gone. It imports
+this module and must start at once: only small modules of the standard library here.
 """
 
 from __future__ import annotations
@@ -19,17 +20,8 @@ from measurements.processes.helper_process import Companion
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-
-# Putting settings of the kernel back, in an order that the kernel accepts at every step.
-#
-# Turbo comes first, since it decides how far the limits reach; then the governor; then the limits,
-# with the lower one never above the upper; then the speed, which only one governor takes and only
-# within the limits.
-#
-# The guard imports this module in a process that must start at once: nothing but small modules of
-# the standard library here.
-
-
+# The host's own folder of what may be changed: two ppw on one host are one too many.
+HOST_LOCK = Path("/sys/devices/system/cpu")
 LOWER_LIMIT = "scaling_min_freq"
 UPPER_LIMIT = "scaling_max_freq"
 GOVERNOR = "scaling_governor"
@@ -37,12 +29,13 @@ SPEED = "scaling_setspeed"
 
 _TURBO = ("no_turbo", "boost", "cpb")
 _ORDER = {GOVERNOR: 3, LOWER_LIMIT: 4, UPPER_LIMIT: 4, SPEED: 5}
-# What they show is what holds now, which may be less than what was asked for: equal is no proof
-# that the right value was asked for.
+# They show what holds now, which may be less than what was set: reading the right value is no
+# proof that it was set.
 _ALWAYS_WRITTEN = (LOWER_LIMIT, UPPER_LIMIT, SPEED)
-
 _ATTEMPTS = 3
 _PAUSE_S = 0.05
+_ANSWER_S = 60.0
+_RESTORED_S = 60.0
 
 
 class Setting(NamedTuple):
@@ -63,135 +56,13 @@ class Unrestored(NamedTuple):
         return f"{self.path} should be {self.value!r}: {self.reason}"
 
 
-def read_setting(path: Path) -> str:
-    """Text of a setting without the line's end. Raises OSError."""
-    return path.read_bytes().decode(errors="replace").strip()
-
-
-def shown(path: Path) -> str | None:
-    """Text of a setting, or None where it cannot be read."""
-    try:
-        return read_setting(path)
-    except OSError:
-        return None
-
-
-def write_setting(path: Path, value: str) -> None:
-    """Write a setting, in one write as the kernel wants it. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, f"{value}\n".encode())
-    finally:
-        os.close(descriptor)
-
-
-def restore(
-    settings: Iterable[Setting], *, wait: Callable[[float], None] = time.sleep
-) -> list[Unrestored]:
-    """Put settings back and read them again; returns those that are not what they should be.
-
-    A setting whose file is gone, as that of a CPU that was taken offline, is among them. Between
-    attempts it waits, as ``wait`` does when called with seconds.
-    """
-    ordered = sorted(settings, key=lambda setting: _rank(setting.path))
-    left: list[Unrestored] = []
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            wait(_PAUSE_S)
-        errors = _write_all(ordered)
-        left = [found for setting in ordered if (found := _amiss(setting, errors))]
-        if not left:
-            break
-    return left
-
-
-def limits_in_order(
-    folder: Path, lower: str, upper: str, upper_now: str | None
-) -> tuple[Setting, Setting]:
-    """Order the writes of a policy's two limits so that they never cross.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the policy.
-    lower, upper : str
-        What the limits are to be (kHz).
-    upper_now : str or None
-        What the upper one is.
-    """
-    low, high = Setting(folder / LOWER_LIMIT, lower), Setting(folder / UPPER_LIMIT, upper)
-    try:
-        rises = int(lower) > int(upper_now or "")
-    except ValueError:
-        rises = False
-    return (high, low) if rises else (low, high)
-
-
-def _rank(path: Path) -> int:
-    if path.name in _TURBO:
-        # A switch for all CPUs sets those of the policies too, so theirs come after it.
-        return 1 if path.parent.name.startswith("policy") else 0
-    return _ORDER.get(path.name, 2)
-
-
-def _write_all(ordered: Sequence[Setting]) -> dict[Path, str]:
-    """Write all, each pair of limits in its order; returns the errors by path."""
-    values = {setting.path: setting.value for setting in ordered}
-    errors: dict[Path, str] = {}
-    done: set[Path] = set()
-    for setting in ordered:
-        due: Sequence[Setting] = [setting]
-        folder, name = setting.path.parent, setting.path.name
-        if name in (LOWER_LIMIT, UPPER_LIMIT):
-            lower, upper = values.get(folder / LOWER_LIMIT), values.get(folder / UPPER_LIMIT)
-            if lower is not None and upper is not None:
-                due = limits_in_order(folder, lower, upper, shown(folder / UPPER_LIMIT))
-        for one in due:
-            if one.path not in done:
-                done.add(one.path)
-                _write(one, errors)
-    return errors
-
-
-def _write(setting: Setting, errors: dict[Path, str]) -> None:
-    try:
-        always = setting.path.name in _ALWAYS_WRITTEN
-        if always or read_setting(setting.path) != setting.value:
-            write_setting(setting.path, setting.value)
-    except OSError as error:
-        errors[setting.path] = error.strerror or str(error)
-
-
-def _amiss(setting: Setting, errors: dict[Path, str]) -> Unrestored | None:
-    try:
-        now = read_setting(setting.path)
-    except OSError as error:
-        return Unrestored(*setting, f"cannot be read: {error.strerror}")
-    if now == setting.value:
-        return None
-    refusal = f", and refuses: {errors[setting.path]}" if setting.path in errors else ""
-    return Unrestored(*setting, f"it is {now!r}{refusal}")
-
-
-# The host's own folder of what may be changed: two ppw on one host are one too many.
-HOST_LOCK = Path("/sys/devices/system/cpu")
-
-_ANSWER_S = 60.0
-_RESTORED_S = 60.0
-
-
 class Guard:
     """Restores settings of the kernel when left, and when this process dies in any way.
 
-    Use it as a context manager, or call `release`.
-
-    Parameters
-    ----------
-    lock : Path
-        An existing folder of which there is one guard at a time.
-    state : Path, optional
-        Folder of the journals that the next start reads if the guard is killed too; by default
-        `state_folder`.
+    Use it as a context manager, or call `release`. There is one guard at a time of a folder
+    ``lock``. ``state`` is the folder of the journals that the next start reads if the guard is
+    killed too; by default `state_folder`. Raises `MeasurementError` when another ppw is at work
+    here, what a killed one has left cannot be put back, or the guard cannot be started.
 
     Attributes
     ----------
@@ -199,12 +70,6 @@ class Guard:
         What a killed ppw had left, and this one has put back as it started.
     journal : Path
         File with what will be put back; it exists until that is done.
-
-    Raises
-    ------
-    MeasurementError
-        When another ppw is at work here, what a killed one has left cannot be put back, or the
-        guard cannot be started.
 
     Examples
     --------
@@ -216,9 +81,9 @@ class Guard:
         self._owner = os.getpid()
         self._settings: dict[Path, Setting] = {}
         self._released = False
-        places = str(state or state_folder()), str(lock)
+        folders = str(state or state_folder()), str(lock)
         self._companion = Companion(
-            "measurements.processes.settings_guard_process", "the guard", *places
+            "measurements.processes.settings_guard_process", "the guard", *folders
         )
         try:
             answer = self._companion.answer(_ANSWER_S)
@@ -240,14 +105,10 @@ class Guard:
         return tuple(self._settings.values())
 
     def learn(self, settings: Iterable[tuple[Path, str]]) -> None:
-        """Tell what is to be put back, before it is changed: files and their present text.
+        """Tell the guard files and their present text, before they are changed.
 
-        Returns when it is on disk. Of a setting told twice the first text is kept.
-
-        Raises
-        ------
-        MeasurementError
-            When the guard is gone; then all that was changed is put back already.
+        Returns when it is on disk. The first text of a file is kept. Raises `MeasurementError` when
+        the guard is gone; then all that was changed is put back already.
         """
         new: dict[Path, Setting] = {}
         for path, value in settings:
@@ -271,24 +132,11 @@ class Guard:
     def change(
         self, path: Path, value: str, *, was: str | None = None, goes_with: Path | None = None
     ) -> None:
-        """Write a setting whose present text the guard knows, or is told now.
+        """Write a setting whose present text the guard knows, or learns now as ``was``.
 
-        Parameters
-        ----------
-        path : Path
-        value : str
-            To be written.
-        was : str, optional
-            What is to be put back; not needed for what was learnt before.
-        goes_with : Path, optional
-            A setting that the guard knows, and that undoes this one as it is put back.
-
-        Raises
-        ------
-        MeasurementError
-            When the guard is gone, or does not know what to put back.
-        OSError
-            When the kernel refuses.
+        ``goes_with`` is a known setting that undoes this one when it is put back. Raises
+        `MeasurementError` when the guard is gone or does not know what to put back, and OSError
+        when the kernel refuses.
         """
         if was is not None:
             self.learn([(path, was)])
@@ -298,21 +146,15 @@ class Guard:
         write_setting(path, value)
 
     def check(self) -> None:
-        """Make sure that the guard is alive.
-
-        Raises
-        ------
-        MeasurementError
-            When it is gone; then all that was changed is put back already.
-        """
+        """Raise `MeasurementError` when the guard is gone; then all is put back already."""
         self._refuse_released()
         if self._companion.process.poll() is not None:
             raise self._lost("it was killed")
 
     def release(self) -> list[Unrestored]:
-        """Put everything back; returns what could not be. A second call does nothing.
+        """Put everything back; returns what could not be.
 
-        In a copy of this process that was forked it does nothing either.
+        A second call does nothing, nor does one in a forked copy of this process.
         """
         if self._released or os.getpid() != self._owner:
             return []
@@ -356,49 +198,28 @@ class Guard:
 
 
 def restore_leftovers(*, lock: Path = HOST_LOCK, state: Path | None = None) -> tuple[Setting, ...]:
-    """Put back what a ppw has left that was killed together with its guard.
+    """Put back what a ppw has left that was killed together with its guard; returns the settings.
 
-    Every `Guard` does so as it starts. Settings of an earlier boot are gone with it.
-
-    Returns
-    -------
-    tuple of Setting
-        What was put back.
-
-    Raises
-    ------
-    MeasurementError
-        When a ppw is at work here, or something cannot be put back.
+    Every `Guard` does so as it starts. Settings of an earlier boot are gone with it. Raises
+    `MeasurementError` when a ppw is at work here, or something cannot be put back.
     """
     with Guard(lock=lock, state=state) as guard:
         return guard.restored
 
 
 def state_folder() -> Path:
-    """Folder of the guards' journals, made where it is missing and open to this user only.
+    """Make the folder of the guards' journals, open to this user only.
 
     ``/run/ppw`` for root, else ``ppw`` in ``$XDG_RUNTIME_DIR``, else one in the folder of temporary
-    files.
-
-    Raises
-    ------
-    MeasurementError
-        When it belongs to somebody else.
+    files. Raises `MeasurementError` when it belongs to somebody else.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     user = os.geteuid()
     if user == 0 and os.access("/run", os.W_OK):
-        folder = Path("/run/ppw")
-    elif runtime and os.access(runtime, os.W_OK):
-        folder = Path(runtime, "ppw")
-    else:
-        folder = Path(tempfile.gettempdir(), f"ppw-{user}")
-    return _own(folder)
-
-
-def not_restored(unrestored: Iterable[Unrestored]) -> str:
-    """Say what is not as it was, and what to do."""
-    return "not put back: " + "; ".join(map(str, unrestored)) + ": write these yourself, as root"
+        return _own(Path("/run/ppw"))
+    if runtime and os.access(runtime, os.W_OK):
+        return _own(Path(runtime, "ppw"))
+    return _own(Path(tempfile.gettempdir(), f"ppw-{user}"))
 
 
 def _own(folder: Path) -> Path:
@@ -434,3 +255,110 @@ def _refuse(answer: dict[str, Any], lock: Path) -> None:
 
 def _unrestored(answer: list[list[str]]) -> list[Unrestored]:
     return [Unrestored(Path(path), value, reason) for path, value, reason in answer]
+
+
+def not_restored(unrestored: Iterable[Unrestored]) -> str:
+    """Say what is not as it was, and what to do."""
+    return "not put back: " + "; ".join(map(str, unrestored)) + ": write these yourself, as root"
+
+
+def restore(
+    settings: Iterable[Setting], *, wait: Callable[[float], None] = time.sleep
+) -> list[Unrestored]:
+    """Put settings back, in three attempts; returns those that are not what they should be.
+
+    A setting whose file is gone, as that of a CPU that was taken offline, is among them. The
+    kernel accepts the order at every step: turbo first, since it decides how far the limits reach;
+    then the governor; then the limits, the lower one never above the upper; then the speed, which
+    only one governor takes and only within the limits.
+    """
+    ordered = sorted(settings, key=lambda setting: _rank(setting.path))
+    left: list[Unrestored] = []
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            wait(_PAUSE_S)
+        errors = _write_all(ordered)
+        left = [found for setting in ordered if (found := _difference(setting, errors))]
+        if not left:
+            break
+    return left
+
+
+def _rank(path: Path) -> int:
+    if path.name in _TURBO:
+        # A switch for all CPUs sets those of the policies too, so theirs come after it.
+        return 1 if path.parent.name.startswith("policy") else 0
+    return _ORDER.get(path.name, 2)
+
+
+def _write_all(ordered: Sequence[Setting]) -> dict[Path, str]:
+    """Write all, each pair of limits in its order; returns the errors by path."""
+    values = dict(ordered)
+    errors: dict[Path, str] = {}
+    done: set[Path] = set()
+    for setting in ordered:
+        due: Sequence[Setting] = [setting]
+        folder, name = setting.path.parent, setting.path.name
+        if name in (LOWER_LIMIT, UPPER_LIMIT):
+            lower, upper = values.get(folder / LOWER_LIMIT), values.get(folder / UPPER_LIMIT)
+            if lower is not None and upper is not None:
+                due = limits_in_order(folder, lower, upper, shown(folder / UPPER_LIMIT))
+        for one in due:
+            if one.path not in done:
+                done.add(one.path)
+                _write(one, errors)
+    return errors
+
+
+def limits_in_order(
+    folder: Path, lower: str, upper: str, upper_now: str | None
+) -> tuple[Setting, Setting]:
+    """Order the writes of a policy's two limits (kHz) so that they never cross."""
+    low, high = Setting(folder / LOWER_LIMIT, lower), Setting(folder / UPPER_LIMIT, upper)
+    try:
+        rises = int(lower) > int(upper_now or "")
+    except ValueError:
+        rises = False
+    return (high, low) if rises else (low, high)
+
+
+def _write(setting: Setting, errors: dict[Path, str]) -> None:
+    try:
+        always = setting.path.name in _ALWAYS_WRITTEN
+        if always or read_setting(setting.path) != setting.value:
+            write_setting(setting.path, setting.value)
+    except OSError as error:
+        errors[setting.path] = error.strerror or str(error)
+
+
+def _difference(setting: Setting, errors: dict[Path, str]) -> Unrestored | None:
+    try:
+        now = read_setting(setting.path)
+    except OSError as error:
+        return Unrestored(*setting, f"cannot be read: {error.strerror}")
+    if now == setting.value:
+        return None
+    refusal = f", and refuses: {errors[setting.path]}" if setting.path in errors else ""
+    return Unrestored(*setting, f"it is {now!r}{refusal}")
+
+
+def read_setting(path: Path) -> str:
+    """Read a setting without the line's end. Raises OSError."""
+    return path.read_bytes().decode(errors="replace").strip()
+
+
+def shown(path: Path) -> str | None:
+    """Read a setting, or None where it cannot be read."""
+    try:
+        return read_setting(path)
+    except OSError:
+        return None
+
+
+def write_setting(path: Path, value: str) -> None:
+    """Write a setting, in one write as the kernel wants it. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, f"{value}\n".encode())
+    finally:
+        os.close(descriptor)

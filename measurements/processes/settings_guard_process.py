@@ -1,9 +1,12 @@
 """The guard: a small process that puts settings back when the one that changed them is gone.
 
-It is in a session of its own and ignores what a terminal or a service manager sends to ppw. Before
-ppw changes anything it says here what has to be put back, and waits until that is on disk.
+Before ppw changes anything it says here what has to be put back, and waits until that is on disk:
+``{"learn": [[path, value], …]}`` or ``{"release": true}``, as JSON lines.
 
-Messages are JSON lines. ppw says ``{"learn": [[path, value], …]}`` or ``{"release": true}``.
+The disk keeps the settings in a journal, for the case that the guard is killed too. A journal is a
+file of JSON lines that only grows: first whose it is, then a line for each setting. It is deleted
+when all is restored. The next start puts back those that are left, whose processes are dead and
+whose kernel still runs.
 """
 
 from __future__ import annotations
@@ -25,27 +28,22 @@ from measurements.processes.settings_guard import Setting, restore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-
-# What a guard has promised to put back, on disk, for the case that it is killed too.
-#
-# A journal is a file of JSON lines that only grows: first whose it is, then one line a setting,
-# written before the setting is changed. It is deleted when all is restored. One that is left, whose
-# processes are dead and whose kernel still runs, is what the next start has to put back.
-
-
 _PREFIX, _SUFFIX = "guard-", ".jsonl"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# A killed ppw's guard needs so long at most to put things back and let go of the lock.
+_LOCK_WAIT_S = 3.0
+_LOOK_S = 0.02
 
 
 class Process(NamedTuple):
-    """A process that no later one with the same number is taken for."""
+    """A process; the time of its start tells it from later ones with the same number."""
 
     pid: int
     started: int
 
     @classmethod
     def of(cls, pid: int) -> Process | None:
-        """Identify a process by when it started, or None if there is none that lives."""
+        """Identify a process; None if none with this number lives."""
         try:
             status = Path(f"/proc/{pid}/stat").read_bytes()
         except OSError:
@@ -77,14 +75,18 @@ class Journal:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = os.open(self.path, flags, 0o600)
         self._append([owners._asdict()])
-        _flush_folder(folder)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def add(self, settings: Iterable[Setting]) -> None:
         """Write settings to the disk. Raises OSError."""
         self._append([setting._asdict() for setting in settings])
 
     def fail(self, reasons: Iterable[str]) -> None:
-        """Note what could not be put back, for whoever looks. Raises OSError."""
+        """Note what could not be put back, for the reader of the file. Raises OSError."""
         self._append([{"unrestored": reason} for reason in reasons])
 
     def delete(self) -> None:
@@ -112,25 +114,17 @@ class Found(NamedTuple):
     owners: Owners
     settings: list[Setting]
 
-    @property
-    def user(self) -> int | None:
-        """Number of the process that still answers for it, or None where both are dead."""
-        for process in (self.owners.parent, self.owners.guard):
-            if process.lives():
-                return process.pid
-        return None
-
 
 def boot_id() -> str:
-    """Identify the running kernel: another boot has all settings at their defaults."""
+    """Read the identity of the running kernel: another boot has all settings at defaults."""
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
 def journals(folder: Path) -> Iterator[Found]:
     """Read the journals of this boot in a folder; those of earlier boots are deleted.
 
-    A file that another user could have written is passed over. One that says not even whose it is
-    was begun by a guard that was killed before anything was changed: it is deleted too.
+    A file that another user could have written is passed over. One without owners was begun by a
+    guard that was killed before anything was changed: it is deleted too.
     """
     boot = boot_id()
     for path in sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
@@ -161,6 +155,14 @@ def _read(path: Path) -> Found | None:
     return Found(path, owners, [setting for line in rest[:-1] if (setting := _setting(line))])
 
 
+def _setting(line: str) -> Setting | None:
+    try:
+        said = json.loads(line)
+        return Setting(Path(said["path"]), said["value"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def _begun_by_the_dead(path: Path) -> bool:
     """Whether it is our own file without a first line, of a guard that no longer lives."""
     try:
@@ -172,27 +174,6 @@ def _begun_by_the_dead(path: Path) -> bool:
     return status.st_uid == os.geteuid() and not first_line and not Process(pid, started).lives()
 
 
-def _setting(line: str) -> Setting | None:
-    try:
-        said = json.loads(line)
-        return Setting(Path(said["path"]), said["value"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-# A killed ppw's guard needs so long at most to put things back and let go of the lock.
-_LOCK_WAIT_S = 3.0
-_LOOK_S = 0.02
-
-
 class RefusalError(Exception):
     """Why the guard does not start, as the answer that says so."""
 
@@ -201,12 +182,14 @@ class RefusalError(Exception):
         self.answer = answer
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main() -> None:
     """Guard the parent: arguments are the connection's descriptor, parent, state folder, lock."""
-    descriptor, parent, folder, lock = (sys.argv[1:] if arguments is None else arguments)[:4]
+    descriptor, parent, folder, lock = sys.argv[1:5]
     ignore_signals()
     os.chdir("/")
-    _outlive_others()
+    # Ask the kernel to kill anything else first when memory runs out; only root may.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("-1000")
     connection = socket.socket(fileno=int(descriptor))
     try:
         _guard(connection, int(parent), Path(folder), Path(lock))
@@ -232,7 +215,13 @@ def _guard(connection: socket.socket, parent: int, folder: Path, lock: Path) -> 
                 break
             _learn(connection, journal, settings, message["learn"])
     finally:
-        _finish(connection, journal, settings)
+        unrestored = restore(settings.values())
+        if unrestored:
+            with contextlib.suppress(OSError):
+                journal.fail(map(str, unrestored))
+        else:
+            journal.delete()
+        send(connection, released=unrestored)
 
 
 def _learn(
@@ -251,16 +240,6 @@ def _learn(
     send(connection, learned=len(new))
 
 
-def _finish(connection: socket.socket, journal: Journal, settings: dict[Path, Setting]) -> None:
-    unrestored = restore(settings.values())
-    if unrestored:
-        with contextlib.suppress(OSError):
-            journal.fail(map(str, unrestored))
-    else:
-        journal.delete()
-    send(connection, released=unrestored)
-
-
 def take(
     lock: Path,
     folder: Path,
@@ -269,14 +248,10 @@ def take(
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Lock what is guarded, or refuse with the number of the process that has it.
+    """Lock what is guarded; returns the descriptor that holds the lock.
 
-    A parent that has lost a guard before may have a new one.
-
-    Returns
-    -------
-    int
-        The descriptor that holds the lock.
+    Raises `RefusalError` with the number of the process that has it. A parent that has lost a guard
+    before may have a new one.
     """
     descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     until = clock() + _LOCK_WAIT_S
@@ -295,9 +270,11 @@ def take(
 
 
 def _user(folder: Path, lock: Path) -> Owners | None:
+    """Find the owners of a journal of this lock, one of whom still lives."""
     for found in journals(folder):
-        if found.owners.lock == lock and found.user is not None:
-            return found.owners
+        owners = found.owners
+        if owners.lock == lock and (owners.parent.lives() or owners.guard.lives()):
+            return owners
     return None
 
 
@@ -314,9 +291,3 @@ def _restore_left(folder: Path, lock: Path) -> list[Setting]:
         restored += settings
         found.path.unlink(missing_ok=True)
     return restored
-
-
-def _outlive_others() -> None:
-    """Ask the kernel to kill anything else first when memory runs out; only root may."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("-1000")
