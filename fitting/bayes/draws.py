@@ -80,8 +80,7 @@ class CurvePosterior:
     def _shape(self, frequencies: FloatArray, shape: IntArray) -> FloatArray:
         """Logarithm of the drawn shapes: (draws, k)."""
         at = self.law.log_shape(frequencies[None], np.array([self.number]))[0]
-        drawn: FloatArray = at[:, shape].T
-        return drawn
+        return at[:, shape].T
 
     def _rest(
         self,
@@ -110,8 +109,7 @@ class CurvePosterior:
         level = (weight * apart) @ one / (weight @ one**2)
         pull = weight * (apart - level[:, None] * one) * drift[:, None] ** 2
         cross = basis.T @ (kernel[:n, n:] * root[:, None])
-        made: FloatArray = level[:, None] + error[:, n:] + pull @ cross
-        return made
+        return level[:, None] + error[:, n:] + pull @ cross
 
     def _beyond(self, u: FloatArray) -> FloatArray:
         """Covariance of what the error does above the highest step: a Wiener process from there."""
@@ -204,5 +202,4 @@ def _systematic(weight: FloatArray, draws: int, rng: Generator) -> tuple[IntArra
 def _root(kernel: FloatArray) -> FloatArray:
     """Square root of a covariance that may be singular, as it is at the anchor."""
     eigenvalue, basis = np.linalg.eigh(kernel)
-    made: FloatArray = basis * np.sqrt(np.maximum(eigenvalue, 0.0))
-    return made
+    return basis * np.sqrt(np.maximum(eigenvalue, 0.0))

@@ -148,8 +148,7 @@ def drawn_cells(known: Known, chances: Chances) -> IntArray:
     """Cell of each draw, by the posterior."""
     total = np.cumsum(known.weight)
     # Rounding must not draw a cell beyond the last.
-    drawn: IntArray = np.searchsorted(total[:-1], chances.cell * total[-1])
-    return drawn
+    return np.searchsorted(total[:-1], chances.cell * total[-1])
 
 
 def measured(
@@ -295,8 +294,7 @@ def half_width(answers: Sequence[Mixture], level: float) -> FloatArray:
     for other in answers[1:]:
         total = total.plus(other)
     lower, upper = total.quantiles((0.5 - level / 2, 0.5 + level / 2))
-    made: FloatArray = (upper - lower) / 2
-    return made
+    return (upper - lower) / 2
 
 
 def present(quantities: Sequence[Known], level: float) -> FloatArray:
@@ -332,8 +330,7 @@ class Outlook:
     @property
     def expected(self) -> FloatArray:
         """Mean half width after each candidate."""
-        mean: FloatArray = self.half_width.mean(axis=1)
-        return mean
+        return self.half_width.mean(axis=1)
 
     def typical(self, candidate: int) -> list[Sweep]:
         """Points of each quantity in the outcome whose half width is nearest the expected."""

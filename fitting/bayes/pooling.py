@@ -136,8 +136,7 @@ def _joined(parts: list[tuple[IntArray, Evidence]], groups: int) -> Evidence:
 def _start(curve: Curve, grid: Grid, found: Evidence, cluster: IntArray) -> FloatArray:
     """Prior of each group before posteriors are turned into priors, summing to 1."""
     start = curve.start(grid, found, cluster)
-    normal: FloatArray = start / start.sum(axis=(1, 2), keepdims=True)
-    return normal
+    return start / start.sum(axis=(1, 2), keepdims=True)
 
 
 def _sample(
@@ -371,8 +370,7 @@ class PowerCurve:
         exponent = self.exponent
 
         def by_exponent(frequency: FloatArray, chosen: IntArray) -> FloatArray:
-            made: FloatArray = (frequency / reference[chosen, None]) ** exponent
-            return made
+            return (frequency / reference[chosen, None]) ** exponent
 
         return by_exponent
 
@@ -385,16 +383,14 @@ class PowerCurve:
         noise = noise / noise.sum(axis=1, keepdims=True)
         of_shape = np.einsum("gtws,ws->gtw", self._by_noise(evidence.likelihood), noise)
         weight = _said_by_the_rest(of_shape, cluster, self.pooling)
-        made: FloatArray = prior * np.repeat(weight, self.prior.scales, axis=2)
-        return made
+        return prior * np.repeat(weight, self.prior.scales, axis=2)
 
     def _by_noise(self, cells: FloatArray) -> FloatArray:
         return cells.reshape(*cells.shape[:-1], len(self.prior.wander), self.prior.scales)
 
     def shared(self, weight: FloatArray) -> FloatArray:
         """Noise: (groups, scales)."""
-        noise: FloatArray = self._by_noise(weight.sum(axis=1)).sum(axis=1)
-        return noise
+        return self._by_noise(weight.sum(axis=1)).sum(axis=1)
 
     def pooled(self, start: FloatArray, mixed: FloatArray) -> FloatArray:
         """Exchange the prior of the noise for the mixture."""
@@ -423,5 +419,4 @@ def _said_by_the_rest(likelihood: FloatArray, cluster: IntArray, pooling: Poolin
     share = np.minimum(1.0, pooling.cluster_evidence / np.maximum(rest, 1))
     share[rest == 0] = 0.0
     log_weight = share.reshape(-1, *(1 for _ in axes)) * (total[number] - said)
-    weight: FloatArray = np.exp(log_weight - log_weight.max(axis=axes, keepdims=True))
-    return weight
+    return np.exp(log_weight - log_weight.max(axis=axes, keepdims=True))

@@ -53,10 +53,9 @@ class Mixture(NamedTuple):
         from scipy.special import ndtr
 
         at = np.broadcast_to(x, self.mean.shape[:1])[:, None]
-        probability: FloatArray = np.einsum(
+        return np.einsum(
             "gc,gc->g", self.weight, ndtr((at - self.mean) / np.sqrt(self.variance))
         )
-        return probability
 
     def scaled(self, factor: float) -> Mixture:
         """Distribution of ``factor`` times the value."""
@@ -222,8 +221,7 @@ def _answer(cells: Cells, probabilities: Sequence[float], made: Projected) -> No
 def _expected(weight: FloatArray, value: FloatArray, design: IntArray | None = None) -> FloatArray:
     """Posterior mean of a value a cell, or of one a cell and design."""
     if design is None:
-        mean: FloatArray = np.einsum("gts,gts->g", weight, value)
-        return mean
+        return np.einsum("gts,gts->g", weight, value)
     made = np.empty(len(weight))
     for number, of_design in enumerate(value):
         same = design == number
@@ -237,8 +235,7 @@ def _expected_alone(cells: Cells) -> FloatArray:
     shapes = np.broadcast_to(grid.shape_weight, likelihood.shape[:2])
     mass = np.einsum("gt,gt->g", likelihood @ grid.noise_weight, shapes)
     total = np.einsum("gt,gt->g", (likelihood * cells.evidence.mean) @ grid.noise_weight, shapes)
-    mean: FloatArray = total / mass
-    return mean
+    return total / mass
 
 
 def _merged(cells: Cells) -> Mixture:

@@ -258,8 +258,7 @@ class DynamicShare:
         weight = _beta(inside, p.share_alpha, p.share_beta)
         if self.clock_power is None:
             weight = weight * _beta(self.slope / p.steepest, p.slope_alpha, p.slope_beta)
-        normal: FloatArray = weight / weight.sum(axis=1, keepdims=True)
-        return normal
+        return weight / weight.sum(axis=1, keepdims=True)
 
     def log_shape(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
         """Ln P/P_ref of the shapes at (groups, k) frequencies: (groups, k, shapes)."""
@@ -271,11 +270,9 @@ class DynamicShare:
         else:
             dynamic = self.clock_power(frequency, groups)[:, :, None]
         share = self.share[groups][:, None, :]
-        power: FloatArray = np.log(1 + share * (dynamic - 1))
-        return power
+        return np.log(1 + share * (dynamic - 1))
 
 
 def _beta(x: FloatArray, alpha: float, beta: float) -> FloatArray:
     """Density of a beta distribution within (0, 1), up to a factor."""
-    density: FloatArray = x ** (alpha - 1) * (1 - x) ** (beta - 1)
-    return density
+    return x ** (alpha - 1) * (1 - x) ** (beta - 1)

@@ -100,8 +100,7 @@ def _noise(table: FloatArray) -> FloatArray:
     steps = np.diff(table, axis=0)
     spread = np.median(np.abs(steps - np.median(steps, axis=0)), axis=0)
     sigma = _MAD_TO_SIGMA * spread / np.sqrt(2) * (1 + 2 / np.sqrt(len(table)))
-    limited: FloatArray = np.maximum(sigma, NOISE_FLOOR)
-    return limited
+    return np.maximum(sigma, NOISE_FLOOR)
 
 
 def _filled(table: FloatArray) -> FloatArray:
@@ -115,8 +114,7 @@ def _filled(table: FloatArray) -> FloatArray:
 def _averaged(table: FloatArray, width: int) -> FloatArray:
     starts = np.arange(0, len(table), width)
     counts = np.diff(np.append(starts, len(table)))
-    means: FloatArray = np.add.reduceat(table, starts, axis=0) / counts[:, None]
-    return means
+    return np.add.reduceat(table, starts, axis=0) / counts[:, None]
 
 
 def _refined(table: FloatArray, points: list[int], width: int, shortest: int) -> list[int]:

@@ -61,8 +61,7 @@ def io_rate(
 def grown(base: ArrayLike, growth_per_year: ArrayLike, years: ArrayLike) -> FloatArray:
     """What a market that grows by a share each year comes to, base·(1 + g)^years."""
     yearly = 1.0 + np.asarray(growth_per_year, dtype=np.float64)
-    made: FloatArray = np.asarray(base) * yearly ** np.asarray(years)
-    return made
+    return np.asarray(base) * yearly ** np.asarray(years)
 
 
 def idle_factor(utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
@@ -72,15 +71,13 @@ def idle_factor(utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
     busy time comes, for each busy second, (1 − µ)/µ seconds at idle power.
     """
     busy = np.asarray(utilisation, dtype=np.float64)
-    factor: FloatArray = 1.0 + np.asarray(idle_share) * (1.0 - busy) / busy
-    return factor
+    return 1.0 + np.asarray(idle_share) * (1.0 - busy) / busy
 
 
 def mean_watts(full_watts: ArrayLike, utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
     """Mean power (W) of a server busy for a share of the time, P·(µ + i·(1 − µ))."""
     busy = np.asarray(utilisation, dtype=np.float64)
-    watts: FloatArray = np.asarray(full_watts) * (busy + np.asarray(idle_share) * (1.0 - busy))
-    return watts
+    return np.asarray(full_watts) * (busy + np.asarray(idle_share) * (1.0 - busy))
 
 
 def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, rate: ArrayLike) -> FloatArray:
@@ -109,8 +106,7 @@ def cpio_of_energy(
     """Cycles per I/O that the energy (J) of sweeping a data set with busy servers implies."""
     server_seconds = np.asarray(joules, dtype=np.float64) / np.asarray(full_watts)
     ios = np.asarray(data_bytes, dtype=np.float64) / IO_BYTES
-    implied: FloatArray = server_seconds * np.asarray(cores) * np.asarray(frequency) / ios
-    return implied
+    return server_seconds * np.asarray(cores) * np.asarray(frequency) / ios
 
 
 def thread_worth(

@@ -76,8 +76,7 @@ class LogCores(LineModel):
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
         """ln(n)."""
-        logarithm: FloatArray = np.log(predictor)
-        return logarithm
+        return np.log(predictor)
 
     def asymptote(self, line: LineFit) -> Asymptote:
         """Constant b for a = 0, unbounded for a > 0; a falling curve ends at its root."""

@@ -6,7 +6,7 @@ more than 1. A projected power that is not positive is no answer and comes out N
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -73,8 +73,7 @@ class CmosExponent(PowerLine):
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
         """(f/GHz)^γ."""
-        scaled: FloatArray = (predictor / 1e9) ** self.exponent
-        return scaled
+        return (predictor / 1e9) ** self.exponent
 
     def asymptote(self, line: LineFit) -> Asymptote:
         """c·(f/GHz)^γ."""
@@ -123,7 +122,7 @@ class FreeExponent:
         df = np.maximum(line.degrees_of_freedom - 1, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = np.where(df > 0, line.variance * line.degrees_of_freedom / df, np.nan)
-        paid = replace(fitted, line=replace(line, degrees_of_freedom=df, variance=variance))
+        paid = fitted._replace(line=line._replace(degrees_of_freedom=df, variance=variance))
         gradient = cls(paid, np.empty((3, 0))).gradient(frequency)
         # Columns differ in size by many digits, which a pseudo-inverse would mistake for rank.
         size = np.linalg.norm(gradient, axis=0)
@@ -184,8 +183,7 @@ class CmosVoltage(PowerLine):
                 f"{table[0, 0] / 1e9:g} to {table[-1, 0] / 1e9:g} GHz; add that step to it"
             )
         voltage = np.interp(f, table[:, 0], table[:, 1])
-        scaled: FloatArray = f / 1e9 * voltage**2
-        return scaled
+        return f / 1e9 * voltage**2
 
     def asymptote(self, line: LineFit) -> Asymptote:
         """Give none: nobody measured the voltage beyond the table."""

@@ -94,8 +94,7 @@ class PowerForecast(NamedTuple):
     @property
     def lower(self) -> FloatArray:
         """Lower end of the interval, at least 0."""
-        ends: FloatArray = np.maximum(self.watts - self.half_width, 0)
-        return ends
+        return np.maximum(self.watts - self.half_width, 0)
 
     @property
     def upper(self) -> FloatArray:
@@ -222,8 +221,7 @@ class _Stack:
         slope = (offset * self.watts).sum(axis=1) / (offset**2).sum(axis=1)
         full = np.maximum(mean + slope * (1 - centre), mean / 2)
         share = np.clip(slope / full, _LEAST_SHARE, _MOST_SHARE)
-        scale: FloatArray = full * share**SCALE_EXPONENT
-        return scale
+        return full * share**SCALE_EXPONENT
 
 
 def covariance(first: FloatArray, second: FloatArray, of: Covariance) -> FloatArray:
@@ -242,19 +240,17 @@ def covariance(first: FloatArray, second: FloatArray, of: Covariance) -> FloatAr
     u, v = first[:, :, None], second[:, None, :]
     near, far = np.minimum(u, v), np.maximum(u, v)
     idle = (u < _SAME_LOAD) & (v < _SAME_LOAD)
-    total: FloatArray = (
+    return (
         (of.quadratic * u * v) ** 2
         + of.bend**2 * near**2 * (3 * far - near) / 6
         + of.rough**2 * np.exp(-(far - near) / ROUGHNESS_RANGE)
         + of.asleep**2 * idle
     )
-    return total
 
 
 def _variance(load: FloatArray, of: Covariance) -> FloatArray:
     quadratic, bend = (of.quadratic * load**2) ** 2, of.bend**2 * load**3 / 3
-    total: FloatArray = quadratic + bend + of.rough**2 + of.asleep**2 * (load < _SAME_LOAD)
-    return total
+    return quadratic + bend + of.rough**2 + of.asleep**2 * (load < _SAME_LOAD)
 
 
 def _drift(load: FloatArray) -> FloatArray:
@@ -269,8 +265,7 @@ def _departure(load: FloatArray, watts: FloatArray, between: FloatArray) -> Floa
     line = np.linalg.solve(normal[:, :, :_DRIFT], normal[:, :, _DRIFT:])
     rest = watts - (drift @ line)[:, :, 0]
     distance = (rest * (solved[:, :, _DRIFT] - (solved[:, :, :_DRIFT] @ line)[:, :, 0])).sum(axis=1)
-    positive: FloatArray = np.maximum(distance, 0)
-    return positive
+    return np.maximum(distance, 0)
 
 
 def _student(freedom: float, level: float) -> float:
@@ -336,8 +331,7 @@ def proportionality_gap(load: FloatArray, watts: FloatArray) -> FloatArray:
 
     Source: Wong & Annavaram (2012).
     """
-    gap: FloatArray = watts / watts[-1] - load
-    return gap
+    return watts / watts[-1] - load
 
 
 def peak_efficiency(load: FloatArray, watts: FloatArray) -> tuple[float, float]:

@@ -168,8 +168,7 @@ def _misfit(slopes: FloatArray, x: FloatArray, y: FloatArray, *errors: FloatArra
     weight = _weight(b, *errors)
     off = y - b * x
     mean = (weight * off).sum(axis=1) / weight.sum(axis=1)
-    made: FloatArray = (weight * (off - mean[:, None]) ** 2).sum(axis=1)
-    return made
+    return (weight * (off - mean[:, None]) ** 2).sum(axis=1)
 
 
 def _next_slope(slope: float, x: FloatArray, y: FloatArray, *errors: FloatArray) -> float:
@@ -551,5 +550,4 @@ def _outliers(x: FloatArray, residual: FloatArray, line: YorkLine) -> NDArray[np
         internal = w * residual**2 / (1 - lever) / (w @ residual**2 / (count - 2))
         external = np.sqrt(internal * spare / np.maximum(count - 2 - internal, 0.0))
     p = count * 2 * stdtr(spare, -external)
-    found: NDArray[np.bool_] = p < _OUTLIER
-    return found
+    return p < _OUTLIER

@@ -106,13 +106,11 @@ class Levels:
 
     def mean_x(self) -> FloatArray:
         """Mean of each group's points."""
-        mean: FloatArray = (self.weight * self.x).sum(axis=1) / self.points
-        return mean
+        return (self.weight * self.x).sum(axis=1) / self.points
 
     def range_x(self) -> FloatArray:
         """Highest less lowest level."""
-        span: FloatArray = self.x.max(axis=1, initial=-np.inf) - self.x.min(axis=1, initial=np.inf)
-        return span
+        return self.x.max(axis=1, initial=-np.inf) - self.x.min(axis=1, initial=np.inf)
 
     def moved(self, middle: FloatArray, width: FloatArray) -> Levels:
         """Levels in other units: less ``middle``, by ``width``."""

@@ -11,61 +11,62 @@ model, and where no degree of freedom is left they are NaN rather than a guess.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fitting.errors import FittingError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
-    FloatArray = NDArray[np.float64]
-    IntArray = NDArray[np.int64]
-
+# Which coefficient the bound of a non-negative fit holds at zero.
 FREE, INTERCEPT_AT_ZERO, SLOPE_AT_ZERO = 0, 1, 2
 
 # Abscissas closer together than this share of their size are one abscissa: real frequency steps
 # differ by a thousandth or more, rounding by 1e-16.
 _SAME_ABSCISSA = 1e-9
-
 # Groups whose points fit a core's cache together; larger blocks only cost memory.
 _BLOCK = 16_384
+# A quantile table of more counts would take memory by the runs of the largest group.
+_MOST_TABLED = 1 << 20
 
 
 class Moments(NamedTuple):
-    """Points, means and centred second moments of each group: all a straight line needs.
+    """Number, means and centred second moments of the points: all a straight line needs.
 
-    ``points`` (how many), ``mean_x``, ``mean_y``, ``sxx`` = Σ(x − mean_x)², ``sxy`` and ``syy``
-    alike. Centred sums, because plain sums of squares lose nine digits on frequencies.
+    Centred sums, because plain sums of squares lose nine digits on frequencies.
     """
 
     points: IntArray
     mean_x: FloatArray
     mean_y: FloatArray
-    sxx: FloatArray
+    sxx: FloatArray  # Σ(x − mean_x)²
     sxy: FloatArray
     syy: FloatArray
 
     @property
-    def two_abscissas(self) -> NDArray[np.bool_]:
+    def two_abscissas(self) -> BoolArray:
         """True for the groups that have at least two different x, so that a line exists."""
         spread = self.points * (_SAME_ABSCISSA * self.mean_x) ** 2
         return self.sxx > spread
 
 
 class Repeats(NamedTuple):
-    """Values of several runs at each of many points, condensed.
-
-    ``runs`` (how many), ``mean`` and ``squares`` = Σ(value − mean)² of each point.
-    """
+    """Values of several runs at each of many points, aggregated."""
 
     runs: IntArray
     mean: FloatArray
-    squares: FloatArray
+    squares: FloatArray  # Σ(value − mean)²
 
-    def take(self, points: NDArray[np.bool_] | IntArray) -> Repeats:
+    @classmethod
+    def single(cls, values: FloatArray) -> Repeats:
+        """Make one run at each point."""
+        return cls(np.ones(len(values), dtype=np.int64), values, np.zeros(len(values)))
+
+    def take(self, points: BoolArray | IntArray) -> Repeats:
         """Select some points."""
         return Repeats._make(part[points] for part in self)
 
@@ -74,48 +75,26 @@ class Repeats(NamedTuple):
         return Repeats(self.runs, self.mean * factor, self.squares * factor**2)
 
 
-@dataclass(frozen=True, slots=True)
-class LineFit:
-    """The line y = intercept + slope·x of each group.
+class LineFit(NamedTuple):
+    """The line y = intercept + slope·x of each group; NaN where its points share one abscissa."""
 
-    Attributes
-    ----------
-    moments : Moments
-        What the lines were fitted to.
-    intercept, slope : (groups,) float arrays
-        NaN for a group whose points share one abscissa.
-    bound : (groups,) int8 array
-        `FREE`, `INTERCEPT_AT_ZERO` or `SLOPE_AT_ZERO`: which coefficient the bound of a
-        non-negative fit holds at zero.
-    degrees_of_freedom : (groups,) int array
-        Points less the coefficients that were free.
-    variance : (groups,) float array
-        Residual variance; NaN without degrees of freedom.
-    """
-
-    moments: Moments
+    moments: Moments  # of the points that the lines were fitted to
     intercept: FloatArray
     slope: FloatArray
-    bound: NDArray[np.int8]
-    degrees_of_freedom: IntArray
-    variance: FloatArray
+    bound: NDArray[np.int8]  # FREE, INTERCEPT_AT_ZERO or SLOPE_AT_ZERO
+    degrees_of_freedom: IntArray  # points less free coefficients
+    variance: FloatArray  # of the residuals; NaN without degrees of freedom
 
     def take(self, groups: IntArray) -> LineFit:
         """Select the lines of some groups."""
         moments = Moments._make(part[groups] for part in self.moments)
-        names = ("intercept", "slope", "bound", "degrees_of_freedom", "variance")
-        return LineFit(moments, *(getattr(self, name)[groups] for name in names))
+        return LineFit(moments, *(part[groups] for part in self[1:]))
 
-    def without(self, groups: NDArray[np.bool_]) -> LineFit:
+    def without(self, groups: BoolArray) -> LineFit:
         """Take the lines of the marked groups away, as if their points shared one abscissa."""
-        return LineFit(
-            self.moments,
-            np.where(groups, np.nan, self.intercept),
-            np.where(groups, np.nan, self.slope),
-            np.where(groups, np.int8(FREE), self.bound),
-            np.where(groups, 0, self.degrees_of_freedom),
-            np.where(groups, np.nan, self.variance),
-        )
+        nothing = (np.nan, np.nan, np.int8(FREE), 0, np.nan)
+        parts = (np.where(groups, no, a) for no, a in zip(nothing, self[1:], strict=True))
+        return LineFit(self.moments, *parts)
 
     def value(self, x: FloatArray | float) -> FloatArray:
         """Ordinate of each group's line at ``x`` (one for all groups, or one a group)."""
@@ -149,11 +128,7 @@ class LineFit:
         return np.sqrt(self.variance * (self.leverage(x) + variance_of_mean(repeats)))
 
     def interval(
-        self,
-        x: FloatArray | float,
-        *,
-        level: float = 0.90,
-        repeats: float | FloatArray = 1,
+        self, x: FloatArray | float, *, level: float = 0.90, repeats: float | FloatArray = 1
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval for the mean of ``repeats`` new points at ``x``.
 
@@ -165,18 +140,8 @@ class LineFit:
         return middle - half, middle + half
 
 
-# A table of more counts would take memory by the runs of the largest group.
-_MOST_TABLED = 1 << 20
-
-
 def student_quantile(degrees_of_freedom: IntArray, level: float) -> FloatArray:
-    """Two-sided Student t quantile at ``level`` (0 to 1) for each count; NaN for none.
-
-    Raises
-    ------
-    FittingError
-        When ``level`` is not inside (0, 1).
-    """
+    """Two-sided Student t quantile at ``level``, inside (0, 1), for each count; NaN for none."""
     from scipy.special import stdtrit
 
     if not 0 < level < 1:
@@ -195,13 +160,7 @@ def student_quantile(degrees_of_freedom: IntArray, level: float) -> FloatArray:
 
 
 def variance_of_mean(repeats: float | FloatArray) -> FloatArray:
-    """Variance of the mean of ``repeats`` new points, in units of one point's: 1/repeats.
-
-    Raises
-    ------
-    FittingError
-        When ``repeats`` is less than 1.
-    """
+    """Variance of the mean of ``repeats`` new points, 1 or more, in units of one point's."""
     points = np.asarray(repeats, dtype=float)
     few = ~(points >= 1)
     if few.any():
@@ -210,52 +169,12 @@ def variance_of_mean(repeats: float | FloatArray) -> FloatArray:
 
 
 def group_moments(codes: IntArray, x: FloatArray, y: FloatArray, groups: int) -> Moments:
-    """Moments of rows labelled by group.
-
-    Parameters
-    ----------
-    codes : (rows,) int array
-        Group of each row, 0 … ``groups`` − 1.
-    x, y : (rows,) float arrays
-    groups : int
-        How many groups there are; one without rows gets count 0 and NaN means.
-    """
-    count = np.bincount(codes, minlength=groups)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean_x = _sums(codes, x, groups) / count
-        mean_y = _sums(codes, y, groups) / count
-    dx, dy = x - mean_x[codes], y - mean_y[codes]
-    sxx, sxy, syy = (_sums(codes, a * b, groups) for a, b in ((dx, dx), (dx, dy), (dy, dy)))
-    return Moments(count, mean_x, mean_y, sxx, sxy, syy)
-
-
-def fit_groups(
-    codes: IntArray, x: FloatArray, y: FloatArray, groups: int, *, nonnegative: bool = False
-) -> LineFit:
-    """Fit one line a group to labelled rows.
-
-    Parameters
-    ----------
-    codes, x, y, groups
-        As for `group_moments`.
-    nonnegative : bool
-        Hold intercept and slope at or above zero (the constrained least-squares solution). All
-        ``x`` and ``y`` are then positive, as times, rates and frequencies are.
-
-    Returns
-    -------
-    LineFit
-        Groups with one distinct abscissa have NaN coefficients and no degrees of freedom.
-    """
-    moments = group_moments(codes, x, y, groups)
-    intercept, slope, bound = _coefficients(moments, nonnegative)
-    residual = y - intercept[codes] - slope[codes] * x
-    squares = _sums(codes, residual * residual, groups)
-    return _with_variance(moments, intercept, slope, bound, squares)
+    """Sum up rows labelled by group, 0 … ``groups`` − 1; one without rows has NaN means."""
+    return repeat_moments(codes, x, Repeats.single(y), groups)
 
 
 def repeat_moments(codes: IntArray, x: FloatArray, y: Repeats, groups: int) -> Moments:
-    """Moments as `group_moments` gives them of all runs, from runs condensed by abscissa."""
+    """Sum up all runs as `group_moments` does, from runs aggregated by abscissa."""
     weight = y.runs.astype(np.float64)
     total = _sums(codes, weight, groups)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -267,16 +186,25 @@ def repeat_moments(codes: IntArray, x: FloatArray, y: Repeats, groups: int) -> M
     return Moments(total.astype(np.int64), mean_x, mean_y, sxx, sxy, syy)
 
 
+def fit_groups(
+    codes: IntArray, x: FloatArray, y: FloatArray, groups: int, *, nonnegative: bool = False
+) -> LineFit:
+    """Fit one line a group to rows labelled by group, 0 … ``groups`` − 1.
+
+    ``nonnegative`` holds intercept and slope at or above zero (the constrained least-squares
+    solution). All ``x`` and ``y`` are then positive, as times, rates and frequencies are.
+    """
+    return fit_repeats(codes, x, Repeats.single(y), groups, nonnegative=nonnegative)
+
+
 def fit_repeats(
     codes: IntArray, x: FloatArray, y: Repeats, groups: int, *, nonnegative: bool = False
 ) -> LineFit:
-    """Fit one line a group to runs condensed by abscissa, as `fit_groups` does to the runs.
-
-    The scatter of the repeats and the misses of their means add up, so that no digits are lost
-    where the points lie very close to the line.
-    """
+    """Fit one line a group to runs aggregated by abscissa, as `fit_groups` does to the runs."""
     moments = repeat_moments(codes, x, y, groups)
     intercept, slope, bound = _coefficients(moments, nonnegative)
+    # The scatter of the repeats and the misses of their means add up, so that no digits are lost
+    # where the points lie very close to the line.
     residual = y.mean - intercept[codes] - slope[codes] * x
     squares = _sums(codes, y.runs * residual * residual + y.squares, groups)
     return _with_variance(moments, intercept, slope, bound, squares)
@@ -288,9 +216,14 @@ def fit_points(x: FloatArray, y: FloatArray, *, nonnegative: bool = False) -> Li
         raise FittingError(
             f"x {x.shape} and y {y.shape} are not (groups, points) arrays of one shape"
         )
-    blocks = range(0, max(len(y), 1), _BLOCK)
-    fits = [_fit_block(_rows(x, y, at), y[at : at + _BLOCK], nonnegative) for at in blocks]
-    return fits[0] if len(fits) == 1 else _concatenate(fits)
+    x = np.broadcast_to(x, y.shape)
+    blocks = (slice(at, at + _BLOCK) for at in range(0, max(len(y), 1), _BLOCK))
+    fits = [_fit_block(x[block], y[block], nonnegative) for block in blocks]
+    if len(fits) == 1:
+        return fits[0]
+    moments, *parts = zip(*fits, strict=True)
+    joined = Moments(*map(np.concatenate, zip(*moments, strict=True)))
+    return LineFit(joined, *map(np.concatenate, parts))
 
 
 def fit_moments(moments: Moments, *, nonnegative: bool = False) -> LineFit:
@@ -310,10 +243,6 @@ def _sums(codes: IntArray, values: FloatArray, groups: int) -> FloatArray:
     return np.bincount(codes, values, groups).astype(np.float64, copy=False)
 
 
-def _rows(x: FloatArray, y: FloatArray, at: int) -> FloatArray:
-    return x[at : at + _BLOCK] if x.ndim == 2 else np.broadcast_to(x, y[at : at + _BLOCK].shape)
-
-
 def _fit_block(x: FloatArray, y: FloatArray, nonnegative: bool) -> LineFit:
     # Points first: numpy sums over a long last axis many times faster than over a short one.
     x, y = x.T.copy(), y.T.copy()
@@ -328,14 +257,6 @@ def _fit_block(x: FloatArray, y: FloatArray, nonnegative: bool) -> LineFit:
     residual = y - intercept - slope * x
     squares = np.einsum("ij,ij->j", residual, residual)
     return _with_variance(moments, intercept, slope, bound, squares)
-
-
-def _concatenate(fits: list[LineFit]) -> LineFit:
-    moments = Moments(
-        *(np.concatenate(part) for part in zip(*(f.moments for f in fits), strict=True))
-    )
-    names = ("intercept", "slope", "bound", "degrees_of_freedom", "variance")
-    return LineFit(moments, *(np.concatenate([getattr(f, name) for f in fits]) for name in names))
 
 
 def _coefficients(m: Moments, nonnegative: bool) -> tuple[FloatArray, FloatArray, NDArray[np.int8]]:

@@ -7,15 +7,19 @@ for all of them, for any number of groups at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from fitting.regression.lines import LineFit, fit_groups, fit_points, fit_repeats
-
-if TYPE_CHECKING:
-    from fitting.regression.lines import FloatArray, IntArray, Repeats
+from fitting.regression.lines import (
+    FloatArray,
+    IntArray,
+    LineFit,
+    Repeats,
+    fit_groups,
+    fit_points,
+    fit_repeats,
+)
 
 
 class Parameter(NamedTuple):
@@ -44,38 +48,29 @@ class Asymptote(NamedTuple):
 class LineModel:
     """A law of a metric in one predictor (frequency or core count) that is a line once transformed.
 
-    Attributes
-    ----------
-    equation : str
-        As printed to users.
-    parameters : tuple of two `Parameter`
-        What intercept and slope of the line mean.
-    nonnegative : bool
-        Whether both are held at or above zero.
-    reciprocal : bool
-        Whether the ordinate is proportional to the metric's reciprocal, and not to the metric.
+    By default the metric itself, or its reciprocal, is a line in the predictor.
     """
 
-    equation: ClassVar[str]
-    parameters: ClassVar[tuple[Parameter, Parameter]]
-    nonnegative: bool = False
-    reciprocal: ClassVar[bool] = False
+    equation: ClassVar[str]  # as printed to users
+    parameters: ClassVar[tuple[Parameter, Parameter]]  # meaning of intercept and slope
+    nonnegative: bool = False  # hold both at or above zero
+    reciprocal: ClassVar[bool] = False  # ordinate in proportion to the metric's reciprocal
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
         """Abscissa of the line at the predictor."""
-        raise NotImplementedError
+        return predictor
 
     def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
         """Ordinate of the line for a measured metric."""
-        return metric
+        return 1 / metric if self.reciprocal else metric
 
     def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
         """Metric for an ordinate: the inverse of `ordinate`."""
-        return ordinate
+        return 1 / ordinate if self.reciprocal else ordinate
 
     def asymptote(self, line: LineFit) -> Asymptote:
         """What the metric becomes as the predictor x grows: coefficient·x^exponent."""
-        raise NotImplementedError
+        return asymptote_of_line(line)
 
     def reported(self, intercept: FloatArray, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Intercept and slope as the law's parameters, where their signs differ from the line's."""
@@ -83,22 +78,16 @@ class LineModel:
 
 
 class Prediction(NamedTuple):
-    """A metric at a predictor that was not measured; one element a group.
+    """A metric at a predictor that was not measured; one element a group."""
 
-    ``lower`` and ``upper`` are NaN where there is no interval; ``value`` is NaN where the law
-    has no answer (a metric that would not be positive). ``limit_share`` is the share of
-    ``limit`` that is reached: limit/value for a falling metric, value/limit for a rising one.
-    """
-
-    value: FloatArray
-    lower: FloatArray
+    value: FloatArray  # NaN where the law has no answer (a metric that would not be positive)
+    lower: FloatArray  # NaN where there is no interval
     upper: FloatArray
     limit: FloatArray
-    limit_share: FloatArray
+    limit_share: FloatArray  # limit/value of a falling metric, value/limit of a rising one
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFit:
+class ModelFit(NamedTuple):
     """A law fitted to each group: the model and its lines."""
 
     model: LineModel
@@ -165,7 +154,7 @@ class ModelFit:
         return Prediction(value, lower, upper, limit, share_of_limit(value, limit))
 
     def noise_gain(self, predictor: FloatArray | float) -> FloatArray:
-        """Lever arm: percent of error at ``predictor`` for each percent of noise in the points."""
+        """Percent of error at ``predictor`` for each percent of noise in the points."""
         x = self.model.abscissa(np.asarray(predictor, dtype=float))
         with np.errstate(divide="ignore", invalid="ignore"):
             size = np.abs(self.line.moments.mean_y / self.line.value(x))
@@ -185,7 +174,7 @@ class ModelFit:
 def fit(
     model: LineModel, codes: IntArray, predictor: FloatArray, metric: FloatArray, groups: int
 ) -> ModelFit:
-    """Fit ``model`` to each group of labelled rows; arguments as `group_moments`."""
+    """Fit ``model`` to each group of labelled rows; arguments as `fit_groups`."""
     x, y = model.abscissa(predictor), model.ordinate(metric, predictor)
     return ModelFit(model, fit_groups(codes, x, y, groups, nonnegative=model.nonnegative))
 
@@ -193,22 +182,14 @@ def fit(
 def fit_condensed(
     model: LineModel, codes: IntArray, predictor: FloatArray, metric: Repeats, groups: int
 ) -> ModelFit:
-    """Fit ``model`` to runs condensed by group and predictor, as `fit` does to the runs.
+    """Fit ``model`` to runs aggregated by group and predictor, as `fit` does to the runs.
 
-    Parameters
-    ----------
-    model : LineModel
-    codes, predictor, groups
-        As for `fit`, one element a point.
-    metric : Repeats
-        Of the metric, or of its reciprocal where the model is ``reciprocal``.
+    ``metric`` is of the metric, or of its reciprocal where the model is ``reciprocal``.
     """
     # The ordinate is linear in either at one predictor: this is its factor.
-    ordinate = metric.scaled(model.ordinate(np.ones_like(predictor), predictor))
-    line = fit_repeats(
-        codes, model.abscissa(predictor), ordinate, groups, nonnegative=model.nonnegative
-    )
-    return ModelFit(model, line)
+    y = metric.scaled(model.ordinate(np.ones_like(predictor), predictor))
+    x = model.abscissa(predictor)
+    return ModelFit(model, fit_repeats(codes, x, y, groups, nonnegative=model.nonnegative))
 
 
 def fit_table(model: LineModel, predictor: FloatArray, metric: FloatArray) -> ModelFit:
