@@ -53,9 +53,7 @@ class Mixture(NamedTuple):
         from scipy.special import ndtr
 
         at = np.broadcast_to(x, self.mean.shape[:1])[:, None]
-        return np.einsum(
-            "gc,gc->g", self.weight, ndtr((at - self.mean) / np.sqrt(self.variance))
-        )
+        return np.einsum("gc,gc->g", self.weight, ndtr((at - self.mean) / np.sqrt(self.variance)))
 
     def scaled(self, factor: float) -> Mixture:
         """Distribution of ``factor`` times the value."""

@@ -122,7 +122,8 @@ def _longest(above: NDArray[np.bool_]) -> FloatArray:
     """Longest run of True in each column."""
     place = np.arange(1, len(above) + 1)[:, None]
     last_below = np.maximum.accumulate(np.where(above, 0, place), axis=0)
-    return (place - last_below).max(axis=0).astype(np.float64)
+    longest: FloatArray = (place - last_below).max(axis=0).astype(np.float64)
+    return longest
 
 
 def agreement(shares: ArrayLike, threshold: float, quantile: float = 0.95, seed: int = 0) -> float:

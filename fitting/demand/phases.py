@@ -100,7 +100,8 @@ def _noise(table: FloatArray) -> FloatArray:
     steps = np.diff(table, axis=0)
     spread = np.median(np.abs(steps - np.median(steps, axis=0)), axis=0)
     sigma = _MAD_TO_SIGMA * spread / np.sqrt(2) * (1 + 2 / np.sqrt(len(table)))
-    return np.maximum(sigma, NOISE_FLOOR)
+    limited: FloatArray = np.maximum(sigma, NOISE_FLOOR)
+    return limited
 
 
 def _filled(table: FloatArray) -> FloatArray:

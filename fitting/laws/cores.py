@@ -1,8 +1,10 @@
 """How time or throughput changes with the number of cores: Amdahl, Gunther, Ernest.
 
-Three scikit-learn estimators. They take runs as independent with one common variance, and
-give standard errors and Student's t intervals by the delta method. A parameter on its bound
-is not estimated: it costs no degree of freedom and has no standard error. All learn
+`fit_cores` fits Amdahl's law of time to many groups, and tells how far from it a core count that
+was not measured may lie. The others are three scikit-learn estimators. They take runs as
+independent with one common variance, and give standard errors and Student's t intervals by the
+delta method. A parameter on its bound is not estimated: it costs no degree of freedom and has no
+standard error. All learn
 
 - ``theta_``, ndarray: the parameters in the order of the equation;
 - ``bound_``, str or None: names of the parameters on a bound, joined by ", ";
@@ -19,7 +21,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares, nnls
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -29,12 +30,30 @@ from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws.data_size import ExtentLine, UsualMiss, fit_extents
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from fitting.bayes.steps import Steps
-    from fitting.regression.lines import IntArray
+    from fitting.regression.lines import BoolArray, FloatArray, IntArray
+
+# Set on programs of four machines of 4 to 48 cores (Loghin & Teo), whose median miss it is.
+USUAL_MISS = UsualMiss(0.05, 3)
 
 
-FloatArray = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+def fit_cores(steps: Steps, target: float) -> ExtentLine:
+    """Fit T(n) = t_serial + t_parallel/n of each group to the means of its core counts n.
+
+    A core's part of the work, 1/n, is the extent of `fitting.laws.data_size`: ``start`` is t_serial
+    and 1/rate t_parallel. ``steps`` are of ln(time in s), over cores in place of a frequency.
+    """
+    here = steps.count > 0
+    first = steps.first[here]
+    ends = steps.frequency[first], steps.frequency[first + steps.count[here] - 1]
+    octaves = np.zeros(len(steps.count))
+    octaves[here] = np.log2(ends[1] / ends[0])
+    # Core counts near each other miss the law alike (a socket that fills up, memory that is shared
+    # by more): one in each doubling counts as independent, and two at least.
+    independent: IntArray = np.maximum(2, np.rint(1 + octaves).astype(np.int64))
+    return fit_extents(steps, 1 / target, USUAL_MISS, np.minimum(steps.count, independent))
 
 
 class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no stubs
@@ -108,7 +127,7 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         tags.input_tags.positive_only = tags.target_tags.positive_only = True
         return tags
 
-    def _solve(self, table: FloatArray, observed: FloatArray) -> Mask:
+    def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
         """Set ``theta_`` and what is named after it; return which parameters are free."""
         raise NotImplementedError
 
@@ -118,7 +137,7 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
     def _jacobian(self, table: FloatArray) -> FloatArray:
         raise NotImplementedError
 
-    def _infer(self, table: FloatArray, observed: FloatArray, free: Mask) -> None:
+    def _infer(self, table: FloatArray, observed: FloatArray, free: BoolArray) -> None:
         jacobian = self._jacobian(table)
         self.rank_ = int(np.linalg.matrix_rank(jacobian / _sizes(jacobian), tol=1e-13))
         self.degrees_of_freedom_ = int(observed.size - free.sum())
@@ -213,7 +232,7 @@ class AmdahlScaling(_ScalingModel):
     def __init__(self, *, bounded: bool = True) -> None:
         self.bounded = bounded
 
-    def _solve(self, table: FloatArray, observed: FloatArray) -> Mask:
+    def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
         self.theta_, free = _linear_fit(self._jacobian(table), observed, bounded=self.bounded)
         self.t_serial_, self.t_parallel_ = self.theta_.tolist()
         one = self.t_serial_ + self.t_parallel_
@@ -249,7 +268,7 @@ class ErnestScaling(_ScalingModel):
     _columns: ClassVar[tuple[str, ...]] = ("core count n", "data size D")
     _names: ClassVar[tuple[str, ...]] = ("theta0", "theta1", "theta2", "theta3")
 
-    def _solve(self, table: FloatArray, observed: FloatArray) -> Mask:
+    def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
         self.theta_, free = _linear_fit(self._jacobian(table), observed, bounded=True)
         return free
 
@@ -287,7 +306,7 @@ class UniversalScalability(_ScalingModel):
     _response: ClassVar[str] = "throughput"
     _least_distinct: ClassVar[int] = 3
 
-    def _solve(self, table: FloatArray, observed: FloatArray) -> Mask:
+    def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
         flat, per_core, crosstalk = _fit_time_per_work(table[:, 0], observed).tolist()
         one = flat + per_core
         if not one > 0:
@@ -323,7 +342,7 @@ def _check_interval(level: float, repeats: int) -> None:
         )
 
 
-def _check_cells(values: FloatArray, in_range: Mask, label: str, rule: str) -> None:
+def _check_cells(values: FloatArray, in_range: BoolArray, label: str, rule: str) -> None:
     bad = np.flatnonzero(~(in_range & np.isfinite(values)))
     if bad.size:
         raise FittingError(
@@ -337,7 +356,7 @@ def _sizes(matrix: FloatArray) -> FloatArray:
     return np.where(sizes > 0, sizes, 1.0)
 
 
-def _unscaled_covariance(jacobian: FloatArray, free: Mask) -> FloatArray:
+def _unscaled_covariance(jacobian: FloatArray, free: BoolArray) -> FloatArray:
     """Invert JᵀJ over the free parameters; zero elsewhere."""
     sizes = _sizes(jacobian[:, free])
     inverse = np.linalg.pinv(jacobian[:, free] / sizes) / sizes[:, None]
@@ -346,7 +365,7 @@ def _unscaled_covariance(jacobian: FloatArray, free: Mask) -> FloatArray:
     return full
 
 
-def _linear_fit(terms: FloatArray, y: FloatArray, *, bounded: bool) -> tuple[FloatArray, Mask]:
+def _linear_fit(terms: FloatArray, y: FloatArray, *, bounded: bool) -> tuple[FloatArray, BoolArray]:
     """Least squares, non-negative if bounded; and which coefficients are free."""
     sizes, unit = _sizes(terms), float(y.max())
     scaled, target = terms / sizes, y / unit
@@ -401,47 +420,3 @@ def _newton_step(terms: FloatArray, target: FloatArray, p: FloatArray) -> FloatA
     enough = np.sum(residual**2) * (1.0 + 1e-12) + 1e-28
     improves = np.sum((1.0 / (terms @ better) - target) ** 2) <= enough
     return better if improves and np.all(better[free] > 0) else p
-
-
-# Time against cores by Amdahl's law, and how far from it a core count not measured may lie.
-#
-#     T(n) = t_serial + t_parallel/n,    t_serial ≥ 0, t_parallel ≥ 0
-#
-# A core's part of the work, 1/n, is the extent of `fitting.laws.data_size`. Core counts near each
-# other miss the law alike (a socket that fills up, memory that is shared by more), so that an
-# octave of them counts as one that was seen.
-#
-# References
-# ----------
-# G. M. Amdahl: Validity of the single processor approach to achieving large scale computing
-# capabilities. AFIPS Spring Joint Computer Conference, 1967. doi:10.1145/1465482.1465560
-
-
-# Set on programs of four machines of 4 to 48 cores (Loghin & Teo), whose median miss it is.
-USUAL_MISS = UsualMiss(0.05, 3)
-
-
-def fit_cores(steps: Steps, target: float) -> ExtentLine:
-    """Fit Amdahl's law of each group to the means of its core counts.
-
-    ``start`` is t_serial, and 1/rate t_parallel.
-
-    Parameters
-    ----------
-    steps : Steps
-        Of ln(time in s), over cores in place of a frequency.
-    target : float
-        Cores, above 0.
-    """
-    return fit_extents(steps, 1 / target, USUAL_MISS, _octaves(steps))
-
-
-def _octaves(steps: Steps) -> IntArray:
-    """Core counts of each group that miss for themselves: one an octave, and two at least."""
-    here = steps.count > 0
-    first = steps.first[here]
-    ends = steps.frequency[first], steps.frequency[first + steps.count[here] - 1]
-    apart = np.zeros(len(steps.count))
-    apart[here] = np.log2(ends[1] / ends[0])
-    independent = np.maximum(2, np.rint(1 + apart).astype(np.int64))
-    return np.minimum(steps.count, independent)

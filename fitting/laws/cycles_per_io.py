@@ -11,6 +11,7 @@ I/O-Intensive Applications on Future Multicore Servers", MASCOTS 2012.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from fitting.laws.cores import AmdahlScaling, UniversalScalability
-    from fitting.regression.lines import FloatArray
-
+    from fitting.regression.lines import BoolArray, FloatArray
 
 IO_BYTES = 512
 
@@ -40,17 +40,9 @@ def cycles_per_io(cycles: ArrayLike, ios: ArrayLike) -> FloatArray:
 def io_rate(
     utilisation: ArrayLike, cores: ArrayLike, frequency: ArrayLike, cpio: ArrayLike
 ) -> FloatArray:
-    """512-byte I/Os a second of a server, µ·N·F/c.
+    """512-byte I/Os per second of a server, µ·N·F/c; infinite where ``cpio`` is 0 or less.
 
-    Parameters
-    ----------
-    utilisation : array-like
-        Share of the time that a core is busy, 0 to 1.
-    cores : array-like
-    frequency : array-like
-        Hz.
-    cpio : array-like
-        Cycles per I/O, without those of idle time. Infinitely many I/Os where it is 0 or less.
+    ``cpio`` is in cycles per I/O, without those of idle time.
     """
     cpio = np.asarray(cpio, dtype=np.float64)
     cycles = np.asarray(utilisation) * np.asarray(cores) * np.asarray(frequency)
@@ -59,9 +51,10 @@ def io_rate(
 
 
 def grown(base: ArrayLike, growth_per_year: ArrayLike, years: ArrayLike) -> FloatArray:
-    """What a market that grows by a share each year comes to, base·(1 + g)^years."""
+    """Size of a market that grows by a share each year, base·(1 + g)^years."""
     yearly = 1.0 + np.asarray(growth_per_year, dtype=np.float64)
-    return np.asarray(base) * yearly ** np.asarray(years)
+    size: FloatArray = np.asarray(base) * yearly ** np.asarray(years)
+    return size
 
 
 def idle_factor(utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
@@ -83,11 +76,7 @@ def mean_watts(full_watts: ArrayLike, utilisation: ArrayLike, idle_share: ArrayL
 def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, rate: ArrayLike) -> FloatArray:
     """Servers, not rounded, that read or write a data set once in a time.
 
-    Parameters
-    ----------
-    data_bytes, seconds : array-like
-    rate : array-like
-        512-byte I/Os a second of one server.
+    ``rate`` is in 512-byte I/Os per second of one server.
     """
     ios = np.asarray(data_bytes, dtype=np.float64) / IO_BYTES
     with np.errstate(divide="ignore"):
@@ -106,7 +95,8 @@ def cpio_of_energy(
     """Cycles per I/O that the energy (J) of sweeping a data set with busy servers implies."""
     server_seconds = np.asarray(joules, dtype=np.float64) / np.asarray(full_watts)
     ios = np.asarray(data_bytes, dtype=np.float64) / IO_BYTES
-    return server_seconds * np.asarray(cores) * np.asarray(frequency) / ios
+    implied: FloatArray = server_seconds * np.asarray(cores) * np.asarray(frequency) / ios
+    return implied
 
 
 def thread_worth(
@@ -114,20 +104,9 @@ def thread_worth(
 ) -> FloatArray:
     """How much of a full core a second hardware thread is worth.
 
-    Parameters
-    ----------
-    cores_alone : array-like
-        Rate of n cores with one hardware thread each.
-    with_threads : array-like
-        Rate of the same n cores with m hardware threads.
-    as_cores : array-like
-        Rate of m cores with one hardware thread each.
-
-    Returns
-    -------
-    array
-        (with_threads − cores_alone)/(as_cores − cores_alone): 0 where threads add nothing, 1 where
-        they are as good as cores; NaN where more cores add nothing either.
+    From the rates of n cores with one thread each, of the same n cores with m threads, and of m
+    cores with one thread each: 0 where threads add nothing, 1 where they are as good as cores; NaN
+    where more cores add nothing either.
     """
     start = np.asarray(cores_alone, dtype=np.float64)
     by_cores = np.asarray(as_cores, dtype=np.float64) - start
@@ -138,6 +117,9 @@ def thread_worth(
 def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> FloatArray:
     """Memory bandwidth at which cpio has risen by a share over that at the highest bandwidth.
 
+    Straight lines join neighbouring levels; the first crossing from the highest bandwidth counts.
+    NaN where cpio has not risen so far at any level.
+
     Parameters
     ----------
     bandwidth : (levels,) float array
@@ -146,12 +128,6 @@ def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> F
         Cycles per I/O at these.
     rise : float
         Above 0: 0.10 is 10 %.
-
-    Returns
-    -------
-    (…,) float array
-        By straight lines between neighbouring levels, at the first crossing met coming from the
-        highest bandwidth; NaN where cpio has not risen so far at any level.
     """
     down = np.argsort(-np.asarray(bandwidth))
     at = np.asarray(bandwidth, dtype=np.float64)[down]
@@ -166,16 +142,9 @@ def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> F
     return np.where(reached, crossing, np.nan)
 
 
-# Laws of the I/O rate against cores side by side: linear cycles per I/O, Amdahl, Gunther.
-#
-# With cpio a line against cores and a constant utilisation, the rate is µ·F·n/(a + b·n): that is
-# Amdahl's law. What the first law has more is a utilisation that changes with cores; what Gunther's
-# has more is a term of the square of the cores, cores waiting for each other to agree.
-#
-# The likelihood is that of normal errors of ln(rate) about each law as fitted by its own least
-# squares, so Akaike's criterion is a little too large for a law that is fitted otherwise.
-
-
+# Laws of the I/O rate against cores. With cpio a line against cores and a constant utilisation, the
+# rate is µ·F·n/(a + b·n): that is Amdahl's law. The first law adds a utilisation that changes with
+# cores; Gunther's adds a term of the square of the cores, cores waiting for each other to agree.
 LINEAR_CPIO = "linear cpio"
 AMDAHL = "Amdahl"
 GUNTHER = "Universal Scalability"
@@ -185,75 +154,54 @@ _ROUNDING = 1e-10
 
 
 class IoRuns(NamedTuple):
-    """Runs of one application: (runs,) arrays; ``rate`` in 512-byte I/Os a second."""
+    """Runs of one application: (runs,) arrays."""
 
     cores: FloatArray
-    rate: FloatArray
+    rate: FloatArray  # 512-byte I/Os per second
     cpio: FloatArray
     utilisation: FloatArray
-    frequency: FloatArray
+    frequency: FloatArray  # Hz
 
-    def take(self, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> IoRuns:
+    def take(self, rows: BoolArray) -> IoRuns:
         """Choose some of the runs."""
         return IoRuns._make(part[rows] for part in self)
 
 
 class Law(NamedTuple):
-    """A law fitted to one application.
+    """A law fitted to one application."""
 
-    Attributes
-    ----------
-    rate : function
-        512-byte I/Os a second at core counts; NaN where the law has no answer.
-    interval : function
-        (lower, upper) of the mean of one new run at a core count and level.
-    parameters : int
-        Free ones, those of the law only.
-    """
-
+    # 512-byte I/Os per second at core counts; NaN where the law has no answer.
     rate: Callable[[FloatArray], FloatArray]
+    # (lower, upper) of the mean of one new run at a core count and level.
     interval: Callable[[float, float], tuple[float, float]]
-    parameters: int
+    parameters: int  # free ones, those of the law only
 
 
 class LawScore(NamedTuple):
-    """How well a law does.
-
-    Attributes
-    ----------
-    parameters : int
-    aicc : float
-        Akaike's criterion with the correction for few runs; NaN where there are too few.
-    weight : float
-        Akaike weight among the laws that have one: how much speaks for it, 0 to 1.
-    held_out : float
-        Error at the most cores when fitted to the runs on fewer, as a share; NaN where too few.
-    """
+    """How well a law does; NaN where there are too few runs."""
 
     parameters: int
-    aicc: float
-    weight: float
-    held_out: float
+    aicc: float  # Akaike's criterion with the correction for few runs
+    weight: float  # Akaike weight among the laws that have one, 0 to 1
+    held_out: float  # error at the most cores when fitted to the runs on fewer, as a share
 
 
 def fit_laws(runs: IoRuns, *, floor: float, frequency: float) -> dict[str, Law]:
     """Fit every law that the runs can tell.
 
-    Parameters
-    ----------
-    runs : IoRuns
-    floor : float
-        Lowest utilisation of the first law.
-    frequency : float
-        Hz of the server that is asked for; rates of Amdahl's and Gunther's laws go in proportion
-        to it, as cycles per I/O do in the first.
+    ``floor`` is the lowest utilisation of the first law, ``frequency`` (Hz) that of the server to
+    predict; rates of Amdahl's and Gunther's laws go in proportion to it.
     """
+    scale = frequency / runs.frequency
+    fits: dict[str, Callable[[], Law]] = {
+        LINEAR_CPIO: lambda: _linear_cpio(runs, floor, frequency),
+        AMDAHL: lambda: _amdahl(runs.cores, runs.rate * scale),
+        GUNTHER: lambda: _gunther(runs.cores, runs.rate * scale),
+    }
     found: dict[str, Law] = {}
-    for name, fit in _FITS.items():
-        try:
-            found[name] = fit(runs, floor, frequency)
-        except FittingError:
-            continue
+    for name, fit in fits.items():
+        with suppress(FittingError):
+            found[name] = fit()
     return found
 
 
@@ -277,6 +225,8 @@ def score_laws(runs: IoRuns, laws: Mapping[str, Law], *, floor: float) -> dict[s
 
 def _aicc(rate: FloatArray, law: Law, cores: FloatArray) -> float:
     n, k = len(rate), law.parameters + 1
+    # Normal errors of ln(rate) about each law as fitted by its own least squares: the criterion is
+    # a little too large for a law that is fitted otherwise.
     residual = np.log(rate / law.rate(cores))
     if n - k - 1 <= 0 or not np.isfinite(residual).all():
         return float("nan")
@@ -308,11 +258,10 @@ def _linear_cpio(runs: IoRuns, floor: float, frequency: float) -> Law:
     return Law(rate, lambda cores, level: (np.nan, np.nan), 4 - int(fit.falls[0]))
 
 
-def _amdahl(runs: IoRuns, floor: float, frequency: float) -> Law:
+def _amdahl(cores: FloatArray, rate: FloatArray) -> Law:
     from fitting.laws.cores import AmdahlScaling
 
-    scale = frequency / runs.frequency
-    model = AmdahlScaling().fit(runs.cores, 1.0 / (runs.rate * scale))
+    model = AmdahlScaling().fit(cores, 1.0 / rate)
 
     def interval(cores: float, level: float) -> tuple[float, float]:
         lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
@@ -322,26 +271,18 @@ def _amdahl(runs: IoRuns, floor: float, frequency: float) -> Law:
     return Law(lambda cores: 1.0 / model.predict(cores), interval, _free(model))
 
 
-def _gunther(runs: IoRuns, floor: float, frequency: float) -> Law:
+def _gunther(cores: FloatArray, rate: FloatArray) -> Law:
     from fitting.laws.cores import UniversalScalability
 
-    scale = frequency / runs.frequency
-    model = UniversalScalability().fit(runs.cores, runs.rate * scale)
+    model = UniversalScalability().fit(cores, rate)
 
     def interval(cores: float, level: float) -> tuple[float, float]:
         lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
         return max(lower, 0.0) if lower == lower else np.nan, upper
 
-    return Law(lambda cores: model.predict(cores), interval, _free(model))
+    return Law(model.predict, interval, _free(model))
 
 
 def _free(model: AmdahlScaling | UniversalScalability) -> int:
     held = len(model.bound_.split(", ")) if model.bound_ else 0
     return len(model.theta_) - held
-
-
-_FITS: dict[str, Callable[[IoRuns, float, float], Law]] = {
-    LINEAR_CPIO: _linear_cpio,
-    AMDAHL: _amdahl,
-    GUNTHER: _gunther,
-}

@@ -13,100 +13,70 @@ is the scatter about the line: it has in it how badly a line fits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.errors import FittingError
-from fitting.regression.lines import (
-    SLOPE_AT_ZERO,
-    LineFit,
-    Moments,
-    fit_groups,
-    fit_moments,
-    variance_of_mean,
-)
+from fitting.regression import lines
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fitting.regression.lines import FloatArray, IntArray
-
-    Mask = NDArray[np.bool_]
-
+    from fitting.regression.lines import BoolArray, FloatArray, IntArray
 
 # A first line may be near nothing at few cores; no run weighs more than a hundredfold for it.
 _LEAST_EXPECTED = 0.1
 
 
 class Centre(NamedTuple):
-    """What draws of one quantity lie about: value, standard error, degrees of freedom a group."""
+    """Centre of the draws of one quantity; one element a group."""
 
     value: FloatArray
-    error: FloatArray
+    error: FloatArray  # standard error
     degrees_of_freedom: IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class IoScaling:
-    """Lines of cycles per I/O and of utilisation against cores, one of each a group.
+class IoScaling(NamedTuple):
+    """Lines of cycles per I/O and of utilisation against cores, one of each a group."""
 
-    Attributes
-    ----------
-    cpio, utilisation : LineFit
-    scatter : (groups,) float array
-        Standard deviation of a run's cpio about the line, as a share of it.
-    fewest, most : (groups,) float arrays
-        Core counts measured.
-    cpio_fewest, cpio_most, utilisation_most : (groups,) float arrays
-        Means of the runs at these.
-    runs_fewest, runs_most : (groups,) float arrays
-    correlation : (groups,) float array
-        Of the residuals of the two lines; 0 where it cannot be known.
-    """
-
-    cpio: LineFit
-    utilisation: LineFit
-    scatter: FloatArray
-    fewest: FloatArray
+    cpio: lines.LineFit
+    utilisation: lines.LineFit
+    scatter: FloatArray  # standard deviation of a run's cpio about the line, as a share of it
+    fewest: FloatArray  # core counts measured
     most: FloatArray
-    cpio_fewest: FloatArray
+    cpio_fewest: FloatArray  # means of the runs at these core counts
     cpio_most: FloatArray
     utilisation_most: FloatArray
     runs_fewest: FloatArray
     runs_most: FloatArray
-    correlation: FloatArray
+    correlation: FloatArray  # of the residuals of the two lines; 0 where it cannot be known
 
     @property
-    def falls(self) -> Mask:
+    def falls(self) -> BoolArray:
         """True for groups whose cpio falls with cores, and is held level."""
-        return np.asarray(self.cpio.bound == SLOPE_AT_ZERO)
+        return np.asarray(self.cpio.bound == lines.SLOPE_AT_ZERO)
 
     def cpio_centres(self, cores: float, *, repeats: float = 1) -> dict[str, Centre]:
         """Cycles per I/O as desired, today and projected to a core count."""
         line, at = self.cpio, float(cores)
-        projected = line.value(at)
-        ends = {
-            "desired": (self.cpio_fewest, 1.0 / self.runs_fewest),
-            "today": (self.cpio_most, 1.0 / self.runs_most),
-        }
-        found = {
-            name: self._about(mean, (self.scatter * mean) ** 2 * share, repeats)
-            for name, (mean, share) in ends.items()
-        }
-        found["projected"] = self._about(projected, line.variance * line.leverage(at), repeats)
-        return found
 
-    def _about(self, value: FloatArray, variance: FloatArray, repeats: float) -> Centre:
-        """Centre of the cpio of new runs where its mean is known with a variance."""
-        new = (self.scatter * value) ** 2 * variance_of_mean(repeats)
-        return Centre(value, np.sqrt(variance + new), self.cpio.degrees_of_freedom)
+        def centre(value: FloatArray, variance: FloatArray) -> Centre:
+            """Centre of the cpio of new runs where its mean is known with a variance."""
+            new = (self.scatter * value) ** 2 * lines.variance_of_mean(repeats)
+            return Centre(value, np.sqrt(variance + new), line.degrees_of_freedom)
+
+        def measured(mean: FloatArray, runs: FloatArray) -> Centre:
+            return centre(mean, (self.scatter * mean) ** 2 * (1.0 / runs))
+
+        return {
+            "desired": measured(self.cpio_fewest, self.runs_fewest),
+            "today": measured(self.cpio_most, self.runs_most),
+            "projected": centre(line.value(at), line.variance * line.leverage(at)),
+        }
 
     def utilisation_centres(self, cores: float, *, repeats: float = 1) -> dict[str, Centre]:
         """Utilisation as measured on most cores, and projected to a core count; not clamped."""
         line, at = self.utilisation, float(cores)
-        error = np.sqrt(line.variance * (1.0 / self.runs_most + variance_of_mean(repeats)))
+        error = np.sqrt(line.variance * (1.0 / self.runs_most + lines.variance_of_mean(repeats)))
         df = line.degrees_of_freedom
         return {
             "measured": Centre(self.utilisation_most, error, df),
@@ -124,24 +94,13 @@ class IoScaling:
 def fit_scaling(
     codes: IntArray, cores: FloatArray, cpio: FloatArray, utilisation: FloatArray, groups: int
 ) -> IoScaling:
-    """Fit both lines of every group to labelled runs.
+    """Fit both lines of every group to runs labelled by group, 0 … ``groups`` − 1.
 
-    Parameters
-    ----------
-    codes : (runs,) int array
-        Group of each run, 0 … ``groups`` − 1.
-    cores, cpio, utilisation : (runs,) float arrays
-        Above 0; utilisation at most 1.
-    groups : int
-
-    Raises
-    ------
-    FittingError
-        For values that are not finite and above 0, and utilisations above 1.
+    All figures are above 0; utilisations are at most 1.
     """
     _refuse_impossible(cores, cpio, utilisation)
     cost, scatter = _fit_in_proportion(codes, cores, cpio, groups)
-    busy = fit_groups(codes, cores, utilisation, groups)
+    busy = lines.fit_groups(codes, cores, utilisation, groups)
     fewest, most = np.full(groups, np.inf), np.full(groups, -np.inf)
     np.minimum.at(fewest, codes, cores)
     np.maximum.at(most, codes, cores)
@@ -149,23 +108,20 @@ def fit_scaling(
     runs_fewest = np.bincount(codes, at_fewest, groups)
     runs_most = np.bincount(codes, at_most, groups)
     with np.errstate(invalid="ignore"):
+        cost_off = cpio / (cost.intercept[codes] + cost.slope[codes] * cores) - 1.0
+        busy_off = utilisation - busy.intercept[codes] - busy.slope[codes] * cores
         return IoScaling(
-            cost,
-            busy,
-            scatter,
-            fewest,
-            most,
-            np.bincount(codes, at_fewest * cpio, groups) / runs_fewest,
-            np.bincount(codes, at_most * cpio, groups) / runs_most,
-            np.bincount(codes, at_most * utilisation, groups) / runs_most,
-            runs_fewest.astype(np.float64),
-            runs_most.astype(np.float64),
-            _correlation(
-                codes,
-                cpio / (cost.intercept[codes] + cost.slope[codes] * cores) - 1.0,
-                utilisation - busy.intercept[codes] - busy.slope[codes] * cores,
-                groups,
-            ),
+            cpio=cost,
+            utilisation=busy,
+            scatter=scatter,
+            fewest=fewest,
+            most=most,
+            cpio_fewest=np.bincount(codes, at_fewest * cpio, groups) / runs_fewest,
+            cpio_most=np.bincount(codes, at_most * cpio, groups) / runs_most,
+            utilisation_most=np.bincount(codes, at_most * utilisation, groups) / runs_most,
+            runs_fewest=runs_fewest.astype(np.float64),
+            runs_most=runs_most.astype(np.float64),
+            correlation=_correlation(codes, cost_off, busy_off, groups),
         )
 
 
@@ -196,19 +152,11 @@ def _refuse_impossible(cores: FloatArray, cpio: FloatArray, utilisation: FloatAr
             )
 
 
-def _level_where_falling(free: LineFit, held: LineFit) -> LineFit:
-    """Take the held line of each group whose free line falls."""
-    level = free.slope < 0
-    names = ("intercept", "slope", "bound", "degrees_of_freedom", "variance")
-    parts = (np.where(level, getattr(held, n), getattr(free, n)) for n in names)
-    return LineFit(free.moments, *parts)
-
-
 def _fit_in_proportion(
     codes: IntArray, cores: FloatArray, cpio: FloatArray, groups: int
-) -> tuple[LineFit, FloatArray]:
+) -> tuple[lines.LineFit, FloatArray]:
     """Line of each group with errors that are a share of it, and that share."""
-    first = fit_groups(codes, cores, cpio, groups)
+    first = lines.fit_groups(codes, cores, cpio, groups)
     mean = first.moments.mean_y[codes]
     # Of a line that falls, or is none, the mean will be taken.
     rises = first.slope[codes] >= 0
@@ -217,21 +165,23 @@ def _fit_in_proportion(
     # Of mean weight 1, so that the sums of a line without weights serve.
     unit = first.moments.points / np.bincount(codes, weight, groups)
     moments = _weighted_moments(codes, cores, cpio, weight * unit[codes], groups)
-    free, level = fit_moments(moments), fit_moments(moments, nonnegative=True)
-    line = _level_where_falling(free, level)
+    free, held = lines.fit_moments(moments), lines.fit_moments(moments, nonnegative=True)
+    # A line that falls is held level; one that rises keeps its intercept, even below zero.
+    both = zip(held.columns, free.columns, strict=True)
+    line = lines.LineFit(free.moments, *(np.where(free.slope < 0, h, f) for h, f in both))
     return line, np.sqrt(line.variance / unit)
 
 
 def _weighted_moments(
     codes: IntArray, x: FloatArray, y: FloatArray, weight: FloatArray, groups: int
-) -> Moments:
+) -> lines.Moments:
     def sums(values: FloatArray) -> FloatArray:
         return np.bincount(codes, weight * values, groups).astype(np.float64, copy=False)
 
     points = np.bincount(codes, minlength=groups)
     mean_x, mean_y = sums(x) / points, sums(y) / points
     dx, dy = x - mean_x[codes], y - mean_y[codes]
-    return Moments(points, mean_x, mean_y, sums(dx * dx), sums(dx * dy), sums(dy * dy))
+    return lines.Moments(points, mean_x, mean_y, sums(dx * dx), sums(dx * dy), sums(dy * dy))
 
 
 def _correlation(codes: IntArray, a: FloatArray, b: FloatArray, groups: int) -> FloatArray:

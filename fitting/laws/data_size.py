@@ -20,7 +20,6 @@ doi:10.2202/1544-6115.1027 (moderated variances)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -33,46 +32,29 @@ if TYPE_CHECKING:
 
 
 class UsualMiss(NamedTuple):
-    """How far extents usually lie from their line.
+    """How far extents usually lie from their line."""
 
-    Attributes
-    ----------
-    share : float
-        Of the time.
-    degrees_of_freedom : int
-        For how many it counts beside those of the extents measured.
-    """
-
-    share: float
-    degrees_of_freedom: int
+    share: float  # of the time
+    degrees_of_freedom: int  # for which it counts beside those of the extents measured
 
 
-@dataclass(frozen=True, slots=True)
-class ExtentLine:
+# Set on the Spark jobs of C3O, where 3 % is about the median miss and one in ten is 4 times that.
+USUAL_MISS = UsualMiss(0.03, 3)
+
+
+class ExtentLine(NamedTuple):
     """The line of each group, in shares of a target extent.
 
-    Attributes
-    ----------
-    target : float
-        Extent that all else refers to.
-    line : LineFit
-        Time per extent, times the target (s), over the target's share of the extent: the
-        intercept is ``target``/rate, the slope ``start``; both are held at zero or above.
-    scatter : (groups,) float array
-        Variance of ln(time) from run to run at one extent; 0 where none was repeated.
-    runs : (groups,) float array
-        Harmonic mean of the runs an extent.
-    extents, independent : (groups,) int arrays
-        Extents measured, and those among them that miss the line each for itself.
-    usual : UsualMiss
+    The line is of time per extent, times the target (s), over the target's share of the extent: the
+    intercept is ``target``/rate, the slope ``start``; both are held at zero or above.
     """
 
-    target: float
+    target: float  # extent that all else refers to
     line: LineFit
-    scatter: FloatArray
-    runs: FloatArray
+    scatter: FloatArray  # variance of ln(time) between runs at one extent; 0 without repeats
+    runs: FloatArray  # harmonic mean of the runs at an extent
     extents: IntArray
-    independent: IntArray
+    independent: IntArray  # extents that miss the line each for itself
     usual: UsualMiss
 
     @property
@@ -83,13 +65,7 @@ class ExtentLine:
     def interval(
         self, *, level: float = 0.90, repeats: float | FloatArray = 1
     ) -> tuple[FloatArray, FloatArray]:
-        """Prediction interval (s) of the mean of ``repeats`` runs at the target.
-
-        Raises
-        ------
-        FittingError
-            For a level outside (0, 1) and for less than 1 repeat.
-        """
+        """Prediction interval (s) of the mean of ``repeats`` runs at the target."""
         line, middle, usual = self.line, self.projected, self.usual
         alike = self.extents - self.independent
         seen = np.maximum(line.degrees_of_freedom - alike, 0)
@@ -105,20 +81,21 @@ class ExtentLine:
         return np.maximum(middle - half, 0.0), middle + half
 
 
+def fit_sizes(steps: Steps, target: float) -> ExtentLine:
+    """Fit T(D) = t_fixed + D/rate of each group to the means of its data sizes D (B).
+
+    ``steps`` are of ln(time in s), over 1/D in place of a frequency; ``start`` is t_fixed.
+    """
+    return fit_extents(steps, target, USUAL_MISS)
+
+
 def fit_extents(
     steps: Steps, target: float, usual: UsualMiss, independent: IntArray | None = None
 ) -> ExtentLine:
     """Fit the line of each group to the means of its extents.
 
-    Parameters
-    ----------
-    steps : Steps
-        Of ln(time in s), over 1/extent in place of a frequency.
-    target : float
-        Extent, above 0.
-    usual : UsualMiss
-    independent : (groups,) int array, optional
-        Extents that miss the line each for itself; by default all.
+    ``steps`` are of ln(time in s), over 1/extent in place of a frequency. ``independent`` is the
+    number of extents that miss the line each for itself; by default all.
     """
     groups = len(steps.count)
     codes = np.repeat(np.arange(groups), steps.count)
@@ -129,23 +106,3 @@ def fit_extents(
         runs = steps.count / np.bincount(codes, 1 / steps.runs, groups)
     alone = steps.count if independent is None else independent
     return ExtentLine(target, line, scatter, runs, steps.count, alone, usual)
-
-
-# Time against data size: T(D) = t_fixed + D/rate, and how far from it a new size may lie.
-
-
-# Set on the Spark jobs of C3O, where 3 % is about the median miss and one in ten is 4 times that.
-USUAL_MISS = UsualMiss(0.03, 3)
-
-
-def fit_sizes(steps: Steps, target: float) -> ExtentLine:
-    """Fit the line of each group to the means of its sizes; ``start`` is t_fixed.
-
-    Parameters
-    ----------
-    steps : Steps
-        Of ln(time in s), over 1/size (1/B) in place of a frequency.
-    target : float
-        Data size (B), above 0.
-    """
-    return fit_extents(steps, target, USUAL_MISS)

@@ -6,7 +6,7 @@ Source: Issa & Figueira (2012), eq. 2, https://doi.org/10.1186/2192-113X-1-10.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +14,9 @@ from fitting.errors import FittingError
 from fitting.regression.models import Asymptote, LineModel, Parameter, asymptote_of_line
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Number = float | NDArray[np.float64]
     from fitting.regression.lines import FloatArray, LineFit
+
+    Number = float | FloatArray
 
 
 def execution_time(
@@ -60,19 +59,17 @@ def execution_time(
     return data / frequency_hz / cores * cpi * path_length * efficiency
 
 
-# Path length: retired instructions per unit of data against the number of cores.
-#
-# PL(n) = a·ln(n) + b. Source: Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10. A
-# path length is a property of its workload and is shared by families; it is no answer for another
-# workload. With a < 0 it ends where it reaches zero, at n = exp(−b/a).
-
-
 @dataclass(frozen=True)
 class LogCores(LineModel):
-    """PL(n) = a·ln(n) + b."""
+    """PL(n) = a·ln(n) + b: retired instructions per unit of data against the number of cores.
 
-    equation: ClassVar[str] = "PL(n) = a·ln(n) + b"
-    parameters: ClassVar[tuple[Parameter, Parameter]] = (Parameter("b", "1"), Parameter("a", "1"))
+    Source: Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10. A path length belongs to
+    its workload and is shared by families; it is no answer for another workload. With a < 0 it ends
+    where it reaches zero, at n = exp(−b/a).
+    """
+
+    equation = "PL(n) = a·ln(n) + b"
+    parameters = (Parameter("b", "1"), Parameter("a", "1"))
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
         """ln(n)."""

@@ -1,6 +1,7 @@
-"""Amdahl's law in core frequency: a part of the time that the clock shortens and one it does not.
+"""Laws of time and CPI in core frequency: Amdahl's law, and a published reciprocal curve.
 
-Source: Amdahl (1967), https://doi.org/10.1145/1465482.1465560, applied to core frequency as by
+Amdahl's law: a part of the time falls with the frequency and a part does not. Source: Amdahl
+(1967), https://doi.org/10.1145/1465482.1465560, applied to core frequency as by
 Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10, and by Hennessy & Patterson,
 *Computer Architecture*, ch. 1.
 
@@ -12,11 +13,11 @@ turbo or throttling makes the clock another than the one asked for, and across f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.regression.models import Asymptote, LineModel, Parameter, asymptote_of_line
+from fitting.regression.models import Asymptote, LineModel, Parameter
 
 if TYPE_CHECKING:
     from fitting.regression.lines import FloatArray, LineFit
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
 class AmdahlTime(LineModel):
     """T(f) = t_fixed + w/f: elapsed time (s) against core frequency f (Hz)."""
 
-    equation: ClassVar[str] = "T(f) = t_fixed + w/f"
-    parameters: ClassVar[tuple[Parameter, Parameter]] = (
-        Parameter("t_fixed_s", "s"),
-        Parameter("work_cycles", "cycles"),
-    )
+    equation = "T(f) = t_fixed + w/f"
+    parameters = (Parameter("t_fixed_s", "s"), Parameter("work_cycles", "cycles"))
     nonnegative: bool = True
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
@@ -48,16 +46,8 @@ class AmdahlTime(LineModel):
 class AmdahlRate(AmdahlTime):
     """1/X(f) = t_fixed + w/f: throughput X (1/s) through its reciprocal, the time of one unit."""
 
-    equation: ClassVar[str] = "1/X(f) = t_fixed + w/f"
-    reciprocal: ClassVar[bool] = True
-
-    def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
-        """Time of one unit of work (s)."""
-        return 1 / metric
-
-    def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
-        """Throughput (1/s)."""
-        return 1 / ordinate
+    equation = "1/X(f) = t_fixed + w/f"
+    reciprocal = True
 
     def asymptote(self, line: LineFit) -> Asymptote:
         """1/t_fixed, the throughput that no core clock exceeds, or f/w without it."""
@@ -73,11 +63,8 @@ class AmdahlEfficiency(AmdahlRate):
     as fall, so its parameters are not bounded.
     """
 
-    equation: ClassVar[str] = "1/perf_per_watt(f) = e_fixed + e_clock/f"
-    parameters: ClassVar[tuple[Parameter, Parameter]] = (
-        Parameter("e_fixed_j", "J"),
-        Parameter("e_clock_j_hz", "J·Hz"),
-    )
+    equation = "1/perf_per_watt(f) = e_fixed + e_clock/f"
+    parameters = (Parameter("e_fixed_j", "J"), Parameter("e_clock_j_hz", "J·Hz"))
     nonnegative: bool = False
 
 
@@ -89,52 +76,29 @@ class AmdahlCpi(LineModel):
     instruction tends to m, CPI itself grows without bound unless m = 0.
     """
 
-    equation: ClassVar[str] = "CPI(f) = cpi_core + m·f"
-    parameters: ClassVar[tuple[Parameter, Parameter]] = (
-        Parameter("cpi_core", "1"),
-        Parameter("stall_s_per_instruction", "s"),
-    )
+    equation = "CPI(f) = cpi_core + m·f"
+    parameters = (Parameter("cpi_core", "1"), Parameter("stall_s_per_instruction", "s"))
     nonnegative: bool = True
-
-    def abscissa(self, predictor: FloatArray) -> FloatArray:
-        """Frequency (Hz)."""
-        return predictor
-
-    def asymptote(self, line: LineFit) -> Asymptote:
-        """cpi_core where no stall was found, else m·f."""
-        return asymptote_of_line(line)
-
-
-# The published curve 1/CPI = c − k/f, for reproduction: faster than the clock alone allows.
-#
-# Source: Issa & Figueira (2012), fig. 13, https://doi.org/10.1186/2192-113X-1-10. With k > 0 the
-# CPI falls as the clock rises, to 1/c, so performance c·f − k grows faster than f. No core does
-# that by its clock alone; a memory clock or a prefetcher that changes with it, another host, or
-# noise between two close frequencies does. It has no answer at or below its pole f = k/c.
 
 
 @dataclass(frozen=True)
 class ReciprocalCpi(LineModel):
-    """1/CPI(f) = c − k/f; the limit of CPI is 1/c."""
+    """1/CPI(f) = c − k/f: the published curve, for reproduction; the limit of CPI is 1/c.
 
-    equation: ClassVar[str] = "1/CPI(f) = c − k/f"
-    parameters: ClassVar[tuple[Parameter, Parameter]] = (
-        Parameter("c", "1"),
-        Parameter("k_hz", "Hz"),
-    )
-    reciprocal: ClassVar[bool] = True
+    Source: Issa & Figueira (2012), fig. 13, https://doi.org/10.1186/2192-113X-1-10. With k > 0 the
+    CPI falls as the frequency rises, to 1/c, so performance c·f − k grows faster than f. No core
+    does that by its frequency alone; a memory clock or a prefetcher that changes with it, another
+    host, or noise between close frequencies does. It has no answer at or below its pole
+    f = k/c.
+    """
+
+    equation = "1/CPI(f) = c − k/f"
+    parameters = (Parameter("c", "1"), Parameter("k_hz", "Hz"))
+    reciprocal = True
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
         """One over frequency (s)."""
         return 1 / predictor
-
-    def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
-        """Instructions per cycle."""
-        return 1 / metric
-
-    def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
-        """Cycles per instruction."""
-        return 1 / ordinate
 
     def asymptote(self, line: LineFit) -> Asymptote:
         """1/c, or NaN where c is not positive and the curve ends."""
@@ -158,12 +122,9 @@ class ReciprocalCpi(LineModel):
 class ReciprocalRate(ReciprocalCpi):
     """X(f) = c·f − k: throughput (1/s) by the same curve, X/f = c − k/f."""
 
-    equation: ClassVar[str] = "X(f) = c·f − k"
-    parameters: ClassVar[tuple[Parameter, Parameter]] = (
-        Parameter("c_per_cycle", "1"),
-        Parameter("k_per_s", "1/s"),
-    )
-    reciprocal: ClassVar[bool] = False
+    equation = "X(f) = c·f − k"
+    parameters = (Parameter("c_per_cycle", "1"), Parameter("k_per_s", "1/s"))
+    reciprocal = False
 
     def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
         """Work per cycle."""
@@ -183,8 +144,8 @@ class ReciprocalRate(ReciprocalCpi):
 class ReciprocalTime(ReciprocalRate):
     """1/T(f) = c·f − k: elapsed time (s) by the same curve."""
 
-    equation: ClassVar[str] = "1/T(f) = c·f − k"
-    reciprocal: ClassVar[bool] = True
+    equation = "1/T(f) = c·f − k"
+    reciprocal = True
 
     def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
         """Runs per cycle."""

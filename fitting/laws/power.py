@@ -7,20 +7,13 @@ more than 1. A projected power that is not positive is no answer and comes out N
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.errors import FittingError, OutOfRangeError
+from fitting.regression import models
 from fitting.regression.lines import student_quantile, variance_of_mean
-from fitting.regression.models import (
-    Asymptote,
-    LineModel,
-    ModelFit,
-    Parameter,
-    asymptote_of_line,
-    fit,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PowerLine(LineModel):
+class PowerLine(models.LineModel):
     """P(f) = P0 + s·f, with P0 = (P2·f1 − P1·f2)/(f1 − f2) from two points.
 
     Source: Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10, reconstructed as the
@@ -37,19 +30,8 @@ class PowerLine(LineModel):
     frequencies answers too little at high ones.
     """
 
-    equation: ClassVar[str] = "P(f) = P0 + s·f"
-    parameters: ClassVar[tuple[Parameter, Parameter]] = (
-        Parameter("p0_w", "W"),
-        Parameter("slope_w_per_hz", "W/Hz"),
-    )
-
-    def abscissa(self, predictor: FloatArray) -> FloatArray:
-        """Frequency (Hz)."""
-        return predictor
-
-    def asymptote(self, line: LineFit) -> Asymptote:
-        """s·f: power grows with the clock."""
-        return asymptote_of_line(line)
+    equation = "P(f) = P0 + s·f"
+    parameters = (models.Parameter("p0_w", "W"), models.Parameter("slope_w_per_hz", "W/Hz"))
 
 
 @dataclass(frozen=True)
@@ -61,11 +43,8 @@ class CmosExponent(PowerLine):
     """
 
     exponent: float = 3.0
-    equation: ClassVar[str] = "P(f) = P0 + c·(f/GHz)^γ"
-    parameters: ClassVar[tuple[Parameter, Parameter]] = (
-        Parameter("p0_w", "W"),
-        Parameter("c_w_per_ghz_to_gamma", "W"),
-    )
+    equation = "P(f) = P0 + c·(f/GHz)^γ"
+    parameters = (models.Parameter("p0_w", "W"), models.Parameter("c_w_per_ghz_to_gamma", "W"))
 
     def __post_init__(self) -> None:
         if not 1 <= self.exponent <= 5:
@@ -75,10 +54,10 @@ class CmosExponent(PowerLine):
         """(f/GHz)^γ."""
         return (predictor / 1e9) ** self.exponent
 
-    def asymptote(self, line: LineFit) -> Asymptote:
+    def asymptote(self, line: LineFit) -> models.Asymptote:
         """c·(f/GHz)^γ."""
-        far = asymptote_of_line(line, self.exponent)
-        return Asymptote(far.coefficient * 1e-9**far.exponent, far.exponent)
+        far = models.asymptote_of_line(line, self.exponent)
+        return models.Asymptote(far.coefficient * 1e-9**far.exponent, far.exponent)
 
 
 def best_exponent(frequency: FloatArray, power: FloatArray) -> float:
@@ -92,7 +71,7 @@ def best_exponent(frequency: FloatArray, power: FloatArray) -> float:
     one_group = np.zeros(len(power), dtype=np.int64)
 
     def squares(exponent: float) -> float:
-        fitted = fit(CmosExponent(exponent=exponent), one_group, frequency, power, 1)
+        fitted = models.fit(CmosExponent(exponent=exponent), one_group, frequency, power, 1)
         return float(np.sum((power - fitted.line.value(fitted.model.abscissa(frequency))) ** 2))
 
     # The sum of squares has one valley for convex data; the ends are compared for the rest.
@@ -100,23 +79,14 @@ def best_exponent(frequency: FloatArray, power: FloatArray) -> float:
     return float(min((1.0, 5.0, float(inside.x)), key=squares))
 
 
-@dataclass(frozen=True, slots=True)
-class FreeExponent:
-    """Inference of P0 + c·(f/GHz)^γ where γ was fitted too: the curve linearised at its optimum.
+class FreeExponent(NamedTuple):
+    """Inference of P0 + c·(f/GHz)^γ where γ was fitted too: the curve linearised at its optimum."""
 
-    Attributes
-    ----------
-    fit : ModelFit
-        The line at the fitted γ, one degree of freedom poorer.
-    root : (3, points) float array
-        R with R·Rᵀ the covariance of P0, c and γ in units of one point's variance.
-    """
-
-    fit: ModelFit
-    root: FloatArray
+    fit: models.ModelFit  # the line at the fitted γ, one degree of freedom poorer
+    root: FloatArray  # (3, points): R·Rᵀ is the covariance of P0, c, γ in one point's variances
 
     @classmethod
-    def of(cls, fitted: ModelFit, frequency: FloatArray) -> FreeExponent:
+    def of(cls, fitted: models.ModelFit, frequency: FloatArray) -> FreeExponent:
         """Take the line at the best exponent and the frequencies of its points."""
         line = fitted.line
         df = np.maximum(line.degrees_of_freedom - 1, 0)
@@ -160,11 +130,8 @@ class CmosVoltage(PowerLine):
     """
 
     voltages: Mapping[float, float] = field(default_factory=dict)
-    equation: ClassVar[str] = "P(f) = P0 + c·(f/GHz)·V(f)²"
-    parameters: ClassVar[tuple[Parameter, Parameter]] = (
-        Parameter("p0_w", "W"),
-        Parameter("c_w_per_ghz_v2", "W/(GHz·V²)"),
-    )
+    equation = "P(f) = P0 + c·(f/GHz)·V(f)²"
+    parameters = (models.Parameter("p0_w", "W"), models.Parameter("c_w_per_ghz_v2", "W/(GHz·V²)"))
 
     def __post_init__(self) -> None:
         table = np.array([*self.voltages.items()], dtype=float)
@@ -183,9 +150,10 @@ class CmosVoltage(PowerLine):
                 f"{table[0, 0] / 1e9:g} to {table[-1, 0] / 1e9:g} GHz; add that step to it"
             )
         voltage = np.interp(f, table[:, 0], table[:, 1])
-        return f / 1e9 * voltage**2
+        scaled: FloatArray = f / 1e9 * voltage**2
+        return scaled
 
-    def asymptote(self, line: LineFit) -> Asymptote:
+    def asymptote(self, line: LineFit) -> models.Asymptote:
         """Give none: nobody measured the voltage beyond the table."""
         unknown = np.full_like(line.slope, np.nan)
-        return Asymptote(unknown, unknown)
+        return models.Asymptote(unknown, unknown)

@@ -29,32 +29,16 @@ from fitting.errors import FittingError
 from fitting.regression.lines import student_quantile
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fitting.regression.lines import FloatArray
-
-    BoolArray = NDArray[np.bool_]
+    from fitting.regression.lines import BoolArray, FloatArray
 
 
 class Covariance(NamedTuple):
-    """Standard deviations of what makes a curve leave its straight line, by cause.
+    """Standard deviations of what makes a curve leave its straight line, by cause."""
 
-    Attributes
-    ----------
-    quadratic : float
-        Coefficient of load².
-    bend : float
-        Of an integrated Wiener process: change of the slope over a load of 1.
-    rough : float
-        Of a departure that is forgotten within `ROUGHNESS_RANGE`.
-    asleep : float
-        Of idle alone, where a server enters states that it never enters under load.
-    """
-
-    quadratic: float
-    bend: float
-    rough: float
-    asleep: float
+    quadratic: float  # coefficient of load²
+    bend: float  # integrated Wiener process: change of the slope over a load of 1
+    rough: float  # departure that is forgotten within `ROUGHNESS_RANGE`
+    asleep: float  # of idle alone, where a server enters states it never enters under load
 
 
 # Only ratios count in the shape.
@@ -74,22 +58,11 @@ _SAME_LOAD = 1e-6
 
 
 class PowerForecast(NamedTuple):
-    """Watts at the loads asked for; (servers, asked) arrays.
+    """Power (W) at the loads asked for; (servers, asked) arrays."""
 
-    Attributes
-    ----------
-    watts : float array
-        NaN where the curve would fall to zero or below, and for a server with less than two
-        levels.
-    half_width : float array
-        Of the prediction interval, which lies evenly about the watts.
-    extrapolated : bool array
-        True outside the levels of the server.
-    """
-
-    watts: FloatArray
-    half_width: FloatArray
-    extrapolated: BoolArray
+    watts: FloatArray  # NaN where the curve falls to zero or a server has less than two levels
+    half_width: FloatArray  # of the prediction interval, which is symmetric
+    extrapolated: BoolArray  # True outside the levels of the server
 
     @property
     def lower(self) -> FloatArray:
@@ -105,7 +78,7 @@ class PowerForecast(NamedTuple):
 def forecast_watts(
     load: FloatArray, watts: FloatArray, asked: FloatArray, *, level: float = 0.90
 ) -> PowerForecast:
-    """Watts of many servers at loads that were not measured.
+    """Forecast the power (W) of many servers at loads that were not measured.
 
     Parameters
     ----------
@@ -117,17 +90,10 @@ def forecast_watts(
         Shares of full load, 0 or more.
     level : float
         Of the intervals, inside (0, 1).
-
-    Raises
-    ------
-    FittingError
-        For shapes that do not fit, a negative load, watts of 0 or less, or two levels of one
-        server at one load.
     """
     load, watts, asked = _checked(load, watts, asked)
-    servers, many = len(watts), asked.shape[1]
-    made = np.full((2, servers, many), np.nan)
-    extrapolated = np.zeros((servers, many), dtype=bool)
+    found = np.full((2, *asked.shape), np.nan)
+    extrapolated = np.zeros(asked.shape, dtype=bool)
     known = ~(np.isnan(load) | np.isnan(watts))
     # Servers with the same levels missing are one stack of equal systems.
     patterns, which = np.unique(known, axis=0, return_inverse=True)
@@ -135,10 +101,63 @@ def forecast_watts(
         if pattern.sum() < _DRIFT:
             continue
         of = np.flatnonzero(which.reshape(-1) == number)
-        part = _Stack(load[of][:, pattern], watts[of][:, pattern], asked[of])
-        made[:, of] = part.forecast(level)
-        extrapolated[of] = part.outside
-    return PowerForecast(made[0], made[1], extrapolated)
+        stack = _Stack(load[of][:, pattern], watts[of][:, pattern], asked[of])
+        found[:, of] = stack.forecast(level)
+        low, high = stack.load.min(axis=1)[:, None], stack.load.max(axis=1)[:, None]
+        extrapolated[of] = (asked[of] < low - _SAME_LOAD) | (asked[of] > high + _SAME_LOAD)
+    return PowerForecast(found[0], found[1], extrapolated)
+
+
+# Figures of energy proportionality: how nearly the power of a server follows its load. All take
+# loads and watts of the levels, rising from idle (load 0) to full load (1). Sources: EP: Ryckbosch,
+# Polfliet & Eeckhout (2011), https://doi.org/10.1109/MC.2011.130. IPR and LDR: Varsamopoulos &
+# Gupta (2010), https://doi.org/10.1109/ICPPW.2010.68. Dynamic range and PG: Wong & Annavaram
+# (2012), https://doi.org/10.1109/MICRO.2012.20.
+
+
+def idle_to_peak(watts: FloatArray) -> float:
+    """P(idle)/P(full), the IPR: 0 for a proportional server, 1 for one whose load costs nothing."""
+    return float(watts[0] / watts[-1])
+
+
+def dynamic_range(watts: FloatArray) -> float:
+    """1 − P(idle)/P(full): share of the full power that follows the load."""
+    return 1 - idle_to_peak(watts)
+
+
+def energy_proportionality(load: FloatArray, watts: FloatArray) -> float:
+    """EP = 1 − (A − 1/2)/(1/2), with A the area under P(u)/P(full) by trapezoids.
+
+    1 for power in proportion to load, 0 for constant power, above 1 for a curve below the
+    proportional line. For a straight line it is the dynamic range.
+    """
+    area = float(np.trapezoid(watts / watts[-1], load))
+    return 1 - (area - 0.5) / 0.5
+
+
+def linear_deviation(load: FloatArray, watts: FloatArray) -> tuple[float, float]:
+    """Largest relative distance from the line between idle and full load, and its load.
+
+    LDR(u) = P(u)/(P(idle) + (P(full) − P(idle))·u) − 1, with its sign, at the level where its size
+    is largest: above 0 the curve is above its line.
+    """
+    line = watts[0] + (watts[-1] - watts[0]) * load
+    deviation = watts / line - 1
+    at = int(np.argmax(np.abs(deviation)))
+    return float(deviation[at]), float(load[at])
+
+
+def proportionality_gap(load: FloatArray, watts: FloatArray) -> FloatArray:
+    """PG(u) = P(u)/P(full) − u: power above the proportional one, as a share of the full one."""
+    gap: FloatArray = watts / watts[-1] - load
+    return gap
+
+
+def peak_efficiency(load: FloatArray, watts: FloatArray) -> tuple[float, float]:
+    """Load at which work per joule is most, and how many times that of full load it is there."""
+    relative = load * watts[-1] / watts
+    at = int(np.argmax(relative))
+    return float(load[at]), float(relative[at])
 
 
 def _checked(
@@ -164,21 +183,19 @@ def _checked(
     return load, watts, asked
 
 
-class _Stack:
+class _Stack(NamedTuple):
     """Servers with the same number of levels."""
 
-    def __init__(self, load: FloatArray, watts: FloatArray, asked: FloatArray) -> None:
-        self.load, self.watts, self.asked = load, watts, asked
-        self.outside: BoolArray = (asked < load.min(axis=1)[:, None] - _SAME_LOAD) | (
-            asked > load.max(axis=1)[:, None] + _SAME_LOAD
-        )
+    load: FloatArray  # (servers, levels)
+    watts: FloatArray  # (servers, levels)
+    asked: FloatArray  # (servers, asked)
 
     def forecast(self, level: float) -> FloatArray:
         """Watts, and half widths of their intervals."""
         weights = self._weights()
         watts = np.einsum("snm,sn->sm", weights, self.watts)
         deviation, freedom = self._deviation(weights)
-        half = _student(freedom, level) * deviation
+        half = float(student_quantile(np.array([round(freedom)]), level)[0]) * deviation
         with np.errstate(invalid="ignore"):
             watts = np.where(watts > 0, watts, np.nan)
         return np.stack([watts, half])
@@ -221,31 +238,22 @@ class _Stack:
         slope = (offset * self.watts).sum(axis=1) / (offset**2).sum(axis=1)
         full = np.maximum(mean + slope * (1 - centre), mean / 2)
         share = np.clip(slope / full, _LEAST_SHARE, _MOST_SHARE)
-        return full * share**SCALE_EXPONENT
+        total: FloatArray = full * share**SCALE_EXPONENT
+        return total
 
 
 def covariance(first: FloatArray, second: FloatArray, of: Covariance) -> FloatArray:
-    """Covariance of the departures from the line at two sets of loads of each server.
-
-    Parameters
-    ----------
-    first : (servers, n) float array
-    second : (servers, m) float array
-    of : Covariance
-
-    Returns
-    -------
-    (servers, n, m) float array
-    """
+    """Covariance (servers, n, m) of the departures at (servers, n) and at (servers, m) loads."""
     u, v = first[:, :, None], second[:, None, :]
     near, far = np.minimum(u, v), np.maximum(u, v)
     idle = (u < _SAME_LOAD) & (v < _SAME_LOAD)
-    return (
+    total: FloatArray = (
         (of.quadratic * u * v) ** 2
         + of.bend**2 * near**2 * (3 * far - near) / 6
         + of.rough**2 * np.exp(-(far - near) / ROUGHNESS_RANGE)
         + of.asleep**2 * idle
     )
+    return total
 
 
 def _variance(load: FloatArray, of: Covariance) -> FloatArray:
@@ -265,77 +273,5 @@ def _departure(load: FloatArray, watts: FloatArray, between: FloatArray) -> Floa
     line = np.linalg.solve(normal[:, :, :_DRIFT], normal[:, :, _DRIFT:])
     rest = watts - (drift @ line)[:, :, 0]
     distance = (rest * (solved[:, :, _DRIFT] - (solved[:, :, :_DRIFT] @ line)[:, :, 0])).sum(axis=1)
-    return np.maximum(distance, 0)
-
-
-def _student(freedom: float, level: float) -> float:
-    return float(student_quantile(np.array([round(freedom)]), level)[0])
-
-
-# Figures of energy proportionality: how nearly the watts of a server follow its load.
-#
-# All take loads and watts of the levels, rising from idle (load 0) to full load (1).
-#
-# References
-# ----------
-# Ryckbosch, Polfliet & Eeckhout (2011), "Trends in Server Energy Proportionality", *Computer*
-# 44(9), 69-72, https://doi.org/10.1109/MC.2011.130.
-#
-# Varsamopoulos & Gupta (2010), "Energy Proportionality and the Future: Metrics and Directions",
-# ICPPW, https://doi.org/10.1109/ICPPW.2010.68.
-#
-# Wong & Annavaram (2012), "KnightShift: Scaling the Energy Proportionality Wall through
-# Server-Level Heterogeneity", MICRO-45, https://doi.org/10.1109/MICRO.2012.20.
-
-
-def idle_to_peak(watts: FloatArray) -> float:
-    """P(idle)/P(full): 0 for a proportional server, 1 for one whose load costs nothing.
-
-    Source: Varsamopoulos & Gupta (2010), there the idle-to-peak ratio, IPR.
-    """
-    return float(watts[0] / watts[-1])
-
-
-def dynamic_range(watts: FloatArray) -> float:
-    """1 − P(idle)/P(full): share of the full watts that follows the load.
-
-    Source: Wong & Annavaram (2012).
-    """
-    return 1 - idle_to_peak(watts)
-
-
-def energy_proportionality(load: FloatArray, watts: FloatArray) -> float:
-    """EP = 1 − (A − 1/2)/(1/2), with A the area under P(u)/P(full) by trapezoids.
-
-    1 for watts in proportion to load, 0 for constant watts, above 1 for a curve below the
-    proportional line. For a straight line it is the dynamic range. Source: Ryckbosch et al. (2011).
-    """
-    area = float(np.trapezoid(watts / watts[-1], load))
-    return 1 - (area - 0.5) / 0.5
-
-
-def linear_deviation(load: FloatArray, watts: FloatArray) -> tuple[float, float]:
-    """Largest relative distance from the line between idle and full load, and its load.
-
-    LDR(u) = P(u)/(P(idle) + (P(full) − P(idle))·u) − 1, with its sign, at the level where its size
-    is largest: above 0 the curve is above its line. Source: Varsamopoulos & Gupta (2010).
-    """
-    line = watts[0] + (watts[-1] - watts[0]) * load
-    deviation = watts / line - 1
-    at = int(np.argmax(np.abs(deviation)))
-    return float(deviation[at]), float(load[at])
-
-
-def proportionality_gap(load: FloatArray, watts: FloatArray) -> FloatArray:
-    """PG(u) = P(u)/P(full) − u: watts above the proportional ones, as a share of the full ones.
-
-    Source: Wong & Annavaram (2012).
-    """
-    return watts / watts[-1] - load
-
-
-def peak_efficiency(load: FloatArray, watts: FloatArray) -> tuple[float, float]:
-    """Load at which work per joule is most, and how many times that of full load it is there."""
-    relative = load * watts[-1] / watts
-    at = int(np.argmax(relative))
-    return float(load[at]), float(relative[at])
+    positive: FloatArray = np.maximum(distance, 0)
+    return positive

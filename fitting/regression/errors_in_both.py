@@ -1,4 +1,13 @@
-"""Straight lines through points with errors in both co-ordinates, correlated or not."""
+"""Straight lines through points with errors in both co-ordinates, and sensors calibrated by them.
+
+A calibration compares one power sensor with another: reference = offset + slope·sensor. Runs come
+in levels, such as a workload at a frequency: at each the true powers stay what they are and only
+noise differs between repeats. Levels are the points of the line, so that many repeats of few levels
+do not count as many points. The scatter of repeats, and the steps in which the sensors count, give
+each point its errors and their covariance. The scatter of the points about the line beyond that
+(the reference also sees disks, fans and losses that the sensor does not) is estimated by Paule and
+Mandel's moment equation and widens every interval.
+"""
 
 from __future__ import annotations
 
@@ -8,47 +17,42 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fitting.errors import FittingError, OutOfRangeError
-from fitting.regression.lines import student_quantile
+from fitting.regression.lines import BoolArray, FloatArray, IntArray, student_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from fitting.regression.lines import FloatArray, IntArray
-
+FEWEST_LEVELS = 3
 
 _ITERATIONS = 300
 _PRECISION = 1e-14
-# Directions, from straight down to straight up, among which a line that went astray is sought.
+# Directions, from straight down to straight up, among which the slope is sought first.
 _DIRECTIONS = 180
 # Spread of adjusted abscissas, as a share of that of the measured ones, that counts as none.
 _NO_SPREAD = 1e-9
+# Nothing is measured more exactly than this share of its range; keeps weights finite.
+_EXACT = 1e-9
+# Means of two levels that differ by less than so many standard errors may be one level.
+_APART = 2.0
+# The line holds outside the measured range by this share of it.
+_MARGIN = 0.05
+# Family-wise chance that a level of a good calibration is called an outlier.
+_OUTLIER = 0.05
 
 
 class YorkLine(NamedTuple):
     """Straight line y = intercept + slope·x through points with errors in both co-ordinates.
 
-    Attributes
-    ----------
-    intercept, slope : float
-    mean_x : float
-        Abscissa at which the line is known best.
-    mean_error : float
-        Standard error of the line there.
-    slope_error : float
-        Standard error of the slope; by the errors given, not by the scatter seen.
-    chi_square : float
-        Weighted sum of squared residuals.
-    weight : (points,) float array
-        1 / variance of each residual.
+    Its errors follow from the errors given, not from the scatter seen.
     """
 
     intercept: float
     slope: float
-    mean_x: float
-    mean_error: float
-    slope_error: float
-    chi_square: float
-    weight: FloatArray
+    mean_x: float  # abscissa at which the line is known best
+    mean_error: float  # standard error of the line there
+    slope_error: float  # standard error of the slope
+    chi_square: float  # weighted sum of squared residuals
+    weight: FloatArray  # 1 / variance of the residual of each point
 
     @property
     def intercept_error(self) -> float:
@@ -57,45 +61,29 @@ class YorkLine(NamedTuple):
 
 
 def york_line(
-    x: ArrayLike,
-    y: ArrayLike,
-    var_x: ArrayLike,
-    var_y: ArrayLike,
-    cov_xy: ArrayLike = 0.0,
+    x: ArrayLike, y: ArrayLike, var_x: ArrayLike, var_y: ArrayLike, cov_xy: ArrayLike = 0.0
 ) -> YorkLine:
     """Fit a line by the unified equations of York et al. (2004).
 
-    Parameters
-    ----------
-    x, y : (points,) arrays
-    var_x, var_y, cov_xy : (points,) arrays or numbers
-        Variances of the errors of each point and their covariance. One of the variances may be
-        0, with no covariance; not both.
-
-    Raises
-    ------
-    FittingError
-        For fewer than two points or without spread in x, values that are not finite, errors that
-        cannot be, where the points show no direction, or where all errors are perfectly
-        correlated along the line.
+    One of a point's variances may be 0, with no covariance; not both. `FittingError` also where the
+    points show no direction, or where all errors are perfectly correlated along the line.
 
     References
     ----------
     York, Evensen, López Martínez & De Basabe Delgado (2004), American Journal of Physics 72,
     367-375, https://doi.org/10.1119/1.1632486
     """
-    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    errors = [np.broadcast_to(np.asarray(v, dtype=float), x.shape) for v in (var_x, var_y, cov_xy)]
-    _refuse(x, y, *errors)
-    slope = _slope(x, y, *errors)
-    weight = _weight(slope, *errors)
+    points = _Points.of(x, y, var_x, var_y, cov_xy)
+    slope = points.best_slope()
+    weight = points.weight(slope)
     total = weight.sum()
-    mean_x, mean_y = weight @ x / total, weight @ y / total
+    mean_x, mean_y = weight @ points.x / total, weight @ points.y / total
     intercept = mean_y - slope * mean_x
-    adjusted = mean_x + _adjustment(slope, weight, x - mean_x, y - mean_y, *errors)
+    dx = points.x - mean_x
+    adjusted = mean_x + points.adjustment(slope, weight, dx, points.y - mean_y)
     middle = weight @ adjusted / total
     information = weight @ (adjusted - middle) ** 2
-    if not information > _NO_SPREAD**2 * (weight @ (x - mean_x) ** 2):
+    if not information > _NO_SPREAD**2 * (weight @ dx**2):
         raise FittingError("the errors lie along the line: χ² is the same whatever its slope")
     return YorkLine(
         intercept=float(intercept),
@@ -103,140 +91,112 @@ def york_line(
         mean_x=float(middle),
         mean_error=float(1 / np.sqrt(total)),
         slope_error=float(1 / np.sqrt(information)),
-        chi_square=float(weight @ (y - intercept - slope * x) ** 2),
+        chi_square=float(weight @ (points.y - intercept - slope * points.x) ** 2),
         weight=weight,
     )
 
 
-def _refuse(x: FloatArray, y: FloatArray, *errors: FloatArray) -> None:
-    var_x, var_y, cov_xy = errors
-    if x.ndim != 1 or x.shape != y.shape:
-        raise FittingError(f"x {x.shape} and y {y.shape} are not two lists of one length")
-    if not all(np.isfinite(part).all() for part in (x, y, *errors)):
-        raise FittingError("points and their errors must be finite: leave missing ones out")
-    if len(x) < 2 or not np.ptp(x) > 0:
-        raise FittingError("a line takes two points with different x")
-    if (var_x < 0).any() or (var_y < 0).any() or not (var_x + var_y > 0).all():
-        raise FittingError("variances are not negative, and no point is without any error")
-    if (cov_xy**2 > var_x * var_y * (1 + 1e-9)).any():
-        raise FittingError("a covariance is larger than the two variances allow")
+class _Points(NamedTuple):
+    """Points with the variances and covariances of their errors."""
 
+    x: FloatArray
+    y: FloatArray
+    var_x: FloatArray
+    var_y: FloatArray
+    cov_xy: FloatArray
 
-def _slope(x: FloatArray, y: FloatArray, *errors: FloatArray) -> float:
-    """Iterate York's equation for the slope from the best of many directions.
+    @classmethod
+    def of(cls, x: ArrayLike, y: ArrayLike, *errors: ArrayLike) -> _Points:
+        """Check the points and their errors."""
+        x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+        if x.ndim != 1 or x.shape != y.shape:
+            raise FittingError(f"x {x.shape} and y {y.shape} are not two lists of one length")
+        made = cls(x, y, *(np.broadcast_to(np.asarray(e, dtype=float), x.shape) for e in errors))
+        _, _, var_x, var_y, cov_xy = made
+        if not all(np.isfinite(part).all() for part in made):
+            raise FittingError("points and their errors must be finite: leave missing ones out")
+        if len(x) < 2 or not np.ptp(x) > 0:
+            raise FittingError("a line takes two points with different x")
+        if (var_x < 0).any() or (var_y < 0).any() or not (var_x + var_y > 0).all():
+            raise FittingError("variances are not negative, and no point is without any error")
+        if (cov_xy**2 > var_x * var_y * (1 + 1e-9)).any():
+            raise FittingError("a covariance is larger than the two variances allow")
+        return made
 
-    Of points that hardly show a direction χ² has several minima, and the iteration may go back
-    and forth; there the minimum nearest to the best direction is searched.
-    """
-    scale = float(np.ptp(y) / np.ptp(x)) or 1.0
-    angles = np.linspace(-np.pi / 2, np.pi / 2, _DIRECTIONS + 2)[1:-1]
-    misfits = _misfit(scale * np.tan(angles), x, y, *errors)
-    best = int(np.argmin(misfits))
-    slope = start = scale * float(np.tan(angles[best]))
-    for _ in range(_ITERATIONS):
-        before, slope = slope, _next_slope(slope, x, y, *errors)
-        if abs(slope - before) <= _PRECISION * abs(slope):
-            break
-    else:
-        slope = np.nan
-    if np.isfinite(slope) and _misfit(np.array([slope]), x, y, *errors)[0] <= misfits[best]:
-        return slope
-    if best in (0, len(angles) - 1):
-        raise FittingError("the points show no slope: they lie above one another")
-    return _minimum(start, scale, angles[best - 1 : best + 2 : 2], x, y, *errors)
+    def weight(self, slope: FloatArray | float) -> FloatArray:
+        """1 / variance of the residual of each point about a line of this slope."""
+        variance = self.var_y + slope * (slope * self.var_x - 2 * self.cov_xy)
+        # Errors that lie along the line say nothing across it.
+        return 1 / np.maximum(variance, 1e-12 * (self.var_y + slope**2 * self.var_x))
 
+    def adjustment(
+        self, slope: float, weight: FloatArray, dx: FloatArray, dy: FloatArray
+    ) -> FloatArray:
+        """Abscissas moved onto the line along their errors, less the mean abscissa (York's β)."""
+        moved = dx * self.var_y + slope * dy * self.var_x - (slope * dx + dy) * self.cov_xy
+        return weight * moved
 
-def _minimum(
-    start: float, scale: float, between: FloatArray, x: FloatArray, y: FloatArray, *e: FloatArray
-) -> float:
-    from scipy.optimize import minimize_scalar
+    def misfit(self, slopes: FloatArray) -> FloatArray:
+        """Least χ² of any line with each of these slopes."""
+        b = slopes[:, None]
+        weight = self.weight(b)
+        off = self.y - b * self.x
+        mean = (weight * off).sum(axis=1) / weight.sum(axis=1)
+        least: FloatArray = (weight * (off - mean[:, None]) ** 2).sum(axis=1)
+        return least
 
-    found = minimize_scalar(
-        lambda angle: float(_misfit(np.array([scale * np.tan(angle)]), x, y, *e)[0]),
-        bounds=(float(between[0]), float(between[1])),
-        method="bounded",
-        options={"xatol": 1e-12},
-    )
-    slope = scale * float(np.tan(found.x))
-    both = _misfit(np.array([slope, start]), x, y, *e)
-    return slope if both[0] <= both[1] else start
+    def best_slope(self) -> float:
+        """Iterate York's equation for the slope from the best of many directions.
 
+        Where points hardly show a direction χ² has several minima, and the iteration may go back
+        and forth; there the minimum nearest to the best direction is searched.
+        """
+        scale = float(np.ptp(self.y) / np.ptp(self.x)) or 1.0
+        angles = np.linspace(-np.pi / 2, np.pi / 2, _DIRECTIONS + 2)[1:-1]
+        misfits = self.misfit(scale * np.tan(angles))
+        best = int(np.argmin(misfits))
+        start = scale * float(np.tan(angles[best]))
+        slope = self._iterate(start)
+        if np.isfinite(slope) and self.misfit(np.array([slope]))[0] <= misfits[best]:
+            return slope
+        if best in (0, len(angles) - 1):
+            raise FittingError("the points show no slope: they lie above one another")
+        return self._search(start, scale, (angles[best - 1], angles[best + 1]))
 
-def _misfit(slopes: FloatArray, x: FloatArray, y: FloatArray, *errors: FloatArray) -> FloatArray:
-    """Least χ² of any line with each of these slopes."""
-    b = slopes[:, None]
-    weight = _weight(b, *errors)
-    off = y - b * x
-    mean = (weight * off).sum(axis=1) / weight.sum(axis=1)
-    return (weight * (off - mean[:, None]) ** 2).sum(axis=1)
+    def _iterate(self, slope: float) -> float:
+        """Slope that York's equation leads to; NaN where it settles on none."""
+        for _ in range(_ITERATIONS):
+            before, slope = slope, self._next_slope(slope)
+            if abs(slope - before) <= _PRECISION * abs(slope):
+                return slope
+        return np.nan
 
+    def _next_slope(self, slope: float) -> float:
+        weight = self.weight(slope)
+        total = weight.sum()
+        dx, dy = self.x - weight @ self.x / total, self.y - weight @ self.y / total
+        pull = weight * self.adjustment(slope, weight, dx, dy)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float((pull @ dy) / (pull @ dx))
 
-def _next_slope(slope: float, x: FloatArray, y: FloatArray, *errors: FloatArray) -> float:
-    weight = _weight(slope, *errors)
-    total = weight.sum()
-    dx, dy = x - weight @ x / total, y - weight @ y / total
-    pull = weight * _adjustment(slope, weight, dx, dy, *errors)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float((pull @ dy) / (pull @ dx))
+    def _search(self, start: float, scale: float, angles: tuple[float, float]) -> float:
+        from scipy.optimize import minimize_scalar
 
-
-def _weight(
-    slope: FloatArray | float, var_x: FloatArray, var_y: FloatArray, cov_xy: FloatArray
-) -> FloatArray:
-    variance = var_y + slope * (slope * var_x - 2 * cov_xy)
-    # Errors that lie along the line say nothing across it.
-    return 1 / np.maximum(variance, 1e-12 * (var_y + slope**2 * var_x))
-
-
-def _adjustment(
-    slope: float,
-    weight: FloatArray,
-    dx: FloatArray,
-    dy: FloatArray,
-    var_x: FloatArray,
-    var_y: FloatArray,
-    cov_xy: FloatArray,
-) -> FloatArray:
-    """Abscissas moved onto the line along their errors, less the mean abscissa (York's β)."""
-    return weight * (dx * var_y + slope * dy * var_x - (slope * dx + dy) * cov_xy)
-
-
-# One power sensor against another: reference = offset + slope·sensor, with errors in both.
-#
-# Runs come in levels, such as a workload at a frequency: at each the true powers stay what they are
-# and only noise differs between repeats. Levels are the points of the line, so that many repeats of
-# few levels are not taken for many points. What repeats scatter, and the steps in which the sensors
-# count, give each point its errors and their covariance; what the points scatter about the line
-# beyond that (the reference also sees disks, fans and losses that the sensor does not) is estimated
-# by Paule and Mandel's moment equation and widens every interval.
-
-
-FEWEST_LEVELS = 3
-
-# Nothing is measured more exactly than this share of its range; keeps weights finite.
-_EXACT = 1e-9
-# A mean of two levels apart by less than so many standard errors may be one level.
-_APART = 2.0
-# A straight line does not fail this share of its range outside it.
-_MARGIN = 0.05
-# Family-wise chance that a level of a good calibration is called an outlier.
-_OUTLIER = 0.05
+        found = minimize_scalar(
+            lambda angle: float(self.misfit(np.array([scale * np.tan(angle)]))[0]),
+            bounds=(float(angles[0]), float(angles[1])),
+            method="bounded",
+            options={"xatol": 1e-12},
+        )
+        slope = scale * float(np.tan(found.x))
+        both = self.misfit(np.array([slope, start]))
+        return slope if both[0] <= both[1] else start
 
 
 class Levels(NamedTuple):
-    """Means of the runs of each level, with the variances of their errors.
+    """Means of the runs of each level, with the variances of the errors of these means."""
 
-    Attributes
-    ----------
-    label : (levels,) array
-        As given, ascending.
-    runs : (levels,) int array
-    sensor, reference : (levels,) float arrays
-    var_sensor, var_reference, covariance : (levels,) float arrays
-        Of the errors of the means.
-    """
-
-    label: NDArray[Any]
+    label: NDArray[Any]  # as given, ascending
     runs: IntArray
     sensor: FloatArray
     reference: FloatArray
@@ -246,52 +206,27 @@ class Levels(NamedTuple):
 
 
 class Calibrated(NamedTuple):
-    """Readings brought to the reference.
+    """Readings brought to the reference."""
 
-    Attributes
-    ----------
-    value, lower, upper : (readings,) float arrays
-        What the reference would read, with its prediction interval.
-    extrapolated : (readings,) bool array
-        True outside the range of the calibration.
-    """
-
-    value: FloatArray
-    lower: FloatArray
+    value: FloatArray  # what the reference would read
+    lower: FloatArray  # ends of its prediction interval
     upper: FloatArray
-    extrapolated: NDArray[np.bool_]
+    extrapolated: BoolArray  # True outside the range of the calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationLine:
-    """What a calibration comes to: reference = offset + slope·sensor, and how sure that is.
+    """Fitted line reference = offset + slope·sensor, and how sure it is."""
 
-    Attributes
-    ----------
-    offset : float
-        Unit of the reference.
-    slope : float
-    mean_sensor, mean_error : float
-        Reading of the sensor at which the line is known best, and its standard error there.
-    slope_error : float
-    scatter : float
-        Standard deviation of a level's reference about the line beyond the errors of its mean.
-    run_error : float
-        Standard deviation of a single run's reference about its level's, given its sensor.
-    degrees_of_freedom : int
-    lowest, highest : float
-        Range of the sensor in which the line holds.
-    """
-
-    offset: float
+    offset: float  # in the unit of the reference
     slope: float
-    mean_sensor: float
-    mean_error: float
+    mean_sensor: float  # reading of the sensor at which the line is known best
+    mean_error: float  # standard error of the line there
     slope_error: float
-    scatter: float
-    run_error: float
+    scatter: float  # of a level's reference about the line beyond the errors of its mean
+    run_error: float  # standard deviation of a run's reference about its level's, given its sensor
     degrees_of_freedom: int
-    lowest: float
+    lowest: float  # range of the sensor in which the line holds
     highest: float
 
     def offset_interval(self, level: float = 0.90) -> tuple[float, float]:
@@ -306,21 +241,10 @@ class CalibrationLine:
     def predict(
         self, sensor: ArrayLike, *, level: float = 0.90, extrapolate: bool = True
     ) -> Calibrated:
-        """What the reference would read in new runs, whose levels may be new too.
+        """Predict what the reference reads in new runs, whose levels may be new too.
 
-        Parameters
-        ----------
-        sensor : (readings,) array or number
-            Mean of the sensor over each run; NaN gives NaN.
-        level : float
-            Of the prediction interval, inside (0, 1).
-        extrapolate : bool
-            Whether readings outside ``lowest`` to ``highest`` are answered.
-
-        Raises
-        ------
-        OutOfRangeError
-            For readings outside the range, unless ``extrapolate``.
+        ``sensor`` is the mean over each run; NaN gives NaN. Without ``extrapolate``, readings
+        outside ``lowest`` to ``highest`` raise `OutOfRangeError`.
         """
         x = np.asarray(sensor, dtype=float)
         with np.errstate(invalid="ignore"):
@@ -345,30 +269,17 @@ class CalibrationLine:
         return float(student_quantile(np.array([self.degrees_of_freedom]), level)[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SensorCalibration:
-    """A fitted calibration with what speaks for and against it.
-
-    Attributes
-    ----------
-    line : CalibrationLine
-    levels : Levels
-    residual : (levels,) float array
-        Reference less the line.
-    outlier : (levels,) bool array
-        True where a level is too far off the others' line: less than 5 % of good calibrations
-        have one. Four levels or more; none is left out of the fit.
-    curvature : float
-        Coefficient of the square of the sensor, where one is fitted beside the line; NaN with
-        fewer than four levels.
-    curvature_p : float
-        P-value of its absence.
-    """
+class SensorCalibration(NamedTuple):
+    """A fitted calibration with what speaks for and against it."""
 
     line: CalibrationLine
     levels: Levels
-    residual: FloatArray
-    outlier: NDArray[np.bool_]
+    residual: FloatArray  # reference less the line at each level
+    # Levels too far off the others' line: less than 5 % of good calibrations have one. None with
+    # fewer than four levels; none is left out of the fit.
+    outlier: BoolArray
+    # Coefficient of the sensor's square beside the line and the P-value of its absence; NaN with
+    # fewer than four levels.
     curvature: float
     curvature_p: float
 
@@ -392,12 +303,6 @@ def calibrate_sensor(
     sensor_resolution, reference_resolution : float
         Steps in which the two count. A mean of repeats is no finer: a steady load is rounded the
         same way every time.
-
-    Raises
-    ------
-    FittingError
-        For values that are not finite, negative resolutions, or fewer than three levels that the
-        sensor tells apart.
     """
     labels, x, y = np.asarray(level), np.asarray(sensor, float), np.asarray(reference, float)
     if x.ndim != 1 or not labels.shape == x.shape == y.shape:
@@ -413,13 +318,14 @@ def calibrate_sensor(
     levels, run_covariance = _levels(labels, x, y, steps)
     _refuse_too_few(levels, sensor_resolution)
     scatter_square, line = _with_scatter(levels)
-    b = line.slope
     rounding = np.diag([step**2 / 12 for step in steps])
-    across = np.array([-b, 1.0])
+    across = np.array([-line.slope, 1.0])
     margin = _MARGIN * np.ptp(x)
+    residual = levels.reference - line.intercept - line.slope * levels.sensor
+    curvature, curvature_p = _curvature(levels.sensor, residual, line)
     made = CalibrationLine(
         offset=line.intercept,
-        slope=b,
+        slope=line.slope,
         mean_sensor=line.mean_x,
         mean_error=line.mean_error,
         slope_error=line.slope_error,
@@ -429,16 +335,8 @@ def calibrate_sensor(
         lowest=float(x.min() - margin),
         highest=float(x.max() + margin),
     )
-    residual = levels.reference - made.offset - b * levels.sensor
-    bend, bend_p = _curvature(levels.sensor, residual, line)
-    return SensorCalibration(
-        line=made,
-        levels=levels,
-        residual=residual,
-        outlier=_outliers(levels.sensor, residual, line),
-        curvature=bend,
-        curvature_p=bend_p,
-    )
+    outlier = _outliers(levels.sensor, residual, line)
+    return SensorCalibration(made, levels, residual, outlier, curvature, curvature_p)
 
 
 def _resolution(value: float) -> float:
@@ -494,7 +392,7 @@ def _told_apart(ascending: FloatArray, variance: FloatArray, resolution: float) 
 
 
 def _with_scatter(levels: Levels) -> tuple[float, YorkLine]:
-    """Line and scatter by which χ² is what its degrees of freedom make of it, or less without.
+    """Fit the line with the scatter² that makes χ² equal its degrees of freedom; 0 if it is less.
 
     Paule & Mandel (1982), https://doi.org/10.6028/jres.087.022, with a line in the mean's place.
     """
@@ -536,7 +434,7 @@ def _curvature(x: FloatArray, residual: FloatArray, line: YorkLine) -> tuple[flo
     return float(found[2] / half**2), float(2 * stdtr(spare, -abs(found[2]) / np.sqrt(variance)))
 
 
-def _outliers(x: FloatArray, residual: FloatArray, line: YorkLine) -> NDArray[np.bool_]:
+def _outliers(x: FloatArray, residual: FloatArray, line: YorkLine) -> BoolArray:
     """Levels whose externally studentised residual is too large, by Bonferroni's bound."""
     from scipy.special import stdtr
 
@@ -549,5 +447,5 @@ def _outliers(x: FloatArray, residual: FloatArray, line: YorkLine) -> NDArray[np
     with np.errstate(divide="ignore", invalid="ignore"):
         internal = w * residual**2 / (1 - lever) / (w @ residual**2 / (count - 2))
         external = np.sqrt(internal * spare / np.maximum(count - 2 - internal, 0.0))
-    p = count * 2 * stdtr(spare, -external)
-    return p < _OUTLIER
+    found: BoolArray = count * 2 * stdtr(spare, -external) < _OUTLIER
+    return found

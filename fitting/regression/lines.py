@@ -11,7 +11,7 @@ model, and where no degree of freedom is left they are NaN rather than a guess.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,15 +85,20 @@ class LineFit(NamedTuple):
     degrees_of_freedom: IntArray  # points less free coefficients
     variance: FloatArray  # of the residuals; NaN without degrees of freedom
 
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """All but the moments."""
+        return self[1:]
+
     def take(self, groups: IntArray) -> LineFit:
         """Select the lines of some groups."""
         moments = Moments._make(part[groups] for part in self.moments)
-        return LineFit(moments, *(part[groups] for part in self[1:]))
+        return LineFit(moments, *(part[groups] for part in self.columns))
 
     def without(self, groups: BoolArray) -> LineFit:
         """Take the lines of the marked groups away, as if their points shared one abscissa."""
-        nothing = (np.nan, np.nan, np.int8(FREE), 0, np.nan)
-        parts = (np.where(groups, no, a) for no, a in zip(nothing, self[1:], strict=True))
+        nothing: tuple[Any, ...] = (np.nan, np.nan, np.int8(FREE), 0, np.nan)
+        parts = (np.where(groups, no, a) for no, a in zip(nothing, self.columns, strict=True))
         return LineFit(self.moments, *parts)
 
     def value(self, x: FloatArray | float) -> FloatArray:
