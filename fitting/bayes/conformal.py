@@ -20,30 +20,18 @@ if TYPE_CHECKING:
 
 
 def fewest_scores(level: float) -> int:
-    """Scores that an interval at ``level`` takes: 9 at 0.90."""
+    """Number of scores that an interval at ``level`` takes: 9 at 0.90."""
     return math.ceil(round(level / (1 - level), 9))
 
 
 def conformal_factor(
     score: FloatArray, cluster: IntArray, asked: IntArray, level: float
 ) -> FloatArray:
-    """Half width of the interval, in standard deviations, for groups of the clusters ``asked``.
+    """Half width of the interval (standard deviations) for groups of the clusters ``asked``.
 
-    Parameters
-    ----------
-    score : (calibrated,) float array
-        Scores of the groups measured at the target; NaN takes no part.
-    cluster : (calibrated,) int array
-    asked : (groups,) int array
-        Cluster of each group that an interval is asked for.
-    level : float
-        Inside (0, 1).
-
-    Returns
-    -------
-    (groups,) float array
-        The ⌈(n + 1)·level⌉-th smallest of the n scores of other clusters; NaN where n is less
-        than `fewest_scores`.
+    ``score`` and ``cluster`` are those of the groups measured at the target; a score of NaN takes
+    no part. The half width is the ⌈(n + 1)·level⌉-th smallest of the n scores of other clusters;
+    NaN where n is less than `fewest_scores`.
     """
     known = ~np.isnan(score)
     order = np.argsort(score[known], kind="stable")

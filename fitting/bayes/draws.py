@@ -11,8 +11,7 @@ https://proceedings.mlr.press/v119/wilson20a.html).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,51 +22,27 @@ from fitting.errors import FittingError
 if TYPE_CHECKING:
     from numpy.random import Generator
 
-    from fitting.bayes.pooling import Cells, Curve, Neighbours
+    from fitting.bayes.pooling import Curve, Neighbours
     from fitting.bayes.posterior import Law, Sweep
     from fitting.bayes.steps import Steps
     from fitting.regression.lines import FloatArray, IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class CurvePosterior:
-    """Posterior of one group's curve, its model error anchored at the highest measured step.
-
-    Attributes
-    ----------
-    law : Law
-    number : int
-        Of the group in the law.
-    sweep : Sweep
-        Of this group alone.
-    weight : (shapes, scales) float array
-        Probability of each cell.
-    """
+class CurvePosterior(NamedTuple):
+    """Posterior of one group's curve, its model error anchored at the highest measured step."""
 
     law: Law
-    number: int
-    sweep: Sweep
-    weight: FloatArray
+    number: int  # of the group in the law
+    sweep: Sweep  # of this group alone
+    weight: FloatArray  # (shapes, scales): probability of each cell
 
     def draw(
         self, frequencies: FloatArray, draws: int, rng: Generator, *, runs: float | None = None
     ) -> FloatArray:
-        """Draw curves.
+        """Draw curves of ln y at some frequencies (Hz), in any order: (draws, frequencies).
 
-        Parameters
-        ----------
-        frequencies : (k,) float array
-            Hz, in any order.
-        draws : int
-        rng : numpy.random.Generator
-        runs : float, optional
-            Add the noise of the mean of so many new runs at each frequency; by default none, which
-            is the curve itself.
-
-        Returns
-        -------
-        (draws, k) float array
-            ln y, in the order of ``frequencies``.
+        ``runs`` adds the noise of the mean of so many new runs at each frequency; by default none,
+        which is the curve itself.
         """
         shape, scale = _systematic(self.weight, draws, rng)
         drift, noise = self.law.grid.drift[shape, scale], self.law.grid.noise[scale]
@@ -80,7 +55,8 @@ class CurvePosterior:
     def _shape(self, frequencies: FloatArray, shape: IntArray) -> FloatArray:
         """Logarithm of the drawn shapes: (draws, k)."""
         at = self.law.log_shape(frequencies[None], np.array([self.number]))[0]
-        return at[:, shape].T
+        drawn: FloatArray = at[:, shape].T
+        return drawn
 
     def _rest(
         self,
@@ -94,7 +70,10 @@ class CurvePosterior:
         measured = self.sweep.frequency[0]
         u = np.log(np.concatenate([measured, frequencies]) / measured[-1])
         n, draws = len(measured), len(shape)
-        kernel = integrated_wiener(u[:, None], u) + self._beyond(u)
+        # What the error does above the highest step is a Wiener process from there.
+        above = np.maximum(u, 0.0)
+        beyond = self.law.grid.beyond**2 * np.minimum(above[:, None], above)
+        kernel = integrated_wiener(u[:, None], u) + beyond
         error = rng.standard_normal((draws, len(u))) @ _root(kernel).T
         error *= drift[:, None]
         # Whitened by the noise of their step, points are alike, and the kernel of all cells has
@@ -109,33 +88,17 @@ class CurvePosterior:
         level = (weight * apart) @ one / (weight @ one**2)
         pull = weight * (apart - level[:, None] * one) * drift[:, None] ** 2
         cross = basis.T @ (kernel[:n, n:] * root[:, None])
-        return level[:, None] + error[:, n:] + pull @ cross
-
-    def _beyond(self, u: FloatArray) -> FloatArray:
-        """Covariance of what the error does above the highest step: a Wiener process from there."""
-        above = np.maximum(u, 0.0)
-        return self.law.grid.beyond**2 * np.minimum(above[:, None], above)
+        rest: FloatArray = level[:, None] + error[:, n:] + pull @ cross
+        return rest
 
 
 def curve_posteriors(
     curve: Curve, steps: Steps, neighbours: Neighbours, groups: IntArray
 ) -> dict[int, CurvePosterior]:
-    """Pooled posterior of each group, to draw curves from.
+    """Pooled posterior of each group that takes part, to draw curves from.
 
-    Parameters
-    ----------
-    curve : TimeCurve or PowerCurve
-    steps : Steps
-    neighbours : Neighbours
-        One cluster and position for each of *all* groups of ``steps``.
-    groups : int array
-        Groups that take part and inform each other. One with a single step can be drawn at that
-        step; elsewhere it only repeats the prior.
-
-    Raises
-    ------
-    FittingError
-        For a group that has no step.
+    ``neighbours`` are those of *all* groups of ``steps``. A group with a single step can be drawn
+    at that step; elsewhere it only repeats the prior.
     """
     without = groups[steps.count[groups] == 0]
     if without.size:
@@ -145,7 +108,10 @@ def curve_posteriors(
     target = Target(highest, np.ones(len(highest)))
     made: dict[int, CurvePosterior] = {}
     for cells in posterior_cells(curve, steps, target, neighbours, groups):
-        made |= _of_chunk(cells, curve.law(steps, neighbours, cells.groups), steps)
+        law = curve.law(steps, neighbours, cells.groups)
+        for i, group in enumerate(cells.groups):
+            sweep = steps.sweep(cells.groups[[i]])
+            made[int(group)] = CurvePosterior(law, i, sweep, cells.weight[i])
     return made
 
 
@@ -160,15 +126,10 @@ def draw_curve(
     *,
     runs: float | None = None,
 ) -> FloatArray:
-    """Draw one group's curve of ln y: (draws, k); see `CurvePosterior.draw`.
+    """Draw one group's curve of ln y: (draws, frequencies); see `CurvePosterior.draw`.
 
     All groups of two steps or more inform each other. For several groups of a table take
     `curve_posteriors` once.
-
-    Raises
-    ------
-    FittingError
-        For a group with fewer than two steps, a frequency that is not positive, or no draws.
     """
     asked = np.atleast_1d(np.asarray(frequencies, dtype=float))
     if not (asked > 0).all():
@@ -180,13 +141,6 @@ def draw_curve(
         raise FittingError(f"group {group} has fewer than two steps: a curve takes two")
     known = curve_posteriors(curve, steps, neighbours, able)
     return known[group].draw(asked, draws, rng, runs=runs)
-
-
-def _of_chunk(cells: Cells, law: Law, steps: Steps) -> dict[int, CurvePosterior]:
-    return {
-        int(group): CurvePosterior(law, i, steps.sweep(cells.groups[[i]]), cells.weight[i])
-        for i, group in enumerate(cells.groups)
-    }
 
 
 def _systematic(weight: FloatArray, draws: int, rng: Generator) -> tuple[IntArray, IntArray]:
@@ -202,4 +156,5 @@ def _systematic(weight: FloatArray, draws: int, rng: Generator) -> tuple[IntArra
 def _root(kernel: FloatArray) -> FloatArray:
     """Square root of a covariance that may be singular, as it is at the anchor."""
     eigenvalue, basis = np.linalg.eigh(kernel)
-    return basis * np.sqrt(np.maximum(eigenvalue, 0.0))
+    root: FloatArray = basis * np.sqrt(np.maximum(eigenvalue, 0.0))
+    return root

@@ -1,9 +1,9 @@
 """Which frequency to measure next: how far an interval is expected to shrink before one runs it.
 
 Pre-posterior analysis: a candidate (a frequency and a number of runs there) is judged by drawing
-outcomes from what the points so far predict, adding each to the points, and asking the posterior
+outcomes from what the points so far predict, adding each to the points, and computing the posterior
 again. The mean half width over the outcomes is what the candidate is expected to leave. All
-candidates meet the same random numbers, so that their differences are theirs. The prior that the
+candidates have common random numbers, so that their differences are theirs. The prior that the
 table's other groups gave to a group stays as it is: one more run of one group hardly moves it.
 
 Sources: Raiffa & Schlaifer, *Applied Statistical Decision Theory* (1961), ch. 4 and 5; Chaloner &
@@ -12,22 +12,12 @@ Verdinelli (1995), https://doi.org/10.1214/ss/1177009939 (Bayesian design of exp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fitting.bayes import posterior
 from fitting.bayes.pooling import posterior_cells
-from fitting.bayes.posterior import (
-    SHARED_NOISE,
-    Evidence,
-    Sweep,
-    Target,
-    anchors,
-    evidence,
-    integrated_wiener,
-    noise_share,
-)
 from fitting.bayes.prediction import Mixture
 from fitting.bayes.steps import SAME_STEP
 from fitting.errors import FittingError
@@ -35,16 +25,18 @@ from fitting.errors import FittingError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fitting.bayes.pooling import Cells, Curve, Neighbours
-    from fitting.bayes.posterior import Law
+    from fitting.bayes.pooling import Curve, Neighbours
     from fitting.bayes.steps import Steps
     from fitting.regression.lines import FloatArray, IntArray
 
-
-# Measurements that were not made: what the points so far predict of them, drawn at random.
-#
-# What is drawn comes from the same model that will judge it: the posterior's cells, and given one
-# cell the long-run means with their model error (a Gaussian process) and the noise of a run.
+# Components of an answer, by weight, that quantiles are taken from: of one quantity alone and of
+# each factor of a product; and the same for simulated outcomes, of which there are hundreds.
+COMPONENTS, _KEPT = 96, 24
+_FEW_ALONE, _FEW = 48, 18
+# A cell this unlikely stays so: its prior, weight over likelihood, has lost its digits.
+_IMPOSSIBLE = 1e-200
+# Half widths closer than this share are alike: the draws do not tell them apart.
+_ALIKE = 0.01
 
 
 class Candidate(NamedTuple):
@@ -55,7 +47,7 @@ class Candidate(NamedTuple):
 
 
 class Chances(NamedTuple):
-    """Random numbers in (0, 1) behind hypothetical outcomes, one a draw: stratified, shuffled."""
+    """Common random numbers in (0, 1) of simulated outcomes, one a draw: stratified, shuffled."""
 
     cell: FloatArray
     value: FloatArray
@@ -71,192 +63,43 @@ class Chances(NamedTuple):
         return cls(*(random.permutation(middle) for _ in range(3)))
 
 
-def step_of(sweep: Sweep, frequency: float) -> int | None:
-    """Column of the step that a frequency (Hz) belongs to; None for a new one."""
-    near = np.flatnonzero(np.abs(sweep.frequency[0] / frequency - 1) < SAME_STEP)
-    return int(near[0]) if near.size else None
+class Known(NamedTuple):
+    """What is known of one quantity of one group."""
 
+    law: posterior.Law
+    row: int  # number of the group in the law
+    prior: FloatArray  # (1, shapes, scales): prior of the cells, pooled, up to a constant
+    weight: FloatArray  # (shapes · scales,): posterior of the cells
+    # Points of the group; or several rows of them that differ in their values only.
+    sweep: posterior.Sweep
+    target: posterior.Target  # the one frequency to predict
 
-class Predictive(NamedTuple):
-    """Long-run mean at some frequencies given one cell a draw.
-
-    ``mean`` and ``variance`` are (frequencies, draws), ``noise`` the variance of a run (draws,).
-    """
-
-    mean: FloatArray
-    variance: FloatArray
-    noise: FloatArray
-
-    @classmethod
-    def of(
-        cls, known: Known, sweep: Sweep, frequency: Sequence[float], cell: IntArray
-    ) -> Predictive:
-        """Predict as `evidence` does, but with the anchor of the target at every frequency.
-
-        What is drawn must come from the same model that judges it.
-        """
-        grid, steps = known.law.grid, sweep.frequency[0]
-        shape, scale = np.divmod(cell, len(grid.noise))
-        noise, drift = grid.noise[scale] ** 2, grid.drift[shape, scale] ** 2
-        every = np.append(steps, frequency)
-        log_shape = known.law.log_shape(every[None], np.array([known.row]))[0][:, shape].T
-        covariance = _covariance(known, sweep, every, noise, drift)
-        residual = sweep.log_value - log_shape[:, : len(steps)]
-        mean, variance = _kriging(covariance, residual)
-        return cls((log_shape[:, len(steps) :] + mean).T, variance.T, noise)
-
-
-def _covariance(
-    known: Known, sweep: Sweep, every: FloatArray, noise: FloatArray, drift: FloatArray
-) -> FloatArray:
-    """Covariance of the steps' means and of long-run means: (draws, all, all)."""
-    steps = len(sweep.frequency[0])
-    u = np.log(every / anchors(sweep.frequency[:1], known.target.frequency))
-    # Runs at one step share a part of their noise, those to come with those that are there.
-    alike = SHARED_NOISE * (np.abs(every[:, None] / every - 1) < SAME_STEP)
-    at = np.arange(steps)
-    alike[at, at] = noise_share(sweep.runs[0])
-    made: FloatArray = drift[:, None, None] * integrated_wiener(u[:, None], u)
-    return made + noise[:, None, None] * alike
-
-
-def _kriging(covariance: FloatArray, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance of what follows the points, whose common level is unknown.
-
-    Rasmussen & Williams (2006), eq. 2.42 with a flat prior of the level.
-    """
-    steps = residual.shape[1]
-    between, there = covariance[:, :steps, steps:], covariance[:, steps:, steps:]
-    draws = len(covariance)
-    right = (
-        np.ones((draws, steps, 1)),
-        np.broadcast_to(residual, (draws, steps))[:, :, None],
-        between,
-    )
-    solved = np.linalg.solve(covariance[:, :steps, :steps], np.concatenate(right, axis=2))
-    one = solved[:, :, 0]
-    precision = one.sum(axis=1)
-    level = ((one * residual).sum(axis=1) / precision)[:, None]
-    mean = level + np.einsum("dsf,ds->df", between, solved[:, :, 1] - level * one)
-    to_level = 1 - np.einsum("dsf,ds->df", between, one)
-    variance = np.einsum("dff->df", there) - np.einsum("dsf,dsf->df", between, solved[:, :, 2:])
-    variance += to_level**2 / precision[:, None]
-    return mean, np.maximum(variance, 0.0)
-
-
-def drawn_cells(known: Known, chances: Chances) -> IntArray:
-    """Cell of each draw, by the posterior."""
-    total = np.cumsum(known.weight)
-    # Rounding must not draw a cell beyond the last.
-    return np.searchsorted(total[:-1], chances.cell * total[-1])
-
-
-def measured(
-    sweep: Sweep, candidate: Candidate, predictive: Predictive, at: int, chances: Chances
-) -> Sweep:
-    """Points with the hypothetical outcomes of a candidate added, one row a draw.
-
-    ``at`` is the candidate's frequency in the predictive.
-    """
-    from scipy.special import chdtri, ndtri
-
-    within = (1 - SHARED_NOISE) * predictive.noise
-    runs = candidate.runs
-    deviation = np.sqrt(predictive.variance[at] + within / runs)
-    value = predictive.mean[at] + ndtri(chances.value) * deviation
-    scatter = within * chdtri(runs - 1, chances.scatter) if runs > 1 else np.zeros_like(value)
-    every = sweep.take(np.zeros(len(value), dtype=np.int64)) if len(sweep.runs) == 1 else sweep
-    return _with_step(every, step_of(sweep, candidate.frequency), candidate, value, scatter)
-
-
-def _with_step(
-    sweep: Sweep, at: int | None, candidate: Candidate, value: FloatArray, scatter: FloatArray
-) -> Sweep:
-    """Points with runs of a mean and a scatter added, to a step or as a new one."""
-    frequency, runs = candidate
-    spread, freedom = sweep.scatter + scatter, sweep.scatter_df + runs - 1
-    if at is None:
-        place = int(np.searchsorted(sweep.frequency[0], frequency))
-        return Sweep(
-            np.insert(sweep.frequency, place, frequency, axis=1),
-            np.insert(sweep.log_value, place, value, axis=1),
-            np.insert(sweep.runs, place, float(runs), axis=1),
-            spread,
-            freedom,
-        )
-    before = sweep.runs[:, at]
-    share = runs / (before + runs)
-    apart = value - sweep.log_value[:, at]
-    log_value, count = sweep.log_value.copy(), sweep.runs.copy()
-    log_value[:, at] += share * apart
-    count[:, at] += runs
-    spread = spread + before * share * apart**2
-    return Sweep(sweep.frequency, log_value, count, spread, freedom + 1)
-
-
-# What the points of one group say of one quantity, kept so that more points can be added.
-
-
-# Weightiest components of an answer that quantiles are taken from.
-COMPONENTS = 96
-# A cell this unlikely stays so: its prior, weight over likelihood, has lost its digits.
-_IMPOSSIBLE = 1e-200
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of one quantity of one group.
-
-    Attributes
-    ----------
-    law : Law
-    row : int
-        Number of the group in the law.
-    prior : (1, shapes, scales) float array
-        Prior of the cells, pooled, up to a constant.
-    weight : (shapes · scales,) float array
-        Posterior of the cells.
-    sweep : Sweep
-        The points of the group; or several rows of them that differ in their values only.
-    target : Target
-        The one frequency that is asked.
-    """
-
-    law: Law
-    row: int
-    prior: FloatArray
-    weight: FloatArray
-    sweep: Sweep
-    target: Target
-
-    def evidence(self, sweep: Sweep, target: Target) -> Evidence:
-        """Evidence of any points of this group for a target."""
-        rows = np.zeros(len(sweep.frequency), dtype=np.int64)
-        return evidence(self.law, sweep, target.take(rows), rows + self.row)
-
-    def answer(self, sweep: Sweep | None = None, components: int = COMPONENTS) -> Mixture:
+    def answer(self, sweep: posterior.Sweep | None = None, components: int = COMPONENTS) -> Mixture:
         """Distribution of ln y at the target after these points, or after those there are."""
-        found = self.evidence(self.sweep if sweep is None else sweep, self.target)
-        weight = found.posterior(self.prior)
+        found, weight = self._posterior(self.sweep if sweep is None else sweep)
         parts = (found.mean, found.variance[found.design], weight)
         return Mixture(*(part.reshape(len(weight), -1) for part in parts)).trimmed(components)
 
     def parts(self) -> tuple[float, float]:
-        """Posterior means of the variances of form and of the asked runs' noise."""
-        found = self.evidence(self.sweep, self.target)
-        weight = found.posterior(self.prior)
+        """Posterior means of the variances of the model error and of the target runs' noise."""
+        found, weight = self._posterior(self.sweep)
         form, noise = ((weight * part[found.design]).sum() for part in (found.form, found.noise))
         return float(form) / len(weight), float(noise) / len(weight)
 
-    def with_sweep(self, sweep: Sweep) -> Known:
+    def with_sweep(self, sweep: posterior.Sweep) -> Known:
         """Return the same quantity with other points."""
-        found = self.evidence(sweep, self.target)
-        weight = found.posterior(self.prior).mean(axis=0).ravel()
-        return Known(self.law, self.row, self.prior, weight, sweep, self.target)
+        weight = self._posterior(sweep)[1].mean(axis=0).ravel()
+        return self._replace(weight=weight, sweep=sweep)
+
+    def _posterior(self, sweep: posterior.Sweep) -> tuple[posterior.Evidence, FloatArray]:
+        """Evidence of any points of this group for the target, and the weight of each cell."""
+        rows = np.zeros(len(sweep.frequency), dtype=np.int64)
+        found = posterior.evidence(self.law, sweep, self.target.take(rows), rows + self.row)
+        return found, found.posterior(self.prior)
 
 
 def known_groups(
-    curve: Curve, steps: Steps, target: Target, neighbours: Neighbours, groups: IntArray
+    curve: Curve, steps: Steps, target: posterior.Target, neighbours: Neighbours, groups: IntArray
 ) -> Iterator[tuple[int, Known]]:
     """Yield each group's number and what is known of it; arguments as of `posterior_cells`.
 
@@ -264,75 +107,31 @@ def known_groups(
     """
     for cells in posterior_cells(curve, steps, target, neighbours, groups):
         law = curve.law(steps, neighbours, cells.groups)
+        weight, likelihood = cells.weight, cells.evidence.likelihood
+        # The prior that pooling gave a cell is its posterior over its likelihood.
+        possible = likelihood > _IMPOSSIBLE
+        prior = np.divide(weight, likelihood, out=np.zeros_like(weight), where=possible)
         for row, group in enumerate(cells.groups):
             one = np.array([group])
-            weight = cells.weight[row].ravel()
-            prior = _pooled_prior(cells, row)
-            yield int(group), Known(law, row, prior, weight, steps.sweep(one), target.take(one))
+            sweep, of_cells = steps.sweep(one), weight[row].ravel()
+            yield int(group), Known(law, row, prior[[row]], of_cells, sweep, target.take(one))
 
 
-def _pooled_prior(cells: Cells, row: int) -> FloatArray:
-    """Prior that pooling gave a group's cells: their posterior over their likelihood."""
-    weight, likelihood = cells.weight[row : row + 1], cells.evidence.likelihood[row : row + 1]
-    possible = likelihood > _IMPOSSIBLE
-    return np.divide(weight, likelihood, out=np.zeros_like(weight), where=possible)
-
-
-# Weightiest components that quantiles are taken from: of each factor of a product; and for
-# hypothetical outcomes, of which there are hundreds, of a factor and of one quantity alone.
-_KEPT = 24
-_FEW, _FEW_ALONE = 18, 48
-# Half widths closer than this share are alike: the draws do not tell them apart.
-_ALIKE = 0.01
-
-
-def half_width(answers: Sequence[Mixture], level: float) -> FloatArray:
-    """Half the width of the interval of a sum of independent ln y, one a row."""
-    if not 0 < level < 1:
-        raise FittingError(f"interval level {level!r} is not inside 0 to 1; try 0.90")
-    total = answers[0]
-    for other in answers[1:]:
-        total = total.plus(other)
-    lower, upper = total.quantiles((0.5 - level / 2, 0.5 + level / 2))
-    return (upper - lower) / 2
-
-
-def present(quantities: Sequence[Known], level: float) -> FloatArray:
-    """Half width of the product of quantities as they are known, one a row of their points."""
-    components = COMPONENTS if len(quantities) == 1 else _KEPT
-    return half_width([known.answer(components=components) for known in quantities], level)
-
-
-def shares(quantities: Sequence[Known]) -> tuple[float, float]:
-    """Shares of the variance at the target that form and noise make up, over all quantities."""
-    form, noise = zip(*(known.parts() for known in quantities), strict=True)
-    total = sum(float(known.answer().moments()[1].mean()) for known in quantities)
-    return sum(form) / total, sum(noise) / total
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What each candidate is expected to leave.
-
-    Attributes
-    ----------
-    candidates : sequence of Candidate
-    half_width : (candidates, draws) float array
-        Half width in each hypothetical outcome.
-    points : sequence (a quantity) of sequences (a candidate) of Sweep
-        The points in each outcome, one row a draw.
-    """
+class Outlook(NamedTuple):
+    """What each candidate is expected to leave."""
 
     candidates: Sequence[Candidate]
-    half_width: FloatArray
-    points: Sequence[Sequence[Sweep]]
+    half_width: FloatArray  # (candidates, draws): in each simulated outcome
+    # For each quantity and candidate the points in each outcome, one row a draw.
+    points: Sequence[Sequence[posterior.Sweep]]
 
     @property
     def expected(self) -> FloatArray:
         """Mean half width after each candidate."""
-        return self.half_width.mean(axis=1)
+        mean: FloatArray = self.half_width.mean(axis=1)
+        return mean
 
-    def typical(self, candidate: int) -> list[Sweep]:
+    def typical(self, candidate: int) -> list[posterior.Sweep]:
         """Points of each quantity in the outcome whose half width is nearest the expected."""
         widths = self.half_width[candidate]
         draw = int(np.argmin(np.abs(widths - widths.mean())))
@@ -345,17 +144,10 @@ def outlook(
     level: float,
     chances: Sequence[Chances],
 ) -> Outlook:
-    """Judge candidates by what they are expected to leave.
+    """Judge candidates by the half width of the interval that they are expected to leave.
 
-    Parameters
-    ----------
-    quantities : sequence of Known
-        What the metric is the product of, such as time and power; each run measures all of them.
-    candidates : sequence of Candidate
-    level : float
-        Of the interval, inside (0, 1).
-    chances : sequence of Chances
-        One a quantity.
+    The metric is the product of the ``quantities``, such as time and power; each run measures all
+    of them, and each has its own ``chances``.
     """
     answers, points = [], []
     for known, numbers in zip(quantities, chances, strict=True):
@@ -364,30 +156,6 @@ def outlook(
         answers.append(_answers(known, made, _FEW_ALONE if len(quantities) == 1 else _FEW))
     widths = half_width(answers, level).reshape(len(candidates), -1)
     return Outlook(candidates, widths, points)
-
-
-def _outcomes(known: Known, candidates: Sequence[Candidate], chances: Chances) -> list[Sweep]:
-    frequency = list(dict.fromkeys(c.frequency for c in candidates))
-    cell = drawn_cells(known, chances)
-    predictive = Predictive.of(known, known.sweep, frequency, cell)
-    return [
-        measured(known.sweep, c, predictive, frequency.index(c.frequency), chances)
-        for c in candidates
-    ]
-
-
-def _answers(known: Known, points: Sequence[Sweep], components: int) -> Mixture:
-    """Answers after all candidates' outcomes, in their order; those of as many steps at once."""
-    draws = len(points[0].frequency)
-    steps = np.array([sweep.frequency.shape[1] for sweep in points])
-    rows, parts = [], []
-    for count in np.unique(steps):
-        chosen = np.flatnonzero(steps == count)
-        together = Sweep(*map(np.concatenate, zip(*(points[int(i)] for i in chosen), strict=True)))
-        rows.append((draws * chosen[:, None] + np.arange(draws)).ravel())
-        parts.append(known.answer(together, components))
-    joined = Mixture(*map(np.concatenate, zip(*parts, strict=True)))
-    return joined.take(np.argsort(np.concatenate(rows)))
 
 
 def attainable(
@@ -402,11 +170,11 @@ def attainable(
     """
     done = []
     for known, numbers in zip(quantities, chances, strict=True):
-        cell, sweep = drawn_cells(known, numbers), known.sweep
+        cell, sweep = _draw_cells(known, numbers), known.sweep
         for i, candidate in enumerate(candidates):
             fresh = Chances(*(np.roll(part, i * (j + 1)) for j, part in enumerate(numbers)))
-            predictive = Predictive.of(known, sweep, [candidate.frequency], cell)
-            sweep = measured(sweep, candidate, predictive, 0, fresh)
+            predictive = _Predictive.of(known, sweep, [candidate.frequency], cell)
+            sweep = _simulate(sweep, candidate, predictive, 0, fresh)
         done.append(known.with_sweep(sweep))
     return present(done, level), *shares(done)
 
@@ -416,30 +184,6 @@ class Stage(NamedTuple):
 
     candidate: Candidate
     half_width: float
-
-
-def choose(now: float, expected: FloatArray, runs: FloatArray, goal: float) -> int:
-    """Number of the best candidate: the cheapest that reaches the goal, else the best a run.
-
-    Parameters
-    ----------
-    now : float
-        Half width at present.
-    expected : (candidates,) float array
-        Half widths to expect.
-    runs : (candidates,) float array
-        Cost, in runs or minutes.
-    goal : float
-    """
-    reach = np.flatnonzero(expected <= goal)
-    if reach.size:
-        cheapest = reach[runs[reach] == runs[reach].min()]
-        return int(cheapest[np.argmin(expected[cheapest])])
-    gain = (now - expected) / runs
-    if gain.max() <= _ALIKE * now / runs.max():
-        # None gains by itself: the one that leaves least opens the way.
-        return int(np.argmin(expected))
-    return int(np.argmax(gain))
 
 
 def look_ahead(
@@ -473,3 +217,191 @@ def look_ahead(
         quantities = [known.with_sweep(sweep) for known, sweep in moved]
         made = outlook(quantities, left, level, chances)
     return stages
+
+
+def choose(now: float, expected: FloatArray, runs: FloatArray, goal: float) -> int:
+    """Number of the best candidate: the cheapest that reaches the goal, else the best a run.
+
+    ``now`` is the half width at present, ``expected`` those to expect of the candidates, and
+    ``runs`` their cost, in runs or minutes.
+    """
+    reach = np.flatnonzero(expected <= goal)
+    if reach.size:
+        cheapest = reach[runs[reach] == runs[reach].min()]
+        return int(cheapest[np.argmin(expected[cheapest])])
+    gain = (now - expected) / runs
+    if gain.max() <= _ALIKE * now / runs.max():
+        # None gains by itself: the one that leaves least opens the way.
+        return int(np.argmin(expected))
+    return int(np.argmax(gain))
+
+
+def present(quantities: Sequence[Known], level: float) -> FloatArray:
+    """Half width of the product of quantities as they are known, one a row of their points."""
+    components = COMPONENTS if len(quantities) == 1 else _KEPT
+    return half_width([known.answer(components=components) for known in quantities], level)
+
+
+def shares(quantities: Sequence[Known]) -> tuple[float, float]:
+    """Shares of the variance at the target that form and noise make up, over all quantities."""
+    form, noise = zip(*(known.parts() for known in quantities), strict=True)
+    total = sum(float(known.answer().moments()[1].mean()) for known in quantities)
+    return sum(form) / total, sum(noise) / total
+
+
+def half_width(answers: Sequence[Mixture], level: float) -> FloatArray:
+    """Half the width of the interval of a sum of independent ln y, one a row."""
+    if not 0 < level < 1:
+        raise FittingError(f"interval level {level!r} is not inside 0 to 1; try 0.90")
+    total = answers[0]
+    for other in answers[1:]:
+        total = total.plus(other)
+    lower, upper = total.quantiles((0.5 - level / 2, 0.5 + level / 2))
+    half: FloatArray = (upper - lower) / 2
+    return half
+
+
+def _outcomes(
+    known: Known, candidates: Sequence[Candidate], chances: Chances
+) -> list[posterior.Sweep]:
+    """Points in the simulated outcomes of each candidate."""
+    frequency = list(dict.fromkeys(c.frequency for c in candidates))
+    predictive = _Predictive.of(known, known.sweep, frequency, _draw_cells(known, chances))
+    return [
+        _simulate(known.sweep, c, predictive, frequency.index(c.frequency), chances)
+        for c in candidates
+    ]
+
+
+def _answers(known: Known, points: Sequence[posterior.Sweep], components: int) -> Mixture:
+    """Answers after all candidates' outcomes, in their order."""
+    draws = len(points[0].frequency)
+    steps = np.array([sweep.frequency.shape[1] for sweep in points])
+    rows, parts = [], []
+    # Outcomes with the same number of steps are computed at once.
+    for count in np.unique(steps):
+        chosen = np.flatnonzero(steps == count)
+        alike = zip(*(points[int(i)] for i in chosen), strict=True)
+        together = posterior.Sweep(*map(np.concatenate, alike))
+        rows.append((draws * chosen[:, None] + np.arange(draws)).ravel())
+        parts.append(known.answer(together, components))
+    joined = Mixture(*map(np.concatenate, zip(*parts, strict=True)))
+    return joined.take(np.argsort(np.concatenate(rows)))
+
+
+class _Predictive(NamedTuple):
+    """Long-run mean at some frequencies given one cell a draw."""
+
+    mean: FloatArray  # (frequencies, draws)
+    variance: FloatArray  # (frequencies, draws)
+    noise: FloatArray  # (draws,): variance of a run
+
+    @classmethod
+    def of(
+        cls, known: Known, sweep: posterior.Sweep, frequency: Sequence[float], cell: IntArray
+    ) -> _Predictive:
+        """Predict as `evidence` does, but with the anchor of the target at every frequency.
+
+        What is drawn must come from the same model that judges it.
+        """
+        grid, steps = known.law.grid, sweep.frequency[0]
+        shape, scale = np.divmod(cell, len(grid.noise))
+        noise, drift = grid.noise[scale] ** 2, grid.drift[shape, scale] ** 2
+        every = np.append(steps, frequency)
+        log_shape = known.law.log_shape(every[None], np.array([known.row]))[0][:, shape].T
+        covariance = _covariance(known, sweep, every, noise, drift)
+        residual = sweep.log_value - log_shape[:, : len(steps)]
+        mean, variance = _kriging(covariance, residual)
+        return cls((log_shape[:, len(steps) :] + mean).T, variance.T, noise)
+
+
+def _covariance(
+    known: Known, sweep: posterior.Sweep, every: FloatArray, noise: FloatArray, drift: FloatArray
+) -> FloatArray:
+    """Covariance of the steps' means and of long-run means: (draws, all, all)."""
+    steps = len(sweep.frequency[0])
+    u = np.log(every / posterior.anchors(sweep.frequency[:1], known.target.frequency))
+    # Runs at one step share a part of their noise, those to come with those that are there.
+    alike = posterior.SHARED_NOISE * (np.abs(every[:, None] / every - 1) < SAME_STEP)
+    at = np.arange(steps)
+    alike[at, at] = posterior.noise_share(sweep.runs[0])
+    made: FloatArray = drift[:, None, None] * posterior.integrated_wiener(u[:, None], u)
+    return made + noise[:, None, None] * alike
+
+
+def _kriging(covariance: FloatArray, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of what follows the points, whose common level is unknown.
+
+    Rasmussen & Williams (2006), eq. 2.42 with a flat prior of the level.
+    """
+    steps = residual.shape[1]
+    between, there = covariance[:, :steps, steps:], covariance[:, steps:, steps:]
+    draws = len(covariance)
+    right = (
+        np.ones((draws, steps, 1)),
+        np.broadcast_to(residual, (draws, steps))[:, :, None],
+        between,
+    )
+    solved = np.linalg.solve(covariance[:, :steps, :steps], np.concatenate(right, axis=2))
+    one = solved[:, :, 0]
+    precision = one.sum(axis=1)
+    level = ((one * residual).sum(axis=1) / precision)[:, None]
+    mean = level + np.einsum("dsf,ds->df", between, solved[:, :, 1] - level * one)
+    to_level = 1 - np.einsum("dsf,ds->df", between, one)
+    variance = np.einsum("dff->df", there) - np.einsum("dsf,dsf->df", between, solved[:, :, 2:])
+    variance += to_level**2 / precision[:, None]
+    return mean, np.maximum(variance, 0.0)
+
+
+def _draw_cells(known: Known, chances: Chances) -> IntArray:
+    """Cell of each draw, by the posterior."""
+    total = np.cumsum(known.weight)
+    # Rounding must not draw a cell beyond the last.
+    drawn: IntArray = np.searchsorted(total[:-1], chances.cell * total[-1])
+    return drawn
+
+
+def _simulate(
+    sweep: posterior.Sweep, candidate: Candidate, predictive: _Predictive, at: int, chances: Chances
+) -> posterior.Sweep:
+    """Points with the simulated outcomes of a candidate added, one row a draw.
+
+    ``at`` is the candidate's frequency in the predictive.
+    """
+    from scipy.special import chdtri, ndtri
+
+    within = (1 - posterior.SHARED_NOISE) * predictive.noise
+    runs = candidate.runs
+    deviation = np.sqrt(predictive.variance[at] + within / runs)
+    value = predictive.mean[at] + ndtri(chances.value) * deviation
+    scatter = within * chdtri(runs - 1, chances.scatter) if runs > 1 else np.zeros_like(value)
+    every = sweep.take(np.zeros(len(value), dtype=np.int64)) if len(sweep.runs) == 1 else sweep
+    return _add_runs(every, candidate, value, scatter)
+
+
+def _add_runs(
+    sweep: posterior.Sweep, candidate: Candidate, value: FloatArray, scatter: FloatArray
+) -> posterior.Sweep:
+    """Points with runs of a mean and a scatter added, to a step or as a new one."""
+    frequency, log_value, count, spread, freedom = sweep
+    at = step_of(sweep, candidate.frequency)
+    if at is None:
+        at = int(np.searchsorted(frequency[0], candidate.frequency))
+        frequency = np.insert(frequency, at, candidate.frequency, axis=1)
+        # A step without runs; its mean takes a degree of freedom.
+        log_value, count = (np.insert(part, at, 0.0, axis=1) for part in (log_value, count))
+        freedom = freedom - 1
+    before, runs = count[:, at], candidate.runs
+    share = runs / (before + runs)
+    apart = value - log_value[:, at]
+    spread = spread + scatter + before * share * apart**2
+    log_value, count = log_value.copy(), count.copy()
+    log_value[:, at] += share * apart
+    count[:, at] += runs
+    return posterior.Sweep(frequency, log_value, count, spread, freedom + runs)
+
+
+def step_of(sweep: posterior.Sweep, frequency: float) -> int | None:
+    """Column of the step that a frequency (Hz) belongs to; None for a new one."""
+    near = np.flatnonzero(np.abs(sweep.frequency[0] / frequency - 1) < SAME_STEP)
+    return int(near[0]) if near.size else None

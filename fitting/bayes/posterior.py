@@ -4,7 +4,7 @@ A metric y measured at frequencies f is taken as
 
     ln y(f) = level + ln shape(f; θ) + d(ln f) + noise
 
-with a shape of a few parameters θ on a grid (`fitting.bayes.priors`, `fitting.bayes.priors`), a
+with a shape of a few parameters θ on a grid (`fitting.bayes.priors`), a
 model error d that is a Wiener process integrated once (a curve whose slope wanders), and normal
 noise. Given a cell of the grid (θ, noise, scale of the model error) all the rest is Gaussian and
 solved exactly: the level has a flat prior, the model error is zero and flat at the measured step
@@ -18,7 +18,6 @@ https://doi.org/10.1111/1467-9868.00294 (an explicit model error).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -35,27 +34,13 @@ _BLOCK = 64
 
 
 class Sweep(NamedTuple):
-    """Measured steps of groups that have the same number of them.
+    """Measured steps of groups that have the same number of them."""
 
-    Attributes
-    ----------
-    frequency : (groups, steps) float array
-        Hz, rising along a row.
-    log_value : (groups, steps) float array
-        Mean of the natural logarithm of the runs at a step.
-    runs : (groups, steps) float array
-        Runs at a step, at least 1.
-    scatter : (groups,) float array
-        Sum of squares of the logarithms about their step's mean.
-    scatter_df : (groups,) float array
-        Degrees of freedom of ``scatter``: runs less steps.
-    """
-
-    frequency: FloatArray
-    log_value: FloatArray
-    runs: FloatArray
-    scatter: FloatArray
-    scatter_df: FloatArray
+    frequency: FloatArray  # (groups, steps): Hz, rising along a row
+    log_value: FloatArray  # (groups, steps): mean of ln y over the runs at a step
+    runs: FloatArray  # (groups, steps): at least 1
+    scatter: FloatArray  # (groups,): sum of squares of ln y about their step's mean
+    scatter_df: FloatArray  # (groups,): degrees of freedom of the scatter, runs less steps
 
     def take(self, groups: IntArray | list[int]) -> Sweep:
         """Select some groups."""
@@ -68,9 +53,9 @@ class Sweep(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What is asked of each group: a frequency (Hz) and the mean of how many runs there."""
+    """What to predict of each group: the mean of some runs at a frequency."""
 
-    frequency: FloatArray
+    frequency: FloatArray  # Hz
     runs: FloatArray
 
     def take(self, groups: IntArray | list[int]) -> Target:
@@ -81,26 +66,16 @@ class Target(NamedTuple):
 class Grid(NamedTuple):
     """Cells of the posterior: shapes along the first axis, noise and model error along the second.
 
-    Attributes
-    ----------
-    shape_weight : (groups or 1, shapes) float array
-        Prior probability of each shape; rows sum to 1.
-    noise : (scales,) float array
-        Standard deviation of ln y from one run to the next.
-    noise_weight : (scales,) float array
-        Prior probability of each column; sums to 1.
-    drift : (shapes, scales) float array
-        Scale of the model error: standard deviation that the local exponent d ln y/d ln f gains
-        over one e-fold of frequency.
-    beyond : float
-        Above the highest measured frequency a plain Wiener process of ``beyond`` times that scale
-        is added: power caps, steeper voltage and full memory buses begin there at once, and no
-        lower step can show them. 0 for none.
+    ``beyond``: above the highest measured frequency a plain Wiener process of that many times
+    ``drift`` is added: power caps, steeper voltage and full memory buses begin there at once, and
+    no lower step can show them. 0 for none.
     """
 
-    shape_weight: FloatArray
-    noise: FloatArray
-    noise_weight: FloatArray
+    shape_weight: FloatArray  # (groups or 1, shapes): prior probability; rows sum to 1
+    noise: FloatArray  # (scales,): standard deviation of ln y from one run to the next
+    noise_weight: FloatArray  # (scales,): prior probability of each column; sums to 1
+    # (shapes, scales): scale of the model error, the standard deviation that the local exponent
+    # d ln y/d ln f gains over one e-fold of frequency.
     drift: FloatArray
     beyond: float = 0.0
 
@@ -122,29 +97,19 @@ class Law(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """What the points say in each cell.
 
-    Attributes
-    ----------
-    likelihood : (groups, shapes, scales) float array
-        Likelihood of the points, 1 at each group's best cell.
-    mean : (groups, shapes, scales) float array
-        Mean of ln y at the target given the cell.
-    variance, form, noise : (designs, shapes, scales) float arrays
-        Variance of ln y at the target given the cell, and the parts of it that the model error
-        and the new runs' own noise make up (the rest is the noise of the points in the level).
-    design : (groups,) int array
-        Row of each group in them: groups measured at the same steps share one.
+    Groups measured at the same steps share a design. The variance of ln y at the target comes from
+    the model error (``form``), the noise of the new runs, and that of the points in the level.
     """
 
-    likelihood: FloatArray
-    mean: FloatArray
-    variance: FloatArray
-    form: FloatArray
-    noise: FloatArray
-    design: IntArray
+    likelihood: FloatArray  # (groups, shapes, scales): 1 at each group's best cell
+    mean: FloatArray  # (groups, shapes, scales): of ln y at the target given the cell
+    design: IntArray  # (groups,): row of each group in the designs
+    variance: FloatArray  # (designs, shapes, scales): of ln y at the target given the cell
+    form: FloatArray  # (designs, shapes, scales): part of the model error in it
+    noise: FloatArray  # (designs, shapes, scales): part of the new runs' own noise in it
 
     def posterior(self, prior: FloatArray) -> FloatArray:
         """Probability of each cell under a prior that broadcasts over the cells."""
@@ -184,9 +149,7 @@ class _Design(NamedTuple):
     one: FloatArray
     pull: FloatArray
     log_det: FloatArray
-    variance: FloatArray
-    form: FloatArray
-    noise: FloatArray
+    at_target: tuple[FloatArray, FloatArray, FloatArray]  # variance, form, noise
 
 
 def _design(sweep: Sweep, target: Target, grid: Grid) -> _Design:
@@ -216,23 +179,14 @@ def _design(sweep: Sweep, target: Target, grid: Grid) -> _Design:
         one=one * weight / np.sqrt(s11),
         pull=weight * (one * to_level + drift2 * cross),
         log_det=np.log(s11) - np.log(weight).sum(axis=0),
-        variance=form + to_level**2 * s11 + new,
-        form=form,
-        noise=new,
+        at_target=(form + to_level**2 * s11 + new, form, new),
     )
 
 
 def evidence(law: Law, sweep: Sweep, target: Target, groups: IntArray) -> Evidence:
-    """Likelihood and prediction of every cell.
+    """Likelihood and prediction of every cell, for one target a group of ``sweep``.
 
-    Parameters
-    ----------
-    law : Law
-    sweep : Sweep
-    target : Target
-        One frequency a group of ``sweep``.
-    groups : (groups,) int array
-        Number of each group of ``sweep`` in the law.
+    ``groups`` is the number of each group of ``sweep`` in the law.
     """
     first, design = _designs(sweep, target)
     shape = law.log_shape(np.column_stack([sweep.frequency, target.frequency]), groups)
@@ -258,14 +212,8 @@ def evidence(law: Law, sweep: Sweep, target: Target, groups: IntArray) -> Eviden
     likelihood -= likelihood.min(axis=(1, 2), keepdims=True)
     likelihood *= -0.5
     np.exp(likelihood, out=likelihood)
-    return Evidence(
-        likelihood,
-        mean,
-        np.stack([d.variance for d in solved]),
-        np.stack([d.form for d in solved]),
-        np.stack([d.noise for d in solved]),
-        design,
-    )
+    parts = (np.stack(part) for part in zip(*(d.at_target for d in solved), strict=True))
+    return Evidence(likelihood, mean, design, *parts)
 
 
 def _designs(sweep: Sweep, target: Target) -> tuple[IntArray, IntArray]:

@@ -1,4 +1,4 @@
-"""What a pooled posterior answers at a frequency: its distribution and where the width is from."""
+"""Prediction of a pooled posterior at a frequency: its distribution, and the parts of its width."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from fitting.bayes.steps import Steps
     from fitting.regression.lines import FloatArray, IntArray
 
-
-# Mixtures of normal distributions, one a group: quantiles, products and comparisons.
-
-
 # A quantile is found to about this share of the mixture's standard deviation.
 _PRECISION = 5e-4
 _MOST_STEPS = 60
+# Neighbouring shapes that are made one normal distribution: the predictions of three of them
+# differ by far less than their own width.
+_MERGED = 3
+# Components that quantiles are taken from, and that are kept for sums with other metrics.
+_SOUGHT = 64
+_KEPT = 24
 
 
 class Mixture(NamedTuple):
@@ -53,7 +55,10 @@ class Mixture(NamedTuple):
         from scipy.special import ndtr
 
         at = np.broadcast_to(x, self.mean.shape[:1])[:, None]
-        return np.einsum("gc,gc->g", self.weight, ndtr((at - self.mean) / np.sqrt(self.variance)))
+        probability: FloatArray = np.einsum(
+            "gc,gc->g", self.weight, ndtr((at - self.mean) / np.sqrt(self.variance))
+        )
+        return probability
 
     def scaled(self, factor: float) -> Mixture:
         """Distribution of ``factor`` times the value."""
@@ -104,6 +109,46 @@ class Mixture(NamedTuple):
         return made
 
 
+class Projected(NamedTuple):
+    """Predictions for all groups, in logarithms; NaN for a group without two steps or a target."""
+
+    mixture: Mixture  # distribution of ln y, the mean of the target's runs, in a few components
+    quantiles: FloatArray  # (probabilities, groups): of ln y, from more components
+    # Parts of the variance of ln y: which curve of the family it is and how noise moved its points,
+    # how far the family itself may be off, and the noise of the runs to predict.
+    fit: FloatArray
+    form: FloatArray
+    noise: FloatArray
+    pulled: FloatArray  # how far the table's other groups moved the expected ln y
+
+
+def project_curve(
+    curve: Curve,
+    steps: Steps,
+    target: Target,
+    neighbours: Neighbours,
+    probabilities: Sequence[float],
+) -> Projected:
+    """Project every group to its target; a frequency of NaN is none.
+
+    ``target`` and ``neighbours`` have one element a group, ``probabilities`` are those of the
+    quantiles, each inside (0, 1).
+    """
+    groups = len(steps.count)
+    lengths = {len(part) for part in (*target, *neighbours)}
+    if lengths != {groups}:
+        raise FittingError(f"{groups} groups, but targets or neighbours for {sorted(lengths)}")
+    if not all(0 < p < 1 for p in probabilities):
+        raise FittingError(f"probabilities {list(probabilities)} are not inside 0 to 1")
+    unknown = np.full((len(probabilities), groups), np.nan)
+    parts = (np.full(groups, np.nan) for _ in range(4))
+    projected = Projected(Mixture.unknown(groups, _KEPT), unknown, *parts)
+    able = np.flatnonzero((steps.count > 1) & ~np.isnan(target.frequency))
+    for cells in posterior_cells(curve, steps, target, neighbours, able):
+        _fill(projected, cells, probabilities)
+    return projected
+
+
 def _quantile(p: float, mixture: Mixture, middle: FloatArray, scale: FloatArray) -> FloatArray:
     """Illinois regula falsi in a bracket that Cantelli's inequality gives, all groups at once."""
     from scipy.special import ndtri
@@ -128,79 +173,7 @@ def _quantile(p: float, mixture: Mixture, middle: FloatArray, scale: FloatArray)
     return x
 
 
-# Neighbouring shapes that are made one normal distribution: the predictions of three of them
-# differ by far less than their own width.
-_MERGED = 3
-# Components that quantiles are taken from, and that are kept for sums with other metrics.
-_SOUGHT = 64
-_KEPT = 24
-
-
-class Projected(NamedTuple):
-    """Answers for all groups, in logarithms; NaN for a group without two steps or a target.
-
-    Attributes
-    ----------
-    mixture : Mixture
-        Distribution of ln y, the mean of the target's runs, in a few components.
-    quantiles : (probabilities, groups) float array
-        Of ln y, from more components than ``mixture`` has.
-    fit, form, noise : (groups,) float arrays
-        Parts of the variance of ln y: which curve of the family it is and how noise moved its
-        points, how far the family itself may be off, and the noise of the runs asked for.
-    pulled : (groups,) float array
-        How far the table's other groups moved the expected ln y.
-    """
-
-    mixture: Mixture
-    quantiles: FloatArray
-    fit: FloatArray
-    form: FloatArray
-    noise: FloatArray
-    pulled: FloatArray
-
-
-def project_curve(
-    curve: Curve,
-    steps: Steps,
-    target: Target,
-    neighbours: Neighbours,
-    probabilities: Sequence[float],
-) -> Projected:
-    """Project every group to its target.
-
-    Parameters
-    ----------
-    curve : TimeCurve or PowerCurve
-    steps : Steps
-    target : Target
-        One frequency (Hz) a group; NaN for none.
-    neighbours : Neighbours
-        One cluster and position a group.
-    probabilities : sequence of float
-        Of the quantiles, each inside (0, 1).
-
-    Raises
-    ------
-    FittingError
-        For probabilities outside (0, 1) and for arrays of other lengths than the groups.
-    """
-    groups = len(steps.count)
-    lengths = {len(part) for part in (*target, *neighbours)}
-    if lengths != {groups}:
-        raise FittingError(f"{groups} groups, but targets or neighbours for {sorted(lengths)}")
-    if not all(0 < p < 1 for p in probabilities):
-        raise FittingError(f"probabilities {list(probabilities)} are not inside 0 to 1")
-    unknown = np.full((len(probabilities), groups), np.nan)
-    parts = (np.full(groups, np.nan) for _ in range(4))
-    made = Projected(Mixture.unknown(groups, _KEPT), unknown, *parts)
-    able = np.flatnonzero((steps.count > 1) & ~np.isnan(target.frequency))
-    for cells in posterior_cells(curve, steps, target, neighbours, able):
-        _answer(cells, probabilities, made)
-    return made
-
-
-def _answer(cells: Cells, probabilities: Sequence[float], made: Projected) -> None:
+def _fill(made: Projected, cells: Cells, probabilities: Sequence[float]) -> None:
     at, found, weight = cells.groups, cells.evidence, cells.weight
     mixture = _merged(cells).trimmed(_SOUGHT)
     made.quantiles[:, at] = mixture.quantiles(probabilities)
@@ -219,7 +192,8 @@ def _answer(cells: Cells, probabilities: Sequence[float], made: Projected) -> No
 def _expected(weight: FloatArray, value: FloatArray, design: IntArray | None = None) -> FloatArray:
     """Posterior mean of a value a cell, or of one a cell and design."""
     if design is None:
-        return np.einsum("gts,gts->g", weight, value)
+        mean: FloatArray = np.einsum("gts,gts->g", weight, value)
+        return mean
     made = np.empty(len(weight))
     for number, of_design in enumerate(value):
         same = design == number
@@ -233,7 +207,8 @@ def _expected_alone(cells: Cells) -> FloatArray:
     shapes = np.broadcast_to(grid.shape_weight, likelihood.shape[:2])
     mass = np.einsum("gt,gt->g", likelihood @ grid.noise_weight, shapes)
     total = np.einsum("gt,gt->g", (likelihood * cells.evidence.mean) @ grid.noise_weight, shapes)
-    return total / mass
+    mean: FloatArray = total / mass
+    return mean
 
 
 def _merged(cells: Cells) -> Mixture:

@@ -1,11 +1,20 @@
-"""How time falls with core frequency, as a law with a prior: the share β that the clock leaves.
+"""How time and power change with core frequency, as laws with a prior.
 
     T(f) = T_ref·(β + (1 − β)·(f_ref/f)^q)^(1/q),  0 ≤ β ≤ 1, f_ref the highest measured frequency
 
+β is the memory-bound (stall) fraction: the share of time that the core frequency does not change.
 With q = 1 stalls and work follow each other: Amdahl's law (Issa & Figueira 2012). With larger q
 they overlap, so that a program turns from core-bound to memory-bound more abruptly, towards the
 roofline T = max(work/f, stalls) (Williams, Waterman & Patterson 2009,
 https://doi.org/10.1145/1498765.1498785). β = 0 is a core-bound program for any q.
+
+    P(f) = P_ref·((1 − δ) + δ·φ·u(φ)²),  φ = f/f_ref,  u(φ) = V(f)/V(f_ref)
+
+with the dynamic power fraction δ in (0, 1). The voltage is affine in the frequency down to the
+lowest that the chip holds: u(φ) = max(u_min, 1 + v·(φ − 1)), so that v = 0 is the straight line
+(Issa & Figueira 2012), v = 1 the cube, and v = 2 has the local exponent 5 at f_ref. A recorded V-f
+table or a given exponent takes the place of v. Source: dynamic CMOS power C·V²·f, e.g. Weste &
+Harris, *CMOS VLSI Design*, ch. 5.
 """
 
 from __future__ import annotations
@@ -24,6 +33,10 @@ if TYPE_CHECKING:
     from fitting.regression.lines import FloatArray, IntArray
 
 
+STALLED_NOISE_RANGE = (0.0005, 0.2)
+DYNAMIC_NOISE_RANGE = (0.004, 0.15)
+
+
 @dataclass(frozen=True)
 class StalledSharePrior:
     """Prior of β, q, noise and model error.
@@ -32,41 +45,24 @@ class StalledSharePrior:
     phone clusters and five graphics cards, with the splits of the validation. No user's table
     needs those data; pooling moves the prior to what the user's own table shows.
 
-    Attributes
-    ----------
-    core_bound : float
-        Probability of β = 0 exactly: many programs never wait for memory.
-    share_alpha, share_beta, uniform : float
-        The rest: a Beta distribution of β, and beside it this share of a uniform one.
-    overlap, overlap_weight : tuples of float
-        Exponents q with their probabilities.
-    noise, noise_spread : float
-        Median standard deviation of ln T from run to run, and the standard deviation of its
-        logarithm. The median depends on the source of the figures.
-    drift_of_noise, drift_floor, drift_of_stalls : float
-        Scale of the model error: floor + min(of_noise·noise, 0.05) + of_stalls·sqrt(β(1 − β)). A
-        program that is all work or all stalls has little to change into.
-    beyond : float
-        See `fitting.bayes.posterior.Grid`.
+    The scale of the model error is floor + min(of_noise·noise, 0.05) + of_stalls·sqrt(β(1 − β)): a
+    program that is all work or all stalls has little to change into.
     """
 
-    core_bound: float = 0.3
-    share_alpha: float = 0.3
+    core_bound: float = 0.3  # probability of β = 0 exactly: many programs never wait for memory
+    share_alpha: float = 0.3  # beta distribution of the other β
     share_beta: float = 1.2
-    uniform: float = 0.1
-    overlap: tuple[float, ...] = (1.0, 4.0)
-    overlap_weight: tuple[float, ...] = (0.85, 0.15)
-    noise: float = 0.02
-    noise_spread: float = 1.0
+    uniform: float = 0.1  # share of a uniform distribution beside it
+    overlap: tuple[float, ...] = (1.0, 4.0)  # exponents q
+    overlap_weight: tuple[float, ...] = (0.85, 0.15)  # their probabilities
+    noise: float = 0.02  # median standard deviation of ln T from run to run, by source of figures
+    noise_spread: float = 1.0  # standard deviation of its logarithm
     drift_of_noise: float = 1.5
     drift_floor: float = 0.005
     drift_of_stalls: float = 0.75
-    beyond: float = 0.1
+    beyond: float = 0.1  # see `fitting.bayes.posterior.Grid`
     shares: int = 19
     scales: int = 8
-
-
-STALLED_NOISE_RANGE = (0.0005, 0.2)
 
 
 class StalledShare:
@@ -74,18 +70,11 @@ class StalledShare:
 
     def __init__(self, reference: FloatArray, prior: StalledSharePrior | None = None) -> None:
         self.reference = reference
-        self.prior = prior or StalledSharePrior()
-
-    @cached_property
-    def share(self) -> FloatArray:
-        """β of each shape: (shapes,)."""
-        # Denser near 0, where a small share decides how far a higher clock carries.
-        return np.tile(np.linspace(0, 1, self.prior.shares) ** 2, len(self.prior.overlap))
-
-    @cached_property
-    def overlap(self) -> FloatArray:
-        """Exponent q of each shape: (shapes,)."""
-        return np.repeat(self.prior.overlap, self.prior.shares)
+        self.prior = p = prior or StalledSharePrior()
+        # β and exponent q of each shape. β is denser near 0, where a small share decides how far a
+        # higher frequency carries.
+        self.share = np.tile(np.linspace(0, 1, p.shares) ** 2, len(p.overlap))
+        self.overlap = np.repeat(p.overlap, p.shares)
 
     @cached_property
     def grid(self) -> Grid:
@@ -104,7 +93,8 @@ class StalledShare:
         power = np.exp(slower * self.overlap)
         power *= 1 - self.share
         power += self.share
-        return np.log(power, out=power) / self.overlap
+        log_time: FloatArray = np.log(power, out=power) / self.overlap
+        return log_time
 
 
 def noise_grid(
@@ -128,75 +118,41 @@ def _share_weight(prior: StalledSharePrior) -> FloatArray:
     return weight
 
 
-# How power rises with core frequency, as a law with a prior: static share and voltage slope.
-#
-#     P(f) = P_ref·((1 − δ) + δ·φ·u(φ)²),  φ = f/f_ref,  u(φ) = V(f)/V(f_ref)
-#
-# with the dynamic share δ in (0, 1) and f_ref the highest measured frequency. The voltage is affine
-# in the clock down to the lowest that the chip holds: u(φ) = max(u_min, 1 + v·(φ − 1)), so that v =
-# 0 is the straight line (Issa & Figueira 2012), v = 1 the cube, and v = 2 has the local exponent 5
-# at f_ref. A recorded V-f table or a given exponent takes the place of v. Source: dynamic CMOS
-# power C·V²·f, e.g. Weste & Harris, *CMOS VLSI Design*, ch. 5.
-
-
 @dataclass(frozen=True)
 class DynamicSharePrior:
     """Prior of δ, v, noise and model error; judgement of the same origin as that of β.
 
-    Attributes
-    ----------
-    share_alpha, share_beta : float
-        Beta distribution of the dynamic share δ.
-    slope_alpha, slope_beta, steepest, lowest_voltage : float
-        Beta distribution of v on 0 to ``steepest``, and u_min.
-    noise, noise_spread : float
-        Median standard deviation of ln P from run to run, and that of its logarithm.
-    drift, drift_floor : float
-        Scale of the model error: floor + drift·(1 + 2v); 1 + 2v is the dynamic part's exponent.
-    wander, wander_weight : tuples of float
-        Multiples of that scale with their probabilities: most curves follow their form, some have
-        a knee (a lowest voltage, a power cap) that their low frequencies cannot show.
-    known_voltage : float
-        Multiple of the scale where a V-f table or an exponent is given.
-    beyond : float
-        See `fitting.bayes.posterior.Grid`.
+    The scale of the model error is floor + drift·(1 + 2v); 1 + 2v is the dynamic part's exponent.
+    Most curves follow their form; some have a knee (a lowest voltage, a power cap) that their low
+    frequencies cannot show, hence ``wander``.
     """
 
-    share_alpha: float = 1.0
+    share_alpha: float = 1.0  # beta distribution of the dynamic power fraction δ
     share_beta: float = 1.0
-    slope_alpha: float = 1.5
+    slope_alpha: float = 1.5  # beta distribution of v on 0 to ``steepest``
     slope_beta: float = 1.0
     steepest: float = 1.7
-    lowest_voltage: float = 0.3
-    noise: float = 0.03
-    noise_spread: float = 1.3
+    lowest_voltage: float = 0.3  # u_min
+    noise: float = 0.03  # median standard deviation of ln P from run to run
+    noise_spread: float = 1.3  # standard deviation of its logarithm
     drift: float = 0.03
     drift_floor: float = 0.03
-    wander: tuple[float, ...] = (1.0, 3.0, 8.0)
-    wander_weight: tuple[float, ...] = (0.65, 0.22, 0.13)
-    known_voltage: float = 0.5
-    beyond: float = 0.5
+    wander: tuple[float, ...] = (1.0, 3.0, 8.0)  # multiples of the scale of the model error
+    wander_weight: tuple[float, ...] = (0.65, 0.22, 0.13)  # their probabilities
+    known_voltage: float = 0.5  # multiple of the scale where a V-f table or exponent is given
+    beyond: float = 0.5  # see `fitting.bayes.posterior.Grid`
     shares: int = 11
     slopes: int = 7
     scales: int = 4
 
 
-DYNAMIC_NOISE_RANGE = (0.004, 0.15)
-
-
 class DynamicShare:
-    """The law's grid for groups.
+    """The law's grid for groups whose highest measured frequencies are ``reference`` (Hz).
 
-    Parameters
-    ----------
-    reference : (groups,) float array
-        Highest measured frequency of each group (Hz).
-    most_static : (groups,) float array
-        Largest static share 1 − δ of each group: 1, or less where groups share their static
-        watts, whose grid then runs from 0 to the least power of them all.
-    clock_power : callable, optional
-        φ·u(φ)² at (groups, k) frequencies (Hz) of the groups numbered, where the voltage or the
-        exponent are known; v then has one value.
+    ``most_static`` is the largest static fraction 1 − δ of each group: 1, or less where groups
+    share their static power, whose grid then runs from 0 to the least power of them all.
+    ``clock_power`` gives φ·u(φ)² at (groups, k) frequencies (Hz) of the groups numbered, where the
+    voltage or the exponent is known; v then has one value.
     """
 
     def __init__(
@@ -207,27 +163,13 @@ class DynamicShare:
         clock_power: Callable[[FloatArray, IntArray], FloatArray] | None = None,
     ) -> None:
         self.reference = reference
-        self.most_static = most_static
         prior = prior or DynamicSharePrior()
-        self.prior = prior if clock_power is None else replace(prior, slopes=1)
-        self.clock_power = clock_power
-
-    @cached_property
-    def static(self) -> FloatArray:
-        """Static watts of each shape as a share of the most: (shapes,)."""
-        shares = (np.arange(self.prior.shares) + 0.5) / self.prior.shares
-        return np.tile(shares, self.prior.slopes)
-
-    @cached_property
-    def slope(self) -> FloatArray:
-        """V of each shape: (shapes,)."""
-        p = self.prior
-        return np.repeat(p.steepest * (np.arange(p.slopes) + 0.5) / p.slopes, p.shares)
-
-    @cached_property
-    def share(self) -> FloatArray:
-        """Dynamic share δ of each shape at the reference: (groups, shapes)."""
-        return 1 - self.most_static[:, None] * self.static
+        self.prior = p = prior if clock_power is None else replace(prior, slopes=1)
+        self.most_static, self.clock_power = most_static, clock_power
+        # Slope v and static share of the most of each shape, and its δ: (groups, shapes).
+        self.slope = np.repeat(p.steepest * (np.arange(p.slopes) + 0.5) / p.slopes, p.shares)
+        self.static = np.tile((np.arange(p.shares) + 0.5) / p.shares, p.slopes)
+        self.share = 1 - most_static[:, None] * self.static
 
     @cached_property
     def grid(self) -> Grid:
@@ -236,7 +178,9 @@ class DynamicShare:
         noise, noise_weight = noise_grid(p.noise, p.noise_spread, p.scales, DYNAMIC_NOISE_RANGE)
         wander = np.repeat(p.wander, p.scales)
         scale_weight = np.outer(p.wander_weight, noise_weight).ravel()
-        drift = (p.drift_floor + p.drift * self._exponent())[:, None] * wander
+        # A known curve's own exponent is in its shape; what is left is like a cube's error.
+        exponent = np.full_like(self.slope, 3.0) if self.clock_power else 1 + 2 * self.slope
+        drift = (p.drift_floor + p.drift * exponent)[:, None] * wander
         return Grid(
             self._shape_weight(),
             np.tile(noise, len(p.wander)),
@@ -244,21 +188,6 @@ class DynamicShare:
             drift if self.clock_power is None else drift * p.known_voltage,
             p.beyond,
         )
-
-    def _exponent(self) -> FloatArray:
-        """Local exponent of the dynamic part, d ln(φu²)/d ln φ, at the reference: (shapes,)."""
-        if self.clock_power is None:
-            return 1 + 2 * self.slope
-        # A known curve's own exponent is in its shape; what is left is like a cube's error.
-        return np.full(len(self.slope), 3.0)
-
-    def _shape_weight(self) -> FloatArray:
-        p = self.prior
-        inside = np.clip(self.share, 1e-3, 1 - 1e-3)
-        weight = _beta(inside, p.share_alpha, p.share_beta)
-        if self.clock_power is None:
-            weight = weight * _beta(self.slope / p.steepest, p.slope_alpha, p.slope_beta)
-        return weight / weight.sum(axis=1, keepdims=True)
 
     def log_shape(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
         """Ln P/P_ref of the shapes at (groups, k) frequencies: (groups, k, shapes)."""
@@ -270,7 +199,17 @@ class DynamicShare:
         else:
             dynamic = self.clock_power(frequency, groups)[:, :, None]
         share = self.share[groups][:, None, :]
-        return np.log(1 + share * (dynamic - 1))
+        normal: FloatArray = np.log(1 + share * (dynamic - 1))
+        return normal
+
+    def _shape_weight(self) -> FloatArray:
+        p = self.prior
+        inside = np.clip(self.share, 1e-3, 1 - 1e-3)
+        weight = _beta(inside, p.share_alpha, p.share_beta)
+        if self.clock_power is None:
+            weight = weight * _beta(self.slope / p.steepest, p.slope_alpha, p.slope_beta)
+        density: FloatArray = weight / weight.sum(axis=1, keepdims=True)
+        return density
 
 
 def _beta(x: FloatArray, alpha: float, beta: float) -> FloatArray:

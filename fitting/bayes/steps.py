@@ -1,4 +1,7 @@
-"""Runs of many groups condensed to steps: one mean a group and frequency, with its repeats."""
+"""Runs of many groups aggregated to steps, and whether a line in 1/f fits them.
+
+A step is one mean per group and frequency, with the scatter of its repeats.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.bayes.posterior import Sweep
+from fitting.regression.lines import BoolArray, FloatArray, IntArray, Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
-    from fitting.regression.lines import FloatArray, IntArray, Repeats
-
-
 # Frequencies are one step when they agree to a thousandth: counters and kHz tables round.
 SAME_STEP = 1e-3
+# Degrees of freedom that the usual scatter counts for.
+_USUAL_DF = 4.0
 
 
-def step_starts(codes: IntArray, frequency: FloatArray) -> NDArray[np.bool_]:
+def step_starts(codes: IntArray, frequency: FloatArray) -> BoolArray:
     """True where a step begins, in rows sorted by group and then by frequency."""
-    begins: NDArray[np.bool_] = np.diff(codes, prepend=-1) != 0
+    begins: BoolArray = np.diff(codes, prepend=-1) != 0
     begins |= np.diff(frequency, prepend=0.0) > SAME_STEP * frequency
     return begins
 
@@ -37,64 +38,31 @@ def step_counts(codes: IntArray, frequency: FloatArray, groups: int) -> IntArray
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps of all groups, sorted by group and then by frequency.
+    """Steps of all groups, sorted by group and then by frequency."""
 
-    Attributes
-    ----------
-    first, count : (groups,) int arrays
-        Where a group's steps begin, and how many it has (0 for a group without points).
-    frequency, log_value, runs : (steps,) float arrays
-        Hz, mean of ln y, and runs at each step.
-    scatter, scatter_df : (groups,) float arrays
-        Sum of squares of ln y about the steps' means, and its degrees of freedom.
-    """
-
-    first: IntArray
-    count: IntArray
-    frequency: FloatArray
-    log_value: FloatArray
-    runs: FloatArray
-    scatter: FloatArray
-    scatter_df: FloatArray
+    first: IntArray  # where the steps of each group begin
+    count: IntArray  # steps of each group; 0 without points
+    frequency: FloatArray  # of each step (Hz)
+    log_value: FloatArray  # mean of ln y at each step
+    runs: FloatArray  # at each step
+    scatter: FloatArray  # squares of each group's ln y about the steps' means
+    scatter_df: FloatArray  # degrees of freedom of the scatter
 
     @classmethod
     def of(
         cls, codes: IntArray, frequency: FloatArray, log_value: FloatArray, groups: int
     ) -> Steps:
-        """Condense rows labelled by group 0 … ``groups`` − 1; ``log_value`` has no NaN."""
-        order = np.lexsort((log_value, frequency, codes))
-        codes, frequency, log_value = codes[order], frequency[order], log_value[order]
-        begin = np.flatnonzero(step_starts(codes, frequency))
-        if not begin.size:
-            nothing = np.zeros(groups)
-            return cls(*(nothing.astype(np.int64),) * 2, *(np.empty(0),) * 3, nothing, nothing)
-        runs = np.diff(np.append(begin, len(codes))).astype(float)
-        mean = np.add.reduceat(log_value, begin) / runs
-        squares = (log_value - np.repeat(mean, runs.astype(np.int64))) ** 2
-        count = np.bincount(codes[begin], minlength=groups)
-        return cls(
-            np.cumsum(count) - count,
-            count,
-            np.add.reduceat(frequency, begin) / runs,
-            mean,
-            runs,
-            np.bincount(codes, squares, groups).astype(np.float64, copy=False),
-            np.bincount(codes, minlength=groups) - count.astype(float),
-        )
+        """Aggregate rows labelled by group 0 … ``groups`` − 1; ``log_value`` has no NaN."""
+        return cls.of_repeats(codes, frequency, Repeats.single(log_value), groups)
 
     @classmethod
     def of_repeats(
         cls, codes: IntArray, frequency: FloatArray, log_value: Repeats, groups: int
     ) -> Steps:
-        """Condense runs that are condensed by frequency already, as `of` does the runs.
-
-        ``codes`` and ``frequency`` have one element a point; each has one run or more.
-        """
+        """Aggregate points of one run or more each, as `of` does the runs."""
         order = np.lexsort((log_value.mean, frequency, codes))
         codes, frequency, log_value = codes[order], frequency[order], log_value.take(order)
         begin = np.flatnonzero(step_starts(codes, frequency))
-        if not begin.size:
-            return cls.of(codes, frequency, log_value.mean, groups)
         weight = log_value.runs.astype(np.float64)
         runs = np.add.reduceat(weight, begin)
         mean = np.add.reduceat(weight * log_value.mean, begin) / runs
@@ -102,13 +70,14 @@ class Steps:
         count = np.bincount(codes[begin], minlength=groups)
         squares = np.bincount(codes, weight * apart**2 + log_value.squares, groups)
         return cls(
-            np.cumsum(count) - count,
-            count,
-            np.add.reduceat(weight * frequency, begin) / runs,
-            mean,
-            runs,
-            squares.astype(np.float64, copy=False),
-            (np.bincount(codes, weight, groups) - count).astype(np.float64, copy=False),
+            first=np.cumsum(count) - count,
+            count=count,
+            frequency=np.add.reduceat(weight * frequency, begin) / runs,
+            log_value=mean,
+            runs=runs,
+            # Without a point numpy counts in integers.
+            scatter=squares.astype(np.float64, copy=False),
+            scatter_df=(np.bincount(codes, weight, groups) - count).astype(np.float64, copy=False),
         )
 
     def sweep(self, groups: IntArray) -> Sweep:
@@ -130,39 +99,23 @@ class Steps:
         return self.frequency[last], self.log_value[last]
 
 
-# Does a third frequency lie on the line through the others? Lack of fit of T = t_fixed + w/f.
-#
-# The scatter of the steps about the weighted line is compared with that of repeated runs. Few
-# repeats say little of their own scatter, so it is moderated towards a usual one, as if that had
-# been seen in a few runs already. Sources: Draper & Smith, *Applied Regression Analysis*, 3rd ed.,
-# ch. 2 (lack of fit against pure error); Smyth (2004), https://doi.org/10.2202/1544-6115.1027
-# (moderated variances).
-
-
-# Degrees of freedom that the usual scatter counts for.
-_USUAL_DF = 4.0
-
-
 class LackOfFit(NamedTuple):
-    """Test of the straight line; one element a group, NaN below three steps.
+    """Test of the straight line in 1/f; one element a group, NaN below three steps."""
 
-    ``p_value`` is that of the F test; ``at_top`` the residual at the highest step as a share of
-    the measured time: above 0 the highest clock gains less than the line says, below 0 more.
-    """
-
-    p_value: FloatArray
+    p_value: FloatArray  # of the F test
+    # Residual at the highest step as a share of the measured time: above 0 the highest frequency
+    # gains less than the line says, below 0 more.
     at_top: FloatArray
 
 
 def lack_of_fit(steps: Steps, *, usual: float) -> LackOfFit:
-    """Test each group's steps against the line in 1/f.
+    """Test whether the steps lie on the line T = t_fixed + w/f through them.
 
-    Parameters
-    ----------
-    steps : Steps
-        Of ln(time), or of another time-like logarithm.
-    usual : float
-        Usual standard deviation of ln(time) from run to run.
+    The scatter of the steps about the weighted line is compared with that of repeated runs. Few
+    repeats say little of their own scatter, so it is moderated towards the usual standard deviation
+    of ln(time) from run to run, as if that had been seen in a few runs. Sources: Draper & Smith,
+    *Applied Regression Analysis*, 3rd ed., ch. 2 (lack of fit against pure error); Smyth (2004),
+    https://doi.org/10.2202/1544-6115.1027 (moderated variances).
     """
     from scipy.special import fdtrc
 

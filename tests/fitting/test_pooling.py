@@ -418,7 +418,7 @@ def test_neighbours_weigh_by_their_distance_in_core_counts():
     cores = np.log([1.0, 2.0, 8.0])
     neighbours = Neighbours(np.zeros(3, dtype=np.int64), cores)
     nobody = pooling._Others(np.zeros((1, 4)), 0, {})
-    found = pooling._mixed(TimeCurve(), start, shared, neighbours, np.arange(3), nobody, 3)
+    found = pooling._mixed(TimeCurve(), start, shared, neighbours, nobody, 3)
     for group in range(3):
         weight = np.exp(-(((cores - cores[group]) / 0.8) ** 2) / 2)
         weight[group] = 0.0
