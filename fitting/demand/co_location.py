@@ -1,21 +1,21 @@
-"""Demands of several workloads on one host: brought to one clock, summed, and held to a ceiling.
+"""Demands of several workloads on one host: brought to one clock, summed, compared with a ceiling.
 
-Everything is a share of what may be used: 1 is the ceiling. What breaks first as all workloads grow
-alike is what has the highest share, and it does so at 1/share of the load that was recorded.
+Demands are shares of what may be used: 1 is the ceiling. As all workloads grow alike, the resource
+with the highest share breaks first, at 1/share of the load that was recorded.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    FloatArray = NDArray[np.float64]
+    from fitting.regression.lines import BoolArray, FloatArray
 
 # A cell of the common clock with less than this part of it recorded is not known.
 _LEAST_COVERED = 0.5
@@ -26,30 +26,18 @@ _RESAMPLES, _FEWEST = 500, 10
 def on_clock(
     end_s: ArrayLike, interval_s: ArrayLike, rates: ArrayLike, start_s: float, step_s: float, n: int
 ) -> FloatArray:
-    """Mean of rates over the cells of a common clock.
+    """Mean of (intervals, resources) rates over the ``n`` cells of a common clock.
 
-    Parameters
-    ----------
-    end_s, interval_s : (intervals,) arrays
-        End and length of each interval (s), in order; gaps between them are not known.
-    rates : (intervals, resources) array
-        Mean over each interval; NaN is not known.
-    start_s, step_s : float
-        Start of the clock and length of its cells (s).
-    n : int
-        Number of cells.
-
-    Returns
-    -------
-    (n, resources) array
-        NaN where less than half of a cell is known.
+    Intervals are in order, with the ends and lengths given (s); gaps between them are not known,
+    nor are rates of NaN. The clock starts at ``start_s`` with cells of ``step_s``. The (n,
+    resources) means are NaN where less than half of a cell is known.
     """
     ends, lengths, values = (np.asarray(a, dtype=np.float64) for a in (end_s, interval_s, rates))
     if values.ndim != 2 or not len(ends) == len(lengths) == len(values):
         raise FittingError(
             f"{len(ends)} ends, {len(lengths)} lengths and rates of shape {values.shape}"
         )
-    edges = start_s + step_s * np.arange(n + 1)
+    edges = start_s + step_s * np.arange(n + 1, dtype=np.float64)
     # Starts never before the end of the interval above, so that time is counted once.
     starts = np.maximum(ends - lengths, np.concatenate([[-np.inf], ends[:-1]]))
     corners = np.column_stack([starts, ends]).ravel()
@@ -61,7 +49,7 @@ def on_clock(
         return np.where(covered >= _LEAST_COVERED * step_s, total / covered, np.nan)
 
 
-def _integrals(corners: FloatArray, parts: FloatArray, edges: NDArray[Any]) -> FloatArray:
+def _integrals(corners: FloatArray, parts: FloatArray, edges: FloatArray) -> FloatArray:
     """Differences at the edges of a running integral that grows inside the intervals alone."""
     columns = []
     for part in parts.T:
@@ -71,18 +59,13 @@ def _integrals(corners: FloatArray, parts: FloatArray, edges: NDArray[Any]) -> F
 
 
 class Load(NamedTuple):
-    """What resources see of their ceilings; one element a resource, NaN where not known.
+    """Shares of their ceilings that resources use; one element a resource, NaN where not known."""
 
-    ``high`` is the quantile of the shares over time, ``mean`` and ``peak`` their mean and maximum,
-    ``over`` the share of time above the ceiling, and ``longest`` the longest stretch of intervals
-    above it.
-    """
-
-    high: FloatArray
+    high: FloatArray  # quantile of the shares over time
     mean: FloatArray
     peak: FloatArray
-    over: FloatArray
-    longest: FloatArray
+    over: FloatArray  # share of time above the ceiling
+    longest: FloatArray  # longest stretch of intervals above it
 
     @property
     def first(self) -> int | None:
@@ -91,14 +74,9 @@ class Load(NamedTuple):
 
 
 def load_of(shares: ArrayLike, quantile: float = 0.95) -> Load:
-    """Summarise shares over time.
+    """Summarise (intervals, resources) shares of the ceiling over time; NaN is not known.
 
-    Parameters
-    ----------
-    shares : (intervals, resources) array
-        Of the ceiling; NaN is not known.
-    quantile : float
-        Which part of the time a resource must suffice, inside (0, 1].
+    ``quantile`` is the part of the time that a resource must suffice, inside (0, 1].
     """
     share = np.asarray(shares, dtype=np.float64)
     if share.ndim != 2:
@@ -118,7 +96,7 @@ def load_of(shares: ArrayLike, quantile: float = 0.95) -> Load:
     return Load(*found)
 
 
-def _longest(above: NDArray[np.bool_]) -> FloatArray:
+def _longest(above: BoolArray) -> FloatArray:
     """Longest run of True in each column."""
     place = np.arange(1, len(above) + 1)[:, None]
     last_below = np.maximum.accumulate(np.where(above, 0, place), axis=0)
@@ -131,25 +109,12 @@ def agreement(shares: ArrayLike, threshold: float, quantile: float = 0.95, seed:
 
     Blocks of neighbouring intervals are drawn with replacement (circular blocks, of the cube root
     of the recording's intervals), because intervals that follow each other are alike. It says how
-    much the finding rests on when was recorded, not how well another day is like this one.
+    much the finding depends on when was recorded, not how well another day is like this one.
 
-    Parameters
-    ----------
-    shares : (intervals,) array
-        NaN is left out.
-    threshold : float
-    quantile : float
-        The finding is whether this quantile is above the threshold.
-
-    Returns
-    -------
-    float
-        From 0 to 1; NaN below ten intervals.
-
-    References
-    ----------
-    D. N. Politis, J. P. Romano: A circular block-resampling procedure for stationary data. In
-    Exploring the Limits of Bootstrap, Wiley, 1992.
+    The finding is whether the quantile is above the threshold. Shares of NaN are left out; the
+    agreement, from 0 to 1, is NaN below ten intervals. Source: D. N. Politis, J. P. Romano: A
+    circular block-resampling procedure for stationary data. In Exploring the Limits of Bootstrap,
+    Wiley, 1992.
     """
     share = np.asarray(shares, dtype=np.float64)
     share = share[np.isfinite(share)]

@@ -16,9 +16,9 @@ import numpy as np
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    FloatArray = NDArray[np.float64]
+    from fitting.regression.lines import FloatArray
 
 # A change smaller than this share of a series' scale is never one on its own.
 NOISE_FLOOR = 0.1
@@ -28,28 +28,12 @@ _MAD_TO_SIGMA = 1.4826
 
 
 def change_points(signals: ArrayLike, *, shortest: int = 2) -> list[int]:
-    """Find where the joint mean of some series changes.
+    """First points of the second and later phases: where the joint mean of some series changes.
 
-    Parameters
-    ----------
-    signals : array of shape (n, series)
-        Each series in shares of what counts as much for it, so that 1 is a great change; NaN is
-        taken as no change from the value before.
-    shortest : int
-        Points of the shortest phase, at least 2.
+    ``signals`` is a (points, series) table, each series in shares of what counts as much for it, so
+    that 1 is a great change; NaN is taken as no change from the value before. ``shortest`` is the
+    number of points of the shortest phase, at least 2.
 
-    Returns
-    -------
-    list of int
-        First points of the second and later phases, in order; empty where there is one phase.
-
-    Raises
-    ------
-    FittingError
-        When it is no table of numbers, or ``shortest`` is below 2.
-
-    Examples
-    --------
     >>> change_points([[0.0]] * 5 + [[1.0]] * 5)
     [5]
     """
@@ -81,13 +65,7 @@ def _search(scaled: FloatArray, shortest: int) -> list[int]:
 
 
 def penalty(points: int, series: int) -> float:
-    """Gain in squared deviations, in units of the noise, that it reaches with a chance of 1/n².
-
-    Parameters
-    ----------
-    points, series : int
-        Length and number of the series.
-    """
+    """Gain in squared deviations, in units of the noise, that noise reaches by a chance of 1/n²."""
     tail = 2 * np.log(points)
     return float(series + 2 * np.sqrt(series * tail) + 2 * tail)
 

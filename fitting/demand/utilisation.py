@@ -1,4 +1,4 @@
-"""How much of a capacity was used over time, in a few figures, and the level that this is.
+"""Use of a capacity over time, in a few figures, and its level.
 
 Resources are judged as by B. Gregg's method of utilisation, saturation and errors (Thinking
 Methodically about Performance, ACM Queue 10(12), 2012), with levels of low, medium and high.
@@ -13,54 +13,28 @@ import numpy as np
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    FloatArray = NDArray[np.float64]
+    from fitting.regression.lines import FloatArray
 
 LEVELS = ("low", "medium", "high")
 
 
 class Use(NamedTuple):
-    """What intervals of different length come to; NaN where nothing was measured.
+    """Use over intervals of different length; NaN where nothing was measured."""
 
-    Attributes
-    ----------
-    mean, median : float
-        Over time.
-    p95 : float
-        Exceeded in 5 % of the time.
-    share_high : float
-        Share of the time at or above the high threshold, in [0, 1].
-    measured_s : float
-        Time in which it was measured (s).
-    """
-
-    mean: float
+    mean: float  # over time
     median: float
-    p95: float
-    share_high: float
-    measured_s: float
+    p95: float  # exceeded in 5 % of the time
+    share_high: float  # share of the time at or above the high threshold, in [0, 1]
+    measured_s: float  # time in which it was measured (s)
 
 
 def summarise(values: ArrayLike, seconds: ArrayLike, high: float = np.inf) -> Use:
     """Summarise intervals by time.
 
-    Parameters
-    ----------
-    values : array
-        One a interval; NaN where not measured.
-    seconds : array
-        Length of each interval (s); NaN or 0 leaves it out.
-    high : float
-        Threshold of ``share_high``.
+    ``values`` are NaN where not measured; an interval of NaN or 0 ``seconds`` is left out.
 
-    Raises
-    ------
-    FittingError
-        When the two are not of one length, or a length is negative.
-
-    Examples
-    --------
     >>> summarise([0.25, 0.75], [3.0, 1.0], high=0.7)
     Use(mean=0.375, median=0.25, p95=0.75, share_high=0.25, measured_s=4.0)
     """
@@ -94,11 +68,6 @@ def grade(value: float, medium: float, high: float) -> str:
 
     >>> grade(0.3, 0.3, 0.7), grade(0.7, 0.3, 0.7), grade(0.1, 0.3, 0.7), grade(np.nan, 0.3, 0.7)
     ('medium', 'high', 'low', '')
-
-    Raises
-    ------
-    FittingError
-        When the thresholds are not in order.
     """
     if not medium <= high:
         raise FittingError(f"the medium threshold {medium!r} is above the high one, {high!r}")

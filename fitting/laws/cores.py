@@ -115,7 +115,11 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
             How many new runs that mean is taken over, 1 or more.
         """
         table = self._read_points(X, "predict_interval")
-        _check_interval(level, repeats)
+        if not (0.0 < level < 1.0 and repeats >= 1 and repeats % 1 == 0):
+            raise FittingError(
+                f"level is {level}, repeats {repeats}: give a share between 0 and 1, and 1 or more "
+                "runs"
+            )
         mean, slope = self._positive_mean(table), self._jacobian(table)
         fit_variance = np.einsum("ij,jk,ik->i", slope, self.covariance_, slope)
         variance = self.residual_variance_ / repeats + np.maximum(fit_variance, 0.0)
@@ -227,7 +231,7 @@ class AmdahlScaling(_ScalingModel):
     computing capabilities", AFIPS SJCC 1967, doi:10.1145/1465482.1465560.
     """
 
-    _names: ClassVar[tuple[str, ...]] = ("t_serial", "t_parallel")
+    _names = ("t_serial", "t_parallel")
 
     def __init__(self, *, bounded: bool = True) -> None:
         self.bounded = bounded
@@ -265,8 +269,8 @@ class ErnestScaling(_ScalingModel):
     Performance Prediction for Large-Scale Advanced Analytics", NSDI 2016.
     """
 
-    _columns: ClassVar[tuple[str, ...]] = ("core count n", "data size D")
-    _names: ClassVar[tuple[str, ...]] = ("theta0", "theta1", "theta2", "theta3")
+    _columns = ("core count n", "data size D")
+    _names = ("theta0", "theta1", "theta2", "theta3")
 
     def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
         self.theta_, free = _linear_fit(self._jacobian(table), observed, bounded=True)
@@ -302,9 +306,9 @@ class UniversalScalability(_ScalingModel):
     1993; "Guerrilla Capacity Planning", Springer 2007, doi:10.1007/978-3-540-31010-5.
     """
 
-    _names: ClassVar[tuple[str, ...]] = ("throughput_one", "contention", "coherency")
-    _response: ClassVar[str] = "throughput"
-    _least_distinct: ClassVar[int] = 3
+    _names = ("throughput_one", "contention", "coherency")
+    _response = "throughput"
+    _least_distinct = 3
 
     def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
         flat, per_core, crosstalk = _fit_time_per_work(table[:, 0], observed).tolist()
@@ -333,13 +337,6 @@ class UniversalScalability(_ScalingModel):
         slowdown = 1.0 + sigma * (cores - 1.0) + kappa * cores * (cores - 1.0)
         by_sigma = -one * cores * (cores - 1.0) / slowdown**2
         return np.column_stack([cores / slowdown, by_sigma, by_sigma * cores])
-
-
-def _check_interval(level: float, repeats: int) -> None:
-    if not (0.0 < level < 1.0 and repeats >= 1 and repeats % 1 == 0):
-        raise FittingError(
-            f"level is {level}, repeats {repeats}: give a share between 0 and 1, and 1 or more runs"
-        )
 
 
 def _check_cells(values: FloatArray, in_range: BoolArray, label: str, rule: str) -> None:

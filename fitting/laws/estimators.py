@@ -14,17 +14,9 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fitting.errors import FittingError, OutOfRangeError
+from fitting.laws import frequency, power
 from fitting.laws.execution_time import LogCores, positive_up_to
-from fitting.laws.frequency import (
-    AmdahlCpi,
-    AmdahlRate,
-    AmdahlTime,
-    ReciprocalCpi,
-    ReciprocalRate,
-    ReciprocalTime,
-)
-from fitting.laws.power import CmosExponent, CmosVoltage, FreeExponent, PowerLine, best_exponent
-from fitting.regression.lines import FREE, INTERCEPT_AT_ZERO, LineFit, Moments
+from fitting.regression import lines
 from fitting.regression.models import LineModel, ModelFit, fit
 
 if TYPE_CHECKING:
@@ -36,16 +28,19 @@ if TYPE_CHECKING:
 
 Metric = Literal["time", "cpi", "throughput"]
 
-_AMDAHL: dict[str, type[AmdahlTime | AmdahlCpi]] = {
-    "time": AmdahlTime,
-    "cpi": AmdahlCpi,
-    "throughput": AmdahlRate,
+_AMDAHL: dict[str, type[frequency.AmdahlTime | frequency.AmdahlCpi]] = {
+    "time": frequency.AmdahlTime,
+    "cpi": frequency.AmdahlCpi,
+    "throughput": frequency.AmdahlRate,
 }
-_RECIPROCAL: dict[str, type[ReciprocalCpi]] = {
-    "time": ReciprocalTime,
-    "cpi": ReciprocalCpi,
-    "throughput": ReciprocalRate,
+_RECIPROCAL: dict[str, type[frequency.ReciprocalCpi]] = {
+    "time": frequency.ReciprocalTime,
+    "cpi": frequency.ReciprocalCpi,
+    "throughput": frequency.ReciprocalRate,
 }
+FASTER_THAN_CLOCK = (
+    "faster than 1/f: this curve speeds up by more than the clock does, which a core alone cannot"
+)
 
 
 class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no stubs
@@ -71,8 +66,7 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.target_tags.positive_only = True
+        tags.input_tags.positive_only = tags.target_tags.positive_only = True
         tags.regressor_tags.poor_score = True
         return tags
 
@@ -102,9 +96,9 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         self.parameters_ = {name: float(v[0]) for name, v in fitted.parameters().items()}
         self.standard_errors_ = {n: float(v[0]) for n, v in fitted.standard_errors().items()}
         self.degrees_of_freedom_ = int(fitted.line.degrees_of_freedom[0])
-        held = int(fitted.line.bound[0])
-        names = [p.name for p in fitted.model.parameters]
-        self.bound_ = None if held == FREE else names[0 if held == INTERCEPT_AT_ZERO else 1]
+        intercept, slope = (parameter.name for parameter in fitted.model.parameters)
+        held = {lines.INTERCEPT_AT_ZERO: intercept, lines.SLOPE_AT_ZERO: slope}
+        self.bound_ = held.get(int(fitted.line.bound[0]))
         self.limit_ = float(fitted.limit()[0])
 
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -224,7 +218,7 @@ class ReciprocalRegression(LineRegressor):
 
     def _learn(self, fitted: ModelFit) -> None:
         super()._learn(fitted)
-        assert isinstance(fitted.model, ReciprocalCpi)
+        assert isinstance(fitted.model, frequency.ReciprocalCpi)
         self.pole_hz_ = float(fitted.model.pole(fitted.line)[0])
         self.caveats_ = (FASTER_THAN_CLOCK,) if fitted.line.slope[0] < 0 else ()
 
@@ -232,7 +226,7 @@ class ReciprocalRegression(LineRegressor):
     def from_coefficients(cls, *, c: float, k_hz: float) -> ReciprocalRegression:
         """Build the CPI curve of published coefficients: 1/CPI = c − k/f, k in Hz."""
         curve = cls()
-        curve._learn(_known_line(ReciprocalCpi(), intercept=c, slope=-k_hz))
+        curve._learn(_known_line(frequency.ReciprocalCpi(), intercept=c, slope=-k_hz))
         return curve
 
     def _refusal(self, x: float) -> str:
@@ -243,11 +237,6 @@ class ReciprocalRegression(LineRegressor):
         )
 
 
-FASTER_THAN_CLOCK = (
-    "faster than 1/f: this curve speeds up by more than the clock does, which a core alone cannot"
-)
-
-
 class LinearPower(LineRegressor):
     """Power (W) = P0 + s·f; see `fitting.laws.power.PowerLine`."""
 
@@ -255,7 +244,7 @@ class LinearPower(LineRegressor):
         pass
 
     def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
-        return PowerLine()
+        return power.PowerLine()
 
 
 class CmosPower(LineRegressor):
@@ -288,16 +277,16 @@ class CmosPower(LineRegressor):
 
     def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
         if self.voltages is not None:
-            return CmosVoltage(voltages=dict(self.voltages))
-        exponent = best_exponent(x, metric) if self.exponent is None else self.exponent
-        return CmosExponent(exponent=exponent)
+            return power.CmosVoltage(voltages=dict(self.voltages))
+        exponent = power.best_exponent(x, metric) if self.exponent is None else self.exponent
+        return power.CmosExponent(exponent=exponent)
 
     def _learn(self, fitted: ModelFit) -> None:
         super()._learn(fitted)
         self.exponent_ = getattr(fitted.model, "exponent", None)
         self.exponent_error_, self._free = np.nan, None
         if self.exponent is None and self.voltages is None:
-            self._free = FreeExponent.of(fitted, self._x)
+            self._free = power.FreeExponent.of(fitted, self._x)
             self.model_fit_ = self._free.fit
             self.degrees_of_freedom_ = int(self._free.fit.line.degrees_of_freedom[0])
             *errors, of_exponent = self._free.standard_errors()
@@ -391,14 +380,8 @@ def _known_line(model: LineModel, *, intercept: float, slope: float) -> ModelFit
     """Wrap published coefficients as a line: no points, so no inference."""
     if not np.isfinite([intercept, slope]).all():
         raise FittingError(f"{model.equation} needs finite coefficients")
-    one = np.array([np.nan])
-    moments = Moments(np.array([0]), one, one, one, one, one)
-    line = LineFit(
-        moments,
-        np.array([float(intercept)]),
-        np.array([float(slope)]),
-        np.array([FREE], dtype=np.int8),
-        np.array([0]),
-        one,
-    )
-    return ModelFit(model, line)
+    unknown, none = np.array([np.nan]), np.array([0])
+    at, rise = np.array([[intercept], [slope]], dtype=np.float64)
+    moments = lines.Moments(none, *[unknown] * 5)
+    free = np.array([lines.FREE], dtype=np.int8)
+    return ModelFit(model, lines.LineFit(moments, at, rise, free, none, unknown))
