@@ -1,7 +1,11 @@
-"""Open addressing over int64 keys, for compiled loops: places of keys that no range bounds."""
+"""Hash tables over int64 keys for compiled loops: open addressing, maps, and integer codes.
+
+An array indexed by the key itself takes one access, and is used where no key is large; hash tables
+take a search.
+"""
 
 # mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+# Compiled code returns machine numbers, which mypy takes for numpy's.
 
 from __future__ import annotations
 
@@ -20,15 +24,19 @@ if TYPE_CHECKING:
 
 EMPTY = -1
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
+# Keys below the first have their value, those below the second their code, in a plain array.
+_SMALL, _NUMBERED = 2**16, 2**22
+_FIRST_PLACES = 4096
+_NONE = -1
 
 
 def new_keys(places: int) -> IntArray:
-    """Make an empty table of at least so many places, a power of two."""
+    """Make an empty table of at least so many slots, a power of two."""
     return np.full(1 << max(4, int(places - 1).bit_length()), EMPTY, dtype=np.int64)
 
 
 def doubled(keys: IntArray, values: IntArray) -> tuple[IntArray, IntArray]:
-    """Copy a table to one of twice as many places."""
+    """Copy a table to one of twice as many slots."""
     more = new_keys(2 * len(keys))
     moved = np.zeros(len(more), dtype=np.int64)
     rehashed(keys, values, more, moved)
@@ -58,13 +66,13 @@ def mixed(key: int) -> int:
 
 @compiled
 def home(key: int, mask: int) -> int:
-    """Place where a key belongs: eight consecutive keys are neighbours, in one line of a cache."""
+    """Slot where a key belongs: eight consecutive keys are neighbours, in one line of a cache."""
     return ((mixed(key >> 3) << 3) | (key & 7)) & mask
 
 
 @compiled
 def find(keys: IntArray, key: int) -> int:
-    """Return the place of a key of 0 or more, or the empty place where it belongs."""
+    """Return the slot of a key of 0 or more, or the empty slot where it belongs."""
     mask = len(keys) - 1
     place = home(key, mask)
     while keys[place] != key and keys[place] != EMPTY:
@@ -73,17 +81,8 @@ def find(keys: IntArray, key: int) -> int:
 
 
 @compiled
-def places(keys: IntArray, wanted: IntArray) -> IntArray:
-    """Return the places of several keys."""
-    found = np.empty(len(wanted), dtype=np.int64)
-    for i in range(len(wanted)):
-        found[i] = find(keys, wanted[i])
-    return found
-
-
-@compiled
 def remove(keys: IntArray, values: IntArray | NDArray[np.int32], place: int) -> None:
-    """Empty a place, moving back those that had to go past it."""
+    """Empty a slot, moving back the keys that had to go past it."""
     mask = len(keys) - 1
     hole = place
     probe = (hole + 1) & mask
@@ -106,27 +105,15 @@ def rehashed(keys: IntArray, values: NDArray[Any], larger: IntArray, moved: NDAr
             moved[at] = values[place]
 
 
-# Values by key and numbers of keys, for compiled loops: arrays where keys are small, else hashed.
-#
-# An array indexed by the key itself takes one access, and is used where no key is large; tables by
-# `fitting.compiled.hashing` take a search.
-
-
-# Keys below this are looked up in an array, and numbered in one.
-_SMALL, _NUMBERED = 2**16, 2**22
-_FIRST_PLACES = 4096
-_NONE = -1
-
-
 class Lookup(NamedTuple):
-    """A value by key; without keys, the values are in the places that the keys name."""
+    """A value by key; without ``keys``, the key is the index of its value."""
 
     keys: IntArray
     values: ShortArray
 
 
 def lookup_of(keys: IntArray, values: IntArray) -> Lookup:
-    """Make a lookup of the values of all keys that will be asked for."""
+    """Map all keys that will be looked up to their values."""
     if keys.max(initial=0) < _SMALL:
         direct = np.zeros(int(keys.max(initial=0)) + 1, dtype=np.int32)
         direct[keys] = values
@@ -148,7 +135,7 @@ def looked_up(lookup: Lookup, key: int) -> int:
 
 
 class Numbering(NamedTuple):
-    """Number by key, −1 for none, as `Lookup` has values; and how many there are."""
+    """Integer code by key, −1 for none, as `Lookup` has values; and how many there are."""
 
     keys: IntArray
     numbers: ShortArray
@@ -156,7 +143,7 @@ class Numbering(NamedTuple):
 
 
 class Numbers:
-    """Numbers keys from 0 to below a bound from 0 up, as they appear."""
+    """Integer codes, from 0 up as keys appear, of keys from 0 to below a bound."""
 
     def __init__(self, bound: int) -> None:
         self._direct = bound <= _NUMBERED
@@ -171,7 +158,7 @@ class Numbers:
         return int(self.numbering.used[0])
 
     def make_room(self, more: int) -> None:
-        """Have room for so many new keys."""
+        """Make room for so many new keys."""
         if self._direct:
             return
         keys, numbers, used = self.numbering
@@ -182,7 +169,7 @@ class Numbers:
             self.numbering = Numbering(larger, moved, used)
 
     def in_order(self) -> tuple[IntArray, IntArray]:
-        """All keys, sorted, and their numbers."""
+        """All keys, sorted, and their codes."""
         keys, numbers, _ = self.numbering
         held = np.flatnonzero(numbers != _NONE)
         if self._direct:
@@ -193,7 +180,7 @@ class Numbers:
 
 @inlined
 def numbered(numbering: Numbering, key: int) -> int:
-    """Number of a key; a new one gets the next."""
+    """Code of a key; a new one gets the next."""
     # Unsigned: numba counts other indices from the end where they are negative, and looks.
     place = np.uint64(find(numbering.keys, key) if len(numbering.keys) else key)
     number = numbering.numbers[place]
@@ -210,7 +197,7 @@ def longer(rows: NDArray[Any], used: int, more: int) -> NDArray[Any]:
     """Rows with zeros for so many more behind those used."""
     if used + more <= len(rows):
         return rows
-    # Memory of zeros takes no place before it is written to.
+    # The system allocates memory of zeros only when it is written to.
     longer = np.zeros((2 * (used + more), *rows.shape[1:]), dtype=rows.dtype)
     longer[:used] = rows[:used]
     return longer

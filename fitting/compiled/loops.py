@@ -1,4 +1,4 @@
-"""Compiled loops: recurrences that arrays cannot express, such as a walk or an LRU stack.
+"""Compiled loops: recurrences that arrays cannot express, such as a generator or an LRU stack.
 
 Machine code is kept on disk: in the folder that ``NUMBA_CACHE_DIR`` names, or beside this package,
 or in the user's cache; where none of them can be written to, functions are compiled anew by each
@@ -7,7 +7,7 @@ imports from: numba copies the functions and constants of those into it, and loo
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+# Compiled code returns machine numbers, which mypy takes for numpy's.
 from __future__ import annotations
 
 import hashlib
@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numba
 import numpy as np
 from numba.core import caching
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
 
 _LOG = logging.getLogger(__name__)
@@ -39,6 +40,10 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 ShortArray = NDArray[np.int32]
+
+# Layout of a float64, and bytes in a line of a cache.
+_FRACTION_BITS, _BIAS = 52, 1023
+_LINE = 64
 
 # Numba is not typed.
 _settings: Any = numba.config
@@ -57,23 +62,18 @@ def inlined(function: F) -> F:
 
 
 def uncounted(function: F) -> F:
-    """Compile a function that makes no array, without counting references to those it is given.
+    """Compile a function that makes no array, without counting references to its arguments.
 
-    Numba counts them at every use of a tuple of arrays, which costs more than a walk's arithmetic.
+    Numba counts them at every use of a tuple of arrays, which costs more than a loop's arithmetic.
     """
     return _kept(function, nogil=True, _nrt=False)
 
 
 class Notice:
-    """Logs once that loops are being compiled, when that has taken this process a second.
+    """Log once that loops are being compiled, when that has taken this process a second.
 
-    Parameters
-    ----------
-    text : str
-    timer : callable
-        Makes a thread that calls a function after some seconds, as `threading.Timer` does.
-    clock : callable
-        Returns the time (s).
+    ``timer`` makes a thread that calls a function after some seconds; ``clock`` returns the time
+    (s).
     """
 
     AFTER_S = 1.0
@@ -90,7 +90,7 @@ class Notice:
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """Note that a function begins to be compiled, perhaps for another one."""
+        """Start the timer when a function begins to be compiled, unless for another one."""
         self._depth += 1
         if self._depth == 1 and not self._is_told:
             self._begun_s = self._clock()
@@ -99,7 +99,7 @@ class Notice:
             self._timer.start()
 
     def end(self) -> None:
-        """Note that it has been compiled."""
+        """Stop the timer when the outermost function has been compiled."""
         self._depth -= 1
         if self._depth == 0 and self._timer is not None:
             self._timer.cancel()
@@ -118,7 +118,7 @@ _NOT_KEPT = Notice(
 
 
 class _Forgiving(_FunctionCache):  # type: ignore[misc]
-    """Machine code on disk; a full disk, or a folder that is taken away, only costs time."""
+    """Machine code on disk; a full disk, or a folder that disappears, only costs time."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
@@ -142,7 +142,7 @@ class _Forgiving(_FunctionCache):  # type: ignore[misc]
             super().save_overload(*arguments)
 
 
-class _Told(_NullCache):  # type: ignore[misc]
+class _NoFolder(_NullCache):  # type: ignore[misc]
     """No machine code on disk, which costs every process its time."""
 
     def load_overload(self, *arguments: Any) -> None:
@@ -154,13 +154,13 @@ class _Told(_NullCache):  # type: ignore[misc]
 
 def _kept(function: F, **options: Any) -> F:
     made: Any = numba.njit(**options)(function)
-    made._cache = _Told()
+    made._cache = _NoFolder()
     folder = _folder()
     if folder is not None:
-        # Numba takes the folder when a function is declared; other packages' are not to go there.
+        # Numba takes the folder when a function is declared; those of other packages go elsewhere.
         before, _settings.CACHE_DIR = _settings.CACHE_DIR, folder
         try:
-            # The folder has been taken away since, or the source is in an archive.
+            # The folder has disappeared since, or the source is in an archive.
             with suppress(RuntimeError, OSError):
                 made._cache = _Forgiving(function)
         finally:
@@ -215,25 +215,11 @@ def _sources_digest(path: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-# Octaves of whole numbers, for compiled loops.
-
-
-_FRACTION_BITS, _BIAS = 52, 1023
-
-
 @inlined
 def octave_part(number: int, bits: int) -> int:
-    """Octaves from 1 to a number, each in 2^bits even parts; exact below 2^53.
-
-    The exponent of a float and the first bits of its fraction say it, which needs no search.
-    """
+    """Log2 bin of a number of 1 or more, each octave in 2^bits even parts; exact below 2^53."""
+    # The exponent of a float and the first bits of its fraction give it without a search.
     return (np.float64(number).view(np.int64) >> (_FRACTION_BITS - bits)) - (_BIAS << bits)
-
-
-# Arrays whose rows lie side by side in memory: what is used together is in one line of a cache.
-
-
-_LINE = 64
 
 
 def lines(rows: int, width: int) -> NDArray[np.uint8]:
@@ -244,7 +230,10 @@ def lines(rows: int, width: int) -> NDArray[np.uint8]:
 
 
 def side_by_side(*arrays: Array) -> list[Array]:
-    """Copies of columns, or tables, of as many rows, whose rows lie side by side."""
+    """Copy columns, or tables, of as many rows to an interleaved layout.
+
+    What is used together is then in one line of a cache.
+    """
     widths = [a.itemsize * (a.shape[1] if a.ndim == 2 else 1) for a in arrays]
     half = _LINE // 2
     held = lines(len(arrays[0]), -(-sum(widths) // half) * half)

@@ -1,21 +1,13 @@
 """Random numbers for compiled loops, a few nanoseconds each; the state is one number in an array.
 
-SplitMix64 (Steele, Lea and Flood 2014) makes the bits, the ziggurat (Marsaglia and Tsang 2000a) the
-exponential and the normal law, and rejection from a cubed normal law (2000b) the gamma law. All
-laws are exact.
-
-References
-----------
-G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators. OOPSLA 2014.
-doi:10.1145/2660193.2660195
-G. Marsaglia, W. W. Tsang: The ziggurat method for generating random variables. Journal of
-Statistical Software 5(8), 2000. doi:10.18637/jss.v005.i08
-G. Marsaglia, W. W. Tsang: A simple method for generating gamma variables. ACM Transactions on
-Mathematical Software 26(3), 2000. doi:10.1145/358407.358414
+SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195) makes the bits, the ziggurat
+(Marsaglia & Tsang 2000, doi:10.18637/jss.v005.i08) the exponential and the normal law, and
+rejection from a cubed normal law (Marsaglia & Tsang 2000, doi:10.1145/358407.358414) the gamma law.
+All laws are exact.
 """
 
 # mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
+# Compiled code returns machine numbers, which mypy takes for numpy's.
 
 from __future__ import annotations
 
@@ -74,7 +66,7 @@ def randomness(rng: np.random.Generator) -> Randomness:
 
 @uncounted
 def random_bits(r: Randomness) -> int:
-    """Draw 64 bits, as an unsigned number of the machine."""
+    """Draw 64 bits, as an unsigned machine number."""
     r[0] += _WEYL
     z = r[0]
     z = (z ^ (z >> np.uint64(30))) * _FIRST
@@ -100,7 +92,7 @@ def standard_exponential(r: Randomness) -> float:
             return beyond + x
         low, high = _EXPONENTIAL_Y[layer], _EXPONENTIAL_Y[layer + 1]
         if layer == 0:
-            # Beyond the edge the law begins anew.
+            # The law has no memory: beyond the edge it begins anew.
             beyond += _EXPONENTIAL_EDGE
         elif low + uniform(r) * (high - low) < np.exp(-x):
             return beyond + x
