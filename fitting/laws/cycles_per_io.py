@@ -118,16 +118,9 @@ def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> F
     """Memory bandwidth at which cpio has risen by a share over that at the highest bandwidth.
 
     Straight lines join neighbouring levels; the first crossing from the highest bandwidth counts.
-    NaN where cpio has not risen so far at any level.
-
-    Parameters
-    ----------
-    bandwidth : (levels,) float array
-        Of each core (B/s), each level once, in any order.
-    cpio : (…, levels) float array
-        Cycles per I/O at these.
-    rise : float
-        Above 0: 0.10 is 10 %.
+    NaN where cpio has not risen so far at any level. ``bandwidth`` is that of each core (B/s), each
+    level once, in any order; ``cpio`` (…, levels) are the cycles per I/O at these; a ``rise`` of
+    0.10 is 10 %.
     """
     down = np.argsort(-np.asarray(bandwidth))
     at = np.asarray(bandwidth, dtype=np.float64)[down]

@@ -80,16 +80,9 @@ def forecast_watts(
 ) -> PowerForecast:
     """Forecast the power (W) of many servers at loads that were not measured.
 
-    Parameters
-    ----------
-    load : (levels,) or (servers, levels) float array
-        Shares of full load, 0 or more, in any order; NaN where a server has no such level.
-    watts : (servers, levels) float array
-        Above 0; NaN where not measured.
-    asked : (asked,) or (servers, asked) float array
-        Shares of full load, 0 or more.
-    level : float
-        Of the intervals, inside (0, 1).
+    Loads are shares of full load, 0 or more, in any order: (servers, levels), or one row for all
+    servers; NaN where a server has no such level. ``watts`` are (servers, levels), above 0; NaN
+    where not measured. ``level`` is that of the intervals, inside (0, 1).
     """
     load, watts, asked = _checked(load, watts, asked)
     found = np.full((2, *asked.shape), np.nan)

@@ -294,15 +294,9 @@ def calibrate_sensor(
 ) -> SensorCalibration:
     """Fit reference = offset + slope·sensor to the means of runs that both sensors saw.
 
-    Parameters
-    ----------
-    level : (runs,) array
-        Runs with the same value are repeats of each other.
-    sensor, reference : (runs,) arrays
-        Means over each run, such as watts.
-    sensor_resolution, reference_resolution : float
-        Steps in which the two count. A mean of repeats is no finer: a steady load is rounded the
-        same way every time.
+    Runs with the same ``level`` are repeats of each other. The resolutions are the steps in which
+    the two sensors count; a mean of repeats is no finer, since a steady load is rounded the same
+    way every time.
     """
     labels, x, y = np.asarray(level), np.asarray(sensor, float), np.asarray(reference, float)
     if x.ndim != 1 or not labels.shape == x.shape == y.shape:
@@ -314,7 +308,10 @@ def calibrate_sensor(
         raise FittingError("no runs: a calibration takes some that both sensors saw")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise FittingError("readings must be finite: leave runs out that lack one")
-    steps = [_resolution(r) for r in (sensor_resolution, reference_resolution)]
+    steps = [float(sensor_resolution), float(reference_resolution)]
+    for step in steps:
+        if not (step >= 0 and np.isfinite(step)):
+            raise FittingError(f"a resolution of {step:g} is none: give 0 or more, 0 if not known")
     levels, run_covariance = _levels(labels, x, y, steps)
     _refuse_too_few(levels, sensor_resolution)
     scatter_square, line = _with_scatter(levels)
@@ -337,12 +334,6 @@ def calibrate_sensor(
     )
     outlier = _outliers(levels.sensor, residual, line)
     return SensorCalibration(made, levels, residual, outlier, curvature, curvature_p)
-
-
-def _resolution(value: float) -> float:
-    if not (value >= 0 and np.isfinite(value)):
-        raise FittingError(f"a resolution of {value:g} is none: give 0 or more, 0 if not known")
-    return float(value)
 
 
 def _levels(

@@ -206,13 +206,11 @@ def fit_repeats(
     codes: IntArray, x: FloatArray, y: Repeats, groups: int, *, nonnegative: bool = False
 ) -> LineFit:
     """Fit one line a group to runs aggregated by abscissa, as `fit_groups` does to the runs."""
-    moments = repeat_moments(codes, x, y, groups)
-    intercept, slope, bound = _coefficients(moments, nonnegative)
+    line = _solve(repeat_moments(codes, x, y, groups), nonnegative)
     # The scatter of the repeats and the misses of their means add up, so that no digits are lost
     # where the points lie very close to the line.
-    residual = y.mean - intercept[codes] - slope[codes] * x
-    squares = _sums(codes, y.runs * residual * residual + y.squares, groups)
-    return _with_variance(moments, intercept, slope, bound, squares)
+    residual = y.mean - line.intercept[codes] - line.slope[codes] * x
+    return _with_squares(line, _sums(codes, y.runs * residual * residual + y.squares, groups))
 
 
 def fit_points(x: FloatArray, y: FloatArray, *, nonnegative: bool = False) -> LineFit:
@@ -237,11 +235,10 @@ def fit_moments(moments: Moments, *, nonnegative: bool = False) -> LineFit:
     The residual variance then comes from a difference of moments and has fewer exact digits
     than `fit_groups` gives when the points lie very close to the line.
     """
-    intercept, slope, bound = _coefficients(moments, nonnegative)
-    m = moments
-    miss = m.mean_y - intercept - slope * m.mean_x
-    squares = m.syy - slope * (2 * m.sxy - slope * m.sxx) + m.points * miss**2
-    return _with_variance(moments, intercept, slope, bound, np.maximum(squares, 0))
+    line, m = _solve(moments, nonnegative), moments
+    miss = m.mean_y - line.intercept - line.slope * m.mean_x
+    squares = m.syy - line.slope * (2 * m.sxy - line.slope * m.sxx) + m.points * miss**2
+    return _with_squares(line, np.maximum(squares, 0))
 
 
 def _sums(codes: IntArray, values: FloatArray, groups: int) -> FloatArray:
@@ -257,48 +254,33 @@ def _fit_block(x: FloatArray, y: FloatArray, nonnegative: bool) -> LineFit:
         mean_x, mean_y = x.sum(axis=0) / count, y.sum(axis=0) / count
     dx, dy = x - mean_x, y - mean_y
     sums = (np.einsum("ij,ij->j", a, b) for a, b in ((dx, dx), (dx, dy), (dy, dy)))
-    moments = Moments(count, mean_x, mean_y, *sums)
-    intercept, slope, bound = _coefficients(moments, nonnegative)
-    residual = y - intercept - slope * x
-    squares = np.einsum("ij,ij->j", residual, residual)
-    return _with_variance(moments, intercept, slope, bound, squares)
+    line = _solve(Moments(count, mean_x, mean_y, *sums), nonnegative)
+    residual = y - line.intercept - line.slope * x
+    return _with_squares(line, np.einsum("ij,ij->j", residual, residual))
 
 
-def _coefficients(m: Moments, nonnegative: bool) -> tuple[FloatArray, FloatArray, NDArray[np.int8]]:
+def _solve(m: Moments, nonnegative: bool) -> LineFit:
+    """Fit lines whose residual variance is not known yet."""
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.where(m.two_abscissas, m.sxy / m.sxx, np.nan)
     intercept = m.mean_y - slope * m.mean_x
-    bound = np.zeros(len(slope), dtype=np.int8)
+    bound = np.full(len(slope), FREE, dtype=np.int8)
     if nonnegative:
-        _hold_at_zero(m, intercept, slope, bound)
-    return intercept, slope, bound
-
-
-def _hold_at_zero(
-    m: Moments, intercept: FloatArray, slope: FloatArray, bound: NDArray[np.int8]
-) -> None:
-    # x and y are positive here, so at most one coefficient of the free line is negative, and the
-    # convex constrained optimum lies on that coefficient's edge.
-    at = intercept < 0
-    sum_xy = m.sxy[at] + m.points[at] * m.mean_x[at] * m.mean_y[at]
-    slope[at] = sum_xy / (m.sxx[at] + m.points[at] * m.mean_x[at] ** 2)
-    intercept[at] = 0.0
-    bound[at] = INTERCEPT_AT_ZERO
-    at = slope < 0
-    slope[at] = 0.0
-    intercept[at] = m.mean_y[at]
-    bound[at] = SLOPE_AT_ZERO
-
-
-def _with_variance(
-    moments: Moments,
-    intercept: FloatArray,
-    slope: FloatArray,
-    bound: NDArray[np.int8],
-    squares: FloatArray,
-) -> LineFit:
+        # x and y are positive here, so at most one coefficient of the free line is negative, and
+        # the convex constrained optimum lies on that coefficient's edge.
+        at = intercept < 0
+        sum_xy = m.sxy[at] + m.points[at] * m.mean_x[at] * m.mean_y[at]
+        slope[at] = sum_xy / (m.sxx[at] + m.points[at] * m.mean_x[at] ** 2)
+        intercept[at], bound[at] = 0.0, INTERCEPT_AT_ZERO
+        at = slope < 0
+        slope[at], intercept[at], bound[at] = 0.0, m.mean_y[at], SLOPE_AT_ZERO
     free = np.where(bound == FREE, 2, 1)
-    df = np.where(np.isnan(slope), 0, np.maximum(moments.points - free, 0))
+    df = np.where(np.isnan(slope), 0, np.maximum(m.points - free, 0))
+    return LineFit(m, intercept, slope, bound, df, np.full_like(slope, np.nan))
+
+
+def _with_squares(line: LineFit, squares: FloatArray) -> LineFit:
+    """Take the residual variance from the sum of squared residuals."""
+    df = line.degrees_of_freedom
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = np.where(df > 0, squares / df, np.nan)
-    return LineFit(moments, intercept, slope, bound, df, variance)
+        return line._replace(variance=np.where(df > 0, squares / df, np.nan))
