@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.bayes.pooling import posterior_cells
-from fitting.bayes.posterior import Target, integrated_wiener, noise_share
+from fitting.bayes.posterior import Target, integrated_wiener, noise_share, pick_cells
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
@@ -145,10 +145,9 @@ def draw_curve(
 
 def _systematic(weight: FloatArray, draws: int, rng: Generator) -> tuple[IntArray, IntArray]:
     """Cells in proportion to their weight, to within one draw each, in random order."""
-    total = np.cumsum(weight)
-    places = (rng.random() + np.arange(draws)) / draws * total[-1]
+    share = (rng.random() + np.arange(draws)) / draws
     # Shuffled, because draws of two curves are paired as they come.
-    cell = rng.permutation(np.minimum(np.searchsorted(total, places), weight.size - 1))
+    cell = rng.permutation(pick_cells(weight, share))
     shape, scale = np.divmod(cell, weight.shape[1])
     return shape, scale
 

@@ -170,7 +170,7 @@ def attainable(
     """
     done = []
     for known, numbers in zip(quantities, chances, strict=True):
-        cell, sweep = _draw_cells(known, numbers), known.sweep
+        cell, sweep = posterior.pick_cells(known.weight, numbers.cell), known.sweep
         for i, candidate in enumerate(candidates):
             fresh = Chances(*(np.roll(part, i * (j + 1)) for j, part in enumerate(numbers)))
             predictive = _Predictive.of(known, sweep, [candidate.frequency], cell)
@@ -266,7 +266,9 @@ def _outcomes(
 ) -> list[posterior.Sweep]:
     """Points in the simulated outcomes of each candidate."""
     frequency = list(dict.fromkeys(c.frequency for c in candidates))
-    predictive = _Predictive.of(known, known.sweep, frequency, _draw_cells(known, chances))
+    predictive = _Predictive.of(
+        known, known.sweep, frequency, posterior.pick_cells(known.weight, chances.cell)
+    )
     return [
         _simulate(known.sweep, c, predictive, frequency.index(c.frequency), chances)
         for c in candidates
@@ -351,14 +353,6 @@ def _kriging(covariance: FloatArray, residual: FloatArray) -> tuple[FloatArray, 
     variance = np.einsum("dff->df", there) - np.einsum("dsf,dsf->df", between, solved[:, :, 2:])
     variance += to_level**2 / precision[:, None]
     return mean, np.maximum(variance, 0.0)
-
-
-def _draw_cells(known: Known, chances: Chances) -> IntArray:
-    """Cell of each draw, by the posterior."""
-    total = np.cumsum(known.weight)
-    # Rounding must not draw a cell beyond the last.
-    drawn: IntArray = np.searchsorted(total[:-1], chances.cell * total[-1])
-    return drawn
 
 
 def _simulate(

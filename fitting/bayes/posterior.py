@@ -138,6 +138,14 @@ def anchors(frequency: FloatArray, target: FloatArray) -> FloatArray:
     return np.take_along_axis(frequency, nearest[:, None], 1)[:, 0]
 
 
+def pick_cells(weight: FloatArray, share: FloatArray) -> IntArray:
+    """Cells, numbered through, at shares of the total weight, each inside (0, 1)."""
+    total = np.cumsum(weight)
+    # Rounding must not pick a cell beyond the last.
+    picked: IntArray = np.searchsorted(total[:-1], share * total[-1])
+    return picked
+
+
 class _Design(NamedTuple):
     """Steps, target and repeats that several groups share; what follows from them alone.
 

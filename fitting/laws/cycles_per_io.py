@@ -24,17 +24,26 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from fitting.laws.cores import AmdahlScaling, UniversalScalability
     from fitting.regression.lines import BoolArray, FloatArray
 
 IO_BYTES = 512
 
+# Laws of the I/O rate against cores. With cpio a line against cores and a constant utilisation, the
+# rate is µ·F·n/(a + b·n): that is Amdahl's law. The first law adds a utilisation that changes with
+# cores; Gunther's adds a term of the square of the cores, cores waiting for each other to agree.
+LINEAR_CPIO = "linear cpio"
+AMDAHL = "Amdahl"
+GUNTHER = "Universal Scalability"
+LAWS = (LINEAR_CPIO, AMDAHL, GUNTHER)
+# Residuals below this are rounding: laws that fit so well are told apart by their parameters.
+_ROUNDING = 1e-10
+
 
 def cycles_per_io(cycles: ArrayLike, ios: ArrayLike) -> FloatArray:
     """Cycles over 512-byte I/Os; NaN where there was no I/O."""
-    cycles, ios = np.asarray(cycles, dtype=np.float64), np.asarray(ios, dtype=np.float64)
+    ios = _array(ios)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(ios > 0, cycles / ios, np.nan)
+        return np.where(ios > 0, _array(cycles) / ios, np.nan)
 
 
 def io_rate(
@@ -44,17 +53,15 @@ def io_rate(
 
     ``cpio`` is in cycles per I/O, without those of idle time.
     """
-    cpio = np.asarray(cpio, dtype=np.float64)
-    cycles = np.asarray(utilisation) * np.asarray(cores) * np.asarray(frequency)
+    cpio = _array(cpio)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(cpio <= 0, np.inf, cycles / cpio)
+        rate = _array(utilisation) * _array(cores) * _array(frequency) / cpio
+    return np.where(cpio <= 0, np.inf, rate)
 
 
 def grown(base: ArrayLike, growth_per_year: ArrayLike, years: ArrayLike) -> FloatArray:
     """Size of a market that grows by a share each year, base·(1 + g)^years."""
-    yearly = 1.0 + np.asarray(growth_per_year, dtype=np.float64)
-    size: FloatArray = np.asarray(base) * yearly ** np.asarray(years)
-    return size
+    return _array(base) * (1.0 + _array(growth_per_year)) ** _array(years)
 
 
 def idle_factor(utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
@@ -63,14 +70,14 @@ def idle_factor(utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
     It is 1 + i·(1 − µ)/µ with i the idle power as a share of the full one: to the energy of the
     busy time comes, for each busy second, (1 − µ)/µ seconds at idle power.
     """
-    busy = np.asarray(utilisation, dtype=np.float64)
-    return 1.0 + np.asarray(idle_share) * (1.0 - busy) / busy
+    busy = _array(utilisation)
+    return 1.0 + _array(idle_share) * (1.0 - busy) / busy
 
 
 def mean_watts(full_watts: ArrayLike, utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
     """Mean power (W) of a server busy for a share of the time, P·(µ + i·(1 − µ))."""
-    busy = np.asarray(utilisation, dtype=np.float64)
-    return np.asarray(full_watts) * (busy + np.asarray(idle_share) * (1.0 - busy))
+    busy = _array(utilisation)
+    return _array(full_watts) * (busy + _array(idle_share) * (1.0 - busy))
 
 
 def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, rate: ArrayLike) -> FloatArray:
@@ -78,10 +85,8 @@ def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, rate: ArrayLike)
 
     ``rate`` is in 512-byte I/Os per second of one server.
     """
-    ios = np.asarray(data_bytes, dtype=np.float64) / IO_BYTES
     with np.errstate(divide="ignore"):
-        servers: FloatArray = ios / (np.asarray(rate, dtype=np.float64) * np.asarray(seconds))
-    return servers
+        return _array(data_bytes) / IO_BYTES / (_array(rate) * _array(seconds))
 
 
 def cpio_of_energy(
@@ -93,10 +98,8 @@ def cpio_of_energy(
     frequency: ArrayLike,
 ) -> FloatArray:
     """Cycles per I/O that the energy (J) of sweeping a data set with busy servers implies."""
-    server_seconds = np.asarray(joules, dtype=np.float64) / np.asarray(full_watts)
-    ios = np.asarray(data_bytes, dtype=np.float64) / IO_BYTES
-    implied: FloatArray = server_seconds * np.asarray(cores) * np.asarray(frequency) / ios
-    return implied
+    server_seconds = _array(joules) / _array(full_watts)
+    return server_seconds * _array(cores) * _array(frequency) / (_array(data_bytes) / IO_BYTES)
 
 
 def thread_worth(
@@ -108,10 +111,10 @@ def thread_worth(
     cores with one thread each: 0 where threads add nothing, 1 where they are as good as cores; NaN
     where more cores add nothing either.
     """
-    start = np.asarray(cores_alone, dtype=np.float64)
-    by_cores = np.asarray(as_cores, dtype=np.float64) - start
+    start = _array(cores_alone)
+    by_cores = _array(as_cores) - start
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(by_cores > 0, (np.asarray(with_threads) - start) / by_cores, np.nan)
+        return np.where(by_cores > 0, (_array(with_threads) - start) / by_cores, np.nan)
 
 
 def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> FloatArray:
@@ -123,7 +126,7 @@ def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> F
     0.10 is 10 %.
     """
     down = np.argsort(-np.asarray(bandwidth))
-    at = np.asarray(bandwidth, dtype=np.float64)[down]
+    at = _array(bandwidth)[down]
     increase = np.asarray(cpio)[..., down] / np.asarray(cpio)[..., down[:1]] - 1.0
     above = increase >= rise
     reached = above.any(axis=-1)
@@ -135,15 +138,8 @@ def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> F
     return np.where(reached, crossing, np.nan)
 
 
-# Laws of the I/O rate against cores. With cpio a line against cores and a constant utilisation, the
-# rate is µ·F·n/(a + b·n): that is Amdahl's law. The first law adds a utilisation that changes with
-# cores; Gunther's adds a term of the square of the cores, cores waiting for each other to agree.
-LINEAR_CPIO = "linear cpio"
-AMDAHL = "Amdahl"
-GUNTHER = "Universal Scalability"
-LAWS = (LINEAR_CPIO, AMDAHL, GUNTHER)
-# Residuals below this are rounding: laws that fit so well are told apart by their parameters.
-_ROUNDING = 1e-10
+def _array(values: ArrayLike) -> FloatArray:
+    return np.asarray(values, dtype=np.float64)
 
 
 class IoRuns(NamedTuple):
@@ -259,9 +255,11 @@ def _amdahl(cores: FloatArray, rate: FloatArray) -> Law:
     def interval(cores: float, level: float) -> tuple[float, float]:
         lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
         # A time that may be nothing is a rate without an upper end.
-        return 1.0 / upper, 1.0 / lower if lower > 0 else np.inf if lower == lower else np.nan
+        return 1.0 / upper, np.inf if lower <= 0 else 1.0 / lower
 
-    return Law(lambda cores: 1.0 / model.predict(cores), interval, _free(model))
+    return Law(
+        lambda cores: 1.0 / model.predict(cores), interval, len(rate) - model.degrees_of_freedom_
+    )
 
 
 def _gunther(cores: FloatArray, rate: FloatArray) -> Law:
@@ -271,11 +269,6 @@ def _gunther(cores: FloatArray, rate: FloatArray) -> Law:
 
     def interval(cores: float, level: float) -> tuple[float, float]:
         lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
-        return max(lower, 0.0) if lower == lower else np.nan, upper
+        return float(np.maximum(lower, 0.0)), upper
 
-    return Law(model.predict, interval, _free(model))
-
-
-def _free(model: AmdahlScaling | UniversalScalability) -> int:
-    held = len(model.bound_.split(", ")) if model.bound_ else 0
-    return len(model.theta_) - held
+    return Law(model.predict, interval, len(rate) - model.degrees_of_freedom_)

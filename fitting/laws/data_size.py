@@ -28,7 +28,7 @@ from fitting.regression.lines import LineFit, fit_groups, student_quantile, vari
 
 if TYPE_CHECKING:
     from fitting.bayes.steps import Steps
-    from fitting.regression.lines import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray, IntArray, Number
 
 
 class UsualMiss(NamedTuple):
@@ -63,7 +63,7 @@ class ExtentLine(NamedTuple):
         return self.line.value(1.0)
 
     def interval(
-        self, *, level: float = 0.90, repeats: float | FloatArray = 1
+        self, *, level: float = 0.90, repeats: Number = 1
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval (s) of the mean of ``repeats`` runs at the target."""
         line, middle, usual = self.line, self.projected, self.usual

@@ -14,9 +14,7 @@ from fitting.errors import FittingError
 from fitting.regression.models import Asymptote, LineModel, Parameter, asymptote_of_line
 
 if TYPE_CHECKING:
-    from fitting.regression.lines import FloatArray, LineFit
-
-    Number = float | FloatArray
+    from fitting.regression.lines import FloatArray, LineFit, Number
 
 
 def execution_time(

@@ -21,6 +21,7 @@ from fitting.errors import FittingError
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+Number = float | FloatArray
 
 # Which coefficient the bound of a non-negative fit holds at zero.
 FREE, INTERCEPT_AT_ZERO, SLOPE_AT_ZERO = 0, 1, 2
@@ -70,7 +71,7 @@ class Repeats(NamedTuple):
         """Select some points."""
         return Repeats._make(part[points] for part in self)
 
-    def scaled(self, factor: FloatArray | float) -> Repeats:
+    def scaled(self, factor: Number) -> Repeats:
         """Multiply the values by a factor, one for all points or one each."""
         return Repeats(self.runs, self.mean * factor, self.squares * factor**2)
 
@@ -101,11 +102,11 @@ class LineFit(NamedTuple):
         parts = (np.where(groups, no, a) for no, a in zip(nothing, self.columns, strict=True))
         return LineFit(self.moments, *parts)
 
-    def value(self, x: FloatArray | float) -> FloatArray:
+    def value(self, x: Number) -> FloatArray:
         """Ordinate of each group's line at ``x`` (one for all groups, or one a group)."""
         return self.intercept + self.slope * x
 
-    def leverage(self, x: FloatArray | float) -> FloatArray:
+    def leverage(self, x: Number) -> FloatArray:
         """Variance of the fitted line at ``x``, in units of one point's variance."""
         m = self.moments
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -126,14 +127,12 @@ class LineFit(NamedTuple):
         intercept[self.bound == INTERCEPT_AT_ZERO] = np.nan
         return np.sqrt(self.variance * intercept), np.sqrt(self.variance * slope)
 
-    def prediction_error(
-        self, x: FloatArray | float, repeats: float | FloatArray = 1
-    ) -> FloatArray:
+    def prediction_error(self, x: Number, repeats: Number = 1) -> FloatArray:
         """Standard error of the mean of ``repeats`` new points at ``x`` about the line."""
         return np.sqrt(self.variance * (self.leverage(x) + variance_of_mean(repeats)))
 
     def interval(
-        self, x: FloatArray | float, *, level: float = 0.90, repeats: float | FloatArray = 1
+        self, x: Number, *, level: float = 0.90, repeats: Number = 1
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval for the mean of ``repeats`` new points at ``x``.
 
@@ -164,7 +163,7 @@ def student_quantile(degrees_of_freedom: IntArray, level: float) -> FloatArray:
     return quantile
 
 
-def variance_of_mean(repeats: float | FloatArray) -> FloatArray:
+def variance_of_mean(repeats: Number) -> FloatArray:
     """Variance of the mean of ``repeats`` new points, 1 or more, in units of one point's."""
     points = np.asarray(repeats, dtype=float)
     few = ~(points >= 1)

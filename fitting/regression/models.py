@@ -15,6 +15,7 @@ from fitting.regression.lines import (
     FloatArray,
     IntArray,
     LineFit,
+    Number,
     Repeats,
     fit_groups,
     fit_points,
@@ -93,7 +94,7 @@ class ModelFit(NamedTuple):
     model: LineModel
     line: LineFit
 
-    def predict(self, predictor: FloatArray | float) -> FloatArray:
+    def predict(self, predictor: Number) -> FloatArray:
         """Metric at ``predictor``; NaN where the law would make it zero or negative."""
         at = np.asarray(predictor, dtype=float)
         ordinate = self.line.value(self.model.abscissa(at))
@@ -101,11 +102,7 @@ class ModelFit(NamedTuple):
             return self.model.metric(np.where(ordinate > 0, ordinate, np.nan), at)
 
     def interval(
-        self,
-        predictor: FloatArray | float,
-        *,
-        level: float = 0.90,
-        repeats: float | FloatArray = 1,
+        self, predictor: Number, *, level: float = 0.90, repeats: Number = 1
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval for the mean of ``repeats`` runs at ``predictor``.
 
@@ -129,9 +126,7 @@ class ModelFit(NamedTuple):
         """What the metric tends to as the predictor grows without bound."""
         return self.asymptote().limit()
 
-    def relative_error(
-        self, predictor: FloatArray | float, *, repeats: float | FloatArray = 1
-    ) -> FloatArray:
+    def relative_error(self, predictor: Number, *, repeats: Number = 1) -> FloatArray:
         """Standard error of the mean of ``repeats`` new runs, as a share of the prediction."""
         x = self.model.abscissa(np.asarray(predictor, dtype=float))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -142,18 +137,14 @@ class ModelFit(NamedTuple):
         return ModelFit(self.model, self.line.take(groups))
 
     def prediction(
-        self,
-        predictor: FloatArray | float,
-        *,
-        level: float = 0.90,
-        repeats: float | FloatArray = 1,
+        self, predictor: Number, *, level: float = 0.90, repeats: Number = 1
     ) -> Prediction:
         """Value, interval, limit and share of the limit at ``predictor``."""
         value, limit = self.predict(predictor), self.limit()
         lower, upper = self.interval(predictor, level=level, repeats=repeats)
         return Prediction(value, lower, upper, limit, share_of_limit(value, limit))
 
-    def noise_gain(self, predictor: FloatArray | float) -> FloatArray:
+    def noise_gain(self, predictor: Number) -> FloatArray:
         """Percent of error at ``predictor`` for each percent of noise in the points."""
         x = self.model.abscissa(np.asarray(predictor, dtype=float))
         with np.errstate(divide="ignore", invalid="ignore"):
