@@ -1,4 +1,4 @@
-"""Client processes that load a service, on CPUs of their own, and the CPU time that they take."""
+"""Client processes that load a service on CPUs of their own, and percentiles of their latencies."""
 
 from __future__ import annotations
 
@@ -6,62 +6,82 @@ import math
 import os
 import subprocess
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import run_on
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from measurements.processes.cleanup_process import Reaper
 
+_POLL_S = 0.005
+_START_POLL_S = 0.02
+
+
+class CutShortError(MeasurementError):
+    """A client ended while its window was open."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} ended before its window did: this host is too busy to load anything steadily"
+        )
+
+
+def start_process(
+    command: Sequence[str], output: IO[bytes] | int, environment: Mapping[str, str], **more: Any
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, with its output and errors in one file."""
+    options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, **more}
+    process: subprocess.Popen[bytes] = subprocess.Popen(
+        command, stdout=output, env=environment, start_new_session=True, **options
+    )
+    return process
+
 
 @dataclass
 class Client:
-    """Client processes of a run, on CPUs of their own."""
+    """Client processes of one run, on CPUs that they share."""
 
     commands: Sequence[Sequence[str]]
     cpus: Collection[int]
     reaper: Reaper
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    outputs: list[Path] = field(default_factory=list)
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list, init=False)
+    outputs: list[Path] = field(default_factory=list, init=False)
+    cut_short: bool = field(default=False, init=False)  # one ended inside the window
 
     @property
     def pids(self) -> list[int]:
-        """Their numbers."""
+        """Process IDs."""
         return [process.pid for process in self.processes]
 
     def start(self, output: Path) -> None:
-        """Start them all. Raises `MeasurementError` when one cannot be started."""
+        """Start all. Raises `MeasurementError` when one cannot be started."""
         with run_on(self.cpus):
             for number, command in enumerate(self.commands):
                 path = output.with_name(f"{output.stem}-{number}{output.suffix}")
                 self.outputs.append(path)
                 with path.open("wb") as file:
-                    try:
-                        process = subprocess.Popen(
-                            command,
-                            stdin=subprocess.DEVNULL,
-                            stdout=file,
-                            stderr=subprocess.STDOUT,
-                            env=self.reaper.environment(),
-                            start_new_session=True,
-                        )
-                    except OSError as error:
-                        raise MeasurementError(
-                            f"{command[0]}: cannot be started: {error.strerror}"
-                        ) from error
-                self.processes.append(process)
+                    self.processes.append(self._start(command, file))
+
+    def wait_until(self, flows: Callable[[], bool], seconds: float, complaint: str) -> None:
+        """Wait until requests flow. Raises `MeasurementError` when they do not or a client ends."""
+        until = time.monotonic() + seconds
+        while not flows():
+            self.check()
+            if self.ended() or time.monotonic() > until:
+                raise MeasurementError(f"{complaint}: see {self.outputs[0]}")
+            time.sleep(_START_POLL_S)
 
     def check(self) -> None:
-        """Raise `MeasurementError` where one has ended with an error."""
+        """Raise `MeasurementError` when a client has failed."""
         for number, process in enumerate(self.processes):
-            code = process.poll()
-            if code:
+            if code := self._exit_code(process):
                 how = f"exit code {code}" if code > 0 else f"signal {-code}"
                 path = self.outputs[number]
                 raise MeasurementError(
@@ -69,31 +89,59 @@ class Client:
                 )
 
     def ended(self) -> bool:
-        """Whether one of them has come to its end."""
-        return any(process.poll() is not None for process in self.processes)
+        """Whether a client has ended."""
+        return any(self._exit_codes_known())
 
-    def wait(self, seconds: float) -> None:
-        """Wait for their end. Raises `MeasurementError` when one failed or takes too long."""
+    def wait(self, seconds: float) -> bool:
+        """Whether all clients ended in time. Raises `MeasurementError` when one failed."""
         until = time.monotonic() + seconds
-        for command, process in zip(self.commands, self.processes, strict=True):
-            try:
-                process.wait(max(until - time.monotonic(), 0.1))
-            except subprocess.TimeoutExpired:
-                raise MeasurementError(
-                    f"{command[0]} was to end and did not: what it talks to may hang"
-                ) from None
+        while not all(self._exit_codes_known()):
+            if time.monotonic() >= until:
+                return False
+            self.check()
+            time.sleep(_POLL_S)
         self.check()
+        return True
+
+    def finish(self, name: str, seconds: float, *, hang: str) -> None:
+        """Wait for the end of all clients after the window.
+
+        Raises
+        ------
+        CutShortError
+            When a client ended inside the window.
+        MeasurementError
+            When a client failed, or did not end in time, with ``hang`` as the message.
+        """
+        self.check()
+        if self.cut_short:
+            raise CutShortError(name)
+        if not self.wait(seconds):
+            raise MeasurementError(hang)
 
     def stop(self) -> None:
-        """End those that are still running."""
+        """Kill the clients that still run."""
         for process in self.processes:
             if process.poll() is None:
                 process.kill()
                 process.wait()
 
+    def _start(self, command: Sequence[str], file: IO[bytes]) -> subprocess.Popen[bytes]:
+        try:
+            return start_process(command, file, self.reaper.environment())
+        except OSError as error:
+            raise MeasurementError(f"{command[0]}: cannot be started: {error.strerror}") from error
+
+    def _exit_codes_known(self) -> list[bool]:
+        # A list, so that every process that ended is waited for.
+        return [self._exit_code(process) is not None for process in self.processes]
+
+    def _exit_code(self, process: subprocess.Popen[bytes]) -> int | None:
+        return process.poll()
+
 
 def cpu_times(pids: Sequence[int], procfs: Path) -> tuple[float, float]:
-    """CPU seconds of processes so far, in user and system mode; those that ended count as 0."""
+    """CPU time of processes so far (s), in user and system mode; an ended process counts as 0."""
     ticks = os.sysconf("SC_CLK_TCK")
     user = system = 0
     for pid in pids:
@@ -104,17 +152,20 @@ def cpu_times(pids: Sequence[int], procfs: Path) -> tuple[float, float]:
     return user / ticks, system / ticks
 
 
+def io_counts(file: Path) -> dict[str, int]:
+    """Read ``/proc/PID/io``. Raises OSError or ValueError when the process has ended."""
+    pairs = (line.split(": ") for line in file.read_text().splitlines())
+    return {name: int(value) for name, value in pairs}
+
+
 def last_line(path: Path) -> str:
     """Last line with text in a file, for a message."""
     lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
     return next((line[:160] for line in reversed(lines) if line), "it printed nothing")
 
 
-# Percentiles of counted latencies: what a histogram's cells can tell, and how exactly.
-
-
 class Cell(NamedTuple):
-    """Requests that took more than ``over_s``, and ``upto_s`` at most (s), and how many."""
+    """Number of requests that took more than ``over_s`` and at most ``upto_s`` (s)."""
 
     over_s: float
     upto_s: float
@@ -122,14 +173,10 @@ class Cell(NamedTuple):
 
 
 class Percentile(NamedTuple):
-    """A latency that a share of the requests did not exceed (s).
+    """Latency that a share of the requests did not exceed (s).
 
-    Attributes
-    ----------
-    estimate_s : float
-        Read off the cell as if its latencies were spread evenly in their logarithm.
-    least_s, most_s : float
-        Ends of the cell: the true percentile is between them.
+    The true value lies between ``least_s`` and ``most_s``, the ends of its histogram cell. The
+    estimate takes the latencies within the cell as evenly spread in their logarithm.
     """
 
     estimate_s: float
@@ -138,32 +185,19 @@ class Percentile(NamedTuple):
 
 
 class Histogram(NamedTuple):
-    """Counts of latencies by size.
+    """Counts of latencies by size."""
 
-    Attributes
-    ----------
-    cells : tuple of Cell
-        Ascending, those without a count left out.
-    least_s, most_s : float
-        Smallest and largest latency (s); NaN where not known.
-    """
-
-    cells: tuple[Cell, ...]
-    least_s: float = math.nan
-    most_s: float = math.nan
+    cells: tuple[Cell, ...]  # ascending, without empty cells
+    least_s: float = math.nan  # smallest latency, NaN where not known
+    most_s: float = math.nan  # largest latency, NaN where not known
 
     @property
     def requests(self) -> int:
-        """How many latencies were counted."""
+        """Number of latencies."""
         return sum(cell.requests for cell in self.cells)
 
     def percentile(self, share: float) -> Percentile:
-        """Find the smallest latency that at least ``share`` of the requests did not exceed.
-
-        Parameters
-        ----------
-        share : float
-            Above 0, at most 1: 0.99 for the 99th percentile.
+        """Find the smallest latency that at least a share (0 to 1) of the requests did not exceed.
 
         Raises
         ------
@@ -173,24 +207,28 @@ class Histogram(NamedTuple):
         rank, below = math.ceil(share * self.requests - 1e-9), 0
         for cell in self.cells:
             if below + cell.requests >= rank:
-                least = max(cell.over_s, self.least_s) if self.least_s == self.least_s else None
-                most = min(cell.upto_s, self.most_s) if self.most_s == self.most_s else None
-                low = cell.over_s if least is None else least
-                high = cell.upto_s if most is None else most
-                return Percentile(_within(low, high, (rank - below) / cell.requests), low, high)
+                # A NaN as the second argument leaves the end of the cell.
+                low, high = max(cell.over_s, self.least_s), min(cell.upto_s, self.most_s)
+                inside = (rank - below) / cell.requests
+                return Percentile(_interpolate(low, high, inside), low, high)
             below += cell.requests
         raise MeasurementError("no latency was counted, so there is no percentile of them")
 
 
+def _interpolate(low: float, high: float, share: float) -> float:
+    if low <= 0 or high <= low:
+        return low + (high - low) * share
+    return float(low * (high / low) ** share)
+
+
 def merged(parts: Sequence[Histogram]) -> Histogram:
-    """Counts of several clients together."""
-    counts: dict[tuple[float, float], int] = {}
+    """Merge the histograms of several clients."""
+    counts: Counter[tuple[float, float]] = Counter()
     for part in parts:
-        for over_s, upto_s, count in part.cells:
-            counts[over_s, upto_s] = counts.get((over_s, upto_s), 0) + count
-    cells = tuple(Cell(*ends, count) for ends, count in sorted(counts.items()) if count)
+        for over_s, upto_s, requests in part.cells:
+            counts[over_s, upto_s] += requests
     return Histogram(
-        cells,
+        tuple(Cell(*ends, count) for ends, count in sorted(counts.items()) if count),
         min((p.least_s for p in parts), default=math.nan),
         max((p.most_s for p in parts), default=math.nan),
     )
@@ -203,9 +241,3 @@ def power_of_two_cells(counts: Iterable[tuple[int, int]], unit_s: float) -> tupl
         for i, count in sorted(counts)
         if count
     )
-
-
-def _within(low: float, high: float, share: float) -> float:
-    if low <= 0 or high <= low:
-        return low + (high - low) * share
-    return float(low * (high / low) ** share)

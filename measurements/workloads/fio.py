@@ -1,4 +1,4 @@
-"""fio on a file: IOPS, bandwidth and latency by pattern and queue depth, with watts and CPU time.
+"""fio on a file: IOPS, bandwidth and latency by pattern and queue depth, with power and CPU time.
 
 The patterns of the published study are the default: random 4 KiB and sequential 32 KiB, read and
 write, at queue depths 1 to 32. The file lies in a folder of its own inside the one that is named,
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.processes.programs import ask, find_program
 from measurements.table.units import parse_quantity, size_text
-from measurements.workloads.clients import Client, cpu_times
-from measurements.workloads.service import CutShortError, ServiceStep, service_rows
+from measurements.workloads.clients import Client, cpu_times, io_counts
+from measurements.workloads.service import ServiceRuns, ServiceStep, service_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,25 +33,15 @@ if TYPE_CHECKING:
 
     from measurements.processes.cleanup_process import Reaper
     from measurements.sweep.session import Session
-    from measurements.workloads.service import ServiceRuns
-
-
-# What fio reports of one job, in JSON.
-
-
 _NS = 1e-9
 # fio's histogram has 64 cells for each power of two.
 _RESOLUTION = "1.6 %"
 
 
 def read_report(path: Path, direction: str) -> dict[str, Any]:
-    """Columns of the runs table in a JSON report of fio.
+    """Read the columns of the runs table from what ``fio --output-format=json`` printed.
 
-    Parameters
-    ----------
-    path : Path
-        What ``fio --output-format=json`` printed; lines before it are passed over.
-    direction : {"read", "write"}
+    ``direction`` is "read" or "write". Lines before the report are skipped.
 
     Raises
     ------
@@ -103,7 +93,7 @@ def _percentile(percentiles: Mapping[str, float], share: float) -> float | None:
 
 
 def _noise(part: Mapping[str, Any]) -> float | None:
-    """Standard error of the requests a second, as a share, from fio's own samples."""
+    """Standard error of the throughput, as a share of it, from fio's own samples."""
     samples, mean = float(part.get("iops_samples", 0)), float(part.get("iops_mean", 0.0))
     if samples < 2 or mean <= 0:
         return None
@@ -117,11 +107,10 @@ _RAMP_S = 0.25
 _LONGEST_START_S = 30.0
 _LAYOUT_S = 3600.0
 _LEAST_LEFT_BYTES = 64 << 20
-_LOOK_S = 0.02
 
 
 class Pattern(NamedTuple):
-    """How a file is gone through: fio's word for it, and the size of a request (B)."""
+    """Access pattern by fio's name, and the size of a request (B)."""
 
     rw: str
     block_bytes: int
@@ -154,7 +143,7 @@ class Pattern(NamedTuple):
 
     @property
     def direction(self) -> str:
-        """Part of fio's report that it shows in."""
+        """Part of fio's report that has its figures."""
         return "write" if "write" in self.rw else "read"
 
 
@@ -164,23 +153,12 @@ DEPTHS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, kw_only=True)
 class FioOptions:
-    """What is asked of a disk.
+    """Options of the runs on a disk."""
 
-    Attributes
-    ----------
-    folder : str
-        Existing folder on the disk.
-    size_bytes : int
-        Of the file. Larger than the disk's own cache, or that is what is measured.
-    patterns : tuple of Pattern
-    depths : tuple of int
-        Requests in flight.
-    """
-
-    folder: str
-    size_bytes: int = 1 << 30
+    folder: str  # existing folder on the disk
+    size_bytes: int = 1 << 30  # size of the file; larger than the cache of the disk
     patterns: tuple[Pattern, ...] = STUDY
-    depths: tuple[int, ...] = DEPTHS
+    depths: tuple[int, ...] = DEPTHS  # requests in flight
 
     def check(self) -> None:
         """Raise `MeasurementError` for what cannot be measured."""
@@ -198,23 +176,13 @@ class FioOptions:
 
 
 class Target(NamedTuple):
-    """The file, and how it is reached.
-
-    Attributes
-    ----------
-    path : Path
-    program, engine : str
-    direct : bool
-        Whether requests go past the page cache.
-    disk : str or None
-        Block device below, where it can be told.
-    """
+    """The file that fio reads and writes, and how it is reached."""
 
     path: Path
     program: str
     engine: str
-    direct: bool
-    disk: str | None
+    direct: bool  # whether requests go past the page cache
+    disk: str | None  # block device, where known
 
 
 @dataclass
@@ -246,40 +214,35 @@ class FioRuns:
     def _steps(self) -> list[tuple[ServiceStep, Pattern, int]]:
         options = self.runs.options
         clocks: Sequence[float | None] = options.frequencies or (None,)
-        cells = product(clocks, self.options.patterns, self.options.depths, range(options.repeats))
-        steps = [
-            (
-                ServiceStep("run", {**pattern._asdict(), "depth": depth}, clock, repeat),
-                pattern,
-                depth,
-            )
-            for clock, pattern, depth, repeat in cells
-        ]
+        steps = []
+        for clock, pattern, depth, repeat in product(
+            clocks, self.options.patterns, self.options.depths, range(options.repeats)
+        ):
+            setup = {**pattern._asdict(), "depth": depth}
+            steps.append((ServiceStep("run", setup, clock, repeat), pattern, depth))
         random.Random(options.seed).shuffle(steps)
         return steps
 
     def _measure(self, step: ServiceStep, pattern: Pattern, depth: int) -> dict[str, Any]:
-        machine = self.runs.machine
+        machine, size = self.runs.machine, self.options.size_bytes
 
         def make(margin_s: float) -> FioLoad:
             seconds = _RAMP_S + self.runs.options.seconds + margin_s
-            command = self._command(pattern, depth, seconds)
+            command = job_command(
+                self.target,
+                size,
+                pattern,
+                depth=depth,
+                seconds=seconds,
+                ramp_s=_RAMP_S,
+                seed=self.runs.options.seed,
+            )
             client = Client([command], machine.cpus(), self.runs.reaper)
-            size = self.options.size_bytes
             return FioLoad(
                 client, pattern, depth, self.target, size, machine.cores, seconds, machine.procfs
             )
 
         return self.runs.measure(step, make, workload=f"{pattern.name} depth {depth}")
-
-    def _command(self, pattern: Pattern, depth: int, seconds: float) -> list[str]:
-        return [
-            *_base(self.target, self.options.size_bytes),
-            *(f"--rw={pattern.rw}", f"--bs={pattern.block_bytes}", f"--iodepth={depth}"),
-            *("--time_based", f"--runtime={_ms(seconds)}", f"--ramp_time={_ms(_RAMP_S)}"),
-            *("--allow_file_create=0", f"--randseed={self.runs.options.seed + 1}"),
-            *("--lat_percentiles=1", "--clat_percentiles=0", "--percentile_list=50:99"),
-        ]
 
 
 @dataclass
@@ -295,7 +258,6 @@ class FioLoad:
     seconds: float
     procfs: Path
     is_local: bool = True
-    _cut_short: bool = False
 
     @property
     def pids(self) -> Sequence[int]:
@@ -308,28 +270,24 @@ class FioLoad:
 
     def wait_steady(self) -> None:
         """Return when requests have flowed for the time of the ramp."""
-        until = time.monotonic() + _LONGEST_START_S
-        while not _moved(self.procfs / str(self.client.pids[0]) / "io", self.pattern.block_bytes):
-            self.client.check()
-            if self.client.ended() or time.monotonic() > until:
-                raise MeasurementError(
-                    f"fio made no request to {self.target.path}: see {self.client.outputs[0]}"
-                )
-            time.sleep(_LOOK_S)
+        counts = self.procfs / str(self.client.pids[0]) / "io"
+        self.client.wait_until(
+            lambda: _moved(counts, self.pattern.block_bytes),
+            _LONGEST_START_S,
+            f"fio made no request to {self.target.path}",
+        )
         time.sleep(_RAMP_S)
 
     def observe(self) -> tuple[float, float]:
-        """CPU time of fio so far."""
+        """CPU time of fio so far (s)."""
         used = cpu_times(self.client.pids, self.procfs)
-        self._cut_short |= self.client.ended()
+        self.client.cut_short |= self.client.ended()
         return used
 
     def finish(self) -> None:
         """Wait for fio."""
-        self.client.check()
-        if self._cut_short:
-            raise CutShortError("fio")
-        self.client.wait(self.seconds + _LONGEST_START_S)
+        hang = f"{self.target.program} was to end and did not: what it talks to may hang"
+        self.client.finish("fio", self.seconds + _LONGEST_START_S, hang=hang)
 
     def stop(self) -> None:
         """End fio where it still runs."""
@@ -337,7 +295,6 @@ class FioLoad:
 
     def columns(self, seen: Sequence[tuple[float, float]]) -> dict[str, Any]:
         """Columns of the run, from fio's report."""
-        report = read_report(self.client.outputs[0], self.pattern.direction)
         return {
             "data_bytes": self.pattern.block_bytes,
             "file_bytes": self.size_bytes,
@@ -346,20 +303,14 @@ class FioLoad:
             "direct": self.target.direct,
             "engine": self.target.engine,
             "disk": self.target.disk,
-            **report,
+            **read_report(self.client.outputs[0], self.pattern.direction),
             "client_user_s": seen[-1][0] - seen[0][0],
             "client_system_s": seen[-1][1] - seen[0][1],
         }
 
 
 def open_runs(options: FioOptions, runs: ServiceRuns) -> FioRuns:
-    """Find fio and lay the file out.
-
-    Raises
-    ------
-    MeasurementError
-        When fio is missing, or the file cannot be made.
-    """
+    """Find fio and lay the file out. Raises `MeasurementError` when one of them fails."""
     options.check()
     program = find_program("fio")
     path = runs.reaper.folder(Path(options.folder)) / "data"
@@ -377,7 +328,7 @@ def open_runs(options: FioOptions, runs: ServiceRuns) -> FioRuns:
 
 
 def table(session: Session) -> pd.DataFrame:
-    """Runs table of all runs so far, with requests a second and bytes a second for each watt."""
+    """Runs table of all runs so far, with requests and bytes per second and watt."""
     import pandas as pd
 
     return pd.DataFrame([_per_watt(row) for row in service_rows(session)])
@@ -394,9 +345,24 @@ def _per_watt(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ms(seconds: float) -> str:
-    """Write a time for fio, which cuts plain numbers down to whole seconds."""
-    return f"{round(1000 * seconds)}ms"
+def job_command(
+    target: Target,
+    size_bytes: int,
+    pattern: Pattern,
+    *,
+    depth: int,
+    seconds: float,
+    ramp_s: float,
+    seed: int,
+) -> list[str]:
+    """Command of one fio job that reads or writes a file for so many seconds after the ramp."""
+    return [
+        *_base(target, size_bytes),
+        *(f"--rw={pattern.rw}", f"--bs={pattern.block_bytes}", f"--iodepth={depth}"),
+        *("--time_based", f"--runtime={_ms(seconds)}", f"--ramp_time={_ms(ramp_s)}"),
+        *("--allow_file_create=0", f"--randseed={seed + 1}"),
+        *("--lat_percentiles=1", "--clat_percentiles=0", "--percentile_list=50:99"),
+    ]
 
 
 def _base(target: Target, size_bytes: int) -> list[str]:
@@ -405,6 +371,11 @@ def _base(target: Target, size_bytes: int) -> list[str]:
         *(f"--ioengine={target.engine}", f"--direct={int(target.direct)}", "--thread"),
         *("--output-format=json", "--group_reporting"),
     ]
+
+
+def _ms(seconds: float) -> str:
+    # fio cuts plain numbers down to whole seconds.
+    return f"{round(1000 * seconds)}ms"
 
 
 def _lay_out(target: Target, size_bytes: int, reaper: Reaper) -> None:
@@ -443,12 +414,12 @@ def _disk_of(folder: Path, sysfs: Path = Path("/sys")) -> str | None:
     return link.resolve().name if link.exists() else None
 
 
-def _moved(counts: Path, block_bytes: int) -> bool:
+def _moved(file: Path, block_bytes: int) -> bool:
     """Whether a process has moved more than a few requests to or from a disk, or the cache."""
     with suppress(OSError, ValueError):
-        figures = dict(line.split(": ") for line in counts.read_text().splitlines())
-        names = ("read_bytes", "write_bytes", "rchar", "wchar")
+        counts = io_counts(file)
+        if counts["read_bytes"] + counts["write_bytes"] >= 4 * block_bytes:
+            return True
         # What a program reads as it starts is in rchar.
-        disk, cached = (sum(int(figures[n]) for n in pair) for pair in (names[:2], names[2:]))
-        return disk >= 4 * block_bytes or cached >= (1 << 20) + 4 * block_bytes
+        return counts["rchar"] + counts["wchar"] >= (1 << 20) + 4 * block_bytes
     return False

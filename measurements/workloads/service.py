@@ -1,9 +1,8 @@
-"""Runs of a service under load: a window of steady load, with all that the sensors say of it.
+"""Runs of a service: a window of steady load, with all that the sensors tell of it.
 
-A service has no end that could be timed. Its clients are started, and once their load is steady a
-window of so many seconds is taken from the middle: throughput, watts, counters and CPU time are
-all of this window. Its rows have ``window_s`` in place of ``time_s``, which would be no property
-of the workload.
+A service has no end that could be timed. Once the load of its clients is steady, a window of some
+seconds is taken from the middle: throughput, power, counters and CPU time are of this window. Its
+rows have ``window_s`` in place of ``time_s``, which would be no property of the workload.
 """
 
 from __future__ import annotations
@@ -24,17 +23,12 @@ from measurements.host.conditions import Cooling
 from measurements.host.disks_network import Snapshot
 from measurements.host.execution import Execution
 from measurements.processes.cleanup_process import Reaper
+from measurements.sweep import measure
 from measurements.sweep.loop import clock_found
 from measurements.sweep.machine import Machine
-from measurements.sweep.measure import (
-    HostOptions,
-    folder_and_session,
-    open_sampling,
-    refuse_or_note,
-    sampled_channels,
-)
 from measurements.sweep.rows import drawn_in, row_of
 from measurements.sweep.session import Session, check_space
+from measurements.workloads.clients import CutShortError, start_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,54 +51,27 @@ _COUNTED = (
 )
 
 
-class CutShortError(MeasurementError):
-    """Clients that ended while the window was open."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"{name} ended before its window did: this host is too busy to load anything steadily"
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """What all runs of a service share.
-
-    Attributes
-    ----------
-    host : str
-    family : str or None
-    frequencies : tuple of float
-        Hz; empty for the clock as it is found.
-    clock_hz : float or None
-        What the clock is where it is measured as found and nothing here can tell.
-    repeats : int
-    seconds : float
-        Of the window.
-    idle_s, settle_s : float
-        Seconds of idling measured before the first run, and waited for after a change of clock.
-    seed : int
-        Of the order, and of the clients' choices.
-    price : float or None
-    """
+    """What all runs of a service share."""
 
     host: str
     family: str | None = None
-    frequencies: tuple[float, ...] = ()
-    clock_hz: float | None = None
+    frequencies: tuple[float, ...] = ()  # core frequencies (Hz); empty for the one as found
+    clock_hz: float | None = None  # the frequency as found, where the host cannot tell
     repeats: int = 3
-    seconds: float = 2.0
-    idle_s: float = 10.0
-    settle_s: float = 2.0
-    seed: int = 0
+    seconds: float = 2.0  # length of the window
+    idle_s: float = 10.0  # idling measured before the first run
+    settle_s: float = 2.0  # wait after a change of frequency
+    seed: int = 0  # of the order of runs and of the clients' choices
     price: float | None = None
 
 
 class ServiceStep(NamedTuple):
-    """One run: what of, at which clock (None: as found), and which of several equal ones.
+    """One run: its set-up, its core frequency (None: as found), and the number of its repeat.
 
-    ``kind`` is "run", or "client-step" for the run with more client that ends a load run and is no
-    row of its own.
+    ``kind`` is "run", or "client-step" for the run with more client that ends the runs at full
+    load and is no row of its own.
     """
 
     kind: str
@@ -114,7 +81,7 @@ class ServiceStep(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for the same step, whatever the order of its set-up."""
+        """Text that is the same for the same step, whatever the order of its set-up."""
         return json.dumps([self.kind, dict(self.setup), self.freq_hz, self.repeat], sort_keys=True)
 
 
@@ -124,76 +91,45 @@ class Load(Protocol):
     @property
     def cores(self) -> int | None:
         """Physical cores that the service may use; None where not known."""
-        ...
 
     @property
     def is_local(self) -> bool:
         """Whether the service runs on this host, so that its counts are of the service."""
-        ...
 
     @property
     def pids(self) -> Sequence[int]:
         """Processes of the service, for counters; empty where they are out of reach."""
-        ...
 
     def start(self, output: Path) -> None:
         """Begin the load; what the clients print goes to files named after ``output``."""
-        ...
 
     def wait_steady(self) -> None:
         """Return when the load is steady. Raises `MeasurementError` when it never is."""
-        ...
 
     def observe(self) -> Any:
         """Counts of this moment."""
-        ...
 
     def finish(self) -> None:
-        """Wait for the end of the clients.
-
-        Raises
-        ------
-        CutShortError
-            When they ended before the window did.
-        MeasurementError
-            When they failed.
-        """
-        ...
+        """Wait for the clients. Raises `CutShortError` when they ended before the window did."""
 
     def stop(self) -> None:
-        """End what is still running."""
-        ...
+        """End what still runs."""
 
     def columns(self, seen: Sequence[Any]) -> dict[str, Any]:
         """Columns of the runs table, from what `observe` saw at the ends of the slices."""
-        ...
 
 
 @dataclass
 class ServiceRuns:
-    """Runs of a service under way.
-
-    Attributes
-    ----------
-    options : ServiceOptions
-    session : Session
-    machine : Machine
-    sampling : Sampling
-    reaper : Reaper
-        Ends what runs and removes what lies about if this process dies.
-    tell : callable
-        Takes one line of text for the user.
-    clock, wait : callable
-        Seconds of a clock that never goes back, and a wait of so many; others for tests.
-    """
+    """Runs of a service under way."""
 
     options: ServiceOptions
     session: Session
     machine: Machine
     sampling: Sampling
-    reaper: Reaper
-    tell: Callable[[str], None]
-    clock: Callable[[], float] = time.monotonic
+    reaper: Reaper  # ends processes and removes files if this process dies
+    tell: Callable[[str], None]  # takes one line of text for the user
+    clock: Callable[[], float] = time.monotonic  # these two differ in tests
     wait: Callable[[float], None] = time.sleep
     _number: int = 0
     _idle: dict[str, Drawn] = field(default_factory=dict)
@@ -228,14 +164,8 @@ class ServiceRuns:
     ) -> dict[str, Any]:
         """Measure a step; returns its row when it is on disk.
 
-        Parameters
-        ----------
-        step : ServiceStep
-        make : callable
-            Makes the load, whose clients are to go on for so many seconds after the window as its
-            argument says. Where a busy host makes that too few, a load with more is tried.
-        workload : str
-            Name of the row's workload.
+        ``make`` returns a load whose clients go on for as many seconds after the window as its
+        argument says. Where a busy host makes that too few, it is called again with more.
 
         Raises
         ------
@@ -261,7 +191,7 @@ class ServiceRuns:
         try:
             load.start(self.session.output(record["run"]))
             load.wait_steady()
-            counting = _Counting.start(self, record["run"], load.pids)
+            counting = _Counting(self, record["run"], load.pids)
             seen = [load.observe()]
             before = before._replace(
                 snapshot=Snapshot.take(self.machine.procfs, self.machine.sysfs)
@@ -276,7 +206,9 @@ class ServiceRuns:
         finally:
             load.stop()
             self.sampling.stop()
-        facts = {"workload": workload, **self._host_facts(host), **facts, **load.columns(seen)}
+        # What the host tells of the measured command alone is not of a service.
+        host = {k: v for k, v in host.items() if not k.startswith("command_") and k != "sockets"}
+        facts = {"workload": workload, **host, **facts, **load.columns(seen)}
         if step.freq_hz is None and load.is_local:
             facts |= clock_found(self.machine, self.options.clock_hz, facts)
         return self._end(record, window, facts)
@@ -286,10 +218,6 @@ class ServiceRuns:
             left = start_s + part * self.options.seconds / SLICES - self.clock()
             self.wait(max(left, 0.0))
             yield load.observe()
-
-    def _host_facts(self, host: dict[str, Any]) -> dict[str, Any]:
-        """What the host did; what is of the measured command alone is not of a service."""
-        return {k: v for k, v in host.items() if not k.startswith("command_") and k != "sockets"}
 
     def _measure_idle(self) -> None:
         record = self._record(ServiceStep("idle", {}, None, 0), None)
@@ -337,7 +265,7 @@ class ServiceRuns:
         return row
 
     def _row(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        return service_row(self.session, record, drawn_in(self.session, record), self._idle)
+        return _service_row(self.session, record, self._idle)
 
 
 def service_rows(session: Session, *, kind: str = "run") -> list[dict[str, Any]]:
@@ -348,71 +276,50 @@ def service_rows(session: Session, *, kind: str = "run") -> list[dict[str, Any]]
         if record["kind"] == "idle":
             idle = drawn_in(session, record)
         elif record["kind"] == kind:
-            rows.append(service_row(session, record, drawn_in(session, record), idle))
+            rows.append(_service_row(session, record, idle))
     return rows
 
 
-def service_row(
-    session: Session,
-    record: Mapping[str, Any],
-    drawn: Mapping[str, Drawn],
-    idle: Mapping[str, Drawn],
+def _service_row(
+    session: Session, record: Mapping[str, Any], idle: Mapping[str, Drawn]
 ) -> dict[str, Any]:
-    """Row of one run: `measurements.sweep.rows.row_of` with the length of its window."""
-    row = row_of(session, record, drawn, idle)
+    """Row of one run, with the length of its window in place of a time."""
+    row = row_of(session, record, drawn_in(session, record), idle)
     window_s = row.pop("time_s")
     row.pop("executions")
     return {**row, "window_s": window_s}
 
 
-@dataclass
 class _Counting:
     """perf on the processes of a service while the window lasts."""
 
-    runs: ServiceRuns
-    files: list[Path] = field(default_factory=list)
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    @classmethod
-    def start(cls, runs: ServiceRuns, number: int, pids: Sequence[int]) -> _Counting:
-        counting = cls(runs)
-        perf = runs.machine.perf
-        for place, pid in enumerate(pids if perf is not None else ()):
-            file = runs.session.counts(number, place)
-            counting.files.append(file)
-            assert perf is not None
-            counting.processes.append(
-                subprocess.Popen(
-                    perf.attach(pid, file),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env=runs.reaper.environment(),
-                    start_new_session=True,
-                )
-            )
-        return counting
+    def __init__(self, runs: ServiceRuns, number: int, pids: Sequence[int]) -> None:
+        self._perf = runs.machine.perf
+        pids = pids if self._perf is not None else ()
+        self._files = [runs.session.counts(number, place) for place in range(len(pids))]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for pid, file in zip(pids, self._files, strict=True):
+            assert self._perf is not None
+            command = self._perf.attach(pid, file)
+            environment = runs.reaper.environment()
+            self._processes.append(start_process(command, subprocess.DEVNULL, environment))
 
     def stop(self, window_s: float) -> dict[str, Any]:
         """Columns of what was counted, in proportion to the window."""
-        for process in self.processes:
+        for process in self._processes:
             process.send_signal(signal.SIGINT)
-        for process in self.processes:
+        for process in self._processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_GIVE_UP_S)
-        perf = self.runs.machine.perf
-        if perf is None or not self.files:
+        if self._perf is None or not self._files:
             return {}
-        counters = perf.read(*self.files)
+        counters = self._perf.read(*self._files)
         row: dict[str, Any] = dict(counters.columns())
         if counters.elapsed_s:
             # Each process was counted for its own time; their times add up to elapsed_s.
-            share = window_s / (counters.elapsed_s / len(self.files))
+            share = window_s / (counters.elapsed_s / len(self._files))
             row |= {name: row[name] * share for name in _COUNTED if name in row}
         return row
-
-
-# Opening what the runs of a service need: session, sensors, counters, and who cleans up.
 
 
 _ELSEWHERE = "the service runs on another host"
@@ -423,11 +330,11 @@ class Rows(Protocol):
     """A sweep whose runs come one by one."""
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """Measure; one row a run."""
+        """Measure; yields one row a run."""
 
     @property
     def runs_in_table(self) -> int:
-        """Rows that there will be."""
+        """Number of rows that there will be."""
 
 
 @dataclass(frozen=True)
@@ -449,20 +356,10 @@ class Running:
         table: Callable[[Session], pd.DataFrame],
         show_progress: Callable[[int, int, str], None],
     ) -> pd.DataFrame:
-        """Run a sweep to its end, with the table written anew after every run.
+        """Run a sweep to its end; returns the table, which is written anew after every run.
 
-        Parameters
-        ----------
-        sweep : Rows
-        table : callable
-            Makes the table of the session's records.
-        show_progress : callable
-            Takes the number of runs done, that of all, and the workload.
-
-        Returns
-        -------
-        pandas.DataFrame
-            The table that was written.
+        ``table`` makes the table of the session's records. ``show_progress`` takes the number of
+        runs done, that of all runs, and the workload.
         """
         for done, row in enumerate(sweep.run(), start=1):
             self.write(table(self.runs.session))
@@ -475,7 +372,7 @@ class Running:
 @contextmanager
 def running(
     options: ServiceOptions,
-    host: HostOptions,
+    host: measure.HostOptions,
     output: Path,
     *,
     workload: dict[str, Any],
@@ -492,12 +389,11 @@ def running(
     host : HostOptions
         Only what its ``metrics`` name must be measurable.
     output : Path
-        Of the runs table; its raw readings go beside it.
+        File of the runs table; raw readings go beside it.
     workload : dict
-        What is asked of the workload, kept in the session's plan; a sweep that goes on must ask
-        the same.
+        Options of the workload, kept in the session's plan; a resumed sweep must have the same.
     is_local : bool
-        Whether the service is on this host; if not, no sensor of this one is tried.
+        Whether the service is on this host; if not, no sensor of this host is tried.
     resume, counters : bool
     tell : callable
         Takes one line of text for the user.
@@ -505,11 +401,10 @@ def running(
     Raises
     ------
     MeasurementError, SensorError
-        When what was asked for cannot be measured, set or written.
-    MeasurementError
-        When the table is there already, or a sweep that goes on is another one.
+        When something cannot be measured, set or written, the table exists already, or a resumed
+        sweep is another one.
     """
-    folder, session = folder_and_session(output, resume=resume)
+    folder, session = measure.folder_and_session(output, resume=resume)
     if session is not None and session.plan.get("asked") != _plain(workload):
         raise MeasurementError(
             f"{folder}: another workload was asked for: give the same, or another -o"
@@ -525,7 +420,7 @@ def running(
     try:
         if machine.no_counters is not None:
             reason = machine.no_counters if is_local else f"{_ELSEWHERE}: count there"
-            refuse_or_note("cpi", reason, host, missing)
+            measure.refuse_or_note("cpi", reason, host, missing)
         sampling = _sampling(host, is_local, missing)
         try:
             session = session or Session.create(folder, _plan(options, host, sampling, workload))
@@ -545,15 +440,15 @@ def running(
         machine.close()
 
 
-def _sampling(host: HostOptions, is_local: bool, missing: list[str]) -> Sampling:
+def _sampling(host: measure.HostOptions, is_local: bool, missing: list[str]) -> Sampling:
     if not is_local and host.power is None:
         missing.append(_REMOTE_POWER)
-        return open_sampling(replace(host, power="none"), [])
-    return open_sampling(host, missing)
+        return measure.open_sampling(replace(host, power="none"), [])
+    return measure.open_sampling(host, missing)
 
 
 def _plan(
-    options: ServiceOptions, host: HostOptions, sampling: Sampling, workload: dict[str, Any]
+    options: ServiceOptions, host: measure.HostOptions, sampling: Sampling, workload: dict[str, Any]
 ) -> dict[str, Any]:
     return {
         "host": options.host,
@@ -564,11 +459,11 @@ def _plan(
         "options": asdict(options),
         "host_options": asdict(host),
         "asked": _plain(workload),
-        "channels": sampled_channels(sampling),
+        "channels": measure.sampled_channels(sampling),
     }
 
 
 def _plain(workload: dict[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back."""
+    # As JSON gives it back from the plan.
     plain: dict[str, Any] = json.loads(json.dumps(workload))
     return plain

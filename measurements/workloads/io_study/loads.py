@@ -15,10 +15,9 @@ from measurements.host.execution import end_group
 from measurements.host.files import cpu_list_text
 from measurements.timeseries import LiveSampler
 from measurements.timeseries.series import CPU_COLUMNS, SECTOR_BYTES, TASK_COLUMNS
-from measurements.workloads.clients import last_line
+from measurements.workloads.clients import CutShortError, last_line
 from measurements.workloads.fio import read_report
 from measurements.workloads.io_study.cpu_accounting import KernelThreads, moved_bytes, process_cpu_s
-from measurements.workloads.service import CutShortError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

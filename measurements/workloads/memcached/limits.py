@@ -1,14 +1,14 @@
-"""What limits each run of memcached, from the evidence of all of them.
+"""What limits each run of memcached, from the evidence of all runs.
 
-A host that is busy with something else says nothing of memcached, and a run that one step more of
-client takes further says nothing of the server. Then come CPU, network, and a lock, which shows as
-throughput that stays where it is with CPU to spare until the same threads are split between
-several servers.
+Other programs on the host come first, then a client that a step more of client takes further: such
+runs say nothing of the server. Then come CPU, network, and a lock, which shows as constant
+throughput with CPU to spare until the same threads are split between several servers.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     Row = Mapping[str, Any]
+    Key = tuple[Any, ...]
 
 # Shares of CPU time and line rate from which they count as used up.
 FULL_CPU = 0.90
 FULL_LINE = 0.90
-# A client whose CPUs are as busy as this has nothing left to give.
 FULL_CLIENT = 0.95
-# Where a host is as good as full and others take this share of it, they are in the way.
+# Other programs disturb a run when the host is this busy and they take this share of it.
 FULL_HOST = 0.90
 OTHERS = 0.10
-# A rise counts from so many standard errors on, and not below so much of the throughput.
+# A rise counts above so many standard errors and above this share of the throughput.
 _ERRORS = 2.0
 LEAST_RISE = 0.03
 # A rate counts as reached within this.
@@ -40,7 +40,7 @@ _SETUP = ("host", "freq_hz", "data_bytes", "get_share", "keys_per_request", "thr
 
 
 class Level(NamedTuple):
-    """Mean throughput of equal runs, and its standard error (1/s)."""
+    """Mean throughput of equal runs, its standard error (1/s), and the servers' CPU share."""
 
     rate: float
     error: float
@@ -54,7 +54,7 @@ class Level(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What limits a run, and why that is said."""
+    """What limits a run, and the evidence."""
 
     client_limited: bool | None
     limited_by: str
@@ -64,40 +64,35 @@ class Verdict(NamedTuple):
 def judged(rows: Sequence[Row], client_steps: Sequence[Row] = ()) -> list[dict[str, Any]]:
     """Add to each row what limits it.
 
-    Parameters
-    ----------
-    rows : sequence of mappings
-        Runs at full load and at a rate.
-    client_steps : sequence of mappings
-        The run with more client that ends each load run.
-
-    Returns
-    -------
-    list of dict
-        The rows with ``client_limited`` (left out where it cannot be told), ``limited_by``
-        ("others", "client", "cpu", "network", "lock", "rate" or "unknown"), ``limit_evidence``,
-        ``load`` (the share of the set-up's highest throughput) and the throughput of the run with
-        more client, ``client_step_ops_s``.
+    ``client_steps`` are the runs with more client that end the runs at full load. The result has
+    ``client_limited`` (left out where not known), ``limited_by`` ("others", "client", "cpu",
+    "network", "lock", "rate" or "unknown"), ``limit_evidence``, ``load`` (share of the set-up's
+    highest throughput), ``client_step_connections`` and ``client_step_ops_s``.
     """
-    full = [row for row in rows if "asked_ops_s" not in row]
-    by_setup = _grouped(full, _SETUP)
-    steps = _grouped(client_steps, _SETUP)
-    levels = {
-        key: {c: _level(part) for (c,), part in _grouped(group, ("connections",)).items()}
-        for key, group in by_setup.items()
+    levels = _levels_by_setup([row for row in rows if "asked_ops_s" not in row])
+    steps = _levels_by_setup(client_steps)
+    return [_judge(row, levels, steps.get(_key(row, _SETUP), {})) for row in rows]
+
+
+def _judge(
+    row: Row, levels: Mapping[Key, Mapping[int, Level]], more: Mapping[int, Level]
+) -> dict[str, Any]:
+    at_a_rate = "asked_ops_s" in row
+    here = levels.get(_key(row, _SETUP), {})
+    verdict = _judge_rate(row) if at_a_rate else _judge_full_load(row, {**here, **more}, levels)
+    added = {
+        "load": _load(row, here),
+        "client_limited": verdict.client_limited,
+        "limited_by": verdict.limited_by,
+        "limit_evidence": verdict.evidence,
     }
-    found = []
-    for row in rows:
-        key = _key(row, _SETUP)
-        here, more = levels.get(key, {}), _levels(steps.get(key, []))
-        verdict = (
-            _at_a_rate(row) if "asked_ops_s" in row else _at_full_load(row, here, more, levels)
-        )
-        found.append(_with(row, verdict, _load(row, here), more))
-    return found
+    if more and not at_a_rate:
+        connections, step = max(more.items())
+        added |= {"client_step_connections": connections, "client_step_ops_s": step.rate}
+    return {**row, **{name: value for name, value in added.items() if value is not None}}
 
 
-def _at_a_rate(row: Row) -> Verdict:
+def _judge_rate(row: Row) -> Verdict:
     asked, reached = row["asked_ops_s"], row.get("throughput_ops_s", 0.0)
     if reached >= _REACHED * asked:
         return Verdict(False, "rate", f"{reached / asked:.1%} of the rate that was asked for")
@@ -110,57 +105,56 @@ def _at_a_rate(row: Row) -> Verdict:
     return Verdict(True, "client", said + with_cpu)
 
 
-def _at_full_load(
-    row: Row,
-    here: Mapping[int, Level],
-    more: Mapping[int, Level],
-    levels: Mapping[tuple[Any, ...], Mapping[int, Level]],
+def _judge_full_load(
+    row: Row, known: Mapping[int, Level], levels: Mapping[Key, Mapping[int, Level]]
 ) -> Verdict:
+    """Judge a run at full load; ``known`` are the levels of its set-up by connections."""
     connections = row.get("connections", 0)
-    this = here[connections]
-    client = _client_limits(row, this, connections, {**here, **more})
-    if (others := _others(row)) is not None:
-        return Verdict(None if client is None else client.client_limited, "others", others)
+    this = levels[_key(row, _SETUP)][connections]
+    beyond = {count: level for count, level in sorted(known.items()) if count > connections}
+    client = _client_limit(row, this, connections, beyond)
+    if (others := _other_programs(row)) is not None:
+        return Verdict(None if client is None else True, "others", others)
     if client is not None:
-        return client
-    beyond = [level for c, level in {**here, **more}.items() if c > connections]
-    told = False if beyond else None
-    flat = _flat(this, beyond)
-    share = this.cpu
-    if share >= FULL_CPU:
-        return Verdict(told, "cpu", f"the servers took {share:.0%} of their CPUs{flat}")
+        return Verdict(True, "client", client)
+    limited = False if beyond else None
+    flat = ""
+    if beyond:
+        rise = max(level.rate for level in beyond.values()) / this.rate - 1
+        flat = f", more client changed the throughput by {rise:+.1%}"
+    if this.cpu >= FULL_CPU:
+        return Verdict(limited, "cpu", f"the servers took {this.cpu:.0%} of their CPUs{flat}")
     line = row.get("line_share")
     if line is not None and line >= FULL_LINE:
-        return Verdict(told, "network", f"{line:.0%} of the line rate was used{flat}")
-    spare = f"{1 - share:.0%} of the servers' CPUs to spare" if share == share else "CPU not known"
-    if (split := _split(row, levels)) is not None and split.exceeds(this) and told is False:
-        return Verdict(
-            told,
-            "lock",
-            f"{spare}{flat}, and the same threads split between more servers reached "
-            f"{split.rate / this.rate - 1:+.0%}",
-        )
-    return Verdict(told, "unknown", f"{spare}{flat}, and nothing else was seen to be used up")
+        return Verdict(limited, "network", f"{line:.0%} of the line rate was used{flat}")
+    spare = "CPU not known"
+    if not math.isnan(this.cpu):
+        spare = f"{1 - this.cpu:.0%} of the servers' CPUs to spare"
+    split = _best_split(row, levels)
+    if beyond and split is not None and split.exceeds(this):
+        rise = split.rate / this.rate - 1
+        reached = f"and the same threads split between more servers reached {rise:+.0%}"
+        return Verdict(limited, "lock", f"{spare}{flat}, {reached}")
+    return Verdict(limited, "unknown", f"{spare}{flat}, and nothing else was seen to be used up")
 
 
-def _client_limits(
-    row: Row, this: Level, connections: int, known: Mapping[int, Level]
-) -> Verdict | None:
-    for count, level in sorted(known.items()):
-        if count > connections and level.exceeds(this):
+def _client_limit(
+    row: Row, this: Level, connections: int, beyond: Mapping[int, Level]
+) -> str | None:
+    """Evidence that the client is the limit; None where it is not."""
+    for count, level in beyond.items():
+        if level.exceeds(this):
             rise = level.rate / this.rate - 1
-            said = f"{count} connections in place of {connections} reached {rise:+.0%}"
-            return Verdict(True, "client", said)
+            return f"{count} connections in place of {connections} reached {rise:+.0%}"
     busy = row.get("client_cpu_share")
     # Where the server is busy too, more client has shown to take it no further.
     if busy is not None and busy >= FULL_CLIENT and not this.cpu >= FULL_CPU:
-        said = f"the clients took {busy:.0%} of their CPUs, the servers {this.cpu:.0%} of theirs"
-        return Verdict(True, "client", said)
+        return f"the clients took {busy:.0%} of their CPUs, the servers {this.cpu:.0%} of theirs"
     return None
 
 
-def _others(row: Row) -> str | None:
-    """Say that other programs took the CPU time that was not to be had."""
+def _other_programs(row: Row) -> str | None:
+    """Evidence that other programs took the rest of the CPU time; None where they did not."""
     seconds = row.get("window_s")
     if not seconds or not all(name in row for name in (*_CPU_TIMES, *_OWN)):
         return None
@@ -172,21 +166,13 @@ def _others(row: Row) -> str | None:
     return f"other programs took {others:.2g} of the host's {cpus:.2g} CPUs: stop them"
 
 
-def _flat(this: Level, beyond: Sequence[Level]) -> str:
-    if not beyond:
-        return ""
-    rise = max(level.rate for level in beyond) / this.rate - 1
-    return f", more client changed the throughput by {rise:+.1%}"
-
-
-def _split(row: Row, levels: Mapping[tuple[Any, ...], Mapping[int, Level]]) -> Level | None:
+def _best_split(row: Row, levels: Mapping[Key, Mapping[int, Level]]) -> Level | None:
     """Best level of the same threads on more servers."""
-    place = _SETUP.index("partitions")
-    own = _key(row, _SETUP)
+    *same, partitions = _key(row, _SETUP)
     others = [
         level
-        for key, group in levels.items()
-        if key[:place] == own[:place] and (key[place] or 1) > (own[place] or 1)
+        for (*setup, count), group in levels.items()
+        if setup == same and (count or 1) > (partitions or 1)
         for level in group.values()
     ]
     return max(others, key=lambda level: level.rate, default=None)
@@ -202,23 +188,15 @@ def _load(row: Row, here: Mapping[int, Level]) -> float | None:
     return 1.0 if here.get(row.get("connections", 0)) == highest else None
 
 
-def _with(
-    row: Row, verdict: Verdict, load: float | None, more: Mapping[int, Level]
-) -> dict[str, Any]:
-    step = max(more.items(), default=None)
-    added = {
-        "load": load,
-        "client_limited": verdict.client_limited,
-        "limited_by": verdict.limited_by,
-        "limit_evidence": verdict.evidence,
-    }
-    if step is not None and "asked_ops_s" not in row:
-        added |= {"client_step_connections": step[0], "client_step_ops_s": step[1].rate}
-    return {**row, **{name: value for name, value in added.items() if value is not None}}
-
-
-def _levels(rows: Sequence[Row]) -> dict[int, Level]:
-    return {c: _level(part) for (c,), part in _grouped(rows, ("connections",)).items()}
+def _levels_by_setup(rows: Sequence[Row]) -> dict[Key, dict[int, Level]]:
+    """Levels of each set-up by number of connections."""
+    groups: dict[Key, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[_key(row, (*_SETUP, "connections"))].append(row)
+    levels: dict[Key, dict[int, Level]] = defaultdict(dict)
+    for (*setup, connections), group in groups.items():
+        levels[tuple(setup)][connections] = _level(group)
+    return levels
 
 
 def _level(rows: Sequence[Row]) -> Level:
@@ -231,12 +209,5 @@ def _level(rows: Sequence[Row]) -> Level:
     return Level(mean(rates), error, mean(shares) if shares else math.nan)
 
 
-def _grouped(rows: Sequence[Row], by: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(_key(row, by), []).append(row)
-    return found
-
-
-def _key(row: Row, by: Sequence[str]) -> tuple[Any, ...]:
+def _key(row: Row, by: Sequence[str]) -> Key:
     return tuple(row.get(name) for name in by)

@@ -1,82 +1,55 @@
-"""What load generators are asked and report; a new one is a module and a line here."""
+"""Load generators: what one client process is asked for, and what it reports.
+
+A new one is a subclass of `Loader` and an entry of `LOADERS`.
+"""
 
 from __future__ import annotations
 
+import abc
 import json
 import math
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.processes.programs import compile_c, find_compiler, find_first, find_program
 from measurements.workloads.clients import Cell, Histogram, Percentile, merged, power_of_two_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from measurements.workloads.memcached.servers import Address
 
+_NS, _US, _MS = 1e-9, 1e-6, 1e-3
+
 
 class Work(NamedTuple):
-    """What one client process asks of one server.
+    """What one client process asks of one server."""
 
-    Attributes
-    ----------
-    get_share : float
-        Of the requests; the others store objects.
-    keys_per_request : int
-        Objects that one get asks for.
-    keys : int
-        Objects that are asked for.
-    key_bytes, value_bytes : int
-    connections, threads : int
-        Of this process.
-    rate_s : float or None
-        Requests a second of this process; None for as many as are answered.
-    seconds : float
-        How long, setting up not counted.
-    seed : int
-    """
-
-    get_share: float
-    keys_per_request: int
-    keys: int
+    get_share: float  # share of the requests that are gets; the others store objects
+    keys_per_request: int  # objects that one get asks for
+    keys: int  # number of objects
     key_bytes: int
     value_bytes: int
-    connections: int
+    connections: int  # connections of this process
     threads: int
-    rate_s: float | None
-    seconds: float
+    rate_s: float | None  # requests per second of this process; None for a closed loop
+    seconds: float  # duration without the preparation
     seed: int
 
 
 class LoadReport(NamedTuple):
-    """What the clients saw.
-
-    Attributes
-    ----------
-    median, p99 : Percentile or None
-        Latency of a request; None where it was not counted.
-    mean_s : float or None
-        Mean latency.
-    max_s : float or None
-        Longest latency.
-    late_p50_s, late_p99_s : float or None
-        How late requests were sent that had a time; the client's fault, and part of the latency.
-    resolution : str
-        How finely the latencies were told apart.
-    failed : int
-        Requests that were refused or not answered.
-    """
+    """What the clients saw; None for what they did not count."""
 
     median: Percentile | None
     p99: Percentile | None
     mean_s: float | None
     max_s: float | None
-    resolution: str
-    failed: int = 0
+    resolution: str  # how finely latencies are told apart
+    failed: int = 0  # requests that were refused or not answered
+    # How late the client sent requests that had a time. It is part of the latency.
     late_p50_s: float | None = None
     late_p99_s: float | None = None
 
@@ -97,61 +70,83 @@ class LoadReport(NamedTuple):
         }
 
 
-class Loader(Protocol):
-    """A load generator that was found on this host.
+class Loader(abc.ABC):
+    """A load generator that is installed."""
 
-    Attributes
-    ----------
-    name : str
-    own_objects : bool
-        Whether it stores the objects that it asks for itself.
-    paces : bool
-        Whether it can keep to a rate.
-    """
+    name: ClassVar[str]
+    programs: ClassVar[tuple[str, ...]] = ()  # names of its program; empty for ppw's own
+    own_objects: ClassVar[bool] = False  # whether it stores the objects that it asks for
+    paces: ClassVar[bool] = True  # whether it can keep to a rate
 
-    name: str
-    own_objects: bool
-    paces: bool
+    def __init__(self, program: str) -> None:
+        self._program = program
+
+    def open(self, scratch: Path) -> Self:
+        """Make it ready; what it needs on disk goes to ``scratch``."""
+        del scratch
+        return self
 
     def key(self, number: int, work: Work) -> str:
-        """Key of an object, by its number from 0; of loaders without objects of their own."""
-        ...
+        """Key of an object, by its number from 0."""
+        raise MeasurementError(f"{self.name} makes its own keys")
 
     def held(self, work: Work) -> int:
-        """Objects that a server will hold for this work."""
-        ...
+        """Objects that a server holds for this work."""
+        return work.keys
 
+    @abc.abstractmethod
     def command(self, address: Address, work: Work, scratch: Path, number: int) -> list[str]:
-        """Command line of one client process; ``scratch`` is its own to write to."""
-        ...
+        """Command line of a client process. Raises `MeasurementError` for work it cannot do."""
 
+    @abc.abstractmethod
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
-        """Read what the processes reported, from what they printed and left in ``scratch``.
+        """Merge what the processes printed and left in ``scratch``.
 
         Raises
         ------
         MeasurementError
             When it is not what this program writes.
         """
-        ...
 
 
-# Load by memcaslap (memaslap), of libmemcached: closed loop, latencies in powers of two.
-#
-# What it prints needs care. Its "TPS" counts the objects that it stores before it begins, so the
-# throughput is taken from the server. It counts a latency t µs in the cell of the smallest power of
-# two that is not below t, so a percentile is known to a factor of two. Its option for a rate is
-# without effect. Its windows hold 1024 objects a connection or a multiple of that.
+def find_loader(name: str | None) -> Loader:
+    """Find a load generator by name; None takes memcaslap, else memtier_benchmark.
+
+    Raises
+    ------
+    MeasurementError
+        When it is not installed, with what to install.
+    """
+    if name is not None and name not in LOADERS:
+        raise MeasurementError(f"no load generator {name!r}: there are {', '.join(LOADERS)}")
+    for kind in LOADERS.values() if name is None else (LOADERS[name],):
+        if program := find_first(kind.programs):
+            return kind(program)
+    if name is None:
+        raise MeasurementError(
+            "no load generator is there: apt install libmemcached-tools (memcaslap), or "
+            "install memtier_benchmark, or take ppw's own with --client paced"
+        )
+    kind = LOADERS[name]
+    if kind.programs:
+        # Raises with what to install.
+        return kind(find_program(kind.programs[0]))
+    find_compiler()
+    return kind("")
+
+
+# memcaslap (memaslap) of libmemcached is a closed loop. Its "TPS" counts the objects that it stores
+# before it begins, so the server tells the throughput. It counts a latency of t µs in the cell of
+# the smallest power of two that is not below t, so a percentile is known to a factor of two. Its
+# option for a rate has no effect. Its windows hold a multiple of 1024 objects per connection.
 
 
 WINDOW = 1024
 KEY_BYTES = (16, 250)
 _SETS, _GETS = 0, 1
-_US = 1e-6
 _SECTION = re.compile(r"^Total Statistics \((?P<events>\d+) events\)$", re.MULTILINE)
 _FIGURE = re.compile(r"^\s+(?P<name>Min|Max|Avg):\s+(?P<value>\d+)$", re.MULTILINE)
 _ROW = re.compile(r"^\s+(?P<first>\d+):(?P<counts>(?:\s+\d+)+)$", re.MULTILINE)
-_MEMCASLAP_RESOLUTION = "powers of two: the true figure is between the columns least and most"
 
 
 class MemcaslapTotals(NamedTuple):
@@ -161,32 +156,20 @@ class MemcaslapTotals(NamedTuple):
     mean_s: float
 
 
-class Memcaslap:
-    """The program, found at ``program``."""
+class Memcaslap(Loader):
+    """Closed loop with latencies in powers of two."""
 
     name = "memcaslap"
+    programs = ("memcaslap", "memaslap")
     own_objects = True
     paces = False
-
-    def __init__(self, program: str) -> None:
-        self._program = program
-
-    def key(self, number: int, work: Work) -> str:
-        """It makes its own keys."""
-        raise MeasurementError("memcaslap makes its own keys")
 
     def held(self, work: Work) -> int:
         """Objects of its windows, whatever number was asked for."""
         return WINDOW * _windows(work) * _connections(work)
 
     def command(self, address: Address, work: Work, scratch: Path, number: int) -> list[str]:
-        """Command line; its settings go to a file in ``scratch``.
-
-        Raises
-        ------
-        MeasurementError
-            For work that it cannot do.
-        """
+        """Command line; its settings go to a file in ``scratch``."""
         least, most = KEY_BYTES
         if not least <= work.key_bytes <= most:
             raise MeasurementError(
@@ -207,33 +190,21 @@ class Memcaslap:
         return [*command, "-d", str(work.keys_per_request)] if several else command
 
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
-        """Read what it printed."""
+        """Merge what the processes printed."""
         parts = [read_memcaslap_totals(path) for path in outputs]
         whole = merged([part.histogram for part in parts])
-        counted = [part.histogram.requests for part in parts]
-        sums = (part.mean_s * n for part, n in zip(parts, counted, strict=True))
+        total_s = sum(part.mean_s * part.histogram.requests for part in parts)
         return LoadReport(
-            whole.percentile(0.50),
-            whole.percentile(0.99),
-            sum(sums) / sum(counted),
-            whole.most_s,
-            _MEMCASLAP_RESOLUTION,
+            median=whole.percentile(0.50),
+            p99=whole.percentile(0.99),
+            mean_s=total_s / sum(part.histogram.requests for part in parts),
+            max_s=whole.most_s,
+            resolution="powers of two: the true figure is between the columns least and most",
         )
 
 
-def open_memcaslap(program: str, scratch: Path) -> Memcaslap:
-    """Take the program."""
-    return Memcaslap(program)
-
-
 def read_memcaslap_totals(path: Path) -> MemcaslapTotals:
-    """Latencies in what memcaslap printed.
-
-    Raises
-    ------
-    MeasurementError
-        When there are none.
-    """
+    """Read the latencies that memcaslap printed. Raises `MeasurementError` when there are none."""
     text = path.read_text(encoding="utf-8", errors="replace")
     section = _SECTION.search(text)
     if section is None:
@@ -274,7 +245,7 @@ def _settings(work: Work) -> str:
 
 
 def _connections(work: Work) -> int:
-    """It takes multiples of its threads only."""
+    # It takes multiples of its threads only.
     return work.threads * max(1, -(-work.connections // work.threads))
 
 
@@ -282,32 +253,18 @@ def _windows(work: Work) -> int:
     return max(1, round(work.keys / _connections(work) / WINDOW))
 
 
-# Load by memtier_benchmark: closed loop or at a rate, latencies from its JSON file.
-
-
 _FIRST_KEY = 10**9
-_MS = 1e-3
-# Its histogram keeps three digits; the JSON has microseconds.
-_MEMTIER_RESOLUTION = "0.1 %, not below 1 µs"
 
 
-class Memtier:
-    """The program, found at ``program``."""
+class Memtier(Loader):
+    """memtier_benchmark: closed loop or at a rate, with latencies in a JSON file."""
 
     name = "memtier"
-    own_objects = False
-    paces = True
-
-    def __init__(self, program: str) -> None:
-        self._program = program
+    programs = ("memtier_benchmark",)
 
     def key(self, number: int, work: Work) -> str:
         """Key of an object, by its number from 0."""
         return f"{_prefix(work)}{_FIRST_KEY + number}"
-
-    def held(self, work: Work) -> int:
-        """Objects that a server will hold."""
-        return work.keys
 
     def command(self, address: Address, work: Work, scratch: Path, number: int) -> list[str]:
         """Command line; its report goes to a file in ``scratch``."""
@@ -332,26 +289,22 @@ class Memtier:
         return command
 
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
-        """Read its JSON files."""
+        """Merge its JSON files."""
         totals = [read_memtier_totals(_json(scratch, number)) for number in range(len(works))]
         counts = [total["requests"] for total in totals]
         means = [t["mean_s"] * n for t, n in zip(totals, counts, strict=True)]
         return LoadReport(
-            _together([t["p50_s"] for t in totals], counts),
-            _together([t["p99_s"] for t in totals], counts),
-            sum(means) / sum(counts),
-            max(t["max_s"] for t in totals),
-            _MEMTIER_RESOLUTION,
+            median=_merge_percentiles([t["p50_s"] for t in totals], counts),
+            p99=_merge_percentiles([t["p99_s"] for t in totals], counts),
+            mean_s=sum(means) / sum(counts),
+            max_s=max(t["max_s"] for t in totals),
+            # Its histogram keeps three digits; the JSON has microseconds.
+            resolution="0.1 %, not below 1 µs",
         )
 
 
-def open_memtier(program: str, scratch: Path) -> Memtier:
-    """Take the program."""
-    return Memtier(program)
-
-
 def read_memtier_totals(path: Path) -> dict[str, float]:
-    """Requests and their latencies (s) in a JSON file of memtier_benchmark.
+    """Read the number of requests and their latencies (s) from a JSON file of memtier_benchmark.
 
     Raises
     ------
@@ -363,12 +316,12 @@ def read_memtier_totals(path: Path) -> dict[str, float]:
         total, parts = stats["Totals"], [stats["Sets"], stats["Gets"]]
         counted = [float(part["Count"]) for part in parts]
         # The mean of its totals is wrong in some versions; those of its parts are not.
-        means = [_mean(part) for part in parts]
+        means = [_mean_s(part) for part in parts]
         percentiles = total["Percentile Latencies"]
         figures = {
             "requests": sum(counted),
             "mean_s": sum(n * m for n, m in zip(counted, means, strict=True)) / sum(counted),
-            "max_s": max(float(part.get("Max Latency", "nan")) for part in [total]) * _MS,
+            "max_s": float(total.get("Max Latency", "nan")) * _MS,
             "p50_s": float(percentiles["p50.00"]) * _MS,
             "p99_s": float(percentiles["p99.00"]) * _MS,
         }
@@ -383,13 +336,13 @@ def read_memtier_totals(path: Path) -> dict[str, float]:
         ) from error
 
 
-def _mean(part: dict[str, Any]) -> float:
-    """Mean latency (s) of gets or sets, under its name of new or old versions."""
+def _mean_s(part: dict[str, Any]) -> float:
+    # Old versions call it "Latency".
     return float(part["Average Latency"] if "Average Latency" in part else part["Latency"]) * _MS
 
 
-def _together(values: Sequence[float], weights: Sequence[float]) -> Percentile:
-    """A percentile of several processes: between the least and the greatest of theirs."""
+def _merge_percentiles(values: Sequence[float], weights: Sequence[float]) -> Percentile:
+    # The true one of all processes is between the smallest and the largest of theirs.
     mean = sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
     return Percentile(mean, min(values), max(values))
 
@@ -402,16 +355,6 @@ def _json(scratch: Path, number: int) -> Path:
     return scratch / f"memtier-{number}.json"
 
 
-# Load by ppw's own client, `paced_load.c`, compiled on the spot: at a rate, or closed loop.
-#
-# At a rate it is an open loop: requests are due at random moments (a Poisson process) whether or
-# not the server keeps up, and a latency counts from the moment at which the request was due. It is
-# one thread a process. What it cannot do is said: requests that it sent late (``late_p99_s``) and a
-# rate that it did not reach.
-
-
-_NS = 1e-9
-_PACED_RESOLUTION = "1.6 %"
 _NEEDED = ("failed", "max_ns", "min_ns", "sum_ns", "unanswered")
 
 
@@ -423,68 +366,57 @@ class PacedTotals(NamedTuple):
     lateness: Histogram
 
 
-class Paced:
-    """The compiled program."""
+class Paced(Loader):
+    """ppw's own client, `paced_load.c`, compiled on the spot: at a rate, or a closed loop.
+
+    At a rate it is an open loop: requests are due at random times (a Poisson process) whether or
+    not the server keeps up, and a latency counts from the time at which the request was due. Each
+    process has one thread. It reports requests that it sent late.
+    """
 
     name = "paced"
-    own_objects = False
-    paces = True
 
-    def __init__(self, program: Path) -> None:
-        self._program = program
+    def open(self, scratch: Path) -> Self:
+        """Compile the client into ``scratch``. Raises `MeasurementError` without a compiler."""
+        package, into = "measurements.workloads.memcached", scratch / "paced_load"
+        program = compile_c(package, "paced_load.c", into, libraries=("-lm",))
+        return type(self)(str(program))
 
     def key(self, number: int, work: Work) -> str:
         """Key of an object, by its number from 0."""
         return f"{number:0{work.key_bytes}d}"
 
-    def held(self, work: Work) -> int:
-        """Objects that a server will hold."""
-        return work.keys
-
     def command(self, address: Address, work: Work, scratch: Path, number: int) -> list[str]:
-        """Command line."""
+        """Command line; each process has another seed."""
         return [
-            *(str(self._program), address.host, str(address.port), str(work.connections)),
+            *(self._program, address.host, str(address.port), str(work.connections)),
             *(f"{work.rate_s or 0.0:.9g}", f"{work.seconds:g}", f"{work.get_share:.9g}"),
             *(str(work.keys_per_request), str(work.keys), str(work.key_bytes)),
             *(str(work.value_bytes), str(work.seed + number)),
         ]
 
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
-        """Read what it printed."""
+        """Merge what the processes printed."""
         totals = [read_paced_totals(path) for path in outputs]
         whole, late = merged([t.latency for t in totals]), merged([t.lateness for t in totals])
         failed = sum(t.figures["failed"] + t.figures["unanswered"] for t in totals)
         return LoadReport(
-            whole.percentile(0.50),
-            whole.percentile(0.99),
-            sum(t.figures["sum_ns"] for t in totals) * _NS / whole.requests,
-            whole.most_s,
-            _PACED_RESOLUTION,
-            int(failed),
-            late.percentile(0.50).estimate_s if late.requests else None,
-            late.percentile(0.99).estimate_s if late.requests else None,
+            median=whole.percentile(0.50),
+            p99=whole.percentile(0.99),
+            mean_s=sum(t.figures["sum_ns"] for t in totals) * _NS / whole.requests,
+            max_s=whole.most_s,
+            resolution="1.6 %",
+            failed=int(failed),
+            late_p50_s=late.percentile(0.50).estimate_s if late.requests else None,
+            late_p99_s=late.percentile(0.99).estimate_s if late.requests else None,
         )
 
 
-def open_paced(program: str, scratch: Path) -> Paced:
-    """Compile the client into ``scratch``. Raises `MeasurementError` without a compiler."""
-    package = "measurements.workloads.memcached"
-    return Paced(compile_c(package, "paced_load.c", scratch / "paced_load", libraries=("-lm",)))
-
-
 def read_paced_totals(path: Path) -> PacedTotals:
-    """Read what a process printed.
-
-    Raises
-    ------
-    MeasurementError
-        When it is not whole.
-    """
+    """Read what a process printed. Raises `MeasurementError` when it is not whole."""
     figures: dict[str, float] = {}
     cells: dict[str, list[Cell]] = {"latency": [], "lateness": []}
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for line in text.splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             name, *values = line.split()
             if name in cells:
@@ -502,59 +434,8 @@ def read_paced_totals(path: Path) -> PacedTotals:
         raise MeasurementError(f"{path}: the client said no {', '.join(missing)}: it was killed")
     least, most = figures["min_ns"] * _NS, figures["max_ns"] * _NS
     latency = Histogram(tuple(cells["latency"]), least, most)
-    return PacedTotals(figures, latency, Histogram(tuple(cells["lateness"]), math.nan, math.nan))
+    return PacedTotals(figures, latency, Histogram(tuple(cells["lateness"])))
 
 
-# Load generators by name.
-
-
-class Kind(NamedTuple):
-    """How a load generator is opened, and the programs of which one must be there."""
-
-    open: Callable[[str, Path], Loader]
-    programs: tuple[str, ...]
-
-
-KINDS = {
-    "memcaslap": Kind(open_memcaslap, ("memcaslap", "memaslap")),
-    "memtier": Kind(open_memtier, ("memtier_benchmark",)),
-    "paced": Kind(open_paced, ()),
-}
-
-
-class Installed(NamedTuple):
-    """A load generator that is installed."""
-
-    name: str
-    kind: Kind
-    program: str
-
-    def open(self, scratch: Path) -> Loader:
-        """Make it ready; what it needs on disk goes to ``scratch``."""
-        return self.kind.open(self.program, scratch)
-
-
-def find_loader(name: str | None) -> Installed:
-    """Find a load generator: the one that is named, else memcaslap, else memtier_benchmark.
-
-    Raises
-    ------
-    MeasurementError
-        When it is not installed, with what to install.
-    """
-    if name is not None and name not in KINDS:
-        raise MeasurementError(f"no load generator {name!r}: there are {', '.join(KINDS)}")
-    if name is None:
-        there = [name for name, kind in KINDS.items() if find_first(kind.programs)]
-        if not there:
-            raise MeasurementError(
-                "no load generator is there: apt install libmemcached-tools (memcaslap), or "
-                "install memtier_benchmark, or take ppw's own with --client paced"
-            )
-        name = there[0]
-    kind = KINDS[name]
-    programs = kind.programs
-    if not programs:
-        find_compiler()
-    program = find_first(programs) if programs else ""
-    return Installed(name, kind, find_program(programs[0]) if program is None else program)
+# The order in which they are looked for.
+LOADERS: dict[str, type[Loader]] = {kind.name: kind for kind in (Memcaslap, Memtier, Paced)}

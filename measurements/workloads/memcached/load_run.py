@@ -8,17 +8,15 @@ import math
 import socket
 import struct
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from measurements.errors import MeasurementError
 from measurements.host.files import cpu_list_text, read_lines, read_number
 from measurements.workloads.clients import Client, cpu_times
 from measurements.workloads.memcached.options import mean_operations
-from measurements.workloads.service import CutShortError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +26,10 @@ if TYPE_CHECKING:
     from measurements.workloads.memcached.load_generators import Loader, LoadReport, Work
     from measurements.workloads.memcached.servers import Address, Counts, Servers
 
-
 # From the first answers to a steady load.
 _LEAD_S = 0.25
 # Objects that are stored before the load begins may take a while.
 _LONGEST_START_S = 120.0
-_LOOK_S = 0.02
 _FLOWING = 10
 
 
@@ -41,49 +37,33 @@ class Moment(NamedTuple):
     """Counts of servers, clients and network at one moment."""
 
     counts: Counts
-    client_s: tuple[float, float]
-    moved: tuple[int, int] | None
+    client_s: tuple[float, float]  # CPU time in user and system mode
+    moved: tuple[int, int] | None  # bytes received and sent
 
 
 class Demand(NamedTuple):
-    """What all clients together ask for in one run.
-
-    Attributes
-    ----------
-    connections, client_threads : int
-    asked_s : float or None
-        Operations a second; None for as many as are answered.
-    seconds : float
-        Of the window, and of what comes after it.
-    """
+    """What all clients together ask for in one run."""
 
     connections: int
     client_threads: int
-    asked_s: float | None
-    seconds: float
+    asked_s: float | None  # operations per second; None for a closed loop
+    seconds: float  # the window and what comes after it
 
     @property
     def client_s(self) -> float:
-        """How long clients go on."""
+        """Duration of the clients (s)."""
         return _LEAD_S + self.seconds
 
 
 def works(base: Work, demand: Demand, partitions: int, *, one_thread: bool) -> list[Work]:
-    """Share a demand between client processes: one a partition, or one a thread.
+    """Share a demand between client processes.
 
-    Parameters
-    ----------
-    base : Work
-        What every process has in common.
-    demand : Demand
-    partitions : int
-        Servers; process i drives server i modulo ``partitions``.
-    one_thread : bool
-        Whether a process of this client has one thread only.
+    There is one process a partition, or one a thread where a process of this client has
+    ``one_thread`` only. Process i drives server i modulo ``partitions``.
     """
     each = max(1, round(demand.client_threads / partitions))
     processes = partitions * each if one_thread else partitions
-    # A process without a connection would be none.
+    # Each process needs a connection.
     processes = max(partitions, min(processes, demand.connections // partitions * partitions))
     requests_s = None
     if demand.asked_s is not None:
@@ -105,36 +85,27 @@ def works(base: Work, demand: Demand, partitions: int, *, one_thread: bool) -> l
 
 @dataclass
 class MemcachedLoad:
-    """Clients on servers, as `measurements.workloads.service.ServiceRuns` measures them.
-
-    Attributes
-    ----------
-    servers : Servers
-    placement : Placement or None
-        Where private servers run.
-    link : Link
-    loader : Loader
-    works : sequence of Work
-        One a client process.
-    client_cpus : tuple of int
-    demand : Demand
-    reaper : Reaper
-    scratch, procfs : Path
-    """
+    """Clients on servers, as `measurements.workloads.service.ServiceRuns` measures them."""
 
     servers: Servers
-    placement: Placement | None
+    placement: Placement | None  # CPUs of private servers
     link: Link
     loader: Loader
-    works: Sequence[Work]
+    works: Sequence[Work]  # one a client process
     client_cpus: tuple[int, ...]
     demand: Demand
     reaper: Reaper
     scratch: Path
     procfs: Path
-    _client: Client | None = None
-    _report: LoadReport | None = None
-    _cut_short: bool = field(default=False)
+
+    def __post_init__(self) -> None:
+        addresses = self.servers.addresses
+        commands = [
+            self.loader.command(addresses[n % len(addresses)], work, self.scratch, n)
+            for n, work in enumerate(self.works)
+        ]
+        self._client = Client(commands, self.client_cpus, self.reaper)
+        self._report: LoadReport | None = None
 
     @property
     def cores(self) -> int | None:
@@ -148,60 +119,50 @@ class MemcachedLoad:
 
     @property
     def pids(self) -> Sequence[int]:
-        """Processes of private servers."""
+        """Process IDs of private servers."""
         return self.servers.pids
 
     def start(self, output: Path) -> None:
         """Start the clients."""
-        addresses = self.servers.addresses
-        commands = [
-            self.loader.command(addresses[n % len(addresses)], work, self.scratch, n)
-            for n, work in enumerate(self.works)
-        ]
-        self._client = Client(commands, self.client_cpus, self.reaper)
         self._client.start(output)
 
     def wait_steady(self) -> None:
-        """Return a moment after the first answers that count: stores before them do not."""
-        client = self._running()
-        first = self._progress(self.servers.counts())
-        until = time.monotonic() + _LONGEST_START_S
-        while self._progress(self.servers.counts()) - first < _FLOWING:
-            client.check()
-            if client.ended() or time.monotonic() > until:
-                raise MeasurementError(
-                    f"{self.loader.name} sent next to nothing to {self.servers.addresses[0]}: see "
-                    f"{client.outputs[0]}"
-                )
-            time.sleep(_LOOK_S)
+        """Return shortly after the first requests that are no preparation."""
+        first = self._progress()
+        self._client.wait_until(
+            lambda: self._progress() - first >= _FLOWING,
+            _LONGEST_START_S,
+            f"{self.loader.name} sent next to nothing to {self.servers.addresses[0]}",
+        )
         time.sleep(_LEAD_S)
 
+    def _progress(self) -> int:
+        # Before the load begins, objects are stored and not read.
+        counts = self.servers.counts()
+        return counts.gets if self.works[0].get_share > 0 else counts.sets
+
     def observe(self) -> Moment:
-        """Counts of now."""
-        client = self._running()
-        used = cpu_times(client.pids, self.procfs)
-        self._cut_short |= client.ended()
+        """Counts of this moment."""
+        used = cpu_times(self._client.pids, self.procfs)
+        self._client.cut_short |= self._client.ended()
         return Moment(self.servers.counts(), used, self.link.moved(self.procfs))
 
     def finish(self) -> None:
         """Wait for the clients and read what they saw."""
-        client = self._running()
-        client.check()
-        if self._cut_short:
-            raise CutShortError(self.loader.name)
-        client.wait(self.demand.client_s + _LONGEST_START_S)
+        client = self._client
+        hang = f"{client.commands[0][0]} was to end and did not: what it talks to may hang"
+        client.finish(self.loader.name, self.demand.client_s + _LONGEST_START_S, hang=hang)
         self._report = self.loader.report(client.outputs, self.scratch, self.works)
 
     def stop(self) -> None:
         """End clients that still run."""
-        if self._client is not None:
-            self._client.stop()
+        self._client.stop()
 
     def columns(self, seen: Sequence[Moment]) -> dict[str, Any]:
         """Columns of the run."""
         first, last = seen[0], seen[-1]
-        seconds = last.counts.at_s - first.counts.at_s
-        did = _between(first.counts, last.counts)
+        did = _difference(first.counts, last.counts)
+        seconds = did["at_s"]
         rate = did["operations"] / seconds
         row: dict[str, Any] = {
             "threads": self.servers.threads,
@@ -216,9 +177,9 @@ class MemcachedLoad:
             "server_written_bytes_s": did["written_bytes"] / seconds,
             "server_version": self.servers.version,
         }
-        row |= self._cpu(first, last, did, seconds)
-        row |= self._network(first, last, seconds)
-        row |= self._asked()
+        row |= self._cpu_columns(first, last, did)
+        row |= self._network_columns(first, last, seconds)
+        row |= self._client_columns()
         if self.placement is not None and rate > 0:
             row["throughput_per_core_ops_s"] = rate / self.placement.cores
             if self.placement.sockets:
@@ -226,44 +187,27 @@ class MemcachedLoad:
                 row["throughput_per_socket_ops_s"] = rate / len(self.placement.sockets)
         return row | (self._report.columns() if self._report else {})
 
-    def _asked(self) -> dict[str, Any]:
-        work = self.works[0]
-        return {
-            "get_share": work.get_share,
-            "keys_per_request": work.keys_per_request,
-            "key_bytes": work.key_bytes,
-            "objects": sum(self.loader.held(w) for w in self.works)
-            if self.loader.own_objects
-            else work.keys * len(self.servers.addresses),
-            "client": self.loader.name,
-            "client_processes": len(self.works),
-            "client_threads": sum(w.threads for w in self.works),
-            "connections": sum(w.connections for w in self.works),
-        }
-
-    def _cpu(
-        self, first: Moment, last: Moment, did: dict[str, float], seconds: float
-    ) -> dict[str, Any]:
+    def _cpu_columns(self, first: Moment, last: Moment, did: dict[str, float]) -> dict[str, Any]:
         user_s, system_s = (b - a for a, b in zip(first.client_s, last.client_s, strict=True))
+        client_threads = sum(work.threads for work in self.works)
+        clients = min(len(self.client_cpus), client_threads)
         row: dict[str, Any] = {
             "server_user_s": did["user_s"],
             "server_system_s": did["system_s"],
             "client_user_s": user_s,
             "client_system_s": system_s,
             "client_cpus": cpu_list_text(self.client_cpus),
-            "client_cpu_share": (user_s + system_s)
-            / seconds
-            / min(len(self.client_cpus), sum(work.threads for work in self.works)),
+            "client_cpu_share": (user_s + system_s) / did["at_s"] / clients,
         }
         threads = self.servers.threads
         if self.placement is not None:
             row["server_cpus"] = cpu_list_text(self.placement.cpus)
             threads = min(threads, len(self.placement.cpus))
         if threads:
-            row["server_cpu_share"] = (did["user_s"] + did["system_s"]) / seconds / threads
+            row["server_cpu_share"] = (did["user_s"] + did["system_s"]) / did["at_s"] / threads
         return row
 
-    def _network(self, first: Moment, last: Moment, seconds: float) -> dict[str, Any]:
+    def _network_columns(self, first: Moment, last: Moment, seconds: float) -> dict[str, Any]:
         if self.link.is_loopback or first.moved is None or last.moved is None:
             return {}
         received, sent = (b - a for a, b in zip(first.moved, last.moved, strict=True))
@@ -277,16 +221,23 @@ class MemcachedLoad:
             row["line_share"] = 8 * max(received, sent) / seconds / self.link.bits_s
         return row
 
-    def _progress(self, counts: Counts) -> int:
-        """Operations that can be no preparation: objects are stored, not read, beforehand."""
-        return counts.gets if self.works[0].get_share > 0 else counts.sets
+    def _client_columns(self) -> dict[str, Any]:
+        work, objects = self.works[0], self.works[0].keys * len(self.servers.addresses)
+        if self.loader.own_objects:
+            objects = sum(self.loader.held(w) for w in self.works)
+        return {
+            "get_share": work.get_share,
+            "keys_per_request": work.keys_per_request,
+            "key_bytes": work.key_bytes,
+            "objects": objects,
+            "client": self.loader.name,
+            "client_processes": len(self.works),
+            "client_threads": sum(w.threads for w in self.works),
+            "connections": sum(w.connections for w in self.works),
+        }
 
-    def _running(self) -> Client:
-        assert self._client is not None
-        return self._client
 
-
-def _between(first: Counts, last: Counts) -> dict[str, float]:
+def _difference(first: Counts, last: Counts) -> dict[str, float]:
     grown = {name: getattr(last, name) - getattr(first, name) for name in first._fields}
     return grown | {"operations": last.operations - first.operations}
 
@@ -303,29 +254,17 @@ def _noise(seen: Sequence[Moment]) -> float | None:
     return stdev(rates) / math.sqrt(len(rates)) / mean
 
 
-# The network between this host and a named server: its interface, speed and bytes so far.
-
-
+# Request for an interface's address (linux/sockios.h), and column of the bytes sent in net/dev.
 _SIOCGIFADDR = 0x8915
 _SENT = 8
 
 
 class Link(NamedTuple):
-    """How a server is reached.
+    """The network by which a server is reached."""
 
-    Attributes
-    ----------
-    interface : str or None
-        None where it cannot be told.
-    bits_s : float or None
-        Its line rate; None for loopback and where the driver does not say.
-    is_loopback : bool
-        Whether the server is on this host.
-    """
-
-    interface: str | None
-    bits_s: float | None
-    is_loopback: bool
+    interface: str | None  # None where not known
+    bits_s: float | None  # line rate; None for loopback and where the driver does not tell
+    is_loopback: bool  # whether the server is on this host
 
     def moved(self, procfs: Path = Path("/proc")) -> tuple[int, int] | None:
         """Bytes received and sent so far; None where they cannot be read."""
@@ -346,25 +285,20 @@ def link_to(address: Address, sysfs: Path = Path("/sys")) -> Link:
             own = probe.getsockname()[0].partition("%")[0]
     except OSError:
         return Link(None, None, is_loopback=False)
-    local = ipaddress.ip_address(own)
-    if local.is_loopback or str(where[0]) == own:
+    if ipaddress.ip_address(own).is_loopback or str(where[0]) == own:
         return Link("lo", None, is_loopback=True)
-    interface = next((name for name in _interfaces() if _address_of(name) == own), None)
+    names = (name for _, name in socket.if_nameindex())
+    interface = next((name for name in names if _ipv4_address(name) == own), None)
     return Link(interface, None if interface is None else line_rate(interface, sysfs), False)
 
 
 def line_rate(interface: str, sysfs: Path) -> float | None:
-    """Line rate (bit/s) of an interface; None where its driver does not say."""
+    """Line rate (bit/s) of an interface; None where its driver does not tell."""
     megabits = read_number(sysfs / "class/net" / interface / "speed")
     return megabits * 1e6 if megabits is not None and megabits > 0 else None
 
 
-def _interfaces() -> list[str]:
-    return [name for _, name in socket.if_nameindex()]
-
-
-def _address_of(interface: str) -> str | None:
-    """Its first IPv4 address."""
+def _ipv4_address(interface: str) -> str | None:
     request = struct.pack("256s", interface.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:

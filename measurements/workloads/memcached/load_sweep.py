@@ -11,12 +11,12 @@ from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import read_topology
 from measurements.host.memory import available_memory
 from measurements.processes.programs import find_program
+from measurements.workloads.memcached import options as asked
 from measurements.workloads.memcached.limits import judged
-from measurements.workloads.memcached.load_generators import Work, find_loader
-from measurements.workloads.memcached.load_run import Demand, MemcachedLoad, link_to, works
-from measurements.workloads.memcached.options import setups, sides, workload_name
+from measurements.workloads.memcached.load_generators import Loader, Work, find_loader
+from measurements.workloads.memcached.load_run import Demand, Link, MemcachedLoad, link_to, works
 from measurements.workloads.memcached.servers import Address, Servers, needed_memory
-from measurements.workloads.service import ServiceStep, service_rows
+from measurements.workloads.service import ServiceRuns, ServiceStep, service_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,34 +26,20 @@ if TYPE_CHECKING:
 
     from measurements.host.cpu_placement import Placement
     from measurements.sweep.session import Session
-    from measurements.workloads.memcached.load_generators import Installed, Loader
-    from measurements.workloads.memcached.load_run import Link
-    from measurements.workloads.memcached.options import MemcachedOptions, Setup, Sides
-    from measurements.workloads.service import ServiceRuns
 
-# Of the free memory that servers may be given.
+# Share of the free memory that servers may be given.
 _MOST_MEMORY = 0.7
 _MORE_CLIENT = 2
 
 
 @dataclass
 class MemcachedRuns:
-    """Runs of memcached under way. Made by `open_runs`.
+    """A sweep under way. Made by `open_runs`."""
 
-    Attributes
-    ----------
-    options : MemcachedOptions
-    runs : ServiceRuns
-    loader : Loader
-        For full load.
-    sides : Sides
-    link : Link
-    """
-
-    options: MemcachedOptions
+    options: asked.MemcachedOptions
     runs: ServiceRuns
-    loader: Loader
-    sides: Sides
+    loader: Loader  # for full load
+    sides: asked.Sides
     link: Link
     scratch: Path
     _pacing: Loader | None = field(default=None)
@@ -69,72 +55,58 @@ class MemcachedRuns:
             When servers or clients fail, or a setting is refused.
         """
         self.runs.begin()
-        order = setups(self.options, self.runs.options.frequencies)
+        order = asked.setups(self.options, self.runs.options.frequencies)
         random.Random(self.runs.options.seed).shuffle(order)
         for setup in order:
-            yield from self._full_load(setup)
-            yield from self._rates(setup)
+            yield from self._measure_full_load(setup)
+            yield from self._measure_rates(setup)
 
     @property
     def runs_in_table(self) -> int:
-        """How many rows the table will have."""
-        asked = len(self.options.connections) + len(self.options.loads) + len(self.options.rates)
-        service = self.runs.options
-        return asked * service.repeats * len(setups(self.options, service.frequencies))
+        """Number of rows that the table will have."""
+        options, service = self.options, self.runs.options
+        loads = len(options.connections) + len(options.loads) + len(options.rates)
+        return loads * service.repeats * len(asked.setups(options, service.frequencies))
 
-    def _full_load(self, setup: Setup) -> Iterator[dict[str, Any]]:
+    def _measure_full_load(self, setup: asked.Setup) -> Iterator[dict[str, Any]]:
         repeats, seed = self.runs.options.repeats, self.runs.options.seed
-        threads = self._client_threads()
-        demands = [(c, r) for c in self.options.connections for r in range(repeats)]
-        random.Random(f"{seed} {setup}").shuffle(demands)
+        threads = self._client_threads
+        order = [(c, r) for c in self.options.connections for r in range(repeats)]
+        random.Random(f"{seed} {setup}").shuffle(order)
         steps = [
-            (ServiceStep("run", setup.key(connections=c), setup.freq_hz, repeat), c, threads)
-            for c, repeat in demands
+            (self._step(setup, repeat, connections=c), self._demand(c, threads))
+            for c, repeat in order
         ]
-        # Last, since it is asked whether the client was what limited the runs before it.
+        # The last step tells whether the client was what limited the runs before it.
         more = _MORE_CLIENT * max(self.options.connections)
         more_threads = min(threads + 1, max(len(self.sides.client_cpus), threads))
         key = setup.key(connections=more, client_threads=more_threads)
-        steps.append((ServiceStep("client-step", key, setup.freq_hz, 0), more, more_threads))
-        todo = [step for step in steps if self.runs.done(step[0]) is None]
-        if not todo:
-            return
-        most = max(connections for _, connections, _ in steps)
-        with self._servers(setup, self.loader, most, more_threads) as servers:
-            for step, connections, clients in todo:
-                row = self._measure(servers, setup, self.loader, step, connections, clients, None)
-                if step.kind == "run":
-                    yield row
+        step = ServiceStep("client-step", key, setup.freq_hz, 0)
+        steps.append((step, self._demand(more, more_threads)))
+        yield from self._measure(setup, self.loader, steps)
 
-    def _rates(self, setup: Setup) -> Iterator[dict[str, Any]]:
+    def _measure_rates(self, setup: asked.Setup) -> Iterator[dict[str, Any]]:
         options, repeats = self.options, self.runs.options.repeats
-        asked: list[tuple[dict[str, float], float]] = [({"rate": r}, r) for r in options.rates]
+        rates: list[tuple[dict[str, float], float]] = [({"rate": r}, r) for r in options.rates]
         if options.loads:
             full = self._highest(setup)
-            asked += [({"load": load}, load * full) for load in options.loads]
+            rates += [({"load": load}, load * full) for load in options.loads]
+        most, threads = max(options.connections), self._client_threads
         steps = [
-            (ServiceStep("run", setup.key(**key), setup.freq_hz, repeat), rate)
-            for key, rate in asked
+            (self._step(setup, repeat, **key), self._demand(most, threads, rate))
+            for key, rate in rates
             for repeat in range(repeats)
         ]
         random.Random(f"{self.runs.options.seed} {setup} rates").shuffle(steps)
-        todo = [step for step in steps if self.runs.done(step[0]) is None]
-        if not todo:
-            return
-        loader, most = self._pacer(), max(options.connections)
-        with self._servers(setup, loader, most, self._client_threads()) as servers:
-            for step, rate in todo:
-                clients = self._client_threads()
-                yield self._measure(servers, setup, loader, step, most, clients, rate)
+        if self._todo(steps):
+            yield from self._measure(setup, self._pacer(), steps)
 
-    def _highest(self, setup: Setup) -> float:
+    def _highest(self, setup: asked.Setup) -> float:
         """Highest mean throughput (1/s) of a set-up at full load."""
         found: list[float] = []
         for connections in self.options.connections:
-            steps = (
-                ServiceStep("run", setup.key(connections=connections), setup.freq_hz, repeat)
-                for repeat in range(self.runs.options.repeats)
-            )
+            repeats = range(self.runs.options.repeats)
+            steps = (self._step(setup, repeat, connections=connections) for repeat in repeats)
             rows = [row for step in steps if (row := self.runs.done(step)) is not None]
             rates = [row["throughput_ops_s"] for row in rows if "throughput_ops_s" in row]
             found += [mean(rates)] if rates else []
@@ -142,36 +114,63 @@ class MemcachedRuns:
             raise MeasurementError(f"{setup.text()}: no throughput at full load to take a share of")
         return max(found)
 
+    def _step(self, setup: asked.Setup, repeat: int, **key: float) -> ServiceStep:
+        return ServiceStep("run", setup.key(**key), setup.freq_hz, repeat)
+
+    def _demand(self, connections: int, threads: int, rate: float | None = None) -> Demand:
+        return Demand(connections, threads, rate, self.runs.options.seconds)
+
+    def _todo(
+        self, steps: Sequence[tuple[ServiceStep, Demand]]
+    ) -> list[tuple[ServiceStep, Demand]]:
+        return [(step, demand) for step, demand in steps if self.runs.done(step) is None]
+
     def _measure(
+        self, setup: asked.Setup, loader: Loader, steps: Sequence[tuple[ServiceStep, Demand]]
+    ) -> Iterator[dict[str, Any]]:
+        """Measure steps on servers that have room for the largest of them."""
+        todo = self._todo(steps)
+        if not todo:
+            return
+        connections = max(demand.connections for _, demand in steps)
+        threads = max(demand.client_threads for _, demand in steps)
+        with self._servers(setup, loader, self._demand(connections, threads)) as servers:
+            for step, demand in todo:
+                row = self._measure_step(servers, setup, loader, step, demand)
+                if step.kind == "run":
+                    yield row
+
+    def _measure_step(
         self,
         servers: Servers,
-        setup: Setup,
+        setup: asked.Setup,
         loader: Loader,
         step: ServiceStep,
-        connections: int,
-        client_threads: int,
-        asked_s: float | None,
+        demand: Demand,
     ) -> dict[str, Any]:
+        partitions = len(servers.addresses)
+
         def make(margin_s: float) -> MemcachedLoad:
-            seconds = self.runs.options.seconds + margin_s
-            demand = Demand(connections, client_threads, asked_s, seconds)
+            longer = demand._replace(seconds=demand.seconds + margin_s)
             return MemcachedLoad(
                 servers=servers,
                 placement=self._placement(setup) if servers.processes else None,
                 link=self.link,
                 loader=loader,
-                works=self._works(setup, loader, demand, len(servers.addresses)),
+                works=self._works(setup, loader, longer, partitions),
                 client_cpus=self.sides.client_cpus,
-                demand=demand,
+                demand=longer,
                 reaper=self.runs.reaper,
                 scratch=self.scratch,
                 procfs=self.runs.machine.procfs,
             )
 
-        name = workload_name(self.options.get_share, setup.keys_per_request, len(servers.addresses))
+        name = asked.workload_name(self.options.get_share, setup.keys_per_request, partitions)
         return self.runs.measure(step, make, workload=name)
 
-    def _works(self, setup: Setup, loader: Loader, demand: Demand, partitions: int) -> list[Work]:
+    def _works(
+        self, setup: asked.Setup, loader: Loader, demand: Demand, partitions: int
+    ) -> list[Work]:
         base = Work(
             get_share=self.options.get_share,
             keys_per_request=setup.keys_per_request,
@@ -186,9 +185,10 @@ class MemcachedRuns:
         )
         return works(base, demand, partitions, one_thread=loader.name == "paced")
 
-    def _placement(self, setup: Setup) -> Placement:
+    def _placement(self, setup: asked.Setup) -> Placement:
         return self.sides.server_placement(setup.threads * setup.partitions)
 
+    @property
     def _client_threads(self) -> int:
         return self.options.client_threads or len(self.sides.client_cpus)
 
@@ -199,60 +199,51 @@ class MemcachedRuns:
             self._pacing = find_loader("paced").open(self.scratch)
         return self._pacing
 
-    def _servers(self, setup: Setup, loader: Loader, connections: int, threads: int) -> Servers:
+    def _servers(self, setup: asked.Setup, loader: Loader, demand: Demand) -> Servers:
         """Servers that hold what the loader will ask for."""
-        options = self.options
-        demand = Demand(connections, threads, None, self.runs.options.seconds)
-        partitions = len(options.servers) or setup.partitions
-        asked = self._works(setup, loader, demand, partitions)
-        if options.servers:
-            servers = Servers.named([Address.parse(text) for text in options.servers])
+        named = [Address.parse(text) for text in self.options.servers]
+        shared = self._works(setup, loader, demand, len(named) or setup.partitions)
+        if named:
+            servers = Servers.named(named)
             self.runs.tell_once(
                 "objects stay in the servers that were named until these drop or flush them"
             )
         else:
-            memory = self._memory(setup, loader, asked)
-            placement = self._placement(setup)
             servers = Servers.start(
                 partitions=setup.partitions,
                 threads=setup.threads,
-                memory_bytes=memory,
-                connections=connections,
-                cpus=placement.cpus,
+                memory_bytes=self._memory(setup, loader, shared),
+                connections=demand.connections,
+                cpus=self._placement(setup).cpus,
                 reaper=self.runs.reaper,
                 log=self.runs.session.folder / "output" / "memcached.txt",
             )
         if not loader.own_objects:
-            try:
-                for control in servers.controls:
-                    work = asked[0]
-                    control.fill(lambda n: loader.key(n, work), work.keys, work.value_bytes)  # noqa: B023
-            except BaseException:
-                servers.stop()
-                raise
+            work = shared[0]
+            servers.fill(lambda n: loader.key(n, work), work.keys, work.value_bytes)
         return servers
 
-    def _memory(self, setup: Setup, loader: Loader, asked: Sequence[Work]) -> int:
-        """Memory of private servers, as asked for or as the objects need."""
+    def _memory(self, setup: asked.Setup, loader: Loader, shared: Sequence[Work]) -> int:
+        """Memory (B) of private servers, as asked for or as the objects need."""
         if self.options.memory_bytes is not None:
             return int(self.options.memory_bytes)
-        held = sum(loader.held(work) for work in asked)
-        if not loader.own_objects:
-            held = asked[0].keys * setup.partitions
+        held = shared[0].keys * setup.partitions
+        if loader.own_objects:
+            held = sum(loader.held(work) for work in shared)
         each = -(-held // setup.partitions)
         needed = setup.partitions * needed_memory(each, self.options.key_bytes, setup.object_bytes)
         free = available_memory(self.runs.machine.procfs, self.runs.machine.sysfs)
         if needed > _MOST_MEMORY * free:
+            hint = " (memcaslap holds 1024 a connection; --client paced does not)"
             raise MeasurementError(
                 f"{held} objects of {setup.object_bytes} B need {needed / 1e9:.3g} GB and "
                 f"{free / 1e9:.3g} GB are free: ask for fewer connections or objects"
-                + (" (memcaslap holds 1024 a connection; --client paced does not)")
-                * (loader.name == "memcaslap")
+                f"{hint if loader.name == 'memcaslap' else ''}"
             )
         return needed
 
 
-def find_programs(options: MemcachedOptions) -> Installed:
+def find_programs(options: asked.MemcachedOptions) -> Loader:
     """Find the load generator, and memcached unless servers are named.
 
     Raises
@@ -263,13 +254,13 @@ def find_programs(options: MemcachedOptions) -> Installed:
     if not options.servers:
         find_program("memcached")
     found = find_loader(options.client)
-    if (options.loads or options.rates) and found.name == "memcaslap":
-        # It keeps no rate: ppw's own takes its place then.
+    if (options.loads or options.rates) and not found.paces:
+        # ppw's own takes its place for rates.
         find_loader("paced")
     return found
 
 
-def open_runs(options: MemcachedOptions, runs: ServiceRuns) -> MemcachedRuns:
+def open_runs(options: asked.MemcachedOptions, runs: ServiceRuns) -> MemcachedRuns:
     """Find all that a sweep needs.
 
     Raises
@@ -285,12 +276,11 @@ def open_runs(options: MemcachedOptions, runs: ServiceRuns) -> MemcachedRuns:
     if options.line_rate_bits_s is not None:
         link = link._replace(bits_s=options.line_rate_bits_s)
     topology = read_topology(runs.machine.sysfs)
-    split = sides(options, topology)
+    sides = asked.sides(options, topology)
     if options.servers:
-        split = split._replace(
-            client_cpus=options.client_cpus or tuple(c.cpus[0] for c in topology.cores)
-        )
-    elif split.shared:
+        every = tuple(core.cpus[0] for core in topology.cores)
+        sides = sides._replace(client_cpus=options.client_cpus or every)
+    elif sides.shared:
         runs.tell_once(
             "servers and clients share CPUs here, so the throughput is neither's own: name CPUs "
             "with --server-cpus and --client-cpus on a host with more of them"
@@ -300,7 +290,7 @@ def open_runs(options: MemcachedOptions, runs: ServiceRuns) -> MemcachedRuns:
             "the clients run on the host that is measured: its watts and CPU times have theirs in "
             "them (client_user_s and client_system_s tell how much)"
         )
-    return MemcachedRuns(options, runs, loader, split, link, scratch)
+    return MemcachedRuns(options, runs, loader, sides, link, scratch)
 
 
 def table(session: Session) -> pd.DataFrame:

@@ -1,18 +1,16 @@
-"""What is asked of memcached: the sweep, and who runs where."""
+"""Options of a memcached sweep: its set-ups, and the CPUs of servers and clients."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host.cpu_placement import Placement, place
+from measurements.host.cpu_placement import Core, Placement, Topology, place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from measurements.host.cpu_placement import Core, Topology
 
 OBJECT_BYTES = (1, 1 << 20)
 KEY_BYTES = (11, 250)
@@ -20,60 +18,25 @@ KEY_BYTES = (11, 250)
 
 @dataclass(frozen=True, kw_only=True)
 class MemcachedOptions:
-    """A sweep over set-ups of memcached.
+    """A sweep over set-ups of memcached: the product of its tuples."""
 
-    Attributes
-    ----------
-    servers : tuple of str
-        Addresses of servers that are driven as they are; empty for private ones on loopback.
-    threads : tuple of int
-        Worker threads of each private server.
-    partitions : tuple of int
-        Private servers that share the load.
-    object_bytes : tuple of int
-        Sizes of a value, 1 B to 1 MiB.
-    connections : tuple of int
-        Of all clients together.
-    keys_per_request : tuple of int
-        Objects that one get asks for.
-    get_share : float
-        Share of the requests that are gets; the others store objects.
-    key_bytes : int
-    objects : int
-        Objects that are asked for; memcaslap rounds it to 1024 a connection or a multiple.
-    memory_bytes : float or None
-        Of all private servers together; None for what the objects need.
-    client : str or None
-        Load generator; None for the first of memcaslap and memtier that is there.
-    client_threads : int or None
-        None for one on each CPU of the clients.
-    server_cpus, client_cpus : tuple of int
-        Logical CPUs; empty for the first half of the cores, and the rest of them.
-    loads : tuple of float
-        Shares of a set-up's highest throughput at which it is measured too.
-    rates : tuple of float
-        The same as operations a second.
-    line_rate_bits_s : float or None
-        Of the network to named servers; None for what the interface says.
-    """
-
-    servers: tuple[str, ...] = ()
-    threads: tuple[int, ...] = (1,)
-    partitions: tuple[int, ...] = (1,)
-    object_bytes: tuple[int, ...] = (64,)
-    connections: tuple[int, ...] = (16,)
-    keys_per_request: tuple[int, ...] = (1,)
-    get_share: float = 1.0
+    servers: tuple[str, ...] = ()  # addresses of running servers; empty for private ones
+    threads: tuple[int, ...] = (1,)  # worker threads of each private server
+    partitions: tuple[int, ...] = (1,)  # private servers that share the load
+    object_bytes: tuple[int, ...] = (64,)  # sizes of a value
+    connections: tuple[int, ...] = (16,)  # connections of all clients together
+    keys_per_request: tuple[int, ...] = (1,)  # objects that one get asks for
+    get_share: float = 1.0  # share of the requests that are gets; the others store objects
     key_bytes: int = 30
-    objects: int = 10_000
-    memory_bytes: float | None = None
-    client: str | None = None
-    client_threads: int | None = None
-    server_cpus: tuple[int, ...] = ()
-    client_cpus: tuple[int, ...] = ()
-    loads: tuple[float, ...] = ()
-    rates: tuple[float, ...] = ()
-    line_rate_bits_s: float | None = None
+    objects: int = 10_000  # memcaslap rounds it to a multiple of 1024 per connection
+    memory_bytes: float | None = None  # of all private servers; None for what the objects need
+    client: str | None = None  # load generator; None for the first of memcaslap and memtier
+    client_threads: int | None = None  # None for one on each CPU of the clients
+    server_cpus: tuple[int, ...] = ()  # logical CPUs; empty for the first half of the cores
+    client_cpus: tuple[int, ...] = ()  # empty for the other cores
+    loads: tuple[float, ...] = ()  # shares of the highest throughput to measure at, too
+    rates: tuple[float, ...] = ()  # rates (operations per second) to measure at, too
+    line_rate_bits_s: float | None = None  # network to the servers; None for what it reports
 
     def check(self) -> None:
         """Raise `MeasurementError` for what cannot be measured."""
@@ -101,7 +64,7 @@ class MemcachedOptions:
 
 
 class Setup(NamedTuple):
-    """One set-up of servers, and what is asked of them."""
+    """One set-up of servers and requests."""
 
     freq_hz: float | None
     threads: int
@@ -110,11 +73,11 @@ class Setup(NamedTuple):
     keys_per_request: int
 
     def key(self, **more: Any) -> Mapping[str, Any]:
-        """Plain values that tell a run of this set-up from others."""
+        """Values that tell a run of this set-up from others."""
         return {**self._asdict(), **more}
 
     def text(self) -> str:
-        """Name it for people."""
+        """Text of the set-up for messages."""
         threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
         servers = f" on each of {self.partitions} servers" if self.partitions > 1 else ""
         keys = f", {self.keys_per_request} keys a request" if self.keys_per_request > 1 else ""
@@ -123,14 +86,9 @@ class Setup(NamedTuple):
 
 def setups(options: MemcachedOptions, frequencies: Sequence[float]) -> list[Setup]:
     """All set-ups, in the order in which they were asked for."""
-    clocks: Sequence[float | None] = frequencies or (None,)
-    sizes = product(options.object_bytes, options.keys_per_request)
-    return [
-        Setup(clock, threads, partitions, *size)
-        for clock, threads, partitions, size in product(
-            clocks, options.threads, options.partitions, list(sizes)
-        )
-    ]
+    steps: Sequence[float | None] = frequencies or (None,)
+    sizes = options.object_bytes, options.keys_per_request
+    return list(starmap(Setup, product(steps, options.threads, options.partitions, *sizes)))
 
 
 def mean_operations(get_share: float, keys_per_request: int) -> float:
@@ -148,7 +106,7 @@ def workload_name(get_share: float, keys_per_request: int, partitions: int) -> s
 
 
 class Sides(NamedTuple):
-    """Where servers and clients run on this host."""
+    """Cores and logical CPUs of servers and clients on this host."""
 
     server: tuple[Core, ...]
     server_cpus: tuple[int, ...]
@@ -156,22 +114,14 @@ class Sides(NamedTuple):
     shared: bool
 
     def server_placement(self, threads: int) -> Placement:
-        """CPUs for so many threads of servers, a core each as far as there are cores."""
-        from measurements.host.cpu_placement import Topology
-
+        """CPUs for so many server threads, each on a core of its own as far as there are cores."""
         if not self.server:
             return Placement(self.server_cpus, len(self.server_cpus), (), ())
         return place(Topology(self.server), min(threads, len(self.server)))
 
 
 def sides(options: MemcachedOptions, topology: Topology) -> Sides:
-    """Share the cores between servers and clients.
-
-    Raises
-    ------
-    MeasurementError
-        When a CPU that was named may not be used.
-    """
+    """Share the cores. Raises `MeasurementError` when a CPU that was named may not be used."""
     cores = topology.cores
     known = {cpu for core in cores for cpu in core.cpus}
     for cpu in (*options.server_cpus, *options.client_cpus):
@@ -186,16 +136,13 @@ def sides(options: MemcachedOptions, topology: Topology) -> Sides:
         half = len(free) if options.client_cpus else max(1, len(free) - max(1, len(free) // 2))
         server = tuple(free[:half])
     taken = {cpu for core in server for cpu in core.cpus}
-    if options.client_cpus:
-        client = options.client_cpus
-    else:
-        client = tuple(cpu for core in cores for cpu in core.cpus[:1] if cpu not in taken)
+    others = tuple(cpu for core in cores for cpu in core.cpus[:1] if cpu not in taken)
     # A host with one core has to share it.
-    client = client or tuple(sorted(taken))
+    client = options.client_cpus or others or tuple(sorted(taken))
     return Sides(server, tuple(sorted(taken)), client, bool(taken & set(client)))
 
 
 def _named(cores: Sequence[Core], cpus: Sequence[int]) -> tuple[Core, ...]:
-    """Cores cut down to the CPUs that were named."""
+    """Cut cores down to the CPUs that were named."""
     cut = [core._replace(cpus=tuple(c for c in core.cpus if c in cpus)) for core in cores]
     return tuple(core for core in cut if core.cpus)

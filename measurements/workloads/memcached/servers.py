@@ -1,11 +1,11 @@
-"""The servers that are driven: private ones on loopback, or those that are named."""
+"""The memcached servers that are driven: private ones on loopback, or those that are named."""
 
 from __future__ import annotations
 
 import socket
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -13,21 +13,25 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import run_on
 from measurements.processes.programs import find_program
+from measurements.workloads.clients import start_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from measurements.processes.cleanup_process import Reaper
 
-
-# What is asked of a memcached server beside its load: its counts, and to hold some objects.
-
-
+_LOOPBACK = "127.0.0.1"
 _TIMEOUT_S = 10.0
+_START_S = 10.0
+_STOP_S = 5.0
 _END = b"END\r\n"
 # Sets that are sent at once while a server is filled.
 _BATCH_BYTES = 1 << 20
+_LEAST_MEMORY_BYTES = 64 << 20
+# An item's header, its key, and what its slab class wastes.
+_ITEM_OVERHEAD_BYTES = 128
+_SLAB_WASTE = 1.3
 
 
 class Address(NamedTuple):
@@ -58,33 +62,17 @@ class Address(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What a server, or several together, counted since their start.
+    """Counts of a server, or of several together, since their start."""
 
-    Attributes
-    ----------
-    at_s : float
-        When, by `time.monotonic`: the middle of question and answer.
-    gets, sets : int
-        Keys asked for, and objects stored; a request for several keys counts each.
-    hits : int
-        Keys found.
-    user_s, system_s : float
-        CPU time of the server.
-    read_bytes, written_bytes : int
-        From and to clients, as the server counts them: without what TCP adds.
-    evictions : int
-        Objects that had to go for others.
-    """
-
-    at_s: float
-    gets: int
-    sets: int
-    hits: int
-    user_s: float
+    at_s: float  # `time.monotonic` in the middle of question and answer
+    gets: int  # keys asked for; a request for several keys counts each
+    sets: int  # objects stored
+    hits: int  # keys found
+    user_s: float  # CPU time of the server
     system_s: float
-    read_bytes: int
-    written_bytes: int
-    evictions: int
+    read_bytes: int  # from clients as the server counts them, without what TCP adds
+    written_bytes: int  # to clients
+    evictions: int  # objects that had to go for others
 
     @property
     def operations(self) -> int:
@@ -92,7 +80,7 @@ class Counts(NamedTuple):
         return self.gets + self.sets
 
     def plus(self, other: Counts) -> Counts:
-        """Add another server's; the time is the mean of both."""
+        """Add another server's counts; the time is the mean of both."""
         both = [one + two for one, two in zip(self[1:], other[1:], strict=True)]
         return Counts((self.at_s + other.at_s) / 2, *both)  # type: ignore[arg-type]
 
@@ -118,9 +106,9 @@ class Control:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def stats(self) -> dict[str, str]:
-        """What ``stats`` says."""
+        """Answer to ``stats``, by name."""
         self._send(b"stats\r\n")
-        lines = self._answer(lambda got: got.endswith(_END)).decode(errors="replace").splitlines()
+        lines = self._answer().decode(errors="replace").splitlines()
         parts = [line.split(" ", 2) for line in lines if line.startswith("STAT ")]
         if not parts:
             raise MeasurementError(f"{self.address} is no memcached: it does not answer to stats")
@@ -144,14 +132,7 @@ class Control:
             ) from error
 
     def fill(self, key: Callable[[int], str], keys: int, value_bytes: int) -> None:
-        """Store so many objects.
-
-        Parameters
-        ----------
-        key : callable
-            Key by number, from 0.
-        keys : int
-        value_bytes : int
+        """Store so many objects under the keys of their numbers from 0.
 
         Raises
         ------
@@ -185,9 +166,9 @@ class Control:
         except OSError as error:
             raise self._lost(error) from error
 
-    def _answer(self, complete: Callable[[bytes], bool]) -> bytes:
+    def _answer(self) -> bytes:
         got = b""
-        while not complete(got):
+        while not got.endswith(_END):
             try:
                 part = self._socket.recv(65536)
             except OSError as error:
@@ -207,34 +188,14 @@ class Control:
         )
 
 
-_LOOPBACK = "127.0.0.1"
-_START_S = 10.0
-_STOP_S = 5.0
-_LEAST_MEMORY_BYTES = 64 << 20
-# An item's header, its key, and what its slab class wastes.
-_ITEM_OVERHEAD_BYTES = 128
-_SLAB_WASTE = 1.3
-
-
 @dataclass
 class Servers:
-    """One or several memcached servers that share the load as partitions.
-
-    Attributes
-    ----------
-    addresses : tuple of Address
-    processes : tuple of subprocess.Popen
-        Of private ones; empty for those that are named.
-    version : str
-        Of the first.
-    threads : int
-        Worker threads of all together.
-    """
+    """One or several memcached servers that share the load as partitions."""
 
     addresses: tuple[Address, ...]
-    processes: tuple[subprocess.Popen[bytes], ...] = ()
-    version: str = ""
-    threads: int = 0
+    processes: tuple[subprocess.Popen[bytes], ...] = ()  # empty for servers that are named
+    version: str = ""  # of the first
+    threads: int = 0  # worker threads of all together
     _controls: list[Control] = field(default_factory=list)
 
     @classmethod
@@ -251,21 +212,8 @@ class Servers:
     ) -> Self:
         """Start private servers on loopback and wait until they answer.
 
-        Parameters
-        ----------
-        partitions : int
-            Servers; each has an equal part of the memory.
-        threads : int
-            Worker threads of each.
-        memory_bytes : int
-            Of all together.
-        connections : int
-            That each must take.
-        cpus : collection of int
-            Logical CPUs that they may run on.
-        reaper : Reaper
-        log : Path
-            What they print.
+        ``threads`` and ``connections`` are those of each server, ``memory_bytes`` are shared by
+        all. What they print goes to ``log``.
 
         Raises
         ------
@@ -284,34 +232,19 @@ class Servers:
                     # As root it wants to be told who to be; it stays who it is.
                     *("-u", "root"),
                 ]
-                processes.append(
-                    subprocess.Popen(
-                        command,
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                        env=reaper.environment(),
-                        start_new_session=True,
-                    )
-                )
+                processes.append(start_process(command, output, reaper.environment()))
         servers = cls(tuple(Address(_LOOPBACK, port) for port in ports), tuple(processes))
-        try:
+        with servers._stopped_on_failure():
             servers._wait(log)
             servers._connect()
-        except BaseException:
-            servers.stop()
-            raise
         return servers
 
     @classmethod
     def named(cls, addresses: Sequence[Address]) -> Self:
-        """Servers that are running already; they are driven, and left as they are."""
+        """Connect to servers that are running already, and are left as they are."""
         servers = cls(tuple(addresses))
-        try:
+        with servers._stopped_on_failure():
             servers._connect()
-        except BaseException:
-            servers.stop()
-            raise
         return servers
 
     @property
@@ -321,12 +254,18 @@ class Servers:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Processes of private servers."""
+        """Process IDs of private servers."""
         return tuple(process.pid for process in self.processes)
 
     def counts(self) -> Counts:
-        """What all together counted so far."""
+        """Counts of all together so far."""
         return reduce(Counts.plus, (control.counts() for control in self._controls))
+
+    def fill(self, key: Callable[[int], str], keys: int, value_bytes: int) -> None:
+        """Store so many objects in each; a failure stops the servers."""
+        with self._stopped_on_failure():
+            for control in self._controls:
+                control.fill(key, keys, value_bytes)
 
     def stop(self) -> None:
         """Close the connections and end private servers."""
@@ -348,6 +287,14 @@ class Servers:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    @contextmanager
+    def _stopped_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.stop()
+            raise
+
     def _connect(self) -> None:
         for address in self.addresses:
             self._controls.append(Control(address))
@@ -366,6 +313,14 @@ class Servers:
                 time.sleep(0.01)
 
 
+def _listens(address: Address) -> bool:
+    try:
+        socket.create_connection(address, 1.0).close()
+    except OSError:
+        return False
+    return True
+
+
 def needed_memory(keys: int, key_bytes: int, value_bytes: int) -> int:
     """Memory (B) in which so many objects fit with what memcached adds to each."""
     each = key_bytes + value_bytes + _ITEM_OVERHEAD_BYTES
@@ -373,20 +328,9 @@ def needed_memory(keys: int, key_bytes: int, value_bytes: int) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Find TCP ports of loopback that nobody listens on now."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
+    """Find TCP ports of loopback on which nobody listens now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
             one.bind((_LOOPBACK, 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
-
-
-def _listens(address: Address) -> bool:
-    try:
-        socket.create_connection(address, 1.0).close()
-    except OSError:
-        return False
-    return True
+        return [one.getsockname()[1] for one in sockets]
