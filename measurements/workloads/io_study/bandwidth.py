@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from measurements.errors import MeasurementError
 from measurements.host.memory import available_memory, last_level_cache
 from measurements.host.memory_probe import probe_memory
 from measurements.processes.programs import COMPILERS, compile_c
-from measurements.workloads.clients import last_line
+from measurements.workloads.clients import last_line, start_process
 from measurements.workloads.io_study.cpu_accounting import process_cpu_s
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from measurements.processes.cleanup_process import Reaper
 
 SOURCE = "bandwidth_load.c"
-_FLAGS = (("-O3", "-march=native"), ("-O3",))
+_FLAGS = (("-O3", "-march=native", "-pthread"), ("-O3", "-pthread"))
 _NUMPY = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
     "from measurements.workloads.io_study.numpy_bandwidth import main; main()"
@@ -36,7 +35,7 @@ _FULL_S, _PROBE_S = 0.5, 0.5
 
 
 class Told(NamedTuple):
-    """What the load said last: when (monotonic clock, s), and the bytes moved by then."""
+    """Last report of a load: its time (monotonic clock, s) and the bytes moved by then."""
 
     at_s: float
     bytes_moved: float
@@ -45,18 +44,8 @@ class Told(NamedTuple):
 class BandwidthLoad:
     """A running load. End it with `stop`.
 
-    Parameters
-    ----------
-    command : sequence of str
-        The program; array size, rate and CPUs are added to it.
-    array_bytes : int
-        Of each of the three arrays of each CPU.
-    rate_bytes_s : float
-        Of all CPUs together; 0 for all that they can.
-    cpus : sequence of int
-    output : Path
-        What it prints.
-    reaper : Reaper
+    ``command`` is the program, to which the size of each of the three arrays of each CPU, the rate
+    of all CPUs together (0 for all that they can) and the CPUs are added.
 
     Raises
     ------
@@ -76,14 +65,7 @@ class BandwidthLoad:
         self._output = output
         arguments = [str(array_bytes), f"{rate_bytes_s:.0f}", ",".join(map(str, cpus))]
         with output.open("wb") as file:
-            self._process = subprocess.Popen(
-                [*command, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=reaper.environment(),
-                start_new_session=True,
-            )
+            self._process = start_process([*command, *arguments], file, reaper.environment())
         try:
             self._wait_until_it_works()
         except BaseException:
@@ -95,18 +77,16 @@ class BandwidthLoad:
         return process_cpu_s(self._process.pid)
 
     def told(self) -> Told | None:
-        """What it said last; None before it did."""
+        """Its last report; None before the first."""
         lines = self._output.read_text(errors="replace").split("\n")[:-1]
-        if not lines:
-            return None
         try:
             at_s, moved = map(float, lines[-1].split())
-        except ValueError:
+        except (IndexError, ValueError):
             return None
         return Told(at_s, moved)
 
     def rate_since(self, before: Told) -> float:
-        """Bytes a second that it read and wrote since."""
+        """Rate at which it read and wrote since then (B/s)."""
         self.check()
         now = self.told()
         if now is None or now.at_s <= before.at_s:
@@ -136,20 +116,12 @@ class BandwidthLoad:
 
 @dataclass(frozen=True)
 class BandwidthThief:
-    """Starts loads that take a share of what they could. Made by `open`.
-
-    Attributes
-    ----------
-    command : tuple of str
-    array_bytes : int
-    how : str
-        "C" or "numpy".
-    """
+    """Starts loads that take memory bandwidth at some rate. Made by `open`."""
 
     command: tuple[str, ...]
     reaper: Reaper
     folder: Path
-    how: str
+    how: str  # "C" or "numpy"
     sysfs: Path = Path("/sys")
 
     @classmethod
@@ -159,16 +131,11 @@ class BandwidthThief:
         """Compile the load; where that cannot be, numpy does it, and the second item says why."""
         folder = reaper.folder()
         program = folder / "bandwidth_load"
+        package = "measurements.workloads.io_study"
         why: MeasurementError | None = None
         for flags in _FLAGS:
             try:
-                compile_c(
-                    "measurements.workloads.io_study",
-                    SOURCE,
-                    program,
-                    flags=[*flags, "-pthread"],
-                    compilers=compilers,
-                )
+                compile_c(package, SOURCE, program, flags=flags, compilers=compilers)
             except MeasurementError as error:
                 why = error
             else:
@@ -179,12 +146,12 @@ class BandwidthThief:
         return cls(command, reaper, folder, "numpy", sysfs), said
 
     def start(self, rate_bytes_s: float, cpus: Sequence[int], output: Path) -> BandwidthLoad:
-        """Start a load on CPUs; a rate of 0 is all that it can."""
+        """Start a load on CPUs; a rate of 0 is the fastest."""
         size = self._array_bytes(cpus)
         return BandwidthLoad(self.command, size, rate_bytes_s, cpus, output, self.reaper)
 
     def full_rate(self, cpus: Sequence[int]) -> float:
-        """Bytes a second of a load that nothing holds back."""
+        """Rate of a load at full speed (B/s)."""
         load = self.start(0.0, cpus, self.folder / "full.txt")
         try:
             before = load.told()
@@ -194,7 +161,7 @@ class BandwidthThief:
             load.stop()
 
     def left_to_each(self, cores: int, used: Sequence[int], load: BandwidthLoad | None) -> float:
-        """Bytes a second that STREAM's triad gets on each of the cores used beside the load."""
+        """Bandwidth (B/s) of STREAM's triad on each of the cores used, beside the load."""
         # The latencies that the probe measures too are not asked for: a small buffer will do.
         probe = probe_memory(
             cpus=used, chase_bytes=_SMALL_BYTES, budget_s=_PROBE_S, sysfs=self.sysfs

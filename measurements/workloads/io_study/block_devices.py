@@ -1,7 +1,7 @@
-"""Where the I/O of a study goes: the disk below a folder, and the same with the device taken away.
+"""Where the I/O of a study goes: the disk below a folder, or a device in memory.
 
-Which sectors count is decided here: those of all physical disks, each transfer once, or those of
-the loop device alone.
+The sectors that count are those of all physical disks, each transfer once, or those of the loop
+device alone.
 """
 
 from __future__ import annotations
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
     from measurements.workloads.fio import Target
 
 
-# A device that costs no time: a file system on a loop device over a file in memory.
-#
-# /proc/diskstats counts a loop device and not tmpfs itself, so that the same I/Os are counted as on
-# a disk, and the file system above is of the same kind.
-
-
-# How each is made, without what it would do in the background afterwards.
+# Options of mkfs without work in the background afterwards.
 _MAKE = {
     "ext4": ("-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
     "ext3": ("-q", "-F", "-m", "0"),
@@ -46,22 +40,11 @@ _SHARE_OF_MEMORY = 0.8
 def make_memory_device(
     reaper: Reaper, size_bytes: int, file_system: str | None
 ) -> tuple[Path, str]:
-    """Mount a file system in memory behind a loop device; the reaper takes it away.
+    """Mount a file system on a loop device over a file in memory; the reaper takes it away.
 
-    Parameters
-    ----------
-    reaper : Reaper
-    size_bytes : int
-        What has to fit on it.
-    file_system : str or None
-        Its kind, where that can be made here; ext4 otherwise.
-
-    Returns
-    -------
-    folder : Path
-        Its top.
-    file_system : str
-        The kind that was made.
+    /proc/diskstats counts a loop device and not tmpfs itself, so that the same I/Os are counted as
+    on a disk. The file system has room for ``size_bytes`` and is of the kind that is asked for,
+    where that can be made here; ext4 otherwise. Returns its top folder and its kind.
 
     Raises
     ------
@@ -126,43 +109,25 @@ def _run(command: list[str], wrong: str, reaper: Reaper) -> None:
         raise MeasurementError(f"{wrong}: {said[0][:160]}")
 
 
-# Disks that are made of files or memory: the kernel's physical ones do not have them.
-_VIRTUAL = ("loop", "zram", "ram", "nbd")
+# Disks that are made of files or memory are not among the physical ones.
+VIRTUAL = ("loop", "zram", "ram", "nbd")
 
 
 class Device(NamedTuple):
-    """Where the I/O of runs goes.
+    """Where the I/O of runs goes."""
 
-    Attributes
-    ----------
-    name : str
-        The block device, or the folder where none can be told.
-    kind : str
-        "disk", or "memory".
-    file_system : str or None
-    disks : tuple of str or None
-        Whose sectors count; None for all physical disks.
-    folders : tuple of Path
-        One an instance, for a command.
-    targets : tuple of Target
-        fio's files, one an instance.
-    """
-
-    name: str
-    kind: str
+    name: str  # block device, or the folder where it is not known
+    kind: str  # "disk" or "memory"
     file_system: str | None
-    disks: tuple[str, ...] | None
-    folders: tuple[Path, ...]
-    targets: tuple[Target, ...]
+    disks: tuple[str, ...] | None  # whose sectors count; None for all physical disks
+    folders: tuple[Path, ...]  # of a command, one an instance
+    targets: tuple[Target, ...]  # fio's files, one an instance
 
 
 def fill(folder: Path, prepare: str | None, reaper: Reaper) -> Path:
     """Make a fresh folder inside that of an instance, and fill it; nothing of it stays cached.
 
-    Raises
-    ------
-    MeasurementError
-        When ``prepare`` fails.
+    Raises `MeasurementError` when the shell command ``prepare`` fails.
     """
     fresh = folder / "run"
     shutil.rmtree(fresh, ignore_errors=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from measurements.errors import MeasurementError
 from measurements.host.files import read_lines, read_number, read_text
 from measurements.processes.settings_guard import Guard, not_restored
+from measurements.workloads.clients import io_counts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from measurements.processes.cleanup_process import Reaper
 
     Row = Mapping[str, Any]
-
-
-# CPU time that the scheduler counted for single processes and for a control group of one's own.
 
 
 # Field of /proc/PID/stat with the flags, counted behind the name; and the flag of kernel threads.
@@ -39,14 +37,14 @@ def process_cpu_s(pid: int) -> float:
 
 
 class KernelThreads:
-    """Threads of the kernel, which do part of the I/O: workers of loop devices, of file systems."""
+    """Threads of the kernel, which do part of the I/O for loop devices and file systems."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         self._before = {pid: process_cpu_s(pid) for pid in _kernel_threads(procfs)}
         self._procfs = procfs
 
     def used_s(self) -> float:
-        """CPU time since this was made (s); of those that ended meanwhile it is not known."""
+        """CPU time since this was made (s), without that of threads that ended meanwhile."""
         now = ((pid, process_cpu_s(pid)) for pid in _kernel_threads(self._procfs))
         return sum(max(used - self._before.get(pid, 0.0), 0.0) for pid, used in now)
 
@@ -61,21 +59,14 @@ def _kernel_threads(procfs: Path) -> Iterator[int]:
 
 
 class ControlGroup(NamedTuple):
-    """A control group of one's own, whose CPU time the kernel adds up.
-
-    Attributes
-    ----------
-    folder : Path
-    version : int
-        1 (`cpuacct.usage`) or 2 (`cpu.stat`).
-    """
+    """A control group of one's own, whose CPU time the kernel adds up."""
 
     folder: Path
-    version: int
+    version: int  # 1 (`cpuacct.usage`) or 2 (`cpu.stat`)
 
     @classmethod
     def make(cls, reaper: Reaper, name: str, sysfs: Path, procfs: Path) -> ControlGroup | None:
-        """Make one below this process's; None where that is not allowed."""
+        """Make one below that of this process; None where that is not allowed."""
         for parent, version in _parents(sysfs, procfs):
             folder = reaper.will_group(name, parent)
             group = cls(folder, version)
@@ -87,14 +78,14 @@ class ControlGroup(NamedTuple):
         return None
 
     def cpu_s(self) -> float | None:
-        """CPU time of all that was in it so far (s); None where it is not told."""
+        """CPU time of all that was in it so far (s); None where not known."""
         if self.version == 1:
             return read_number(self.folder / "cpuacct.usage", 1e-9)
         usage = self._figures("cpu.stat").get("usage_usec")
         return None if usage is None else usage * 1e-6
 
     def user_and_system(self) -> tuple[float, float]:
-        """CPU time by mode so far, as the ticks fell; in what unit depends on the version."""
+        """CPU time by mode so far, by clock ticks; the unit depends on the version."""
         file, end = ("cpuacct.stat", "") if self.version == 1 else ("cpu.stat", "_usec")
         figures = self._figures(file)
         return figures.get(f"user{end}", 0), figures.get(f"system{end}", 0)
@@ -105,7 +96,7 @@ class ControlGroup(NamedTuple):
 
 
 def _parents(sysfs: Path, procfs: Path) -> Iterator[tuple[Path, int]]:
-    """Control groups of this process that keep CPU time; the ones of version 1 are to the ns."""
+    """Control groups of this process that count CPU time; version 1 is to the ns."""
     top = sysfs / "fs/cgroup"
     groups = [line.split(":", 2) for line in read_lines(procfs / "self/cgroup")]
     for number, controllers, path in sorted(groups, key=lambda g: g[0] == "0"):
@@ -124,33 +115,25 @@ def _there(tops: Iterable[Path], path: str, file: str, version: int) -> Iterator
                 return
 
 
-# What the accounts of CPU time in a study's table say of each other.
-
-
-# Ticks may miss, accounts differ and others take so much before it matters.
+# Thresholds of the warnings: shares that ticks miss, accounts differ and other programs take.
 _MISSED, _APART, _OTHERS = 0.05, 0.02, 0.05
-# Shorter than this, what starting a program costs tells in the comparison (s).
+# In shorter runs (s) the start of a program weighs in the comparison.
 _ENOUGH_S = 0.2
 # As long as a hundred ticks of the usual length (s).
 _TICKS_TELL_S = 1.0
 
 
 class Shortfall(NamedTuple):
-    """Share of the scheduler's CPU time that the clock tick missed: of all runs, and at most.
-
-    The most is that of runs long enough for ticks to tell; NaN where there is none.
-    """
+    """Share of the scheduler's CPU time that the clock tick missed."""
 
     all_runs: float
-    worst: float
+    worst: float  # of the runs long enough for ticks to tell; NaN where there is none
 
 
 def tick_shortfall(table: pd.DataFrame) -> Shortfall | None:
     """Compare the two accounts of the host's CPU time; None where they were not both kept."""
-    if not {"scheduled_s", "tick_busy_s"} <= set(table.columns):
-        return None
-    both = table[["scheduled_s", "tick_busy_s"]].dropna()
-    ran = float(both["scheduled_s"].sum())
+    both = _known(table, "scheduled_s", "tick_busy_s")
+    ran = float(both["scheduled_s"].sum()) if len(both) else 0.0
     if not ran > 0:
         return None
     long = both[both["scheduled_s"] >= _TICKS_TELL_S]
@@ -159,12 +142,16 @@ def tick_shortfall(table: pd.DataFrame) -> Shortfall | None:
 
 
 def accounts_apart(table: pd.DataFrame) -> float | None:
-    """Largest difference of the programs' control group from what `os.wait4` told, as a share."""
-    if not {"group_s", "rusage_s"} <= set(table.columns):
-        return None
-    both = table[["group_s", "rusage_s"]].dropna()
-    both = both[both["rusage_s"] > _ENOUGH_S]
+    """Largest relative difference between the programs' control group and `os.wait4`."""
+    both = _known(table, "group_s", "rusage_s")
+    if len(both):
+        both = both[both["rusage_s"] > _ENOUGH_S]
     return float((both["group_s"] / both["rusage_s"] - 1.0).abs().max()) if len(both) else None
+
+
+def _known(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """Rows in which all columns are known; none where a column is missing."""
+    return table.reindex(columns=list(columns)).dropna()
 
 
 def findings(table: pd.DataFrame) -> Iterator[str]:
@@ -191,31 +178,23 @@ def findings(table: pd.DataFrame) -> Iterator[str]:
                 f"warning: other programs took up to {share:.0%} of the host's CPU time, which is "
                 "counted to the I/Os: leave the host to the study, or count with --scope own"
             )
-    yield from _io_of_others(table)
-
-
-def _io_of_others(table: pd.DataFrame) -> Iterator[str]:
-    if "process_sectors" not in table or "direct" not in table:
-        return
-    of_host = table[(table["scope"] == "host") & table["direct"].eq(True)]
-    ios = of_host["sectors_read"] + of_host["sectors_written"]
-    share = float((1.0 - of_host["process_sectors"] / ios.where(ios > 0)).max())
-    if share > _OTHERS:
-        yield (
-            f"warning: up to {share:.0%} of the sectors were not fio's: other programs use the "
-            "disks; leave them to the study, or count with --scope own"
-        )
-
-
-# The kernel's unbound workers kept on the cores of a run: they do part of the I/O.
-#
-# Loop devices, file systems and encryption hand work to kernel threads that run wherever a CPU is
-# free, so that a workload on one core has the help of others. The kernel lets no user place these
-# threads, but it has one mask for all of them.
+    if "process_sectors" in table and "direct" in table:
+        of_host = table[(table["scope"] == "host") & table["direct"].eq(True)]
+        ios = of_host["sectors_read"] + of_host["sectors_written"]
+        share = float((1.0 - of_host["process_sectors"] / ios.where(ios > 0)).max())
+        if share > _OTHERS:
+            yield (
+                f"warning: up to {share:.0%} of the sectors were not fio's: other programs use the "
+                "disks; leave them to the study, or count with --scope own"
+            )
 
 
 class KernelWorkers:
-    """Confines them to some CPUs until left; then, or when ppw dies, all is as it was.
+    """Confine the kernel's unbound workers to some CPUs, until this is closed or ppw dies.
+
+    Loop devices, file systems and encryption hand work to kernel threads that run wherever a CPU
+    is free, so that a workload on one core has the help of others. The kernel lets no user place
+    these threads, but it has one mask for all of them.
 
     Raises
     ------
@@ -265,16 +244,11 @@ def cpu_mask(cpus: Collection[int]) -> str:
     return ",".join(reversed(groups))
 
 
-# Columns of a run from the intervals that it was sampled in: CPU time, sectors, what was odd.
-
-
 def moved_bytes(pids: Iterable[int], procfs: Path) -> tuple[int, int]:
     """Bytes that processes caused to be read from and written to devices so far."""
     read = written = 0
     for pid in pids:
         with suppress(OSError, ValueError, KeyError):
-            lines = (procfs / str(pid) / "io").read_text().splitlines()
-            figures = dict(line.split(": ") for line in lines)
-            read += int(figures["read_bytes"])
-            written += int(figures["write_bytes"])
+            counts = io_counts(procfs / str(pid) / "io")
+            read, written = read + counts["read_bytes"], written + counts["write_bytes"]
     return read, written

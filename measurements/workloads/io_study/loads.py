@@ -7,77 +7,49 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from measurements.errors import MeasurementError
-from measurements.host.cpu_placement import run_on
 from measurements.host.execution import end_group
 from measurements.host.files import cpu_list_text
 from measurements.timeseries import LiveSampler
 from measurements.timeseries.series import CPU_COLUMNS, SECTOR_BYTES, TASK_COLUMNS
-from measurements.workloads.clients import CutShortError, last_line
-from measurements.workloads.fio import read_report
-from measurements.workloads.io_study.cpu_accounting import KernelThreads, moved_bytes, process_cpu_s
+from measurements.workloads.clients import Client, CutShortError, io_counts, start_process
+from measurements.workloads.fio import Pattern, read_report
+from measurements.workloads.io_study import cpu_accounting
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from measurements.processes.cleanup_process import Reaper
+    from measurements.host.cpu_placement import Placement
+    from measurements.workloads.io_study.bandwidth import BandwidthLoad, Told
 
     Row = Mapping[str, Any]
 
-    from collections.abc import Callable, Mapping
-
-    from measurements.host.cpu_placement import Placement
-    from measurements.workloads.fio import Pattern
-    from measurements.workloads.io_study.bandwidth import BandwidthLoad, Told
-    from measurements.workloads.io_study.cpu_accounting import ControlGroup
-
 RAMP_S = 0.5
 _LONGEST_START_S = 60.0
-_LOOK_S = 0.02
 # What a program reads as it starts, and a few requests.
 _FLOWING_BYTES = 2 << 20
 
 
 @dataclass
 class IoLoad:
-    """Equal programs on some cores, as `measurements.workloads.service.ServiceRuns` measures.
-
-    Attributes
-    ----------
-    instances : Instances
-    placement : Placement
-    disks : tuple of str or None
-        Whose sectors count; None for all physical disks.
-    interval_s : float
-        Between samples.
-    setup : dict
-        Columns of what was set up.
-    procfs, sysfs : Path
-    steal : callable or None
-        Starts what takes memory bandwidth meanwhile.
-    own : bool
-        Whether other programs are left out.
-    own_sectors : bool
-        Whether that can be done with their I/O too.
-    """
+    """Equal programs on some cores, as `measurements.workloads.service.ServiceRuns` measures."""
 
     instances: Instances
     placement: Placement
-    disks: tuple[str, ...] | None
-    interval_s: float
-    setup: dict[str, Any]
+    disks: tuple[str, ...] | None  # whose sectors count; None for all physical disks
+    interval_s: float  # time between samples
+    setup: dict[str, Any]  # columns of what was set up
     procfs: Path
     sysfs: Path
-    steal: Callable[[], BandwidthLoad] | None = None
-    own: bool = False
-    own_sectors: bool = False
+    steal: Callable[[], BandwidthLoad] | None = None  # starts what takes memory bandwidth
+    own: bool = False  # whether the CPU time of other programs is left out
+    own_sectors: bool = False  # whether their I/O is left out, too
     is_local: bool = True
     _taking: BandwidthLoad | None = None
     _sampler: LiveSampler | None = None
-    _accounts: Accounts | None = None
+    _accounts: Accounts = field(init=False)
     _rows: list[dict[str, Any]] = field(default_factory=list)
     _window: dict[str, Any] = field(default_factory=dict)
 
@@ -88,11 +60,11 @@ class IoLoad:
 
     @property
     def pids(self) -> Sequence[int]:
-        """Processes of the workload."""
+        """Process IDs of the programs."""
         return self.instances.pids
 
     def start(self, output: Path) -> None:
-        """Start the programs, and before them what takes memory bandwidth."""
+        """Start what takes memory bandwidth, then the programs."""
         if self.steal is not None:
             self._taking = self.steal()
         self._accounts = Accounts(self.instances, self._taking, self.procfs)
@@ -104,7 +76,6 @@ class IoLoad:
 
     def observe(self) -> None:
         """Take a sample; the first call opens the window."""
-        assert self._accounts is not None
         if self._sampler is None:
             self._accounts.open()
             self._sampler = LiveSampler(
@@ -115,7 +86,7 @@ class IoLoad:
             self._accounts.look()
 
     def finish(self) -> None:
-        """Wait for the end, and judge the samples.
+        """Judge the samples when the programs have ended.
 
         Raises
         ------
@@ -124,7 +95,6 @@ class IoLoad:
         MeasurementError
             When a program failed.
         """
-        assert self._accounts is not None
         found = window_columns(
             self._rows,
             cpus=len(self.placement.cpus),
@@ -134,7 +104,7 @@ class IoLoad:
         self._window = found | self._accounts.columns(found["scheduled_s"])
 
     def stop(self) -> None:
-        """End what is still running."""
+        """End what still runs."""
         self.instances.stop()
         if self._taking is not None:
             self._taking.stop()
@@ -156,52 +126,45 @@ class IoLoad:
 
 @dataclass
 class FioLoad(IoLoad):
-    """fio, one process an instance with a job a logical CPU, in a window of steady load."""
+    """fio with a job per logical CPU in each instance, in a window of steady load."""
 
-    pattern: Pattern | None = None
-    seconds: float = 0.0
-    _cut_short: bool = False
+    pattern: Pattern = field(kw_only=True)
+    seconds: float = field(kw_only=True)
 
     def wait_steady(self) -> None:
         """Return when requests have flowed for the time of the ramp."""
         self.instances.release()
-        until = time.monotonic() + _LONGEST_START_S
-        while not all(_flows(self.procfs, pid) for pid in self.pids):
-            self.instances.check()
-            if self.instances.ended() or time.monotonic() > until:
-                raise MeasurementError(f"fio made no request: see {self.instances.outputs[0]}")
-            time.sleep(_LOOK_S)
+        self.instances.wait_until(
+            lambda: all(_flows(self.procfs, pid) for pid in self.pids),
+            _LONGEST_START_S,
+            "fio made no request",
+        )
         time.sleep(RAMP_S)
 
     def observe(self) -> None:
         """Take a sample."""
         super().observe()
-        self._cut_short |= self.instances.ended()
+        self.instances.cut_short |= self.instances.ended()
 
     def finish(self) -> None:
         """Wait for fio, and judge the samples."""
-        self.instances.check()
-        if self._cut_short:
-            raise CutShortError("fio")
-        if not self.instances.wait(self.seconds + _LONGEST_START_S):
-            raise MeasurementError("fio was to end and did not: the device may hang")
+        hang = "fio was to end and did not: the device may hang"
+        self.instances.finish("fio", self.seconds + _LONGEST_START_S, hang=hang)
         super().finish()
-        assert self._accounts is not None
         self._window["process_sectors"] = sum(self._accounts.moved_sectors)
 
     def columns(self, seen: Sequence[Any]) -> dict[str, Any]:
         """Columns of the run, with those of fio's reports."""
-        assert self.pattern is not None
         reports = [read_report(p, self.pattern.direction) for p in self.instances.outputs]
-        # Tails of several instances cannot be put together.
+        # Percentiles of several instances cannot be merged.
         row = dict(reports[0]) if len(reports) == 1 else {"fio_version": reports[0]["fio_version"]}
         for name in ("throughput_ops_s", "bandwidth_bytes_s"):
             row[name] = sum(float(report[name] or 0.0) for report in reports)
         columns = super().columns(seen)
         if self.own_sectors:
-            # Of the window, as CPU time and sectors are; fio reports of its whole time.
+            # fio reports of its whole time; CPU time and sectors are of the window.
             sectors = columns["process_sectors"] / columns["sampled_s"]
-            # None of a window in which fio stood still: a rate of 0 is none.
+            # A rate of 0, of a window in which fio stood still, is none.
             row["throughput_ops_s"] = sectors * SECTOR_BYTES / self.pattern.block_bytes or None
         return {**columns, **row}
 
@@ -213,18 +176,18 @@ class CommandLoad(IoLoad):
     folders: tuple[Path, ...] = ()
 
     def wait_steady(self) -> None:
-        """Leave nothing to be written that is of before."""
+        """Write back what was written before."""
         self._write_back()
 
     def observe(self) -> None:
-        """Take a sample; the first call lets the command go."""
+        """Take a sample; the first call releases the command."""
         opens = self._sampler is None
         super().observe()
         if opens:
             self.instances.release()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at most; whether the command has ended and its data are written."""
+        """Whether the command has ended in time and its data are written."""
         if not self.instances.wait(seconds):
             return False
         self._write_back()
@@ -238,139 +201,61 @@ class CommandLoad(IoLoad):
 
 def _flows(procfs: Path, pid: int) -> bool:
     """Whether requests of a process flow to a disk or the page cache."""
-    if any(moved_bytes([pid], procfs)):
-        return True
     with suppress(OSError, ValueError, KeyError):
-        lines = (procfs / str(pid) / "io").read_text().splitlines()
-        figures = dict(line.split(": ") for line in lines)
-        return int(figures["rchar"]) + int(figures["wchar"]) > _FLOWING_BYTES
+        counts = io_counts(procfs / str(pid) / "io")
+        if counts["read_bytes"] or counts["write_bytes"]:
+            return True
+        return counts["rchar"] + counts["wchar"] > _FLOWING_BYTES
     return False
-
-
-# Equal programs at once: started behind a gate, in a control group of their own, each waited for.
-#
-# What they cost is told twice, by the control group and by what `os.wait4` says of each.
 
 
 # Enters the control group, waits at the gate for a line, and becomes the program.
 _GATE = (
     'if [ -n "$1" ]; then echo $$ > "$1" || exit 126; fi; shift; read -r _ && exec "$@" < /dev/null'
 )
-_INSTANCE_LOOK_S = 0.005
+_END_POLL_S = 0.005
 _END_S = 10.0
 
 
 @dataclass
-class Instances:
-    """Programs of one run, as `measurements.workloads.clients.Client` is.
+class Instances(Client):
+    """Equal programs at once, started behind a gate, in a control group of their own.
 
-    Attributes
-    ----------
-    commands : sequence of argument lists
-    cpus : collection of int
-        Logical CPUs that all of them share.
-    reaper : Reaper
-    group : ControlGroup or None
-    environment : mapping
-        Added to this process's.
+    Both the control group and `os.wait4` tell what they cost.
     """
 
-    commands: Sequence[Sequence[str]]
-    cpus: Collection[int]
-    reaper: Reaper
-    group: ControlGroup | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    outputs: list[Path] = field(default_factory=list)
-    rusage_s: float = 0.0
-    """CPU time of those that ended, with what they waited for (s)."""
-
-    @property
-    def pids(self) -> list[int]:
-        """Their numbers."""
-        return [process.pid for process in self.processes]
-
-    def start(self, output: Path) -> None:
-        """Start them all, up to the gate. Raises `MeasurementError` when one cannot be started."""
-        tasks = "" if self.group is None else str(self.group.folder / "cgroup.procs")
-        with run_on(self.cpus):
-            for number, command in enumerate(self.commands):
-                path = output.with_name(f"{output.stem}-{number}{output.suffix}")
-                self.outputs.append(path)
-                self.processes.append(self._start(["sh", "-c", _GATE, "sh", tasks, *command], path))
+    group: cpu_accounting.ControlGroup | None = None
+    # CPU time of those that ended and of what they waited for.
+    rusage_s: float = field(default=0.0, init=False)
 
     def release(self) -> None:
         """Open the gate."""
         for process in self.processes:
             assert process.stdin is not None
-            try:
+            # One that has failed already is reported by `check`.
+            with suppress(BrokenPipeError):
                 process.stdin.write(b"\n")
                 process.stdin.close()
-            except BrokenPipeError:
-                # It has failed already, which `check` tells.
-                continue
-
-    def ended(self) -> bool:
-        """Whether one of them has come to its end."""
-        return any(self._ended())
-
-    def check(self) -> None:
-        """Raise `MeasurementError` where one has ended with an error."""
-        for number, process in enumerate(self.processes):
-            if self._reap(process) and process.returncode:
-                code = process.returncode
-                how = f"exit code {code}" if code > 0 else f"signal {-code}"
-                raise MeasurementError(
-                    f"{self.commands[number][0]} ended with {how}: "
-                    f"{last_line(self.outputs[number])}; see {self.outputs[number]}"
-                )
-
-    def wait(self, seconds: float) -> bool:
-        """Wait so long at most; whether all have ended.
-
-        Raises
-        ------
-        MeasurementError
-            When one failed.
-        """
-        until = time.monotonic() + seconds
-        while not all(self._ended()):
-            if time.monotonic() >= until:
-                return False
-            self.check()
-            time.sleep(_INSTANCE_LOOK_S)
-        self.check()
-        return True
 
     def stop(self) -> None:
-        """End those that are still running, with all that they started."""
+        """Kill those that still run, with all that they started."""
         for process in self.processes:
             end_group(process.pid)
             until = time.monotonic() + _END_S
-            while not self._reap(process) and time.monotonic() < until:
-                time.sleep(_INSTANCE_LOOK_S)
+            while self._exit_code(process) is None and time.monotonic() < until:
+                time.sleep(_END_POLL_S)
             if process.stdin is not None:
                 process.stdin.close()
 
-    def _start(self, command: Sequence[str], path: Path) -> subprocess.Popen[bytes]:
-        with path.open("wb") as file:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                # Unbuffered, so that closing it has nothing left to write.
-                bufsize=0,
-                env={**self.reaper.environment(), **self.environment},
-                start_new_session=True,
-            )
+    def _start(self, command: Sequence[str], file: IO[bytes]) -> subprocess.Popen[bytes]:
+        tasks = "" if self.group is None else str(self.group.folder / "cgroup.procs")
+        gated = ["sh", "-c", _GATE, "sh", tasks, *command]
+        # Unbuffered, so that closing the pipe has nothing left to write.
+        pipe: dict[str, Any] = {"stdin": subprocess.PIPE, "bufsize": 0}
+        return start_process(gated, file, self.reaper.environment(), **pipe)
 
-    def _ended(self) -> list[bool]:
-        """Of each, so that all are waited for as they end."""
-        return [self._reap(process) for process in self.processes]
-
-    def _reap(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether one has ended; its CPU time is added up when it has."""
+    def _exit_code(self, process: subprocess.Popen[bytes]) -> int | None:
+        """Exit code, with the CPU time added up at the end of a process."""
         if process.returncode is None:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
@@ -378,12 +263,12 @@ class Instances:
                 self.rusage_s += usage.ru_utime + usage.ru_stime
                 # What it left running must not run into the next measurement.
                 end_group(pid)
-        return process.returncode is not None
+        return process.returncode
 
 
 _SECTORS = ("sectors_read", "sectors_written")
 _NEEDED = (*TASK_COLUMNS, "idle_s", *_SECTORS)
-_NAMED = {
+_NOTES = {
     "device new": "a disk appeared: what it did since is counted",
     "device gone": "a disk disappeared: what it did last is not counted",
     "gap": "an interval was far longer than the others",
@@ -392,18 +277,15 @@ _NAMED = {
 
 
 class Own(NamedTuple):
-    """What a workload and the kernel's threads did, without other programs.
-
-    CPU times in seconds; sectors of 512 B, None where those of the devices have to do.
-    """
+    """What a workload and the kernel's threads did, without other programs."""
 
     user_s: float
     system_s: float
-    sectors_read: float | None = None
+    sectors_read: float | None = None  # sectors of 512 B; None where those of the devices count
     sectors_written: float | None = None
 
     def columns(self) -> dict[str, float]:
-        """Columns that they take the place of."""
+        """Columns that replace those of the host."""
         known = {name: value for name, value in self._asdict().items() if value is not None}
         return {**known, "nice_s": 0.0}
 
@@ -427,21 +309,21 @@ def window_columns(
     Parameters
     ----------
     rows : sequence of mapping
-        Of `measurements.timeseries.LiveSampler`.
+        Rows of `measurements.timeseries.LiveSampler`.
     cpus : int
-        Logical CPUs that the workload may use. Idle time is what they have left when all CPU
-        time of the host is taken off, wherever it was spent.
+        Logical CPUs that the workload may use. Idle time is what they have left after all CPU
+        time of the host, wherever it was spent.
     taken_s : float
         CPU time (s), in user mode, of a load beside the workload on CPUs of its own.
     own : Own, optional
-        Stands for what the host did, where others than the workload run there too.
+        Replaces what the host did, where others than the workload run there too.
 
     Returns
     -------
     dict of column to value
-        ``sampled_s`` (s), CPU times (s), sectors (512 B), ``cpu_accounting``, ``scope`` (of the
-        "host", or "own"), ``scheduled_s`` and ``tick_busy_s`` of the host where they are
-        known, ``intervals`` and ``intervals_without_io``, and ``io_notes`` where something was odd.
+        ``sampled_s`` (s), CPU times (s), sectors (512 B), ``cpu_accounting``, ``scope`` ("host" or
+        "own"), ``scheduled_s`` and ``tick_busy_s`` of the host where known, ``intervals``,
+        ``intervals_without_io``, and ``io_notes`` where something was odd.
 
     Raises
     ------
@@ -472,7 +354,7 @@ def window_columns(
 
 
 def _sum(rows: Iterable[Row], name: str) -> float | None:
-    """Sum of a column; None where the kernel does not count it, or it is not known throughout."""
+    """Sum of a column; None where it is not known throughout."""
     values = [row.get(name) for row in rows]
     return None if None in values else float(sum(value for value in values if value is not None))
 
@@ -491,7 +373,7 @@ def _unused(columns: Row, capacity_s: float) -> dict[str, float | None]:
 
 def _notes(rows: Sequence[Row], quiet: int) -> Iterable[str]:
     marks = {mark for row in rows for mark in row["marks"].split("; ")}
-    yield from (said for mark, said in _NAMED.items() if mark in marks)
+    yield from (note for mark, note in _NOTES.items() if mark in marks)
     if quiet == len(rows):
         yield "no sector was read or written: there are no cycles per I/O"
     elif quiet:
@@ -509,12 +391,12 @@ class Accounts:
     taking: BandwidthLoad | None
     procfs: Path
 
+    # CPU times in the window so far (s): of the programs, the kernel's threads, the load beside.
     processes_s: float = 0.0
     kernel_s: float = 0.0
     taken_s: float = 0.0
-    """CPU times in the window so far (s): of the programs, the kernel's threads, the load."""
+    # What the programs without their children read and wrote in the window (512 B).
     moved_sectors: tuple[float, float] = (0.0, 0.0)
-    """What the programs themselves, without children, read and wrote in the window (512 B)."""
 
     def __post_init__(self) -> None:
         self._group_before_s = self._group_s()
@@ -524,9 +406,9 @@ class Accounts:
         """Begin the window."""
         self._told = None if self.taking is None else self.taking.told()
         self._taken_at_s = self._taken_now_s()
-        self._kernel = KernelThreads(self.procfs)
+        self._kernel = cpu_accounting.KernelThreads(self.procfs)
         self._modes_at = self._modes_now()
-        self._bytes_at = moved_bytes(self.instances.pids, self.procfs)
+        self._bytes_at = cpu_accounting.moved_bytes(self.instances.pids, self.procfs)
         self._processes_at_s = self._processes_now_s()
 
     def look(self) -> None:
@@ -535,15 +417,15 @@ class Accounts:
         self.kernel_s = self._kernel.used_s()
         self.taken_s = self._taken_now_s() - self._taken_at_s
         self._modes = self._modes_now()
-        now = moved_bytes(self.instances.pids, self.procfs)
+        now = cpu_accounting.moved_bytes(self.instances.pids, self.procfs)
         read, written = (n - at for n, at in zip(now, self._bytes_at, strict=True))
         self.moved_sectors = read / SECTOR_BYTES, written / SECTOR_BYTES
 
     def own(self, *, sectors: bool) -> Own:
         """What the programs and the kernel's threads did alone, in the window.
 
-        ``sectors`` says whether what the programs moved went past the page cache, so that it
-        went to the device at once, and whether they have no children.
+        ``sectors`` says whether the programs move their data past the page cache, so that it
+        reaches the device at once, and have no children.
         """
         user, system = (now - at for now, at in zip(self._modes, self._modes_at, strict=True))
         share = user / (user + system) if user + system > 0 else 1.0
@@ -554,10 +436,7 @@ class Accounts:
     def columns(self, scheduled_s: float | None) -> dict[str, Any]:
         """Columns of the runs table, once the programs have ended.
 
-        Parameters
-        ----------
-        scheduled_s : float or None
-            CPU time of all tasks of the host in the window, by the scheduler.
+        ``scheduled_s`` is the CPU time of all tasks of the host in the window, by the scheduler.
         """
         group, known_s = self.instances.group, self.processes_s + self.kernel_s + self.taken_s
         columns: dict[str, Any] = {
@@ -584,7 +463,9 @@ class Accounts:
     def _processes_now_s(self) -> float:
         """By the control group, which knows their children too, or by each one's clock."""
         used = self._group_s()
-        return sum(map(process_cpu_s, self.instances.pids)) if used is None else used
+        if used is not None:
+            return used
+        return sum(map(cpu_accounting.process_cpu_s, self.instances.pids))
 
     def _taken_now_s(self) -> float:
         return 0.0 if self.taking is None else self.taking.cpu_s()

@@ -1,7 +1,7 @@
 """A study of cycles per I/O: fio or any command at several core counts, on a disk and in memory.
 
 Rows have the CPU time and the sectors of the whole host that cycles per I/O are made of. The order
-of runs is random, so that a host that drifts does not bend the scaling.
+of runs is random, so that a drift of the host does not bend the scaling.
 """
 
 from __future__ import annotations
@@ -14,95 +14,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from measurements.errors import MeasurementError
-from measurements.host.cpu_placement import place
+from measurements.host.cpu_placement import Placement, place
 from measurements.host.files import read_lines
-from measurements.workloads.fio import FioOptions, Pattern, open_runs
-from measurements.workloads.io_study.bandwidth import BandwidthThief
-from measurements.workloads.io_study.block_devices import (
-    _VIRTUAL,
-    Device,
-    block_device,
-    file_system_of,
-    fill,
-    make_memory_device,
-)
+from measurements.workloads import fio
+from measurements.workloads.io_study import block_devices
+from measurements.workloads.io_study.bandwidth import BandwidthLoad, BandwidthThief
 from measurements.workloads.io_study.cpu_accounting import ControlGroup, KernelWorkers
-from measurements.workloads.io_study.loads import RAMP_S, CommandLoad, FioLoad, Instances
-from measurements.workloads.service import SLICES, ServiceRuns, ServiceStep, service_rows
+from measurements.workloads.io_study.loads import RAMP_S, CommandLoad, FioLoad, Instances, IoLoad
+from measurements.workloads.service import SLICES, Load, ServiceRuns, ServiceStep, service_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     import pandas as pd
 
-    from measurements.host.cpu_placement import Placement
     from measurements.sweep.session import Session
-    from measurements.workloads.fio import Target
-    from measurements.workloads.io_study.bandwidth import BandwidthLoad
-    from measurements.workloads.io_study.loads import IoLoad
-    from measurements.workloads.service import Load
 
-
-# What is asked of a study of cycles per I/O.
-
-
+_COMMAND_INTERVAL_S = 0.5
 PATTERNS = tuple(
-    Pattern.parse(text) for text in ("randread", "randwrite", "read:128KiB", "write:128KiB")
+    fio.Pattern.parse(text) for text in ("randread", "randwrite", "read:128KiB", "write:128KiB")
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """What is run, on how much of the host, and where its I/O goes.
+    """What is run, on how much of the host, and where its I/O goes."""
 
-    Attributes
-    ----------
-    folder : str
-        Existing folder on the disk.
-    cores, threads_per_core, instances : tuple of int
-        Physical cores, logical CPUs of each, and equal programs at once: all combinations.
-    without_device : bool
-        Whether each run is repeated with the device taken away: on a file system in memory.
-    confine_kernel : bool
-        Whether the kernel's unbound workers are kept on the cores of each run.
-    own : bool
-        Whether CPU time is that of the programs and the kernel's threads, and I/O that of fio,
-        and not all of the host.
-    taken : tuple of float
-        Memory bandwidth that is taken from the workload, as shares of what the cores beside it
-        can take; (0,) for none.
-    size_bytes : int
-        Of each of fio's files; with ``without_device``, also what a command may write.
-    patterns : tuple of Pattern
-        Of fio; empty where ``command`` is run.
-    depth : int
-        fio's requests in flight of each job.
-    command : tuple of str
-        ``{folder}``, ``{threads}`` and ``{instance}`` in it stand for a fresh folder of each run,
-        the logical CPUs that it may use, and the number of the instance from 0.
-    prepare : str or None
-        Shell command that fills the fresh folder, its working directory, before a run.
-    workload : str or None
-        Name of ``command``.
-    data_bytes : int or None
-        Input size of ``command``.
-    """
-
-    folder: str
+    folder: str  # existing folder on the disk
+    # All combinations are run: physical cores, logical CPUs of each, equal programs at once.
     cores: tuple[int, ...]
     threads_per_core: tuple[int, ...] = (1,)
     instances: tuple[int, ...] = (1,)
-    without_device: bool = False
-    confine_kernel: bool = False
-    own: bool = False
+    without_device: bool = False  # repeat each run on a file system in memory
+    confine_kernel: bool = False  # keep the kernel's unbound workers on the cores of each run
+    own: bool = False  # CPU time of programs and kernel threads, I/O of fio, not of all the host
+    # Shares of the memory bandwidth that the cores beside can take from the workload.
     taken: tuple[float, ...] = (0.0,)
-    size_bytes: int = 1 << 30
-    patterns: tuple[Pattern, ...] = PATTERNS
-    depth: int = 16
+    size_bytes: int = 1 << 30  # of each file of fio, and with `without_device` room for a command
+    patterns: tuple[fio.Pattern, ...] = PATTERNS  # empty where `command` is run
+    depth: int = 16  # requests in flight of each job of fio
+    # {folder}, {threads} and {instance} stand for a fresh folder of each run, the number of
+    # logical CPUs, and the number of the instance from 0.
     command: tuple[str, ...] = ()
-    prepare: str | None = None
-    workload: str | None = None
-    data_bytes: int | None = None
+    prepare: str | None = None  # shell command that fills the fresh folder before a run
+    workload: str | None = None  # name of `command`
+    data_bytes: int | None = None  # input size of `command`
 
     def check(self) -> None:
         """Raise `MeasurementError` for what cannot be measured."""
@@ -123,33 +79,23 @@ class StudyOptions:
                 f"a file of {self.size_bytes} B has no part of {largest} B for each of {most} jobs"
             )
 
-    def name(self, pattern: Pattern | None) -> str:
+    def name(self, pattern: fio.Pattern | None) -> str:
         """Name of the workload."""
         if pattern is None:
             return self.workload or Path(self.command[0]).name
         return pattern.name
 
     def command_in(self, folder: Path, threads: int, instance: int) -> list[str]:
-        """Write the command of one instance."""
-        meant = (
-            ("{folder}", str(folder)),
-            ("{threads}", str(threads)),
-            ("{instance}", str(instance)),
-        )
-        return [_replaced(word, meant) for word in self.command]
-
-
-def _replaced(word: str, meant: Sequence[tuple[str, str]]) -> str:
-    for name, text in meant:
-        word = word.replace(name, text)
-    return word
-
-
-# How much memory bandwidth is taken from a workload, and how much is left to each of its cores.
+        """Command of one instance."""
+        values = {"{folder}": folder, "{threads}": threads, "{instance}": instance}
+        words = list(self.command)
+        for name, value in values.items():
+            words = [word.replace(name, str(value)) for word in words]
+        return words
 
 
 class Level(NamedTuple):
-    """A share of what the cores beside so many cores of the workload can take."""
+    """Cores of a workload, and the share of memory bandwidth that the others take from it."""
 
     cores: int
     threads_per_core: int
@@ -157,18 +103,12 @@ class Level(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """Loads on memory bandwidth of a study. Made by `open_levels`.
-
-    Attributes
-    ----------
-    left : mapping of Level to float
-        Bytes a second left to each core; empty where none is taken.
-    rates : mapping of (cores, threads per core) to float
-        Bytes a second that the cores beside can take at most.
-    """
+    """Loads on memory bandwidth of a study. Made by `open_levels`."""
 
     thief: BandwidthThief | None
-    left: Mapping[Level, float]
+    left: Mapping[Level, float]  # bandwidth left to each core (B/s); empty where none is taken
+    # By cores and threads per core: the bandwidth that the cores beside can take (B/s), and one
+    # logical CPU of each of these.
     rates: Mapping[tuple[int, int], float]
     beside: Mapping[tuple[int, int], tuple[int, ...]]
 
@@ -177,23 +117,14 @@ class Levels(NamedTuple):
         if self.thief is None or not level.taken:
             return None
         where = level.cores, level.threads_per_core
-        return partial(
-            self.thief.start,
-            level.taken * self.rates[where],
-            self.beside[where],
-            self.thief.folder / "taken.txt",
-        )
+        rate = level.taken * self.rates[where]
+        return partial(self.thief.start, rate, self.beside[where], self.thief.folder / "taken.txt")
 
 
 def open_levels(options: StudyOptions, runs: ServiceRuns, known: Mapping[Level, float]) -> Levels:
     """Compile the load, and measure what it can take and what it leaves.
 
-    Parameters
-    ----------
-    options : StudyOptions
-    runs : ServiceRuns
-    known : mapping
-        What was left at levels that were measured before: runs of one level are told by it.
+    ``known`` is the bandwidth left at levels of earlier runs; all runs of a level report the same.
 
     Raises
     ------
@@ -207,57 +138,53 @@ def open_levels(options: StudyOptions, runs: ServiceRuns, known: Mapping[Level, 
         runs.tell_once(why)
     places = {
         (cores, threads): place(runs.machine.topology, cores, threads_per_core=threads)
-        for cores in options.cores
-        for threads in options.threads_per_core
+        for cores, threads in product(options.cores, options.threads_per_core)
     }
     beside = {where: _beside(runs, placement) for where, placement in places.items()}
     rates = {where: thief.full_rate(cpus) for where, cpus in beside.items()}
     levels = Levels(thief, dict(known), rates, beside)
-    left = {
-        level: known.get(level) or _left(levels, level, placement)
-        for (cores, threads), placement in places.items()
-        for level in (Level(cores, threads, taken) for taken in options.taken)
-    }
+    left = {}
+    for (where, placement), taken in product(places.items(), options.taken):
+        level = Level(*where, taken)
+        left[level] = known.get(level) or _left(thief, levels.load(level), placement)
     return levels._replace(left=left)
 
 
 def _beside(runs: ServiceRuns, placement: Placement) -> tuple[int, ...]:
     """Logical CPUs, one of each core that the workload does not use."""
-    used = set(placement.cpus)
-    free = [core.cpus[0] for core in runs.machine.topology.cores if not used & set(core.cpus)]
+    cores, used = runs.machine.topology.cores, set(placement.cpus)
+    free = [core.cpus[0] for core in cores if not used & set(core.cpus)]
     if not free:
-        there = len(runs.machine.topology.cores)
         raise MeasurementError(
             f"memory bandwidth is taken from cores beside the workload's, and {placement.cores} of "
-            f"{there} cores leave none: give --cores up to {there - 1} with --take-bandwidth"
+            f"{len(cores)} cores leave none: give --cores up to {len(cores) - 1} with "
+            "--take-bandwidth"
         )
     return tuple(free)
 
 
-def _left(levels: Levels, level: Level, placement: Placement) -> float:
-    assert levels.thief is not None
-    start = levels.load(level)
+def _left(
+    thief: BandwidthThief, start: Callable[[], BandwidthLoad] | None, placement: Placement
+) -> float:
+    """Bandwidth left to each core beside a load (B/s)."""
     load = None if start is None else start()
     try:
-        return levels.thief.left_to_each(placement.cores, placement.cpus, load)
+        return thief.left_to_each(placement.cores, placement.cpus, load)
     finally:
         if load is not None:
             load.stop()
 
 
-_COMMAND_INTERVAL_S = 0.5
-
-
 class Cell(NamedTuple):
     """What one run is of."""
 
-    device: Device
+    device: block_devices.Device
     level: Level
     instances: int
-    pattern: Pattern | None
+    pattern: fio.Pattern | None
 
     def setup(self) -> dict[str, Any]:
-        """Figures that tell it from others, the same when a study goes on."""
+        """Values that tell it from others, the same when a study goes on."""
         return {
             "device": self.device.kind,
             **self.level._asdict(),
@@ -286,7 +213,7 @@ class IoStudy:
 
     options: StudyOptions
     runs: StudyRuns
-    devices: tuple[Device, ...]
+    devices: tuple[block_devices.Device, ...]
     group: ControlGroup | None
     levels: Levels
     workers: KernelWorkers | None
@@ -300,7 +227,7 @@ class IoStudy:
 
     @property
     def runs_in_table(self) -> int:
-        """How many rows the table will have."""
+        """Number of rows that the table will have."""
         return len(self._steps())
 
     def run(self) -> Iterator[dict[str, Any]]:
@@ -314,7 +241,11 @@ class IoStudy:
         self.runs.begin()
         for step, cell in self._steps():
             if self.runs.done(step) is None:
-                yield self._measure(step, cell)
+                name = self.options.name(cell.pattern)
+                row = self.runs.measure(step, partial(self._load, cell), workload=name)
+                if row.get("io_notes"):
+                    self.runs.tell_once(str(row["io_notes"]))
+                yield row
 
     def _steps(self) -> list[tuple[ServiceStep, Cell]]:
         shared = self.runs.options
@@ -333,13 +264,6 @@ class IoStudy:
         for cell in product(self.devices, levels, asked.instances, asked.patterns or (None,)):
             yield Cell(*cell)
 
-    def _measure(self, step: ServiceStep, cell: Cell) -> dict[str, Any]:
-        name = self.options.name(cell.pattern)
-        row = self.runs.measure(step, partial(self._load, cell), workload=name)
-        if row.get("io_notes"):
-            self.runs.tell_once(str(row["io_notes"]))
-        return row
-
     def _load(self, cell: Cell, margin_s: float) -> IoLoad:
         """Make what is run; fio goes on for ``margin_s`` after its window."""
         level, machine = cell.level, self.runs.machine
@@ -357,64 +281,46 @@ class IoStudy:
         }
         if cell.pattern is None:
             return self._command(cell, placement, shared)
-        return self._fio(cell, cell.pattern, placement, margin_s, shared)
+        seconds = 2 * RAMP_S + self.runs.options.seconds + margin_s
+        return self._fio(cell, cell.pattern, seconds, placement, shared)
+
+    def _command(self, cell: Cell, placement: Placement, shared: dict[str, Any]) -> CommandLoad:
+        asked, reaper = self.options, self.runs.reaper
+        tops = cell.device.folders[: cell.instances]
+        folders = tuple(block_devices.fill(top, asked.prepare, reaper) for top in tops)
+        threads = len(placement.cpus)
+        commands = [asked.command_in(folder, threads, n) for n, folder in enumerate(folders)]
+        instances = Instances(commands, placement.cpus, reaper, self.group)
+        return CommandLoad(instances, interval_s=_COMMAND_INTERVAL_S, folders=folders, **shared)
 
     def _fio(
         self,
         cell: Cell,
-        pattern: Pattern,
+        pattern: fio.Pattern,
+        seconds: float,
         placement: Placement,
-        margin_s: float,
         shared: dict[str, Any],
     ) -> FioLoad:
-        seconds = 2 * RAMP_S + self.runs.options.seconds + margin_s
+        targets, jobs = cell.device.targets[: cell.instances], len(placement.cpus)
+        # Each job has a part of the file to itself.
+        part = self.options.size_bytes // jobs // pattern.block_bytes * pattern.block_bytes
+        common: dict[str, Any] = {"depth": self.options.depth, "seconds": seconds}
+        common |= {"ramp_s": RAMP_S, "seed": self.runs.options.seed}
         commands = [
-            self._fio_command(target, pattern, len(placement.cpus), seconds)
-            for target in cell.device.targets[: cell.instances]
+            [
+                *fio.job_command(target, part, pattern, **common),
+                *(f"--numjobs={jobs}", f"--offset_increment={part}"),
+            ]
+            for target in targets
         ]
         return FioLoad(
-            self._instances(commands, placement),
+            Instances(commands, placement.cpus, self.runs.reaper, self.group),
             interval_s=self.runs.options.seconds / SLICES,
-            own_sectors=cell.device.targets[0].direct,
+            own_sectors=targets[0].direct,
             pattern=pattern,
             seconds=seconds,
             **shared,
         )
-
-    def _command(self, cell: Cell, placement: Placement, shared: dict[str, Any]) -> CommandLoad:
-        asked, reaper = self.options, self.runs.reaper
-        folders = tuple(
-            fill(folder, asked.prepare, reaper) for folder in cell.device.folders[: cell.instances]
-        )
-        commands = [
-            asked.command_in(folder, len(placement.cpus), number)
-            for number, folder in enumerate(folders)
-        ]
-        return CommandLoad(
-            self._instances(commands, placement),
-            interval_s=_COMMAND_INTERVAL_S,
-            folders=folders,
-            **shared,
-        )
-
-    def _instances(self, commands: list[list[str]], placement: Placement) -> Instances:
-        return Instances(commands, placement.cpus, self.runs.reaper, self.group)
-
-    def _fio_command(
-        self, target: Target, pattern: Pattern, jobs: int, seconds: float
-    ) -> list[str]:
-        part = self.options.size_bytes // jobs // pattern.block_bytes * pattern.block_bytes
-        return [
-            *(target.program, "--name=ppw", f"--filename={target.path}", "--allow_file_create=0"),
-            *(f"--ioengine={target.engine}", f"--direct={int(target.direct)}", "--thread"),
-            *(f"--rw={pattern.rw}", f"--bs={pattern.block_bytes}"),
-            *(f"--iodepth={self.options.depth}", f"--numjobs={jobs}", "--group_reporting"),
-            # Each job has a part of the file to itself.
-            *(f"--size={part}", f"--offset_increment={part}", "--output-format=json"),
-            *("--time_based", f"--runtime={_ms(seconds)}", f"--ramp_time={_ms(RAMP_S)}"),
-            *(f"--randseed={self.runs.options.seed + 1}", "--lat_percentiles=1"),
-            *("--clat_percentiles=0", "--percentile_list=50:99"),
-        ]
 
     def _columns(self, cell: Cell) -> dict[str, Any]:
         """Columns of what is set up, the same for all runs of a cell."""
@@ -455,11 +361,11 @@ def open_study(options: StudyOptions, runs: ServiceRuns) -> IoStudy:
         When something that was asked for cannot be had here; before any run.
     """
     options.check()
+    machine = runs.machine
     for cores, threads in product(options.cores, options.threads_per_core):
-        place(runs.machine.topology, cores, threads_per_core=threads)
+        place(machine.topology, cores, threads_per_core=threads)
     own = StudyRuns(**{f.name: getattr(runs, f.name) for f in fields(runs) if f.init})
     levels = open_levels(options, own, _levels_before(runs.session))
-    machine = runs.machine
     group = ControlGroup.make(runs.reaper, "study", machine.sysfs, machine.procfs)
     if group is None:
         _do_without_group(options, own)
@@ -492,7 +398,7 @@ def table(session: Session) -> pd.DataFrame:
 
 
 def _levels_before(session: Session) -> dict[Level, float]:
-    """Bandwidths that were left in runs that are measured already."""
+    """Bandwidth that was left (B/s) in runs that are measured already."""
     return {
         Level(*(record["setup"][name] for name in Level._fields)): left
         for record in session.records()
@@ -508,12 +414,7 @@ def _memory_bytes(procfs: Path) -> float | None:
     return None
 
 
-def _ms(seconds: float) -> str:
-    """Write a time for fio, which cuts plain numbers down to whole seconds."""
-    return f"{round(1000 * seconds)}ms"
-
-
-def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[Device, ...]:
+def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[block_devices.Device, ...]:
     """Lay out what is read and written, on the disk and, where it is asked for, in memory.
 
     Raises
@@ -522,11 +423,11 @@ def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[Device, ...]
         Where there is no room, right or program for it.
     """
     folder = Path(options.folder)
-    disk = _device(options, runs, folder, "disk", file_system_of(folder))
+    disk = _device(options, runs, folder, "disk", block_devices.file_system_of(folder))
     if not options.without_device:
         return (disk,)
     size = options.size_bytes * max(options.instances)
-    memory, kind = make_memory_device(runs.reaper, size, disk.file_system)
+    memory, kind = block_devices.make_memory_device(runs.reaper, size, disk.file_system)
     if kind != disk.file_system:
         runs.tell_once(f"the device in memory has {kind}, the disk {disk.file_system}")
     return disk, _device(options, runs, memory, "memory", kind)
@@ -534,20 +435,20 @@ def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[Device, ...]
 
 def _device(
     options: StudyOptions, runs: ServiceRuns, folder: Path, kind: str, file_system: str | None
-) -> Device:
-    block = block_device(folder)
-    virtual = block is not None and block.startswith(_VIRTUAL)
-    many = range(max(options.instances))
-    targets: tuple[Target, ...] = ()
+) -> block_devices.Device:
+    block = block_devices.block_device(folder)
+    virtual = block is not None and block.startswith(block_devices.VIRTUAL)
+    targets: tuple[fio.Target, ...] = ()
     folders: tuple[Path, ...] = ()
-    if options.patterns:
-        asked = FioOptions(
-            folder=str(folder), size_bytes=options.size_bytes, patterns=options.patterns
-        )
-        targets = tuple(open_runs(asked, runs).target for _ in many)
-    else:
-        folders = tuple(runs.reaper.folder(folder) for _ in many)
-    return Device(
+    for _ in range(max(options.instances)):
+        if options.patterns:
+            asked = fio.FioOptions(
+                folder=str(folder), size_bytes=options.size_bytes, patterns=options.patterns
+            )
+            targets += (fio.open_runs(asked, runs).target,)
+        else:
+            folders += (runs.reaper.folder(folder),)
+    return block_devices.Device(
         # The number of a loop device is another each time.
         "loop on tmpfs" if kind == "memory" else block or str(folder),
         kind,
