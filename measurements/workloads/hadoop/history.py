@@ -1,4 +1,4 @@
-"""What a finished MapReduce job did, by its history file.
+"""What a finished MapReduce job did, by its history file or its log.
 
 A job with ``mapreduce.jobhistory.jhist.format=json`` leaves it in a form of Hadoop's own
 (``Events.avpr``): a line with its name, a line with the schema, and a line of JSON an event, with
@@ -16,11 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from measurements.errors import DAMAGE, MeasurementError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
-
-
-# Counters of a MapReduce job: their names, and how a client prints them.
 
 
 class Counter(NamedTuple):
@@ -73,18 +70,9 @@ _VALUE = re.compile(r"\t\t(.+)=(\d+)\s*$")
 
 
 def printed_counters(lines: Iterable[str]) -> dict[Counter, int]:
-    """Counters that a job's client has printed at its end, the last such list of a log.
+    """Read the counters that a job's client prints at its end, from the last list of its log.
 
-    Parameters
-    ----------
-    lines : iterable of str
-        The client's log.
-
-    Returns
-    -------
-    dict of Counter to int
-        Empty where no list is there. Those without a column keep the names that they are printed
-        under.
+    The result is empty where there is no list. Counters without a column keep their printed names.
     """
     found: dict[Counter, int] = {}
     group, inside = "", False
@@ -112,16 +100,7 @@ def file_system_bytes(
 ) -> float | None:
     """Bytes that tasks moved, of the local file system or of all others together.
 
-    Parameters
-    ----------
-    counters : mapping
-    direction : {"READ", "WRITTEN"}
-    local : bool
-
-    Returns
-    -------
-    float or None
-        None where no such counter is there.
+    ``direction`` is "READ" or "WRITTEN". None where no such counter is there.
     """
     ending = f"_BYTES_{direction}"
     moved = [
@@ -140,111 +119,75 @@ _SUCCEEDED = "SUCCEEDED"
 
 @dataclass(frozen=True, slots=True)
 class TaskAttempt:
-    """One attempt at one task.
-
-    Attributes
-    ----------
-    task, attempt : str
-    kind : str
-        MAP or REDUCE; JOB_SETUP and the like.
-    status : str or None
-        SUCCEEDED, FAILED, KILLED; None for one that was never seen to end.
-    node, rack : str or None
-    locality : str or None
-        NODE_LOCAL, RACK_LOCAL, OFF_SWITCH, where the scheduler told.
-    start_s, end_s : float or None
-        Since 1970.
-    map_end_s : float or None
-        Of a map whose output is sorted after it.
-    shuffle_end_s, sort_end_s : float or None
-        Of a reduce.
-    counters : mapping
-    """
+    """One attempt at one task; times are since 1970 (s), None where not known."""
 
     task: str
     attempt: str
-    kind: str
-    status: str | None = None
+    kind: str  # MAP or REDUCE; JOB_SETUP and the like
+    status: str | None = None  # SUCCEEDED, FAILED, KILLED; None for one without an end
     node: str | None = None
     rack: str | None = None
-    locality: str | None = None
+    locality: str | None = None  # NODE_LOCAL, RACK_LOCAL or OFF_SWITCH
     start_s: float | None = None
     end_s: float | None = None
-    map_end_s: float | None = None
-    shuffle_end_s: float | None = None
-    sort_end_s: float | None = None
+    map_end_s: float | None = None  # of a map whose output is sorted after it
+    shuffle_end_s: float | None = None  # of a reduce
+    sort_end_s: float | None = None  # of a reduce
     counters: Mapping[Counter, int] = field(default_factory=dict)
 
     @property
     def elapsed_s(self) -> float | None:
-        """From its start to its end."""
+        """Time from start to end (s)."""
         return _between(self.start_s, self.end_s)
 
     @property
     def shuffle_s(self) -> float | None:
-        """Fetching the maps' output, waiting for maps included."""
+        """Time to fetch the output of maps, with the wait for them (s)."""
         return _between(self.start_s, self.shuffle_end_s)
 
     @property
     def sort_s(self) -> float | None:
-        """Merging what was fetched, but for the last pass, which the reduce function reads."""
+        """Time of all merges but the last, which the reduce function reads (s)."""
         return _between(self.shuffle_end_s, self.sort_end_s)
 
     @property
     def reduce_s(self) -> float | None:
-        """The reduce function and writing its output."""
+        """Time of the reduce function and of writing its output (s)."""
         return _between(self.sort_end_s, self.end_s)
 
     @property
     def cpu_s(self) -> float | None:
-        """CPU time of its process, counted by the kernel's ticks."""
-        return _seconds(self.counters.get(CPU_MS))
+        """CPU time of its process (s), by the kernel's ticks."""
+        return seconds(self.counters.get(CPU_MS))
 
     @property
     def gc_s(self) -> float | None:
-        """Time in which its JVM collected garbage."""
-        return _seconds(self.counters.get(GC_MS))
+        """Time of garbage collection in its JVM (s)."""
+        return seconds(self.counters.get(GC_MS))
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job and all that is known of it.
-
-    Attributes
-    ----------
-    job_id, name, user : str
-    status : str or None
-        SUCCEEDED, FAILED, KILLED or ERROR; None where the file ends before the job does.
-    submitted_s, launched_s, finished_s : float or None
-        Since 1970.
-    master : str or None
-        Node of the last application master.
-    attempts : tuple of TaskAttempt
-    succeeded : frozenset of str
-        The attempt of each task that counts.
-    counters, map_counters, reduce_counters : mapping
-    reason : str
-        Why it did not succeed.
-    """
+    """A job and all that is known of it; times are since 1970 (s)."""
 
     job_id: str
     name: str = ""
     user: str = ""
-    status: str | None = None
+    status: str | None = None  # SUCCEEDED, FAILED, KILLED or ERROR; None for one without an end
     submitted_s: float | None = None
     launched_s: float | None = None
     finished_s: float | None = None
-    master: str | None = None
+    master: str | None = None  # node of the last application master
     attempts: tuple[TaskAttempt, ...] = ()
-    succeeded: frozenset[str] = frozenset()
+    succeeded: frozenset[str] = frozenset()  # the attempt of each task that counts
     counters: Mapping[Counter, int] = field(default_factory=dict)
     map_counters: Mapping[Counter, int] = field(default_factory=dict)
     reduce_counters: Mapping[Counter, int] = field(default_factory=dict)
-    reason: str = ""
+    reason: str = ""  # why it did not succeed
 
     @property
     def elapsed_s(self) -> float | None:
-        """From its submission to its end."""
+        """Time from submission to end (s)."""
         return _between(self.submitted_s, self.finished_s)
 
     def done(self, kind: str) -> list[TaskAttempt]:
@@ -253,13 +196,7 @@ class Job:
 
 
 def read_history(path: Path) -> Job:
-    """Read a job history file.
-
-    Raises
-    ------
-    MeasurementError
-        When it cannot be read, or is no job history in JSON.
-    """
+    """Read a job history file. Raises `MeasurementError` when it is no history in JSON."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -271,15 +208,9 @@ def read_history(path: Path) -> Job:
 
 
 def parse_history(text: str, source: str) -> Job:
-    """Read the text of a job history file.
+    """Read the text of a job history file; ``source`` names it in messages.
 
-    A last line that was never finished, as a killed application master leaves it, is passed over.
-
-    Parameters
-    ----------
-    text : str
-    source : str
-        Name for messages.
+    A last line that was never finished, as a killed application master leaves it, is skipped.
 
     Raises
     ------
@@ -327,7 +258,7 @@ def _events(text: str, source: str) -> Iterator[tuple[int, str, dict[str, Any]]]
 
 
 def _plain(value: Any) -> Any:
-    """Take a value out of Avro's union: {"string": "x"} is "x"."""
+    # Avro's union {"string": "x"} is "x".
     if isinstance(value, dict) and len(value) == 1:
         (kind, inner), *_ = value.items()
         if kind in ("string", "int", "long", "boolean") or "." in kind:
@@ -344,7 +275,7 @@ class _HistoryReader:
         self._succeeded: dict[str, str] = {}
 
     def take(self, kind: str, event: dict[str, Any]) -> None:
-        """Learn from one event; of those that say nothing needed here, nothing."""
+        """Learn from one event; many say nothing that is needed here."""
         if "jobid" in event:
             self.job = replace(self.job, job_id=_name(event, "jobid"))
         if kind.endswith("_ATTEMPT_STARTED"):
@@ -354,10 +285,8 @@ class _HistoryReader:
         elif kind == "TASK_FINISHED":
             attempt = _text(event.get("successfulAttemptId"))
             self._succeeded[_name(event, "taskid")] = attempt or ""
-        elif kind == "AM_STARTED":
-            self.job = replace(self.job, master=_text(event.get("nodeManagerHost")))
-        elif kind.startswith("JOB_"):
-            self._of_job(kind, event)
+        elif kind in _JOB_EVENTS:
+            self.job = replace(self.job, **_JOB_EVENTS[kind](event))
 
     def result(self) -> Job:
         """The job that all events make."""
@@ -396,32 +325,33 @@ class _HistoryReader:
             counters=_counters(event.get("counters")),
         )
 
-    def _of_job(self, kind: str, event: dict[str, Any]) -> None:
-        if kind == "JOB_SUBMITTED":
-            self.job = replace(
-                self.job,
-                submitted_s=_time(event["submitTime"]),
-                name=_text(event.get("jobName")) or "",
-                user=_text(event.get("userName")) or "",
-            )
-        elif kind == "JOB_INITED":
-            self.job = replace(self.job, launched_s=_time(event.get("launchTime")))
-        elif kind == "JOB_FINISHED":
-            self.job = replace(
-                self.job,
-                status=_SUCCEEDED,
-                finished_s=_time(event["finishTime"]),
-                counters=_counters(event.get("totalCounters")),
-                map_counters=_counters(event.get("mapCounters")),
-                reduce_counters=_counters(event.get("reduceCounters")),
-            )
-        elif kind in ("JOB_FAILED", "JOB_KILLED", "JOB_ERROR"):
-            self.job = replace(
-                self.job,
-                status=_text(event.get("jobStatus")),
-                finished_s=_time(event.get("finishTime")),
-                reason=_text(event.get("diagnostics")) or "",
-            )
+
+def _job_end(event: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "status": _text(event.get("jobStatus")),
+        "finished_s": _time(event.get("finishTime")),
+        "reason": _text(event.get("diagnostics")) or "",
+    }
+
+
+# What each kind of event says of the job.
+_JOB_EVENTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "AM_STARTED": lambda event: {"master": _text(event.get("nodeManagerHost"))},
+    "JOB_SUBMITTED": lambda event: {
+        "submitted_s": _time(event["submitTime"]),
+        "name": _text(event.get("jobName")) or "",
+        "user": _text(event.get("userName")) or "",
+    },
+    "JOB_INITED": lambda event: {"launched_s": _time(event.get("launchTime"))},
+    "JOB_FINISHED": lambda event: {
+        "status": _SUCCEEDED,
+        "finished_s": _time(event["finishTime"]),
+        "counters": _counters(event.get("totalCounters")),
+        "map_counters": _counters(event.get("mapCounters")),
+        "reduce_counters": _counters(event.get("reduceCounters")),
+    },
+    **dict.fromkeys(("JOB_FAILED", "JOB_KILLED", "JOB_ERROR"), _job_end),
+}
 
 
 def _counters(value: dict[str, Any] | None) -> dict[Counter, int]:
@@ -442,7 +372,7 @@ def _time(milliseconds: int | None) -> float | None:
 
 
 def _text(value: object) -> str | None:
-    """A text, or None where there is none; raises TypeError for anything else."""
+    """Text, or None where it is missing or empty. Raises TypeError for anything else."""
     if value is None or isinstance(value, str):
         return value or None
     raise TypeError(f"{str(value)[:40]} is no text")
@@ -455,7 +385,8 @@ def _name(event: dict[str, Any], key: str) -> str:
     return name
 
 
-def _seconds(milliseconds: int | None) -> float | None:
+def seconds(milliseconds: int | None) -> float | None:
+    """Time (s) of a counter in milliseconds."""
     return None if milliseconds is None else milliseconds * _S_PER_MS
 
 
@@ -464,12 +395,9 @@ def _between(start_s: float | None, end_s: float | None) -> float | None:
     return None if start_s is None or end_s is None else round(end_s - start_s, 3)
 
 
-# What a job in one process did, by its log: Hadoop's local runner keeps no job history.
-#
-# The log is in the layout of `measurements.workloads.hadoop.engines`, which names threads, so
-# that reduces that run side by side can be told apart. Its clock is UTC.
-
-
+# Hadoop's local runner keeps no job history. Its log is in the layout of
+# `measurements.workloads.hadoop.engines`, which names threads, so that concurrent reduces can be
+# told apart. Its clock is UTC.
 _LINE = re.compile(
     r"(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \w+ \[(?P<thread>.*?)\] "
     r"(?P<by>[\w$.]+): (?P<text>.*)"
@@ -480,7 +408,7 @@ _FINISHING = re.compile(r"Finishing task: (attempt_\w+)")
 _ALL_DONE = re.compile(r"(map|reduce) task executor complete")
 _COMPLETED = re.compile(r"Job job_\w+ completed successfully")
 _ATTEMPT = re.compile(r"attempt_(?P<job>\w+_\d+)_(?P<kind>[mr])_(?P<task>\d+)_\d+")
-# What a task takes for its own is what the process has done meanwhile.
+# A task takes for its own what the process has done meanwhile.
 _OF_THE_PROCESS = (GC_MS, INPUT_BYTES, OUTPUT_BYTES)
 _KINDS = {"m": "MAP", "r": "REDUCE"}
 
@@ -493,21 +421,11 @@ class _Entry(NamedTuple):
 
 
 def read_local_log(path: Path, *, slots: int = 1) -> Job:
-    """Read the log of a job that ran in one process.
+    """Read the log of a job that ran in one process, ``slots`` of its tasks at once.
 
-    Parameters
-    ----------
-    path : Path
-    slots : int
-        How many tasks ran at once.
-
-    Returns
-    -------
-    Job
-        Without CPU time, which the local runner does not count, and without the bytes that file
-        systems moved, because it adds up what each task found the whole process to have moved so
-        far. Where tasks ran side by side, also without bytes of input and output and the time of
-        garbage collection, which each of them counts for all.
+    The local runner does not count CPU time, and adds up for each task what the whole process has
+    moved so far, so that these are left out. With several slots so are the bytes of input and
+    output and the time of garbage collection, which each task counts for all.
 
     Raises
     ------
@@ -552,7 +470,7 @@ class _LocalLogReader:
         self._running: dict[str, str] = {}
 
     def take(self, entry: _Entry) -> None:
-        """Learn from one line; of most, nothing."""
+        """Learn from one line; most say nothing that is needed here."""
         if entry.by == "JobSubmitter" and (match := _SUBMITTING.match(entry.text)):
             self.job = replace(self.job, job_id=match[1], submitted_s=entry.at_s)
         elif entry.by == "LocalJobRunner":
@@ -587,7 +505,7 @@ class _LocalLogReader:
             self.job = replace(self.job, finished_s=entry.at_s)
 
     def _mark(self, entry: _Entry, *, shuffle: bool) -> None:
-        """Note where a reduce is: its last merge begins when shuffling and sorting are done."""
+        """Note a phase of a reduce: its last merge begins when shuffling and sorting are done."""
         attempt = self._attempts.get(self._running.get(entry.thread, ""))
         if attempt is None or attempt.kind != "REDUCE":
             return

@@ -14,7 +14,6 @@ from measurements.sweep.rows import drawn_in, row_of
 from measurements.sweep.session import Session
 from measurements.workloads.hadoop import history as of
 from measurements.workloads.hadoop.cluster import MASTER, NODES, cluster_row
-from measurements.workloads.hadoop.history import file_system_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,21 +22,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from measurements.power.energy import Drawn
-    from measurements.workloads.hadoop.history import Counter, Job, TaskAttempt
 
 
 _SOURCE = "power_source"
 
 
 def hadoop_table(session: Session) -> pd.DataFrame:
-    """Runs table of all runs of a sweep so far."""
+    """Runs table of all runs that went well: a row per node, and one of a cluster."""
     import pandas as pd
 
-    return pd.DataFrame(hadoop_rows(session))
-
-
-def hadoop_rows(session: Session) -> list[dict[str, Any]]:
-    """Rows of all runs that went well: one a node, and one of the cluster where there is one."""
     parts = node_sessions(session)
     rows: list[dict[str, Any]] = []
     idle: dict[str, dict[str, Drawn]] = {}
@@ -47,11 +40,11 @@ def hadoop_rows(session: Session) -> list[dict[str, Any]]:
             idle[""] = drawn_in(session, record)
         elif record["kind"] == "run" and record["exit_code"] == 0:
             rows += rows_of(session, parts, record, idle)
-    return rows
+    return pd.DataFrame(rows)
 
 
 def node_sessions(session: Session) -> dict[str, Session]:
-    """Parts of a sweep's folder by node, of the nodes that the user has named."""
+    """Parts of a sweep's folder by node, for the nodes that the user has named."""
     folder = session.folder / NODES
     if not folder.is_dir():
         return {}
@@ -65,18 +58,7 @@ def rows_of(
     record: Mapping[str, Any],
     idle: Mapping[str, Mapping[str, Drawn]],
 ) -> list[dict[str, Any]]:
-    """Rows of one run.
-
-    Parameters
-    ----------
-    session : Session
-    parts : mapping of node to Session
-        Of `node_sessions`.
-    record : mapping
-        Of the run.
-    idle : mapping of node to what its channels drew
-        The sweep's own under "".
-    """
+    """Rows of one run; ``idle`` has what the channels drew by node, the sweep's own under ""."""
     own = row_of(session, record, drawn_in(session, record), idle.get("", {}))
     asked = session.plan["asked"]["hadoop"]
     if asked["mode"] == "local":
@@ -110,15 +92,12 @@ def _node_row(
     record: Mapping[str, Any],
     idle: Mapping[str, Mapping[str, Drawn]],
 ) -> dict[str, Any]:
-    unknown: dict[str, Any] = {
-        "host": name,
-        "family": None,
-        "price": None,
-        "channels": [],
-        "cores": None,
-    }
-    plan = {**session.plan, **unknown} if part is None else part.plan
-    told = replace(session, plan=plan) if part is None else part
+    plan = session.plan if part is None else part.plan
+    if part is None:
+        # A node of which nothing is known but what its tasks did.
+        plan = {**plan, "host": name, "channels": []}
+        plan |= dict.fromkeys(("family", "price", "cores"))
+    told = replace(part or session, plan=plan)
     asked = {name: record["facts"][name] for name in record["asked"]}
     of_node = {
         **record,
@@ -129,10 +108,6 @@ def _node_row(
     return row_of(told, of_node, drawn_in(told, of_node), idle.get(name, {}))
 
 
-# Columns of the runs table from what a MapReduce job did, and a table of its tasks.
-
-
-_S_PER_MS = 1e-3
 _BYTES = {
     "input_bytes": of.INPUT_BYTES,
     "map_output_bytes": of.MAP_OUTPUT_BYTES,
@@ -154,18 +129,13 @@ _TASK_COLUMNS = (
 )
 
 
-def job_columns(job: Job) -> dict[str, float]:
-    """Columns of a whole job; what is not known is not there.
+def job_columns(job: of.Job) -> dict[str, float]:
+    """Columns of a whole job; what is not known is left out.
 
-    Returns
-    -------
-    dict of column to float
-        ``job_s`` from submission to end; ``map_phase_s`` and ``reduce_phase_s`` from the first
-        task's start to the last one's end, which overlap where reduces begin early; means over
-        tasks (``map_task_s``, ``shuffle_task_s``, ``sort_task_s``, ``reduce_task_s``) and the
-        slowest (``map_task_max_s``); CPU time of the tasks and time in garbage collection, summed
-        over tasks; bytes; the share of maps that had their data on their own node; how many tasks
-        there were, and how many attempts came to nothing.
+    ``job_s`` is from submission to end; ``map_phase_s`` and ``reduce_phase_s`` are from the first
+    task's start to the last one's end, and overlap where reduces begin early. Then come means over
+    tasks and the slowest, CPU time and garbage collection summed over tasks, bytes, the share of
+    maps with their data on their own node, and numbers of tasks and of wasted attempts.
     """
     maps, reduces = job.done("MAP"), job.done("REDUCE")
     attempts = [a for a in job.attempts if a.kind in ("MAP", "REDUCE")]
@@ -173,8 +143,8 @@ def job_columns(job: Job) -> dict[str, float]:
         "job_s": job.elapsed_s,
         **_timed(maps, reduces),
         **_counted(job.counters),
-        "map_cpu_s": _seconds(job.map_counters.get(of.CPU_MS)),
-        "reduce_cpu_s": _seconds(job.reduce_counters.get(of.CPU_MS)),
+        "map_cpu_s": of.seconds(job.map_counters.get(of.CPU_MS)),
+        "reduce_cpu_s": of.seconds(job.reduce_counters.get(of.CPU_MS)),
         "data_local_share": data_local_share(job.counters),
         "map_tasks": float(len(maps)) if attempts else None,
         "reduce_tasks": float(len(reduces)) if attempts else None,
@@ -183,26 +153,26 @@ def job_columns(job: Job) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def node_columns(job: Job) -> dict[str, dict[str, float]]:
-    """Columns of each node that tasks ran on, by its name; what is not known is not there.
+def node_columns(job: of.Job) -> dict[str, dict[str, float]]:
+    """Columns of each node that tasks ran on, by its name; what is not known is left out.
 
-    The share of local maps is of the node's own maps, where the scheduler told where each was.
+    The share of local maps is of the node's own maps, by what the scheduler told.
     """
-    by_node: dict[str, list[TaskAttempt]] = defaultdict(list)
+    by_node: dict[str, list[of.TaskAttempt]] = defaultdict(list)
     for attempt in job.attempts:
         if attempt.node and attempt.kind in ("MAP", "REDUCE"):
             by_node[attempt.node].append(attempt)
     return {node: _of_node(job, attempts) for node, attempts in sorted(by_node.items())}
 
 
-def data_local_share(counters: Mapping[Counter, int]) -> float | None:
+def data_local_share(counters: Mapping[of.Counter, int]) -> float | None:
     """Share of a job's maps that had their data on their own node; None where none was counted."""
     local = counters.get(of.DATA_LOCAL_MAPS, 0)
     others = counters.get(of.RACK_LOCAL_MAPS, 0) + counters.get(of.OTHER_MAPS, 0)
     return local / (local + others) if local + others else None
 
 
-def write_tasks(job: Job, path: Path) -> None:
+def write_tasks(job: of.Job, path: Path) -> None:
     """Write a line an attempt: times in seconds since the job was submitted, CPU, collection."""
     origin_s = job.submitted_s or 0.0
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -215,7 +185,9 @@ def write_tasks(job: Job, path: Path) -> None:
             rows.writerow((*what, a.node, a.locality, *map(_written, times)))
 
 
-def _timed(maps: Sequence[TaskAttempt], reduces: Sequence[TaskAttempt]) -> dict[str, float | None]:
+def _timed(
+    maps: Sequence[of.TaskAttempt], reduces: Sequence[of.TaskAttempt]
+) -> dict[str, float | None]:
     elapsed = _known(a.elapsed_s for a in maps)
     return {
         "map_phase_s": _span(maps),
@@ -228,21 +200,21 @@ def _timed(maps: Sequence[TaskAttempt], reduces: Sequence[TaskAttempt]) -> dict[
     }
 
 
-def _counted(counters: Mapping[Counter, int]) -> dict[str, float | None]:
+def _counted(counters: Mapping[of.Counter, int]) -> dict[str, float | None]:
     found: dict[str, float | None] = {
-        "task_cpu_s": _seconds(counters.get(of.CPU_MS)),
-        "gc_s": _seconds(counters.get(of.GC_MS)),
+        "task_cpu_s": of.seconds(counters.get(of.CPU_MS)),
+        "gc_s": of.seconds(counters.get(of.GC_MS)),
     }
     found |= {c: float(counters[name]) for c, name in _BYTES.items() if name in counters}
     for column, (direction, local) in _FILES.items():
-        found[column] = file_system_bytes(counters, direction, local=local)
+        found[column] = of.file_system_bytes(counters, direction, local=local)
     return found
 
 
-def _of_node(job: Job, attempts: Sequence[TaskAttempt]) -> dict[str, float]:
+def _of_node(job: of.Job, attempts: Sequence[of.TaskAttempt]) -> dict[str, float]:
     done = [a for a in attempts if a.attempt in job.succeeded]
     maps, reduces = ([a for a in done if a.kind == kind] for kind in ("MAP", "REDUCE"))
-    total: dict[Counter, int] = defaultdict(int)
+    total: dict[of.Counter, int] = defaultdict(int)
     for attempt in done:
         for counter, value in attempt.counters.items():
             if counter not in (of.PEAK_MAP_MEMORY, of.PEAK_REDUCE_MEMORY):
@@ -260,7 +232,7 @@ def _of_node(job: Job, attempts: Sequence[TaskAttempt]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _span(attempts: Sequence[TaskAttempt]) -> float | None:
+def _span(attempts: Sequence[of.TaskAttempt]) -> float | None:
     starts = _known(a.start_s for a in attempts)
     ends = _known(a.end_s for a in attempts)
     return round(max(ends) - min(starts), 3) if starts and ends else None
@@ -272,10 +244,6 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 def _mean(values: Sequence[float]) -> float | None:
     return round(fmean(values), 6) if values else None
-
-
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds * _S_PER_MS
 
 
 def _written(value: float | None) -> str:
