@@ -1,4 +1,4 @@
-"""Jobs on a cluster that the user has: whatever ``hadoop`` on the path is set up for."""
+"""Jobs on a cluster that the user has, and its nodes: their power, and their sum as one row."""
 
 from __future__ import annotations
 
@@ -21,23 +21,15 @@ from measurements.power.sampler import Sampling, channel_as_json
 from measurements.power.source import parse_specs
 from measurements.sweep.session import Session
 from measurements.table.headers import nearest
-from measurements.workloads.hadoop.engines import check_room, do, fetch_history, submitted_job
+from measurements.workloads.hadoop import jobs
+from measurements.workloads.hadoop.engines import ClusterEngine, check_room, submitted_job
 from measurements.workloads.hadoop.history import Job, printed_counters
-from measurements.workloads.hadoop.jobs import (
-    WORKLOADS,
-    Setting,
-    example_arguments,
-    job_properties,
-    make_texts,
-    row_sizes,
-    text_sizes,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from measurements.processes.cleanup_process import Reaper
-
+    from measurements.workloads.hadoop.jobs import Setting
 
 # Where Hadoop keeps histories unless its mapreduce.jobhistory.* say otherwise.
 DEFAULT_HISTORY = "/tmp/hadoop-yarn/staging/history"
@@ -47,46 +39,29 @@ _WATCH = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
     "from measurements.workloads.hadoop.cluster_watch import main; main()"
 )
+_ROOT = str(Path(__file__).resolve().parents[3])
 _END_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """How jobs run on a user's cluster.
+    """How jobs run on a user's cluster."""
 
-    Attributes
-    ----------
-    command : tuple of str
-        Arguments of ``hadoop`` for a job of the user's own; empty for Hadoop's examples.
-        ``{options}`` becomes Hadoop's options, ``{input}`` a text of the size asked for,
-        ``{output}`` a folder that is not there, ``{data}`` that size in bytes.
-    examples : str or None
-        Jar of Hadoop's examples; by default the one beside ``hadoop``.
-    history : str
-        Folder of job histories in the cluster's file system.
-    reduces : int or None
-    properties : mapping
-    seed : int
-    """
-
+    # Arguments of ``hadoop`` for a job of the user's own; empty for Hadoop's examples. {options}
+    # becomes Hadoop's options, {input} a text of the size asked for, {output} a folder that is not
+    # there, and {data} that size (B).
     command: tuple[str, ...] = ()
-    examples: str | None = None
-    history: str = DEFAULT_HISTORY
+    examples: str | None = None  # jar of Hadoop's examples; by default the one beside ``hadoop``
+    history: str = DEFAULT_HISTORY  # folder of job histories in the cluster's file system
     reduces: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
 
 
-class UserCluster:
-    """An engine that gives jobs to the user's cluster.
+class UserCluster(ClusterEngine):
+    """Gives jobs to the cluster that ``hadoop`` on the path is set up for.
 
-    Parameters
-    ----------
-    options : ClusterOptions
-    reaper : Reaper
-    scratch : Path
-        Folder of the reaper's on this host, in which texts are made.
-    tell : callable
+    Texts are made in ``scratch``, a folder of the reaper's on this host.
 
     Raises
     ------
@@ -95,6 +70,7 @@ class UserCluster:
     """
 
     mode = "cluster"
+    shell = "fs"
 
     def __init__(
         self, options: ClusterOptions, reaper: Reaper, scratch: Path, tell: Callable[[str], None]
@@ -105,15 +81,13 @@ class UserCluster:
                 "hadoop is not on the path: put the bin folder of your cluster's client there, or "
                 "use --mode local, which needs no cluster"
             )
-        self._hadoop, self._options, self._scratch, self._tell = hadoop, options, scratch, tell
+        super().__init__(f"ppw-{secrets.token_hex(8)}", scratch)
+        self._hadoop, self._options, self._tell = hadoop, options, tell
         self._reaper = reaper
-        self._folder = f"ppw-{secrets.token_hex(8)}"
-        self._outputs = 0
         self._told = False
-        self._sources: dict[tuple[str, int | None], str] = {}
         # Not the reaper's: it has to outlive ppw for as long as it takes to clean up.
         self._watch = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _WATCH, _root(), hadoop, self._folder],
+            [sys.executable, "-I", "-S", "-c", _WATCH, _ROOT, hadoop, self._folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -123,58 +97,43 @@ class UserCluster:
 
     def prepare(self, settings: Sequence[Setting]) -> None:
         """Bring the inputs into the cluster's file system."""
-        sizes = text_sizes(settings)
+        sizes = jobs.text_sizes(settings)
         if self._options.command:
             sizes = self._own_sizes(settings)
         check_room(self._scratch, float(sum(sizes)))
-        self._do("making a folder", "fs", "-mkdir", "-p", self._folder)
-        texts = make_texts(self._scratch, sizes, seed=self._options.seed)
-        for size, path in texts.items():
-            target = f"{self._folder}/{path.name}"
-            self._do("bringing the text", "fs", "-moveFromLocal", str(path), target)
-            names = {s.workload for s in settings if s.workload not in WORKLOADS}
-            self._sources |= {(name, size): target for name in ("wordcount", "sort", *names)}
-        for size in row_sizes(settings):
-            target = f"{self._folder}/rows-{size}"
-            setting = Setting("teragen", size, None, None, None, None)
-            self._say(str(self._log))
-            self._do("making rows with teragen", *self._example(setting, "", target))
-            self._say(None)
-            self._sources["terasort", size] = target
+        own = {s.workload for s in settings if s.workload not in jobs.WORKLOADS}
+        self._put_texts(sizes, self._options.seed, ("wordcount", "sort", *own))
+        for size in jobs.row_sizes(settings):
+            # The watch ends this job, too, where ppw is killed meanwhile.
+            self._announce(str(self._scratch / "client.log"))
+            self._make_rows(size, maps=None)
+            self._announce(None)
 
     def command(self, setting: Setting) -> list[str]:
-        """What runs one job."""
-        if self._outputs:
-            self._do("removing output", "fs", "-rm", "-r", "-f", "-skipTrash", self._target())
-        self._outputs += 1
-        source = self._sources.get((setting.workload, setting.data_bytes), "")
+        """Command of one job."""
+        target, source = self._next_output(), self._source(setting)
         if self._options.command:
-            return [self._hadoop, *self._filled(setting, source)]
-        return [self._hadoop, *self._example(setting, source, self._target())]
+            return self._client(*self._filled(setting, source, target))
+        return self._client(*self._example(setting, source, target))
 
     def environment(self) -> dict[str, str]:
         """Environment of the commands."""
         return self._reaper.environment()
 
     def starts(self, output: Path) -> None:
-        """Let the watch know where the job's number will be."""
-        self._say(str(output))
+        """Tell the watch where the job's number will be."""
+        self._announce(str(output))
 
     def job(self, setting: Setting, output: Path) -> Job | None:
         """What the last job did, from its history or else from what its client printed."""
-        self._say(None)
+        self._announce(None)
         name = submitted_job(output)
         if name is None:
             self._note(f"{output} names no job: only its time is known")
             return None
         top = self._options.history
         try:
-            return fetch_history(
-                name,
-                (f"{top}/done_intermediate/*", f"{top}/done/*/*/*/*"),
-                lambda pattern: [self._hadoop, "fs", "-cat", pattern],
-                environment=self.environment(),
-            )
+            return self._fetch_history(name, (f"{top}/done_intermediate/*", f"{top}/done/*/*/*/*"))
         except MeasurementError as error:
             self._note(f"no figures a task or node, for there is no job history: {error}")
         text = output.read_text(encoding="utf-8", errors="replace")
@@ -189,15 +148,7 @@ class UserCluster:
             with suppress(subprocess.TimeoutExpired):
                 self._watch.wait(_END_S)
 
-    @property
-    def _log(self) -> Path:
-        """What the client says of that which is not measured."""
-        return self._scratch / "client.log"
-
-    def _target(self) -> str:
-        return f"{self._folder}/output-{self._outputs}"
-
-    def _say(self, output: str | None) -> None:
+    def _announce(self, output: str | None) -> None:
         assert self._watch.stdin is not None
         try:
             self._watch.stdin.write(json.dumps({"output": output}) + "\n")
@@ -218,40 +169,33 @@ class UserCluster:
             return []
         return sorted({s.data_bytes for s in settings if s.data_bytes}, reverse=True)
 
-    def _filled(self, setting: Setting, source: str) -> list[str]:
-        words = {
-            _INPUT: source,
-            _OUTPUT: self._target(),
-            _DATA: str(setting.data_bytes or ""),
-        }
-        properties = self._properties(setting)
+    def _filled(self, setting: Setting, source: str, target: str) -> list[str]:
+        """The user's own command, with values in place of the words in braces."""
+        words = {_INPUT: source, _OUTPUT: target, _DATA: str(setting.data_bytes or "")}
         filled: list[str] = []
         for argument in self._options.command:
             if argument == _OPTIONS:
-                filled += properties
+                filled += self._properties(setting)
                 continue
             for word, value in words.items():
                 argument = argument.replace(word, value)
             filled.append(argument)
         return filled
 
+    def _client(self, *arguments: str) -> list[str]:
+        return [self._hadoop, *arguments]
+
     def _example(self, setting: Setting, source: str, target: str) -> list[str]:
-        properties = self._properties(setting)
-        reduces = self._options.reduces
-        arguments = example_arguments(setting, properties, source, target, reduces=reduces)
+        properties, reduces = self._properties(setting), self._options.reduces
+        arguments = jobs.example_arguments(setting, properties, source, target, reduces=reduces)
         return ["jar", self._options.examples or _examples(self._hadoop), *arguments]
 
     def _properties(self, setting: Setting) -> list[str]:
         more, reduces = self._options.properties, self._options.reduces
-        return job_properties(setting, local=False, reduces=reduces, more=more)
+        return jobs.job_properties(setting, local=False, reduces=reduces, more=more)
 
     def _do(self, what: str, *arguments: str) -> None:
-        do(
-            [self._hadoop, *arguments],
-            log=self._log,
-            environment=self.environment(),
-            what=f"{what} (hadoop {arguments[0]})",
-        )
+        super()._do(f"{what} (hadoop {arguments[0]})", *arguments)
 
 
 def _examples(hadoop: str) -> str:
@@ -266,13 +210,6 @@ def _examples(hadoop: str) -> str:
     return str(found[-1])
 
 
-def _root() -> str:
-    return str(Path(__file__).resolve().parents[3])
-
-
-# The nodes of a cluster: who they are, where their watts come from, and their sum as one row.
-
-
 # Folder of the nodes' parts inside a sweep's.
 NODES = "nodes"
 _COLUMNS = ("host", "power", "family", "price", "cores", "role")
@@ -281,28 +218,14 @@ MASTER = "master"
 
 @dataclass(frozen=True)
 class Node:
-    """One machine of a cluster.
+    """One machine of a cluster."""
 
-    Attributes
-    ----------
-    host : str
-        Name, as the job history has it.
-    power : str or None
-        Sources of its watts, as ``ppw measure --power`` takes them.
-    family : str or None
-    price : float or None
-    cores : int or None
-        Physical cores.
-    role : str or None
-        "master", or whatever the user calls it.
-    """
-
-    host: str
-    power: str | None = None
+    host: str  # name, as the job history has it
+    power: str | None = None  # power sources, as ``ppw measure --power`` takes them
     family: str | None = None
     price: float | None = None
-    cores: int | None = None
-    role: str | None = None
+    cores: int | None = None  # physical cores
+    role: str | None = None  # "master", or whatever the user calls it
 
 
 class NodeMeter(NamedTuple):
@@ -378,7 +301,7 @@ def open_nodes(
 
 
 def close_nodes(meters: Iterable[NodeMeter]) -> None:
-    """Let go of all sensors."""
+    """Close all sensors."""
     for meter in meters:
         meter.sampling.close()
 
@@ -438,23 +361,11 @@ def cluster_row(
     domains: Mapping[str, str],
     master: str | None,
 ) -> dict[str, Any]:
-    """One row for a cluster: its nodes' watts, cores and prices added where all are known.
+    """Row of a cluster: power, cores and prices of its nodes added where all are known.
 
-    Parameters
-    ----------
-    base : mapping
-        Row of the job, its host being the cluster.
-    nodes : sequence of mapping
-        Rows of its nodes.
-    domains : mapping of node to domain
-        What each node's watts cover ("package", "host", "wall").
-    master : str or None
-        Which node is the master, where that is known.
-
-    Notes
-    -----
-    Watts of different scope (a processor's, a whole host's) are not added. What had to be left out,
-    and nodes of different families, are said in ``notes``.
+    ``base`` is the row of the job, with the cluster as its host. ``domains`` has by node what its
+    power covers ("package", "host", "wall"); power of different scope is not added. What had to be
+    left out, and nodes of different families, are in ``notes``.
     """
     row = dict(base)
     notes = [row.pop("notes", "")]
@@ -484,7 +395,7 @@ def cluster_row(
 def _add_watts(
     row: dict[str, Any], nodes: Sequence[Mapping[str, Any]], domains: Mapping[str, str]
 ) -> str:
-    """Put the sum of the nodes' watts into a row; returns why not, where not."""
+    """Put the sum of the nodes' power into a row; returns why not, where it cannot."""
     known = [node for node in nodes if "power_w" in node]
     if not known:
         return ""

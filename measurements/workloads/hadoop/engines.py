@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import os
 import re
 import shutil
@@ -10,100 +11,144 @@ import subprocess
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from xml.etree import ElementTree
 
 from measurements.errors import MeasurementError
 from measurements.host.execution import execute
 from measurements.processes.cleanup_process import MARK
-from measurements.workloads.hadoop import private_network
-from measurements.workloads.hadoop.history import parse_history, read_local_log
-from measurements.workloads.hadoop.install import OPTIONS
-from measurements.workloads.hadoop.jobs import (
-    Setting,
-    example_arguments,
-    job_properties,
-    make_texts,
-    room_needed,
-    row_sizes,
-    text_sizes,
-)
+from measurements.workloads.clients import start_process
+from measurements.workloads.hadoop import jobs, private_network
+from measurements.workloads.hadoop.history import Job, parse_history, read_local_log
+from measurements.workloads.hadoop.install import OPTIONS, Java
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from measurements.processes.cleanup_process import Reaper
-    from measurements.workloads.hadoop.history import Job
-    from measurements.workloads.hadoop.install import Java
-
+    from measurements.workloads.hadoop.jobs import Setting
 
 _RUNNING = re.compile(r"Running job: (job_\d+_\d+)")
-# Variables of the user's own Hadoop, which would make this one listen to their configuration.
+# Variables of the user's own Hadoop, whose configuration must not be read.
 _FOREIGN = ("HADOOP_", "YARN_", "MAPRED_", "HDFS_")
 
 
-class Engine(Protocol):
+class Engine(abc.ABC):
     """Runs jobs of one sweep. Whoever makes it closes it."""
 
-    @property
-    def mode(self) -> str:
-        """Name, as in the column ``mode``."""
-        ...
+    mode: ClassVar[str]  # as in the column ``mode``
 
+    @abc.abstractmethod
     def prepare(self, settings: Sequence[Setting]) -> None:
         """Start what is needed and make the inputs of all settings; nothing of it is measured."""
-        ...
 
+    @abc.abstractmethod
     def command(self, setting: Setting) -> list[str]:
-        """What runs one job; the output of the job before it is removed first."""
-        ...
+        """Command of one job; the output of the job before it is removed first."""
 
+    @abc.abstractmethod
     def environment(self) -> dict[str, str]:
         """Environment of the commands."""
-        ...
 
-    def starts(self, output: Path) -> None:
-        """Hear that a job begins whose client writes to ``output``."""
-        ...
+    def starts(self, output: Path) -> None:  # noqa: B027  # most have nothing to do
+        """Take note that a job begins whose client writes to ``output``."""
 
+    @abc.abstractmethod
     def job(self, setting: Setting, output: Path) -> Job | None:
         """What the last job did, or None where that cannot be known; ends after `starts`."""
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most leave their files to the reaper
         """Remove what it has made; a second call does nothing."""
-        ...
+
+
+class ClusterEngine(Engine):
+    """Runs jobs on a cluster, with inputs and outputs in one folder of its file system."""
+
+    shell: ClassVar[str]  # the program of file systems
+    scheme: ClassVar[str] = ""  # prefix of local paths
+
+    def __init__(self, folder: str, scratch: Path) -> None:
+        self._folder, self._scratch = folder, scratch
+        self._outputs = 0
+        self._sources: dict[tuple[str, int | None], str] = {}
+
+    def _put_texts(self, sizes: Sequence[int], seed: int, workloads: Iterable[str]) -> None:
+        """Make texts and bring them into the cluster's file system, as inputs of workloads."""
+        self._do("making a folder", self.shell, "-mkdir", "-p", self._folder)
+        for size, path in jobs.make_texts(self._scratch, sizes, seed=seed).items():
+            target = f"{self._folder}/{path.name}"
+            local = f"{self.scheme}{path}"
+            self._do("bringing the text", self.shell, "-moveFromLocal", local, target)
+            self._sources |= {(name, size): target for name in workloads}
+
+    def _make_rows(self, size: int, maps: int | None) -> None:
+        """Let teragen make the input of Terasort on the cluster."""
+        target = f"{self._folder}/rows-{size}"
+        setting = jobs.Setting("teragen", size, maps, None, None, None)
+        self._do("making rows with teragen", *self._example(setting, "", target))
+        self._sources["terasort", size] = target
+
+    def _next_output(self) -> str:
+        """Folder of the next output; that of the job before is removed."""
+        if self._outputs:
+            options = ("-rm", "-r", "-f", "-skipTrash")
+            self._do("removing output", self.shell, *options, self._target())
+        self._outputs += 1
+        return self._target()
+
+    def _target(self) -> str:
+        return f"{self._folder}/output-{self._outputs}"
+
+    def _source(self, setting: Setting) -> str:
+        return self._sources.get((setting.workload, setting.data_bytes), "")
+
+    def _fetch_history(self, job: str, folders: Sequence[str]) -> Job:
+        """Read a job's history from the first of the cluster's folders that has it.
+
+        Histories are in one folder when jobs end, and are moved to another at once or minutes
+        later. Raises `MeasurementError` when it is in neither, or is no history in JSON.
+        """
+        failures = []
+        for folder in folders:
+            pattern = f"{folder}/{job}-*.jhist"
+            command = self._client(self.shell, "-cat", pattern)
+            try:
+                text = read(command, environment=self.environment(), what=f"reading {pattern}")
+            except MeasurementError as error:
+                failures.append(error)
+            else:
+                return parse_history(text, pattern)
+        raise failures[0]
+
+    def _do(self, what: str, *arguments: str) -> None:
+        """Run something that is not measured."""
+        log, environment = self._scratch / "client.log", self.environment()
+        do(self._client(*arguments), log=log, environment=environment, what=what)
+
+    @abc.abstractmethod
+    def _client(self, *arguments: str) -> list[str]:
+        """Command of the cluster's client."""
+
+    @abc.abstractmethod
+    def _example(self, setting: Setting, source: str, target: str) -> list[str]:
+        """Arguments of the client for a job of Hadoop's examples."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnHadoop:
-    """What an engine needs that runs the Hadoop that ppw has brought.
-
-    Attributes
-    ----------
-    java : Java
-    jars : Path
-    reaper : Reaper
-    scratch : Path
-        Folder of the reaper's.
-    seed : int
-        Of the text.
-    reduces : int or None
-    properties : mapping
-        The user's own, of every job.
-    """
+    """What an engine needs that runs the Hadoop that ppw has brought."""
 
     java: Java
     jars: Path
     reaper: Reaper
-    scratch: Path
-    seed: int = 0
+    scratch: Path  # folder of the reaper's
+    seed: int = 0  # of the text
     reduces: int | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)  # the user's own, of every job
 
     def environment(self) -> dict[str, str]:
-        """Environment of all of its processes: none of the user's own Hadoop, and marked."""
+        """Environment of all its processes: without the user's own Hadoop, and marked."""
         kept = {
             name: value
             for name, value in self.reaper.environment().items()
@@ -111,6 +156,12 @@ class OwnHadoop:
         }
         # Hadoop's scripts, which are not here, would be in its home.
         return {**kept, "JAVA_HOME": str(self.java.home), "HADOOP_HOME": str(self.scratch)}
+
+    def arguments(self, setting: Setting, source: str, target: str, *, local: bool) -> list[str]:
+        """Arguments of Hadoop's examples for a job."""
+        more, reduces = self.properties, self.reduces
+        properties = jobs.job_properties(setting, local=local, reduces=reduces, more=more)
+        return jobs.example_arguments(setting, properties, source, target, reduces=reduces)
 
 
 def within(folder: Path, command: Sequence[str]) -> list[str]:
@@ -148,42 +199,6 @@ def submitted_job(output: Path) -> str | None:
     return str(found[-1]) if found else None
 
 
-def fetch_history(
-    job: str,
-    places: Sequence[str],
-    show: Callable[[str], list[str]],
-    *,
-    environment: Mapping[str, str],
-) -> Job:
-    """Read a job's history from a cluster's file system.
-
-    Parameters
-    ----------
-    job : str
-    places : sequence of str
-        Patterns of folders: where histories are when jobs end, and where they are moved to, which
-        may be at once or minutes later.
-    show : callable
-        Command that prints the file of a pattern.
-    environment : mapping
-
-    Raises
-    ------
-    MeasurementError
-        When it is in neither place, or is no history in JSON.
-    """
-    failures = []
-    for place in places:
-        pattern = f"{place}/{job}-*.jhist"
-        try:
-            text = read(show(pattern), environment=environment, what=f"reading {pattern}")
-        except MeasurementError as error:
-            failures.append(error)
-        else:
-            return parse_history(text, pattern)
-    raise failures[0]
-
-
 def first_complaint(path: Path) -> str:
     """First line of a program's log that names an exception or an error; empty where none does."""
     try:
@@ -208,14 +223,7 @@ def check_room(folder: Path, needed: float) -> None:
 
 
 def in_memory(folder: Path, mounts: str) -> bool:
-    """Whether a folder is on a file system that is kept in memory.
-
-    Parameters
-    ----------
-    folder : Path
-    mounts : str
-        Text of ``/proc/self/mounts``.
-    """
+    """Whether a folder is on a file system in memory, by the text of ``/proc/self/mounts``."""
     kinds = {}
     for line in mounts.splitlines():
         _, point, kind, *_ = line.split(" ")
@@ -225,15 +233,13 @@ def in_memory(folder: Path, mounts: str) -> bool:
     return nearest is not None and kinds[str(nearest)] in ("tmpfs", "ramfs")
 
 
-# Hadoop's configuration: everything inside one scratch folder and on the loopback address.
-
-
+# Hadoop's configuration keeps everything inside one scratch folder and on the loopback address.
 LOOPBACK = "127.0.0.1"
 # Where the one-machine cluster keeps job histories: first in one folder, then in the other.
 NEW_HISTORIES, HISTORIES = "/history/new", "/history/done"
-# The client looks whether the job is done once a second by default, which a short run would show.
+# The default of a second between looks whether the job is done would show in a short run.
 _POLL_MS = "100"
-# `local_log` reads this layout.
+# `read_local_log` reads this layout.
 _LOG4J = """\
 log4j.rootLogger=INFO,console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -294,16 +300,8 @@ def cluster_properties(
 ) -> dict[str, Properties]:
     """Configuration files of a cluster with one node, of this host alone.
 
-    Parameters
-    ----------
-    scratch, conf, jars : Path
-    ports : Ports
-    memory_mb : int
-        For all containers together.
-    cpus : int
-        Containers' virtual cores.
-    variables : mapping
-        Of the environment of all containers, which have none of the cluster's otherwise.
+    ``memory_mb`` and ``cpus`` (virtual cores) are for all containers together. ``variables`` are
+    of the environment of all containers, which have none of the cluster's otherwise.
     """
     classpath = f"{conf},{jars}/*"
     options = " ".join(java_options(conf))
@@ -387,9 +385,6 @@ def write_configuration(conf: Path, files: Mapping[str, Mapping[str, str]]) -> N
     (conf / "hosts").write_text(hosts, encoding="utf-8")
 
 
-# Jobs in one process, by Hadoop's local runner: no cluster, no network, one JVM a job.
-
-
 EXAMPLES = "org.apache.hadoop.examples.ExampleDriver"
 _MIB = 2**20
 _DEFAULT_TASK_BYTES = 1024 * _MIB
@@ -399,13 +394,8 @@ _HEAP_SHARE = 0.8
 _OWN_BYTES = 256 * _MIB
 
 
-class Local:
-    """An engine of one process a job; a task slot is a thread of it.
-
-    Parameters
-    ----------
-    own : OwnHadoop
-    """
+class Local(Engine):
+    """Jobs by Hadoop's local runner: one JVM a job, and a thread of it for each task slot."""
 
     mode = "local"
 
@@ -421,13 +411,13 @@ class Local:
     def prepare(self, settings: Sequence[Setting]) -> None:
         """Make the inputs of all settings."""
         own = self._own
-        check_room(own.scratch, room_needed(settings))
-        texts = make_texts(own.scratch, text_sizes(settings), seed=own.seed)
+        check_room(own.scratch, jobs.room_needed(settings))
+        texts = jobs.make_texts(own.scratch, jobs.text_sizes(settings), seed=own.seed)
         for size, path in texts.items():
             self._sources |= {("wordcount", size): path, ("sort", size): path}
-        for size in row_sizes(settings):
+        for size in jobs.row_sizes(settings):
             path = own.scratch / f"rows-{size}"
-            setting = Setting("teragen", size, 1, None, None, None)
+            setting = jobs.Setting("teragen", size, 1, None, None, None)
             do(
                 self._run(setting, "", str(path)),
                 log=own.scratch / "teragen.log",
@@ -437,7 +427,7 @@ class Local:
             self._sources["terasort", size] = path
 
     def command(self, setting: Setting) -> list[str]:
-        """What runs one job."""
+        """Command of one job, in fresh folders."""
         shutil.rmtree(self._target, ignore_errors=True)
         for folder in ("local", "staging", "tmp"):
             shutil.rmtree(self._own.scratch / folder, ignore_errors=True)
@@ -448,20 +438,12 @@ class Local:
         """Environment of the commands."""
         return self._own.environment()
 
-    def starts(self, output: Path) -> None:
-        """Nothing needs to be known of it."""
-
     def job(self, setting: Setting, output: Path) -> Job:
         """What the last job did, from its log."""
-        return read_local_log(output, slots=max(setting.map_slots or 1, setting.reduce_slots or 1))
-
-    def close(self) -> None:
-        """Its files are the reaper's to remove."""
+        return read_local_log(output, slots=_slots(setting))
 
     def _run(self, setting: Setting, source: str, target: str) -> list[str]:
-        own = self._own
-        properties = job_properties(setting, local=True, reduces=own.reduces, more=own.properties)
-        arguments = example_arguments(setting, properties, source, target, reduces=own.reduces)
+        own, arguments = self._own, self._own.arguments(setting, source, target, local=True)
         command = [
             *(own.java.program, *java_options(self._conf), f"-Xmx{_heap_mb(setting)}m"),
             # The native part of snappy is unpacked there.
@@ -471,41 +453,34 @@ class Local:
         return within(self._work, command)
 
 
+def _slots(setting: Setting) -> int:
+    return max(setting.map_slots or 1, setting.reduce_slots or 1)
+
+
 def _heap_mb(setting: Setting) -> int:
-    slots = max(setting.map_slots or 1, setting.reduce_slots or 1)
     task = setting.task_memory_bytes or _DEFAULT_TASK_BYTES
-    return int(_HEAP_SHARE * task * slots + _OWN_BYTES) // _MIB
-
-
-# A cluster of one machine in one JVM: HDFS, YARN and the job history server, on loopback alone.
+    return int(_HEAP_SHARE * task * _slots(setting) + _OWN_BYTES) // _MIB
 
 
 _MANAGER = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
-_SHELL = "org.apache.hadoop.fs.FsShell"
 _DEFAULT_TASK_MB = 1024
 _MASTER_MB = 1024
 _START_S = 180.0
 
 
-class OneMachine:
-    """An engine that starts a cluster and runs jobs on it.
+class OneMachine(ClusterEngine):
+    """A cluster in one JVM: HDFS, YARN and the job history server, on loopback alone.
 
-    Parameters
-    ----------
-    own : OwnHadoop
-    open_ports : bool
-        Go on where this system gives no network of one's own, in which case a part of Hadoop
-        listens on all addresses.
-
-    Raises
-    ------
-    MeasurementError
-        Where that is so and not allowed.
+    With ``open_ports`` it goes on where this system gives no private network, in which case a part
+    of Hadoop listens on all addresses. Otherwise it raises `MeasurementError` there.
     """
 
     mode = "yarn"
+    shell = "org.apache.hadoop.fs.FsShell"
+    scheme = "file://"
 
     def __init__(self, own: OwnHadoop, *, open_ports: bool = False) -> None:
+        super().__init__("/ppw", own.scratch)
         refused = private_network.refusal()
         if refused and not open_ports:
             raise MeasurementError(
@@ -516,57 +491,37 @@ class OneMachine:
         self._own = own
         self._private = not refused
         self._conf = own.scratch / "conf"
+        self._log = own.scratch / "cluster.log"
         self._cluster: subprocess.Popen[bytes] | None = None
-        self._outputs = 0
         self._ports = free_ports()
-        self._sources: dict[tuple[str, int | None], str] = {}
 
     def prepare(self, settings: Sequence[Setting]) -> None:
         """Start the cluster and bring the inputs into its file system."""
         own = self._own
-        check_room(own.scratch, room_needed(settings, copies=2))
+        check_room(own.scratch, jobs.room_needed(settings, copies=2))
         self._configure(settings)
         self._start()
-        self._do("making a folder", _SHELL, "-mkdir", "-p", "/ppw")
-        texts = make_texts(own.scratch, text_sizes(settings), seed=own.seed)
-        for size, path in texts.items():
-            self._do("bringing the text", _SHELL, "-moveFromLocal", f"file://{path}", "/ppw/")
-            target = f"/ppw/{path.name}"
-            self._sources |= {("wordcount", size): target, ("sort", size): target}
-        for size in row_sizes(settings):
-            target = f"/ppw/rows-{size}"
-            setting = Setting("teragen", size, 2, None, None, None)
-            self._do("making rows with teragen", EXAMPLES, *self._arguments(setting, "", target))
-            self._sources["terasort", size] = target
+        self._put_texts(jobs.text_sizes(settings), own.seed, ("wordcount", "sort"))
+        for size in jobs.row_sizes(settings):
+            self._make_rows(size, maps=2)
 
     def command(self, setting: Setting) -> list[str]:
-        """What runs one job."""
+        """Command of one job."""
         if self._cluster is None or self._cluster.poll() is not None:
             raise MeasurementError(f"the cluster has ended: {first_complaint(self._log)}")
-        if self._outputs:
-            self._do("removing output", _SHELL, "-rm", "-r", "-f", "-skipTrash", self._target())
-        self._outputs += 1
-        source = self._sources.get((setting.workload, setting.data_bytes), "")
-        return self._client(EXAMPLES, *self._arguments(setting, source, self._target()))
+        target = self._next_output()
+        return self._client(*self._example(setting, self._source(setting), target))
 
     def environment(self) -> dict[str, str]:
         """Environment of the commands."""
         return self._own.environment()
-
-    def starts(self, output: Path) -> None:
-        """Nothing needs to be known of it."""
 
     def job(self, setting: Setting, output: Path) -> Job:
         """What the last job did, from its history file."""
         name = submitted_job(output)
         if name is None:
             raise MeasurementError(f"{output}: no job was submitted: see what it says instead")
-        return fetch_history(
-            name,
-            (f"{NEW_HISTORIES}/*", f"{HISTORIES}/*/*/*/*"),
-            lambda pattern: self._client(_SHELL, "-cat", pattern),
-            environment=self.environment(),
-        )
+        return self._fetch_history(name, (f"{NEW_HISTORIES}/*", f"{HISTORIES}/*/*/*/*"))
 
     def close(self) -> None:
         """End the cluster; what is left of it, and its files, are the reaper's."""
@@ -574,13 +529,6 @@ class OneMachine:
             self._cluster.kill()
             self._cluster.wait()
             self._cluster = None
-
-    @property
-    def _log(self) -> Path:
-        return self._own.scratch / "cluster.log"
-
-    def _target(self) -> str:
-        return f"/ppw/output-{self._outputs}"
 
     def _configure(self, settings: Sequence[Setting]) -> None:
         task_mb = max(_mb(s.task_memory_bytes) for s in settings)
@@ -616,15 +564,10 @@ class OneMachine:
             *("-jhsport", str(ports.history)),
         ]
         command = self._java(_MANAGER, *arguments, heap_mb=1024)
+        network = private_network.inside_new() if self._private else []
         with self._log.open("wb") as log:
-            self._cluster = subprocess.Popen(
-                [*(private_network.inside_new() if self._private else []), *within(work, command)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=own.environment(),
-                start_new_session=True,
-            )
+            inside = [*network, *within(work, command)]
+            self._cluster = start_process(inside, log, own.environment())
         until = time.monotonic() + _START_S
         while not (details.exists() and details.stat().st_size):
             if self._cluster.poll() is not None or time.monotonic() > until:
@@ -632,19 +575,12 @@ class OneMachine:
                 raise MeasurementError(f"the one-machine cluster did not start: {said}")
             time.sleep(0.1)
 
-    def _do(self, what: str, *command: str) -> None:
-        do(
-            self._client(*command),
-            log=self._own.scratch / "client.log",
-            environment=self.environment(),
-            what=what,
-        )
-
-    def _client(self, *command: str) -> list[str]:
-        inside: list[str] = []
+    def _client(self, *arguments: str) -> list[str]:
+        network: list[str] = []
         if self._private and self._cluster is not None:
-            inside = private_network.inside_of(self._cluster.pid)
-        return [*inside, *within(self._own.scratch / "work", self._java(*command, heap_mb=512))]
+            network = private_network.inside_of(self._cluster.pid)
+        command = self._java(*arguments, heap_mb=512)
+        return [*network, *within(self._own.scratch / "work", command)]
 
     def _java(self, *command: str, heap_mb: int) -> list[str]:
         own = self._own
@@ -654,10 +590,8 @@ class OneMachine:
             *("-cp", f"{self._conf}:{own.jars}/*", *command),
         ]
 
-    def _arguments(self, setting: Setting, source: str, target: str) -> list[str]:
-        own = self._own
-        properties = job_properties(setting, local=False, reduces=own.reduces, more=own.properties)
-        return example_arguments(setting, properties, source, target, reduces=own.reduces)
+    def _example(self, setting: Setting, source: str, target: str) -> list[str]:
+        return [EXAMPLES, *self._own.arguments(setting, source, target, local=False)]
 
 
 def _mb(memory_bytes: int | None) -> int:
