@@ -43,48 +43,22 @@ if TYPE_CHECKING:
     from rvsim._core import Stats
 
 
-# The simulated cores: an in-order and an out-of-order one, before the same memory.
-#
-# Widths, queues and caches are of the size that Intel's Optimization Reference Manual gives for its
-# cores Bonnell (Atom, 2008) and Nehalem (Xeon, 2009, with one core's share of the third-level
-# cache). They are models of such cores and not those products: the instruction set is RISC-V, and
-# programs run on the bare machine, without operating system or address translation.
-
-
 class Core(NamedTuple):
-    """A simulated core.
-
-    Attributes
-    ----------
-    name : str
-        As it is asked for.
-    family : str
-        What the runs table calls its kind.
-    last_level : str
-        The last-level cache, by rvsim's path of its counters.
-    config : callable
-        rvsim's configuration of the core at a clock in MHz.
-    """
+    """A simulated core."""
 
     name: str
-    family: str
-    last_level: str
-    config: Callable[[int], Config]
+    family: str  # as in the runs table
+    last_level: str  # last-level cache, by rvsim's path of its counters
+    config: Callable[[int], Config]  # rvsim's configuration at a core frequency in MHz
 
     @property
     def host(self) -> str:
-        """What the runs table calls it."""
+        """Name in the runs table."""
         return f"simulated-{self.name}"
 
 
 def core_named(name: str) -> Core:
-    """Core of that name.
-
-    Raises
-    ------
-    MeasurementError
-        When there is none.
-    """
+    """Core of that name. Raises `MeasurementError` when there is none."""
     if name not in CORES:
         raise MeasurementError(
             f"core {name!r}: not one of {', '.join(CORES)}{nearest(name, list(CORES))}"
@@ -93,13 +67,7 @@ def core_named(name: str) -> Core:
 
 
 def rvsim() -> ModuleType:
-    """Import the simulator.
-
-    Raises
-    ------
-    MeasurementError
-        When it is not installed.
-    """
+    """Import the simulator. Raises `MeasurementError` when it is not installed."""
     try:
         import rvsim
     except ImportError as error:
@@ -110,28 +78,48 @@ def rvsim() -> ModuleType:
     return rvsim
 
 
-def _in_order(clock_mhz: int) -> Config:
-    from rvsim import Backend, BranchPredictor, Cache, Config, MemoryController, Prefetcher
+def _core(clock_mhz: int, **sizes: Any) -> Config:
+    from rvsim import Cache, Config, MemoryController, Prefetcher
 
+    ways = sizes.pop("l1i_ways")
     return Config(
+        l1i=Cache("32KB", ways=ways, latency=1, prefetcher=Prefetcher.NextLine(degree=1)),
+        # Its timings are in nanoseconds; those of rvsim's other controllers are in core cycles.
+        memory_controller=MemoryController.DDR5(),
+        cpu_clock_mhz=clock_mhz,
+        uart_quiet=True,
+        **sizes,
+    )
+
+
+# Widths, queues and caches are of the size that Intel's Optimization Reference Manual gives for its
+# cores Bonnell (Atom, 2008) and Nehalem (Xeon, 2009, with one core's share of the third-level
+# cache). They are models of such cores and not those products: the instruction set is RISC-V, and
+# programs run on the bare machine, without operating system or address translation.
+
+
+def _in_order(clock_mhz: int) -> Config:
+    from rvsim import Backend, BranchPredictor, Cache
+
+    return _core(
+        clock_mhz,
         width=2,
         backend=Backend.InOrder(),
         branch_predictor=BranchPredictor.GShare(),
         btb_size=128,
         ras_size=8,
-        l1i=Cache("32KB", ways=8, latency=1, prefetcher=Prefetcher.NextLine(degree=1)),
+        l1i_ways=8,
         l1d=Cache("24KB", ways=6, latency=2, mshr_count=4),
         l2=Cache("512KB", ways=8, latency=14, mshr_count=8),
-        memory_controller=MemoryController.DDR5(),
-        cpu_clock_mhz=clock_mhz,
-        uart_quiet=True,
     )
 
 
 def _out_of_order(clock_mhz: int) -> Config:
-    from rvsim import Backend, BranchPredictor, Cache, Config, MemoryController, Prefetcher
+    from rvsim import Backend, BranchPredictor, Cache, Prefetcher
 
-    return Config(
+    stride = Prefetcher.Stride(degree=2, table_size=64)
+    return _core(
+        clock_mhz,
         width=4,
         backend=Backend.OutOfOrder(
             rob_size=128,
@@ -144,20 +132,10 @@ def _out_of_order(clock_mhz: int) -> Config:
         branch_predictor=BranchPredictor.TAGE(),
         btb_size=4096,
         ras_size=16,
-        l1i=Cache("32KB", ways=4, latency=1, prefetcher=Prefetcher.NextLine(degree=1)),
-        l1d=Cache(
-            "32KB",
-            ways=8,
-            latency=3,
-            mshr_count=10,
-            prefetcher=Prefetcher.Stride(degree=2, table_size=64),
-        ),
+        l1i_ways=4,
+        l1d=Cache("32KB", ways=8, latency=3, mshr_count=10, prefetcher=stride),
         l2=Cache("256KB", ways=8, latency=9, mshr_count=16, prefetcher=Prefetcher.Stream(degree=2)),
         l3=Cache("2MB", ways=16, latency=28, mshr_count=32),
-        # Its timings are in nanoseconds; those of rvsim's other controllers are in core cycles.
-        memory_controller=MemoryController.DDR5(),
-        cpu_clock_mhz=clock_mhz,
-        uart_quiet=True,
     )
 
 
@@ -171,7 +149,7 @@ CORES = {
 
 
 def preparing() -> Config:
-    """Core that a kernel's preparation is simulated on: what it does counts, not its speed."""
+    """Core that a kernel's preparation is simulated on; its speed does not matter."""
     from rvsim import Backend, Cache, Config, MemoryController
 
     return Config(
@@ -185,25 +163,14 @@ def preparing() -> Config:
     )
 
 
-# The kernels by name: small C programs in the spirit of the workloads that servers run.
-
-
 _KIB = 1024
 
 
 class Kernel(NamedTuple):
-    """A kernel.
+    """A small C program in the spirit of the workloads that servers run."""
 
-    Attributes
-    ----------
-    name : str
-        That of its source file, and of the workload in the runs table.
-    data_bytes : int
-        Data that it works on.
-    """
-
-    name: str
-    data_bytes: int
+    name: str  # that of its source file, and of the workload in the runs table
+    data_bytes: int  # data that it works on
 
 
 KERNELS = {
@@ -219,26 +186,17 @@ KERNELS = {
     )
 }
 
-# Bound by stores, which one curve in 1/f does not describe: it is there to be found out.
+# Bound by stores, which one curve in 1/f does not describe: a control of the fits.
 CONTROL = "stream"
 
 
 def kernel_named(name: str) -> Kernel:
-    """Kernel of that name.
-
-    Raises
-    ------
-    MeasurementError
-        When there is none.
-    """
+    """Kernel of that name. Raises `MeasurementError` when there is none."""
     if name not in KERNELS:
         raise MeasurementError(
             f"kernel {name!r}: not one of {', '.join(KERNELS)}{nearest(name, list(KERNELS))}"
         )
     return KERNELS[name]
-
-
-# Programs of the simulated machine: kernels, compiled and prepared, and users' own ELF files.
 
 
 COMPILER = "riscv64-unknown-elf-gcc"
@@ -251,43 +209,25 @@ _FLAGS = (
 _TIMEOUT_S = 60.0
 # The longest preparation takes some ten million.
 _MOST_PROGRAM_CYCLES = 60_000_000
-# The first bytes of an ELF file of 64 bits, little-endian, and its e_machine: RISC-V.
+# First bytes of an ELF file of 64 bits, little-endian, and its e_machine for RISC-V.
 _ELF_64, _RISC_V = b"\x7fELF\x02\x01", (243).to_bytes(2, "little")
 _MACHINE_AT = 18
 
 
 class Program(NamedTuple):
-    """A program ready to be run.
+    """A program ready to be run."""
 
-    Attributes
-    ----------
-    name : str
-        What the runs table calls it.
-    elf : Path
-    checkpoint : Path or None
-        Registers and memory where a kernel's preparation ends; they do not depend on the core.
-        Without one it is run from its entry on.
-    compiler : str or None
-        Name and version, where it is known.
-    data_bytes : int or None
-        Data that it works on, where that is known.
-    """
-
-    name: str
+    name: str  # as in the runs table
     elf: Path
+    # Registers and memory where a kernel's preparation ends; they do not depend on the core.
+    # Without a checkpoint the program runs from its entry on.
     checkpoint: Path | None = None
-    compiler: str | None = None
-    data_bytes: int | None = None
+    compiler: str | None = None  # name and version, where known
+    data_bytes: int | None = None  # data that it works on, where known
 
 
 def check_program(asked: str) -> str:
-    """Name of the program that is asked for: a kernel's, or that of a file.
-
-    Raises
-    ------
-    MeasurementError
-        When it is neither a kernel nor an ELF file for RISC-V.
-    """
+    """Name of a kernel, or of an ELF file for RISC-V. Raises `MeasurementError` otherwise."""
     if asked in KERNELS:
         return asked
     path = Path(asked)
@@ -310,12 +250,9 @@ def check_program(asked: str) -> str:
 
 
 def program_of(asked: str, folder: Path, data_bytes: int | None = None) -> Program:
-    """Make the program that is asked for ready: prepare a kernel, or take a file as it is.
+    """Prepare a kernel, or take a file as it is.
 
-    Raises
-    ------
-    MeasurementError
-        As for `check_program` and `prepare`.
+    Raises `MeasurementError` as `check_program` and `prepare` do.
     """
     name = check_program(asked)
     if asked in KERNELS:
@@ -585,10 +522,6 @@ def _whole_mhz(freq_hz: float) -> int:
     return mhz
 
 
-# ``python -m measurements.workloads.simulated -o runs.csv``: simulate all kernels, cores and
-# clocks.
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Simulate a sweep, write its runs table and say how long it took."""
     asked = _parser().parse_args(arguments)
@@ -630,9 +563,6 @@ def _listed(text: str) -> list[str]:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-# Simulated processor cores, and the small C programs that run on them.
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Hadoop's jars: brought by Maven into the user's cache, once."""
+"""Java, and Hadoop's jars, which Maven brings once into the user's cache."""
 
 from __future__ import annotations
 
@@ -16,18 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-# The Java that runs Hadoop: where it is, which version, and with which options.
-
-
 INSTALL = "apt install default-jdk-headless maven, or their like"
-# Below, options that this module gives are unknown; above, Hadoop 3.4 calls what was taken away
-# (Subject.getSubject).
+# Older ones do not know options of this module; newer ones lack Subject.getSubject of Hadoop 3.4.
 OLDEST, NEWEST = 11, 22
-
-# Every JVM leaves a folder in /tmp else.
+# Otherwise every JVM leaves a folder in /tmp.
 NO_PERF_DATA = "-XX:-UsePerfData"
-# Hadoop looks into classes that newer Javas close; the rest keeps it from listening on addresses
-# that it was not told, and its clock that of `local_log`.
+# Hadoop looks into classes that newer Javas close. The rest keeps it from listening on other
+# addresses, and its clock at UTC, which `read_local_log` takes it for.
 OPTIONS = (
     *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),
     *("--add-opens", "java.base/java.util=ALL-UNNAMED"),
@@ -37,7 +32,7 @@ _VERSION = re.compile(r'version "(?P<all>(?:1\.)?(?P<major>\d+)[^"]*)"')
 
 
 class Java(NamedTuple):
-    """A Java that can run Hadoop: its home, its program, and its version, such as 17.0.15."""
+    """A Java that can run Hadoop: its home, its program, and its version (17.0.15)."""
 
     home: Path
     program: str
@@ -47,10 +42,7 @@ class Java(NamedTuple):
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     """Find the Java of ``JAVA_HOME``, else that of the path.
 
-    Raises
-    ------
-    MeasurementError
-        When there is none, or one that does not run Hadoop 3.4.
+    Raises `MeasurementError` when there is none, or one that does not run Hadoop 3.4.
     """
     home = environment.get("JAVA_HOME")
     program = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
@@ -104,13 +96,7 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def find_jars(environment: Mapping[str, str] = os.environ) -> Path:
-    """Folder with all of Hadoop's jars.
-
-    Raises
-    ------
-    MeasurementError
-        When they were not brought yet, or some are gone.
-    """
+    """Folder with all of Hadoop's jars. Raises `MeasurementError` when some are missing."""
     folder = cache_folder(environment)
     if not _whole(folder):
         raise MeasurementError(
@@ -123,16 +109,10 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> Path:
 def set_up(
     environment: Mapping[str, str] = os.environ, *, tell: Callable[[str], None] | None = None
 ) -> Path:
-    """Bring the jars where they are not there yet; returns their folder.
+    """Bring the jars where they are missing; returns their folder.
 
-    Maven's own repository of the user is neither read nor written, its settings (mirrors, proxies)
-    are read.
-
-    Parameters
-    ----------
-    environment : mapping
-    tell : callable, optional
-        Takes a line for the user before what may take minutes.
+    The user's own repository of Maven is neither read nor written; the settings (mirrors, proxies)
+    are read. ``tell`` takes a line for the user before what may take minutes.
 
     Raises
     ------

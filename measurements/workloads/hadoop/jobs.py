@@ -1,4 +1,4 @@
-"""Inputs of the examples, made before anything is measured."""
+"""Jobs of Hadoop's examples: their settings, their inputs, and Hadoop's options for them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# Text for Wordcount and Sort: words of a made-up language, as unevenly frequent as real ones.
-#
-# The words' frequencies follow Zipf's law with Mandelbrot's offset, p(rank) ~ 1/(rank + 2.7), over
+# Text for Wordcount and Sort has words of a made-up language, as unevenly frequent as real ones:
+# their frequencies follow Zipf's law with Mandelbrot's offset, p(rank) ~ 1/(rank + 2.7), over
 # 50 000 words, and frequent words are short. A seed gives the same text on every host, and a longer
 # text begins with the shorter one.
 #
@@ -30,15 +29,7 @@ _BLOCK_WORDS = 1 << 18
 
 
 def write_text(path: Path, size: int, *, seed: int = 0) -> None:
-    """Write a text of exactly ``size`` bytes that ends with the end of a line.
-
-    Parameters
-    ----------
-    path : Path
-    size : int
-        Bytes.
-    seed : int
-    """
+    """Write a text of exactly ``size`` bytes that ends with the end of a line."""
     left = size
     with path.open("wb") as file:
         for block in _blocks(seed):
@@ -109,14 +100,7 @@ def row_sizes(settings: Iterable[Setting]) -> list[int]:
 
 
 def room_needed(settings: Sequence[Setting], *, copies: int = 1) -> float:
-    """Bytes on disk that the inputs and the largest job take.
-
-    Parameters
-    ----------
-    settings : sequence of Setting
-    copies : int
-        How often an input is there, as it is while it is brought into another file system.
-    """
+    """Room on disk (B) for so many copies of the inputs, and for the largest job."""
     largest = max((s.data_bytes or 0 for s in settings), default=0)
     inputs = sum(text_sizes(settings)) + sum(row_sizes(settings))
     return float(copies * inputs + _TIMES_THE_LARGEST * largest)
@@ -135,9 +119,6 @@ def make_texts(folder: Path, sizes: Sequence[int], *, seed: int) -> dict[int, Pa
 def _sizes(settings: Iterable[Setting], workloads: tuple[str, ...]) -> list[int]:
     found = {s.data_bytes for s in settings if s.workload in workloads and s.data_bytes}
     return sorted(found, reverse=True)
-
-
-# What a run is: a program of Hadoop's examples, its settings, and Hadoop's words for them.
 
 
 WORKLOADS = ("wordcount", "sort", "teragen", "terasort")
@@ -162,34 +143,21 @@ _TEXT_FORMATS = (
 
 
 class Setting(NamedTuple):
-    """A job and how it is set up; None leaves to Hadoop what it is.
-
-    Attributes
-    ----------
-    workload : str
-    data_bytes : int or None
-        Of its input; of its output for teragen.
-    map_slots, reduce_slots : int or None
-        How many of its tasks may run at once.
-    task_memory_bytes : int or None
-        Of one task's container; four fifths of it are the heap.
-    compression : str or None
-        Of the maps' output.
-    """
+    """A job and its settings; None leaves one to Hadoop."""
 
     workload: str
-    data_bytes: int | None
-    map_slots: int | None
+    data_bytes: int | None  # size of its input; of its output for teragen
+    map_slots: int | None  # tasks that may run at once
     reduce_slots: int | None
-    task_memory_bytes: int | None
-    compression: str | None
+    task_memory_bytes: int | None  # memory of a task's container; four fifths of it are the heap
+    compression: str | None  # of the output of maps
 
     def columns(self) -> dict[str, Any]:
-        """Columns of the runs table; what is left to Hadoop is not there."""
+        """Columns of the runs table, without what is left to Hadoop."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
     def text(self) -> str:
-        """Name it for people."""
+        """Text of the setting for messages."""
         words = [self.workload]
         if self.data_bytes is not None:
             words.append(f"{self.data_bytes / 1e6:g} MB")
@@ -228,15 +196,8 @@ def job_properties(
 ) -> list[str]:
     """Options (``-Dname=value``) that make Hadoop run a job as it is set.
 
-    Parameters
-    ----------
-    setting : Setting
-    local : bool
-        Whether all tasks run in one process.
-    reduces : int or None
-        How many reduce tasks; None for as many as there are slots for them.
-    more : mapping
-        The user's own, which come last and so prevail.
+    ``local`` says whether all tasks run in one process. Without a number of ``reduces`` there are
+    as many reduce tasks as slots. The user's own properties (``more``) come last and so prevail.
     """
     found: dict[str, Any] = {}
     if local:
@@ -264,15 +225,7 @@ def example_arguments(
 ) -> list[str]:
     """Arguments of Hadoop's examples for a workload, the program's name first.
 
-    Parameters
-    ----------
-    setting : Setting
-    properties : sequence of str
-        Of `job_properties`.
-    source, target : str
-        Folders or files in Hadoop's words; ``target`` must not be there.
-    reduces : int or None
-        As for `job_properties`.
+    ``source`` and ``target`` are folders or files of its file system; there must be no ``target``.
     """
     if setting.workload == "wordcount":
         return ["wordcount", *properties, source, target]
