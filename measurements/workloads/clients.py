@@ -199,10 +199,7 @@ class Histogram(NamedTuple):
     def percentile(self, share: float) -> Percentile:
         """Find the smallest latency that at least a share (0 to 1) of the requests did not exceed.
 
-        Raises
-        ------
-        MeasurementError
-            When nothing was counted.
+        Raises `MeasurementError` when nothing was counted.
         """
         rank, below = math.ceil(share * self.requests - 1e-9), 0
         for cell in self.cells:

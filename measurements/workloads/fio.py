@@ -43,10 +43,8 @@ def read_report(path: Path, direction: str) -> dict[str, Any]:
 
     ``direction`` is "read" or "write". Lines before the report are skipped.
 
-    Raises
-    ------
-    MeasurementError
-        When it is no such report, fio met an error, or nothing was moved in that direction.
+    Raises `MeasurementError` when it is no such report, fio met an error, or nothing was moved in
+    that direction.
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
@@ -119,10 +117,7 @@ class Pattern(NamedTuple):
     def parse(cls, text: str) -> Pattern:
         """Read ``randread:4KiB``; without a size, 4 KiB at random and 32 KiB in sequence.
 
-        Raises
-        ------
-        MeasurementError
-            When it is no pattern.
+        Raises `MeasurementError` when it is no pattern.
         """
         rw, _, size = text.partition(":")
         if rw not in PATTERNS:
@@ -201,10 +196,7 @@ class FioRuns:
     def run(self) -> Iterator[dict[str, Any]]:
         """Measure all that is not yet measured, in random order; yields each row.
 
-        Raises
-        ------
-        MeasurementError
-            When fio fails or a setting is refused.
+        Raises `MeasurementError` when fio fails or a setting is refused.
         """
         self.runs.begin()
         for step, pattern, depth in self._steps():

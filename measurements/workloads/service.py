@@ -167,10 +167,7 @@ class ServiceRuns:
         ``make`` returns a load whose clients go on for as many seconds after the window as its
         argument says. Where a busy host makes that too few, it is called again with more.
 
-        Raises
-        ------
-        MeasurementError
-            When the load fails, a setting is refused or the disk is full.
+        Raises `MeasurementError` when the load fails, a setting is refused or the disk is full.
         """
         *margins, longest = MARGINS_S
         for margin_s in margins:
@@ -398,11 +395,8 @@ def running(
     tell : callable
         Takes one line of text for the user.
 
-    Raises
-    ------
-    MeasurementError, SensorError
-        When something cannot be measured, set or written, the table exists already, or a resumed
-        sweep is another one.
+    Raises `MeasurementError` or `SensorError` when something cannot be measured, set or written,
+    the table exists already, or a resumed sweep is another one.
     """
     folder, session = measure.folder_and_session(output, resume=resume)
     if session is not None and session.plan.get("asked") != _plain(workload):

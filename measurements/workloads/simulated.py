@@ -263,10 +263,8 @@ def program_of(asked: str, folder: Path, data_bytes: int | None = None) -> Progr
 def prepare(kernel: str, folder: Path) -> Program:
     """Compile a kernel into a folder and simulate its preparation, once for all its runs.
 
-    Raises
-    ------
-    MeasurementError
-        When there is no such kernel, or the compiler or the simulator is missing or fails.
+    Raises `MeasurementError` when there is no such kernel, or the compiler or the simulator is
+    missing or fails.
     """
     simulator_class = rvsim().Simulator
     elf, compiler = compiled(kernel, folder)
@@ -285,10 +283,7 @@ def prepare(kernel: str, folder: Path) -> Program:
 def compiled(kernel: str, folder: Path) -> tuple[Path, str]:
     """Compile a kernel into a folder: the program, and the compiler with its version.
 
-    Raises
-    ------
-    MeasurementError
-        When there is no such kernel, or the compiler is missing or fails.
+    Raises `MeasurementError` when there is no such kernel, or the compiler is missing or fails.
     """
     name = kernel_named(kernel).name
     compiler = shutil.which(COMPILER)
@@ -358,11 +353,8 @@ def simulate(program: Program, core: str, freq_hz: float) -> dict[str, Any]:
         marks alone, as those of all kernels, or of a program without marks from its entry to its
         exit; ``power_source`` ("simulated", and there are no watts), ``simulator``, ``compiler``.
 
-    Raises
-    ------
-    MeasurementError
-        For an unknown core, a clock that cannot be, a program that fails or does not end, or when
-        rvsim is missing.
+    Raises `MeasurementError` for an unknown core, a clock that cannot be, a program that fails or
+    does not end, or when rvsim is missing.
     """
     model, clock_mhz = core_named(core), _whole_mhz(freq_hz)
     what = f"{program.name} on {core} at {frequency_text(freq_hz)}"
@@ -432,11 +424,8 @@ def simulate_sweep(
     Cell, dict
         What was asked and its row, as `simulate` gives it, in the order of the arguments.
 
-    Raises
-    ------
-    MeasurementError
-        As for `simulate`, or when there is no such program, two have one name, or the compiler is
-        missing; before anything is simulated where that can be.
+    Raises `MeasurementError` as for `simulate`, or when there is no such program, two have one
+    name, or the compiler is missing; before anything is simulated where that can be.
     """
     cells = [Cell(p, c, f) for p in programs for c in cores for f in frequencies_hz]
     for cell in cells:

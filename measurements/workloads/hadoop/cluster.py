@@ -63,10 +63,7 @@ class UserCluster(ClusterEngine):
 
     Texts are made in ``scratch``, a folder of the reaper's on this host.
 
-    Raises
-    ------
-    MeasurementError
-        When ``hadoop`` is not on the path.
+    Raises `MeasurementError` when ``hadoop`` is not on the path.
     """
 
     mode = "cluster"
@@ -239,10 +236,8 @@ class NodeMeter(NamedTuple):
 def read_nodes(path: Path) -> list[Node]:
     """Read a table of nodes: CSV with a header; ``host`` is needed, the rest where known.
 
-    Raises
-    ------
-    MeasurementError
-        When it cannot be read, has a column that is not known, or a value that cannot be.
+    Raises `MeasurementError` when it cannot be read, has a column that is not known, or a value
+    that cannot be.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -212,10 +212,7 @@ def parse_history(text: str, source: str) -> Job:
 
     A last line that was never finished, as a killed application master leaves it, is skipped.
 
-    Raises
-    ------
-    MeasurementError
-        When it is no job history in JSON, or tells of no job.
+    Raises `MeasurementError` when it is no job history in JSON, or tells of no job.
     """
     head, _, rest = text.partition("\n")
     if head.strip() == _BINARY:
@@ -427,10 +424,7 @@ def read_local_log(path: Path, *, slots: int = 1) -> Job:
     moved so far, so that these are left out. With several slots so are the bytes of input and
     output and the time of garbage collection, which each task counts for all.
 
-    Raises
-    ------
-    MeasurementError
-        When it cannot be read, or no job was submitted.
+    Raises `MeasurementError` when it cannot be read, or no job was submitted.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

@@ -117,11 +117,8 @@ def measure_hadoop(
     tell, show : callable
         Take a line for the user; and the numbers of runs done and of all, and the last run.
 
-    Raises
-    ------
-    MeasurementError, SensorError
-        When something is missing, a job fails, a sensor asked for cannot be read, the table exists
-        already, or a resumed sweep is another one.
+    Raises `MeasurementError` or `SensorError` when something is missing, a job fails, a sensor
+    asked for cannot be read, the table exists already, or a resumed sweep is another one.
     """
     nodes = cluster.read_nodes(Path(options.nodes)) if options.nodes else []
     if options.mode != "cluster":
@@ -247,10 +244,7 @@ class HadoopSweep:
     def run(self) -> Iterator[tuple[Step, list[dict[str, Any]]]]:
         """Measure all that is not yet measured; yields each run's rows as it ends.
 
-        Raises
-        ------
-        MeasurementError
-            When a job fails, a setting is refused or a disk is full.
+        Raises `MeasurementError` when a job fails, a setting is refused or a disk is full.
         """
         done = self._resume()
         todo = [step for step in self.steps if step not in done]

@@ -47,10 +47,7 @@ class BandwidthLoad:
     ``command`` is the program, to which the size of each of the three arrays of each CPU, the rate
     of all CPUs together (0 for all that they can) and the CPUs are added.
 
-    Raises
-    ------
-    MeasurementError
-        When it cannot be started or does not begin to work.
+    Raises `MeasurementError` when it cannot be started or does not begin to work.
     """
 
     def __init__(

@@ -46,10 +46,7 @@ def make_memory_device(
     on a disk. The file system has room for ``size_bytes`` and is of the kind that is asked for,
     where that can be made here; ext4 otherwise. Returns its top folder and its kind.
 
-    Raises
-    ------
-    MeasurementError
-        Where there is not the memory, the right or the program for it.
+    Raises `MeasurementError` where there is not the memory, the right or the program for it.
     """
     kind = file_system if file_system in _MAKE and shutil.which(f"mkfs.{file_system}") else _USUAL
     make = shutil.which(f"mkfs.{kind}")

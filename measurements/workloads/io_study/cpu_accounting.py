@@ -196,10 +196,7 @@ class KernelWorkers:
     is free, so that a workload on one core has the help of others. The kernel lets no user place
     these threads, but it has one mask for all of them.
 
-    Raises
-    ------
-    MeasurementError
-        Where the kernel has no such mask, or another ppw has changed it.
+    Raises `MeasurementError` where the kernel has no such mask, or another ppw has changed it.
     """
 
     def __init__(self, sysfs: Path) -> None:

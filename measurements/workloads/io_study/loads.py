@@ -325,10 +325,7 @@ def window_columns(
         "own"), ``scheduled_s`` and ``tick_busy_s`` of the host where known, ``intervals``,
         ``intervals_without_io``, and ``io_notes`` where something was odd.
 
-    Raises
-    ------
-    LostCountError
-        When a count went back or away: nothing is guessed.
+    Raises `LostCountError` when a count went back or away: nothing is guessed.
     """
     lost = [name for name in _NEEDED if any(row.get(name) is None for row in rows)]
     if lost:

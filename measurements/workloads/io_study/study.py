@@ -126,10 +126,7 @@ def open_levels(options: StudyOptions, runs: ServiceRuns, known: Mapping[Level, 
 
     ``known`` is the bandwidth left at levels of earlier runs; all runs of a level report the same.
 
-    Raises
-    ------
-    MeasurementError
-        Where the workload leaves no core for the load.
+    Raises `MeasurementError` where the workload leaves no core for the load.
     """
     if not any(options.taken):
         return Levels(None, {}, {}, {})
@@ -233,10 +230,7 @@ class IoStudy:
     def run(self) -> Iterator[dict[str, Any]]:
         """Measure all that is not yet measured, in random order; yields each row.
 
-        Raises
-        ------
-        MeasurementError
-            When the workload fails, or counters go back again and again.
+        Raises `MeasurementError` when the workload fails, or counters go back again and again.
         """
         self.runs.begin()
         for step, cell in self._steps():
@@ -355,10 +349,7 @@ class IoStudy:
 def open_study(options: StudyOptions, runs: ServiceRuns) -> IoStudy:
     """Lay out files, make the device in memory and the control group, find what can be taken.
 
-    Raises
-    ------
-    MeasurementError
-        When something that was asked for cannot be had here; before any run.
+    Raises `MeasurementError` when something that was asked for cannot be had here; before any run.
     """
     options.check()
     machine = runs.machine
@@ -417,10 +408,7 @@ def _memory_bytes(procfs: Path) -> float | None:
 def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[block_devices.Device, ...]:
     """Lay out what is read and written, on the disk and, where it is asked for, in memory.
 
-    Raises
-    ------
-    MeasurementError
-        Where there is no room, right or program for it.
+    Raises `MeasurementError` where there is no room, right or program for it.
     """
     folder = Path(options.folder)
     disk = _device(options, runs, folder, "disk", block_devices.file_system_of(folder))

@@ -102,20 +102,14 @@ class Loader(abc.ABC):
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
         """Merge what the processes printed and left in ``scratch``.
 
-        Raises
-        ------
-        MeasurementError
-            When it is not what this program writes.
+        Raises `MeasurementError` when it is not what this program writes.
         """
 
 
 def find_loader(name: str | None) -> Loader:
     """Find a load generator by name; None takes memcaslap, else memtier_benchmark.
 
-    Raises
-    ------
-    MeasurementError
-        When it is not installed, with what to install.
+    Raises `MeasurementError` when it is not installed, with what to install.
     """
     if name is not None and name not in LOADERS:
         raise MeasurementError(f"no load generator {name!r}: there are {', '.join(LOADERS)}")
@@ -306,10 +300,7 @@ class Memtier(Loader):
 def read_memtier_totals(path: Path) -> dict[str, float]:
     """Read the number of requests and their latencies (s) from a JSON file of memtier_benchmark.
 
-    Raises
-    ------
-    MeasurementError
-        When it is no such file.
+    Raises `MeasurementError` when it is no such file.
     """
     try:
         stats = json.loads(path.read_text(encoding="utf-8"))["ALL STATS"]

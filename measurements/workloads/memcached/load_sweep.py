@@ -49,10 +49,7 @@ class MemcachedRuns:
 
         The verdicts are not in these rows, since they need the runs after them: `table` has them.
 
-        Raises
-        ------
-        MeasurementError
-            When servers or clients fail, or a setting is refused.
+        Raises `MeasurementError` when servers or clients fail, or a setting is refused.
         """
         self.runs.begin()
         order = asked.setups(self.options, self.runs.options.frequencies)
@@ -246,10 +243,7 @@ class MemcachedRuns:
 def find_programs(options: asked.MemcachedOptions) -> Loader:
     """Find the load generator, and memcached unless servers are named.
 
-    Raises
-    ------
-    MeasurementError
-        When one of them is missing, with what to install.
+    Raises `MeasurementError` when one of them is missing, with what to install.
     """
     if not options.servers:
         find_program("memcached")
@@ -263,10 +257,8 @@ def find_programs(options: asked.MemcachedOptions) -> Loader:
 def open_runs(options: asked.MemcachedOptions, runs: ServiceRuns) -> MemcachedRuns:
     """Find all that a sweep needs.
 
-    Raises
-    ------
-    MeasurementError
-        When a program is missing, a server cannot be reached or something asked for cannot be.
+    Raises `MeasurementError` when a program is missing, a server cannot be reached or something
+    asked for cannot be.
     """
     options.check()
     found = find_programs(options)

@@ -47,10 +47,7 @@ class Address(NamedTuple):
     def parse(cls, text: str) -> Address:
         """Read ``host:port``, ``[::1]:port`` or ``host``, whose port is 11211.
 
-        Raises
-        ------
-        MeasurementError
-            When it is none of them.
+        Raises `MeasurementError` when it is none of them.
         """
         host, colon, port = text.strip().rpartition(":")
         if not colon or text.strip().endswith("]"):
@@ -88,10 +85,8 @@ class Counts(NamedTuple):
 class Control:
     """A connection to a server for questions, beside those of its load.
 
-    Raises
-    ------
-    MeasurementError
-        When the server cannot be reached, or answers something else than memcached does.
+    Raises `MeasurementError` when the server cannot be reached, or answers something else than
+    memcached does.
     """
 
     def __init__(self, address: Address) -> None:
@@ -134,10 +129,7 @@ class Control:
     def fill(self, key: Callable[[int], str], keys: int, value_bytes: int) -> None:
         """Store so many objects under the keys of their numbers from 0.
 
-        Raises
-        ------
-        MeasurementError
-            When the server does not hold them afterwards.
+        Raises `MeasurementError` when the server does not hold them afterwards.
         """
         tail = f" 0 0 {value_bytes} noreply\r\n".encode() + b"x" * value_bytes + b"\r\n"
         before = int(self.stats()["cmd_set"])
@@ -215,10 +207,7 @@ class Servers:
         ``threads`` and ``connections`` are those of each server, ``memory_bytes`` are shared by
         all. What they print goes to ``log``.
 
-        Raises
-        ------
-        MeasurementError
-            When memcached is not installed or does not start.
+        Raises `MeasurementError` when memcached is not installed or does not start.
         """
         program = find_program("memcached")
         processes = []
