@@ -380,20 +380,10 @@ def running(
 ) -> Iterator[Running]:
     """Open session, machine and sensors; all is closed and cleaned up when left.
 
-    Parameters
-    ----------
-    options : ServiceOptions
-    host : HostOptions
-        Only what its ``metrics`` name must be measurable.
-    output : Path
-        File of the runs table; raw readings go beside it.
-    workload : dict
-        Options of the workload, kept in the session's plan; a resumed sweep must have the same.
-    is_local : bool
-        Whether the service is on this host; if not, no sensor of this host is tried.
-    resume, counters : bool
-    tell : callable
-        Takes one line of text for the user.
+    Only what the ``metrics`` of ``host`` name must be measurable. The runs table goes to
+    ``output``, with raw readings beside it. The options of the ``workload`` are kept in the
+    session's plan; a resumed sweep must have the same. If the service is not local, no sensor of
+    this host is tried. ``tell`` takes one line of text for the user.
 
     Raises `MeasurementError` or `SensorError` when something cannot be measured, set or written,
     the table exists already, or a resumed sweep is another one.

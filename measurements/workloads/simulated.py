@@ -337,24 +337,23 @@ def simulate(program: Program, core: str, freq_hz: float) -> dict[str, Any]:
     Parameters
     ----------
     program : Program
-        As `measurements.workloads.simulated.program_of` makes it.
     core : str
         One of `CORES`: "inorder" or "o3".
     freq_hz : float
-        Clock of the core (Hz), a whole number of MHz from 100 MHz to 10 GHz.
+        Core frequency (Hz), a whole number of MHz from 100 MHz to 10 GHz.
 
     Returns
     -------
     dict
-        ``host``, ``family``, ``workload``, ``freq_hz``, ``cores``, ``data_bytes``, ``time_s``
-        (cycles over clock), ``instructions``, ``cycles``, ``cpi``, ``llc_misses`` (prefetched
-        lines among them), ``branch_mispredictions``, ``memory_read_bytes``,
-        ``memory_written_bytes``; ``region``: whether they are of the region between the program's
-        marks alone, as those of all kernels, or of a program without marks from its entry to its
-        exit; ``power_source`` ("simulated", and there are no watts), ``simulator``, ``compiler``.
+        ``time_s`` is cycles over frequency; prefetched lines are among ``llc_misses``. ``region``
+        says whether the counts are of the region between the program's marks alone, as those of all
+        kernels, or of a program without marks from its entry to its exit. There is no power.
 
-    Raises `MeasurementError` for an unknown core, a clock that cannot be, a program that fails or
-    does not end, or when rvsim is missing.
+    Raises
+    ------
+    MeasurementError
+        For an unknown core, an impossible frequency, a program that fails or does not end, or when
+        rvsim is missing.
     """
     model, clock_mhz = core_named(core), _whole_mhz(freq_hz)
     what = f"{program.name} on {core} at {frequency_text(freq_hz)}"
@@ -406,26 +405,14 @@ def simulate_sweep(
     processes: int = 2,
     data_bytes: int | None = None,
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """Simulate each program on each core at each clock, several at a time.
+    """Simulate each program on each core at each frequency, several at a time.
 
-    Parameters
-    ----------
-    programs : sequence of str
-        Kernels by name, or paths of ELF files for the bare machine.
-    cores : sequence of str
-    frequencies_hz : sequence of float
-    processes : int
-        How many are simulated at once; each takes some 300 MB.
-    data_bytes : int, optional
-        Data that the ELF files work on.
+    Programs are kernels by name, or paths of ELF files for the bare machine, which work on
+    ``data_bytes``. Each of the processes takes some 300 MB. Yields each cell and its row, as
+    `simulate` gives it, in the order of the arguments.
 
-    Yields
-    ------
-    Cell, dict
-        What was asked and its row, as `simulate` gives it, in the order of the arguments.
-
-    Raises `MeasurementError` as for `simulate`, or when there is no such program, two have one
-    name, or the compiler is missing; before anything is simulated where that can be.
+    Raises `MeasurementError` as `simulate`, or when there is no such program, two have one name, or
+    the compiler is missing; before anything is simulated where that can be.
     """
     cells = [Cell(p, c, f) for p in programs for c in cores for f in frequencies_hz]
     for cell in cells:

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,12 +16,14 @@ from xml.etree import ElementTree
 from measurements.errors import MeasurementError
 from measurements.host.execution import execute
 from measurements.processes.cleanup_process import MARK
+from measurements.processes.programs import ask
 from measurements.workloads.clients import start_process
 from measurements.workloads.hadoop import jobs, private_network
 from measurements.workloads.hadoop.history import Job, parse_history, read_local_log
 from measurements.workloads.hadoop.install import OPTIONS, Java
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
@@ -179,18 +180,12 @@ def do(command: Sequence[str], *, log: Path, environment: Mapping[str, str], wha
 
 def read(command: Sequence[str], *, environment: Mapping[str, str], what: str) -> str:
     """Standard output of a command. Raises `MeasurementError` when it fails."""
-    done = subprocess.run(
-        list(command),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=dict(environment),
-        check=False,
-    )
+    done = ask(command, environment=environment)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+        said = done.stderr.strip().splitlines()
         reason = said[-1][:300] if said else "it gave no reason"
         raise MeasurementError(f"{what} failed with exit code {done.returncode}: {reason}")
-    return done.stdout.decode(errors="replace")
+    return done.stdout
 
 
 def submitted_job(output: Path) -> str | None:
@@ -247,6 +242,10 @@ log4j.appender.console.target=System.err
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p [%t] %c{1}: %m%n
 """
+
+_DAEMONS = ("yarn.resourcemanager", "yarn.nodemanager")
+_LOOPBACK_HOSTS = [f"{daemon}.{part}" for daemon in _DAEMONS for part in ("hostname", "bind-host")]
+_ANY_PORT = [f"yarn.nodemanager.{part}address" for part in ("", "localizer.", "webapp.")]
 
 Properties = dict[str, str]
 
@@ -337,18 +336,13 @@ def cluster_properties(
         },
         "yarn-site.xml": {
             "yarn.application.classpath": classpath,
-            "yarn.resourcemanager.hostname": LOOPBACK,
-            "yarn.resourcemanager.bind-host": LOOPBACK,
+            **dict.fromkeys(_LOOPBACK_HOSTS, LOOPBACK),
             "yarn.resourcemanager.address": f"{LOOPBACK}:{ports.resource_manager}",
             "yarn.resourcemanager.scheduler.address": f"{LOOPBACK}:{ports.scheduler}",
             "yarn.resourcemanager.resource-tracker.address": f"{LOOPBACK}:{ports.tracker}",
             "yarn.resourcemanager.admin.address": f"{LOOPBACK}:{ports.admin}",
             "yarn.resourcemanager.webapp.address": f"{LOOPBACK}:{ports.web}",
-            "yarn.nodemanager.hostname": LOOPBACK,
-            "yarn.nodemanager.bind-host": LOOPBACK,
-            "yarn.nodemanager.address": f"{LOOPBACK}:0",
-            "yarn.nodemanager.localizer.address": f"{LOOPBACK}:0",
-            "yarn.nodemanager.webapp.address": f"{LOOPBACK}:0",
+            **dict.fromkeys(_ANY_PORT, f"{LOOPBACK}:0"),
             "yarn.nodemanager.resource.memory-mb": str(memory_mb),
             "yarn.nodemanager.resource.cpu-vcores": str(cpus),
             "yarn.nodemanager.admin-env": ",".join(f"{n}={v}" for n, v in variables.items()),
@@ -463,7 +457,6 @@ def _heap_mb(setting: Setting) -> int:
 
 
 _MANAGER = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
-_DEFAULT_TASK_MB = 1024
 _MASTER_MB = 1024
 _START_S = 180.0
 
@@ -531,10 +524,10 @@ class OneMachine(ClusterEngine):
             self._cluster = None
 
     def _configure(self, settings: Sequence[Setting]) -> None:
-        task_mb = max(_mb(s.task_memory_bytes) for s in settings)
+        task_mb = max(-(-(s.task_memory_bytes or _DEFAULT_TASK_BYTES) // _MIB) for s in settings)
         slots = max((s.map_slots or 1) + (s.reduce_slots or 1) for s in settings)
         memory_mb = _MASTER_MB + slots * task_mb
-        there_mb = _memory_mb()
+        there_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
         if memory_mb > there_mb:
             raise MeasurementError(
                 f"{slots} task slots of {task_mb} MiB and the application master take "
@@ -592,11 +585,3 @@ class OneMachine(ClusterEngine):
 
     def _example(self, setting: Setting, source: str, target: str) -> list[str]:
         return [EXAMPLES, *self._own.arguments(setting, source, target, local=False)]
-
-
-def _mb(memory_bytes: int | None) -> int:
-    return _DEFAULT_TASK_MB if memory_bytes is None else -(-memory_bytes // _MIB)
-
-
-def _memory_mb() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB

@@ -166,7 +166,8 @@ def _bring(maven: str, scratch: Path, environment: Mapping[str, str]) -> Path:
             check=False,
         )
     jars = sorted(target.glob("*.jar"))
-    missing = [name for _, name, _ in _DEPENDENCIES if not _has(jars, name)]
+    wanted = [name for _, name, _ in _DEPENDENCIES]
+    missing = [n for n in wanted if not any(jar.name.startswith(f"{n}-") for jar in jars)]
     if done.returncode or missing:
         raise MeasurementError(
             f"mvn could not bring Hadoop {VERSION}: {_complaint(log, done.returncode, missing)}"
@@ -174,10 +175,6 @@ def _bring(maven: str, scratch: Path, environment: Mapping[str, str]) -> Path:
     listed = "".join(f"{jar.stat().st_size} {jar.name}\n" for jar in jars)
     (target / _LIST).write_text(listed, encoding="utf-8")
     return target
-
-
-def _has(jars: list[Path], name: str) -> bool:
-    return any(jar.name.startswith(f"{name}-") for jar in jars)
 
 
 def _complaint(log: Path, code: int, missing: list[str]) -> str:

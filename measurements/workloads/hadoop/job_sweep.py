@@ -101,21 +101,11 @@ def measure_hadoop(
 ) -> pd.DataFrame:
     """Run all jobs that are asked for; each is in the table's file before the next begins.
 
-    Parameters
-    ----------
-    options : HadoopOptions
-    service : ServiceOptions
-        Frequencies, repeats and idling; its window means nothing here.
-    host : HostOptions
-    output : Path
-        File of the runs table; raw readings, logs and tasks go beside it.
-    scratch : Path
-        Folder on the disk that is to be used; what is made in it is removed.
-    open_ports : bool
-        Whether a cluster of this host may listen on all addresses, where it cannot do without.
-    resume : bool
-    tell, show : callable
-        Take a line for the user; and the numbers of runs done and of all, and the last run.
+    The runs table goes to ``output``, with raw readings, logs and tasks beside it. Inputs and
+    outputs of jobs are made in the folder ``scratch`` and removed. ``open_ports`` lets a cluster of
+    this host listen on all addresses, where it cannot do without. The window of ``service`` means
+    nothing here. ``tell`` takes a line for the user; ``show`` the numbers of runs done and of all,
+    and the last run.
 
     Raises `MeasurementError` or `SensorError` when something is missing, a job fails, a sensor
     asked for cannot be read, the table exists already, or a resumed sweep is another one.
@@ -341,21 +331,20 @@ class HadoopSweep:
             time.sleep(self.runs.options.settle_s)
 
     def _begin(self, kind: str, step: Step | None) -> dict[str, Any]:
-        record = {
+        """Begin the record of a run, or of idling."""
+        freq_hz = None if step is None else step.freq_hz
+        record: dict[str, Any] = {
             "run": self._number,
             "kind": kind,
             "setting": None if step is None else list(step.setting),
             "asked": [] if step is None else list(step.setting.columns()),
-            "asked_hz": None if step is None else step.freq_hz,
-            "freq_hz": None if step is None else step.freq_hz,
+            "asked_hz": freq_hz,
+            "freq_hz": freq_hz,
             "repeat": 0 if step is None else step.repeat,
             "cores": self.machine.cores if self.engine.mode != "cluster" else None,
             "executions": 1,
             "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "facts": {},
-            "failures": {},
-            "node_failures": {},
-            cluster.NODES: {},
+            **{name: {} for name in ("facts", "failures", "node_failures", cluster.NODES)},
             "master": None,
         }
         self._number += 1

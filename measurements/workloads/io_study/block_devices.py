@@ -53,7 +53,12 @@ def make_memory_device(
     if make is None:
         raise MeasurementError(f"the program mkfs.{kind} is not there: apt install e2fsprogs")
     whole = int(size_bytes * _OVERHEAD) + _LEAST_FREE_BYTES
-    _refuse_too_large(whole)
+    free = available_memory(Path("/proc"), Path("/sys"))
+    if whole > _SHARE_OF_MEMORY * free:
+        raise MeasurementError(
+            f"a device of {whole / 1e6:.0f} MB in memory is too much where {free / 1e6:.0f} "
+            "MB are free: take a smaller --size, or leave --without-device out"
+        )
     memory = reaper.folder()
     _mount(reaper, ["-t", "tmpfs", "-o", f"size={whole + (1 << 20)},mode=700", "tmpfs"], memory)
     image = memory / "device"
@@ -82,15 +87,6 @@ def file_system_of(folder: Path, procfs: Path = Path("/proc")) -> str | None:
         if fields[2] == wanted and "-" in fields:
             return fields[fields.index("-") + 1]
     return None
-
-
-def _refuse_too_large(size_bytes: int) -> None:
-    free = available_memory(Path("/proc"), Path("/sys"))
-    if size_bytes > _SHARE_OF_MEMORY * free:
-        raise MeasurementError(
-            f"a device of {size_bytes / 1e6:.0f} MB in memory is too much where {free / 1e6:.0f} "
-            "MB are free: take a smaller --size, or leave --without-device out"
-        )
 
 
 def _mount(reaper: Reaper, arguments: list[str], folder: Path) -> None:
@@ -137,7 +133,10 @@ def fill(folder: Path, prepare: str | None, reaper: Reaper) -> Path:
         raise MeasurementError(f"--prepare ended with {done.returncode}: {said[-1][:160]}")
     for path in fresh.rglob("*"):
         if path.is_file():
-            _uncache(path)
+            with path.open("rb") as file:
+                # Only what is written can be dropped.
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return fresh
 
 
@@ -149,13 +148,3 @@ def block_device(folder: Path, sysfs: Path = Path("/sys")) -> str | None:
         return None
     there = link.resolve()
     return there.parent.name if (there / "partition").exists() else there.name
-
-
-def _uncache(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        # Only what is written can be dropped.
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)

@@ -304,12 +304,11 @@ class LostCountError(CutShortError):
 def window_columns(
     rows: Sequence[Row], *, cpus: int, taken_s: float = 0.0, own: Own | None = None
 ) -> dict[str, Any]:
-    """Add up the intervals of a run.
+    """Add up the intervals of a run, which are rows of `measurements.timeseries.LiveSampler`.
 
     Parameters
     ----------
     rows : sequence of mapping
-        Rows of `measurements.timeseries.LiveSampler`.
     cpus : int
         Logical CPUs that the workload may use. Idle time is what they have left after all CPU
         time of the host, wherever it was spent.
@@ -321,9 +320,8 @@ def window_columns(
     Returns
     -------
     dict of column to value
-        ``sampled_s`` (s), CPU times (s), sectors (512 B), ``cpu_accounting``, ``scope`` ("host" or
-        "own"), ``scheduled_s`` and ``tick_busy_s`` of the host where known, ``intervals``,
-        ``intervals_without_io``, and ``io_notes`` where something was odd.
+        CPU times (s), sectors (512 B), ``scope`` ("host" or "own"), ``scheduled_s`` and
+        ``tick_busy_s`` of the host where known, and ``io_notes`` where something was odd.
 
     Raises `LostCountError` when a count went back or away: nothing is guessed.
     """

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.processes.programs import compile_c, find_compiler, find_first, find_program
@@ -307,7 +307,9 @@ def read_memtier_totals(path: Path) -> dict[str, float]:
         total, parts = stats["Totals"], [stats["Sets"], stats["Gets"]]
         counted = [float(part["Count"]) for part in parts]
         # The mean of its totals is wrong in some versions; those of its parts are not.
-        means = [_mean_s(part) for part in parts]
+        # Old versions call it "Latency".
+        names = ["Average Latency" if "Average Latency" in part else "Latency" for part in parts]
+        means = [float(part[name]) * _MS for part, name in zip(parts, names, strict=True)]
         percentiles = total["Percentile Latencies"]
         figures = {
             "requests": sum(counted),
@@ -325,11 +327,6 @@ def read_memtier_totals(path: Path) -> dict[str, float]:
             f"{path}: no report of memtier_benchmark ({type(error).__name__}: {str(error)[:160]}): "
             "it needs version 1.4 or newer"
         ) from error
-
-
-def _mean_s(part: dict[str, Any]) -> float:
-    # Old versions call it "Latency".
-    return float(part["Average Latency"] if "Average Latency" in part else part["Latency"]) * _MS
 
 
 def _merge_percentiles(values: Sequence[float], weights: Sequence[float]) -> Percentile:
