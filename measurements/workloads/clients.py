@@ -106,12 +106,8 @@ class Client:
     def finish(self, name: str, seconds: float, *, hang: str) -> None:
         """Wait for the end of all clients after the window.
 
-        Raises
-        ------
-        CutShortError
-            When a client ended inside the window.
-        MeasurementError
-            When a client failed, or did not end in time, with ``hang`` as the message.
+        Raises `CutShortError` when a client ended inside the window, and `MeasurementError` when
+        one failed, or did not end in time, with ``hang`` as the message.
         """
         self.check()
         if self.cut_short:

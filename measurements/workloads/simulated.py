@@ -36,7 +36,7 @@ from measurements.table.units import frequency_text, parse_frequency
 from measurements.table.writing import write_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from rvsim import Config, Simulator
@@ -57,13 +57,11 @@ class Core(NamedTuple):
         return f"simulated-{self.name}"
 
 
-def core_named(name: str) -> Core:
-    """Core of that name. Raises `MeasurementError` when there is none."""
-    if name not in CORES:
+def _refuse_unknown(what: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
         raise MeasurementError(
-            f"core {name!r}: not one of {', '.join(CORES)}{nearest(name, list(CORES))}"
+            f"{what} {name!r}: not one of {', '.join(known)}{nearest(name, list(known))}"
         )
-    return CORES[name]
 
 
 def rvsim() -> ModuleType:
@@ -78,17 +76,17 @@ def rvsim() -> ModuleType:
     return rvsim
 
 
-def _core(clock_mhz: int, **sizes: Any) -> Config:
+def _core(clock_mhz: int, *, l1i_ways: int, **rest: Any) -> Config:
     from rvsim import Cache, Config, MemoryController, Prefetcher
 
-    ways = sizes.pop("l1i_ways")
+    following = Prefetcher.NextLine(degree=1)
     return Config(
-        l1i=Cache("32KB", ways=ways, latency=1, prefetcher=Prefetcher.NextLine(degree=1)),
+        l1i=Cache("32KB", ways=l1i_ways, latency=1, prefetcher=following),
         # Its timings are in nanoseconds; those of rvsim's other controllers are in core cycles.
         memory_controller=MemoryController.DDR5(),
         cpu_clock_mhz=clock_mhz,
         uart_quiet=True,
-        **sizes,
+        **rest,
     )
 
 
@@ -166,37 +164,20 @@ def preparing() -> Config:
 _KIB = 1024
 
 
-class Kernel(NamedTuple):
-    """A small C program in the spirit of the workloads that servers run."""
-
-    name: str  # that of its source file, and of the workload in the runs table
-    data_bytes: int  # data that it works on
-
-
+# Small C programs in the spirit of the workloads that servers run: the name of the source file and
+# of the workload, and the data that it works on (B).
 KERNELS = {
-    kernel.name: kernel
-    for kernel in (
-        Kernel("word_count", 128 * _KIB),
-        Kernel("sort", 192 * _KIB),
-        Kernel("hash_table_get", 34816 * _KIB),
-        Kernel("kmeans", 96_000),
-        Kernel("inverted_index", 1808 * _KIB),
-        Kernel("pointer_chase", 8192 * _KIB),
-        Kernel("stream", 3072 * _KIB),
-    )
+    "word_count": 128 * _KIB,
+    "sort": 192 * _KIB,
+    "hash_table_get": 34816 * _KIB,
+    "kmeans": 96_000,
+    "inverted_index": 1808 * _KIB,
+    "pointer_chase": 8192 * _KIB,
+    "stream": 3072 * _KIB,
 }
 
 # Bound by stores, which one curve in 1/f does not describe: a control of the fits.
 CONTROL = "stream"
-
-
-def kernel_named(name: str) -> Kernel:
-    """Kernel of that name. Raises `MeasurementError` when there is none."""
-    if name not in KERNELS:
-        raise MeasurementError(
-            f"kernel {name!r}: not one of {', '.join(KERNELS)}{nearest(name, list(KERNELS))}"
-        )
-    return KERNELS[name]
 
 
 COMPILER = "riscv64-unknown-elf-gcc"
@@ -277,7 +258,7 @@ def prepare(kernel: str, folder: Path) -> Program:
         )
     checkpoint = folder / f"{kernel}.checkpoint"
     simulator.save(str(checkpoint))
-    return Program(kernel, elf, checkpoint, compiler, kernel_named(kernel).data_bytes)
+    return Program(kernel, elf, checkpoint, compiler, KERNELS[kernel])
 
 
 def compiled(kernel: str, folder: Path) -> tuple[Path, str]:
@@ -285,22 +266,23 @@ def compiled(kernel: str, folder: Path) -> tuple[Path, str]:
 
     Raises `MeasurementError` when there is no such kernel, or the compiler is missing or fails.
     """
-    name = kernel_named(kernel).name
+    _refuse_unknown("kernel", kernel, KERNELS)
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise MeasurementError(
             f"no {COMPILER} on this host, which simulated kernels are compiled by: apt install "
             "gcc-riscv64-unknown-elf, or its like"
         )
-    elf = folder / f"{name}.elf"
+    elf = folder / f"{kernel}.elf"
     with resources.as_file(resources.files("measurements.workloads") / "kernels") as sources:
-        layout, files = sources / "layout.ld", [sources / f"{name}.c", sources / "start.c"]
+        layout, files = sources / "layout.ld", [sources / f"{kernel}.c", sources / "start.c"]
         _said(compiler, *_FLAGS, "-T", str(layout), "-o", str(elf), *map(str, files))
     version = _said(compiler, "-dumpfullversion").strip()
     return elf, f"{COMPILER} {version} {OPTIMISATION}"
 
 
 def _said(*command: str) -> str:
+    """Output of a command of the compiler."""
     try:
         done = ask(command, timeout_s=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -355,7 +337,8 @@ def simulate(program: Program, core: str, freq_hz: float) -> dict[str, Any]:
         For an unknown core, an impossible frequency, a program that fails or does not end, or when
         rvsim is missing.
     """
-    model, clock_mhz = core_named(core), _whole_mhz(freq_hz)
+    _refuse_unknown("core", core, CORES)
+    model, clock_mhz = CORES[core], _whole_mhz(freq_hz)
     what = f"{program.name} on {core} at {frequency_text(freq_hz)}"
     try:
         simulator = rvsim().Simulator(model.config(clock_mhz), binary=str(program.elf))
@@ -416,7 +399,8 @@ def simulate_sweep(
     """
     cells = [Cell(p, c, f) for p in programs for c in cores for f in frequencies_hz]
     for cell in cells:
-        core_named(cell.core), _whole_mhz(cell.freq_hz)
+        _refuse_unknown("core", cell.core, CORES)
+        _whole_mhz(cell.freq_hz)
     _refuse_namesakes(programs)
     rvsim()
     with Reaper() as reaper:

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.power.credentials import logins_for
-from measurements.power.sampler import Sampling, channel_as_json
-from measurements.power.source import parse_specs
+from measurements.power import credentials, sampler, source
 from measurements.sweep.session import Session
 from measurements.table.headers import nearest
 from measurements.workloads.hadoop import jobs
@@ -230,7 +228,7 @@ class NodeMeter(NamedTuple):
 
     node: Node
     session: Session
-    sampling: Sampling
+    sampling: sampler.Sampling
 
 
 def read_nodes(path: Path) -> list[Node]:
@@ -271,19 +269,15 @@ def open_nodes(
 ) -> list[NodeMeter]:
     """Open each node's sensors and its part of the sweep's folder, all or none.
 
-    Raises
-    ------
-    SensorError
-        When a sensor cannot be read.
-    MeasurementError
-        When the folder was begun with other sensors.
+    Raises `SensorError` when a sensor cannot be read, and `MeasurementError` when the folder was
+    begun with other sensors.
     """
     opened: list[NodeMeter] = []
     try:
         for node in nodes:
-            specs = [] if node.power is None else parse_specs(node.power)
-            logins = logins_for(specs)
-            sampling = Sampling.open(
+            specs = [] if node.power is None else source.parse_specs(node.power)
+            logins = credentials.logins_for(specs)
+            sampling = sampler.Sampling.open(
                 specs, interval_s=interval_s, timeout_s=timeout_s, logins=logins
             )
             # Told of at once, so that it is closed whatever comes next.
@@ -301,10 +295,10 @@ def close_nodes(meters: Iterable[NodeMeter]) -> None:
         meter.sampling.close()
 
 
-def _part(session: Session, node: Node, sampling: Sampling) -> Session:
+def _part(session: Session, node: Node, sampling: sampler.Sampling) -> Session:
     """Part of a sweep's folder that is this node's; made where it is not there."""
     folder = session.folder / NODES / node.host
-    channels = [channel_as_json(channel) for channel in sampling.channels]
+    channels = [sampler.channel_as_json(channel) for channel in sampling.channels]
     plan = {**asdict(node), "workload": None, "data_bytes": None, "channels": channels}
     if not (folder / "plan.json").exists():
         return Session.create(folder, plan)
@@ -327,14 +321,9 @@ def _node(row: Mapping[str | None, Any], where: str) -> Node:
     price, cores = (_number(cells.get(name), name, where) for name in ("price", "cores"))
     if cores is not None and cores % 1:
         raise MeasurementError(f"{where}: cores is {cells['cores']!r}, which is no whole number")
-    return Node(
-        host=cells["host"],
-        power=cells.get("power"),
-        family=cells.get("family"),
-        price=price,
-        cores=None if cores is None else int(cores),
-        role=cells.get("role"),
-    )
+    numbers = {"price": price, "cores": None if cores is None else int(cores)}
+    # The header has known columns only.
+    return Node(**{**cells, **numbers})
 
 
 def _number(text: str | None, name: str, where: str) -> float | None:

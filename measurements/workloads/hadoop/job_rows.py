@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from measurements.power.energy import totals
+from measurements.power import energy
 from measurements.power.sampler import channel_from_json
 from measurements.sweep.rows import drawn_in, row_of
 from measurements.sweep.session import Session
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.power.energy import Drawn
-
 
 _SOURCE = "power_source"
 
@@ -33,7 +31,7 @@ def hadoop_table(session: Session) -> pd.DataFrame:
 
     parts = node_sessions(session)
     rows: list[dict[str, Any]] = []
-    idle: dict[str, dict[str, Drawn]] = {}
+    idle: dict[str, dict[str, energy.Drawn]] = {}
     for record in session.records():
         if record["kind"] == "idle":
             idle = {name: drawn_in(part, record) for name, part in parts.items()}
@@ -56,7 +54,7 @@ def rows_of(
     session: Session,
     parts: Mapping[str, Session],
     record: Mapping[str, Any],
-    idle: Mapping[str, Mapping[str, Drawn]],
+    idle: Mapping[str, Mapping[str, energy.Drawn]],
 ) -> list[dict[str, Any]]:
     """Rows of one run; ``idle`` has what the channels drew by node, the sweep's own under ""."""
     own = row_of(session, record, drawn_in(session, record), idle.get("", {}))
@@ -81,7 +79,7 @@ def rows_of(
 def _domain(part: Session, row: Mapping[str, Any]) -> str:
     """What the watts of a node's row cover."""
     channels = [channel_from_json(c) for c in part.plan["channels"]]
-    first = totals(channels)[row[_SOURCE]][0]
+    first = energy.totals(channels)[row[_SOURCE]][0]
     return next(c.domain for c in channels if c.label == first)
 
 
@@ -90,7 +88,7 @@ def _node_row(
     part: Session | None,
     name: str,
     record: Mapping[str, Any],
-    idle: Mapping[str, Mapping[str, Drawn]],
+    idle: Mapping[str, Mapping[str, energy.Drawn]],
 ) -> dict[str, Any]:
     plan = session.plan if part is None else part.plan
     if part is None:

@@ -88,12 +88,8 @@ class IoLoad:
     def finish(self) -> None:
         """Judge the samples when the programs have ended.
 
-        Raises
-        ------
-        CutShortError
-            When the programs ended before the window did, or counters went back.
-        MeasurementError
-            When a program failed.
+        Raises `CutShortError` when the programs ended before the window did or counters went back,
+        and `MeasurementError` when a program failed.
         """
         found = window_columns(
             self._rows,
