@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.processes.cleanup_process import Reaper
+from measurements.processes.programs import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,9 +49,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     if program is None or not os.access(program, os.X_OK):
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "java is not on the path"
         raise MeasurementError(f"{where}: {INSTALL}")
-    done = subprocess.run(
-        [program, NO_PERF_DATA, "-version"], capture_output=True, text=True, check=False
-    )
+    done = ask([program, NO_PERF_DATA, "-version"])
     match = _VERSION.search(done.stderr + done.stdout)
     if match is None:
         raise MeasurementError(f"{program} -version does not say its version: {INSTALL}")
@@ -146,7 +144,7 @@ def set_up(
 
 def _bring(maven: str, scratch: Path, environment: Mapping[str, str]) -> Path:
     """Let Maven copy all jars to a folder inside ``scratch``; returns it."""
-    target, log = scratch / "jars", scratch / "maven.log"
+    target = scratch / "jars"
     (scratch / "pom.xml").write_text(_project(), encoding="utf-8")
     goal = f"org.apache.maven.plugins:maven-dependency-plugin:{_PLUGIN}:copy-dependencies"
     command = [
@@ -155,30 +153,20 @@ def _bring(maven: str, scratch: Path, environment: Mapping[str, str]) -> Path:
         *(goal, f"-DoutputDirectory={target}"),
     ]
     options = f"{environment.get('MAVEN_OPTS', '')} {NO_PERF_DATA}"
-    with log.open("wb") as file:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            cwd=scratch,
-            env={**environment, "MAVEN_OPTS": options},
-            check=False,
-        )
+    done = ask(command, environment={**environment, "MAVEN_OPTS": options}, folder=scratch)
     jars = sorted(target.glob("*.jar"))
     wanted = [name for _, name, _ in _DEPENDENCIES]
     missing = [n for n in wanted if not any(jar.name.startswith(f"{n}-") for jar in jars)]
     if done.returncode or missing:
-        raise MeasurementError(
-            f"mvn could not bring Hadoop {VERSION}: {_complaint(log, done.returncode, missing)}"
-        )
+        said = _complaint(done.stdout + done.stderr, done.returncode, missing)
+        raise MeasurementError(f"mvn could not bring Hadoop {VERSION}: {said}")
     listed = "".join(f"{jar.stat().st_size} {jar.name}\n" for jar in jars)
     (target / _LIST).write_text(listed, encoding="utf-8")
     return target
 
 
-def _complaint(log: Path, code: int, missing: list[str]) -> str:
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+def _complaint(log: str, code: int, missing: list[str]) -> str:
+    for line in log.splitlines():
         if line.startswith("[ERROR]") and len(line) > len("[ERROR] "):
             return f"{line.removeprefix('[ERROR]').strip()[:400]}: is the network there?"
     if missing:

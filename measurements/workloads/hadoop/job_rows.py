@@ -12,7 +12,7 @@ from measurements.power import energy
 from measurements.power.sampler import channel_from_json
 from measurements.sweep.rows import drawn_in, row_of
 from measurements.sweep.session import Session
-from measurements.workloads.hadoop import history as of
+from measurements.workloads.hadoop import history
 from measurements.workloads.hadoop.cluster import MASTER, NODES, cluster_row
 
 if TYPE_CHECKING:
@@ -107,13 +107,13 @@ def _node_row(
 
 
 _BYTES = {
-    "input_bytes": of.INPUT_BYTES,
-    "map_output_bytes": of.MAP_OUTPUT_BYTES,
-    "shuffle_bytes": of.SHUFFLE_BYTES,
-    "output_bytes": of.OUTPUT_BYTES,
-    "spilled_records": of.SPILLED_RECORDS,
-    "peak_map_memory_bytes": of.PEAK_MAP_MEMORY,
-    "peak_reduce_memory_bytes": of.PEAK_REDUCE_MEMORY,
+    "input_bytes": history.INPUT_BYTES,
+    "map_output_bytes": history.MAP_OUTPUT_BYTES,
+    "shuffle_bytes": history.SHUFFLE_BYTES,
+    "output_bytes": history.OUTPUT_BYTES,
+    "spilled_records": history.SPILLED_RECORDS,
+    "peak_map_memory_bytes": history.PEAK_MAP_MEMORY,
+    "peak_reduce_memory_bytes": history.PEAK_REDUCE_MEMORY,
 }
 _FILES = {
     "file_read_bytes": ("READ", True),
@@ -127,7 +127,7 @@ _TASK_COLUMNS = (
 )
 
 
-def job_columns(job: of.Job) -> dict[str, float]:
+def job_columns(job: history.Job) -> dict[str, float]:
     """Columns of a whole job; what is not known is left out.
 
     ``job_s`` is from submission to end; ``map_phase_s`` and ``reduce_phase_s`` are from the first
@@ -141,8 +141,8 @@ def job_columns(job: of.Job) -> dict[str, float]:
         "job_s": job.elapsed_s,
         **_timed(maps, reduces),
         **_counted(job.counters),
-        "map_cpu_s": of.seconds(job.map_counters.get(of.CPU_MS)),
-        "reduce_cpu_s": of.seconds(job.reduce_counters.get(of.CPU_MS)),
+        "map_cpu_s": history.seconds(job.map_counters.get(history.CPU_MS)),
+        "reduce_cpu_s": history.seconds(job.reduce_counters.get(history.CPU_MS)),
         "data_local_share": data_local_share(job.counters),
         "map_tasks": float(len(maps)) if attempts else None,
         "reduce_tasks": float(len(reduces)) if attempts else None,
@@ -151,26 +151,26 @@ def job_columns(job: of.Job) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def node_columns(job: of.Job) -> dict[str, dict[str, float]]:
+def node_columns(job: history.Job) -> dict[str, dict[str, float]]:
     """Columns of each node that tasks ran on, by its name; what is not known is left out.
 
     The share of local maps is of the node's own maps, by what the scheduler told.
     """
-    by_node: dict[str, list[of.TaskAttempt]] = defaultdict(list)
+    by_node: dict[str, list[history.TaskAttempt]] = defaultdict(list)
     for attempt in job.attempts:
         if attempt.node and attempt.kind in ("MAP", "REDUCE"):
             by_node[attempt.node].append(attempt)
     return {node: _of_node(job, attempts) for node, attempts in sorted(by_node.items())}
 
 
-def data_local_share(counters: Mapping[of.Counter, int]) -> float | None:
+def data_local_share(counters: Mapping[history.Counter, int]) -> float | None:
     """Share of a job's maps that had their data on their own node; None where none was counted."""
-    local = counters.get(of.DATA_LOCAL_MAPS, 0)
-    others = counters.get(of.RACK_LOCAL_MAPS, 0) + counters.get(of.OTHER_MAPS, 0)
+    local = counters.get(history.DATA_LOCAL_MAPS, 0)
+    others = counters.get(history.RACK_LOCAL_MAPS, 0) + counters.get(history.OTHER_MAPS, 0)
     return local / (local + others) if local + others else None
 
 
-def write_tasks(job: of.Job, path: Path) -> None:
+def write_tasks(job: history.Job, path: Path) -> None:
     """Write a line an attempt: times in seconds since the job was submitted, CPU, collection."""
     origin_s = job.submitted_s or 0.0
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -184,7 +184,7 @@ def write_tasks(job: of.Job, path: Path) -> None:
 
 
 def _timed(
-    maps: Sequence[of.TaskAttempt], reduces: Sequence[of.TaskAttempt]
+    maps: Sequence[history.TaskAttempt], reduces: Sequence[history.TaskAttempt]
 ) -> dict[str, float | None]:
     elapsed = _known(a.elapsed_s for a in maps)
     return {
@@ -198,24 +198,24 @@ def _timed(
     }
 
 
-def _counted(counters: Mapping[of.Counter, int]) -> dict[str, float | None]:
+def _counted(counters: Mapping[history.Counter, int]) -> dict[str, float | None]:
     found: dict[str, float | None] = {
-        "task_cpu_s": of.seconds(counters.get(of.CPU_MS)),
-        "gc_s": of.seconds(counters.get(of.GC_MS)),
+        "task_cpu_s": history.seconds(counters.get(history.CPU_MS)),
+        "gc_s": history.seconds(counters.get(history.GC_MS)),
     }
     found |= {c: float(counters[name]) for c, name in _BYTES.items() if name in counters}
     for column, (direction, local) in _FILES.items():
-        found[column] = of.file_system_bytes(counters, direction, local=local)
+        found[column] = history.file_system_bytes(counters, direction, local=local)
     return found
 
 
-def _of_node(job: of.Job, attempts: Sequence[of.TaskAttempt]) -> dict[str, float]:
+def _of_node(job: history.Job, attempts: Sequence[history.TaskAttempt]) -> dict[str, float]:
     done = [a for a in attempts if a.attempt in job.succeeded]
     maps, reduces = ([a for a in done if a.kind == kind] for kind in ("MAP", "REDUCE"))
-    total: dict[of.Counter, int] = defaultdict(int)
+    total: dict[history.Counter, int] = defaultdict(int)
     for attempt in done:
         for counter, value in attempt.counters.items():
-            if counter not in (of.PEAK_MAP_MEMORY, of.PEAK_REDUCE_MEMORY):
+            if counter not in (history.PEAK_MAP_MEMORY, history.PEAK_REDUCE_MEMORY):
                 total[counter] += value
     placed = [a.locality for a in maps if a.locality]
     found: dict[str, float | None] = {
@@ -230,7 +230,7 @@ def _of_node(job: of.Job, attempts: Sequence[of.TaskAttempt]) -> dict[str, float
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _span(attempts: Sequence[of.TaskAttempt]) -> float | None:
+def _span(attempts: Sequence[history.TaskAttempt]) -> float | None:
     starts = _known(a.start_s for a in attempts)
     ends = _known(a.end_s for a in attempts)
     return round(max(ends) - min(starts), 3) if starts and ends else None

@@ -1,4 +1,4 @@
-"""Memory bandwidth taken from a workload by a load beside it, and what was left to each core."""
+"""Memory bandwidth that a load takes from a workload beside it, and what is left to each core."""
 
 from __future__ import annotations
 
@@ -44,25 +44,13 @@ class Told(NamedTuple):
 class BandwidthLoad:
     """A running load. End it with `stop`.
 
-    ``command`` is the program, to which the size of each of the three arrays of each CPU, the rate
-    of all CPUs together (0 for all that they can) and the CPUs are added.
-
     Raises `MeasurementError` when it cannot be started or does not begin to work.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        array_bytes: int,
-        rate_bytes_s: float,
-        cpus: Sequence[int],
-        output: Path,
-        reaper: Reaper,
-    ) -> None:
+    def __init__(self, command: Sequence[str], output: Path, reaper: Reaper) -> None:
         self._output = output
-        arguments = [str(array_bytes), f"{rate_bytes_s:.0f}", ",".join(map(str, cpus))]
         with output.open("wb") as file:
-            self._process = start_process([*command, *arguments], file, reaper.environment())
+            self._process = start_process(command, file, reaper.environment())
         try:
             self._wait_until_it_works()
         except BaseException:
@@ -144,8 +132,9 @@ class BandwidthThief:
 
     def start(self, rate_bytes_s: float, cpus: Sequence[int], output: Path) -> BandwidthLoad:
         """Start a load on CPUs; a rate of 0 is the fastest."""
-        size = self._array_bytes(cpus)
-        return BandwidthLoad(self.command, size, rate_bytes_s, cpus, output, self.reaper)
+        size, listed = self._array_bytes(cpus), ",".join(map(str, cpus))
+        command = [*self.command, str(size), f"{rate_bytes_s:.0f}", listed]
+        return BandwidthLoad(command, output, self.reaper)
 
     def full_rate(self, cpus: Sequence[int]) -> float:
         """Rate of a load at full speed (B/s)."""
@@ -168,6 +157,7 @@ class BandwidthThief:
         return probe.bandwidth["triad"].median_bytes_s / cores
 
     def _array_bytes(self, cpus: Sequence[int]) -> int:
+        """Size of each of the three arrays of each CPU (B)."""
         cache = last_level_cache(self.sysfs, cpus).total_bytes or _UNKNOWN_CACHE_BYTES
         room = _SHARE_OF_MEMORY * available_memory(Path("/proc"), self.sysfs)
         wanted = max(_TIMES_CACHE * cache, _LEAST_BYTES)
