@@ -190,7 +190,7 @@ class FioRuns:
 
     @property
     def runs_in_table(self) -> int:
-        """How many rows the table will have."""
+        """Number of rows that the table will have."""
         return len(self._steps())
 
     def run(self) -> Iterator[dict[str, Any]]:
@@ -371,7 +371,7 @@ def _ms(seconds: float) -> str:
 
 
 def _lay_out(target: Target, size_bytes: int, reaper: Reaper) -> None:
-    """Write the file once: what was never written is read without the disk."""
+    """Write the file once, since blocks that were never written are read without the disk."""
     # A read job makes fio fill the file, and not only reserve it.
     command = [*_base(target, size_bytes), "--rw=read", "--bs=1M", "--create_only=1"]
     try:

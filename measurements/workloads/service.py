@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -138,7 +138,7 @@ class ServiceRuns:
     _told: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
-        """Take up what was measured before, and measure the idle host."""
+        """Load earlier runs of the session, and measure the idle host."""
         for record in self.session.records():
             self._number = max(self._number, record["run"] + 1)
             if record["kind"] == "idle":
@@ -154,7 +154,7 @@ class ServiceRuns:
         return self._done.get(step.key)
 
     def tell_once(self, text: str) -> None:
-        """Say something that holds for many runs."""
+        """Tell the user a line at its first occurrence only."""
         if text not in self._told:
             self._told.add(text)
             self.tell(text)
@@ -394,18 +394,20 @@ def running(
             f"{folder}: another workload was asked for: give the same, or another -o"
         )
     missing: list[str] = []
-    machine = Machine.open(
-        frequencies=options.frequencies,
-        turbo=host.turbo,
-        counters=counters and is_local,
-        sysfs=Path(host.sysfs),
-        procfs=Path(host.procfs),
-    )
-    try:
+    with ExitStack() as stack:
+        machine = Machine.open(
+            frequencies=options.frequencies,
+            turbo=host.turbo,
+            counters=counters and is_local,
+            sysfs=Path(host.sysfs),
+            procfs=Path(host.procfs),
+        )
+        stack.callback(machine.close)
         if machine.no_counters is not None:
             reason = machine.no_counters if is_local else f"{_ELSEWHERE}: count there"
             measure.refuse_or_note("cpi", reason, host, missing)
         sampling = _sampling(host, is_local, missing)
+        stack.callback(sampling.close)
         try:
             session = session or Session.create(folder, _plan(options, host, sampling, workload))
             for text in missing:
@@ -418,10 +420,6 @@ def running(
             if session is not None and not session.records():
                 shutil.rmtree(session.folder, ignore_errors=True)
             raise
-        finally:
-            sampling.close()
-    finally:
-        machine.close()
 
 
 def _sampling(host: measure.HostOptions, is_local: bool, missing: list[str]) -> Sampling:

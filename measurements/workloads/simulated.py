@@ -441,7 +441,7 @@ def _in_processes(
 
 
 def _end_with(parent: int) -> None:
-    """Let a simulating process end with its parent, even one that is killed.
+    """Let a simulating process end with its parent, even if that is killed.
 
     The kernel must do it: no thread of this process runs while rvsim has the interpreter's lock.
     """

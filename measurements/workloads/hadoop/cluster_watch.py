@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _job(output: Path) -> str | None:
-    """Number of the job whose client wrote this; one that was just being submitted shows up."""
+    """Find the name of the job in its client's output, with a short wait for its submission."""
     for _ in range(10):
         text = output.read_text(errors="replace") if output.exists() else ""
         if found := _RUNNING.findall(text) or _SUBMITTED.findall(text):

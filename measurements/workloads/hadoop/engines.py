@@ -36,7 +36,7 @@ _FOREIGN = ("HADOOP_", "YARN_", "MAPRED_", "HDFS_")
 
 
 class Engine(abc.ABC):
-    """Runs jobs of one sweep. Whoever makes it closes it."""
+    """Runs the jobs of one sweep. The caller closes it."""
 
     mode: ClassVar[str]  # as in the column ``mode``
 
@@ -53,7 +53,7 @@ class Engine(abc.ABC):
         """Environment of the commands."""
 
     def starts(self, output: Path) -> None:  # noqa: B027  # most have nothing to do
-        """Take note that a job begins whose client writes to ``output``."""
+        """Note the start of a job whose client writes to ``output``."""
 
     @abc.abstractmethod
     def job(self, setting: Setting, output: Path) -> Job | None:
@@ -138,7 +138,7 @@ class ClusterEngine(Engine):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnHadoop:
-    """What an engine needs that runs the Hadoop that ppw has brought."""
+    """What an engine needs to run the Hadoop that ppw has installed."""
 
     java: Java
     jars: Path
@@ -149,7 +149,7 @@ class OwnHadoop:
     properties: Mapping[str, str] = field(default_factory=dict)  # the user's own, of every job
 
     def environment(self) -> dict[str, str]:
-        """Environment of all its processes: without the user's own Hadoop, and marked."""
+        """Environment of its processes: the reaper's, without the user's own Hadoop."""
         kept = {
             name: value
             for name, value in self.reaper.environment().items()
@@ -189,7 +189,7 @@ def read(command: Sequence[str], *, environment: Mapping[str, str], what: str) -
 
 
 def submitted_job(output: Path) -> str | None:
-    """Name of the last job that a client says is running; None where it says so of none."""
+    """Name of the last job in the output of a client; None where it has none."""
     found = _RUNNING.findall(output.read_text(encoding="utf-8", errors="replace"))
     return str(found[-1]) if found else None
 
@@ -207,7 +207,7 @@ def first_complaint(path: Path) -> str:
 
 
 def check_room(folder: Path, needed: float) -> None:
-    """Raise `MeasurementError` where a disk has not so many bytes free."""
+    """Raise `MeasurementError` when less than ``needed`` (B) is free on the disk of a folder."""
     told = os.statvfs(folder)
     free = told.f_bavail * told.f_frsize
     if free < needed:

@@ -191,7 +191,7 @@ class Job:
         return _between(self.submitted_s, self.finished_s)
 
     def done(self, kind: str) -> list[TaskAttempt]:
-        """The attempts of one kind that count: one a task, the one whose output was used."""
+        """Attempts of one kind that count: for each task the one whose output was used."""
         return [a for a in self.attempts if a.kind == kind and a.attempt in self.succeeded]
 
 
@@ -264,7 +264,7 @@ def _plain(value: Any) -> Any:
 
 
 class _HistoryReader:
-    """Makes a job of its events, in their order."""
+    """Builds a job from its events, in their order."""
 
     def __init__(self) -> None:
         self.job = Job("")
@@ -286,7 +286,7 @@ class _HistoryReader:
             self.job = replace(self.job, **_JOB_EVENTS[kind](event))
 
     def result(self) -> Job:
-        """The job that all events make."""
+        """Job of all events so far."""
         attempts = tuple(self._attempts.values())
         named = {attempt for attempt in self._succeeded.values() if attempt}
         # Older files do not name it.
@@ -456,7 +456,7 @@ def _entries(text: str) -> Iterator[_Entry]:
 
 
 class _LocalLogReader:
-    """Makes a job of the lines of its log, in their order."""
+    """Builds a job from the lines of its log, in their order."""
 
     def __init__(self) -> None:
         self.job = Job("")
@@ -479,7 +479,7 @@ class _LocalLogReader:
             self.job = replace(self.job, status="SUCCEEDED", finished_s=at_s)
 
     def result(self) -> Job:
-        """The job that all lines make."""
+        """Job of all lines so far."""
         done = frozenset(a.attempt for a in self._attempts.values() if a.status == "SUCCEEDED")
         return replace(self.job, attempts=tuple(self._attempts.values()), succeeded=done)
 

@@ -85,7 +85,7 @@ _DOWNLOAD = "about 104 MB, by Maven"
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the jars are kept: under ``PPW_CACHE_DIR``, else the user's cache folder."""
+    """Folder of the jars, under ``PPW_CACHE_DIR`` or else the user's cache folder."""
     named = environment.get("PPW_CACHE_DIR")
     if named:
         return Path(named) / f"hadoop-{VERSION}"
@@ -107,7 +107,7 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> Path:
 def set_up(
     environment: Mapping[str, str] = os.environ, *, tell: Callable[[str], None] | None = None
 ) -> Path:
-    """Bring the jars where they are missing; returns their folder.
+    """Download the jars where they are missing; returns their folder.
 
     The user's own repository of Maven is neither read nor written; the settings (mirrors, proxies)
     are read. ``tell`` takes a line for the user before what may take minutes.

@@ -77,7 +77,7 @@ def rows_of(
 
 
 def _domain(part: Session, row: Mapping[str, Any]) -> str:
-    """What the watts of a node's row cover."""
+    """Domain that the power of a node's row covers."""
     channels = [channel_from_json(c) for c in part.plan["channels"]]
     first = energy.totals(channels)[row[_SOURCE]][0]
     return next(c.domain for c in channels if c.label == first)
@@ -171,7 +171,7 @@ def data_local_share(counters: Mapping[history.Counter, int]) -> float | None:
 
 
 def write_tasks(job: history.Job, path: Path) -> None:
-    """Write a line an attempt: times in seconds since the job was submitted, CPU, collection."""
+    """Write a CSV row per attempt: its start since the job's submission, and its times (s)."""
     origin_s = job.submitted_s or 0.0
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)

@@ -284,7 +284,7 @@ class HadoopSweep:
 
     @contextmanager
     def _reading(self, record: dict[str, Any]) -> Iterator[None]:
-        """All sensors at work: from just before a run to just after it."""
+        """Read all sensors, from just before a run to just after it."""
         samplings = self._samplings()
         sessions: dict[str, Session] = {m.node.host: m.session for m in self.nodes}
         for name, sampling in samplings.items():
@@ -371,7 +371,7 @@ class HadoopSweep:
     def _take(
         self, record: dict[str, Any], step: Step, made: Execution, host: dict[str, Any]
     ) -> None:
-        """Put into a record what the job, this host and its counters tell of a run."""
+        """Add to a record what the job, this host and its counters tell of a run."""
         job = self.engine.job(step.setting, self.session.output(record["run"]))
         facts: dict[str, Any] = {"mode": self.engine.mode, **step.setting.columns()}
         if self.engine.mode != "cluster":

@@ -42,7 +42,7 @@ def write_text(path: Path, size: int, *, seed: int = 0) -> None:
 
 
 def copy_beginning(source: Path, path: Path, size: int) -> None:
-    """Write the text of ``size`` bytes whose longer form ``source`` is."""
+    """Write the text of ``size`` bytes from a longer one of the same seed."""
     left = size
     with source.open("rb") as long, path.open("wb") as file:
         while left > 0 and (part := long.read(min(left, 1 << 24))):

@@ -1,7 +1,7 @@
-"""A network of one's own, with nothing but the loopback address.
+"""A private network, with nothing but the loopback address.
 
 Hadoop's shuffle service and application master listen on all addresses, whatever they are told. In
-a network of their own nobody outside can reach them, and no port is taken.
+a private network nobody outside can reach them, and no port is taken.
 
 Run as a program, this starts another one inside: ``new`` or a process number, then the command.
 """
@@ -28,17 +28,17 @@ _ROOT = str(Path(__file__).resolve().parents[3])
 
 
 def inside_new() -> list[str]:
-    """What to put before a command so that it runs in a new network."""
+    """Prefix of a command that runs it in a new network."""
     return [sys.executable, "-I", "-S", "-c", _START, _ROOT, "new"]
 
 
 def inside_of(pid: int) -> list[str]:
-    """What to put before a command so that it runs in the network of another process."""
+    """Prefix of a command that runs it in the network of another process."""
     return [sys.executable, "-I", "-S", "-c", _START, _ROOT, str(pid)]
 
 
 def refusal() -> str:
-    """Why no network can be made here; empty where one can."""
+    """Reason why this host allows no private network; empty where it does."""
     done = subprocess.run(
         [*inside_new(), "true"],
         capture_output=True,

@@ -14,8 +14,8 @@ _BLOCK = 32768
 _LATEST_S, _TOLD_S = 0.2, 0.1
 
 
-class _Thief(threading.Thread):
-    """Triad on one CPU, by numpy, which has no lock on while it works."""
+class _Triad(threading.Thread):
+    """STREAM's triad on one CPU, by numpy, which releases the interpreter's lock."""
 
     def __init__(self, elements: int, rate: float, cpu: int) -> None:
         super().__init__(daemon=True)
@@ -50,10 +50,10 @@ def main() -> None:
     """Arguments: bytes of an array, bytes a second or 0, and the CPUs."""
     array_bytes, rate, listed = sys.argv[1:4]
     cpus = [int(cpu) for cpu in listed.split(",")]
-    thieves = [_Thief(int(array_bytes) // 8, float(rate) / len(cpus), cpu) for cpu in cpus]
+    workers = [_Triad(int(array_bytes) // 8, float(rate) / len(cpus), cpu) for cpu in cpus]
     parent = os.getppid()
-    for thief in thieves:
-        thief.start()
+    for worker in workers:
+        worker.start()
     while os.getppid() == parent:
         time.sleep(_TOLD_S)
-        print(f"{time.monotonic():.6f} {sum(thief.moved for thief in thieves)}", flush=True)
+        print(f"{time.monotonic():.6f} {sum(worker.moved for worker in workers)}", flush=True)

@@ -113,7 +113,7 @@ class Levels(NamedTuple):
     beside: Mapping[tuple[int, int], tuple[int, ...]]
 
     def load(self, level: Level) -> Callable[[], BandwidthLoad] | None:
-        """What starts the load of a level; None where nothing is taken."""
+        """Function that starts the load of a level; None where it takes nothing."""
         if self.thief is None or not level.taken:
             return None
         where = level.cores, level.threads_per_core
@@ -173,7 +173,7 @@ def _left(
 
 
 class Cell(NamedTuple):
-    """What one run is of."""
+    """Device, cores, instances and pattern of one run."""
 
     device: block_devices.Device
     level: Level
@@ -191,7 +191,7 @@ class Cell(NamedTuple):
 
 
 class StudyRuns(ServiceRuns):
-    """Runs whose window ends with the command, where it is one that ends."""
+    """Runs of a study; the window of a command lasts until the command ends."""
 
     def _watch(self, load: Load, start_s: float) -> Iterator[Any]:
         if not isinstance(load, CommandLoad):

@@ -197,7 +197,7 @@ class MemcachedRuns:
         return self._pacing
 
     def _servers(self, setup: asked.Setup, loader: Loader, demand: Demand) -> Servers:
-        """Servers that hold what the loader will ask for."""
+        """Start or connect servers, and fill them with what the loader asks for."""
         named = [Address.parse(text) for text in self.options.servers]
         shared = self._works(setup, loader, demand, len(named) or setup.partitions)
         if named:
@@ -255,7 +255,7 @@ def find_programs(options: asked.MemcachedOptions) -> Loader:
 
 
 def open_runs(options: asked.MemcachedOptions, runs: ServiceRuns) -> MemcachedRuns:
-    """Find all that a sweep needs.
+    """Set up a sweep.
 
     Raises `MeasurementError` when a program is missing, a server cannot be reached or something
     asked for cannot be.

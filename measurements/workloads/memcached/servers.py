@@ -83,7 +83,7 @@ class Counts(NamedTuple):
 
 
 class Control:
-    """A connection to a server for questions, beside those of its load.
+    """A connection to a server for statistics and set-up, beside those of its load.
 
     Raises `MeasurementError` when the server cannot be reached, or answers something else than
     memcached does.
