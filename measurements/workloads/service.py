@@ -23,8 +23,7 @@ from measurements.host.conditions import Cooling
 from measurements.host.disks_network import Snapshot
 from measurements.host.execution import Execution
 from measurements.processes.cleanup_process import Reaper
-from measurements.sweep import measure
-from measurements.sweep.loop import clock_found
+from measurements.sweep import loop, measure
 from measurements.sweep.machine import Machine
 from measurements.sweep.rows import drawn_in, row_of
 from measurements.sweep.session import Session, check_space
@@ -207,7 +206,7 @@ class ServiceRuns:
         host = {k: v for k, v in host.items() if not k.startswith("command_") and k != "sockets"}
         facts = {"workload": workload, **host, **facts, **load.columns(seen)}
         if step.freq_hz is None and load.is_local:
-            facts |= clock_found(self.machine, self.options.clock_hz, facts)
+            facts |= loop.clock_found(self.machine, self.options.clock_hz, facts)
         return self._end(record, window, facts)
 
     def _watch(self, load: Load, start_s: float) -> Iterator[Any]:

@@ -31,9 +31,7 @@ import pandas as pd
 from measurements.errors import MeasurementError
 from measurements.processes.cleanup_process import Reaper
 from measurements.processes.programs import ask
-from measurements.table.headers import nearest
-from measurements.table.units import frequency_text, parse_frequency
-from measurements.table.writing import write_runs
+from measurements.table import headers, units, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -60,7 +58,7 @@ class Core(NamedTuple):
 def _refuse_unknown(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise MeasurementError(
-            f"{what} {name!r}: not one of {', '.join(known)}{nearest(name, list(known))}"
+            f"{what} {name!r}: not one of {', '.join(known)}{headers.nearest(name, list(known))}"
         )
 
 
@@ -218,7 +216,7 @@ def check_program(asked: str) -> str:
     except FileNotFoundError:
         raise MeasurementError(
             f"program {asked!r}: neither a kernel ({', '.join(KERNELS)}) nor a file"
-            f"{nearest(asked, list(KERNELS))}"
+            f"{headers.nearest(asked, list(KERNELS))}"
         ) from None
     except OSError as error:
         raise MeasurementError(f"{asked}: cannot be read: {error.strerror}") from error
@@ -339,7 +337,7 @@ def simulate(program: Program, core: str, freq_hz: float) -> dict[str, Any]:
     """
     _refuse_unknown("core", core, CORES)
     model, clock_mhz = CORES[core], _whole_mhz(freq_hz)
-    what = f"{program.name} on {core} at {frequency_text(freq_hz)}"
+    what = f"{program.name} on {core} at {units.frequency_text(freq_hz)}"
     try:
         simulator = rvsim().Simulator(model.config(clock_mhz), binary=str(program.elf))
         if program.checkpoint is not None:
@@ -476,8 +474,8 @@ def _whole_mhz(freq_hz: float) -> int:
     mhz = round(freq_hz / 1e6)
     if not _LOWEST_HZ <= freq_hz <= _HIGHEST_HZ or abs(freq_hz / 1e6 - mhz) > 1e-6 * mhz:
         raise MeasurementError(
-            f"a simulated core cannot have a clock of {frequency_text(freq_hz)}: give a whole "
-            "number of MHz from 100 MHz to 10 GHz"
+            f"a simulated core cannot have a clock of {units.frequency_text(freq_hz)}: give a "
+            "whole number of MHz from 100 MHz to 10 GHz"
         )
     return mhz
 
@@ -487,7 +485,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     start = time.monotonic()
     try:
-        frequencies = [parse_frequency(text) for text in _listed(asked.freqs)]
+        frequencies = [units.parse_frequency(text) for text in _listed(asked.freqs)]
         kernels, cores = _listed(asked.kernels), _listed(asked.cores)
         count = len(kernels) * len(cores) * len(frequencies)
         rows = []
@@ -495,9 +493,9 @@ def main(arguments: list[str] | None = None) -> int:
             rows.append(row)
             _say(
                 f"{len(rows)} of {count}, {time.monotonic() - start:.0f} s: {cell.program} on "
-                f"{cell.core} at {frequency_text(cell.freq_hz)}: CPI {row['cpi']:.4g}"
+                f"{cell.core} at {units.frequency_text(cell.freq_hz)}: CPI {row['cpi']:.4g}"
             )
-        write_runs(pd.DataFrame(rows), asked.output)
+        writing.write_runs(pd.DataFrame(rows), asked.output)
     except MeasurementError as error:
         _say(str(error))
         return 1

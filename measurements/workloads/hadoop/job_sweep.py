@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
 from measurements.host.execution import Execution, execute
-from measurements.sweep.loop import clock_found
-from measurements.sweep.machine import clock_off, spreads
+from measurements.sweep import loop, machine
 from measurements.sweep.rows import drawn_in
 from measurements.sweep.session import check_space
 from measurements.table.units import frequency_text
@@ -401,7 +400,7 @@ class HadoopSweep:
         else:
             facts |= self.machine.counted([self.session.counts(record["run"], 0)])
         if step.freq_hz is None:
-            facts |= clock_found(self.machine, self.runs.options.clock_hz, facts)
+            facts |= loop.clock_found(self.machine, self.runs.options.clock_hz, facts)
         return facts
 
     def _start_up(self, step: Step, job: Job, made: Execution) -> dict[str, float]:
@@ -426,7 +425,11 @@ class HadoopSweep:
     def _advise(self, step: Step, row: dict[str, Any]) -> None:
         alike = self._times.setdefault((step.setting, step.freq_hz), [])
         alike.append(row)
-        for found in (*spreads(alike, step.text()), *clock_off(row), *self.machine.throttled(row)):
+        for found in (
+            *machine.spreads(alike, step.text()),
+            *machine.clock_off(row),
+            *self.machine.throttled(row),
+        ):
             self._say_once(found.message, key=f"{step.text()}: {found.what}")
         if row.get("notes"):
             self._say_once(str(row["notes"]), key=str(row["notes"]))

@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from measurements.errors import MeasurementError
 from measurements.host.files import read_lines, read_number, read_text
@@ -14,13 +14,11 @@ from measurements.processes.settings_guard import Guard, not_restored
 from measurements.workloads.clients import io_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator
 
     import pandas as pd
 
     from measurements.processes.cleanup_process import Reaper
-
-    Row = Mapping[str, Any]
 
 
 # Field of /proc/PID/stat with the flags, counted behind the name; and the flag of kernel threads.
@@ -37,7 +35,7 @@ def process_cpu_s(pid: int) -> float:
 
 
 class KernelThreads:
-    """Threads of the kernel, which do part of the I/O for loop devices and file systems."""
+    """CPU time of the kernel's threads, which do part of the I/O for loop devices and the like."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         self._before = {pid: process_cpu_s(pid) for pid in _kernel_threads(procfs)}
