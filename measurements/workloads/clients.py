@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import subprocess
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from measurements.processes.cleanup_process import Reaper
 
+LOOPBACK = "127.0.0.1"
 _POLL_S = 0.005
 _START_POLL_S = 0.02
 
@@ -134,6 +136,15 @@ class Client:
 
     def _exit_code(self, process: subprocess.Popen[bytes]) -> int | None:
         return process.poll()
+
+
+def free_ports(count: int) -> list[int]:
+    """Find TCP ports of the loopback address on which nobody listens now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((LOOPBACK, 0))
+        return [one.getsockname()[1] for one in sockets]
 
 
 def cpu_times(pids: Sequence[int], procfs: Path) -> tuple[float, float]:

@@ -92,13 +92,13 @@ class UserCluster(ClusterEngine):
 
     def prepare(self, settings: Sequence[Setting]) -> None:
         """Bring the inputs into the cluster's file system."""
-        sizes = jobs.text_sizes(settings)
+        sizes = jobs.input_sizes(settings, jobs.TEXT_READERS)
         if self._options.command:
             sizes = self._own_sizes(settings)
         check_room(self._scratch, float(sum(sizes)))
         own = {s.workload for s in settings if s.workload not in jobs.WORKLOADS}
-        self._put_texts(sizes, self._options.seed, ("wordcount", "sort", *own))
-        for size in jobs.row_sizes(settings):
+        self._put_texts(sizes, self._options.seed, (*jobs.TEXT_READERS, *own))
+        for size in jobs.input_sizes(settings, jobs.ROW_READERS):
             # The watch ends this job, too, where ppw is killed meanwhile.
             self._announce(str(self._scratch / "client.log"))
             self._make_rows(size, maps=None)

@@ -8,7 +8,6 @@ import re
 import shutil
 import socket
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from xml.etree import ElementTree
@@ -17,7 +16,7 @@ from measurements.errors import MeasurementError
 from measurements.host.execution import execute
 from measurements.processes.cleanup_process import MARK
 from measurements.processes.programs import ask
-from measurements.workloads.clients import start_process
+from measurements.workloads import clients
 from measurements.workloads.hadoop import jobs, private_network
 from measurements.workloads.hadoop.history import Job, parse_history, read_local_log
 from measurements.workloads.hadoop.install import OPTIONS, Java
@@ -229,7 +228,7 @@ def in_memory(folder: Path, mounts: str) -> bool:
 
 
 # Hadoop's configuration keeps everything inside one scratch folder and on the loopback address.
-LOOPBACK = "127.0.0.1"
+LOOPBACK = clients.LOOPBACK
 # Where the one-machine cluster keeps job histories: first in one folder, then in the other.
 NEW_HISTORIES, HISTORIES = "/history/new", "/history/done"
 # The default of a second between looks whether the job is done would show in a short run.
@@ -266,11 +265,7 @@ class Ports(NamedTuple):
 
 def free_ports() -> Ports:
     """Ports of the loopback address on which nobody listens now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in Ports._fields]
-        for one in sockets:
-            one.bind((LOOPBACK, 0))
-        return Ports._make(one.getsockname()[1] for one in sockets)
+    return Ports._make(clients.free_ports(len(Ports._fields)))
 
 
 def local_properties(scratch: Path) -> dict[str, Properties]:
@@ -406,10 +401,12 @@ class Local(Engine):
         """Make the inputs of all settings."""
         own = self._own
         check_room(own.scratch, jobs.room_needed(settings))
-        texts = jobs.make_texts(own.scratch, jobs.text_sizes(settings), seed=own.seed)
+        texts = jobs.make_texts(
+            own.scratch, jobs.input_sizes(settings, jobs.TEXT_READERS), seed=own.seed
+        )
         for size, path in texts.items():
             self._sources |= {("wordcount", size): path, ("sort", size): path}
-        for size in jobs.row_sizes(settings):
+        for size in jobs.input_sizes(settings, jobs.ROW_READERS):
             path = own.scratch / f"rows-{size}"
             setting = jobs.Setting("teragen", size, 1, None, None, None)
             do(
@@ -494,8 +491,8 @@ class OneMachine(ClusterEngine):
         check_room(own.scratch, jobs.room_needed(settings, copies=2))
         self._configure(settings)
         self._start()
-        self._put_texts(jobs.text_sizes(settings), own.seed, ("wordcount", "sort"))
-        for size in jobs.row_sizes(settings):
+        self._put_texts(jobs.input_sizes(settings, jobs.TEXT_READERS), own.seed, jobs.TEXT_READERS)
+        for size in jobs.input_sizes(settings, jobs.ROW_READERS):
             self._make_rows(size, maps=2)
 
     def command(self, setting: Setting) -> list[str]:
@@ -560,7 +557,7 @@ class OneMachine(ClusterEngine):
         network = private_network.inside_new() if self._private else []
         with self._log.open("wb") as log:
             inside = [*network, *within(work, command)]
-            self._cluster = start_process(inside, log, own.environment())
+            self._cluster = clients.start_process(inside, log, own.environment())
         until = time.monotonic() + _START_S
         while not (details.exists() and details.stat().st_size):
             if self._cluster.poll() is not None or time.monotonic() > until:

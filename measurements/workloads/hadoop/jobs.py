@@ -89,20 +89,16 @@ def _vocabulary(seed: int) -> list[bytes]:
 _TIMES_THE_LARGEST = 4
 
 
-def text_sizes(settings: Iterable[Setting]) -> list[int]:
-    """Sizes of the texts that workloads read, the largest first."""
-    return _sizes(settings, ("wordcount", "sort"))
-
-
-def row_sizes(settings: Iterable[Setting]) -> list[int]:
-    """Sizes of the rows that workloads read, the largest first."""
-    return _sizes(settings, ("terasort",))
+def input_sizes(settings: Iterable[Setting], workloads: Sequence[str]) -> list[int]:
+    """Sizes (B) of the inputs of some workloads, the largest first."""
+    found = {s.data_bytes for s in settings if s.workload in workloads and s.data_bytes}
+    return sorted(found, reverse=True)
 
 
 def room_needed(settings: Sequence[Setting], *, copies: int = 1) -> float:
     """Room on disk (B) for so many copies of the inputs, and for the largest job."""
     largest = max((s.data_bytes or 0 for s in settings), default=0)
-    inputs = sum(text_sizes(settings)) + sum(row_sizes(settings))
+    inputs = sum(input_sizes(settings, TEXT_READERS)) + sum(input_sizes(settings, ROW_READERS))
     return float(copies * inputs + _TIMES_THE_LARGEST * largest)
 
 
@@ -116,12 +112,8 @@ def make_texts(folder: Path, sizes: Sequence[int], *, seed: int) -> dict[int, Pa
     return paths
 
 
-def _sizes(settings: Iterable[Setting], workloads: tuple[str, ...]) -> list[int]:
-    found = {s.data_bytes for s in settings if s.workload in workloads and s.data_bytes}
-    return sorted(found, reverse=True)
-
-
 WORKLOADS = ("wordcount", "sort", "teragen", "terasort")
+TEXT_READERS, ROW_READERS = ("wordcount", "sort"), ("terasort",)
 COMPRESSIONS = ("none", "zlib", "snappy", "lz4", "zstd")
 # Those that Hadoop's own jars can do; the others need libraries of the host.
 SELF_CONTAINED_COMPRESSIONS = ("none", "zlib", "snappy")

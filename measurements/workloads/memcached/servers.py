@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import run_on
 from measurements.processes.programs import find_program
-from measurements.workloads.clients import start_process
+from measurements.workloads.clients import LOOPBACK, free_ports, start_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from measurements.processes.cleanup_process import Reaper
 
-_LOOPBACK = "127.0.0.1"
 _TIMEOUT_S = 10.0
 _START_S = 10.0
 _STOP_S = 5.0
@@ -216,13 +215,13 @@ class Servers:
         with log.open("ab") as output, run_on(cpus):
             for port in ports:
                 command = [
-                    *(program, "-l", _LOOPBACK, "-p", str(port), "-U", "0"),
+                    *(program, "-l", LOOPBACK, "-p", str(port), "-U", "0"),
                     *("-t", str(threads), "-m", str(megabytes), "-c", str(connections + 64)),
                     # As root it wants to be told who to be; it stays who it is.
                     *("-u", "root"),
                 ]
                 processes.append(start_process(command, output, reaper.environment()))
-        servers = cls(tuple(Address(_LOOPBACK, port) for port in ports), tuple(processes))
+        servers = cls(tuple(Address(LOOPBACK, port) for port in ports), tuple(processes))
         with servers._stopped_on_failure():
             servers._wait(log)
             servers._connect()
@@ -314,12 +313,3 @@ def needed_memory(keys: int, key_bytes: int, value_bytes: int) -> int:
     """Memory (B) in which so many objects fit with what memcached adds to each."""
     each = key_bytes + value_bytes + _ITEM_OVERHEAD_BYTES
     return max(int(keys * each * _SLAB_WASTE) + _LEAST_MEMORY_BYTES, 2 * _LEAST_MEMORY_BYTES)
-
-
-def free_ports(count: int) -> list[int]:
-    """Find TCP ports of loopback on which nobody listens now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((_LOOPBACK, 0))
-        return [one.getsockname()[1] for one in sockets]
