@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-
 _LOG = logging.getLogger(__name__)
 # Not those for type checkers alone, which are indented.
 _IMPORTED = re.compile(rb"^from fitting\.([\w.]+) import (.*)", re.M)

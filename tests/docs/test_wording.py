@@ -47,13 +47,24 @@ def test_docstrings_name_parameters_result_and_errors(name):
 APART = {"runs", "draws", "levels", "engine", "host"}
 
 
+def parameters(function):
+    """Parameters with their annotations; keywords that are declared elsewhere one by one."""
+    for parameter in inspect.signature(function).parameters.values():
+        unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        if unpacked is None:
+            yield parameter.name, str(parameter.annotation)
+            continue
+        for name, of in function.__globals__[unpacked[1]].__annotations__.items():
+            yield name, of.__forward_arg__
+
+
 def test_the_same_parameter_is_of_the_same_kind_everywhere():
     kinds = {}
     for name, function in FUNCTIONS.items():
-        for parameter in inspect.signature(function).parameters.values():
-            said = re.sub(r"(Iterable|Sequence)\[", "| ", str(parameter.annotation))
+        for parameter, annotation in parameters(function):
+            said = re.sub(r"(Iterable|Sequence)\[", "| ", annotation)
             types = {part.strip(" ]") for part in said.split("|")} - {"", "None"}
-            kinds.setdefault(parameter.name, {})[name] = types
+            kinds.setdefault(parameter, {})[name] = types
     for name in set(kinds) - APART:
         widest = max(kinds[name].values(), key=len)
         assert all(types <= widest for types in kinds[name].values()), (name, kinds[name])
