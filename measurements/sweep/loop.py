@@ -1,8 +1,8 @@
-"""The measuring loop: a command at several clocks and core counts, several times each.
+"""The measuring loop: a command at several frequencies and core counts, several times each.
 
 Everything that happens is in the session's folder before the next thing begins; the table is made
 from there (`measurements.sweep.rows`). Runs are in random order within the sweep, so that a host
-that warms up or a neighbour that wakes does not look like an effect of the clock.
+that warms up or a neighbour that wakes does not look like an effect of the frequency.
 """
 
 from __future__ import annotations
@@ -38,20 +38,16 @@ _READINGS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """What is to be measured.
+    """What a sweep measures.
 
     Attributes
     ----------
-    command : tuple of str
-    workload, host : str
-    family : str or None
     frequencies : tuple of float
-        Hz; empty for the clock as it is found.
+        Hz; empty for the frequency as it is found.
     clock_hz : float or None
-        What the clock is where it is measured as found and nothing here can tell.
+        The frequency where it is measured as found and nothing here can tell.
     cores : tuple of int
         Physical cores to use; empty for as many as the process may.
-    repeats, warm_ups : int
     idle_s, settle_s : float
         Seconds of idling measured before the sweep, and waited for after each change.
     at_least_s : float
@@ -60,7 +56,6 @@ class SweepOptions:
         Of the order.
     counters : bool
         Whether perf counts instructions and cycles.
-    data_bytes, price : float or None
     """
 
     command: tuple[str, ...]
@@ -82,21 +77,21 @@ class SweepOptions:
 
 
 class Step(NamedTuple):
-    """One set-up: a clock (None: as found), physical cores (None: all), and which repeat."""
+    """One set-up: a frequency (None: as found), physical cores (None: all), and which repeat."""
 
     freq_hz: float | None
     cores: int | None
     repeat: int
 
     def text(self) -> str:
-        """Name it for people."""
+        """Name the set-up for people."""
         clock = "the clock as found" if self.freq_hz is None else frequency_text(self.freq_hz)
         cores = "" if self.cores is None else f" on {self.cores} core{'s' * (self.cores > 1)}"
         return clock + cores
 
 
 def order_of(options: SweepOptions) -> list[Step]:
-    """All runs in the order in which they are measured: shuffled, by the seed."""
+    """List all runs in the order in which they are measured: shuffled, by the seed."""
     frequencies: Sequence[float | None] = options.frequencies or (None,)
     cores: Sequence[int | None] = options.cores or (None,)
     steps = [Step(f, c, r) for f, c, r in product(frequencies, cores, range(options.repeats))]
@@ -108,17 +103,8 @@ def order_of(options: SweepOptions) -> list[Step]:
 class Sweep:
     """A sweep under way.
 
-    Attributes
-    ----------
-    options : SweepOptions
-    session : Session
-    machine : Machine
-        What is set and read on this host.
-    sampling : Sampling
-    tell : callable
-        Takes one line of text for the user: advice, warnings.
-    clock, wait : callable
-        Seconds of a clock that never goes back, and a wait of so many; others for tests.
+    ``tell`` takes one line of text for the user: advice, warnings. ``clock`` and ``wait`` count
+    seconds; tests set others.
     """
 
     options: SweepOptions
@@ -133,22 +119,18 @@ class Sweep:
     _rows: dict[tuple[float | None, int | None], list[dict[str, Any]]] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _executions: int = 1
-    _cooling: Cooling | None = None
     _environment: dict[str, str] | None = None
 
     def run(self) -> Iterator[dict[str, Any]]:
         """Measure all that is not yet measured; yields the row of each run as it ends.
 
-        Raises
-        ------
-        MeasurementError
-            When the command fails, a setting is refused or the disk is full.
+        Raises `MeasurementError` when the command fails, a setting is refused or the disk is full.
         """
         done = self._resume()
         todo = [step for step in order_of(self.options) if step not in done]
         if not todo:
             return
-        self._cooling = Cooling(self.machine.temperature_c)
+        cooling = Cooling(self.machine.temperature_c)
         # Killed in any way, this process leaves no command running that nobody measures.
         with Reaper() as reaper:
             self._environment = reaper.environment()
@@ -156,7 +138,7 @@ class Sweep:
                 self._measure_idle()
             self._warm_up(todo)
             for step in todo:
-                yield self._measure(step)
+                yield self._measure(step, cooling)
 
     def _resume(self) -> set[Step]:
         done = set()
@@ -174,7 +156,7 @@ class Sweep:
 
     def _measure_idle(self) -> None:
         record = self._begin("idle", None, 1)
-        self._settle()
+        self.wait(self.options.settle_s)
         self.sampling.start(self.session.samples(record["run"]))
         start_s = self.clock()
         self.wait(self.options.idle_s)
@@ -191,7 +173,7 @@ class Sweep:
         quickest = max(todo, key=lambda s: (s.freq_hz or 0.0, s.cores or 0))
         took = 0.0
         for _ in range(self.options.warm_ups):
-            self._set(quickest)
+            self._set_up(quickest)
             record = self._begin("warm-up", quickest, 1)
             made = self._execute(record, [list(self.options.command)])
             took = made.end_s - made.start_s
@@ -206,16 +188,16 @@ class Sweep:
                 + f": it is executed {self._executions} times a run, and its mean is reported"
             )
 
-    def _measure(self, step: Step) -> dict[str, Any]:
+    def _measure(self, step: Step, cooling: Cooling) -> dict[str, Any]:
         check_space(self.session.folder)
-        self._set(step)
-        if self._cooling is not None:
-            self._cooling.wait()
+        self._set_up(step)
+        cooling.wait()
         record = self._begin("run", step, self._executions)
-        counts = [self.session.counts(record["run"], n) for n in range(self._executions)]
+        number = record["run"]
+        counts = [self.session.counts(number, n) for n in range(self._executions)]
         commands = self.machine.commands(self.options.command, counts)
-        before = self.machine.before_run(self.session.traffic(record["run"]))
-        self.sampling.start(self.session.samples(record["run"]))
+        before = self.machine.before_run(self.session.traffic(number))
+        self.sampling.start(self.session.samples(number))
         made = self._execute(record, commands)
         self.sampling.stop()
         facts: dict[str, Any] = {}
@@ -229,20 +211,18 @@ class Sweep:
         self._advise(step, row)
         return row
 
-    def _set(self, step: Step) -> None:
+    def _set_up(self, step: Step) -> None:
         if self.machine.set_up(step.freq_hz, step.cores):
-            self._settle()
-
-    def _settle(self) -> None:
-        self.wait(self.options.settle_s)
+            self.wait(self.options.settle_s)
 
     def _begin(self, kind: str, step: Step | None, executions: int) -> dict[str, Any]:
+        freq_hz, cores, repeat = step or (None, None, 0)
         record = {
             "run": self._number,
             "kind": kind,
-            "asked_hz": None if step is None else step.freq_hz,
-            "asked_cores": None if step is None else step.cores,
-            "repeat": 0 if step is None else step.repeat,
+            "asked_hz": freq_hz,
+            "asked_cores": cores,
+            "repeat": repeat,
             "cores": self.machine.cores,
             "executions": executions,
             "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -251,10 +231,8 @@ class Sweep:
         return record
 
     def _execute(self, record: dict[str, Any], commands: Sequence[Sequence[str]]) -> Execution:
-        output = self.session.output(record["run"])
-        return execute(
-            commands, output=output, cpus=self.machine.cpus(), environment=self._environment
-        )
+        output, cpus = self.session.output(record["run"]), self.machine.cpus()
+        return execute(commands, output=output, cpus=cpus, environment=self._environment)
 
     def _end(self, record: dict[str, Any], made: Execution, facts: dict[str, Any]) -> None:
         """Keep a record; a command that failed ends the sweep."""
@@ -267,8 +245,7 @@ class Sweep:
             "failures": self.sampling.failures if record["kind"] != "warm-up" else {},
         }
         self.session.append(record)
-        if made.exit_code:
-            code = made.exit_code
+        if code := made.exit_code:
             how = f"exit code {code}" if code > 0 else f"signal {-code}"
             raise MeasurementError(
                 f"{self.options.command[0]} ended with {how} in run {record['run']}: see "
@@ -276,27 +253,25 @@ class Sweep:
             )
 
     def _advise(self, step: Step, row: dict[str, Any]) -> None:
+        """Tell each instability of a set-up once, and each note of a row once."""
         alike = self._rows.setdefault(step[:2], [])
         alike.append(row)
-        for found in (*spreads(alike, step.text()), *clock_off(row), *self.machine.throttled(row)):
-            key = f"{step.text()}: {found.what}"
+        found = [*spreads(alike, step.text()), *clock_off(row), *self.machine.throttled(row)]
+        messages = {f"{step.text()}: {each.what}": each.message for each in found}
+        if "notes" in row:
+            messages[row["notes"]] = row["notes"]
+        for key, message in messages.items():
             if key not in self._told:
                 self._told.add(key)
-                self.tell(found.message)
-        if "notes" in row and row["notes"] not in self._told:
-            self._told.add(row["notes"])
-            self.tell(row["notes"])
+                self.tell(message)
 
 
 def clock_found(
     machine: Machine, stated_hz: float | None, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Clock of a run that was measured as found: as stated, counted, or as the kernel says.
+    """Find the frequency of a run that was measured as found: stated, counted, or the kernel's.
 
-    Raises
-    ------
-    MeasurementError
-        When nobody can tell.
+    Raises `MeasurementError` when none of them tells.
     """
     for hertz, source in (
         (stated_hz, "stated"),
@@ -311,6 +286,6 @@ def clock_found(
 
 
 def default_folder(output: Path) -> Path:
-    """Folder of a sweep beside its table: runs.parquet has runs.samples."""
+    """Name the folder of a sweep beside its table: runs.parquet has runs.samples."""
     name = output.name.removesuffix(".gz")
     return output.with_name(f"{Path(name).stem}.samples")

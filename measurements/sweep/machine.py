@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from measurements.counters.command import check_perf
 from measurements.counters.memory_traffic import MemoryTraffic
 from measurements.errors import MeasurementError
+from measurements.host import conditions
 from measurements.host.clocks import current_frequencies
-from measurements.host.conditions import (
-    package_temperature_c,
-    read_state,
-    throttled_between,
-)
-from measurements.host.cpu_placement import place, read_topology
+from measurements.host.cpu_placement import Placement, Topology, place, read_topology
 from measurements.host.disks_network import Snapshot
-from measurements.host.files import read_lines
+from measurements.host.files import read_pairs
 from measurements.host.frequency_control import FrequencyControl
 from measurements.processes.settings_guard import not_restored
 from measurements.table.units import frequency_text
@@ -27,18 +23,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from measurements.counters.command import PerfCounters
-    from measurements.host.cpu_placement import Placement, Topology
     from measurements.host.execution import Execution
     from measurements.processes.settings_guard import Setting
 
-
-# Plain words for measurements that do not hold still, and what to do about it.
-
-
 # Repeats further apart than this, highest to lowest as a share of their median, are not one value.
-MOST_SPREAD = 0.03
-# A clock further than this from the one asked for was not applied.
-MOST_OFF = 0.02
+_MOST_SPREAD = 0.03
+# A frequency further than this from the one asked for was not applied.
+_MOST_OFF = 0.02
+_SPREADS = {
+    "time_s": ("time", "close other programs, fix the frequency, or let a run last longer"),
+    "power_w": ("power", "let a run last longer, or wait for the fans and temperatures"),
+}
+# Columns of counters that add up over executions; the rest are ratios and names.
+_ADDED = (
+    *("instructions", "cycles", "task_clock_s", "llc_misses"),
+    *("instructions_user", "instructions_kernel", "cycles_user", "cycles_kernel"),
+)
 
 
 class Instability(NamedTuple):
@@ -49,43 +49,30 @@ class Instability(NamedTuple):
 
 
 def spreads(rows: Sequence[Mapping[str, object]], at: str) -> list[Instability]:
-    """Repeats of one set-up that are too far apart, in time and in watts."""
+    """Find repeats of one set-up that are too far apart, in time and in power."""
     found = []
-    for column, name, advice in (
-        ("time_s", "time", "close other programs, fix the frequency, or let a run last longer"),
-        ("power_w", "power", "let a run last longer, or wait for the fans and temperatures"),
-    ):
+    for column, (name, advice) in _SPREADS.items():
         values = [v for row in rows if isinstance(v := row.get(column), float) and v == v]
         middle = median(values) if len(values) > 1 else 0.0
         spread = (max(values) - min(values)) / middle if middle > 0 else 0.0
-        if spread > MOST_SPREAD:
+        if spread > _MOST_SPREAD:
             said = f"{name} at {at} spreads by {spread:.1%} over {len(values)} runs: {advice}"
             found.append(Instability(f"{name} spread", said))
     return found
 
 
 def clock_off(row: Mapping[str, object]) -> list[Instability]:
-    """A clock that was not what was asked for."""
+    """Find a frequency that was not the one asked for."""
     asked, achieved = row.get("freq_hz"), row.get("freq_achieved_hz")
     if not isinstance(asked, float) or not isinstance(achieved, float):
         return []
-    if achieved != achieved or abs(achieved / asked - 1) <= MOST_OFF:
+    if achieved != achieved or abs(achieved / asked - 1) <= _MOST_OFF:
         return []
-    return [
-        Instability(
-            "clock",
-            f"{frequency_text(asked)} was asked for and the core ran at "
-            f"{frequency_text(achieved)}: look for turbo, a power cap or heat; achieved is kept "
-            "in freq_achieved_hz",
-        )
-    ]
-
-
-# Columns of counters that add up over executions; the rest are ratios and names.
-_ADDED = (
-    *("instructions", "cycles", "task_clock_s", "llc_misses"),
-    *("instructions_user", "instructions_kernel", "cycles_user", "cycles_kernel"),
-)
+    said = (
+        f"{frequency_text(asked)} was asked for and the core ran at {frequency_text(achieved)}: "
+        "look for turbo, a power cap or heat; achieved is kept in freq_achieved_hz"
+    )
+    return [Instability("clock", said)]
 
 
 class Before(NamedTuple):
@@ -99,15 +86,9 @@ class Before(NamedTuple):
 class Machine:
     """A host that is measured. Made by `open`; `close` puts back what was changed.
 
-    Attributes
-    ----------
-    control : FrequencyControl or None
-        None where the clock is left as it is found.
-    perf : PerfCounters or None
-    traffic : MemoryTraffic or None
-        Counters of the memory controllers, where there are any.
-    no_counters : str or None
-        Why instructions and cycles cannot be counted; None where they can.
+    ``control`` is None where the frequency is left as it is found; ``no_counters`` says why
+    instructions and cycles cannot be counted, and is None where they can; ``traffic`` are the
+    counters of the memory controllers, where there are any.
     """
 
     control: FrequencyControl | None
@@ -134,32 +115,28 @@ class Machine:
     ) -> Self:
         """Take what a sweep needs of this host.
 
-        Raises
-        ------
-        MeasurementError
-            When a clock cannot be set, or there are fewer cores than asked for: before any run.
+        Raises `MeasurementError` when a frequency cannot be set, or there are fewer cores than
+        asked for: before any run.
         """
         topology = read_topology(sysfs)
         for count in cores:
             place(topology, count)
-        support = check_perf(sysfs=sysfs, procfs=procfs) if counters else None
         perf, reason = None, "counting was not asked for"
-        if support is not None:
+        if counters:
+            support = check_perf(sysfs=sysfs, procfs=procfs)
             perf = support.counters if support.hardware else None
             reason = "; ".join(support.reasons)
         control = None
         if frequencies or turbo is not None:
             control = FrequencyControl.open(sysfs=sysfs, procfs=procfs, dry_run=dry_run)
-        try:
-            if control is not None and turbo is not None:
-                control.turn_turbo(turbo)
-            for freq_hz in frequencies:
-                if control is not None:
+            try:
+                if turbo is not None:
+                    control.turn_turbo(turbo)
+                for freq_hz in frequencies:
                     control.refuse_step(freq_hz)
-        except BaseException:
-            if control is not None:
+            except BaseException:
                 control.close()
-            raise
+                raise
         return cls(
             control,
             perf,
@@ -182,7 +159,7 @@ class Machine:
         return self._placement.cores
 
     def set_up(self, freq_hz: float | None, cores: int | None) -> bool:
-        """Set clock and cores for the next run; True where the clock was changed."""
+        """Set frequency and cores for the next run; True where the frequency was changed."""
         self._placement = place(self.topology, cores)
         if freq_hz is None or self.control is None or freq_hz == self._clock_hz:
             return False
@@ -195,20 +172,20 @@ class Machine:
         return self._placement.cpus
 
     def commands(self, command: Sequence[str], counts: Sequence[Path]) -> list[list[str]]:
-        """The command once for each file of counts, with perf before it where perf can count."""
+        """Repeat the command for each file of counts, with perf before it where perf can count."""
         if self.perf is None:
             return [list(command) for _ in counts]
         return [self.perf.wrap(command, path) for path in counts]
 
     def counted(self, counts: Sequence[Path]) -> dict[str, Any]:
-        """Columns of what perf counted, of one execution on average."""
+        """Make columns of what perf counted, of one execution on average."""
         if self.perf is None:
             return {}
         counters = self.perf.read(*counts)
         row: dict[str, Any] = counters.columns()
         row |= {c: row[c] / len(counts) for c in _ADDED if c in row}
         if counters.elapsed_s is not None:
-            # Without perf's own start, which the clock around it has in it.
+            # Without perf's own start, which the time around it includes.
             row["time_s"] = counters.elapsed_s / len(counts)
         if counters.caveats:
             row["counter_notes"] = "; ".join(counters.caveats)
@@ -220,36 +197,42 @@ class Machine:
             self.control.check()
         if self.traffic is not None and traffic is not None:
             self.traffic.start(traffic)
-        return Before(Snapshot.take(self.procfs, self.sysfs), read_state(self.sysfs, self.procfs))
+        state = conditions.read_state(self.sysfs, self.procfs)
+        return Before(Snapshot.take(self.procfs, self.sysfs), state)
 
     def after_run(self, before: Before, made: Execution, executions: int) -> dict[str, Any]:
-        """Columns of what the host did and how it was during a run."""
+        """Make columns of what the host did and of its state during a run."""
         moved = {} if self.traffic is None else self.traffic.stop()
         did = before.snapshot.until(Snapshot.take(self.procfs, self.sysfs))
-        state = read_state(self.sysfs, self.procfs)
+        state = conditions.read_state(self.sysfs, self.procfs)
         return {
             **{name: value / executions for name, value in did.items()},
             **moved,
             "command_user_s": made.user_s / executions,
             "command_system_s": made.system_s / executions,
             **state,
-            **throttled_between(before.state, state),
+            **conditions.throttled_between(before.state, state),
             "sockets": len(self._placement.sockets),
         }
 
     def temperature_c(self) -> float | None:
-        """Temperature of the hottest package, where it can be read."""
-        return package_temperature_c(self.sysfs)
+        """Read the temperature of the hottest package (°C), where it can be read."""
+        return conditions.package_temperature_c(self.sysfs)
 
     def clock_hz(self) -> float | None:
-        """Clock as the kernel tells it, where it does."""
+        """Read the frequency (Hz) as the kernel tells it, where it does."""
         clocks = current_frequencies(self.sysfs)
         known = [clocks[cpu] for cpu in self.cpus() if cpu in clocks]
-        known = known or _cpuinfo_clocks(self.procfs)
+        # In a virtual machine /proc/cpuinfo has the nominal frequency.
+        known = known or [
+            float(value) * 1e6
+            for key, value in read_pairs(self.procfs / "cpuinfo")
+            if key == "cpu MHz"
+        ]
         return median(known) if known else None
 
     def throttled(self, row: dict[str, Any]) -> list[Instability]:
-        """Say where heat or a limit held the clock down in a run."""
+        """Find a run in which heat or a limit held the frequency down."""
         if not row.get("throttled"):
             return []
         said = (
@@ -259,7 +242,7 @@ class Machine:
         return [Instability("throttling", said)]
 
     def writes(self, freq_hz: float | None) -> list[Setting]:
-        """What setting a clock would write; with a dry run only."""
+        """List what setting a frequency would write; with a dry run only."""
         if self.control is None or freq_hz is None:
             return []
         before = len(self.control.writes)
@@ -272,13 +255,3 @@ class Machine:
             self.traffic.close()
         if self.control is not None and (unrestored := self.control.close()):
             raise MeasurementError(not_restored(unrestored))
-
-
-def _cpuinfo_clocks(procfs: Path) -> list[float]:
-    """Clocks of /proc/cpuinfo (Hz); in a virtual machine the nominal one."""
-    found = []
-    for line in read_lines(procfs / "cpuinfo"):
-        name, _, value = line.partition(":")
-        if name.strip() == "cpu MHz":
-            found.append(float(value) * 1e6)
-    return found
