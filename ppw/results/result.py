@@ -12,7 +12,7 @@ from functools import cached_property, wraps
 from html import escape
 from importlib import import_module
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -357,14 +357,11 @@ class Digest:
     Hashing costs more than the fits of a large table.
     """
 
-    @overload
-    def __get__(self, result: None, kind: type[Any]) -> Self: ...
-    @overload
-    def __get__(self, result: object, kind: type[Any]) -> str | None: ...
-    def __get__(self, result: object | None, kind: type[Any]) -> Self | str | None:
+    def __get__(self, result: object | None, kind: type[Any]) -> str | None:
         """Return the digest of a result, "sha256:…"."""
         if result is None:
-            return self
+            # So that a data class takes it as a field without a default.
+            raise AttributeError("input_digest is an attribute of results")
         known: str | pd.DataFrame | None = vars(result)["input_digest"]
         if known is not None and not isinstance(known, str):
             known = vars(result)["input_digest"] = frame_digest(known)
