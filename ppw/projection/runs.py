@@ -116,7 +116,7 @@ class RunsProjection(Result):
             projected   | unit [lower, upper] | projected | projection
             lower       | unit  |           | lower end of the prediction interval, NaN without one
             upper       | unit  |           | upper end of it
-            limit       | unit  |           | what the metric tends to as frequency grows
+            limit       | unit on pages | limit | what the metric tends to as frequency grows
             limit_share | share | of limit  | share of the limit that is reached
             points      | count |           | number of runs
             pulled_pct  | %     |           | how far the other groups moved the answer (posterior)

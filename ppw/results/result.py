@@ -190,6 +190,8 @@ class Column(NamedTuple):
         Whether a missing value in JSON means infinity.
     if_any : bool
         Whether the column is printed only where some row has a value.
+    on_pages : bool
+        Whether only pages print the column.
     """
 
     name: str
@@ -200,13 +202,15 @@ class Column(NamedTuple):
     ends: tuple[str, ...] = ()
     unbounded: bool = False
     if_any: bool = False
+    on_pages: bool = False
 
     @classmethod
     def parse(cls, line: str) -> Column:
         """Read a line of a declaration: name | unit | title | meaning.
 
         After the unit may stand a format (".1%"), the ends of an interval ("[lower, upper]"), "or
-        inf" (which JSON has as null), and "if any" (printed only where a row has a value).
+        inf" (which JSON has as null), "if any" (printed only where a row has a value), and "on
+        pages" (not printed in summaries).
         """
         name, unit, title, meaning = (part.strip() for part in line.split("|"))
         unit, _, rest = unit.partition(" ")
@@ -221,6 +225,7 @@ class Column(NamedTuple):
             ends=inside.groups() if inside else (),
             unbounded="or inf" in rest,
             if_any="if any" in rest,
+            on_pages="on pages" in rest,
         )
 
     def titles(self, result: object) -> list[str]:
@@ -310,13 +315,19 @@ class Table:
         return [column.name for column in self.columns]
 
     def printed(
-        self, result: Any, most: int | None = None, frame: pd.DataFrame | None = None
+        self,
+        result: Any,
+        most: int | None = None,
+        frame: pd.DataFrame | None = None,
+        *,
+        page: bool = False,
     ) -> PrintedTable:
         """Rows of the result's table, or of ``frame``, as they print, the first ``most``."""
         frame = getattr(result, self.name) if frame is None else frame
         by = [name for name in result.printed_keys() if name in frame]
         columns = [c for c in self.columns if c.title and c.name in frame]
         columns = [c for c in columns if not c.if_any or frame[c.name].notna().any()]
+        columns = [c for c in columns if page or not c.on_pages]
         rows = [
             [*key_texts(by, row), *(text for c in columns for text in self._texts(c, row, result))]
             for row in rows_of(frame if most is None else frame.head(most))
@@ -423,7 +434,7 @@ class Result:
             Number of rows of each on a page; by default the tables and rows of a summary.
         """
         return [
-            table.printed(self, table.most if most is None else most)
+            table.printed(self, table.most if most is None else most, page=most is not None)
             for table in self.tables
             if (table.most or most is not None)
             and any(column.title for column in table.columns)

@@ -317,14 +317,14 @@ class TestKilled:
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, None])
     def test_ppw_or_the_recorder(self, device, recording, number):
         if number is None:
-            os.kill(child(recording.pid, "blk_tracer"), signal.SIGKILL)
+            os.kill(child(recording.pid, "recording_process"), signal.SIGKILL)
         else:
             recording.send_signal(number)
             recording.wait()
         wait_for(lambda: tracer() == "nop" and not is_traced(device))
 
     def test_all_of_them_and_the_next_start_puts_back(self, device, recording, traced):
-        recorder = child(recording.pid, "blk_tracer")
+        recorder = child(recording.pid, "recording_process")
         for pid in (child(recorder, "guard_process"), recorder, recording.pid):
             os.kill(pid, signal.SIGKILL)
         recording.wait()
