@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +12,12 @@ import pandas as pd
 from fitting.laws.cycles_per_io import IO_BYTES
 from ppw.cpio.cycles import cycles_per_io, rise_sentence
 from ppw.cpio.io_runs import column
-from ppw.cpio.plots import MOST_DRAWN, _rows
+from ppw.cpio.result import EVERY_ROW, MOST_DRAWN, IoResult, label_rows
 from ppw.errors import CaveatWarning, PpwError
 from ppw.results import caveats as cv
 from ppw.results.axes import CURVE, MEASURED, new_axes
-from ppw.results.result import TabledResult, frame_digest, rows_of
-from ppw.results.text import key_texts, shown, shown_interval, summary_text, text_table
+from ppw.results.result import Table, frame_digest, rows_of
+from ppw.results.text import key_texts, shown
 from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
@@ -24,47 +25,59 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-
-_AT_ROOF = 0.90
-_BEYOND = 1.05
+# Shares of a roof: from the first on the device limits a row, above the second it is no roof.
+_AT_ROOF, _BEYOND = 0.90, 1.05
 _MOST_SAID = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DeviceComparison(TabledResult):
+class DeviceComparison(IoResult):
     """Cycles per I/O and I/O rate over devices, hosts and instances.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a group (columns ``by``) and core count: ``cpio`` with the interval ``lower``,
-        ``upper`` of its mean; ``utilisation``, ``iops`` (512-byte I/Os a second);
-        ``roof_iops``, the most that the device did by itself, and ``of_roof``, the share of it;
-        ``cpio_ratio`` and ``iops_ratio`` to the first row of the same workload; and
-        ``instance_gain``, rate over that of one instance.
+        One row a group (columns ``by``) and core count; ``lower`` and ``upper`` are the interval of
+        the mean ``cpio``. Ratios are to the first row of the same workload.
     bandwidth : pandas.DataFrame
         As that of `ppw.cycles_per_io`: GB/s a core at which cpio has risen by 10 and by 25 %.
     by : tuple of str
     level : float
+        Level of the intervals.
     """
 
-    kind: ClassVar[str] = "device_comparison"
+    kind = "device_comparison"
+    tables = (
+        Table(
+            "table",
+            """
+            cores         | 1     | cores      | cores that the runs used
+            cpio          | 1 [lower, upper] | cpio | cycles per I/O of 512 B
+            cpio_ratio    | 1     | cpio ratio | ratio of the cycles per I/O
+            utilisation   | 1     | µ          | busy share of the CPU time
+            iops          | 1     | 512 B IOPS | 512-byte I/Os per second
+            iops_ratio    | 1     | IOPS ratio | ratio of the I/O rate
+            roof_iops     | 1     | roof IOPS  | most that the device did by itself
+            of_roof       | share | of roof    | share of it that the runs reached
+            instance_gain | 1     | of one instance | I/O rate over that of one instance
+            runs          | 1     |            | number of runs
+            """,
+            title="Runs",
+            most=EVERY_ROW,
+        ),
+    )
 
     table: pd.DataFrame
     bandwidth: pd.DataFrame
     by: tuple[str, ...]
     level: float
 
-    def to_frame(self) -> pd.DataFrame:
-        """The table."""
-        return self.table
-
     def label(self, row: dict[Any, Any]) -> str:
         """Name a row by what tells the rows apart."""
         names = [*self.by, "cores"]
         telling = [n for n in names if len(self.table[n].drop_duplicates()) > 1]
         texts = dict(zip(names, key_texts(names, row), strict=True))
-        said = [f"{texts[n]} {_counted(n, row)}".strip() for n in telling or self.by]
+        said = [f"{texts[n]} {_counting_word(n, row)}".strip() for n in telling or self.by]
         return ", ".join(said) or "all runs"
 
     def verdict(self) -> list[str]:
@@ -73,44 +86,25 @@ class DeviceComparison(TabledResult):
         needs = [f"{self.label(row)}: {rise_sentence(row)}" for row in rows_of(self.bandwidth)]
         return [*rows, *needs]
 
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        interval = f"{self.level:.0%} interval"
-        rates = ["µ", "512 B IOPS", "IOPS ratio", "roof IOPS", "of roof", "of one instance"]
-        return [*self.by, "cores", "cpio", interval, "cpio ratio", *rates]
-
-    def cells(self) -> list[list[str]]:
-        """The table as it is printed."""
-        names = ("utilisation", "iops", "iops_ratio", "roof_iops")
-        return [
-            [
-                *key_texts(self.by, row),
-                shown(row["cores"]),
-                shown(row["cpio"]),
-                shown_interval(row["cpio"], row["lower"], row["upper"], "1"),
-                shown(row["cpio_ratio"]),
-                *(shown(row[n]) for n in names),
-                _percent(row["of_roof"]),
-                shown(row["instance_gain"]),
-            ]
-            for row in rows_of(self.table)
-        ]
-
-    def summary(self) -> str:
-        """Text: sentences, table and caveats."""
-        table = text_table(self.header(), self.cells())
-        return summary_text([*self.verdict(), table], self.caveats)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw rates as shares of the devices' own maxima."""
-        return plot_devices(self, ax)
-
     def _sentence(self, row: dict[str, Any]) -> str:
         cost, rate = shown(row["cpio"]), shown(row["iops"])
         said = f"{self.label(row)}: {cost} cycles per I/O, {rate} I/Os a second"
         if row["of_roof"] == row["of_roof"]:
-            said += f", {_percent(row['of_roof'])} of what the device can do"
+            said += f", {row['of_roof']:.0%} of what the device can do"
         return said
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw each rate as a share of its device's own maximum, or else the rate itself."""
+        axes, table = new_axes(ax), self.table.head(MOST_DRAWN)
+        has_roof = bool(table["of_roof"].notna().any())
+        lengths = 100 * table["of_roof"] if has_roof else table["iops"]
+        axes.barh(np.arange(len(table)), lengths.fillna(0.0), color=CURVE, height=0.65)
+        if has_roof:
+            axes.axvline(100.0, color=MEASURED, lw=0.8)
+        label_rows(axes, [self.label(row) for row in rows_of(table)], "host and device")
+        said = "I/O rate, % of the device's own maximum" if has_roof else "I/Os a second (512 B)"
+        axes.set_xlabel(said)
+        return axes
 
 
 def compare_devices(
@@ -148,8 +142,6 @@ def compare_devices(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CaveatWarning)
         found = cycles_per_io(runs, by=by, freq=freq, level=level)
@@ -233,27 +225,6 @@ def _caveats(table: pd.DataFrame, keys: list[str], roof: pd.DataFrame | None) ->
         )
 
 
-def _counted(name: str, row: dict[Any, Any]) -> str:
+def _counting_word(name: str, row: dict[Any, Any]) -> str:
     """Word after the number of a column that counts; nothing for others."""
     return name[: -1 if row[name] == 1 else None] if name in ("cores", "instances") else ""
-
-
-def _percent(share: float) -> str:
-    return "–" if share != share else f"{share:.0%}"
-
-
-def plot_devices(result: DeviceComparison, ax: Axes | None = None) -> Axes:
-    """Draw the I/O rate of each run as a share of its device's own maximum, or the rate itself."""
-    axes = new_axes(ax)
-    table = result.table.head(MOST_DRAWN)
-    known = bool(table["of_roof"].notna().any())
-    share = 100 * table["of_roof"] if known else table["iops"]
-    place = np.arange(len(table))
-    axes.barh(place, share.fillna(0.0), color=CURVE, height=0.65)
-    if known:
-        axes.axvline(100.0, color=MEASURED, lw=0.8)
-    _rows(axes, [result.label(row) for row in table.to_dict(orient="records")])
-    axes.set_ylabel("host and device")
-    said = "I/O rate, % of the device's own maximum" if known else "I/Os a second (512 B)"
-    axes.set_xlabel(said)
-    return axes

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import bandwidth_at_rise, thread_worth
-from ppw.cpio.caveats import run_caveats, study_caveats, why_not
-from ppw.cpio.io_runs import (
-    GROUP_COLUMNS,
-    PreparedIo,
-    column,
-    log_half_widths,
-    pooled_rates,
-    with_cpio,
-)
-from ppw.cpio.plots import _FEW, _MARKS, MOST_DRAWN, _logarithmic
+from ppw.cpio import caveats as found_in
+from ppw.cpio import io_runs as io
+from ppw.cpio.result import EVERY_ROW, MARKS, MOST_DRAWN, IoResult, logarithmic, shown_gigabytes
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
 from ppw.results.axes import new_axes
-from ppw.results.result import TabledResult, frame_digest, rows_of
-from ppw.results.text import key_texts, plot_label, shown, shown_interval, summary_text, text_table
+from ppw.results.result import PrintedTable, Table, frame_digest, rows_of
+from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.regression.lines import FloatArray
-
 
 # What a scaling study tells: ratios to one core, hardware threads, memory bandwidth, devices.
 
@@ -139,7 +131,7 @@ def _at(alone: pd.DataFrame, threaded: pd.DataFrame, count: str) -> dict[str, Fl
 def _bandwidth_groups(
     table: pd.DataFrame, keys: Sequence[str]
 ) -> Iterator[tuple[tuple[object, ...], tuple[FloatArray, FloatArray, FloatArray, int]]]:
-    table = table.assign(**{_BANDWIDTH: column(table, _BANDWIDTH)})
+    table = table.assign(**{_BANDWIDTH: io.column(table, _BANDWIDTH)})
     known = table[table[_BANDWIDTH].gt(0) & table["cpio"].notna()]
     for key, part in known.groupby([*keys, "cores"], sort=True, dropna=False):
         cells = part.groupby(_BANDWIDTH, sort=True)["cpio"]
@@ -160,39 +152,87 @@ def _ends(draws: FloatArray, level: float) -> tuple[float, float]:
 
 
 SETTING = ("cores", "hardware_threads", "bandwidth_per_core_bytes_s")
-_MOST_SAID = 10
+_MOST_SAID, _FEW = 10, 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CyclesPerIO(TabledResult):
+class CyclesPerIO(IoResult):
     """Cycles per 512-byte I/O of every application and setting.
 
     Attributes
     ----------
     points : pandas.DataFrame
-        One row a group (columns ``by``) and setting (``cores``, ``hardware_threads``,
-        ``bandwidth_per_core_bytes_s``, B/s): ``runs``; ``cpio`` with the confidence interval
-        ``lower``, ``upper`` of its mean; ``user_cpio`` and ``system_cpio``, which add up to it;
-        ``cpio_with_idle``, the variant with idle and iowait; ``utilisation`` (0 to 1); ``iops``
-        (512-byte I/Os a second); shares of the CPU time; ``clock_hz`` and ``clock``; ``why_not``,
-        empty where the point means what it says; and ``cpio_to_one``, ``utilisation_to_one`` and
-        ``iops_to_one``, ratios to the fewest cores. Each is a ratio of the sums over the runs that
-        did I/O, which are there too, as a runs table has them: ``time_s``, ``user_s`` (with nice),
-        ``system_s`` (with interrupts), ``idle_s``, ``iowait_s``, ``sectors_read`` and
-        ``sectors_written``. The interval is that of a ratio estimator, on a logarithmic scale.
+        One row a group (columns ``by``) and setting. Each figure is a ratio of the sums over the
+        runs that did I/O; ``lower`` and ``upper`` are the confidence interval of the mean ``cpio``,
+        that of a ratio estimator on a logarithmic scale. The sums are there too, as a runs table
+        has them: ``time_s``, ``user_s`` (with nice), ``system_s`` (with interrupts), ``idle_s``,
+        ``iowait_s``, ``sectors_read`` and ``sectors_written``; and ``user_share``,
+        ``system_share``, ``idle_share`` and ``iowait_share`` of the CPU time.
     threads : pandas.DataFrame
-        What hardware threads are worth: ``iops_to_cores``, rate of threads over that of as many
-        full cores, and ``worth`` of a thread in full cores.
+        One row a group and setting with more hardware threads than cores.
     bandwidth : pandas.DataFrame
-        Memory bandwidth (B/s a core) at which cpio has risen by ``rise``, with its interval.
+        One row a group, core count and rise of the cycles per I/O.
     devices : pandas.DataFrame
-        Ratios of each device that is memory to the disk of the same runs.
+        One row a group on memory: ratios to the same runs on disk.
     by : tuple of str
     level : float
-        Of the intervals.
+        Level of the intervals.
     """
 
-    kind: ClassVar[str] = "cycles_per_io"
+    kind = "cycles_per_io"
+    tables = (
+        Table(
+            "points",
+            """
+            cores              | 1 | cores            | cores that the runs used
+            hardware_threads   | 1 | hardware_threads | hardware threads of these cores
+            bandwidth_per_core_bytes_s | B if any | bandwidth_per_core_bytes_s | B/s left a core
+            runs               | 1    | runs           | number of runs
+            cpio               | 1 [lower, upper] | cpio | cycles per I/O of 512 B
+            user_cpio          | 1    | user           | part of it in user mode
+            system_cpio        | 1    | system         | part of it in the kernel
+            cpio_with_idle     | 1    | with idle      | variant that counts idle and iowait
+            utilisation        | 1    | µ              | busy share of the CPU time
+            iops               | 1    | 512 B IOPS     | 512-byte I/Os per second
+            cpio_to_one        | 1    | cpio to 1 core | ratio to the fewest cores
+            clock              | text | clock          | who says the core frequency
+            clock_hz           | Hz   |                | core frequency
+            utilisation_to_one | 1    |                | ratio to the fewest cores
+            iops_to_one        | 1    |                | ratio to the fewest cores
+            why_not            | text |                | reason why they mean little, or empty
+            """,
+            title="Runs",
+            most=EVERY_ROW,
+        ),
+        Table(
+            "threads",
+            """
+            iops_to_cores | 1 | | I/O rate of the threads over that of as many full cores
+            cpio_to_cores | 1 | | the same ratio of the cycles per I/O
+            worth         | 1 | | worth of a thread in full cores
+            """,
+        ),
+        Table(
+            "bandwidth",
+            """
+            rise    | share | | rise of the cycles per I/O
+            value   | B/s   | | memory bandwidth per core at which they have risen so far
+            lower   | B/s   | | lower end of its interval
+            upper   | B/s   | | upper end of its interval
+            lowest  | B/s   | | lowest bandwidth measured
+            highest | B/s   | | highest bandwidth measured
+            """,
+        ),
+        Table(
+            "devices",
+            """
+            device_from       | text | | the disk that is compared with
+            cpio_ratio        | 1    | | cycles per I/O on memory over those on disk
+            utilisation_ratio | 1    | | the same ratio of the utilisation
+            iops_ratio        | 1    | | the same ratio of the I/O rate
+            """,
+        ),
+    )
 
     points: pd.DataFrame
     threads: pd.DataFrame
@@ -201,84 +241,28 @@ class CyclesPerIO(TabledResult):
     by: tuple[str, ...]
     level: float
 
-    def to_frame(self) -> pd.DataFrame:
-        """The points."""
-        return self.points
+    groups = IoResult._groups
 
     def verdict(self) -> list[str]:
         """Say what was found, in sentences: the first ten groups."""
         said = [_group_sentence(name, part) for name, part in self.groups()][:_MOST_SAID]
-        return [*said, *self._thread_sentences(), *self._memory_sentences()]
+        said += [f"{self.label(row)}: {_thread_sentence(row)}" for row in rows_of(self.threads)]
+        rises = [f"{self.label(row)}: {rise_sentence(row)}" for row in rows_of(self.bandwidth)]
+        return said + rises
 
-    def groups(self) -> list[tuple[str, pd.DataFrame]]:
-        """Points of each group, with its name."""
-        if not self.by:
-            return [("all runs", self.points)]
-        grouped = self.points.groupby([*self.by], sort=False, dropna=False)
-        return [(self.label(part.iloc[0].to_dict()), part) for _, part in grouped]
-
-    def label(self, row: dict[Any, Any]) -> str:
-        """Name a group by what tells the groups apart."""
-        telling = [n for n in self.by if len(self.points[n].drop_duplicates()) > 1]
-        return ", ".join(key_texts(telling or self.by, row)) or "all runs"
-
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        interval = f"{self.level:.0%} interval"
-        numbers = [
-            "cpio",
-            interval,
-            "user",
-            "system",
-            "with idle",
-            "µ",
-            "512 B IOPS",
-            "cpio to 1 core",
-        ]
-        return [*self.by, *_settings(self.points), "runs", *numbers, "clock"]
-
-    def cells(self, most: int | None = None) -> list[list[str]]:
-        """The points as they are printed, the first ``most`` of them."""
-        table = self.points if most is None else self.points.head(most)
-        names = _settings(self.points)
-        return [
-            [
-                *key_texts(self.by, row),
-                *(shown(row[n], _UNITS.get(n, "")) for n in names),
-                shown(row["runs"]),
-                shown(row["cpio"]),
-                shown_interval(row["cpio"], row["lower"], row["upper"], "1"),
-                *(shown(row[n]) for n in ("user_cpio", "system_cpio", "cpio_with_idle")),
-                shown(row["utilisation"]),
-                shown(row["iops"]),
-                shown(row["cpio_to_one"]),
-                str(row["clock"]),
-            ]
-            for row in rows_of(table)
-        ]
-
-    def summary(self) -> str:
-        """Text: sentences, the points, and the caveats."""
-        table = text_table(self.header(), self.cells())
-        return summary_text([*self.verdict(), table], self.caveats)
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return the points as they print; threads have a column where some core ran two."""
+        points, table = self.points, self.tables[0]
+        if (points["hardware_threads"] == points["cores"]).all():
+            points = points.drop(columns="hardware_threads")
+        return [table.printed(self, table.most if most is None else most, points)]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw cycles per I/O against cores."""
-        return plot_cpio_against_cores(self, ax)
-
-    def _thread_sentences(self) -> list[str]:
-        said = []
-        for row in rows_of(self.threads):
-            worth = f"; a thread is worth {shown(row['worth'])} of a core"
-            said.append(
-                f"{self.label(row)}: {shown(row['hardware_threads'])} hardware threads on "
-                f"{shown(row['cores'])} cores reach {row['iops_to_cores']:.0%} of as many full "
-                f"cores{worth if row['worth'] == row['worth'] else ''}"
-            )
-        return said
-
-    def _memory_sentences(self) -> list[str]:
-        return [f"{self.label(row)}: {rise_sentence(row)}" for row in rows_of(self.bandwidth)]
+        """Draw cycles per I/O of each application against cores."""
+        axes = plot_against_cores(self, "cpio", ax)
+        axes.set_ylabel("cycles per I/O")
+        logarithmic(axes, "y")
+        return axes
 
 
 def cycles_per_io(
@@ -323,7 +307,7 @@ def cycles_per_io(
         For each entry of ``caveats``.
     """
     as_share("level", level)
-    prepared = with_cpio(runs, freq=freq)
+    prepared = io.with_cpio(runs, freq=freq)
     keys = group_columns(prepared.table, by)
     points = _points(prepared, keys, level)
     if points["cpio"].isna().all():
@@ -334,8 +318,8 @@ def cycles_per_io(
     caveats = [
         *(str(c) for c in runs.attrs.get("caveats", ())),
         *prepared.caveats,
-        *run_caveats(prepared.table),
-        *study_caveats(points, prepared.table, keys),
+        *found_in.run_caveats(prepared.table),
+        *found_in.study_caveats(points, prepared.table, keys),
     ]
     cv.warn(caveats)
     return CyclesPerIO(
@@ -359,7 +343,7 @@ def group_columns(table: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
         For one that is not there.
     """
     if by is None:
-        return [c for c in GROUP_COLUMNS if c in table and table[c].notna().any()]
+        return [c for c in io.GROUP_COLUMNS if c in table and table[c].notna().any()]
     for name in by:
         if name not in table or name in SETTING:
             raise UnknownColumnError(
@@ -368,20 +352,20 @@ def group_columns(table: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
     return [*by]
 
 
-def _points(prepared: PreparedIo, keys: list[str], level: float) -> pd.DataFrame:
+def _points(prepared: io.PreparedIo, keys: list[str], level: float) -> pd.DataFrame:
     table = prepared.table
     table = table.assign(
-        hardware_threads=column(table, "hardware_threads").fillna(table["cores"]),
-        bandwidth_per_core_bytes_s=column(table, "bandwidth_per_core_bytes_s"),
-        why_not=why_not(table),
+        hardware_threads=io.column(table, "hardware_threads").fillna(table["cores"]),
+        bandwidth_per_core_bytes_s=io.column(table, "bandwidth_per_core_bytes_s"),
+        why_not=found_in.why_not(table),
     )
     cells = table.groupby([*keys, *SETTING], sort=True, dropna=False)
-    points = pooled_rates(table, cells)
+    points = io.pooled_rates(table, cells)
     points.insert(0, "runs", cells.size().astype(np.float64))
     points["why_not"] = cells["why_not"].agg(_reasons)
     points["clock"] = cells["clock"].agg(_reasons)
     points = points.reset_index()
-    spread = log_half_widths(table, points, cells.ngroup().to_numpy(), keys, level)
+    spread = io.log_half_widths(table, points, cells.ngroup().to_numpy(), keys, level)
     # Runs that agree in nothing bound the mean by nothing.
     with np.errstate(over="ignore"):
         ends = points["cpio"] * np.exp(-spread), points["cpio"] * np.exp(spread)
@@ -390,19 +374,6 @@ def _points(prepared: PreparedIo, keys: list[str], level: float) -> pd.DataFrame
 
 def _reasons(found: pd.Series[Any]) -> str:
     return ", ".join(sorted({str(f) for f in found} - {""}))
-
-
-_UNITS = {"bandwidth_per_core_bytes_s": "B"}
-
-
-def _settings(points: pd.DataFrame) -> list[str]:
-    """Settings worth a column: cores, and what differs from the plain case."""
-    names = ["cores"]
-    if (points["hardware_threads"] != points["cores"]).any():
-        names.append("hardware_threads")
-    if points["bandwidth_per_core_bytes_s"].notna().any():
-        names.append("bandwidth_per_core_bytes_s")
-    return names
 
 
 def _group_sentence(name: str, part: pd.DataFrame) -> str:
@@ -421,44 +392,39 @@ def _group_sentence(name: str, part: pd.DataFrame) -> str:
     return said
 
 
+def _thread_sentence(row: Mapping[str, Any]) -> str:
+    threads, cores = shown(row["hardware_threads"]), shown(row["cores"])
+    worth = f"; a thread is worth {shown(row['worth'])} of a core"
+    return (
+        f"{threads} hardware threads on {cores} cores reach {row['iops_to_cores']:.0%} of as many "
+        f"full cores{worth if row['worth'] == row['worth'] else ''}"
+    )
+
+
 def rise_sentence(row: Mapping[str, Any]) -> str:
     """Say at which memory bandwidth cycles per I/O have risen by a share, or that they have not."""
     rise = f"{row['rise']:.0%}"
     if row["value"] != row["value"]:
-        return f"cpio has not risen by {rise} down to {_gigabytes(row['lowest'])} GB/s a core"
-    said = f"cpio has risen by {rise} at {_gigabytes(row['value'])} GB/s a core"
+        return f"cpio has not risen by {rise} down to {shown_gigabytes(row['lowest'])} GB/s a core"
+    said = f"cpio has risen by {rise} at {shown_gigabytes(row['value'])} GB/s a core"
     if row["lower"] == row["lower"]:
-        said += f" ({_gigabytes(row['lower'])} to {_gigabytes(row['upper'])})"
+        said += f" ({shown_gigabytes(row['lower'])} to {shown_gigabytes(row['upper'])})"
     return said
 
 
-def _gigabytes(rate: float) -> str:
-    return shown(rate / 1e9)
-
-
-def plot_cpio_against_cores(result: CyclesPerIO, ax: Axes | None = None) -> Axes:
-    """Draw cycles per I/O of each application against cores."""
-    axes = _against_cores(result, new_axes(ax), "cpio")
-    axes.set_ylabel("cycles per I/O")
-    _logarithmic(axes, "y")
-    return axes
-
-
-def _against_cores(result: CyclesPerIO, axes: Axes, column: str) -> Axes:
+def plot_against_cores(result: CyclesPerIO, column: str, ax: Axes | None = None) -> Axes:
+    """Draw a column of the points of each application against cores."""
     from matplotlib.ticker import MaxNLocator
 
-    groups = result.groups()[:MOST_DRAWN]
+    axes, groups = new_axes(ax), result.groups()[:MOST_DRAWN]
     for place, (name, part) in enumerate(groups):
-        plain = part[part["hardware_threads"] == part["cores"]]
-        rows = plain[plain["cpio"].notna()].sort_values("cores", kind="stable")
-        rows = rows.drop_duplicates("cores", keep="last")
-        mark = _MARKS[place % len(_MARKS)]
+        plain = part[(part["hardware_threads"] == part["cores"]) & part["cpio"].notna()]
+        rows = plain.sort_values("cores", kind="stable").drop_duplicates("cores", keep="last")
+        mark = MARKS[place % len(MARKS)]
         axes.plot(rows["cores"], rows[column], f"{mark}-", ms=5, label=plot_label(name))
     axes.set_xlabel("cores")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     # A few names go above the lines, and more would leave them no room.
-    corner: dict[str, Any] = (
-        {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)} if len(groups) <= _FEW else {}
-    )
-    axes.legend(frameon=False, fontsize="small", **corner)
+    corner: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
+    axes.legend(frameon=False, fontsize="small", **corner if len(groups) <= _FEW else {})
     return axes

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from fitting.laws.cycles_per_io import (
-    IO_BYTES,
-    LAWS,
-    LINEAR_CPIO,
-    IoRuns,
-    fit_laws,
-    grown,
-    io_rate,
-    score_laws,
-)
+from fitting.laws import cycles_per_io as io_laws
 from fitting.laws.cycles_per_io_scaling import IoScaling, fit_scaling, student_draws
 from ppw.cpio.caveats import run_caveats
 from ppw.cpio.cycles import group_columns
 from ppw.cpio.io_runs import column, with_cpio
-from ppw.cpio.plots import _COLOURS, MOST_DRAWN, _logarithmic, _rows
+from ppw.cpio.result import (
+    COLOURS,
+    EVERY_ROW,
+    MOST_DRAWN,
+    IoResult,
+    label_rows,
+    logarithmic,
+    shown_gigabytes,
+)
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share
 from ppw.results.axes import MEASURED, new_axes
-from ppw.results.result import TabledResult, frame_digest, rows_of
-from ppw.results.text import key_texts, shown, shown_interval, summary_text, text_table
+from ppw.results.result import Table, frame_digest, rows_of
+from ppw.results.text import key_texts, shown
 from ppw.runs.groups import Groups, group_runs
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fitting.laws.cycles_per_io import Law, LawScore
     from fitting.regression.lines import FloatArray
 
 
@@ -56,59 +54,45 @@ class ServerSpec(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scenarios:
-    """All that projection and sizing ask of the runs.
-
-    Attributes
-    ----------
-    by : list of str
-    keys : pandas.DataFrame
-        One row an application.
-    scaling : IoScaling or None
-        None where the figures were typed.
-    cores, freq_hz, floor : float
-    utilisation, cpio : mapping of str to float array
-        Values (applications,) by scenario.
-    utilisation_draws, cpio_draws : mapping of str to float array
-        Draws (applications, draws) by scenario; NaN where nothing tells how sure a value is.
-    today_iops : float array
-        I/Os a second measured on most cores.
-    network, memory : float array
-        Bytes that cross network and memory for each byte stored or fetched.
-    caveats : list of str
-    """
+    """All that projection and sizing ask of the runs."""
 
     by: list[str]
+    # One row an application.
     keys: pd.DataFrame
     runs: pd.DataFrame
+    # Application of each run.
     codes: np.ndarray[Any, np.dtype[np.int64]]
-    scaling: IoScaling | None
     cores: float
     freq_hz: float
     floor: float
+    # Values (applications,) by scenario.
     utilisation: dict[str, FloatArray]
     cpio: dict[str, FloatArray]
+    # Draws (applications, draws) by scenario; NaN where nothing tells how sure a value is.
     utilisation_draws: dict[str, FloatArray]
     cpio_draws: dict[str, FloatArray]
+    # I/Os per second measured on most cores.
     today_iops: FloatArray
+    # Bytes that cross network and memory for each byte stored or fetched.
     network: FloatArray
     memory: FloatArray
     caveats: list[str]
 
     def rate(self, utilisation: str, cpio: str) -> FloatArray:
-        """I/Os a second of each application in a scenario."""
-        return io_rate(self.utilisation[utilisation], self.cores, self.freq_hz, self.cpio[cpio])
+        """Compute the I/Os per second of each application in a scenario."""
+        busy, cost = self.utilisation[utilisation], self.cpio[cpio]
+        return io_laws.io_rate(busy, self.cores, self.freq_hz, cost)
 
     def rate_draws(self, utilisation: str, cpio: str) -> FloatArray:
-        """Draws of `rate`: (applications, draws)."""
-        return io_rate(
-            self.utilisation_draws[utilisation], self.cores, self.freq_hz, self.cpio_draws[cpio]
-        )
+        """Compute draws of `rate`: (applications, draws)."""
+        busy, cost = self.utilisation_draws[utilisation], self.cpio_draws[cpio]
+        return io_laws.io_rate(busy, self.cores, self.freq_hz, cost)
 
     def frame(self, utilisation: str, cpio: str, level: float) -> pd.DataFrame:
-        """One scenario as rows of a table, one an application."""
+        """Tabulate one scenario, a row an application."""
         rate = self.rate(utilisation, cpio)
         lower, upper = interval_of(self.rate_draws(utilisation, cpio), level)
-        storage = rate * IO_BYTES
+        storage = rate * io_laws.IO_BYTES
         return self.keys.reset_index(drop=True).assign(
             utilisation_scenario=utilisation,
             cpio_scenario=cpio,
@@ -123,7 +107,7 @@ class Scenarios:
         )
 
     def laws(self, level: float) -> pd.DataFrame:
-        """Laws of the I/O rate by application, with the reason to prefer one."""
+        """Tabulate laws of the I/O rate by application, with the reason to prefer one."""
         rows = [row for group in range(len(self.keys)) for row in self._laws_of(group, level)]
         names = ["law", "parameters", "aicc", "weight", "held_out", "iops", "lower", "upper"]
         return pd.DataFrame(rows, columns=[*self.by, *names, "preferred", "why"])
@@ -131,25 +115,30 @@ class Scenarios:
     def _laws_of(self, group: int, level: float) -> Iterator[tuple[Any, ...]]:
         chosen = self.runs[self.codes == group]
         columns = ("cpus_used", "iops", "cpio", "utilisation", "clock_hz")
-        runs = IoRuns._make(chosen[name].to_numpy(np.float64) for name in columns)
-        laws = fit_laws(runs, floor=self.floor, frequency=self.freq_hz)
-        if not laws:
+        runs = io_laws.IoRuns._make(chosen[name].to_numpy(np.float64) for name in columns)
+        fitted = io_laws.fit_laws(runs, floor=self.floor, frequency=self.freq_hz)
+        if not fitted:
             return
-        scores = score_laws(runs, laws, floor=self.floor)
+        scores = io_laws.score_laws(runs, fitted, floor=self.floor)
         best, why = preferred_law(scores)
         key = self.keys.iloc[group].tolist() if self.by else []
-        for name in (law for law in LAWS if law in laws):
-            ends = self._law_interval(name, laws[name], group, level)
-            rate = float(laws[name].rate(np.array([self.cores]))[0])
-            chosen = name == best
-            yield (*key, name, *scores[name], rate, *ends, chosen, why if chosen else "")
-
-    def _law_interval(self, name: str, law: Law, group: int, level: float) -> tuple[float, float]:
-        if name != LINEAR_CPIO:
-            return law.interval(self.cores, level)
-        draws = self.rate_draws("projected", "projected")[group : group + 1]
-        lower, upper = interval_of(draws, level)
-        return float(lower[0]), float(upper[0])
+        for name in (law for law in io_laws.LAWS if law in fitted):
+            lower, upper = fitted[name].interval(self.cores, level)
+            if name == io_laws.LINEAR_CPIO:
+                draws = self.rate_draws("projected", "projected")[group : group + 1]
+                lower, upper = (float(end[0]) for end in interval_of(draws, level))
+            rate = float(fitted[name].rate(np.array([self.cores]))[0])
+            preferred = name == best
+            yield (
+                *key,
+                name,
+                *scores[name],
+                rate,
+                lower,
+                upper,
+                preferred,
+                why if preferred else "",
+            )
 
 
 def project_scenarios(
@@ -194,7 +183,6 @@ def project_scenarios(
         keys=groups.keys,
         runs=table,
         codes=codes,
-        scaling=scaling,
         cores=spec.cores,
         freq_hz=freq_hz,
         floor=floor,
@@ -217,8 +205,8 @@ def interval_of(draws: FloatArray, level: float) -> tuple[FloatArray, FloatArray
     return lower, upper
 
 
-def preferred_law(scores: dict[str, LawScore]) -> tuple[str, str]:
-    """Law to prefer, with the reason in words."""
+def preferred_law(scores: dict[str, io_laws.LawScore]) -> tuple[str, str]:
+    """Choose the law to prefer, with the reason in words."""
     known = {n: s for n, s in scores.items() if np.isfinite(s.aicc)}
     by_error = sorted((s.held_out, n) for n, s in scores.items() if np.isfinite(s.held_out))
     if known:
@@ -302,39 +290,35 @@ def _scaling_caveats(
     values: tuple[dict[str, FloatArray], ...],
     floor: float,
 ) -> Iterator[str]:
-    names = [", ".join(key_texts(groups.by, row)) or "all runs" for row in _key_rows(groups)]
+    names = [", ".join(key_texts(groups.by, row)) or "all runs" for row in rows_of(groups.keys)]
 
-    def named(chosen: Any) -> str:
+    def of(chosen: Any) -> str:
         return "; ".join(n for n, is_it in zip(names, chosen, strict=True) if is_it)
 
     if (alone := scaling.fewest == scaling.most).any():
-        yield f"{named(alone)}: measured on one core count, so nothing can be projected to another"
+        yield f"{of(alone)}: measured on one core count, so nothing can be projected to another"
     if (later := scaling.fewest > 1).any():
         yield (
-            f"{named(later)}: not measured on one core, so desired cycles per I/O are those of the "
+            f"{of(later)}: not measured on one core, so desired cycles per I/O are those of the "
             "fewest cores measured"
         )
     if scaling.falls.any():
         yield (
-            f"{named(scaling.falls)}: cycles per I/O fall with cores; their line is held level, "
+            f"{of(scaling.falls)}: cycles per I/O fall with cores; their line is held level, "
             "since it would reach zero"
         )
     low, high = values[0]["projected"] <= floor, values[0]["projected"] >= 1.0
     if low.any():
-        yield f"{named(low)}: projected utilisation falls to the floor of {floor:g} and stays there"
+        yield f"{of(low)}: projected utilisation falls to the floor of {floor:g} and stays there"
     if high.any():
-        yield f"{named(high)}: projected utilisation reaches 1 and stays there"
+        yield f"{of(high)}: projected utilisation reaches 1 and stays there"
     if (far := cores > 4 * scaling.most).any():
         yield (
-            f"{named(far)}: {shown(cores)} cores are over four times the most measured "
+            f"{of(far)}: {shown(cores)} cores are over four times the most measured "
             f"({shown(float(scaling.most[far].min()))}): the intervals hold only if the lines do"
         )
     if (few := scaling.cpio.degrees_of_freedom < 1).any():
-        yield f"{named(few)}: too few runs for an interval; three or more tell how far to trust it"
-
-
-def _key_rows(groups: Groups) -> list[dict[Any, Any]]:
-    return groups.keys.to_dict(orient="records") if groups.by else [{}]
+        yield f"{of(few)}: too few runs for an interval; three or more tell how far to trust it"
 
 
 # `project_cpio`: the I/O rate of a server with more cores, scenario by scenario, and what it asks.
@@ -346,31 +330,73 @@ def _key_rows(groups: Groups) -> list[dict[Any, Any]]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CpioProjection(TabledResult):
+class CpioProjection(IoResult):
     """I/O rates of a server that was not measured.
 
     Attributes
     ----------
     scenarios : pandas.DataFrame
-        One row an application (columns ``by``) and scenario (``utilisation_scenario`` measured,
-        projected or full; ``cpio_scenario`` desired, today or projected): ``utilisation`` and
-        ``cpio``; ``iops`` (512-byte I/Os a second) with its prediction interval ``lower``,
-        ``upper``; and what goes with it: ``storage_bytes_s``, ``network_bytes_s`` and
-        ``memory_bytes_s``, NaN where not known.
+        One row an application (columns ``by``) and scenario; ``lower`` and ``upper`` are the
+        prediction interval of ``iops``. NaN where not known.
     laws : pandas.DataFrame
-        One row an application and law of the I/O rate against cores: ``parameters``, ``aicc``,
-        ``weight`` (Akaike's), ``held_out`` (error at the most cores when fitted to the others, as
-        a share), ``iops`` with interval, ``preferred`` and ``why``.
+        One row an application and law of the I/O rate against cores.
     growth : pandas.DataFrame
-        What a market would ask: ``base_iops``, ``growth_per_year``, ``years``, ``iops``.
+        What a market would ask: one row a rate of growth.
     cores, freq_hz : float
-        Of the server that is projected to.
+        Cores and core frequency of the server that is projected to.
     by : tuple of str
     level, floor : float
-        Of the intervals; lowest utilisation that a projection may fall to.
+        Level of the intervals; lowest utilisation that a projection may fall to.
     """
 
-    kind: ClassVar[str] = "cpio_projection"
+    kind = "cpio_projection"
+    tables = (
+        Table(
+            "scenarios",
+            """
+            utilisation_scenario | text | utilisation | "measured", "projected" or "full"
+            cpio_scenario   | text | cpio is      | "desired", "today" or "projected"
+            utilisation     | 1    | µ            | busy share of the CPU time
+            cpio            | 1    | cpio         | cycles per I/O of 512 B
+            iops            | 1 [lower, upper] | 512 B IOPS | 512-byte I/Os per second
+            storage_bytes_s | B/s  | storage GB/s | bytes read and written
+            network_bytes_s | B/s  | network GB/s | bytes that cross the network
+            memory_bytes_s  | B/s  | memory GB/s  | bytes that cross the memory bus
+            """,
+            title="Scenarios",
+            most=EVERY_ROW,
+            show={
+                name: lambda row, name=name: shown_gigabytes(row[name])  # type: ignore[misc]
+                for name in ("storage_bytes_s", "network_bytes_s", "memory_bytes_s")
+            },
+        ),
+        Table(
+            "laws",
+            """
+            law        | text      | law        | name of the law
+            parameters | 1         | parameters | number of its parameters
+            aicc       | 1         | AICc       | Akaike's criterion, corrected for few runs
+            weight     | 1         | weight     | Akaike's weight
+            held_out   | share .1% | held out   | error at most cores when fitted to the others
+            iops       | 1 [lower, upper] | 512 B IOPS | 512-byte I/Os per second
+            preferred  | flag      | use        | whether to prefer it
+            why        | text      |            | reason to prefer it
+            """,
+            title="Laws",
+            most=EVERY_ROW,
+        ),
+        Table(
+            "growth",
+            """
+            base_iops       | 1     | I/Os a second now  | 512-byte I/Os per second now
+            growth_per_year | share | growth a year      | share by which they grow
+            years           | 1     | years              | how long they do
+            iops            | 1     | I/Os a second then | 512-byte I/Os per second then
+            """,
+            title="Growth of the market",
+            most=EVERY_ROW,
+        ),
+    )
 
     scenarios: pd.DataFrame
     laws: pd.DataFrame
@@ -381,9 +407,7 @@ class CpioProjection(TabledResult):
     level: float
     floor: float
 
-    def to_frame(self) -> pd.DataFrame:
-        """The scenarios."""
-        return self.scenarios
+    applications = IoResult._groups
 
     def value(self, utilisation: str, cpio: str, **key: Any) -> float:
         """512-byte I/Os a second of one application and scenario.
@@ -401,18 +425,6 @@ class CpioProjection(TabledResult):
             raise PpwError(f"{int(chosen.sum())} rows of {utilisation}, {cpio}, {key}: name one")
         return float(table.loc[chosen, "iops"].iloc[0])
 
-    def applications(self) -> list[tuple[str, pd.DataFrame]]:
-        """Scenarios of each application, with its name."""
-        if not self.by:
-            return [("all runs", self.scenarios)]
-        parts = self.scenarios.groupby([*self.by], sort=False, dropna=False)
-        return [(self.label(part.iloc[0].to_dict()), part) for _, part in parts]
-
-    def label(self, row: dict[Any, Any]) -> str:
-        """Name an application."""
-        telling = [n for n in self.by if len(self.scenarios[n].drop_duplicates()) > 1]
-        return ", ".join(key_texts(telling or self.by, row)) or "all runs"
-
     def verdict(self) -> list[str]:
         """Say the range of the scenarios, and the law to prefer, by application."""
         laws = {self.label(row): row for row in rows_of(self.laws) if row["preferred"]}
@@ -428,88 +440,32 @@ class CpioProjection(TabledResult):
             said.append(sentence)
         return said
 
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        interval = f"{self.level:.0%} interval"
-        rates = ["storage GB/s", "network GB/s", "memory GB/s"]
-        return [*self.by, "utilisation", "cpio is", "µ", "cpio", "512 B IOPS", interval, *rates]
-
-    def cells(self) -> list[list[str]]:
-        """The scenarios as they are printed."""
-        rates = ("storage_bytes_s", "network_bytes_s", "memory_bytes_s")
-        return [
-            [
-                *key_texts(self.by, row),
-                str(row["utilisation_scenario"]),
-                str(row["cpio_scenario"]),
-                shown(row["utilisation"]),
-                shown(row["cpio"]),
-                shown(row["iops"]),
-                shown_interval(row["iops"], row["lower"], row["upper"], "1"),
-                *(shown(row[name] / 1e9) for name in rates),
-            ]
-            for row in rows_of(self.scenarios)
-        ]
-
     def law_header(self) -> list[str]:
         """Name the columns of `law_cells`."""
-        interval = f"{self.level:.0%} interval"
-        return [
-            *self.by,
-            "law",
-            "parameters",
-            "AICc",
-            "weight",
-            "held out",
-            "512 B IOPS",
-            interval,
-            "use",
-        ]
+        return [*self.tables[1].printed(self).header]
 
     def law_cells(self) -> list[list[str]]:
-        """The laws as they are printed."""
-        return [
-            [
-                *key_texts(self.by, row),
-                str(row["law"]),
-                shown(row["parameters"]),
-                shown(row["aicc"]),
-                shown(row["weight"]),
-                "–" if row["held_out"] != row["held_out"] else f"{row['held_out']:.1%}",
-                shown(row["iops"]),
-                shown_interval(row["iops"], row["lower"], row["upper"], "1"),
-                "yes" if row["preferred"] else "no",
-            ]
-            for row in rows_of(self.laws)
-        ]
+        """Rows of the laws as they print."""
+        return [*map(list, self.tables[1].printed(self).rows)]
 
     def growth_cells(self) -> list[list[str]]:
-        """What the market asks, as it is printed."""
-        return [
-            [
-                shown(row["base_iops"]),
-                f"{row['growth_per_year']:.0%}",
-                shown(row["years"]),
-                shown(row["iops"]),
-            ]
-            for row in rows_of(self.growth)
-        ]
-
-    def summary(self) -> str:
-        """Text: verdict, scenarios, laws, growth and caveats."""
-        tables = [text_table(self.header(), self.cells())]
-        if len(self.laws):
-            tables.append(text_table(self.law_header(), self.law_cells()))
-        if len(self.growth):
-            tables.append(text_table(GROWTH_HEADER, self.growth_cells()))
-        return summary_text([*self.verdict(), *tables], self.caveats)
+        """Rows of what the market asks as they print."""
+        return [*map(list, self.tables[2].printed(self).rows)]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the I/O rate of each scenario by application."""
-        return plot_scenarios(self, ax)
-
-
-GROWTH_HEADER = ["I/Os a second now", "growth a year", "years", "I/Os a second then"]
+        """Draw the I/O rate of each application in every scenario, with intervals."""
+        axes, parts = new_axes(ax), self.applications()[:MOST_DRAWN]
+        for row, (_, part) in enumerate(parts):
+            _draw_scenarios(axes, row, part)
+        logarithmic(axes, "x")
+        label_rows(axes, [name for name, _ in parts])
+        axes.set_xlabel(f"I/Os a second (512 B) on {self.cores:g} cores")
+        for what, colour in COLOURS.items():
+            axes.plot([], [], "o", color=colour, label=f"µ {what}")
+        for what, mark in _CPIO_MARKS.items():
+            axes.plot([], [], mark, color=MEASURED, label=f"cpio {what}")
+        axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+        return axes
 
 
 def project_cpio(
@@ -572,22 +528,14 @@ def project_cpio(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    spec = ServerSpec(
-        cores=as_positive("cores", cores), freq_hz=None if freq is None else as_frequency(freq)
-    )
+    spec = ServerSpec(as_positive("cores", cores), None if freq is None else as_frequency(freq))
     _refuse_bad(level, floor, growth, draws)
     found = project_scenarios(
-        runs,
-        spec,
-        by=by,
-        floor=floor,
-        network_share=network_share,
-        draws=draws,
-        seed=seed,
+        runs, spec, by=by, floor=floor, network_share=network_share, draws=draws, seed=seed
     )
     cv.warn(found.caveats)
     return CpioProjection(
-        scenarios=_scenario_table(found, level),
+        scenarios=by_group([found.frame(u, c, level) for u in UTILISATION for c in CPIO]),
         laws=found.laws(level),
         growth=_growth(found, growth, years, base_iops),
         cores=spec.cores,
@@ -610,9 +558,9 @@ def _refuse_bad(level: float, floor: float, growth: Sequence[float], draws: int)
         raise PpwError(f"draws {draws!r}: take 100 or more")
 
 
-def _scenario_table(found: Scenarios, level: float) -> pd.DataFrame:
-    parts = [found.frame(utilisation, cpio, level) for utilisation in UTILISATION for cpio in CPIO]
-    table = pd.concat(parts, keys=range(len(parts)), names=["scenario", "group"])
+def by_group(scenarios: list[pd.DataFrame]) -> pd.DataFrame:
+    """Put tables of one row a group together, group by group."""
+    table = pd.concat(scenarios, keys=range(len(scenarios)), names=["scenario", "group"])
     return table.sort_index(level=["group", "scenario"], kind="stable").reset_index(drop=True)
 
 
@@ -626,7 +574,7 @@ def _growth(
             "base_iops": np.full(len(rates), float(base)),
             "growth_per_year": rates,
             "years": np.full(len(rates), float(years)),
-            "iops": grown(base, rates, years),
+            "iops": io_laws.grown(base, rates, years),
         }
     )
 
@@ -634,26 +582,10 @@ def _growth(
 _CPIO_MARKS = {"desired": "^", "today": "o", "projected": "s"}
 
 
-def plot_scenarios(result: CpioProjection, ax: Axes | None = None) -> Axes:
-    """Draw the I/O rate of each application in every scenario, with intervals."""
-    axes, parts = new_axes(ax), result.applications()[:MOST_DRAWN]
-    for row, (_, part) in enumerate(parts):
-        _scenario_points(axes, row, part)
-    _logarithmic(axes, "x")
-    _rows(axes, [name for name, _ in parts])
-    axes.set_xlabel(f"I/Os a second (512 B) on {result.cores:g} cores")
-    for what, colour in _COLOURS.items():
-        axes.plot([], [], "o", color=colour, label=f"µ {what}")
-    for what, mark in _CPIO_MARKS.items():
-        axes.plot([], [], mark, color=MEASURED, label=f"cpio {what}")
-    axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-    return axes
-
-
-def _scenario_points(axes: Axes, row: int, part: pd.DataFrame) -> None:
-    for number, scenario in enumerate(part.to_dict(orient="records")):
+def _draw_scenarios(axes: Axes, row: int, part: pd.DataFrame) -> None:
+    for number, scenario in enumerate(rows_of(part)):
         y = row + (number - (len(part) - 1) / 2) * 0.08
-        colour = _COLOURS[scenario["utilisation_scenario"]]
+        colour = COLOURS[scenario["utilisation_scenario"]]
         if np.isfinite(scenario["upper"]):
             axes.hlines(y, scenario["lower"], scenario["upper"], color=colour, lw=1.5)
         axes.plot(scenario["iops"], y, _CPIO_MARKS[scenario["cpio_scenario"]], color=colour, ms=5)

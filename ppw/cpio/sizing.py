@@ -9,35 +9,27 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import IO_BYTES, mean_watts, servers_to_sweep
-from ppw.cpio.plots import _COLOURS, _logarithmic, _rows
-from ppw.cpio.scenarios import (
-    CPIO,
-    UTILISATION,
-    Scenarios,
-    ServerSpec,
-    interval_of,
-    project_scenarios,
-)
+from ppw.cpio import scenarios as sc
+from ppw.cpio.result import COLOURS, EVERY_ROW, IoResult, label_rows, logarithmic
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share
 from ppw.results.axes import CURVE, MEASURED, new_axes
-from ppw.results.result import TabledResult, frame_digest, numbers_digest, rows_of
-from ppw.results.text import key_texts, shown, shown_interval, summary_text, text_table
+from ppw.results.result import PrintedTable, Table, frame_digest, numbers_digest, rows_of
+from ppw.results.text import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
     from fitting.regression.lines import FloatArray
-
 
 # Energy, money and carbon of a sweep by scenario, its mean over applications, and the levers.
 
@@ -47,7 +39,7 @@ TYPED = "typed"
 _J_PER_KWH = 3.6e6
 
 
-class Sweep(NamedTuple):
+class DataSweep(NamedTuple):
     """A data set swept once, and the site that does it; NaN where a figure is not known."""
 
     data_bytes: float
@@ -62,7 +54,9 @@ class Sweep(NamedTuple):
     level: float
 
     @classmethod
-    def of(cls, *, idle_share: float, pue: float, level: float, **numbers: float | None) -> Sweep:
+    def of(
+        cls, *, idle_share: float, pue: float, level: float, **numbers: float | None
+    ) -> DataSweep:
         """Check the figures. Raises `PpwError` for those that cannot be."""
         if not 0 <= idle_share <= 1:
             raise PpwError(f"idle share {idle_share!r} is not a share of the power, 0 to 1")
@@ -93,31 +87,28 @@ class Sweep(NamedTuple):
         )
 
 
-def energy_table(found: Scenarios, sweep: Sweep) -> pd.DataFrame:
-    """One row an application and scenario."""
-    parts = [_frame(found, sweep, u, c) for u, c in _scenarios(found)]
-    table = pd.concat(parts, keys=range(len(parts)), names=["scenario", "group"])
-    return table.sort_index(level=["group", "scenario"], kind="stable").reset_index(drop=True)
+def energy_table(found: sc.Scenarios, sweep: DataSweep) -> pd.DataFrame:
+    """Tabulate the sweep: one row an application and scenario."""
+    return sc.by_group([_frame(found, sweep, *names) for names in _scenarios(found)])
 
 
-def mean_table(found: Scenarios, sweep: Sweep) -> pd.DataFrame:
-    """One row a scenario: means over the applications, of servers and energy and all else."""
+def mean_table(found: sc.Scenarios, sweep: DataSweep) -> pd.DataFrame:
+    """Tabulate means over the applications, of servers and energy and all else, by scenario."""
     rows: list[dict[str, Any]] = []
     for utilisation, cpio in _scenarios(found):
         scenario = {"utilisation_scenario": utilisation, "cpio_scenario": cpio}
         part = _frame(found, sweep, utilisation, cpio)
         # A mean over applications one of which is not known is not known.
         means = part.drop(columns=[*found.by, *scenario]).mean(skipna=False)
-        servers, kwh = _draws(found, sweep, utilisation, cpio)
-        for name, draws in (("", servers), ("kwh_", kwh)):
-            lower, upper = interval_of(draws.mean(axis=0)[None, :], sweep.level)
+        for name, draws in zip(("", "kwh_"), _draws(found, sweep, utilisation, cpio), strict=True):
+            lower, upper = sc.interval_of(draws.mean(axis=0)[None, :], sweep.level)
             means[f"{name}lower"], means[f"{name}upper"] = lower[0], upper[0]
         rows.append({**scenario, **{str(k): v for k, v in means.items()}})
     return pd.DataFrame(rows)
 
 
 def lever_table(
-    found: Scenarios, sweep: Sweep, base: tuple[str, str], less_w: float | None
+    found: sc.Scenarios, sweep: DataSweep, base: tuple[str, str], less_w: float | None
 ) -> pd.DataFrame:
     """What each change to a scenario saves, alone, and all of them together."""
     rows = []
@@ -125,7 +116,7 @@ def lever_table(
     for lever, scenario, changed in _levers(found, sweep, base, less_w):
         servers, kwh, draws = _total(found, changed, scenario)
         saved, drawn = 1.0 - kwh / start[1], 1.0 - draws / start[2]
-        lower, upper = (float(e[0]) for e in interval_of(drawn[None, :], sweep.level))
+        lower, upper = (float(e[0]) for e in sc.interval_of(drawn[None, :], sweep.level))
         if not np.ptp(drawn) > 1e-9:
             # A lever that saves one share whatever the runs are is as sure as the model.
             lower = upper = np.nan
@@ -135,13 +126,13 @@ def lever_table(
 
 
 def typed_scenarios(
-    spec: ServerSpec,
+    spec: sc.ServerSpec,
     cpio: float | None,
     utilisation: float | None,
     network_share: float | None,
     draws: int,
-) -> Scenarios:
-    """Scenarios of typed figures: one application, and nothing that tells how sure they are."""
+) -> sc.Scenarios:
+    """sc.Scenarios of typed figures: one application, and nothing that tells how sure they are."""
     if cpio is None or spec.freq_hz is None:
         raise PpwError("without runs, cpio and freq are needed: give both, or runs")
     share = 1.0 if utilisation is None else as_positive("utilisation", utilisation)
@@ -153,12 +144,11 @@ def typed_scenarios(
     said = ["cycles per I/O and utilisation are typed, not measured: no intervals"]
     if network_share is None:
         said.append("each byte read or written is assumed to cross the network once")
-    return Scenarios(
+    return sc.Scenarios(
         by=[],
         keys=pd.DataFrame(index=range(1)),
         runs=pd.DataFrame(),
         codes=np.zeros(0, dtype=np.int64),
-        scaling=None,
         cores=spec.cores,
         freq_hz=spec.freq_hz,
         floor=share,
@@ -173,18 +163,17 @@ def typed_scenarios(
     )
 
 
-def _scenarios(found: Scenarios) -> list[tuple[str, str]]:
+def _scenarios(found: sc.Scenarios) -> list[tuple[str, str]]:
     return [*itertools.product(found.utilisation, found.cpio)]
 
 
-def _frame(found: Scenarios, sweep: Sweep, utilisation: str, cpio: str) -> pd.DataFrame:
-    table = found.frame(utilisation, cpio, sweep.level)
-    busy, rate = found.utilisation[utilisation], found.rate(utilisation, cpio)
-    servers = sweep.servers(rate)
+def _frame(found: sc.Scenarios, sweep: DataSweep, utilisation: str, cpio: str) -> pd.DataFrame:
+    table, busy = found.frame(utilisation, cpio, sweep.level), found.utilisation[utilisation]
+    servers = sweep.servers(found.rate(utilisation, cpio))
     kwh = sweep.kwh(servers, busy)
-    drawn_servers, drawn_kwh = _draws(found, sweep, utilisation, cpio)
-    lower, upper = interval_of(drawn_servers, sweep.level)
-    kwh_lower, kwh_upper = interval_of(drawn_kwh, sweep.level)
+    (lower, upper), (kwh_lower, kwh_upper) = (
+        sc.interval_of(draws, sweep.level) for draws in _draws(found, sweep, utilisation, cpio)
+    )
     return table.assign(
         servers=servers,
         lower=lower,
@@ -202,7 +191,7 @@ def _frame(found: Scenarios, sweep: Sweep, utilisation: str, cpio: str) -> pd.Da
 
 
 def _draws(
-    found: Scenarios, sweep: Sweep, utilisation: str, cpio: str
+    found: sc.Scenarios, sweep: DataSweep, utilisation: str, cpio: str
 ) -> tuple[FloatArray, FloatArray]:
     """Draws of servers and kWh: (applications, draws)."""
     servers = sweep.servers(found.rate_draws(utilisation, cpio))
@@ -210,19 +199,18 @@ def _draws(
 
 
 def _total(
-    found: Scenarios, sweep: Sweep, scenario: tuple[str, str]
+    found: sc.Scenarios, sweep: DataSweep, scenario: tuple[str, str]
 ) -> tuple[float, float, FloatArray]:
     """Mean servers and kWh over the applications, and draws (draws,) of the kWh."""
-    utilisation, cpio = scenario
-    servers = sweep.servers(found.rate(utilisation, cpio))
-    kwh = sweep.kwh(servers, found.utilisation[utilisation])
-    drawn = _draws(found, sweep, utilisation, cpio)[1]
+    servers = sweep.servers(found.rate(*scenario))
+    kwh = sweep.kwh(servers, found.utilisation[scenario[0]])
+    _, drawn = _draws(found, sweep, *scenario)
     return float(servers.mean()), float(kwh.mean()), drawn.mean(axis=0)
 
 
 def _levers(
-    found: Scenarios, sweep: Sweep, base: tuple[str, str], less_w: float | None
-) -> Iterator[tuple[str, tuple[str, str], Sweep]]:
+    found: sc.Scenarios, sweep: DataSweep, base: tuple[str, str], less_w: float | None
+) -> Iterator[tuple[str, tuple[str, str], DataSweep]]:
     utilisation, cpio = base
     without_idle = sweep._replace(idle_share=0.0)
     same = f"as {cpio}" if utilisation == cpio else f"as {utilisation} and {cpio}"
@@ -242,32 +230,69 @@ def _levers(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ServerSizing(TabledResult):
+class ServerSizing(IoResult):
     """Servers and energy of a sweep through a data set.
 
     Attributes
     ----------
     applications : pandas.DataFrame
-        One row an application (columns ``by``) and scenario: ``utilisation``, ``cpio``, ``iops``
-        of a server; ``servers`` (not rounded) with its interval ``lower``, ``upper``; ``watts``
-        (mean of one server, without PUE), ``kwh`` (with PUE) with ``kwh_lower`` and ``kwh_upper``,
-        ``cost``, ``carbon_kg``, ``j_per_io``; ``devices`` and ``network_ports`` of a server. NaN
-        where not known.
+        One row an application (columns ``by``) and scenario; ``lower`` and ``upper`` are the
+        interval of ``servers``, ``kwh_lower`` and ``kwh_upper`` that of ``kwh``. NaN where not
+        known.
     total : pandas.DataFrame
         The same means over the applications by scenario.
     levers : pandas.DataFrame
-        What each change to the base scenario would save: ``lever``, ``servers``, ``kwh``,
-        ``saved`` (share of the base's energy, with ``lower`` and ``upper``).
+        What each change to the base scenario would save.
     data_bytes, seconds : float
-        The data set and the time.
+        The data set (B) and the time (s).
     cores, freq_hz, server_w, idle_share, pue : float
-        Of a server; ``server_w`` busy, in W.
+        Figures of a server; ``server_w`` is its power when busy (W).
     by : tuple of str
     level : float
     currency : str
     """
 
-    kind: ClassVar[str] = "server_sizing"
+    kind = "server_sizing"
+    tables = (
+        Table(
+            "applications",
+            """
+            utilisation_scenario | text | utilisation | "measured", "projected", "full", "typed"
+            cpio_scenario | text     | cpio is           | "desired", "today", "projected", "typed"
+            servers       | 1 [lower, upper] | servers   | number of servers, not rounded
+            kwh           | 1 [kwh_lower, kwh_upper] | kWh | energy of the sweep with PUE (kWh)
+            j_per_io      | 1        | J an I/O          | energy of one I/O (J)
+            cost          | 1 if any | cost ({currency}) | price of the energy
+            carbon_kg     | 1 if any | kg CO2e           | carbon of the energy (kg CO2e)
+            devices       | 1 if any | devices a server  | storage devices of a server
+            network_ports | 1 if any | ports a server    | network ports of a server
+            utilisation   | 1        |                   | busy share of the CPU time
+            cpio          | 1        |                   | cycles per I/O of 512 B
+            iops          | 1        |                   | 512-byte I/Os per second of a server
+            watts         | W        |                   | mean power of one server without PUE
+            """,
+            title="Energy",
+            most=EVERY_ROW,
+            show={"servers": lambda row: count(row["servers"])},
+        ),
+        Table(
+            "levers",
+            """
+            lever   | text      | lever   | name of the change
+            servers | 1         | servers | number of servers, not rounded
+            kwh     | 1         | kWh     | energy of the sweep with PUE (kWh)
+            saved   | share .1% | saved   | share of the energy of the base scenario
+            lower   | share     | {level:.0%} interval | lower end of its interval
+            upper   | share     |         | upper end of its interval
+            """,
+            title="What would save",
+            most=EVERY_ROW,
+            show={
+                "servers": lambda row: count(row["servers"]),
+                "lower": lambda row: _ends_text(row),
+            },
+        ),
+    )
 
     applications: pd.DataFrame
     total: pd.DataFrame
@@ -283,10 +308,6 @@ class ServerSizing(TabledResult):
     level: float
     currency: str
 
-    def to_frame(self) -> pd.DataFrame:
-        """Applications and scenarios."""
-        return self.applications
-
     def verdict(self) -> list[str]:
         """Say the base scenario and what would save most."""
         base = self.levers.iloc[0]
@@ -301,50 +322,26 @@ class ServerSizing(TabledResult):
         said += [f"{row['lever']} would save {row['saved']:.0%}" for row in rows_of(rest)[:1]]
         return said
 
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        interval = f"{self.level:.0%} interval"
-        money = [f"cost ({self.currency})"] if self.priced() else []
-        carbon = ["kg CO2e"] if self.has_carbon() else []
-        names = ["utilisation", "cpio is", "servers", interval, "kWh", interval, "J an I/O"]
-        return [*self.by, *names, *money, *carbon, *self._part_names()]
-
-    def cells(self) -> list[list[str]]:
-        """Applications and then the means, as they are printed."""
-        found = [(key_texts(self.by, row), row) for row in rows_of(self.applications)]
-        if self.by and len(self.total) < len(self.applications):
-            blank = [""] * (len(self.by) - 1)
-            found += [(["mean", *blank], row) for row in rows_of(self.total)]
-        return [[*key, *self._numbers(row)] for key, row in found]
-
-    def lever_cells(self) -> list[list[str]]:
-        """The levers as they are printed."""
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return applications, then their means, and the levers, as they print."""
+        table, levers = self.tables
+        rows = self.applications
+        if self.by and len(self.total) < len(rows):
+            blank = dict.fromkeys(self.by, "")
+            means = self.total.assign(**{**blank, self.by[0]: "mean"})
+            rows = pd.concat([rows.astype(dict.fromkeys(self.by, object)), means])
         return [
-            [
-                str(row["lever"]),
-                count(row["servers"]),
-                shown(row["kwh"]),
-                f"{row['saved']:.1%}",
-                "–" if row["lower"] != row["lower"] else f"{row['lower']:.1%} … {row['upper']:.1%}",
-            ]
-            for row in rows_of(self.levers)
+            table.printed(self, table.most if most is None else most, rows),
+            levers.printed(self),
         ]
 
     def lever_header(self) -> list[str]:
         """Name the columns of `lever_cells`."""
-        return ["lever", "servers", "kWh", "saved", f"{self.level:.0%} interval"]
+        return [*self.tables[1].printed(self).header]
 
-    def summary(self) -> str:
-        """Text: verdict, energy table, levers and caveats."""
-        tables = [
-            text_table(self.header(), self.cells()),
-            text_table(self.lever_header(), self.lever_cells()),
-        ]
-        return summary_text([*self.verdict(), *tables], self.caveats)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the energy of each scenario."""
-        return plot_energy(self, ax)
+    def lever_cells(self) -> list[list[str]]:
+        """Rows of the levers as they print."""
+        return [*map(list, self.tables[1].printed(self).rows)]
 
     def priced(self) -> bool:
         """Tell whether a price of energy was given."""
@@ -354,24 +351,23 @@ class ServerSizing(TabledResult):
         """Tell whether a carbon intensity was given."""
         return bool(self.total["carbon_kg"].notna().any())
 
-    def _part_names(self) -> list[str]:
-        known = {"devices": "devices a server", "network_ports": "ports a server"}
-        return [words for name, words in known.items() if self.total[name].notna().any()]
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the energy of a sweep by scenario, the mean over the applications."""
+        axes, table = new_axes(ax), self.total
+        place = np.arange(len(table))
+        colours = [COLOURS.get(name, CURVE) for name in table["utilisation_scenario"]]
+        axes.barh(place, table["kwh"], color=colours, height=0.65)
+        upper = table["kwh_upper"].where(np.isfinite(table["kwh_upper"]))
+        axes.hlines(place, table["kwh_lower"], upper, color=MEASURED, lw=1.5)
+        logarithmic(axes, "x", from_decade=True)
+        names = (table["utilisation_scenario"] + ", " + table["cpio_scenario"]).tolist()
+        label_rows(axes, names, "utilisation, cycles per I/O")
+        axes.set_xlabel("energy of one sweep (kWh)")
+        return axes
 
-    def _numbers(self, row: dict[str, Any]) -> list[str]:
-        parts = [n for n in ("devices", "network_ports") if self.total[n].notna().any()]
-        return [
-            str(row["utilisation_scenario"]),
-            str(row["cpio_scenario"]),
-            count(row["servers"]),
-            shown_interval(row["servers"], row["lower"], row["upper"], "1"),
-            shown(row["kwh"]),
-            shown_interval(row["kwh"], row["kwh_lower"], row["kwh_upper"], "1"),
-            shown(row["j_per_io"]),
-            *([shown(row["cost"])] if self.priced() else []),
-            *([shown(row["carbon_kg"])] if self.has_carbon() else []),
-            *(shown(row[n]) for n in parts),
-        ]
+
+def _ends_text(row: Mapping[Any, Any]) -> str:
+    return "–" if row["lower"] != row["lower"] else f"{row['lower']:.1%} … {row['upper']:.1%}"
 
 
 def size_servers(
@@ -450,7 +446,7 @@ def size_servers(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    sweep = Sweep.of(
+    sweep = DataSweep.of(
         data_bytes=data_bytes,
         seconds=time_s,
         server_w=_server_w(cores, power_per_core_w, server_power_w),
@@ -462,16 +458,16 @@ def size_servers(
         port_bytes_s=port_bandwidth_bytes_s,
         level=level,
     )
-    spec = ServerSpec(as_positive("cores", cores), None if freq is None else as_frequency(freq))
-    if base[0] not in UTILISATION or base[1] not in CPIO:
-        raise PpwError(f"no scenario {base!r}: take one of {UTILISATION} and one of {CPIO}")
+    spec = sc.ServerSpec(as_positive("cores", cores), None if freq is None else as_frequency(freq))
+    if base[0] not in sc.UTILISATION or base[1] not in sc.CPIO:
+        raise PpwError(f"no scenario {base!r}: take one of {sc.UTILISATION} and one of {sc.CPIO}")
     if runs is None:
         found = typed_scenarios(spec, cpio, utilisation, network_share, draws)
         base = (TYPED, TYPED)
     elif cpio is not None or utilisation is not None:
         raise PpwError("cpio and utilisation are measured by the runs: type them without runs")
     else:
-        found = project_scenarios(
+        found = sc.project_scenarios(
             runs, spec, by=by, floor=floor, network_share=network_share, draws=draws, seed=seed
         )
     caveats = [*found.caveats, *sweep.caveats()]
@@ -479,37 +475,23 @@ def size_servers(
         caveats.append("nothing is projected to the cores asked for: levers start from today's")
         base = ("measured", "today")
     cv.warn(caveats)
-    return _result(found, sweep, base, other_power_w, caveats, runs, currency)
-
-
-def _result(
-    found: Scenarios,
-    sweep: Sweep,
-    base: tuple[str, str],
-    less_w: float | None,
-    caveats: list[str],
-    runs: pd.DataFrame | None,
-    currency: str,
-) -> ServerSizing:
     asked = (*sweep[:-1], found.cores, found.freq_hz)
-    digest = numbers_digest(asked, found.cpio, found.utilisation) if runs is None else None
+    typed = numbers_digest(asked, found.cpio, found.utilisation) if runs is None else None
     return ServerSizing(
         applications=energy_table(found, sweep),
         total=mean_table(found, sweep),
-        levers=lever_table(found, sweep, base, less_w),
-        data_bytes=sweep.data_bytes,
-        seconds=sweep.seconds,
+        levers=lever_table(found, sweep, base, other_power_w),
+        **{n: getattr(sweep, n) for n in _OF_SWEEP},
         cores=found.cores,
         freq_hz=found.freq_hz,
-        server_w=sweep.server_w,
-        idle_share=sweep.idle_share,
-        pue=sweep.pue,
         by=tuple(found.by),
-        level=sweep.level,
         currency=currency,
         caveats=tuple(caveats),
-        input_digest=digest or frame_digest(runs if runs is not None else pd.DataFrame()),
+        input_digest=typed if runs is None else frame_digest(runs),
     )
+
+
+_OF_SWEEP = ("data_bytes", "seconds", "server_w", "idle_share", "pue", "level")
 
 
 def count(servers: float) -> str:
@@ -518,9 +500,7 @@ def count(servers: float) -> str:
     >>> count(3.2)
     '4'
     """
-    import math
-
-    return shown(float(math.ceil(servers))) if math.isfinite(servers) else shown(servers)
+    return shown(float(np.ceil(servers)))
 
 
 def amount(data_bytes: float, unit: str) -> str:
@@ -555,19 +535,3 @@ def _server_w(cores: float, watts_per_core: float | None, server_w: float | None
     if server_w is not None:
         return as_positive("server power (W)", server_w)
     return as_positive("power per core (W)", watts_per_core) * as_positive("cores", cores)
-
-
-def plot_energy(result: ServerSizing, ax: Axes | None = None) -> Axes:
-    """Draw the energy of a sweep by scenario, the mean over the applications."""
-    axes, table = new_axes(ax), result.total
-    names = (table["utilisation_scenario"] + ", " + table["cpio_scenario"]).tolist()
-    colours = [_COLOURS.get(name, CURVE) for name in table["utilisation_scenario"]]
-    place = np.arange(len(names))
-    axes.barh(place, table["kwh"], color=colours, height=0.65)
-    upper = table["kwh_upper"].where(np.isfinite(table["kwh_upper"]))
-    axes.hlines(place, table["kwh_lower"], upper, color=MEASURED, lw=1.5)
-    _logarithmic(axes, "x", from_decade=True)
-    _rows(axes, names)
-    axes.set_ylabel("utilisation, cycles per I/O")
-    axes.set_xlabel("energy of one sweep (kWh)")
-    return axes
