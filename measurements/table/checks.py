@@ -19,6 +19,7 @@ from measurements.table.schema import (
     IDENTITY,
     MISSING,
     ROW_COLUMN,
+    is_number,
 )
 from measurements.table.units import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ, TOO_FAST, TOO_SLOW
 
@@ -74,7 +75,7 @@ def check_runs(
     source = str(runs.attrs.get("source", "runs"))
     refuse_absent(runs, needed, source)
     runs = runs.copy(deep=False)
-    numbers = [c for c in COLUMNS if c in runs.columns and COLUMNS[c].kind != "text"]
+    numbers = [c for c in COLUMNS if c in runs.columns and is_number(c)]
     groups = [c for c in by or identity_columns(runs) if c in runs.columns]
     problems = [_NO_PROBLEMS, *(_to_numbers(runs, column) for column in numbers)]
     for column in numbers:
@@ -171,30 +172,28 @@ def _problems(
     return found.astype(_NO_PROBLEMS.dtypes.to_dict())
 
 
-class _Rule(NamedTuple):
-    """Numbers that cannot be, and what is wrong with them; a missing one breaks no rule."""
+class ValueRule(NamedTuple):
+    """Numbers that cannot be, and what is wrong with them; a missing one breaks no rule.
 
-    broken: Callable[[NDArray[np.float64]], NDArray[np.bool_]]
+    ``broken`` takes an array, or a column of an engine.
+    """
+
+    broken: Callable[[Any], Any]
     reason: str
 
 
-_FINITE = _Rule(np.isinf, "is not finite")
-_POSITIVE = _Rule(lambda values: values <= 0, "must be greater than 0")
-_NOT_NEGATIVE = _Rule(lambda values: values < 0, "must not be negative")
-_CLOCKS = (
-    _Rule(lambda values: values < LOWEST_FREQUENCY_HZ, TOO_SLOW),
-    _Rule(lambda values: values > HIGHEST_FREQUENCY_HZ, TOO_FAST),
+_INFINITE = float("inf")
+_FINITE = ValueRule(lambda v: (v >= _INFINITE) | (v <= -_INFINITE), "is not finite")
+_POSITIVE = ValueRule(lambda v: v <= 0, "must be greater than 0")
+_NOT_NEGATIVE = ValueRule(lambda v: v < 0, "must not be negative")
+_FREQUENCIES = (
+    ValueRule(lambda v: v < LOWEST_FREQUENCY_HZ, TOO_SLOW),
+    ValueRule(lambda v: v > HIGHEST_FREQUENCY_HZ, TOO_FAST),
 )
 
 
-def _impossible(runs: pd.DataFrame, column: str, needed: bool) -> list[pd.DataFrame]:
-    values = runs[column]
-    numbers = values.to_numpy(dtype=np.float64)
-    rules = _rules(column, needed)
-    return [_problems(column, values, rule.broken(numbers), rule.reason) for rule in rules]
-
-
-def _rules(column: str, needed: bool) -> list[_Rule]:
+def value_rules(column: str, *, needed: bool = True) -> list[ValueRule]:
+    """List the rules that the numbers of a canonical column obey; a needed one may be stricter."""
     kind = COLUMNS[column].kind
     rules = [_FINITE]
     if kind == "positive" or (kind == "net" and needed):
@@ -202,16 +201,19 @@ def _rules(column: str, needed: bool) -> list[_Rule]:
     elif kind in ("non-negative", "count", "share"):
         rules.append(_NOT_NEGATIVE)
     if kind == "share":
-        rules.append(_share(column))
-    return [*rules, *(_CLOCKS if column in ("freq_hz", "freq_achieved_hz") else ())]
+        reason = (
+            "is more than the whole, which is 1: for percent write 50% in the cells, or name the "
+            f"column {column}_pct"
+        )
+        rules.append(ValueRule(lambda v: v > HIGHEST_SHARE, reason))
+    return [*rules, *(_FREQUENCIES if column in ("freq_hz", "freq_achieved_hz") else ())]
 
 
-def _share(column: str) -> _Rule:
-    return _Rule(
-        lambda values: values > HIGHEST_SHARE,
-        f"is more than the whole, which is 1: for percent write 50% in the cells, or name the "
-        f"column {column}_pct",
-    )
+def _impossible(runs: pd.DataFrame, column: str, needed: bool) -> list[pd.DataFrame]:
+    values = runs[column]
+    numbers = values.to_numpy(dtype=np.float64)
+    rules = value_rules(column, needed=needed)
+    return [_problems(column, values, rule.broken(numbers), rule.reason) for rule in rules]
 
 
 def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFrame:

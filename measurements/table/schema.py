@@ -80,6 +80,12 @@ COLUMNS: dict[str, RunsColumn] = {
     "started_at": RunsColumn("", "text", "start, UTC, ISO 8601"),
 }
 
+
+def is_number(column: str) -> bool:
+    """Tell whether a column is one of the schema, and of numbers."""
+    return column in COLUMNS and COLUMNS[column].kind != "text"
+
+
 # What was measured may be above the whole; beyond this, percent are meant.
 HIGHEST_SHARE = 1.5
 

@@ -105,9 +105,8 @@ TOO_FAST = "is over 20 GHz: is the unit too large?"
 _SPELT = {"hz": "Hz", "s": "s", "w": "W", "bytes": "B", "j": "J", "v": "V", "c": "°C"}
 _SPELT |= {"share": "%"}
 _BRACKETED = re.compile(r"^(?P<base>.*)[(\[](?P<unit>[^()\[\]]*)[)\]]$")
-_QUANTITY = re.compile(
-    r"^\s*(?P<number>[-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-zµμ°]*|%)\s*$"
-)
+# Number and unit; engines have no named groups.
+QUANTITY = re.compile(r"^\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*([A-Za-zµμ°]*|%)\s*$")
 
 
 def split_unit(header: str) -> tuple[str, Unit | None]:
@@ -132,8 +131,8 @@ def split_unit(header: str) -> tuple[str, Unit | None]:
 
 def has_unit(text: str) -> bool:
     """Whether a text is a number with something after it that may be a unit."""
-    match = _QUANTITY.match(text)
-    return match is not None and bool(match["unit"])
+    match = QUANTITY.match(text)
+    return match is not None and bool(match[2])
 
 
 def size_text(size: int) -> str:
@@ -160,17 +159,16 @@ def parse_quantity(text: str, si: str) -> float:
     MeasurementError
         When it is no number, or its unit is unknown or measures something else.
     """
-    match = _QUANTITY.match(text)
-    unit = Unit(si, 1.0) if match and not match["unit"] else None
-    if match and match["unit"]:
-        typed = _TYPED | _PERCENT
-        unit = named_unit(match["unit"]) or typed.get(match["unit"].lower())
+    match = QUANTITY.match(text)
+    number, written = match.groups() if match else ("", "")
+    unit = Unit(si, 1.0) if match and not written else named_unit(written)
+    unit = unit or (_TYPED | _PERCENT).get(written.lower())
     try:
-        if match is None or unit is None or unit.si != si:
+        if unit is None or unit.si != si:
             raise ValueError
-        number = float(match["number"])
         # 7 % is 0.07 to the last digit, as it is where it is typed.
-        value = number / 100 if unit.si == "share" and match["unit"] else number * unit.factor
+        percent = unit.si == "share" and written
+        value = float(number) / 100 if percent else float(number) * unit.factor
         if not math.isfinite(value):
             raise ValueError
         return value

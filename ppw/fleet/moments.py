@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fitting.bayes.steps import SAME_STEP
-from measurements.table.checks import refuse_absent
-from measurements.table.schema import COLUMNS, HIGHEST_SHARE, IDENTITY
-from measurements.table.units import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ
+from measurements.table.checks import refuse_absent, value_rules
+from measurements.table.schema import IDENTITY, is_number
 from ppw.errors import PpwError
-from ppw.fleet.canonical import is_canonical_number, recorded_step, with_decades, wrong_alone
+from ppw.fleet.canonical import recorded_step, with_decades
 from ppw.fleet.run_files import registered
 from ppw.projection.answers import WITH_OTHER_FORM
 from ppw.results.arguments import as_names
-from ppw.runs.caveats import achieved_off, energy_off
+from ppw.runs.caveats import PROPERTIES
 from ppw.runs.checks import FLAGS, OF_WATTS, UNUSABLE
+from ppw.runs.checks.readings import CONTRADICTIONS
 from ppw.runs.checks.repeats import MEASURED
+from ppw.runs.expressions import any_of
 from ppw.runs.groups import (
     INVERSE,
     LOG,
@@ -243,21 +243,13 @@ def _coordinates(
 
 
 def _tallies(present: Sequence[str], *, watts: bool) -> tuple[str, ...]:
-    tallies = []
-    if watts and {"energy_j", "power_w", "time_s"} <= set(present):
-        tallies.append("energy_off")
-    if "freq_achieved_hz" in present:
-        tallies.append("achieved_off")
-    return tuple(tallies)
+    names = [name for name, (columns, _) in PROPERTIES.items() if columns <= {*present, FREQUENCY}]
+    return tuple(name for name in names if watts or name != "energy_off")
 
 
 def metric_of(quantity: str) -> Metric | None:
     """Metric that a quantity is; None for a column of the runs."""
     return PERFORMANCE if quantity == PERFORMANCE.name else METRICS.get(quantity)
-
-
-_INFINITE = float("inf")
-_TALLIES = {"energy_off": energy_off, "achieved_off": achieved_off}
 
 
 def runs_for(
@@ -279,10 +271,7 @@ def runs_for(
     table = with_decades(table, layout.finest)
     keys = {name: _key(table, name, layout.settings) for name in layout.keys}
     found = {name: _quantity(table, name, known) for name in layout.quantities}
-    told = {
-        tally_column(name): _count(_TALLIES[name]({c: table[c] for c in table.columns}))
-        for name in layout.tallies
-    }
+    told = {tally_column(name): _count(PROPERTIES[name][1](table)) for name in layout.tallies}
     steps = {finest_column(name): recorded_step(table, name) for name in layout.finest}
     steps |= {least_column(name): table[name] for name in layout.finest}
     kept = {name: table[name] for name in keep if name not in found}
@@ -295,26 +284,15 @@ def columns_read(layout: Layout, known: pd.DataFrame) -> list[str]:
     for name in layout.quantities:
         metric = metric_of(name)
         names |= dict.fromkeys([name] if metric is None else source_columns(metric, known))
-    if "energy_off" in layout.tallies:
-        names |= dict.fromkeys(("energy_j", "power_w", "time_s"))
-    if "achieved_off" in layout.tallies:
-        names["freq_achieved_hz"] = None
-    return [name for name in names if is_canonical_number(name)]
+    for name in layout.tallies:
+        names |= dict.fromkeys(sorted(PROPERTIES[name][0]))
+    return [name for name in names if is_number(name)]
 
 
 def rule(table: ir.Table, column: str) -> ir.BooleanValue:
     """Tell where a value is none that a runs table may have; NULL where it is missing."""
-    value, kind = table[column], COLUMNS[column].kind
-    if column in (FREQUENCY, "freq_achieved_hz"):
-        return ~value.between(LOWEST_FREQUENCY_HZ, HIGHEST_FREQUENCY_HZ)
-    if kind in ("positive", "net"):
-        above = value > 0
-    else:
-        above = value >= 0 if kind in ("non-negative", "count", "share") else value > -_INFINITE
-    if kind == "share":
-        return ~(above & (value <= HIGHEST_SHARE))
-    # NaN is above every number here, and so is refused with infinity.
-    return ~(above & (value < _INFINITE))
+    # In an engine NaN is above every number, and so is refused with infinity.
+    return any_of(each.broken(table[column]) for each in value_rules(column))
 
 
 def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerValue:
@@ -329,11 +307,13 @@ def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerVa
         else rule(table, c)
         for c in columns
     ]
-    unusable = reduce(lambda a, b: a | b, bad, table[FREQUENCY].isnull())  # noqa: PD003 — no pandas
+    unusable = any_of([table[FREQUENCY].isnull(), *bad])  # noqa: PD003 — no pandas
     flags = unusable.fill_null(False).ifelse(UNUSABLE, 0)
     if layout.finest:
-        for bit, wrong in wrong_alone({c: table[c] for c in table.columns}).items():
-            flags = flags + wrong.fill_null(False).ifelse(bit, 0)
+        readings = {c: table[c] for c in table.columns}
+        for bit, (needed, wrong) in CONTRADICTIONS.items():
+            if needed <= readings.keys():
+                flags = flags + wrong(readings).fill_null(False).ifelse(bit, 0)
     return flags.cast("int16")
 
 
@@ -353,7 +333,7 @@ def _quantity(table: ir.Table, name: str, known: pd.DataFrame) -> ir.NumericValu
     if metric is None:
         return usable.ifelse(table[name], None).cast("float64")
     columns = {c: table[c] for c in source_columns(metric, known)}
-    value = quantity(metric, columns, lambda rate, other: rate.coalesce(other))
+    value = quantity(metric, columns)
     return (usable & (value > 0)).ifelse(value, None).cast("float64")
 
 

@@ -10,7 +10,6 @@ import json
 import os
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
@@ -18,8 +17,8 @@ import numpy as np
 from fitting.laws.execution_time import positive_up_to
 from fitting.regression.lines import Repeats, fit_repeats
 from measurements import identity_columns
+from measurements.table.schema import is_number
 from ppw.errors import PpwError
-from ppw.fleet.canonical import is_canonical_number
 from ppw.fleet.cells import Cells, condensed, read_cells, unusable_faults, without_broken
 from ppw.fleet.engine import Fault, connect, watched
 from ppw.fleet.moments import FREQUENCY, columns_read, rule
@@ -35,6 +34,7 @@ from ppw.projection.path_length import (
     PathLengths,
     caveats_of_fits,
     caveats_of_runs,
+    executed_instructions,
 )
 from ppw.projection.runs import RunsProjection, project_prepared
 from ppw.projection.time import flat_ranges
@@ -43,6 +43,7 @@ from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequencies, as_names, as_share
 from ppw.results.result import frame_digest, read_document, reads_document, write_document
 from ppw.runs.checks import FLAGS, UNUSABLE
+from ppw.runs.expressions import any_of
 from ppw.runs.groups import run_count
 from ppw.runs.quality import Quality, check_prepared
 
@@ -597,10 +598,10 @@ def path_lengths(
 def _read_path_lengths(runs: FleetRuns, progress: Callable[[float], None] | None) -> _Cells:
     known = known_columns(runs)
     present = [str(c) for c in known if known[c].notna().any()]
-    read = [c for c in _READ if c in present and is_canonical_number(c)]
+    read = [c for c in _READ if c in present and is_number(c)]
     if "data_bytes" not in read:
         raise PpwError(f"{runs.name}: {_NOTHING}")
-    bad = reduce(lambda a, b: a | b, (rule(runs.table, c) for c in read)).fill_null(False)
+    bad = any_of(rule(runs.table, c) for c in read).fill_null(False)
     usable = runs.table.filter(~bad)
     with watched(runs.connection, progress):
         cells = runs.connection.to_pyarrow(_moments(usable, present)).to_pandas()
@@ -629,13 +630,17 @@ def _column(table: ir.Table, name: str, present: Sequence[str]) -> Any:
 
 def _moments(table: ir.Table, present: Sequence[str]) -> ir.Table:
     """One row a workload, core count, data size and way of counting."""
-    counted, label = _instructions(table, present)
+
+    def column(name: str) -> Any:
+        return _column(table, name, present)
+
+    label = column("instructions_label").fill_null(COUNTED)
     told = table.select(
-        workload=_column(table, "workload", present).fill_null(WITHOUT_NAME),
-        cores=_column(table, "cores", present),
-        data_bytes=_column(table, "data_bytes", present),
-        instructions=counted,
-        instructions_label=label,
+        workload=column("workload").fill_null(WITHOUT_NAME),
+        cores=column("cores"),
+        data_bytes=column("data_bytes"),
+        instructions=executed_instructions(column),
+        instructions_label=column("instructions").isnull().ifelse(ESTIMATED, label),  # noqa: PD003
         **({"counted_modes": table.counted_modes} if "counted_modes" in present else {}),
     )
     told = told.filter((told.instructions > 0) & (told.data_bytes > 0))
@@ -646,26 +651,6 @@ def _moments(table: ir.Table, present: Sequence[str]) -> ir.Table:
         made[f"{name}__mean"] = told[name].mean()
         made[f"{name}__m2"] = told[name].var(how="pop") * told.count()
     return told.group_by(keys).aggregate(**made)
-
-
-def _instructions(table: ir.Table, present: Sequence[str]) -> tuple[ir.NumericValue, ir.Value]:
-    """Instructions of each run, or of each operation of a service, and how they are known.
-
-    As `ppw.projection.path_length.with_instructions`.
-    """
-
-    def column(name: str) -> Any:
-        return _column(table, name, present)
-
-    seconds = (column("command_user_s") + column("command_system_s")).coalesce(
-        column("task_clock_s"), column("server_user_s") + column("server_system_s")
-    )
-    clock = column("freq_achieved_hz").coalesce(column("freq_hz"))
-    counted = column("instructions")
-    operations = (column("throughput_ops_s") * column("window_s")).fill_null(1.0)
-    label = column("instructions_label").fill_null(COUNTED)
-    known = counted.coalesce(seconds * clock / column("cpi"))
-    return known / operations, counted.isnull().ifelse(ESTIMATED, label)  # noqa: PD003
 
 
 def _rates(table: ir.Table, present: Sequence[str], by: Sequence[str]) -> ir.Table:

@@ -17,9 +17,9 @@ import pandas as pd
 from measurements.errors import MeasurementError
 from measurements.table.headers import rename_headers
 from measurements.table.reading import WITH_COMMA, read_header
-from measurements.table.schema import COLUMNS, FILE_COLUMN
+from measurements.table.schema import COLUMNS, FILE_COLUMN, is_number
 from ppw.errors import PpwError
-from ppw.fleet.canonical import asked_of, canonical, is_canonical_number, only_where
+from ppw.fleet.canonical import asked_of, canonical, only_where
 from ppw.fleet.engine import Fault, UnusableFilesError, connect, first_line, is_spark
 from ppw.runs.groups import words
 
@@ -158,9 +158,7 @@ def _kind_of_csv(stream: IO[bytes] | gzip.GzipFile, file: str) -> Kind | Fault:
 def _decimal_comma(content: bytes, headers: list[str], delimiter: str) -> str | None:
     """First cell such as 1,8 in a column of numbers, of the first rows."""
     known = rename_headers(headers, {}, "")
-    numbers = [
-        at for at, h in enumerate(headers) if h in known and is_canonical_number(known[h].canonical)
-    ]
+    numbers = [at for at, h in enumerate(headers) if h in known and is_number(known[h].canonical)]
     rows = csv.reader(content.decode(errors="replace").splitlines()[:_ROWS], delimiter=delimiter)
     cells = (row[at] for row in rows for at in numbers if at < len(row))
     return next((cell for cell in cells if WITH_COMMA.fullmatch(cell)), None)

@@ -30,9 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from measurements.errors import DAMAGE
-from measurements.table.schema import FILE_COLUMN, IDENTITY
+from measurements.table.schema import FILE_COLUMN, IDENTITY, is_number
 from ppw.errors import PpwError
-from ppw.fleet.canonical import is_canonical_number
 from ppw.fleet.cells import Cells, cells_frame, lacking_faults, unusable_faults, without_broken
 from ppw.fleet.engine import Fault, UnusableFilesError, connect, is_spark
 from ppw.fleet.moments import (
@@ -448,7 +447,7 @@ def _nothing(name: str, counts: set[str], wanted: Layout) -> Any:
 
     if name in counts:
         return ibis.literal(0, "int64")
-    text = name in wanted.keys and not is_canonical_number(name)
+    text = name in wanted.keys and not is_number(name)
     return ibis.null("string" if text else "float64")
 
 

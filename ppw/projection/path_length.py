@@ -23,14 +23,17 @@ from ppw.results.arguments import as_share
 from ppw.results.axes import CURVE, MEASURED, new_axes
 from ppw.results.result import Result, Table, frame_digest, rows_of
 from ppw.results.text import plot_label, shown
+from ppw.runs.expressions import first_known
 from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
     from fitting.laws.estimators import LogPathLength
+    from fitting.regression.lines import FloatArray
+    from ppw.runs.expressions import Values
 
 
 # Instructions of runs, and their fits against cores and data size.
@@ -46,23 +49,18 @@ def with_instructions(runs: pd.DataFrame) -> pd.DataFrame:
     The label is "counted" where the table has no column of that name. The instructions of a
     service, which are of a window of its load, become those of one operation.
     """
-    missing = pd.Series(np.nan, index=runs.index)
+    missing = np.full(len(runs), np.nan)
 
-    def column(name: str) -> pd.Series[Any]:
-        return runs[name].astype(np.float64) if name in runs else missing
+    def column(name: str) -> FloatArray:
+        return runs[name].to_numpy(dtype=np.float64) if name in runs else missing
 
-    counted = column("instructions")
-    seconds = column("command_user_s") + column("command_system_s")
-    of_servers = column("server_user_s") + column("server_system_s")
-    for other in (column("task_clock_s"), of_servers):
-        seconds = seconds.where(seconds.notna(), other)
-    clock = column("freq_achieved_hz").where(column("freq_achieved_hz").notna(), column("freq_hz"))
-    estimated = seconds * clock / column("cpi")
-    operations = (column("throughput_ops_s") * column("window_s")).fillna(1.0)
+    counted = ~np.isnan(column("instructions"))
     label = runs.get("instructions_label", pd.Series(COUNTED, index=runs.index)).fillna(COUNTED)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        instructions = executed_instructions(column)
     found = runs.assign(
-        instructions=counted.where(counted.notna(), estimated) / operations,
-        instructions_label=label.where(counted.notna(), ESTIMATED),
+        instructions=instructions,
+        instructions_label=label.where(counted, ESTIMATED),
         data_bytes=column("data_bytes"),
     )
     found = found[found["instructions"].gt(0) & found["data_bytes"].gt(0)]
@@ -72,6 +70,21 @@ def with_instructions(runs: pd.DataFrame) -> pd.DataFrame:
         cores=found.get("cores", pd.Series(np.nan, index=found.index)),
         per_byte=found["instructions"] / found["data_bytes"],
     )
+
+
+def executed_instructions(column: Callable[[str], Values]) -> Values:
+    """Compute instructions of each run, or of each operation of a service, where none are counted.
+
+    ``column`` gives an array or an engine's column by name, of missing values where there is none.
+    """
+    seconds = first_known(
+        column("command_user_s") + column("command_system_s"),
+        column("task_clock_s"),
+        column("server_user_s") + column("server_system_s"),
+    )
+    frequency = first_known(column("freq_achieved_hz"), column("freq_hz"))
+    operations = first_known(column("throughput_ops_s") * column("window_s"), 1.0)
+    return first_known(column("instructions"), seconds * frequency / column("cpi")) / operations
 
 
 def mean_path_lengths(counted: pd.DataFrame) -> pd.DataFrame:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from measurements.table.headers import shown as shown_names
 from measurements.table.schema import COLUMNS, FILE_COLUMN, ROW_COLUMN
 from ppw.runs.checks import FLAGS
+from ppw.runs.expressions import Values, absolute
 from ppw.runs.groups import (
     is_condensed_table,
     key_columns,
@@ -141,8 +142,6 @@ def _ratio(rows: pd.DataFrame) -> float:
     apart = means.groupby("group").agg(np.ptp)
     return float(np.exp(apart.max()))
 
-
-T = TypeVar("T")
 
 _ACHIEVED_OFF = 0.02
 _ENERGY_OFF = 0.02
@@ -281,7 +280,7 @@ def _watts(runs: pd.DataFrame, groups: Groups) -> list[str]:
                 f"not all watts are measured: {' and '.join(sorted(said))}, by another sensor's "
                 "calibration, whose error is not in the interval"
             )
-    if off := _having(runs, "energy_off", energy_off):
+    if off := _having(runs, "energy_off"):
         caveats.append(
             f"energy_j and power_w·time_s differ by more than {_ENERGY_OFF:.0%} in "
             f"{off} of {run_count(runs)} rows: energy is taken from energy_j as measured "
@@ -290,39 +289,33 @@ def _watts(runs: pd.DataFrame, groups: Groups) -> list[str]:
     return caveats
 
 
-def energy_off(columns: Mapping[str, T]) -> T | None:
-    """Tell where energy is not power times time; None without the columns."""
-    if not {"energy_j", "power_w", "time_s"} <= columns.keys():
-        return None
-    c: Mapping[str, Any] = columns
-    off: T = (c["energy_j"] / (c["power_w"] * c["time_s"]) - 1).abs() > _ENERGY_OFF
-    return off
+# By property: the columns that it takes, and the rule, of arrays or of an engine's columns.
+PROPERTIES: dict[str, tuple[set[str], Callable[[Mapping[str, Values]], Values]]] = {
+    "energy_off": (
+        {"energy_j", "power_w", "time_s"},
+        lambda c: absolute(c["energy_j"] / (c["power_w"] * c["time_s"]) - 1) > _ENERGY_OFF,
+    ),
+    "achieved_off": (
+        {"freq_hz", "freq_achieved_hz"},
+        lambda c: absolute(c["freq_achieved_hz"] / c["freq_hz"] - 1) > _ACHIEVED_OFF,
+    ),
+}
 
 
-def achieved_off(columns: Mapping[str, T]) -> T | None:
-    """Tell where the achieved frequency is not the one asked for; None without the columns."""
-    if not {"freq_hz", "freq_achieved_hz"} <= columns.keys():
-        return None
-    c: Mapping[str, Any] = columns
-    off: T = (c["freq_achieved_hz"] / c["freq_hz"] - 1).abs() > _ACHIEVED_OFF
-    return off
-
-
-def _having(
-    runs: pd.DataFrame,
-    property_: str,
-    tell: Callable[[Mapping[str, pd.Series[Any]]], pd.Series[Any] | None],
-) -> int:
+def _having(runs: pd.DataFrame, property_: str) -> int:
     """How many runs have a property: counted, or as the cells of a condensed table say."""
     if is_condensed_table(runs):
         column = tally_column(property_)
         return int(runs[column].sum()) if column in runs.columns else 0
-    found = tell({str(name): column for name, column in runs.items()})
-    return 0 if found is None else int(found.sum())
+    columns, rule = PROPERTIES[property_]
+    if not columns <= set(runs.columns):
+        return 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return int(rule({c: runs[c].to_numpy(dtype=np.float64) for c in columns}).sum())
 
 
 def _achieved(runs: pd.DataFrame) -> list[str]:
-    off = _having(runs, "achieved_off", achieved_off)
+    off = _having(runs, "achieved_off")
     if not off:
         return []
     return [

@@ -15,10 +15,11 @@ from measurements.errors import MeasurementError
 from measurements.table.checks import as_numbers, row_numbers
 from measurements.table.headers import Renaming, column_meant, nearest, shown, unit_in_cells
 from measurements.table.reading import renamed_headers
-from measurements.table.schema import COLUMNS, IDENTITY, ROW_COLUMN
+from measurements.table.schema import COLUMNS, IDENTITY, ROW_COLUMN, is_number
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.text import shown as amount
+from ppw.runs.expressions import Values, absolute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -247,9 +248,11 @@ def words(where: Mapping[str, Any]) -> str:
     return ", ".join(f"{column}={_written(column, one)}" for column, one in pairs)
 
 
-def is_number(column: str) -> bool:
-    """Tell whether a column is one of ppw's, of numbers."""
-    return column in COLUMNS and COLUMNS[column].kind != "text"
+def is_same(numbers: Values, value: float) -> Values:
+    """Tell where numbers, of an array or of an engine's column, are one that was typed."""
+    if not np.isfinite(value):
+        return numbers == value
+    return absolute(numbers - value) <= SAME * abs(value)
 
 
 def as_number(value: Any) -> float:
@@ -283,7 +286,7 @@ def _holding(column: pd.Series[Any], value: Any) -> Mask:
     name = str(column.name)
     if is_number(name) or pd.api.types.is_numeric_dtype(column):
         numbers = as_numbers(column).to_numpy()
-        same = np.isclose(numbers, as_number(value), rtol=SAME, atol=0.0)
+        same: Mask = is_same(numbers, as_number(value))
     else:
         same = np.asarray(column.astype(str) == str(value), dtype=bool)
     if not same.any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from measurements.table.headers import nearest, shown
 from measurements.table.schema import COLUMNS
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.arguments import as_names, known_choice
+from ppw.runs.expressions import Values, first_known
 from ppw.runs.groups import is_condensed, mean_column
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from fitting.regression.lines import FloatArray
     from fitting.regression.models import LineModel
 
-T = TypeVar("T")
 Form = Literal["amdahl", "unbounded", "reciprocal"]
 PowerForm = Literal["linear", "cmos"]
 FORMS = ("amdahl", "unbounded", "reciprocal")
@@ -235,25 +235,14 @@ def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
         return runs[mean_column(metric.name)].to_numpy(dtype=np.float64)
     array = {c: runs[c].to_numpy(dtype=np.float64) for c in source_columns(metric, runs)}
     with np.errstate(divide="ignore", invalid="ignore"):
-        return quantity(metric, array, lambda rate, other: np.where(np.isnan(rate), other, rate))
+        computed: FloatArray = quantity(metric, array)
+    return computed
 
 
-def quantity(metric: Metric, columns: Mapping[str, T], first: Callable[[T, T], T]) -> T:
-    """Compute a metric from its columns: arrays, or whatever else can be multiplied and divided.
-
-    Parameters
-    ----------
-    metric : Metric
-    columns : mapping of str to column
-        Those of `columns_for`; for a performance all of them that the table has.
-    first : callable
-        Gives the first of two columns where it is known, and else the second.
-    """
-    if metric.name in _OF_PERFORMANCE:
-        made: T = _VALUES[metric.name](columns, _performance(columns, first))
-    else:
-        made = _VALUES.get(metric.name, _as_it_is)(columns, None)
-    return made
+def quantity(metric: Metric, columns: Mapping[str, Values]) -> Values:
+    """Compute a metric from its columns, arrays or an engine's, as `source_columns` lists them."""
+    performance = _performance(columns) if metric.name in _OF_PERFORMANCE else None
+    return _VALUES.get(metric.name, _as_it_is)(columns, performance)
 
 
 def source_columns(metric: Metric, runs: pd.DataFrame) -> list[str]:
@@ -280,14 +269,12 @@ def _energy(c: Mapping[str, Any], _: Any) -> Any:
     return c["energy_j"] if "energy_j" in c else c["power_w"] * c["time_s"]
 
 
-def _performance(c: Mapping[str, T], first: Callable[[T, T], T]) -> T:
+def _performance(c: Mapping[str, Values]) -> Values:
     """Throughput, or runs per second for the rows that have none."""
-    rate = c.get("throughput_ops_s")
     if "time_s" not in c:
         return c["throughput_ops_s"]
-    time: Any = c["time_s"]
-    per_run: T = 1 / time
-    return per_run if rate is None else first(rate, per_run)
+    per_run = 1 / c["time_s"]
+    return first_known(c["throughput_ops_s"], per_run) if "throughput_ops_s" in c else per_run
 
 
 _OF_PERFORMANCE = frozenset({"performance", "perf_per_watt", "perf_per_dollar"})

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ppw.runs.groups import counts, is_condensed, is_condensed_table, mean_column, run_counts
+from ppw.runs.expressions import Values, absolute, choose
+from ppw.runs.groups import counts, is_condensed, mean_column, run_counts
 from ppw.runs.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ ALL_METRICS = frozenset(METRICS)
 OF_WATTS = frozenset({"power", "energy", "perf_per_watt"})
 
 
-# What an engine found wrong with each run of a cell by itself, as bits of the column `FLAGS`.
+# What an engine found wrong with each run of a cell by itself, as bits of the column `FLAGS`; all
+# but the first are `ppw.runs.checks.readings.CONTRADICTIONS`.
 FLAGS = "flags"
 UNUSABLE, ENERGY, ACHIEVED, NO_WATTS, BELOW_IDLE, KNOWN_IDLE = (1 << i for i in range(6))
 
@@ -108,14 +110,6 @@ def host_codes(runs: pd.DataFrame) -> IntArray:
     return pd.factorize(runs["host"], use_na_sentinel=False)[0].astype(np.int64)
 
 
-def flagged(runs: pd.DataFrame, flag: int) -> Mask | None:
-    """Cells of a condensed table that have a flag, which each of their runs was given; or None."""
-    if FLAGS not in runs.columns or not is_condensed_table(runs):
-        return None
-    found: Mask = (runs[FLAGS].to_numpy() & flag) > 0
-    return found
-
-
 def found_where(rows: Mask, **figures: FloatArray) -> Found:
     """Find the rows of a mask; ``figures`` have a value for every row of the table."""
     return Found(np.flatnonzero(rows), {name: values[rows] for name, values in figures.items()})
@@ -143,14 +137,23 @@ def recorded_step(values: FloatArray) -> FloatArray:
     >>> recorded_step(np.array([237.788, 3.4e9])).tolist()
     [0.001, 100000000.0]
     """
-    size = np.floor(np.log10(np.where(values == 0, 1.0, np.abs(values))))
-    step = 10.0 ** (size - MOST_DIGITS + 1)
-    for digits in range(MOST_DIGITS - 1, 0, -1):
-        place = 10.0 ** (size - digits + 1)
-        scaled = np.abs(values) / place
-        whole = np.abs(scaled - np.rint(scaled)) <= BINARY * scaled
-        step = np.where(whole, place, step)
+    size = np.where(values == 0, 1.0, np.abs(values))
+    decade = np.floor(np.log10(size))
+    step: FloatArray = digit_step(size / 10.0**decade, decade)
     return step
+
+
+def digit_step(mantissa: Values, decade: Values) -> Values:
+    """Step of the last decimal digit of mantissa times 10 to the decade, of arrays or columns.
+
+    The powers, which cost most, are computed twice a number and not for each of its digits.
+    """
+    digits: Values = MOST_DIGITS
+    for fewer in range(MOST_DIGITS - 1, 0, -1):
+        scaled = mantissa * 10.0 ** (fewer - 1)
+        whole = absolute(scaled - scaled.round()) <= BINARY * scaled
+        digits = choose(whole, fewer, digits)
+    return 10.0 ** (decade - (digits - 1))
 
 
 def all_digits(value: float) -> str:

@@ -13,22 +13,24 @@ from ppw.runs.checks import (
     ALL_METRICS,
     BELOW_IDLE,
     ENERGY,
+    FLAGS,
     KNOWN_IDLE,
     NO_WATTS,
     OF_WATTS,
     Check,
     Found,
-    flagged,
     found_where,
     host_codes,
     numbers,
 )
-from ppw.runs.groups import run_count, run_counts
+from ppw.runs.expressions import Values, absolute, first_known
+from ppw.runs.groups import is_condensed_table, run_count, run_counts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import pandas as pd
 
-    from fitting.regression.lines import FloatArray
     from ppw.runs.checks import Mask
     from ppw.runs.groups import Groups
 
@@ -45,23 +47,54 @@ _SLIPS = {60.0: "s and min", 3600.0: "J and Wh", 3.6e6: "J and kWh"}
 _NEAR = 1.25
 
 
+def _energy_contradicts(c: Mapping[str, Values]) -> Values:
+    """Energy many times power by time, whether or not one has the idle power taken off."""
+    energy, power, time = c["energy_j"], c["power_w"], c["time_s"]
+    products = [power * time]
+    if "idle_power_w" in c:
+        idle = first_known(c["idle_power_w"], 0.0)
+        products += [(power + idle) * time, (power - idle) * time]
+    # Without a product above zero there is no reason to doubt.
+    contradicts = (products[0] > 0) & (products[0] < math.inf)
+    for product in products:
+        more, less = energy > ENERGY_FACTOR * product, energy * ENERGY_FACTOR < product
+        contradicts = contradicts & ((product <= 0) | more | less)
+    return contradicts
+
+
+# By flag: the columns that must be there, and what is wrong with a run by itself. Arrays or an
+# engine's columns; where one of them is missing, nothing is.
+CONTRADICTIONS: dict[int, tuple[set[str], Callable[[Mapping[str, Values]], Values]]] = {
+    ENERGY: ({"energy_j", "power_w", "time_s"}, _energy_contradicts),
+    ACHIEVED: (
+        {"freq_hz", "freq_achieved_hz"},
+        lambda c: absolute(c["freq_achieved_hz"] / c["freq_hz"] - 1) > ACHIEVED_SHARE,
+    ),
+    NO_WATTS: ({"power_w"}, lambda c: c["power_w"] <= 0),
+    KNOWN_IDLE: ({"power_w", "idle_power_w"}, lambda c: c["idle_power_w"] > 0),
+    BELOW_IDLE: (
+        {"power_w", "idle_power_w"},
+        lambda c: (
+            (c["idle_power_w"] > 0) & (c["power_w"] <= (1 - IDLE_SCATTER) * c["idle_power_w"])
+        ),
+    ),
+}
+_READINGS = ("energy_j", "power_w", "time_s", "idle_power_w", "freq_hz", "freq_achieved_hz")
+
+
+def _having(runs: pd.DataFrame, flag: int) -> Mask:
+    """Rows with a contradiction: cells have the flag that each of their runs was given."""
+    found: Mask = np.zeros(len(runs), dtype=bool)
+    if is_condensed_table(runs):
+        return (runs[FLAGS].to_numpy() & flag) > 0 if FLAGS in runs.columns else found
+    needed, rule = CONTRADICTIONS[flag]
+    columns = {c: numbers(runs, c) for c in _READINGS if c in runs.columns}
+    return rule(columns) if needed <= columns.keys() else found
+
+
 def _energy_off(runs: pd.DataFrame, groups: Groups) -> Found:
-    power, time = numbers(runs, "power_w"), numbers(runs, "time_s")
-    energy, idle = numbers(runs, "energy_j"), np.nan_to_num(numbers(runs, "idle_power_w"))
-    wrong = flagged(runs, ENERGY)
-    if wrong is None:
-        product = power * time
-        # One of the two may have the idle power taken off and the other not.
-        off = [_factor(energy, (power + taken) * time) for taken in (0.0, idle, -idle)]
-        wrong = (product > 0) & np.isfinite(product) & (np.fmin.reduce(off) > ENERGY_FACTOR)
-    return found_where(wrong, energy=energy, power=power, time=time)
-
-
-def _factor(energy: FloatArray, product: FloatArray) -> FloatArray:
-    """How many times one is the other, 1 or more; inf for no energy, NaN where unknown."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(product > 0, np.maximum(energy, 0.0) / product, np.nan)
-        return np.maximum(ratio, 1 / ratio)
+    energy, power, time = (numbers(runs, c) for c in ("energy_j", "power_w", "time_s"))
+    return found_where(_having(runs, ENERGY), energy=energy, power=power, time=time)
 
 
 def _say_energy(energy: float, power: float, time: float) -> str:
@@ -102,33 +135,24 @@ ENERGY_OFF = Check(
 
 def _at_or_below_idle(runs: pd.DataFrame, groups: Groups) -> Found:
     power, idle = numbers(runs, "power_w"), numbers(runs, "idle_power_w")
-    negative = flagged(runs, NO_WATTS)
-    negative = power <= 0 if negative is None else negative
-    wrong = negative | (_below_idle(runs) & ~_other_scope(runs))
+    wrong = _having(runs, NO_WATTS) | (_having(runs, BELOW_IDLE) & ~_other_scope(runs))
     return found_where(wrong, power=power, idle=idle)
-
-
-def _below_idle(runs: pd.DataFrame) -> Mask:
-    below = flagged(runs, BELOW_IDLE)
-    if below is None:
-        power, idle = numbers(runs, "power_w"), numbers(runs, "idle_power_w")
-        below = (idle > 0) & (power <= (1 - IDLE_SCATTER) * idle)
-    return below
 
 
 def _other_scope(runs: pd.DataFrame) -> Mask:
     """Rows of hosts where work below idle is the habit: net watts, or another sensor's."""
-    host, below = host_codes(runs), _below_idle(runs)
-    known = flagged(runs, KNOWN_IDLE)
-    known = numbers(runs, "idle_power_w") > 0 if known is None else known
-    judged, count = (np.bincount(host, rows * run_counts(runs)) for rows in (known, below))
+    host = host_codes(runs)
+    judged, count = (
+        np.bincount(host, _having(runs, flag) * run_counts(runs))
+        for flag in (KNOWN_IDLE, BELOW_IDLE)
+    )
     habit: Mask = (count > np.maximum(1, _BELOW_IDLE * judged))[host]
     return habit
 
 
 def scope_caveats(runs: pd.DataFrame) -> list[str]:
     """Say where watts are below the idle power too often to be mistakes of single rows."""
-    rows = _below_idle(runs) & _other_scope(runs)
+    rows = _having(runs, BELOW_IDLE) & _other_scope(runs)
     if not rows.any():
         return []
     return [
@@ -158,10 +182,7 @@ AT_OR_BELOW_IDLE = Check(
 
 def _achieved_off(runs: pd.DataFrame, groups: Groups) -> Found:
     asked, achieved = numbers(runs, "freq_hz"), numbers(runs, "freq_achieved_hz")
-    wrong = flagged(runs, ACHIEVED)
-    if wrong is None:
-        wrong = np.abs(achieved / asked - 1) > ACHIEVED_SHARE
-    return found_where(wrong, asked=asked, achieved=achieved)
+    return found_where(_having(runs, ACHIEVED), asked=asked, achieved=achieved)
 
 
 def _say_achieved(asked: float, achieved: float) -> str:
