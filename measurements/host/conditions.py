@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from measurements.host import files
-from measurements.host.clocks import clock_state, cpu_folder
+from measurements.host.core_frequencies import clock_state, cpu_folder
 from measurements.host.cpu_placement import placement_state
 from measurements.host.cpu_time import group_state
 from measurements.host.processor import (

@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 _KINDS = ("cpu_core", "cpu_atom", "cpu_lowpower")
 
 
-class Core(NamedTuple):
+class PhysicalCore(NamedTuple):
     """A physical core, as far as this process may use it.
 
     Attributes
@@ -55,7 +55,7 @@ class Topology:
     logical CPUs that are online but not allowed, as by a container or taskset.
     """
 
-    cores: tuple[Core, ...]
+    cores: tuple[PhysicalCore, ...]
     withheld: tuple[int, ...] = ()
 
     @property
@@ -130,7 +130,7 @@ def read_topology(
         threads = tuple(sorted(_threads(topology, cpu) & usable))
         # The kernel says -1 where it does not know the package.
         socket = max(0, files.number(topology / "physical_package_id") or 0)
-        cores[threads[0]] = Core(threads, socket, nodes.get(cpu, 0), kinds.get(cpu, ""))
+        cores[threads[0]] = PhysicalCore(threads, socket, nodes.get(cpu, 0), kinds.get(cpu, ""))
     return Topology(
         tuple(sorted(cores.values(), key=lambda c: (c.socket, _rank(c.kind), c.node, c.cpus))),
         withheld=tuple(sorted(online - usable)),
@@ -192,7 +192,7 @@ def place(
     if cores is None:
         cores, threads_per_core = len(topology.cores), None
     _refuse_missing(topology, cores)
-    taken = _ordered(topology, order)[:cores]
+    taken = _order_cores(topology, order)[:cores]
     if threads_per_core is not None:
         fewest = min(len(core.cpus) for core in taken)
         if not 1 <= threads_per_core <= fewest:
@@ -224,7 +224,7 @@ def _refuse_missing(topology: Topology, cores: int) -> None:
     )
 
 
-def _ordered(topology: Topology, order: Order) -> Sequence[Core]:
+def _order_cores(topology: Topology, order: Order) -> Sequence[PhysicalCore]:
     if order == "fill":
         return topology.cores
     # The first nodes of all sockets, then their second ones.
@@ -240,7 +240,7 @@ def _alternate(groups: Iterable[Sequence[_T]]) -> list[_T]:
     return [one for row in zip_longest(*groups) for one in row if one is not None]
 
 
-def _caveats(taken: Sequence[Core], threads_per_core: int | None) -> Iterator[str]:
+def _caveats(taken: Sequence[PhysicalCore], threads_per_core: int | None) -> Iterator[str]:
     kinds = sorted({core.kind for core in taken}, key=_rank)
     if len(kinds) > 1:
         yield f"the {len(taken)} cores are of several kinds: {', '.join(kinds)}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from measurements.errors import MeasurementError
-from measurements.host import clocks
+from measurements.host import core_frequencies as cpufreq
 from measurements.host.files import cpu_list_text
 from measurements.processes import settings_guard
 from measurements.processes.settings_guard import (
@@ -21,8 +21,8 @@ from measurements.processes.settings_guard import (
     LOWER_LIMIT,
     SPEED,
     UPPER_LIMIT,
-    Setting,
-    shown,
+    HostSetting,
+    setting_or_none,
 )
 from measurements.table.units import frequency_text, implausible_frequency
 
@@ -73,17 +73,17 @@ class FrequencyControl:
         self._sysfs, self._procfs = sysfs, procfs
         self._cpus = None if cpus is None else frozenset(cpus)
         self._guard = guard
-        self._intel_pstate = clocks.cpu_folder(sysfs) / "intel_pstate"
+        self._intel_pstate = cpufreq.cpu_folder(sysfs) / "intel_pstate"
         # What a dry run would have written, and what must still be set at a check.
         self._imagined: dict[Path, str] = {}
         self._expected: dict[Path, str] = {}
         self._to_restore: dict[Path, str] = {}
-        self.writes: list[Setting] = []
+        self.writes: list[HostSetting] = []
         self.restored = guard.restored if guard else ()
         self.policies = self._read_policies()
         # Read before anything is changed: turning turbo off moves limits too.
         self._original = {
-            path: value for path in self._settings() if (value := shown(path)) is not None
+            path: value for path in self._settings() if (value := setting_or_none(path)) is not None
         }
 
     @classmethod
@@ -102,14 +102,14 @@ class FrequencyControl:
         journal, by default `settings_guard.state_folder`. Raises `MeasurementError` when there is
         no frequency control, no right to it, or another ppw has it.
         """
-        policies = clocks.read_policies(sysfs, cpus, procfs=procfs)
+        policies = cpufreq.read_policies(sysfs, cpus, procfs=procfs)
         if dry_run:
             return cls(sysfs, procfs, cpus, None)
         _refuse_unwritable(policies)
-        guard = settings_guard.Guard(lock=clocks.cpu_folder(sysfs), state=state)
+        guard = settings_guard.Guard(lock=cpufreq.cpu_folder(sysfs), state=state)
         try:
             # While heat lowers the limits, the kernel hides those that were set.
-            if devices := clocks.held_by_heat(sysfs, policies):
+            if devices := cpufreq.held_by_heat(sysfs, policies):
                 raise MeasurementError(
                     f"the clocks are lowered for heat now ({', '.join(devices)}), so what the "
                     "limits were cannot be told and could not be put back: let the host cool down "
@@ -132,13 +132,13 @@ class FrequencyControl:
         return False if values == {switch.off} else None
 
     @property
-    def to_restore(self) -> tuple[Setting, ...]:
+    def to_restore(self) -> tuple[HostSetting, ...]:
         """Settings to put back in the end, or with ``dry_run`` those that would have to be."""
-        return tuple(Setting(path, value) for path, value in self._to_restore.items())
+        return tuple(HostSetting(path, value) for path, value in self._to_restore.items())
 
-    def steps(self) -> clocks.Clocks:
+    def steps(self) -> cpufreq.FrequencyRange:
         """Find the frequencies at which all policies can be fixed: steps, or a range."""
-        return clocks.common_clocks(self.policies)
+        return cpufreq.common_frequencies(self.policies)
 
     def refuse_step(self, freq_hz: float) -> None:
         """Raise `MeasurementError` for a frequency that not all policies can be fixed at.
@@ -148,8 +148,8 @@ class FrequencyControl:
         reason = "it is no number" if math.isnan(freq_hz) else implausible_frequency(freq_hz)
         if reason:
             raise MeasurementError(f"a clock cannot be fixed there: {reason}")
-        refusals: dict[str, list[clocks.Policy]] = {}
-        able: list[clocks.Policy] = []
+        refusals: dict[str, list[cpufreq.Policy]] = {}
+        able: list[cpufreq.Policy] = []
         for policy in self.policies:
             why = policy.refusal(freq_hz) or self._outside_shares(policy, freq_hz)
             (refusals.setdefault(why, []) if why else able).append(policy)
@@ -174,7 +174,7 @@ class FrequencyControl:
         self._learn(path for policy in self.policies for path in _policy_files(policy))
         self._expected = {p: v for p, v in self._expected.items() if p.name not in _POLICY_FILES}
         for policy in self.policies:
-            methods[policy.folder](policy, clocks.in_khz(freq_hz))
+            methods[policy.folder](policy, cpufreq.in_khz(freq_hz))
 
     def turn_turbo(self, on: bool) -> None:
         """Turn turbo on or off. Steps and limits may change with it: `fix` afterwards.
@@ -184,7 +184,7 @@ class FrequencyControl:
         switch = self._turbo_switch()
         if switch is None:
             raise MeasurementError(
-                f"{self.policies[0].driver} under {clocks.cpu_folder(self._sysfs)} has no switch "
+                f"{self.policies[0].driver} under {cpufreq.cpu_folder(self._sysfs)} has no switch "
                 "for turbo: set it in the firmware"
             )
         value = switch.on if on else switch.off
@@ -212,10 +212,10 @@ class FrequencyControl:
                 )
 
     def achieved_hz(self, cpus: Collection[int] | None = None) -> float | None:
-        """Read the median frequency of CPUs (Hz); only indicative, see `clocks.current_hz`."""
-        return clocks.current_hz(self.policies, cpus)
+        """Read the median frequency of CPUs (Hz); only indicative, see `cpufreq.current_hz`."""
+        return cpufreq.current_hz(self.policies, cpus)
 
-    def close(self) -> list[settings_guard.Unrestored]:
+    def close(self) -> list[settings_guard.RestoreFailure]:
         """Put everything back; returns what could not be. A second call does nothing."""
         return self._guard.release() if self._guard is not None else []
 
@@ -226,33 +226,33 @@ class FrequencyControl:
         if unrestored := self.close():
             raise MeasurementError(settings_guard.not_restored(unrestored))
 
-    def _read_policies(self) -> tuple[clocks.Policy, ...]:
-        return clocks.read_policies(self._sysfs, self._cpus, procfs=self._procfs)
+    def _read_policies(self) -> tuple[cpufreq.Policy, ...]:
+        return cpufreq.read_policies(self._sysfs, self._cpus, procfs=self._procfs)
 
-    def _turbo_switch(self) -> clocks.TurboSwitch | None:
-        return clocks.find_turbo(self._sysfs, self.policies, each=self._cpus is not None)
+    def _turbo_switch(self) -> cpufreq.TurboSwitch | None:
+        return cpufreq.find_turbo(self._sysfs, self.policies, each=self._cpus is not None)
 
     def _settings(self) -> Iterator[Path]:
         """Files of all that is changed here, or by the kernel when turbo is switched."""
-        policies = clocks.read_policies(self._sysfs, procfs=self._procfs)
+        policies = cpufreq.read_policies(self._sysfs, procfs=self._procfs)
         for each in (False, True):
-            if switch := clocks.find_turbo(self._sysfs, policies, each=each):
+            if switch := cpufreq.find_turbo(self._sysfs, policies, each=each):
                 yield from switch.paths
         if self._shares_hold():
             yield from (self._intel_pstate / name for name in _SHARES)
         for policy in policies:
-            userspace = shown(policy.folder / GOVERNOR) == _USERSPACE
+            userspace = setting_or_none(policy.folder / GOVERNOR) == _USERSPACE
             # Under other governors there is no speed to put back.
             yield from (p for p in _policy_files(policy) if userspace or p.name != SPEED)
 
     def _shares_hold(self) -> bool:
-        return shown(self._intel_pstate / "status") == "active"
+        return setting_or_none(self._intel_pstate / "status") == "active"
 
     def _read(self, path: Path) -> str | None:
-        return self._imagined.get(path) or shown(path)
+        return self._imagined.get(path) or setting_or_none(path)
 
     def _write(self, path: Path, value: str, *, goes_with: Path | None = None) -> None:
-        self.writes.append(Setting(path, value))
+        self.writes.append(HostSetting(path, value))
         if self._guard is None:
             self._imagined[path] = value
             return
@@ -267,19 +267,19 @@ class FrequencyControl:
         if self._guard is not None:
             self._guard.learn(known.items())
 
-    def _outside_shares(self, policy: clocks.Policy, freq_hz: float) -> str | None:
+    def _outside_shares(self, policy: cpufreq.Policy, freq_hz: float) -> str | None:
         if not self._shares_hold():
             return None
         for name, sign, remedy in zip(_SHARES, (-1, 1), (0, 100), strict=True):
             path = self._intel_pstate / name
-            bound = policy.highest_hz * float(shown(path) or "nan") / 100
+            bound = policy.highest_hz * float(setting_or_none(path) or "nan") / 100
             if sign * (freq_hz - bound) > _RATIO_HZ:
                 return f"is kept from the processor by {path}: write {remedy} there first"
         return None
 
     def _method(
-        self, policy: clocks.Policy, method: Method
-    ) -> Callable[[clocks.Policy, int], None]:
+        self, policy: cpufreq.Policy, method: Method
+    ) -> Callable[[cpufreq.Policy, int], None]:
         in_charge = self._read(policy.folder / GOVERNOR) == _USERSPACE
         if method == "limits" or (method == "auto" and not in_charge):
             return self._fix_limits
@@ -290,14 +290,14 @@ class FrequencyControl:
             )
         return self._fix_speed
 
-    def _fix_limits(self, policy: clocks.Policy, khz: int) -> None:
+    def _fix_limits(self, policy: cpufreq.Policy, khz: int) -> None:
         now = self._read(policy.folder / UPPER_LIMIT)
         limits = settings_guard.limits_in_order(policy.folder, str(khz), str(khz), now)
         for path, value in limits:
             self._write(path, value)
         self._expect(policy, dict(limits))
 
-    def _fix_speed(self, policy: clocks.Policy, khz: int) -> None:
+    def _fix_speed(self, policy: cpufreq.Policy, khz: int) -> None:
         governor, speed = policy.folder / GOVERNOR, policy.folder / SPEED
         if self._read(governor) != _USERSPACE:
             self._write(governor, _USERSPACE)
@@ -310,7 +310,7 @@ class FrequencyControl:
         self._write(speed, str(khz), goes_with=governor)
         self._expect(policy, {governor: _USERSPACE, speed: str(khz)})
 
-    def _expect(self, policy: clocks.Policy, values: dict[Path, str]) -> None:
+    def _expect(self, policy: cpufreq.Policy, values: dict[Path, str]) -> None:
         for path, value in values.items():
             if (now := self._read(path)) != value:
                 raise MeasurementError(
@@ -319,16 +319,16 @@ class FrequencyControl:
                 )
         self._expected |= values
 
-    def _why_other(self, policy: clocks.Policy, value: str) -> str:
-        limit = clocks.read_hz(policy.folder / "bios_limit")
-        if value.isdecimal() and limit is not None and clocks.in_khz(limit) < int(value):
+    def _why_other(self, policy: cpufreq.Policy, value: str) -> str:
+        limit = cpufreq.read_hz(policy.folder / "bios_limit")
+        if value.isdecimal() and limit is not None and cpufreq.in_khz(limit) < int(value):
             return f"the firmware allows no more than {frequency_text(limit)} (bios_limit)"
         if self.turbo is False and policy.steps_hz == ():
             return "turbo is off, or heat or a power limit holds it"
         return f"heat or a power limit holds it, or a daemon does: {_RIVALS}"
 
 
-def _refuse_unwritable(policies: Iterable[clocks.Policy]) -> None:
+def _refuse_unwritable(policies: Iterable[cpufreq.Policy]) -> None:
     for policy in policies:
         path = policy.folder / LOWER_LIMIT
         if not os.access(path, os.W_OK):
@@ -351,11 +351,11 @@ def refused_write(path: Path, value: str, error: OSError) -> str:
     return f"{path} takes no {value!r}: {error.strerror}"
 
 
-def _policy_files(policy: clocks.Policy) -> list[Path]:
+def _policy_files(policy: cpufreq.Policy) -> list[Path]:
     return [policy.folder / name for name in _POLICY_FILES]
 
 
-def _names(policies: list[clocks.Policy]) -> str:
+def _names(policies: list[cpufreq.Policy]) -> str:
     names = [policy.name for policy in policies]
     if len(names) > 3:
         names = [names[0], "…", names[-1]]

@@ -55,7 +55,7 @@ _GROUPS = {
 _MARKS = {".dockerenv": "docker", "run/.containerenv": "podman"}
 
 
-class Core(NamedTuple):
+class OnlineCore(NamedTuple):
     """A physical core: its package, and the logical CPUs on it that are online."""
 
     package: str
@@ -86,14 +86,14 @@ def processor_state(sysfs: Path, procfs: Path) -> dict[str, Value]:
     return without_missing(state)
 
 
-def online_cores(sysfs: Path) -> frozenset[Core]:
+def online_cores(sysfs: Path) -> frozenset[OnlineCore]:
     """Read the physical cores with a CPU that is online; none where the kernel does not tell."""
     folder = sysfs / "devices/system/cpu"
     cores = set()
     for cpu in read_cpus(folder / "online"):
         topology = folder / f"cpu{cpu}/topology"
         if siblings := read_cpus(topology / "thread_siblings_list"):
-            cores.add(Core(read_text(topology / "physical_package_id") or "0", siblings))
+            cores.add(OnlineCore(read_text(topology / "physical_package_id") or "0", siblings))
     return frozenset(cores)
 
 

@@ -39,7 +39,7 @@ class Stream(NamedTuple):
     source_at_s: FloatArray
 
 
-class Drawn(NamedTuple):
+class RunEnergy(NamedTuple):
     """Energy and mean power of a channel or a sum of channels in a run; NaN where unknown."""
 
     energy_j: float
@@ -50,7 +50,7 @@ class Drawn(NamedTuple):
     reason: str = ""
 
     @classmethod
-    def unknown(cls, reason: str, readings: int = 0) -> Drawn:
+    def unknown(cls, reason: str, readings: int = 0) -> RunEnergy:
         """Make a result without figures."""
         return cls(float("nan"), float("nan"), readings, reason)
 
@@ -68,14 +68,14 @@ def streams(readings: Iterable[source.Reading]) -> dict[str, Stream]:
     }
 
 
-def drawn_between(
+def channel_energy(
     channel: source.Channel, stream: Stream | None, start_s: float, end_s: float
-) -> Drawn:
+) -> RunEnergy:
     """Compute what one channel drew from ``start_s`` to ``end_s`` (s, the readings' clock)."""
     if stream is None or not len(stream.at_s):
-        return Drawn.unknown(f"{channel.label}: no reading with a figure")
+        return RunEnergy.unknown(f"{channel.label}: no reading with a figure")
     if not end_s > start_s:
-        return Drawn.unknown(f"{channel.label}: the run has no length")
+        return RunEnergy.unknown(f"{channel.label}: the run has no length")
     if channel.quantity == "energy":
         return _of_counter(channel, stream, start_s, end_s)
     if channel.window_s > 0:
@@ -83,7 +83,7 @@ def drawn_between(
     return _of_moments(channel, stream, start_s, end_s)
 
 
-def unwrapped(channel: source.Channel, stream: Stream) -> tuple[FloatArray, str]:
+def unwrap_counter(channel: source.Channel, stream: Stream) -> tuple[FloatArray, str]:
     """Remove a counter's wraps (J); the text says why the result is not trustworthy, if so.
 
     A wrap is a step down. Nobody can tell it from lost energy if the counter could have wrapped
@@ -109,7 +109,7 @@ def unwrapped(channel: source.Channel, stream: Stream) -> tuple[FloatArray, str]
     return np.concatenate([stream.value[:1], stream.value[0] + np.cumsum(steps)]), reason
 
 
-def _of_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> Drawn:
+def _of_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
     at = stream.at_s
     near = (at >= start_s - AT_ENDS_S) & (at <= end_s + AT_ENDS_S)
     # Also the last reading before and the first after the run, however far away.
@@ -119,30 +119,30 @@ def _of_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: 
     part = Stream(*(column[near] for column in stream))
     count = len(part.at_s)
     if count < 2 or part.at_s[0] > start_s + AT_ENDS_S or part.at_s[-1] < end_s - AT_ENDS_S:
-        return Drawn.unknown(f"{channel.label}: not read at both ends of the run", count)
-    joules, reason = unwrapped(channel, part)
+        return RunEnergy.unknown(f"{channel.label}: not read at both ends of the run", count)
+    joules, reason = unwrap_counter(channel, part)
     if reason:
-        return Drawn.unknown(reason, count)
+        return RunEnergy.unknown(reason, count)
     begin, end = np.interp([start_s, end_s], part.at_s, joules)
     if end == begin:
         reason = (
             f"{channel.label}: the counter did not move in {end_s - start_s:.3g} s: let a run last "
             "longer (--at-least)"
         )
-        return Drawn.unknown(reason, count)
+        return RunEnergy.unknown(reason, count)
     # Readings that end inside the run are extrapolated to its whole length.
     seen = min(end_s, part.at_s[-1]) - max(start_s, part.at_s[0])
     energy = float(end - begin) * (end_s - start_s) / seen
-    return Drawn(energy, energy / (end_s - start_s), count)
+    return RunEnergy(energy, energy / (end_s - start_s), count)
 
 
-def _of_windows(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> Drawn:
+def _of_windows(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
     window, length = channel.window_s, end_s - start_s
     fresh = _is_new(stream, window)
     at, value = stream.at_s[fresh], stream.value[fresh]
     inside = (at - window >= start_s - OUTSIDE_SHARE * window) & (at <= end_s)
     if not inside.any():
-        return Drawn.unknown(
+        return RunEnergy.unknown(
             f"{channel.label}: a reading is the mean of {window:g} s and the run took "
             f"{length:.3g} s: let a run last {2 * window:g} s or more (--at-least), or use a "
             "quicker sensor"
@@ -150,7 +150,7 @@ def _of_windows(channel: source.Channel, stream: Stream, start_s: float, end_s: 
     watts = float(value[inside].mean())
     covered = min(1.0, float(inside.sum()) * window / length)
     reason = f"{channel.label}: readings cover {covered:.0%} of the run" if covered < 0.5 else ""
-    return Drawn(watts * length, watts, int(inside.sum()), reason)
+    return RunEnergy(watts * length, watts, int(inside.sum()), reason)
 
 
 def _is_new(stream: Stream, window: float) -> NDArray[np.bool_]:
@@ -168,7 +168,7 @@ def _is_new(stream: Stream, window: float) -> NDArray[np.bool_]:
     return np.array(kept, dtype=bool)
 
 
-def _of_moments(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> Drawn:
+def _of_moments(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
     # A reading before the run shows an idle host, so nothing is interpolated to it.
     inside = (stream.at_s >= start_s) & (stream.at_s <= end_s)
     at, watts = stream.at_s[inside], stream.value[inside]
@@ -177,11 +177,11 @@ def _of_moments(channel: source.Channel, stream: Stream, start_s: float, end_s: 
             f"{channel.label}: read {len(at)} times during a run of {end_s - start_s:.3g} s: let a "
             "run last longer (--at-least)"
         )
-        return Drawn.unknown(reason, len(at))
+        return RunEnergy.unknown(reason, len(at))
     energy = float(np.trapezoid(watts, at)) + float(
         watts[0] * (at[0] - start_s) + watts[-1] * (end_s - at[-1])
     )
-    return Drawn(energy, energy / (end_s - start_s), len(at))
+    return RunEnergy(energy, energy / (end_s - start_s), len(at))
 
 
 def totals(channels: Sequence[source.Channel]) -> dict[str, tuple[str, ...]]:
@@ -205,20 +205,20 @@ def totals(channels: Sequence[source.Channel]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def summed(
+def total_energy(
     labels: Sequence[str],
     channels: Mapping[str, source.Channel],
     found: Mapping[str, Stream],
     start_s: float,
     end_s: float,
-) -> Drawn:
+) -> RunEnergy:
     """Sum what several channels drew; unknown if one of them is."""
-    parts = [drawn_between(channels[c], found.get(c), start_s, end_s) for c in labels]
-    return Drawn(
+    parts = [channel_energy(channels[c], found.get(c), start_s, end_s) for c in labels]
+    return RunEnergy(
         float(sum(part.energy_j for part in parts)),
         float(sum(part.power_w for part in parts)),
         min((part.readings for part in parts), default=0),
-        source.joined(*(part.reason for part in parts)),
+        source.join_notes(*(part.reason for part in parts)),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from measurements.power import ipmi_protocol
 from measurements.power.ipmi_power import IpmiPower, open_power
-from measurements.power.source import SensorError, SourceSettings, closed_on_error, timed
+from measurements.power.source import SensorError, SourceSettings, closed_on_error, time_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,15 +61,15 @@ class PyghmiBmc:
 
     def raw(
         self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0
-    ) -> ipmi_protocol.Answer:
+    ) -> ipmi_protocol.IpmiAnswer:
         """Send a request."""
         request = {"raw": [netfn, command, lun, data.hex()]}
-        said, at_s = timed(lambda: self._ask(request, until_s))
+        said, at_s = time_call(lambda: self._ask(request, until_s))
         if "error" in said:
             # The session is lost, so there is nothing to log out from.
             self._process.kill()
             raise ipmi_protocol.NoAnswerError(f"{self._name}: the BMC does not answer any more")
-        return ipmi_protocol.Answer(said["code"], bytes.fromhex(said["data"]), at_s)
+        return ipmi_protocol.IpmiAnswer(said["code"], bytes.fromhex(said["data"]), at_s)
 
     def records(self, until_s: float) -> Iterable[bytes]:
         """Fetch the sensor data records one by one."""

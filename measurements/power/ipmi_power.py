@@ -121,7 +121,7 @@ class IpmiPower:
 
 def _log_in(
     connect: Connect, until_s: float
-) -> tuple[ipmi_protocol.Bmc, str, ipmi_protocol.Answer]:
+) -> tuple[ipmi_protocol.Bmc, str, ipmi_protocol.IpmiAnswer]:
     """Log in with the least privilege that may read the power, or the most that the user has."""
     level = PRIVILEGES[0]
     bmc, answer = _enter(connect, level, until_s)
@@ -140,14 +140,14 @@ def _log_in(
 
 def _enter(
     connect: Connect, level: str, until_s: float
-) -> tuple[ipmi_protocol.Bmc, ipmi_protocol.Answer]:
+) -> tuple[ipmi_protocol.Bmc, ipmi_protocol.IpmiAnswer]:
     bmc = connect(level, until_s)
     with closed_on_error([bmc]):
         return bmc, _ask_power(bmc, until_s)
 
 
 def _find_figures(
-    name: str, bmc: ipmi_protocol.Bmc, answer: ipmi_protocol.Answer
+    name: str, bmc: ipmi_protocol.Bmc, answer: ipmi_protocol.IpmiAnswer
 ) -> DcmiFigures | SensorFigures:
     reading, problem = _judge(answer)
     if reading is not None and not problem:
@@ -237,7 +237,7 @@ class SensorFigures:
         return Reading(label, answer.at_s, watts)
 
 
-def _ask_power(bmc: ipmi_protocol.Bmc, until_s: float) -> ipmi_protocol.Answer:
+def _ask_power(bmc: ipmi_protocol.Bmc, until_s: float) -> ipmi_protocol.IpmiAnswer:
     """Ask for DCMI's power reading, repeatedly while the BMC is busy."""
     for _ in range(_BUSY_TRIES):
         answer = ipmi_protocol.ask_power(bmc, until_s)
@@ -247,7 +247,7 @@ def _ask_power(bmc: ipmi_protocol.Bmc, until_s: float) -> ipmi_protocol.Answer:
     return answer
 
 
-def _judge(answer: ipmi_protocol.Answer) -> tuple[ipmi_protocol.PowerReading | None, str]:
+def _judge(answer: ipmi_protocol.IpmiAnswer) -> tuple[ipmi_protocol.PowerReading | None, str]:
     """Parse a power reading; the text says why it has no figure, if so."""
     if answer.code:
         return None, ipmi_protocol.meaning(answer.code)

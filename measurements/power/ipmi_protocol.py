@@ -49,7 +49,7 @@ class RefusedError(SensorError):
     """A BMC answers, and does not let the user in."""
 
 
-class Answer(NamedTuple):
+class IpmiAnswer(NamedTuple):
     """Answer of a BMC to a request."""
 
     # Completion code; 0 for success.
@@ -62,7 +62,9 @@ class Answer(NamedTuple):
 class Bmc(Protocol):
     """A connection to a BMC. Times ``until_s`` are of `time.monotonic` (s)."""
 
-    def raw(self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0) -> Answer:
+    def raw(
+        self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0
+    ) -> IpmiAnswer:
         """Send a request; raise `NoAnswerError` if no answer comes in time."""
         ...
 
@@ -287,7 +289,7 @@ class PowerReading(NamedTuple):
         return self.period_s if self.period_s <= LONGEST_WINDOW_S else 0.0
 
 
-def ask_power(bmc: Bmc, until_s: float) -> Answer:
+def ask_power(bmc: Bmc, until_s: float) -> IpmiAnswer:
     """Request DCMI's power reading."""
     return bmc.raw(_DCMI, _GET_POWER_READING, _REQUEST, until_s)
 
@@ -382,7 +384,7 @@ class PowerSensor(NamedTuple):
         """Smallest step (W); NaN if it varies."""
         return abs(self.factor) if self.linearization == 0 else float("nan")
 
-    def ask(self, bmc: Bmc, until_s: float) -> Answer:
+    def ask(self, bmc: Bmc, until_s: float) -> IpmiAnswer:
         """Request the sensor's reading."""
         number = bytes([self.number])
         return bmc.raw(_SENSOR_EVENT, _GET_SENSOR_READING, number, until_s, lun=self.lun)
@@ -474,7 +476,7 @@ class _Repository:
         answer = self._ask(self._netfn, _RESERVE)
         self._reservation = bytes(2) if answer.code else answer.data[:2]
 
-    def _ask(self, netfn: int, command: int, data: bytes = b"") -> Answer:
+    def _ask(self, netfn: int, command: int, data: bytes = b"") -> IpmiAnswer:
         until_s = min(time.monotonic() + _REQUEST_S, self._until_s)
         return self._bmc.raw(netfn, command, data, until_s)
 
@@ -492,20 +494,22 @@ def _is_power_sensor(record: bytes) -> bool:
 def _power_sensor(record: bytes) -> PowerSensor:
     m, tolerance, b, accuracy = record[24:28]
     exponents = record[29]
-    scale, offset_scale = (10.0 ** _signed(e, 4) for e in (exponents >> 4, exponents & 0xF))
+    scale, offset_scale = (
+        10.0 ** _twos_complement(e, 4) for e in (exponents >> 4, exponents & 0xF)
+    )
     return PowerSensor(
         name=_text(record[47], record[_UP_TO_NAME:]),
         number=record[7],
         lun=record[6] & 0x03,
         entity=record[8],
         signed=record[20] >> 6,
-        factor=_signed(m | (tolerance & 0xC0) << 2, 10) * scale,
-        offset=_signed(b | (accuracy & 0xC0) << 2, 10) * offset_scale * scale,
+        factor=_twos_complement(m | (tolerance & 0xC0) << 2, 10) * scale,
+        offset=_twos_complement(b | (accuracy & 0xC0) << 2, 10) * offset_scale * scale,
         linearization=record[23] & 0x7F,
     )
 
 
-def _signed(value: int, bits: int) -> int:
+def _twos_complement(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 

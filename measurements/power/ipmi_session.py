@@ -33,7 +33,7 @@ _HIGHEST_CODE, _NO_ANSWER = 0xFF, 0xFFFF
 _APPLICATION, _GET_DEVICE_ID = 0x06, 0x01
 
 
-class Session:
+class BmcSession:
     """A session of pyghmi."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Session:
 
 def serve(requests: queue.Queue[dict[str, Any] | None], asker: socket.socket) -> None:
     """Answer requests until `None` comes; then log out."""
-    session = Session()
+    session = BmcSession()
     while True:
         try:
             request = requests.get(timeout=_KEEPALIVE_S)

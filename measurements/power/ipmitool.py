@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from measurements.power import ipmi_protocol
 from measurements.power.ipmi_power import IpmiPower, open_power
-from measurements.power.source import SensorError, SourceSettings, timed
+from measurements.power.source import SensorError, SourceSettings, time_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,16 +85,16 @@ class IpmitoolBmc:
 
     def raw(
         self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0
-    ) -> ipmi_protocol.Answer:
+    ) -> ipmi_protocol.IpmiAnswer:
         """Send a request."""
         request = [f"0x{byte:02x}" for byte in (netfn, command, *data)]
-        said, at_s = timed(lambda: self._run(["-l", str(lun), "raw", *request], until_s))
+        said, at_s = time_call(lambda: self._run(["-l", str(lun), "raw", *request], until_s))
         if code := _CODE.search(said.stderr):
-            return ipmi_protocol.Answer(int(code[1], 16), b"", at_s)
+            return ipmi_protocol.IpmiAnswer(int(code[1], 16), b"", at_s)
         if said.returncode:
             raise self._explain(said.stderr)
         data = bytes.fromhex("".join(_BYTES.findall(said.stdout)))
-        return ipmi_protocol.Answer(0, data, at_s)
+        return ipmi_protocol.IpmiAnswer(0, data, at_s)
 
     def records(self, until_s: float) -> Iterable[bytes]:
         """Fetch the sensor data records in one run."""

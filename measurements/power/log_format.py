@@ -36,7 +36,7 @@ _BRACKETS = re.compile(r"[(\[].*?[)\]]")
 _ZONE = re.compile(r"(?<![A-Za-z])(UTC|GMT)(?![A-Za-z])", re.IGNORECASE)
 
 
-class Wanted(NamedTuple):
+class ColumnOptions(NamedTuple):
     """Options of the user about the columns; None for those not given."""
 
     time: str | None = None
@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LogLayout:
     """How to read a row."""
 
     delimiter: str
@@ -100,7 +100,7 @@ class Layout:
         return value if is_usable and math.isfinite(value) else math.nan
 
 
-def find_layout(lines: Sequence[str], wanted: Wanted, source: str) -> Layout:
+def find_layout(lines: Sequence[str], wanted: ColumnOptions, source: str) -> LogLayout:
     """Find the header among the first lines of a log, and the columns in it.
 
     ``source`` names the log in messages. Raises `SensorError` if a column is missing or ambiguous,
@@ -113,7 +113,7 @@ def find_layout(lines: Sequence[str], wanted: Wanted, source: str) -> Layout:
         raise SensorError(f"{source}: {error}") from None
 
 
-def _check(wanted: Wanted) -> None:
+def _check(wanted: ColumnOptions) -> None:
     quantity = _wanted_quantity(wanted)
     if wanted.quantity not in (None, *_QUANTITIES.values()):
         raise SensorError(f"quantity={wanted.quantity}: write power or energy")
@@ -124,7 +124,7 @@ def _check(wanted: Wanted) -> None:
         )
 
 
-def _wanted_quantity(wanted: Wanted) -> str | None:
+def _wanted_quantity(wanted: ColumnOptions) -> str | None:
     if wanted.unit is None:
         return wanted.quantity
     if wanted.unit not in UNIT_NAMES:
@@ -132,7 +132,7 @@ def _wanted_quantity(wanted: Wanted) -> str | None:
     return _QUANTITIES[units.UNITS[wanted.unit.lower()].si]
 
 
-def _find_layout(lines: Sequence[str], wanted: Wanted) -> Layout:
+def _find_layout(lines: Sequence[str], wanted: ColumnOptions) -> LogLayout:
     rows = [
         (delimiter, cells)
         for line in lines[:MOST_LINES_BEFORE]
@@ -154,7 +154,7 @@ def _find_layout(lines: Sequence[str], wanted: Wanted) -> Layout:
     raise refusals[0]
 
 
-def _layout(delimiter: str, cells: Sequence[str], wanted: Wanted) -> Layout:
+def _layout(delimiter: str, cells: Sequence[str], wanted: ColumnOptions) -> LogLayout:
     time = _time_columns(cells, wanted.time)
     value = _value_column(cells, time, wanted)
     header = None if _is_number(cells[value]) else cells
@@ -164,7 +164,7 @@ def _layout(delimiter: str, cells: Sequence[str], wanted: Wanted) -> Layout:
             f"column {cells[value]!r} names no unit: write unit=W, or another of "
             f"{', '.join(UNIT_NAMES)}"
         )
-    layout = Layout(delimiter, header, time, value, unit)
+    layout = LogLayout(delimiter, header, time, value, unit)
     if wanted.quantity not in (None, layout.quantity):
         raise SensorError(
             f"column {cells[value]!r} is of {layout.quantity}: choose another with "
@@ -185,7 +185,7 @@ def _time_columns(cells: Sequence[str], wanted: str | None) -> tuple[int, ...]:
     return (_only(cells, found, "the time", "time"),)
 
 
-def _value_column(cells: Sequence[str], time: Sequence[int], wanted: Wanted) -> int:
+def _value_column(cells: Sequence[str], time: Sequence[int], wanted: ColumnOptions) -> int:
     if wanted.value is not None:
         return _column(cells, wanted.value, "value")
     quantity = _wanted_quantity(wanted)

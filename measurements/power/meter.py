@@ -127,7 +127,7 @@ class MeterSource:
 
     def _ask(self) -> tuple[list[float], float]:
         query, binary, power, energy, _ = self._question
-        figures, at_s = source.timed(lambda: self._instrument.ask_numbers(query, binary))
+        figures, at_s = source.time_call(lambda: self._instrument.ask_numbers(query, binary))
         wanted = max(power, energy or 0) + 1
         if len(figures) < wanted:
             raise source.SensorError(
@@ -235,7 +235,7 @@ class Instrument:
 
     def ask(self, query: str) -> str:
         """Ask a question; return the answer without its header and blanks."""
-        answer = self._tried(lambda device: device.query(query), query)
+        answer = self._call(lambda device: device.query(query), query)
         # A meter may repeat the question, as in ":RATE 500.0E-03".
         text: str = re.sub(r"^:[\w:]+ +", "", answer.strip())
         if not text:
@@ -249,7 +249,7 @@ class Instrument:
     def ask_numbers(self, query: str, binary: bool) -> list[float]:
         """Ask for numbers; NaN for those that the meter does not have."""
         if binary:
-            numbers = self._tried(
+            numbers = self._call(
                 lambda device: device.query_binary_values(query, datatype="f", is_big_endian=True),
                 query,
             )
@@ -324,7 +324,7 @@ class Instrument:
                     f"{self.name}: no host is called {host}: check the name"
                 ) from None
 
-    def _tried(self, ask: Callable[[MessageBasedResource], Any], query: str) -> Any:
+    def _call(self, ask: Callable[[MessageBasedResource], Any], query: str) -> Any:
         if self._device is None:
             raise source.SensorError(f"{self.name}: is closed")
         try:

@@ -10,7 +10,7 @@ import math
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from measurements.power.source import Channel, Reading, SensorError, closed_on_error, timed
+from measurements.power.source import Channel, Reading, SensorError, closed_on_error, time_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ class NvmlSource:
     def _read_all(self) -> list[Reading]:
         readings = []
         for processor in self._processors:
-            value, at_s = timed(processor.read)
+            value, at_s = time_call(processor.read)
             readings.append(Reading(processor.channel.label, at_s, value))
         return readings
 

@@ -25,7 +25,7 @@ from measurements.power.source import (
     SourceSettings,
     check_options,
     closed_on_error,
-    joined,
+    join_notes,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def open_source(where: str | None, settings: SourceSettings) -> PowerLog:
     shows), ``past`` (``yes`` gives the rows from before the opening, too), ``domain`` (what the log
     covers, such as ``wall``), ``name`` (for the label instead of the file's).
     """
-    options = _checked(settings.options)
+    options = _check_options(settings.options)
     if not where:
         raise SensorError("log needs a file: log@FILE")
     tail = Tail(Path(where).expanduser())
@@ -76,7 +76,7 @@ class PowerLog:
     def __init__(self, where: str, tail: Tail, options: Mapping[str, str]) -> None:
         self._where = where
         self._tail = tail
-        self._wanted = log_format.Wanted(
+        self._wanted = log_format.ColumnOptions(
             *(options.get(o) for o in ("time", "value", "unit", "quantity"))
         )
         self._estimated = options.get("offset") == AUTO
@@ -88,7 +88,7 @@ class PowerLog:
         self._layout = log_format.find_layout(head, self._wanted, where)
         self._times = log_format.TimeReader(self._offset_s, self._layout.is_universal)
         if options.get("past") == "yes":
-            known = self._parse(Lines(head, first=True), most_bad=1)
+            known = self._parse(FileLines(head, first=True), most_bad=1)
         else:
             tail.skip(but_bytes=RECENT_BYTES)
             known = [row for lines in tail.poll() for row in self._parse(lines, most_bad=1)]
@@ -110,7 +110,7 @@ class PowerLog:
         """Close the file; a second call does nothing."""
         self._tail.close()
 
-    def _parse(self, lines: Lines, most_bad: int = MOST_BAD_ROWS) -> list[_Row]:
+    def _parse(self, lines: FileLines, most_bad: int = MOST_BAD_ROWS) -> list[_Row]:
         rows = []
         bad = None
         for line in self._below_header(lines):
@@ -130,7 +130,7 @@ class PowerLog:
             raise SensorError(f"{self._where}: {bad}")
         return rows
 
-    def _below_header(self, lines: Lines) -> list[str]:
+    def _below_header(self, lines: FileLines) -> list[str]:
         """Drop the lines above the data at the beginning of a file."""
         if not lines.first and not self._held:
             return lines.lines
@@ -157,7 +157,7 @@ class PowerLog:
             return False
         return bool(cells)
 
-    def _take(self, layout: log_format.Layout) -> None:
+    def _take(self, layout: log_format.LogLayout) -> None:
         if layout.quantity != self._layout.quantity:
             raise SensorError(
                 f"{self._where}: was begun anew with {layout.quantity} instead of "
@@ -179,7 +179,7 @@ class PowerLog:
 
     def _channel(self, options: Mapping[str, str]) -> Channel:
         quantity = self._layout.quantity
-        note = joined(
+        note = join_notes(
             "times without a zone are taken for local time" if self._times.local else "",
             f"clock offset {self._offset_s:+g} s" if self._offset_s else "",
             "clock offset by the runs" if self._estimated else "",
@@ -194,7 +194,7 @@ class PowerLog:
         )
 
 
-def _checked(options: Mapping[str, str]) -> Mapping[str, str]:
+def _check_options(options: Mapping[str, str]) -> Mapping[str, str]:
     check_options("log", options, OPTIONS, yes_or_no=("past",))
     if options.get("domain", "other") not in get_args(Domain):
         raise SensorError(
@@ -216,7 +216,7 @@ def _period_s(rows: Sequence[_Row]) -> float:
     return statistics.median(forward) if forward else 0.0
 
 
-class Lines(NamedTuple):
+class FileLines(NamedTuple):
     """Whole lines without their ends; ``first`` if they are the beginning of a file."""
 
     lines: list[str]
@@ -233,7 +233,7 @@ class Tail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = _opened(path)
+        self._file = _open_file(path)
         self._begin()
 
     def head(self) -> list[str]:
@@ -243,7 +243,7 @@ class Tail:
             raise SensorError(
                 f"{self._path}: is UTF-16: let the logger write UTF-8, or convert it with iconv"
             )
-        return _decoded(text.split(b"\n")[:-1], first=True)
+        return _decode_lines(text.split(b"\n")[:-1], first=True)
 
     def skip(self, but_bytes: int) -> None:
         """Skip all whole lines except those in the last ``but_bytes`` bytes."""
@@ -259,7 +259,7 @@ class Tail:
         self._mark = self._mark[: self._position]
         self._first = False
 
-    def poll(self) -> list[Lines]:
+    def poll(self) -> list[FileLines]:
         """Return the new lines since the last call, one item per file."""
         if self._was_rewritten():
             self._begin()
@@ -268,7 +268,7 @@ class Tail:
             # Lines that came between the look at the file and the look at its name.
             found.append(self._new_lines())
             self.close()
-            self._file = _opened(self._path)
+            self._file = _open_file(self._path)
             self._begin()
             found.append(self._new_lines())
         return [lines for lines in found if lines.lines]
@@ -298,18 +298,18 @@ class Tail:
             return False
         return (own.st_dev, own.st_ino) != (named.st_dev, named.st_ino) and named.st_size > 0
 
-    def _new_lines(self) -> Lines:
+    def _new_lines(self) -> FileLines:
         lines: list[str] = []
         first = self._first
         while block := os.pread(self._file, BLOCK_BYTES, self._position):
             self._position += len(block)
             self._mark = (self._mark + block)[-MARK_BYTES:]
             *whole, self._rest = (self._rest + block).split(b"\n")
-            lines += _decoded(whole, self._first)
+            lines += _decode_lines(whole, self._first)
             self._first &= not whole
             if len(self._rest) > MOST_LINE_BYTES:
                 raise self._no_lines()
-        return Lines(lines, first)
+        return FileLines(lines, first)
 
     def _no_lines(self) -> SensorError:
         return SensorError(
@@ -317,7 +317,7 @@ class Tail:
         )
 
 
-def _opened(path: Path) -> int:
+def _open_file(path: Path) -> int:
     try:
         # Without waiting for the other end of a pipe.
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -332,7 +332,7 @@ def _opened(path: Path) -> int:
     return file
 
 
-def _decoded(lines: list[bytes], first: bool) -> list[str]:
+def _decode_lines(lines: list[bytes], first: bool) -> list[str]:
     texts = [line.rstrip(b"\r").decode("utf-8", "replace") for line in lines]
     if first and texts:
         texts[0] = texts[0].removeprefix("\ufeff")

@@ -11,8 +11,8 @@ packages do not name it in `inside`, because most servers lack it and its scope 
 maker.
 
 Some processors show one counter under the names of several dies. Two packages that move by the same
-microjoules are such mirrors: `RaplSource.mirrored` names them, and the channel of the second is
-`inside` the first.
+microjoules are such mirrors: `RaplSource.mirror_labels` names them, and the channel of the second
+is `inside` the first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from measurements.power.source import (
     SensorError,
     SourceSettings,
     closed_on_error,
-    joined,
+    join_notes,
 )
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ class RaplSource:
 
     period_s = PERIOD_S
 
-    def __init__(self, root: Path, zones: Sequence[Zone]) -> None:
+    def __init__(self, root: Path, zones: Sequence[RaplZone]) -> None:
         self._root = root
         self._files = [NumberFile(zone.path / "energy_uj") for zone in zones]
         self._ranges = [math.inf if z.range_uj is None else z.range_uj for z in zones]
         with closed_on_error([self]):
             first = self._read_counters()
         self._channels = [
-            replace(zone.channel, note=joined(zone.channel.note, file.remedy))
+            replace(zone.channel, note=join_notes(zone.channel.note, file.remedy))
             for zone, file in zip(zones, self._files, strict=True)
         ]
         self._mirrors = _Mirrors([c.domain == "package" and not c.inside for c in self._channels])
@@ -101,7 +101,7 @@ class RaplSource:
         return tuple(self._channels)
 
     @property
-    def mirrored(self) -> dict[str, str]:
+    def mirror_labels(self) -> dict[str, str]:
         """Labels of packages that show another package's counter, with that other's label."""
         labels = [channel.label for channel in self._channels]
         return {labels[mirror]: labels[first] for mirror, first in self._mirrors.found.items()}
@@ -141,7 +141,7 @@ class RaplSource:
     def _compare(self, values: list[int | None]) -> None:
         for mirror, first in self._mirrors.compare(values).items():
             twin, channel = self._channels[first].label, self._channels[mirror]
-            note = joined(channel.note, f"mirrors {twin}: never added to it")
+            note = join_notes(channel.note, f"mirrors {twin}: never added to it")
             self._channels[mirror] = replace(channel, inside=twin, note=note)
 
     def _why_unreadable(self) -> str:
@@ -196,7 +196,7 @@ def _step(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
 
-class Zone(NamedTuple):
+class RaplZone(NamedTuple):
     """Folder of a powercap zone with an energy counter, its range, and its channel."""
 
     path: Path
@@ -221,11 +221,11 @@ def powercap(settings: SourceSettings) -> Path:
     return settings.sysfs / "class" / "powercap"
 
 
-def find_zones(settings: SourceSettings) -> list[Zone]:
+def find_zones(settings: SourceSettings) -> list[RaplZone]:
     """List all zones with a counter, readable or not, in the kernel's order."""
     found = {_identity(folder.name): folder for folder in _zone_folders(powercap(settings))}
     is_amd = _cpuinfo(settings).get("vendor_id") == "AuthenticAMD"
-    zones: dict[_Identity, Zone] = {}
+    zones: dict[_Identity, RaplZone] = {}
     taken: set[str] = set()
     for identity, folder in sorted(found.items()):
         label = _label(identity, found)
@@ -284,7 +284,9 @@ def _name(zone: Path) -> str:
     return read_text(zone / "name") or zone.name
 
 
-def _zone(folder: Path, label: str, parent: Zone | None, taken: set[str], *, is_amd: bool) -> Zone:
+def _zone(
+    folder: Path, label: str, parent: RaplZone | None, taken: set[str], *, is_amd: bool
+) -> RaplZone:
     kind = re.split(r"[-\d]", _name(folder), maxsplit=1)[0]
     domain: Domain = next((domain for domain in _DOMAINS if domain == kind), "other")
     range_uj = number(folder / "max_energy_range_uj") or 0
@@ -312,9 +314,9 @@ def _zone(folder: Path, label: str, parent: Zone | None, taken: set[str], *, is_
         range_j=range_uj / 1e6 if range_uj > 0 else None,
         inside=inside,
         most_w=most_w,
-        note=joined(*notes),
+        note=join_notes(*notes),
     )
-    return Zone(folder, range_uj if range_uj > 0 else None, channel)
+    return RaplZone(folder, range_uj if range_uj > 0 else None, channel)
 
 
 def _most_w(zone: Path) -> float:

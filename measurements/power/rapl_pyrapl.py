@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measurements.power import rapl
-from measurements.power.source import Channel, Reading, SensorError, SourceSettings, timed
+from measurements.power.source import Channel, Reading, SensorError, SourceSettings, time_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ class PyRaplSource:
 
     def read(self) -> list[Reading]:
         """Read every counter (J, not unwrapped), reconnecting once."""
-        energies, at_s = timed(self._energies)
+        energies, at_s = time_call(self._energies)
         values = {label: energies[position] for label, position in self._positions.items()}
         return [
             Reading(label, at_s, value / 1e6 if value >= 0 else math.nan)

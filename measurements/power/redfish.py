@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from measurements.power import source
 from measurements.power.redfish_client import (
-    Answer,
+    RedfishAnswer,
     RedfishClient,
-    RefusalError,
+    StatusError,
     dig,
     member_paths,
     parse_origin,
@@ -109,16 +109,18 @@ class RedfishSource:
         """Log out and hang up; a second call does nothing."""
         self._client.close()
 
-    def _get(self, path: str) -> Answer | None:
+    def _get(self, path: str) -> RedfishAnswer | None:
         try:
             return self._client.get(path)
-        except RefusalError as error:
+        except StatusError as error:
             if error.status == _GONE:
                 return None
             raise
 
 
-def _reading(label: str, figure: Figure, answers: Sequence[Answer | None]) -> source.Reading:
+def _reading(
+    label: str, figure: ChassisFigure, answers: Sequence[RedfishAnswer | None]
+) -> source.Reading:
     times = [answer.at_s for answer in answers if answer] or [time.monotonic()]
     value = figure.compute([answer.document if answer else {} for answer in answers])
     return source.Reading(label, (times[0] + times[-1]) / 2, value.value, value.source_at_s)
@@ -132,7 +134,7 @@ class Value(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ChassisFigure:
     """One figure of a chassis: the resources it is computed from, and how.
 
     ``resolution`` and ``window_s`` are those of `measurements.power.source.Channel`.
@@ -151,9 +153,9 @@ class Figure:
         return self.compute([look(path) or {} for path in self.paths]).value
 
 
-def best_power(chassis: Document, look: Look) -> Figure | None:
+def best_power(chassis: Document, look: Look) -> ChassisFigure | None:
     """Choose the first power figure that says something, else the first that exists."""
-    silent: Figure | None = None
+    silent: ChassisFigure | None = None
     for find in (_environment, _supplies, _momentary, _average):
         figure = find(chassis, look)
         if figure and not math.isnan(figure.now(look)):
@@ -162,20 +164,20 @@ def best_power(chassis: Document, look: Look) -> Figure | None:
     return silent
 
 
-def energy_counter(chassis: Document, look: Look) -> Figure | None:
+def energy_counter(chassis: Document, look: Look) -> ChassisFigure | None:
     """Find an energy counter that is fine enough to tell one run from another."""
-    path, metrics = _linked(chassis, look, "EnvironmentMetrics")
+    path, metrics = _follow_link(chassis, look, "EnvironmentMetrics")
     if number(dig(metrics, "EnergyJoules", "Reading")) > 0:
         joules = _entry("EnergyJoules", "Reading", convert=number)
-        return Figure("energy", (path,), joules, "energy", resolution=1.0)
+        return ChassisFigure("energy", (path,), joules, "energy", resolution=1.0)
     step = _JOULES_PER_KWH * _decimal_step(_kilowatt_hours(metrics))
     if not 0 < step <= _COARSEST_J:
         return None
     resolution = step if step >= _FINEST_J else math.nan
-    return Figure("energy", (path,), _joules_of_kwh, "energy", resolution=resolution)
+    return ChassisFigure("energy", (path,), _energy_value, "energy", resolution=resolution)
 
 
-def _linked(document: Document, look: Look, name: str) -> tuple[str, Document]:
+def _follow_link(document: Document, look: Look, name: str) -> tuple[str, Document]:
     path = dig(document, name, "@odata.id")
     return (path, look(path) or {}) if isinstance(path, str) else ("", {})
 
@@ -225,8 +227,8 @@ def _entry(
     return lambda documents: Value(convert(dig(documents[0], *keys)))
 
 
-def _environment(chassis: Document, look: Look) -> Figure | None:
-    path, metrics = _linked(chassis, look, "EnvironmentMetrics")
+def _environment(chassis: Document, look: Look) -> ChassisFigure | None:
+    path, metrics = _follow_link(chassis, look, "EnvironmentMetrics")
     if dig(metrics, "PowerWatts") is None:
         return None
     behind = dig(metrics, "PowerWatts", "DataSourceUri")
@@ -235,28 +237,28 @@ def _environment(chassis: Document, look: Look) -> Figure | None:
     if sensor and "Reading" in sensor and sensor.get("ReadingUnits", "W") == "W":
         averaging = seconds(sensor.get("AveragingInterval"))
         window_s = averaging or seconds(sensor.get("SensingInterval"))
-        return Figure("environment", (behind,), _sensor_value, window_s=window_s)
-    return Figure("environment", (path,), _entry("PowerWatts", "Reading"))
+        return ChassisFigure("environment", (behind,), _sensor_value, window_s=window_s)
+    return ChassisFigure("environment", (path,), _entry("PowerWatts", "Reading"))
 
 
 def _sensor_value(documents: Sequence[Document]) -> Value:
     return Value(watts(documents[0].get("Reading")), _epoch(documents[0].get("ReadingTime")))
 
 
-def _supplies(chassis: Document, look: Look) -> Figure | None:
+def _supplies(chassis: Document, look: Look) -> ChassisFigure | None:
     """Sum all supplies, or none: a sum that lacks one would look like a frugal host."""
-    _, subsystem = _linked(chassis, look, "PowerSubsystem")
-    _, supplies = _linked(subsystem, look, "PowerSupplies")
+    _, subsystem = _follow_link(chassis, look, "PowerSubsystem")
+    _, supplies = _follow_link(subsystem, look, "PowerSupplies")
     paths = []
     for member in member_paths(supplies):
         supply = look(member) or {}
         if dig(supply, "Status", "State") == "Absent":
             continue
-        path, metrics = _linked(supply, look, "Metrics")
+        path, metrics = _follow_link(supply, look, "Metrics")
         if "InputPowerWatts" not in metrics:
             return None
         paths.append(path)
-    return Figure("supplies", tuple(paths), _supplies_value) if paths else None
+    return ChassisFigure("supplies", tuple(paths), _supplies_value) if paths else None
 
 
 def _supplies_value(documents: Sequence[Document]) -> Value:
@@ -265,22 +267,26 @@ def _supplies_value(documents: Sequence[Document]) -> Value:
     return Value(watts(sum(number(dig(d, "InputPowerWatts", "Reading")) for d in delivering)))
 
 
-def _momentary(chassis: Document, look: Look) -> Figure | None:
-    path, power = _linked(chassis, look, "Power")
+def _momentary(chassis: Document, look: Look) -> ChassisFigure | None:
+    path, power = _follow_link(chassis, look, "Power")
     index, note = _whole(power)
     keys = ("PowerControl", index, "PowerConsumedWatts")
-    return None if dig(power, *keys) is None else Figure("power", (path,), _entry(*keys), note=note)
+    return (
+        None
+        if dig(power, *keys) is None
+        else ChassisFigure("power", (path,), _entry(*keys), note=note)
+    )
 
 
-def _average(chassis: Document, look: Look) -> Figure | None:
-    path, power = _linked(chassis, look, "Power")
+def _average(chassis: Document, look: Look) -> ChassisFigure | None:
+    path, power = _follow_link(chassis, look, "Power")
     index, note = _whole(power)
     metrics = ("PowerControl", index, "PowerMetrics")
     keys = (*metrics, "AverageConsumedWatts")
     window_s = 60 * number(dig(power, *metrics, "IntervalInMin"))
     if not window_s > 0 or dig(power, *keys) is None:
         return None
-    return Figure("average", (path,), _entry(*keys), window_s=window_s, note=note)
+    return ChassisFigure("average", (path,), _entry(*keys), window_s=window_s, note=note)
 
 
 def _whole(power: Document) -> tuple[int, str]:
@@ -295,7 +301,7 @@ def _whole(power: Document) -> tuple[int, str]:
     return whole[0], f"first of {len(whole)} figures of its resource, named {name}"
 
 
-def _joules_of_kwh(documents: Sequence[Document]) -> Value:
+def _energy_value(documents: Sequence[Document]) -> Value:
     return Value(_JOULES_PER_KWH * number(_kilowatt_hours(documents[0])))
 
 
@@ -319,8 +325,8 @@ class _Chassis:
 
     path: str
     document: Document
-    power: Figure | None = None
-    energy: Figure | None = None
+    power: ChassisFigure | None = None
+    energy: ChassisFigure | None = None
 
     @property
     def name(self) -> str:
@@ -340,7 +346,7 @@ class _Cache:
     def __init__(self, client: RedfishClient) -> None:
         self._client = client
         self._seen: dict[str, Document | None] = {}
-        self.forbidden: RefusalError | None = None
+        self.forbidden: StatusError | None = None
 
     def __call__(self, path: str) -> Document | None:
         if path not in self._seen:
@@ -350,7 +356,7 @@ class _Cache:
     def _get(self, path: str) -> Document | None:
         try:
             return self._client.get(path).document
-        except RefusalError as error:
+        except StatusError as error:
             if error.status not in _NOT_OFFERED:
                 raise
             if error.status == _FORBIDDEN:
@@ -360,7 +366,7 @@ class _Cache:
 
 def _find_figures(
     client: RedfishClient, options: Mapping[str, str]
-) -> list[tuple[source.Channel, Figure]]:
+) -> list[tuple[source.Channel, ChassisFigure]]:
     look = _Cache(client)
     chassis = _find_chassis(client, look, options.get("chassis"))
     for one in chassis:
@@ -400,7 +406,7 @@ def _names(chassis: Sequence[_Chassis]) -> str:
 
 def _with_channels(
     told: Sequence[_Chassis], look: Look, *, is_verified: bool
-) -> list[tuple[source.Channel, Figure]]:
+) -> list[tuple[source.Channel, ChassisFigure]]:
     """Make the channels of all chassis that tell their power."""
     ends = [re.sub(r"[^\w.-]+", "_", f"-{one.name}") if len(told) > 1 else "" for one in told]
     figures = [one.power for one in told if one.power]
@@ -414,7 +420,7 @@ def _with_channels(
     found = []
     for one, power, end, inside in zip(told, figures, ends, containers, strict=True):
         domain, covers = _domain(one, told)
-        note = source.joined(
+        note = source.join_notes(
             power.note,
             covers,
             rivals if not inside and outermost > 1 else "",

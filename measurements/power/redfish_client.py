@@ -42,7 +42,7 @@ MOST_BYTES = 4 << 20
 MOST_REDIRECTS = 3
 
 
-class Origin(NamedTuple):
+class ServiceOrigin(NamedTuple):
     """Scheme, host and port of a service."""
 
     scheme: str
@@ -70,7 +70,7 @@ class Origin(NamedTuple):
             return self.host == "localhost"
 
 
-def parse_origin(where: str) -> Origin:
+def parse_origin(where: str) -> ServiceOrigin:
     """Parse ``bmc``, ``bmc:8443``, ``https://bmc`` or ``http://127.0.0.1:8000``."""
     text = where.strip()
     # The message must not repeat the address, which may contain a password.
@@ -90,17 +90,17 @@ def parse_origin(where: str) -> Origin:
         raise SensorError(
             f"redfish: {where!r} has a path: write redfish@HOST[:PORT],chassis=ID to choose one"
         )
-    return Origin(parts.scheme, host, port or PORTS[parts.scheme])
+    return ServiceOrigin(parts.scheme, host, port or PORTS[parts.scheme])
 
 
-class Answer(NamedTuple):
+class RedfishAnswer(NamedTuple):
     """A resource, and the middle of the request and its answer by `time.monotonic` (s)."""
 
     document: dict[str, Any]
     at_s: float
 
 
-class RefusalError(SensorError):
+class StatusError(SensorError):
     """The service answered with a status other than 200."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -122,7 +122,7 @@ class _Raw(NamedTuple):
 class RedfishClient:
     """Read resources of one service, logging in only when it asks for that."""
 
-    def __init__(self, origin: Origin, settings: SourceSettings) -> None:
+    def __init__(self, origin: ServiceOrigin, settings: SourceSettings) -> None:
         try:
             import requests
         except ImportError:
@@ -148,8 +148,8 @@ class RedfishClient:
             self._sessions = sessions
         return document
 
-    def get(self, path: str) -> Answer:
-        """Read one resource; raise `RefusalError` for a status other than 200."""
+    def get(self, path: str) -> RedfishAnswer:
+        """Read one resource; raise `StatusError` for a status other than 200."""
         raw = self._get_patiently(path)
         if raw.status == UNAUTHORIZED:
             self._log_in()
@@ -157,18 +157,18 @@ class RedfishClient:
             if raw.status == UNAUTHORIZED:
                 self._reject()
         if raw.status == FORBIDDEN:
-            raise RefusalError(
+            raise StatusError(
                 f"{self.origin.name}: {self._who()} may not read {path}: give the account a role "
                 f"that may, such as ReadOnly",
                 raw.status,
             )
         if raw.status != OK:
-            raise RefusalError(
+            raise StatusError(
                 f"{self.origin.name}: {path} answers {raw.status}: restart the BMC's Redfish "
                 f"service if it goes on",
                 raw.status,
             )
-        return Answer(self._parsed(path, raw.body), raw.at_s)
+        return RedfishAnswer(self._parse_json(path, raw.body), raw.at_s)
 
     def close(self) -> None:
         """Log out and hang up; a second call does nothing."""
@@ -182,20 +182,20 @@ class RedfishClient:
 
     def _get_patiently(self, path: str) -> _Raw:
         """Ask a busy or failing service once again."""
-        raw = self._redirected(path)
+        raw = self._follow_redirects(path)
         if raw.status not in BUSY:
             return raw
         wait_s = _retry_after(raw.headers.get("Retry-After"))
         if wait_s > self._timeout_s:
-            raise RefusalError(
+            raise StatusError(
                 f"{self.origin.name}: {path} answers {raw.status} and asks to wait {wait_s:.0f} s: "
                 f"try again then",
                 raw.status,
             )
         time.sleep(wait_s)
-        return self._redirected(path)
+        return self._follow_redirects(path)
 
-    def _redirected(self, path: str) -> _Raw:
+    def _follow_redirects(self, path: str) -> _Raw:
         for _ in range(MOST_REDIRECTS):
             try:
                 raw = self._exchange("GET", path)
@@ -271,7 +271,7 @@ class RedfishClient:
             )
         return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
-    def _parsed(self, path: str, body: bytes) -> dict[str, Any]:
+    def _parse_json(self, path: str, body: bytes) -> dict[str, Any]:
         try:
             document = json.loads(body)
         except (ValueError, RecursionError):
@@ -309,7 +309,7 @@ class RedfishClient:
     def _session_path(self, raw: _Raw) -> str:
         with contextlib.suppress(SensorError):
             link = raw.headers.get("Location")
-            link = link or dig(self._parsed(self._sessions, raw.body), "@odata.id")
+            link = link or dig(self._parse_json(self._sessions, raw.body), "@odata.id")
             return self._own_path(str(link))
         return ""
 
@@ -372,7 +372,7 @@ def _retry_after(header: str | None) -> float:
     return BUSY_WAIT_S
 
 
-def _trust(origin: Origin, options: Mapping[str, str]) -> ssl.SSLContext:
+def _trust(origin: ServiceOrigin, options: Mapping[str, str]) -> ssl.SSLContext:
     """Make the rules for trusting a certificate at first sight, by the options ca and verify."""
     ca = options.get("ca")
     # Without TLS there is nothing to trust, and the system's authorities load slowly.
@@ -400,7 +400,7 @@ def _trust_any() -> ssl.SSLContext:
     return context
 
 
-def _fingerprint(origin: Origin, context: ssl.SSLContext, timeout_s: float) -> str:
+def _fingerprint(origin: ServiceOrigin, context: ssl.SSLContext, timeout_s: float) -> str:
     """Connect once: SHA-256 of a certificate that the context trusts; empty without TLS."""
     try:
         with socket.create_connection((origin.host, origin.port), timeout_s) as plain:
@@ -429,7 +429,7 @@ def _fingerprint(origin: Origin, context: ssl.SSLContext, timeout_s: float) -> s
         ) from None
 
 
-def _late(origin: Origin, timeout_s: float) -> str:
+def _late(origin: ServiceOrigin, timeout_s: float) -> str:
     """Describe an answer that did not come in time."""
     return (
         f"{origin.name}: no answer within {timeout_s:g} s: check the address and the network, or "

@@ -177,7 +177,7 @@ def channel_from_json(values: dict[str, Any]) -> Channel:
     return Channel(**{**values, **numbers})
 
 
-class Writer:
+class SampleWriter:
     """Write the readings of all threads, into one file at a time."""
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class Writer:
                 self._file = None
 
 
-class Reader(threading.Thread):
+class SourceReader(threading.Thread):
     """Read one source: periodically during a run, and at once on request.
 
     ``wait`` releases a condition until it is notified or the given time (s) has passed.
@@ -231,7 +231,7 @@ class Reader(threading.Thread):
         name: str,
         source: PowerSource,
         interval_s: float,
-        writer: Writer,
+        writer: SampleWriter,
         *,
         clock: Callable[[], float] = time.monotonic,
         wait: Wait = threading.Condition.wait,
@@ -239,7 +239,7 @@ class Reader(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._source, self._writer = source, writer
         self._clock, self._wait = clock, wait
-        self._interval_s = pace(source, interval_s)
+        self._interval_s = reading_interval(source, interval_s)
         self._wake = threading.Condition()
         self._running = self._asked = self._ending = False
         self._answered = threading.Event()
@@ -290,7 +290,7 @@ class Reader(threading.Thread):
         return True
 
 
-def pace(source: PowerSource, interval_s: float) -> float:
+def reading_interval(source: PowerSource, interval_s: float) -> float:
     """Time between two readings (s): as asked, not below the period, before any counter wraps."""
     pause = max(interval_s, source.period_s)
     for channel in source.channels:
@@ -300,7 +300,7 @@ def pace(source: PowerSource, interval_s: float) -> float:
 
 
 class Sampler:
-    """Carry out the orders; see `Reader` for its clock and wait."""
+    """Carry out the orders; see `SourceReader` for its clock and wait."""
 
     def __init__(
         self,
@@ -309,8 +309,8 @@ class Sampler:
         wait: Wait = threading.Condition.wait,
     ) -> None:
         self._clock, self._wait = clock, wait
-        self._writer = Writer()
-        self._readers: list[Reader] = []
+        self._writer = SampleWriter()
+        self._readers: list[SourceReader] = []
         self._limit_s = TIMEOUT_S
 
     def open(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -327,7 +327,9 @@ class Sampler:
         sources = open_sources(specs, settings)
         interval_s = float(order["interval_s"])
         self._readers = [
-            Reader(spec.name, source, interval_s, self._writer, clock=self._clock, wait=self._wait)
+            SourceReader(
+                spec.name, source, interval_s, self._writer, clock=self._clock, wait=self._wait
+            )
             for spec, source in zip(specs, sources, strict=True)
         ]
         for reader in self._readers:

@@ -131,7 +131,7 @@ class SourceSettings:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-class Kind(NamedTuple):
+class Driver(NamedTuple):
     """Module of a kind of source, whether it needs an address, what it reads and who opens it."""
 
     module: str
@@ -140,19 +140,21 @@ class Kind(NamedTuple):
     opener: str = "open_source"
 
 
-KINDS: dict[str, Kind] = {
-    "rapl": Kind("rapl", False, "processor energy counters, by powercap"),
-    "rapl:pyrapl": Kind("rapl_pyrapl", False, "the same through pyRAPL"),
-    "ipmi": Kind("ipmi", False, "the BMC's power reading, local or over the network (pyghmi)"),
-    "ipmi:ipmitool": Kind("ipmitool", False, "the same through the program ipmitool"),
-    "redfish": Kind("redfish", True, "the BMC's power reading, by HTTPS"),
-    "meter": Kind("meter", True, "a power meter that speaks SCPI, such as a Yokogawa WT (PyVISA)"),
-    "log": Kind("power_log", True, "a CSV log of watts or joules that another program writes"),
-    "hwmon": Kind("sysfs", False, "power sensors of the mainboard and its drivers", "open_hwmon"),
-    "battery": Kind(
+KINDS: dict[str, Driver] = {
+    "rapl": Driver("rapl", False, "processor energy counters, by powercap"),
+    "rapl:pyrapl": Driver("rapl_pyrapl", False, "the same through pyRAPL"),
+    "ipmi": Driver("ipmi", False, "the BMC's power reading, local or over the network (pyghmi)"),
+    "ipmi:ipmitool": Driver("ipmitool", False, "the same through the program ipmitool"),
+    "redfish": Driver("redfish", True, "the BMC's power reading, by HTTPS"),
+    "meter": Driver(
+        "meter", True, "a power meter that speaks SCPI, such as a Yokogawa WT (PyVISA)"
+    ),
+    "log": Driver("power_log", True, "a CSV log of watts or joules that another program writes"),
+    "hwmon": Driver("sysfs", False, "power sensors of the mainboard and its drivers", "open_hwmon"),
+    "battery": Driver(
         "sysfs", False, "what a battery delivers, on battery power only", "open_batteries"
     ),
-    "nvml": Kind("nvml", False, "graphics processors of NVIDIA"),
+    "nvml": Driver("nvml", False, "graphics processors of NVIDIA"),
 }
 _COMMAS = re.compile(r"(?<!\\),")
 
@@ -247,7 +249,7 @@ def closed_on_error(resources: Sequence[Closable]) -> Iterator[None]:
         raise
 
 
-def timed(ask: Callable[[], T]) -> tuple[T, float]:
+def time_call(ask: Callable[[], T]) -> tuple[T, float]:
     """Call a function; return its answer and the middle of the call by `time.monotonic` (s)."""
     start_s = time.monotonic()
     answer = ask()
@@ -265,6 +267,6 @@ def check_options(
             raise SensorError(f"{kind}: {name}={options[name]}: write yes or no")
 
 
-def joined(*notes: str) -> str:
+def join_notes(*notes: str) -> str:
     """Join the notes that are not empty."""
     return "; ".join(note for note in notes if note)

@@ -136,7 +136,7 @@ class HwmonSource:
 
     def read(self) -> list[source.Reading]:
         """Read every sensor; raise `SensorError` if none answers."""
-        answers = [source.timed(file.read) for file in self._files]
+        answers = [source.time_call(file.read) for file in self._files]
         if all(value is None for value, _ in answers):
             raise source.SensorError(self._why_unreadable())
         return [
@@ -324,7 +324,7 @@ class BatterySource:
             )
         readings = []
         for battery in self._batteries:
-            watts, at_s = source.timed(battery.read_watts)
+            watts, at_s = source.time_call(battery.read_power)
             readings.append(source.Reading(battery.label, at_s, watts))
         return readings
 
@@ -352,7 +352,7 @@ class _Battery:
         self.state = read_text(self._folder / "status") or "Unknown"
         return self.state
 
-    def read_watts(self) -> float:
+    def read_power(self) -> float:
         figures = [file.read() for file in self.factors]
         if None in figures:
             return math.nan

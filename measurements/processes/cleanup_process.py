@@ -1,9 +1,9 @@
 """Nothing that a workload starts or writes outlives it: not after an error, not after a kill -9.
 
-A small process beside ppw ends whatever was started with `Reaper.environment`, and removes the
-folders, mounts and control groups that `Reaper` announced, when it is told to or when ppw is gone.
-It finds what to end by a mark in the environment, which children and their children inherit: a
-process that was started in the very moment in which ppw was killed has it too.
+A small process beside ppw ends whatever was started with `CleanupProcess.environment`, and removes
+the announced folders, mounts and control groups, when it is told to or when ppw is gone. It finds
+what to end by a mark in the environment, which children and their children inherit: a process that
+was started in the very moment in which ppw was killed has it too.
 
 Messages are JSON lines: ``{"folder": path}`` before a folder is made, ``{"mount": path}`` before
 something is mounted on one, ``{"group": path}`` before a control group is made, ``{"reap": true}``
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from measurements.errors import MeasurementError
-from measurements.processes.helper_process import Companion, ignore_signals, messages, send
+from measurements.processes.helper_process import HelperProcess, ignore_signals, messages, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ _LOOK_S = 0.02
 _DETACH = 2
 
 
-class Reaper:
+class CleanupProcess:
     """Ends processes, unmounts and removes folders when left, however this process dies.
 
     Use it as a context manager, or call `close`. Raises `MeasurementError` when its process cannot
@@ -48,7 +48,7 @@ class Reaper:
 
     Examples
     --------
-    >>> with Reaper() as reaper:  # doctest: +SKIP
+    >>> with CleanupProcess() as reaper:  # doctest: +SKIP
     ...     scratch = reaper.folder()
     ...     server = subprocess.Popen(["memcached"], env=reaper.environment())
     """
@@ -58,7 +58,7 @@ class Reaper:
         self._owner = os.getpid()
         self._made: list[tuple[str, str]] = []
         self._closed = False
-        self._companion = Companion(
+        self._companion = HelperProcess(
             "measurements.processes.cleanup_process",
             "the process that would clean up",
             f"{MARK}={self._mark}",
@@ -164,7 +164,7 @@ def reap(
     until = quiet_since + _PATIENCE_S
     left: list[int] = []
     while clock() < until:
-        left = list(_marked(mark))
+        left = list(_find_marked(mark))
         for pid in left:
             _kill(pid)
         if left:
@@ -180,7 +180,7 @@ def reap(
     return left
 
 
-def _marked(mark: bytes) -> Iterator[int]:
+def _find_marked(mark: bytes) -> Iterator[int]:
     for entry in os.listdir("/proc"):  # noqa: PTH208  # a Path a process costs as much as reading it
         if entry.isdecimal():
             try:

@@ -31,7 +31,7 @@ _LOOK_MS = 200.0
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2")
 
 
-class Companion:
+class HelperProcess:
     """A process in a session of its own, which no signal meant for ppw reaches.
 
     It runs the ``main`` of a module; ``called`` is its name in error messages. Raises

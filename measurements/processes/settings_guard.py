@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from measurements.errors import MeasurementError
-from measurements.processes.helper_process import Companion
+from measurements.processes.helper_process import HelperProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,14 +38,14 @@ _ANSWER_S = 60.0
 _RESTORED_S = 60.0
 
 
-class Setting(NamedTuple):
+class HostSetting(NamedTuple):
     """A file and the text that it is to hold."""
 
     path: Path
     value: str
 
 
-class Unrestored(NamedTuple):
+class RestoreFailure(NamedTuple):
     """A setting that could not be put back, and why."""
 
     path: Path
@@ -79,10 +79,10 @@ class Guard:
 
     def __init__(self, *, lock: Path = HOST_LOCK, state: Path | None = None) -> None:
         self._owner = os.getpid()
-        self._settings: dict[Path, Setting] = {}
+        self._settings: dict[Path, HostSetting] = {}
         self._released = False
         folders = str(state or state_folder()), str(lock)
-        self._companion = Companion(
+        self._companion = HelperProcess(
             "measurements.processes.settings_guard_process", "the guard", *folders
         )
         try:
@@ -92,7 +92,7 @@ class Guard:
             self._companion.end(_ANSWER_S)
             raise
         self.journal = Path(answer["journal"])
-        self.restored = tuple(Setting(Path(path), value) for path, value in answer["restored"])
+        self.restored = tuple(HostSetting(Path(path), value) for path, value in answer["restored"])
 
     @property
     def pid(self) -> int:
@@ -100,7 +100,7 @@ class Guard:
         return self._companion.process.pid
 
     @property
-    def settings(self) -> tuple[Setting, ...]:
+    def settings(self) -> tuple[HostSetting, ...]:
         """What the guard will put back."""
         return tuple(self._settings.values())
 
@@ -110,10 +110,10 @@ class Guard:
         Returns when it is on disk. The first text of a file is kept. Raises `MeasurementError` when
         the guard is gone; then all that was changed is put back already.
         """
-        new: dict[Path, Setting] = {}
+        new: dict[Path, HostSetting] = {}
         for path, value in settings:
             if path not in self._settings:
-                new.setdefault(path, Setting(path, value))
+                new.setdefault(path, HostSetting(path, value))
         if not new:
             self.check()
             return
@@ -121,7 +121,7 @@ class Guard:
         try:
             answer = self._companion.ask(_ANSWER_S, learn=list(new.values()))
         except OSError as error:
-            raise self._lost(str(error)) from error
+            raise self._lost_guard_error(str(error)) from error
         if "error" in answer:
             raise MeasurementError(
                 f"nothing is changed, since what to put back cannot be kept: {answer['error']}: "
@@ -149,9 +149,9 @@ class Guard:
         """Raise `MeasurementError` when the guard is gone; then all is put back already."""
         self._refuse_released()
         if self._companion.process.poll() is not None:
-            raise self._lost("it was killed")
+            raise self._lost_guard_error("it was killed")
 
-    def release(self) -> list[Unrestored]:
+    def release(self) -> list[RestoreFailure]:
         """Put everything back; returns what could not be.
 
         A second call does nothing, nor does one in a forked copy of this process.
@@ -161,7 +161,7 @@ class Guard:
         self._released = True
         try:
             answer = self._companion.ask(_RESTORED_S, release=True)
-            unrestored = _unrestored(answer["released"])
+            unrestored = _parse_failures(answer["released"])
         except (OSError, KeyError):
             return self._restore_here()
         self._companion.end(_ANSWER_S)
@@ -174,7 +174,7 @@ class Guard:
         if unrestored := self.release():
             raise MeasurementError(not_restored(unrestored))
 
-    def _lost(self, why: str) -> MeasurementError:
+    def _lost_guard_error(self, why: str) -> MeasurementError:
         """Put everything back without the guard; returns the error that says so."""
         self._released = True
         unrestored = self._restore_here()
@@ -184,7 +184,7 @@ class Guard:
             f"{outcome}"
         )
 
-    def _restore_here(self) -> list[Unrestored]:
+    def _restore_here(self) -> list[RestoreFailure]:
         self._companion.end(_ANSWER_S)
         unrestored = restore(self._settings.values())
         if not unrestored:
@@ -197,7 +197,9 @@ class Guard:
             raise MeasurementError("the settings are put back already: open a new control")
 
 
-def restore_leftovers(*, lock: Path = HOST_LOCK, state: Path | None = None) -> tuple[Setting, ...]:
+def restore_leftovers(
+    *, lock: Path = HOST_LOCK, state: Path | None = None
+) -> tuple[HostSetting, ...]:
     """Put back what a ppw has left that was killed together with its guard; returns the settings.
 
     Every `Guard` does so as it starts. Settings of an earlier boot are gone with it. Raises
@@ -245,7 +247,7 @@ def _refuse(answer: dict[str, Any], lock: Path) -> None:
             "or stop it"
         )
     if "left" in answer:
-        left = not_restored(_unrestored(answer["left"]))
+        left = not_restored(_parse_failures(answer["left"]))
         raise MeasurementError(
             f"a killed ppw has left settings: {left}, then remove {answer['journal']}"
         )
@@ -253,18 +255,18 @@ def _refuse(answer: dict[str, Any], lock: Path) -> None:
         raise MeasurementError(f"the guard cannot start: {answer['error']}")
 
 
-def _unrestored(answer: list[list[str]]) -> list[Unrestored]:
-    return [Unrestored(Path(path), value, reason) for path, value, reason in answer]
+def _parse_failures(answer: list[list[str]]) -> list[RestoreFailure]:
+    return [RestoreFailure(Path(path), value, reason) for path, value, reason in answer]
 
 
-def not_restored(unrestored: Iterable[Unrestored]) -> str:
+def not_restored(unrestored: Iterable[RestoreFailure]) -> str:
     """Say what is not as it was, and what to do."""
     return "not put back: " + "; ".join(map(str, unrestored)) + ": write these yourself, as root"
 
 
 def restore(
-    settings: Iterable[Setting], *, wait: Callable[[float], None] = time.sleep
-) -> list[Unrestored]:
+    settings: Iterable[HostSetting], *, wait: Callable[[float], None] = time.sleep
+) -> list[RestoreFailure]:
     """Put settings back, in three attempts; returns those that are not what they should be.
 
     A setting whose file is gone, as that of a CPU that was taken offline, is among them. The
@@ -273,7 +275,7 @@ def restore(
     only one governor takes and only within the limits.
     """
     ordered = sorted(settings, key=lambda setting: _rank(setting.path))
-    left: list[Unrestored] = []
+    left: list[RestoreFailure] = []
     for attempt in range(_ATTEMPTS):
         if attempt:
             wait(_PAUSE_S)
@@ -291,18 +293,18 @@ def _rank(path: Path) -> int:
     return _ORDER.get(path.name, 2)
 
 
-def _write_all(ordered: Sequence[Setting]) -> dict[Path, str]:
+def _write_all(ordered: Sequence[HostSetting]) -> dict[Path, str]:
     """Write all, each pair of limits in its order; returns the errors by path."""
     values = dict(ordered)
     errors: dict[Path, str] = {}
     done: set[Path] = set()
     for setting in ordered:
-        due: Sequence[Setting] = [setting]
+        due: Sequence[HostSetting] = [setting]
         folder, name = setting.path.parent, setting.path.name
         if name in (LOWER_LIMIT, UPPER_LIMIT):
             lower, upper = values.get(folder / LOWER_LIMIT), values.get(folder / UPPER_LIMIT)
             if lower is not None and upper is not None:
-                due = limits_in_order(folder, lower, upper, shown(folder / UPPER_LIMIT))
+                due = limits_in_order(folder, lower, upper, setting_or_none(folder / UPPER_LIMIT))
         for one in due:
             if one.path not in done:
                 done.add(one.path)
@@ -312,9 +314,9 @@ def _write_all(ordered: Sequence[Setting]) -> dict[Path, str]:
 
 def limits_in_order(
     folder: Path, lower: str, upper: str, upper_now: str | None
-) -> tuple[Setting, Setting]:
+) -> tuple[HostSetting, HostSetting]:
     """Order the writes of a policy's two limits (kHz) so that they never cross."""
-    low, high = Setting(folder / LOWER_LIMIT, lower), Setting(folder / UPPER_LIMIT, upper)
+    low, high = HostSetting(folder / LOWER_LIMIT, lower), HostSetting(folder / UPPER_LIMIT, upper)
     try:
         rises = int(lower) > int(upper_now or "")
     except ValueError:
@@ -322,7 +324,7 @@ def limits_in_order(
     return (high, low) if rises else (low, high)
 
 
-def _write(setting: Setting, errors: dict[Path, str]) -> None:
+def _write(setting: HostSetting, errors: dict[Path, str]) -> None:
     try:
         always = setting.path.name in _ALWAYS_WRITTEN
         if always or read_setting(setting.path) != setting.value:
@@ -331,15 +333,15 @@ def _write(setting: Setting, errors: dict[Path, str]) -> None:
         errors[setting.path] = error.strerror or str(error)
 
 
-def _difference(setting: Setting, errors: dict[Path, str]) -> Unrestored | None:
+def _difference(setting: HostSetting, errors: dict[Path, str]) -> RestoreFailure | None:
     try:
         now = read_setting(setting.path)
     except OSError as error:
-        return Unrestored(*setting, f"cannot be read: {error.strerror}")
+        return RestoreFailure(*setting, f"cannot be read: {error.strerror}")
     if now == setting.value:
         return None
     refusal = f", and refuses: {errors[setting.path]}" if setting.path in errors else ""
-    return Unrestored(*setting, f"it is {now!r}{refusal}")
+    return RestoreFailure(*setting, f"it is {now!r}{refusal}")
 
 
 def read_setting(path: Path) -> str:
@@ -347,7 +349,7 @@ def read_setting(path: Path) -> str:
     return path.read_bytes().decode(errors="replace").strip()
 
 
-def shown(path: Path) -> str | None:
+def setting_or_none(path: Path) -> str | None:
     """Read a setting, or None where it cannot be read."""
     try:
         return read_setting(path)

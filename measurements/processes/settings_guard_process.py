@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.processes.helper_process import ignore_signals, messages, send
-from measurements.processes.settings_guard import Setting, restore
+from measurements.processes.settings_guard import HostSetting, restore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -81,7 +81,7 @@ class Journal:
         finally:
             os.close(descriptor)
 
-    def add(self, settings: Iterable[Setting]) -> None:
+    def add(self, settings: Iterable[HostSetting]) -> None:
         """Write settings to the disk. Raises OSError."""
         self._append([setting._asdict() for setting in settings])
 
@@ -107,12 +107,12 @@ class Journal:
             raise
 
 
-class Found(NamedTuple):
+class LeftJournal(NamedTuple):
     """A journal that lies in the folder."""
 
     path: Path
     owners: Owners
-    settings: list[Setting]
+    settings: list[HostSetting]
 
 
 def boot_id() -> str:
@@ -120,7 +120,7 @@ def boot_id() -> str:
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
-def journals(folder: Path) -> Iterator[Found]:
+def journals(folder: Path) -> Iterator[LeftJournal]:
     """Read the journals of this boot in a folder; those of earlier boots are deleted.
 
     A file that another user could have written is passed over. One without owners was begun by a
@@ -135,7 +135,7 @@ def journals(folder: Path) -> Iterator[Found]:
             path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Found | None:
+def _read(path: Path) -> LeftJournal | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -152,13 +152,13 @@ def _read(path: Path) -> Found | None:
         owners = Owners(said["boot"], guard, parent, Path(said["lock"]))
     except (ValueError, KeyError, TypeError):
         return None
-    return Found(path, owners, [setting for line in rest[:-1] if (setting := _setting(line))])
+    return LeftJournal(path, owners, [setting for line in rest[:-1] if (setting := _setting(line))])
 
 
-def _setting(line: str) -> Setting | None:
+def _setting(line: str) -> HostSetting | None:
     try:
         said = json.loads(line)
-        return Setting(Path(said["path"]), said["value"])
+        return HostSetting(Path(said["path"]), said["value"])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -207,7 +207,7 @@ def _guard(connection: socket.socket, parent: int, folder: Path, lock: Path) -> 
     take(lock, folder, watched)
     restored = _restore_left(folder, lock)
     journal = Journal(folder, Owners(boot_id(), own, watched, lock))
-    settings: dict[Path, Setting] = {}
+    settings: dict[Path, HostSetting] = {}
     try:
         send(connection, ready=own.pid, journal=journal.path, restored=restored)
         for message in messages(connection, parent):
@@ -227,10 +227,10 @@ def _guard(connection: socket.socket, parent: int, folder: Path, lock: Path) -> 
 def _learn(
     connection: socket.socket,
     journal: Journal,
-    settings: dict[Path, Setting],
+    settings: dict[Path, HostSetting],
     told: list[list[str]],
 ) -> None:
-    new = [Setting(Path(path), value) for path, value in told if Path(path) not in settings]
+    new = [HostSetting(Path(path), value) for path, value in told if Path(path) not in settings]
     try:
         journal.add(new)
     except OSError as error:
@@ -278,9 +278,9 @@ def _user(folder: Path, lock: Path) -> Owners | None:
     return None
 
 
-def _restore_left(folder: Path, lock: Path) -> list[Setting]:
+def _restore_left(folder: Path, lock: Path) -> list[HostSetting]:
     """Put back what a killed ppw and its killed guard have left."""
-    restored: list[Setting] = []
+    restored: list[HostSetting] = []
     for found in journals(folder):
         if found.owners.lock != lock:
             continue

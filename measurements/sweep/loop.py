@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
 from measurements.host.execution import Execution, execute
-from measurements.processes.cleanup_process import Reaper
+from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep.machine import clock_off, spreads
-from measurements.sweep.rows import drawn_in, row_of
+from measurements.sweep.rows import row_of, run_energy
 from measurements.sweep.session import check_space
 from measurements.table.units import frequency_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from measurements.power.energy import Drawn
+    from measurements.power.energy import RunEnergy
     from measurements.power.sampler import Sampling
     from measurements.sweep.machine import Machine
     from measurements.sweep.session import Session
@@ -76,7 +76,7 @@ class SweepOptions:
     price: float | None = None
 
 
-class Step(NamedTuple):
+class RunSetup(NamedTuple):
     """One set-up: a frequency (None: as found), physical cores (None: all), and which repeat."""
 
     freq_hz: float | None
@@ -90,17 +90,17 @@ class Step(NamedTuple):
         return clock + cores
 
 
-def order_of(options: SweepOptions) -> list[Step]:
+def order_of(options: SweepOptions) -> list[RunSetup]:
     """List all runs in the order in which they are measured: shuffled, by the seed."""
     frequencies: Sequence[float | None] = options.frequencies or (None,)
     cores: Sequence[int | None] = options.cores or (None,)
-    steps = [Step(f, c, r) for f, c, r in product(frequencies, cores, range(options.repeats))]
+    steps = [RunSetup(f, c, r) for f, c, r in product(frequencies, cores, range(options.repeats))]
     random.Random(options.seed).shuffle(steps)
     return steps
 
 
 @dataclass
-class Sweep:
+class MeasuredSweep:
     """A sweep under way.
 
     ``tell`` takes one line of text for the user: advice, warnings. ``clock`` and ``wait`` count
@@ -115,7 +115,7 @@ class Sweep:
     clock: Callable[[], float] = time.monotonic
     wait: Callable[[float], None] = time.sleep
     _number: int = 0
-    _idle: dict[str, Drawn] = field(default_factory=dict)
+    _idle: dict[str, RunEnergy] = field(default_factory=dict)
     _rows: dict[tuple[float | None, int | None], list[dict[str, Any]]] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _executions: int = 1
@@ -132,7 +132,7 @@ class Sweep:
             return
         cooling = Cooling(self.machine.temperature_c)
         # Killed in any way, this process leaves no command running that nobody measures.
-        with Reaper() as reaper:
+        with CleanupProcess() as reaper:
             self._environment = reaper.environment()
             if self.sampling.channels and self.options.idle_s > 0 and not self._idle:
                 self._measure_idle()
@@ -140,17 +140,17 @@ class Sweep:
             for step in todo:
                 yield self._measure(step, cooling)
 
-    def _resume(self) -> set[Step]:
+    def _resume(self) -> set[RunSetup]:
         done = set()
         for record in self.session.records():
             self._number = max(self._number, record["run"] + 1)
             if record["kind"] == "idle":
-                self._idle = drawn_in(self.session, record)
+                self._idle = run_energy(self.session, record)
             if record["kind"] != "run" or record["exit_code"]:
                 continue
-            step = Step(record["asked_hz"], record["asked_cores"], record["repeat"])
+            step = RunSetup(record["asked_hz"], record["asked_cores"], record["repeat"])
             done.add(step)
-            row = row_of(self.session, record, drawn_in(self.session, record), self._idle)
+            row = row_of(self.session, record, run_energy(self.session, record), self._idle)
             self._rows.setdefault(step[:2], []).append(row)
         return done
 
@@ -163,12 +163,12 @@ class Sweep:
         end_s = self.clock()
         self.sampling.stop()
         self._end(record, Execution(start_s, end_s, 0, 0.0, 0.0), {})
-        self._idle = drawn_in(self.session, record)
+        self._idle = run_energy(self.session, record)
         for label, drawn in self._idle.items():
             if drawn.power_w != drawn.power_w:
                 self.tell(f"idle {label}: {drawn.reason}")
 
-    def _warm_up(self, todo: Sequence[Step]) -> None:
+    def _warm_up(self, todo: Sequence[RunSetup]) -> None:
         """Execute the command a few times unmeasured, at the set-up that takes it least long."""
         quickest = max(todo, key=lambda s: (s.freq_hz or 0.0, s.cores or 0))
         took = 0.0
@@ -188,7 +188,7 @@ class Sweep:
                 + f": it is executed {self._executions} times a run, and its mean is reported"
             )
 
-    def _measure(self, step: Step, cooling: Cooling) -> dict[str, Any]:
+    def _measure(self, step: RunSetup, cooling: Cooling) -> dict[str, Any]:
         check_space(self.session.folder)
         self._set_up(step)
         cooling.wait()
@@ -203,19 +203,19 @@ class Sweep:
         facts: dict[str, Any] = {}
         if made.exit_code == 0:
             facts = self.machine.after_run(before, made, self._executions)
-            facts |= self.machine.counted(counts)
+            facts |= self.machine.counter_columns(counts)
             if step.freq_hz is None:
                 facts |= clock_found(self.machine, self.options.clock_hz, facts)
         self._end(record, made, facts)
-        row = row_of(self.session, record, drawn_in(self.session, record), self._idle)
+        row = row_of(self.session, record, run_energy(self.session, record), self._idle)
         self._advise(step, row)
         return row
 
-    def _set_up(self, step: Step) -> None:
+    def _set_up(self, step: RunSetup) -> None:
         if self.machine.set_up(step.freq_hz, step.cores):
             self.wait(self.options.settle_s)
 
-    def _begin(self, kind: str, step: Step | None, executions: int) -> dict[str, Any]:
+    def _begin(self, kind: str, step: RunSetup | None, executions: int) -> dict[str, Any]:
         freq_hz, cores, repeat = step or (None, None, 0)
         record = {
             "run": self._number,
@@ -252,11 +252,11 @@ class Sweep:
                 f"{self.session.output(record['run'])}; runs so far are kept, go on with --resume"
             )
 
-    def _advise(self, step: Step, row: dict[str, Any]) -> None:
+    def _advise(self, step: RunSetup, row: dict[str, Any]) -> None:
         """Tell each instability of a set-up once, and each note of a row once."""
         alike = self._rows.setdefault(step[:2], [])
         alike.append(row)
-        found = [*spreads(alike, step.text()), *clock_off(row), *self.machine.throttled(row)]
+        found = [*spreads(alike, step.text()), *clock_off(row), *self.machine.throttling_of(row)]
         messages = {f"{step.text()}: {each.what}": each.message for each in found}
         if "notes" in row:
             messages[row["notes"]] = row["notes"]

@@ -11,7 +11,7 @@ from measurements.counters.command import check_perf
 from measurements.counters.memory_traffic import MemoryTraffic
 from measurements.errors import MeasurementError
 from measurements.host import conditions
-from measurements.host.clocks import current_frequencies
+from measurements.host.core_frequencies import current_frequencies
 from measurements.host.cpu_placement import Placement, Topology, place, read_topology
 from measurements.host.disks_network import Snapshot
 from measurements.host.files import read_pairs
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from measurements.counters.command import PerfCounters
     from measurements.host.execution import Execution
-    from measurements.processes.settings_guard import Setting
+    from measurements.processes.settings_guard import HostSetting
 
 # Repeats further apart than this, highest to lowest as a share of their median, are not one value.
 _MOST_SPREAD = 0.03
@@ -177,7 +177,7 @@ class Machine:
             return [list(command) for _ in counts]
         return [self.perf.wrap(command, path) for path in counts]
 
-    def counted(self, counts: Sequence[Path]) -> dict[str, Any]:
+    def counter_columns(self, counts: Sequence[Path]) -> dict[str, Any]:
         """Make columns of what perf counted, of one execution on average."""
         if self.perf is None:
             return {}
@@ -231,7 +231,7 @@ class Machine:
         ]
         return median(known) if known else None
 
-    def throttled(self, row: dict[str, Any]) -> list[Instability]:
+    def throttling_of(self, row: dict[str, Any]) -> list[Instability]:
         """Find a run in which heat or a limit held the frequency down."""
         if not row.get("throttled"):
             return []
@@ -241,7 +241,7 @@ class Machine:
         )
         return [Instability("throttling", said)]
 
-    def writes(self, freq_hz: float | None) -> list[Setting]:
+    def writes(self, freq_hz: float | None) -> list[HostSetting]:
         """List what setting a frequency would write; with a dry run only."""
         if self.control is None or freq_hz is None:
             return []

@@ -22,7 +22,7 @@ from measurements.power.source import (
     parse_spec,
     parse_specs,
 )
-from measurements.sweep.loop import Sweep, SweepOptions, default_folder, order_of
+from measurements.sweep.loop import MeasuredSweep, SweepOptions, default_folder, order_of
 from measurements.sweep.machine import Machine
 from measurements.sweep.rows import session_rows, session_table
 from measurements.sweep.session import Session, check_writable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.host.clocks import Clocks
+    from measurements.host.core_frequencies import FrequencyRange
     from measurements.power.source import Spec
 
 
@@ -79,7 +79,7 @@ class Measuring:
     Use as a context manager: leaving it puts back what was changed on the host.
     """
 
-    sweep: Sweep
+    sweep: MeasuredSweep
     machine: Machine
     sampling: Sampling
     output: Path
@@ -150,7 +150,7 @@ def set_up(
         raise
     try:
         if session is None:
-            probed = _probed(host, tell) if probe_memory else {}
+            probed = _probe_columns(host, tell) if probe_memory else {}
             session = Session.create(folder, _plan(options, host, sampling) | {"memory": probed})
         elif session.plan["channels"] != sampled_channels(sampling):
             raise MeasurementError(
@@ -166,7 +166,7 @@ def set_up(
         for channel in sampling.channels:
             if channel.note:
                 tell(f"{channel.label}: {channel.note}")
-        sweep = Sweep(options, session, machine, sampling, tell)
+        sweep = MeasuredSweep(options, session, machine, sampling, tell)
     except BaseException:
         machine.close()
         sampling.close()
@@ -207,7 +207,7 @@ def _open_machine(options: SweepOptions, host: HostOptions, *, dry_run: bool = F
     )
 
 
-def _probed(host: HostOptions, tell: Callable[[str], None]) -> dict[str, float]:
+def _probe_columns(host: HostOptions, tell: Callable[[str], None]) -> dict[str, float]:
     from measurements.host.memory_probe import probe_memory
 
     probe = probe_memory(sysfs=Path(host.sysfs), procfs=Path(host.procfs))
@@ -305,8 +305,8 @@ def _as_planned(
             one, other = getattr(given, field.name), getattr(known, field.name)
             if one != other and field.name not in ("repeats", "frequencies", "cores"):
                 raise MeasurementError(
-                    f"{session.folder}: {field.name.replace('_', ' ')} was {_said(other)} and is "
-                    f"{_said(one)} now: give the same, or nothing but --resume and -o"
+                    f"{session.folder}: {field.name.replace('_', ' ')} was {_option_text(other)} "
+                    f"and is {_option_text(one)} now: give the same, or nothing but --resume and -o"
                 )
     return options, host
 
@@ -315,7 +315,7 @@ def _options_from(kind: type[Any], values: dict[str, Any]) -> Any:
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
-def _said(value: object) -> str:
+def _option_text(value: object) -> str:
     return shlex.join(value) if isinstance(value, tuple) and value else json.dumps(value)
 
 
@@ -341,7 +341,7 @@ def dry_run(options: SweepOptions, host: HostOptions) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sensor:
+class HostSensor:
     """One thing that may be measured or set.
 
     Attributes
@@ -359,7 +359,7 @@ class Sensor:
     detail: str
 
 
-def find_sensors(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> list[Sensor]:
+def find_sensors(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> list[HostSensor]:
     """Try everything that this host may have; nothing is changed."""
     settings = SourceSettings(sysfs=sysfs, procfs=procfs)
     return [
@@ -370,49 +370,49 @@ def find_sensors(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> li
     ]
 
 
-def _power(settings: SourceSettings) -> Iterator[Sensor]:
+def _power(settings: SourceSettings) -> Iterator[HostSensor]:
     for name, kind in KINDS.items():
         if kind.needs_address:
-            yield Sensor(name, None, f"{name}@ADDRESS: {kind.meaning}")
+            yield HostSensor(name, None, f"{name}@ADDRESS: {kind.meaning}")
             continue
         try:
             source = open_source(parse_spec(name), settings)
         except MeasurementError as error:
-            yield Sensor(name, False, str(error))
+            yield HostSensor(name, False, str(error))
             continue
         try:
             said = [c.label + f" ({c.note})" * bool(c.note) for c in source.channels]
-            yield Sensor(name, True, ", ".join(said))
+            yield HostSensor(name, True, ", ".join(said))
         finally:
             source.close()
 
 
-def _counters(sysfs: Path, procfs: Path) -> Sensor:
+def _counters(sysfs: Path, procfs: Path) -> HostSensor:
     support = check_perf(sysfs=sysfs, procfs=procfs)
     if support.counters is not None and support.hardware:
         reasons = "".join(f"; not {reason}" for reason in support.reasons)
-        return Sensor("counters", True, ", ".join(support.counters.events) + reasons)
-    return Sensor("counters", False, "; ".join(support.reasons))
+        return HostSensor("counters", True, ", ".join(support.counters.events) + reasons)
+    return HostSensor("counters", False, "; ".join(support.reasons))
 
 
-def _clock(sysfs: Path, procfs: Path) -> Sensor:
+def _clock(sysfs: Path, procfs: Path) -> HostSensor:
     try:
         with FrequencyControl.open(sysfs=sysfs, procfs=procfs, dry_run=True) as control:
             clocks = control.steps()
             drivers = ", ".join(sorted({policy.driver for policy in control.policies}))
     except MeasurementError as error:
-        return Sensor("clock", False, str(error))
-    return Sensor("clock", True, f"{drivers}: {_range(clocks)}")
+        return HostSensor("clock", False, str(error))
+    return HostSensor("clock", True, f"{drivers}: {_range(clocks)}")
 
 
-def _range(clocks: Clocks) -> str:
+def _range(clocks: FrequencyRange) -> str:
     if clocks.steps_hz:
         return ", ".join(map(frequency_text, clocks.steps_hz))
     return f"{frequency_text(clocks.lowest_hz)} to {frequency_text(clocks.highest_hz)}"
 
 
-def _temperature(sysfs: Path) -> Sensor:
+def _temperature(sysfs: Path) -> HostSensor:
     now_c = package_temperature_c(sysfs)
     if now_c is None:
-        return Sensor("temperature", False, "no sensor of the processor's temperature is there")
-    return Sensor("temperature", True, f"{now_c:g} °C now")
+        return HostSensor("temperature", False, "no sensor of the processor's temperature is there")
+    return HostSensor("temperature", True, f"{now_c:g} °C now")

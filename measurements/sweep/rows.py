@@ -47,13 +47,13 @@ def session_rows(session: Session) -> list[dict[str, Any]]:
     not write so.
     """
     rows: list[dict[str, Any]] = []
-    idle: dict[str, energy.Drawn] = {}
+    idle: dict[str, energy.RunEnergy] = {}
     for number, record in enumerate(session.records(), start=1):
         try:
             if record["kind"] == "idle":
-                idle = drawn_in(session, record)
+                idle = run_energy(session, record)
             elif record["kind"] == "run" and record["exit_code"] == 0:
-                rows.append(row_of(session, record, drawn_in(session, record), idle))
+                rows.append(row_of(session, record, run_energy(session, record), idle))
         except MeasurementError:
             raise
         except DAMAGE as error:
@@ -65,7 +65,7 @@ def session_rows(session: Session) -> list[dict[str, Any]]:
     return rows
 
 
-def drawn_in(session: Session, record: Mapping[str, Any]) -> dict[str, energy.Drawn]:
+def run_energy(session: Session, record: Mapping[str, Any]) -> dict[str, energy.RunEnergy]:
     """Compute what every total of the sweep's channels drew in a run, the first source's first."""
     channels = [channel_from_json(c) for c in session.plan["channels"]]
     if not channels:
@@ -77,7 +77,7 @@ def drawn_in(session: Session, record: Mapping[str, Any]) -> dict[str, energy.Dr
     found, offsets = _on_our_clock(session, channels, found)
     totals = {}
     for label in _in_order(parts, by_label):
-        drawn = energy.summed(parts[label], by_label, found, start_s, end_s)
+        drawn = energy.total_energy(parts[label], by_label, found, start_s, end_s)
         said = [offsets[part] for part in parts[label] if part in offsets]
         totals[label] = drawn._replace(reason="; ".join([*said, *filter(None, [drawn.reason])]))
     return totals
@@ -149,8 +149,8 @@ def _in_order(parts: Mapping[str, Sequence[str]], channels: Mapping[str, Channel
 def row_of(
     session: Session,
     record: Mapping[str, Any],
-    drawn: Mapping[str, energy.Drawn],
-    idle: Mapping[str, energy.Drawn],
+    drawn: Mapping[str, energy.RunEnergy],
+    idle: Mapping[str, energy.RunEnergy],
 ) -> dict[str, Any]:
     """Make one row: of several executions back to back, the mean of one."""
     plan = session.plan
@@ -168,14 +168,14 @@ def row_of(
     if "llc_misses" in row and row["data_bytes"]:
         row["llc_misses_per_byte"] = llc_misses_per_byte(row["llc_misses"], row["data_bytes"])
     for number, (label, total) in enumerate(drawn.items()):
-        power_w, energy_j = _known(total.power_w), _known(total.power_w * row["time_s"])
+        power_w, energy_j = _none_if_nan(total.power_w), _none_if_nan(total.power_w * row["time_s"])
         if number == 0:
             row |= {
                 "power_w": power_w,
                 "energy_j": energy_j,
                 "power_source": label,
                 "power_label": None if power_w is None else "measured",
-                "idle_power_w": _known(idle[label].power_w) if label in idle else None,
+                "idle_power_w": _none_if_nan(idle[label].power_w) if label in idle else None,
             }
         if len(drawn) > 1:
             row[energy.power_column(label)] = power_w
@@ -191,5 +191,5 @@ def row_of(
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return value if value == value else None

@@ -48,7 +48,7 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
     with subprocess.Popen(
         ["ssh", "-T", host, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as remote:
-        code = _kept(remote, target)
+        code = _keep_rows(remote, target)
     if code == 255:
         raise MeasurementError(f"ssh {host}: no connection, or it was lost: go on with --resume")
     if code == 127:
@@ -59,7 +59,7 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
     return code
 
 
-def _kept(remote: subprocess.Popen[bytes], target: Path) -> int:
+def _keep_rows(remote: subprocess.Popen[bytes], target: Path) -> int:
     """Write the table anew after each row that arrives; the exit code of the other ppw."""
     assert remote.stdin is not None
     assert remote.stdout is not None

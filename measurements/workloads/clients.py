@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from measurements.processes.cleanup_process import Reaper
+    from measurements.processes.cleanup_process import CleanupProcess
 
 LOOPBACK = "127.0.0.1"
 _POLL_S = 0.005
@@ -52,7 +52,7 @@ class Client:
 
     commands: Sequence[Sequence[str]]
     cpus: Collection[int]
-    reaper: Reaper
+    reaper: CleanupProcess
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list, init=False)
     outputs: list[Path] = field(default_factory=list, init=False)
     cut_short: bool = field(default=False, init=False)  # one ended inside the window

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.processes.cleanup_process import Reaper
+    from measurements.processes.cleanup_process import CleanupProcess
     from measurements.sweep.session import Session
 _NS = 1e-9
 # fio's histogram has 64 cells for each power of two.
@@ -370,7 +370,7 @@ def _ms(seconds: float) -> str:
     return f"{round(1000 * seconds)}ms"
 
 
-def _lay_out(target: Target, size_bytes: int, reaper: Reaper) -> None:
+def _lay_out(target: Target, size_bytes: int, reaper: CleanupProcess) -> None:
     """Write the file once, since blocks that were never written are read without the disk."""
     # A read job makes fio fill the file, and not only reserve it.
     command = [*_base(target, size_bytes), "--rw=read", "--bs=1M", "--create_only=1"]

@@ -22,10 +22,10 @@ from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
 from measurements.host.disks_network import Snapshot
 from measurements.host.execution import Execution
-from measurements.processes.cleanup_process import Reaper
+from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep import loop, measure
 from measurements.sweep.machine import Machine
-from measurements.sweep.rows import drawn_in, row_of
+from measurements.sweep.rows import row_of, run_energy
 from measurements.sweep.session import Session, check_space
 from measurements.workloads.clients import CutShortError, start_process
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.power.energy import Drawn
+    from measurements.power.energy import RunEnergy
     from measurements.power.sampler import Sampling
 
 
@@ -126,12 +126,12 @@ class ServiceRuns:
     session: Session
     machine: Machine
     sampling: Sampling
-    reaper: Reaper  # ends processes and removes files if this process dies
+    reaper: CleanupProcess  # ends processes and removes files if this process dies
     tell: Callable[[str], None]  # takes one line of text for the user
     clock: Callable[[], float] = time.monotonic  # these two differ in tests
     wait: Callable[[float], None] = time.sleep
     _number: int = 0
-    _idle: dict[str, Drawn] = field(default_factory=dict)
+    _idle: dict[str, RunEnergy] = field(default_factory=dict)
     _done: dict[str, dict[str, Any]] = field(default_factory=dict)
     _cooling: Cooling | None = None
     _told: set[str] = field(default_factory=set)
@@ -141,7 +141,7 @@ class ServiceRuns:
         for record in self.session.records():
             self._number = max(self._number, record["run"] + 1)
             if record["kind"] == "idle":
-                self._idle = drawn_in(self.session, record)
+                self._idle = run_energy(self.session, record)
             else:
                 self._done[record["key"]] = self._row(record)
         self._cooling = Cooling(self.machine.temperature_c)
@@ -224,7 +224,7 @@ class ServiceRuns:
         self.sampling.stop()
         record |= {"start_s": start_s, "end_s": end_s, "exit_code": 0, "facts": {}}
         self.session.append(record | {"failures": self.sampling.failures})
-        self._idle = drawn_in(self.session, record)
+        self._idle = run_energy(self.session, record)
 
     def _record(self, step: ServiceStep, load: Load | None) -> dict[str, Any]:
         record = {
@@ -267,20 +267,20 @@ class ServiceRuns:
 def service_rows(session: Session, *, kind: str = "run") -> list[dict[str, Any]]:
     """Rows of all runs of a kind so far, from records and raw readings alone."""
     rows: list[dict[str, Any]] = []
-    idle: dict[str, Drawn] = {}
+    idle: dict[str, RunEnergy] = {}
     for record in session.records():
         if record["kind"] == "idle":
-            idle = drawn_in(session, record)
+            idle = run_energy(session, record)
         elif record["kind"] == kind:
             rows.append(_service_row(session, record, idle))
     return rows
 
 
 def _service_row(
-    session: Session, record: Mapping[str, Any], idle: Mapping[str, Drawn]
+    session: Session, record: Mapping[str, Any], idle: Mapping[str, RunEnergy]
 ) -> dict[str, Any]:
     """Row of one run, with the length of its window in place of a time."""
-    row = row_of(session, record, drawn_in(session, record), idle)
+    row = row_of(session, record, run_energy(session, record), idle)
     window_s = row.pop("time_s")
     row.pop("executions")
     return {**row, "window_s": window_s}
@@ -411,7 +411,7 @@ def running(
             session = session or Session.create(folder, _plan(options, host, sampling, workload))
             for text in missing:
                 tell(f"not measured here: {text}")
-            with Reaper() as reaper:
+            with CleanupProcess() as reaper:
                 runs = ServiceRuns(options, session, machine, sampling, reaper, tell)
                 yield Running(runs, output)
         except BaseException:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from measurements.errors import MeasurementError
-from measurements.processes.cleanup_process import Reaper
+from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.programs import ask
 from measurements.table import headers, units, writing
 
@@ -401,7 +401,7 @@ def simulate_sweep(
         _whole_mhz(cell.freq_hz)
     _refuse_namesakes(programs)
     rvsim()
-    with Reaper() as reaper:
+    with CleanupProcess() as reaper:
         folder = reaper.folder()
         ready = {asked: program_of(asked, folder, data_bytes) for asked in programs}
         yield from _in_processes(cells, ready, processes)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from measurements.sweep.loop import SweepOptions
-    from measurements.sweep.measure import HostOptions, Sensor
+    from measurements.sweep.measure import HostOptions, HostSensor
     from measurements.timeseries.live import Ended, LiveSampler
 
 
@@ -425,7 +425,7 @@ def sensors_command(format_: str, sysfs: str, procfs: str, output: str) -> None:
     write(text + "\n", output)
 
 
-def _sensors_text(sensors: list[Sensor]) -> str:
+def _sensors_text(sensors: list[HostSensor]) -> str:
     """Table of what there is, then the reasons for what there is not."""
     from ppw.results.text import text_table
 
@@ -436,6 +436,6 @@ def _sensors_text(sensors: list[Sensor]) -> str:
     return "\n".join(lines)
 
 
-def _sensors_json(sensors: list[Sensor]) -> str:
+def _sensors_json(sensors: list[HostSensor]) -> str:
     """The same as a JSON list."""
     return json.dumps([asdict(s) for s in sensors], indent=1, ensure_ascii=False)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measurements.power.energy import Stream, drawn_between, streams, summed, totals
+from measurements.power.energy import Stream, channel_energy, streams, total_energy, totals
 from measurements.power.source import Channel, Reading
 
 RANGE_J = 100.0
@@ -36,7 +36,7 @@ def sampled(power_w, start, end, period, *, begin=0.0):
 
 def test_a_counter_worked_by_hand():
     # 10 J/s from 50 J: 50 at 0 s, 70 at 2 s; from 0.5 s to 1.5 s are 10 J.
-    drawn = drawn_between(counter(), stream([0, 1, 2], [50, 60, 70]), 0.5, 1.5)
+    drawn = channel_energy(counter(), stream([0, 1, 2], [50, 60, 70]), 0.5, 1.5)
     assert drawn == (pytest.approx(10), pytest.approx(10), 3, "")
 
 
@@ -48,7 +48,7 @@ def test_a_counter_worked_by_hand():
 )
 def test_a_constant_power_comes_back_whatever_the_counter_shows(power_w, begin, start, length):
     part = sampled(power_w, 0, 9, 0.1, begin=begin)
-    drawn = drawn_between(counter(most_w=400.0), part, start, start + length)
+    drawn = channel_energy(counter(most_w=400.0), part, start, start + length)
     assert drawn.power_w == pytest.approx(power_w, rel=1e-6)
     assert drawn.energy_j == pytest.approx(power_w * length, rel=1e-6)
 
@@ -70,7 +70,7 @@ def test_a_constant_power_comes_back_whatever_the_counter_shows(power_w, begin, 
     ],
 )
 def test_what_tells_nothing_is_no_zero(channel, part, end, reason):
-    drawn = drawn_between(channel, part, 0.0, end)
+    drawn = channel_energy(channel, part, 0.0, end)
     assert math.isnan(drawn.energy_j)
     assert math.isnan(drawn.power_w)
     assert reason in drawn.reason
@@ -84,17 +84,17 @@ def test_a_counter_without_a_range_one_read_a_little_late_and_one_with_a_gap():
         # A gap is bridged where no wrap can hide.
         (counter(most_w=5.0), stream([0, 1, 8, 9], [0, 2, 16, 18]), 9, 18),
     ):
-        assert drawn_between(channel, part, 0, end).energy_j == pytest.approx(joules)
+        assert channel_energy(channel, part, 0, end).energy_j == pytest.approx(joules)
 
 
 def test_a_reading_counts_where_its_window_lies_in_the_run():
     # Means of 2 s: the one at 1 s is mostly of what came before, that at 9 s of what follows.
     part = stream([1, 3, 5, 7, 9], [100, 20, 30, 40, 500])
-    drawn = drawn_between(watts(window_s=2.0), part, 1.0, 7.2)
+    drawn = channel_energy(watts(window_s=2.0), part, 1.0, 7.2)
     assert (drawn.power_w, drawn.readings) == (pytest.approx(30), 3)
     assert drawn.energy_j == pytest.approx(30 * 6.2)
     # Few readings of a long run are said.
-    drawn = drawn_between(watts(window_s=1.0), stream([2, 3], [50, 52]), 0.0, 60.0)
+    drawn = channel_energy(watts(window_s=1.0), stream([2, 3], [50, 52]), 0.0, 60.0)
     assert drawn.power_w == pytest.approx(51)
     assert "cover 3% of the run" in drawn.reason
 
@@ -103,18 +103,18 @@ def test_what_is_read_twice_counts_once():
     # The sensor's clock moved at 2 and 4 s only: three readings, not eight.
     own = [1, 1, 2, 2, 2, 2, 4, 4]
     part = stream(np.arange(1, 5, 0.5), [10, 10, 20, 20, 20, 20, 60, 60], own)
-    drawn = drawn_between(watts(window_s=1.0), part, 0.0, 5.0)
+    drawn = channel_energy(watts(window_s=1.0), part, 0.0, 5.0)
     assert (drawn.readings, drawn.power_w) == (3, pytest.approx(30))
     # Without a clock a repeat within the window is no reading.
     part = stream([1.0, 1.2, 1.4, 2.0, 2.2], [10, 10, 10, 40, 40])
-    drawn = drawn_between(watts(window_s=1.0), part, 0.0, 3.0)
+    drawn = channel_energy(watts(window_s=1.0), part, 0.0, 3.0)
     assert (drawn.readings, drawn.power_w) == (2, pytest.approx(25))
 
 
 def test_trapezoids_with_the_outer_readings_held_to_the_ends():
     # 10 W for half a second, from 10 to 30 W along a line in 2 s, 30 W for half a second.
     part = stream([-1, 0.5, 1.5, 2.5, 4], [500, 10, 20, 30, 500])
-    drawn = drawn_between(watts(), part, 0.0, 3.0)
+    drawn = channel_energy(watts(), part, 0.0, 3.0)
     assert drawn.energy_j == pytest.approx(5 + 40 + 15)
     assert drawn.power_w == pytest.approx(20)
     assert drawn.readings == 3
@@ -157,8 +157,8 @@ def test_a_part_that_is_not_known_makes_the_sum_unknown():
     channels = {c.label: c for c in CHANNELS}
     both = ("rapl:package-0", "rapl:package-1")
     found = {"rapl:package-0": sampled(10, 0, 3, 0.1)}
-    drawn = summed(both, channels, found, 0.0, 3.0)
+    drawn = total_energy(both, channels, found, 0.0, 3.0)
     assert math.isnan(drawn.power_w)
     assert "rapl:package-1: no reading" in drawn.reason
     found["rapl:package-1"] = sampled(20, 0, 3, 0.1)
-    assert summed(both, channels, found, 0.0, 3.0).power_w == pytest.approx(30)
+    assert total_energy(both, channels, found, 0.0, 3.0).power_w == pytest.approx(30)

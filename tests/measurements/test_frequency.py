@@ -32,7 +32,7 @@ from peers.powercap import in_private_sys
 from peers.waiting import wait_for
 
 from measurements.errors import MeasurementError
-from measurements.host.clocks import current_hz, read_policies
+from measurements.host.core_frequencies import current_hz, read_policies
 from measurements.host.frequency_control import FrequencyControl, refused_write
 from measurements.processes import settings_guard
 from measurements.processes.settings_guard import restore_leftovers
@@ -80,7 +80,7 @@ def kernel(request, tmp_path, monkeypatch):
             if getattr(request, "param", "inside") == "mounted":
                 return running.enter_context(EmulatedKernel(tmp_path / "sys", spec))
             host = CpufreqTree(tmp_path / "sys", spec)
-            monkeypatch.setattr(settings_guard, "Companion", GuardInside)
+            monkeypatch.setattr(settings_guard, "HelperProcess", GuardInside)
             for module in (settings_guard, settings_guard):
                 monkeypatch.setattr(module, "write_setting", host.write)
             return host
@@ -219,7 +219,7 @@ def test_heat_that_lowers_the_limits_keeps_no_leftover_but_the_start(tree, opene
     (device / "type").write_text("Processor\n")
     state, upper = device / "cur_state", host.cpu / "cpufreq/policy0/scaling_max_freq"
     left = Journal(tmp_path / "state", Owners(boot_id(), killed, killed, host.cpu))
-    left.add([settings_guard.Setting(upper, "3700000")])
+    left.add([settings_guard.HostSetting(upper, "3700000")])
     upper.write_text("1500000\n")
     state.write_text("3\n")
     # What a killed one left is put back all the same, and then no limit is lowered.

@@ -19,11 +19,11 @@ from peers.waiting import FakeClock, is_running, wait_for
 from measurements.errors import MeasurementError
 from measurements.processes import cleanup_process
 from measurements.processes import settings_guard as guard_module
-from measurements.processes.cleanup_process import Reaper
-from measurements.processes.helper_process import Companion
+from measurements.processes.cleanup_process import CleanupProcess
+from measurements.processes.helper_process import HelperProcess
 from measurements.processes.settings_guard import (
     Guard,
-    Setting,
+    HostSetting,
     limits_in_order,
     restore,
     restore_leftovers,
@@ -224,7 +224,7 @@ class TestGuardItself:
             assert lines[0]["parent"] == list(Process.of(os.getpid()))
             assert lines[1:] == [{"path": str(host.one), "value": "1"}]
             assert guard.journal.stat().st_mode & 0o777 == 0o600
-            assert guard.settings == (Setting(host.one, "1"),)
+            assert guard.settings == (HostSetting(host.one, "1"),)
             with pytest.raises(MeasurementError, match="nobody to put it back"):
                 guard.change(host.two, "changed")
         assert host.restored()
@@ -254,7 +254,7 @@ class TestGuardItself:
             guard.change(host.one, "changed", was="1")
             arguments = {"learn": [[(host.two, "2")]], "release": []}[action]
             with monkeypatch.context() as patch:
-                patch.setattr(Companion, "answer", mock.Mock(side_effect=KeyboardInterrupt))
+                patch.setattr(HelperProcess, "answer", mock.Mock(side_effect=KeyboardInterrupt))
                 with pytest.raises(KeyboardInterrupt):
                     getattr(guard, action)(*arguments)
             # It does not wait for the end of the process.
@@ -283,7 +283,7 @@ class TestGuardItself:
         before = journal.path.read_text()
         monkeypatch.setattr(os, "fsync", mock.Mock(side_effect=OSError(28, "No space left")))
         with pytest.raises(OSError, match="No space"):
-            journal.add([Setting(host.one, "1")])
+            journal.add([HostSetting(host.one, "1")])
         assert journal.path.read_text() == before
 
     def test_a_full_disk_is_told_and_nothing_changed(self, host):
@@ -297,7 +297,7 @@ class TestGuardItself:
             assert guard.journal.stat().st_size == size
             resource.prlimit(guard.pid, resource.RLIMIT_FSIZE, (size + 999, size + 999))
             guard.change(host.one, "changed", was="1")
-            assert guard.settings == (Setting(host.one, "1"),)
+            assert guard.settings == (HostSetting(host.one, "1"),)
         assert host.restored()
 
 
@@ -339,7 +339,7 @@ class TestLeftovers:
             started = Process.of(dead.pid)
             dead.kill()
         journal = Journal(host.state, Owners(boot_id(), started, started, host.folder))
-        journal.add([Setting(host.one, "1"), Setting(host.two, "2")])
+        journal.add([HostSetting(host.one, "1"), HostSetting(host.two, "2")])
         host.one.write_text("changed")
         host.two.write_text("changed")
         host.journal = journal.path
@@ -349,7 +349,7 @@ class TestLeftovers:
         with left.journal.open("a") as file:
             # A line without its end was never acted on.
             file.write(json.dumps({"path": str(left.one), "value": "cut"}))
-        assert left.restore_leftovers() == (Setting(left.one, "1"), Setting(left.two, "2"))
+        assert left.restore_leftovers() == (HostSetting(left.one, "1"), HostSetting(left.two, "2"))
         assert left.restored()
         assert left.restore_leftovers() == ()
 
@@ -370,7 +370,7 @@ class TestLeftovers:
         pid, started = Process.of(os.getpid())
         mine = left.state / f"guard-{pid}-{started}.jsonl"
         mine.touch()
-        assert left.restore_leftovers() == (Setting(left.one, "1"),)
+        assert left.restore_leftovers() == (HostSetting(left.one, "1"),)
         # A journal that a living guard has begun stays.
         assert left.journals == [mine]
 
@@ -456,11 +456,11 @@ class TestRestoring:
         for name in in_order:
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text("7")
-        assert restore([Setting(tmp_path / name, "8") for name in reversed(in_order)]) == []
+        assert restore([HostSetting(tmp_path / name, "8") for name in reversed(in_order)]) == []
         assert [str(path.relative_to(tmp_path)) for path in written] == in_order
         # Only what differs is written, but limits and speed always.
         written.clear()
-        assert restore([Setting(tmp_path / name, "8") for name in in_order]) == []
+        assert restore([HostSetting(tmp_path / name, "8") for name in in_order]) == []
         assert {path.name for path in written} == {Path(name).name for name in in_order[-3:]}
 
     def test_what_does_not_stay_is_tried_three_times(self, tmp_path, monkeypatch):
@@ -470,17 +470,17 @@ class TestRestoring:
         monkeypatch.setattr(
             "measurements.processes.settings_guard.write_setting", lambda path, value: None
         )
-        (left,) = restore([Setting(file, "8")], wait=clock.wait)
+        (left,) = restore([HostSetting(file, "8")], wait=clock.wait)
         assert str(left) == f"{file} should be '8': it is '7'"
         assert len(clock.waits_s) == 2
-        assert restore([Setting(file, "9")], wait=lambda seconds: file.write_text("9")) == []
+        assert restore([HostSetting(file, "9")], wait=lambda seconds: file.write_text("9")) == []
 
 
 # Starts two generations of processes and a folder, says which, and waits.
 OWNER = """
 import os, subprocess, sys
-from measurements.processes.cleanup_process import Reaper
-reaper = Reaper()
+from measurements.processes.cleanup_process import CleanupProcess
+reaper = CleanupProcess()
 folder = reaper.folder()
 (folder / "data").write_text("x")
 child = subprocess.Popen(
@@ -514,7 +514,7 @@ class TestCleanup:
         wait_for(lambda: not (any(map(is_running, children)) or Path(folder).exists()))
 
     def test_closed_it_has_ended_its_own_alone_and_does_nothing_twice(self, tmp_path):
-        with Reaper() as reaper, Reaper() as other:
+        with CleanupProcess() as reaper, CleanupProcess() as other:
             folder = reaper.folder(tmp_path)
             started = [
                 subprocess.Popen(["sleep", "1000"], env=environment)
@@ -535,7 +535,7 @@ class TestCleanup:
                 started[2].wait()
 
     def test_killed_itself_what_it_would_have_done_is_done_by_its_owner(self, tmp_path):
-        reaper = Reaper()
+        reaper = CleanupProcess()
         folder = reaper.folder(tmp_path)
         process = subprocess.Popen(["sleep", "1000"], env=reaper.environment())
         reaper._companion.process.kill()

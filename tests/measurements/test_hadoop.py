@@ -20,7 +20,7 @@ from peers.waiting import processes
 
 from measurements.errors import MeasurementError
 from measurements.host.execution import execute
-from measurements.processes.cleanup_process import MARK, Reaper
+from measurements.processes.cleanup_process import MARK, CleanupProcess
 from measurements.workloads.hadoop import install, private_network
 from measurements.workloads.hadoop.cluster import cluster_row, read_nodes
 from measurements.workloads.hadoop.engines import (
@@ -63,7 +63,7 @@ with_hadoop = pytest.mark.peer("hadoop")
 def own(tmp_path, monkeypatch):
     # Jobs as short as these end before better machine code is worth its making.
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    with Reaper() as reaper:
+    with CleanupProcess() as reaper:
         yield OwnHadoop(
             java=find_java(), jars=install.set_up(), reaper=reaper, scratch=reaper.folder(tmp_path)
         )

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from peers.sysfs_host import CPU, arm_board, bare_machine, xeon
 
 from measurements import tidy_runs
-from measurements.host.clocks import current_frequencies
 from measurements.host.conditions import (
     package_temperature_c,
     read_state,
     throttle_counts,
     throttled_between,
 )
+from measurements.host.core_frequencies import current_frequencies
 from measurements.host.cpu_time import (
     group_state,
     host_cpu_s,

@@ -14,7 +14,7 @@ from peers.waiting import is_running, wait_for
 from test_live_sampler import MadeUpKernel
 
 from measurements.errors import MeasurementError
-from measurements.processes.cleanup_process import Reaper
+from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.programs import find_program
 from measurements.timeseries import LiveSampler
 from measurements.workloads import fio
@@ -45,7 +45,7 @@ with_fio = pytest.mark.peer("fio")
 
 @pytest.fixture(scope="module")
 def reaper():
-    with Reaper() as reaper:
+    with CleanupProcess() as reaper:
         yield reaper
 
 
@@ -269,7 +269,7 @@ class TestCpuTime:
     @pytest.mark.parametrize("version", [1, 2])
     def test_control_group_rusage_and_clock_agree_within_2_percent(self, tmp_path, version):
         trees = groups_of(version, tmp_path / "trees")
-        with Reaper() as reaper:
+        with CleanupProcess() as reaper:
             group = ControlGroup.make(reaper, "a", trees, trees)
             assert group is not None
             assert group.version == version
@@ -355,7 +355,7 @@ def attached(image):
 class TestMemoryDevice:
     @with_fio
     def test_its_sectors_are_counted_and_nothing_is_left_of_it(self):
-        with Reaper() as reaper:
+        with CleanupProcess() as reaper:
             folder, kind = make_memory_device(reaper, 8 << 20, "ext4")
             assert kind == file_system_of(folder) == "ext4"
             sampler = LiveSampler(disks=[block_device(folder)])

@@ -410,7 +410,10 @@ def test_what_a_tool_complains_of_is_explained(play, tool):
     bmc = play()
     for bmc.says, reason in (
         ("Invalid role", "gives user 'ppw' too little privilege: let it have USER for IPMI over L"),
-        ("Activate Session command failed", "does not open a session for user 'ppw': correct PPW"),
+        (
+            "Activate Session command failed",
+            "does not open a session for user 'ppw': correct PPW",
+        ),
         ("no matching cipher suite", "refuses cipher suite"),
         ("Insufficient resources for session", "the BMC has no free session: close others or wait"),
         ("Address lookup for bmc failed", "this host name has no address: correct it, or give"),
@@ -578,9 +581,9 @@ def test_an_idle_session_is_kept_and_then_given_back(monkeypatch, play):
         if len(done) == 3:
             requests.put(None)
 
-    done, requests, session = [], queue.Queue(), ipmi_session.Session()
+    done, requests, session = [], queue.Queue(), ipmi_session.BmcSession()
     idle = mock.Mock(keep_alive=keep_alive, log_out=lambda: done.append("given back"))
-    monkeypatch.setattr(ipmi_session, "Session", lambda: idle)
+    monkeypatch.setattr(ipmi_session, "BmcSession", lambda: idle)
     monkeypatch.setattr(ipmi_session, "_KEEPALIVE_S", 0.001)
     ipmi_session.serve(requests, asker=None)
     assert done == ["kept"] * 3 + ["given back"]

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from peers.waiting import wait_for
 
 from measurements.errors import MeasurementError
-from measurements.host.cpu_placement import Core, Topology
-from measurements.processes.cleanup_process import Reaper
+from measurements.host.cpu_placement import PhysicalCore, Topology
+from measurements.processes.cleanup_process import CleanupProcess
 from measurements.workloads.clients import Client, Histogram, merged, power_of_two_cells
 from measurements.workloads.memcached import load_generators
 from measurements.workloads.memcached.limits import judged
@@ -43,7 +43,7 @@ HERE = Address("127.0.0.1", 1)
 
 @pytest.fixture(scope="module")
 def reaper():
-    with Reaper() as reaper:
+    with CleanupProcess() as reaper:
         yield reaper
 
 
@@ -449,7 +449,9 @@ class TestPercentiles:
 
 class TestSides:
     def sides(self, cores, threads=1, **options):
-        made = [Core(tuple(range(c, cores * threads, cores)), c // 4, 0) for c in range(cores)]
+        made = [
+            PhysicalCore(tuple(range(c, cores * threads, cores)), c // 4, 0) for c in range(cores)
+        ]
         return sides(MemcachedOptions(**options), Topology(tuple(made)))
 
     def test_by_default_each_has_half_of_the_cores(self):

@@ -21,7 +21,7 @@ from scipy.stats import chi2
 from measurements.errors import MeasurementError
 from measurements.power.clock_offset import estimate_clock_offset
 from measurements.power.log_format import BadTimeError, TimeReader
-from measurements.power.power_log import RECENT_BYTES, Lines, Tail, open_source
+from measurements.power.power_log import RECENT_BYTES, FileLines, Tail, open_source
 from measurements.power.sampler import HEADER as SAMPLES_HEADER
 from measurements.power.source import Channel, SensorError, SourceSettings
 from measurements.sweep.rows import session_rows
@@ -169,7 +169,7 @@ def test_skipping_keeps_the_whole_lines_at_the_end(log):
             found = tail.poll()
             assert [line for lines in found for line in lines.lines] == text[7 - kept :]
             append(log, "more\n")
-            assert tail.poll() == [Lines(["more"], first=False)]
+            assert tail.poll() == [FileLines(["more"], first=False)]
             assert all(lines.first == (kept == 7) for lines in found)
             tail.close()
 

@@ -17,7 +17,7 @@ from peers.redfish_bmc import CHASSIS, LOCAL, SESSIONS, V1, RedfishBmc, Said, ce
 from measurements.power import redfish_client
 from measurements.power import source as sources
 from measurements.power.redfish import PERIOD_S, open_source, seconds
-from measurements.power.redfish_client import Origin, parse_origin
+from measurements.power.redfish_client import ServiceOrigin, parse_origin
 from measurements.power.source import Channel, Login, SensorError, SourceSettings
 
 USER, PASSWORD = "admin", "s3cret, with: äö"
@@ -420,7 +420,7 @@ def test_who_asks_for_a_login_is_told_whose_and_none_goes_over_plain_http(start,
     assert asked_for == [("redfish", LOCAL)]
     assert "needs a user and a password" in refused_opening(bmc)
     bmc.asked.clear()
-    monkeypatch.setattr(Origin, "is_loopback", False)
+    monkeypatch.setattr(ServiceOrigin, "is_loopback", False)
     message = refused_opening(bmc, login=(USER, PASSWORD))
     assert "http:// would send in the clear: use https://" in message
     assert {asked.method for asked in bmc.asked} == {"GET"}
@@ -545,12 +545,12 @@ def test_what_is_no_resource_of_the_service_is_an_error_that_says_what_it_is(sta
 
 def test_addresses():
     for where, origin, name in (
-        ("bmc-7", Origin("https", "bmc-7", 443), "bmc-7"),
-        ("bmc-7:8443", Origin("https", "bmc-7", 8443), "bmc-7 port 8443"),
-        ("https://10.0.0.7/redfish/v1/", Origin("https", "10.0.0.7", 443), "10.0.0.7"),
-        ("http://localhost:8000", Origin("http", "localhost", 8000), "localhost port 8000"),
-        ("http://localhost", Origin("http", "localhost", 80), "localhost"),
-        ("[fe80::1]:8443", Origin("https", "fe80::1", 8443), "fe80::1 port 8443"),
+        ("bmc-7", ServiceOrigin("https", "bmc-7", 443), "bmc-7"),
+        ("bmc-7:8443", ServiceOrigin("https", "bmc-7", 8443), "bmc-7 port 8443"),
+        ("https://10.0.0.7/redfish/v1/", ServiceOrigin("https", "10.0.0.7", 443), "10.0.0.7"),
+        ("http://localhost:8000", ServiceOrigin("http", "localhost", 8000), "localhost port 8000"),
+        ("http://localhost", ServiceOrigin("http", "localhost", 80), "localhost"),
+        ("[fe80::1]:8443", ServiceOrigin("https", "fe80::1", 8443), "fe80::1 port 8443"),
     ):
         assert parse_origin(where) == parse_origin(origin.url) == origin
         assert origin.name == f"redfish at {name}"
@@ -565,7 +565,7 @@ def test_what_is_no_address_and_which_hosts_are_this_machine():
         assert "no user or password belongs in the address" in message
         assert "s3" not in message
     hosts = {"127.0.0.1": True, "::1": True, "localhost": True, "10.0.0.7": False, "bmc": False}
-    assert {host: Origin("http", host, 80).is_loopback for host in hosts} == hosts
+    assert {host: ServiceOrigin("http", host, 80).is_loopback for host in hosts} == hosts
 
 
 def test_an_unknown_option_is_refused_and_a_missing_library_named(start, monkeypatch):

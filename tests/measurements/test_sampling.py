@@ -17,15 +17,15 @@ from peers.waiting import is_running, wait_for
 from measurements.errors import MeasurementError
 from measurements.power import power_log, rapl
 from measurements.power import sampler as module
-from measurements.power.energy import drawn_between, streams, summed, totals
+from measurements.power.energy import channel_energy, streams, total_energy, totals
 from measurements.power.sampler import (
-    Reader,
     Sampler,
+    SampleWriter,
     Sampling,
-    Writer,
+    SourceReader,
     channel_from_json,
-    pace,
     read_samples,
+    reading_interval,
 )
 from measurements.power.source import Channel, Login, SensorError, Spec, parse_spec, parse_specs
 
@@ -88,7 +88,7 @@ class Run:
     def drawn(self, label, start, end):
         channels = {c.label: c for c in self.channels}
         parts = totals(self.channels)[label]
-        return summed(parts, channels, streams(self.samples), start, end)
+        return total_energy(parts, channels, streams(self.samples), start, end)
 
 
 def order(tree, specs="rapl", **known):
@@ -139,7 +139,7 @@ def test_mirrored_dies_count_once_and_a_zone_that_goes_away_is_no_figure(made):
     assert "mirrors rapl:package-0" in made.channels[1].note
     start, end = made.run(1.0, lambda: made.tree.remove(other))
     found = streams(made.samples)
-    first, _, second = (drawn_between(c, found[c.label], start, end) for c in made.channels)
+    first, _, second = (channel_energy(c, found[c.label], start, end) for c in made.channels)
     assert first.power_w == pytest.approx(30.0, rel=0.01)
     assert second.power_w != second.power_w
     assert "not read at both ends" in second.reason
@@ -220,7 +220,9 @@ def test_late_readings_do_not_bunch_up():
     def wait(wake, seconds):
         clock.now += seconds
 
-    reader = Reader("r", Source(read=read), 1.0, Writer(), clock=clock.monotonic, wait=wait)
+    reader = SourceReader(
+        "r", Source(read=read), 1.0, SampleWriter(), clock=clock.monotonic, wait=wait
+    )
     reader.read_now(running=True)
     reader.run()
     assert asked == [0.0, 1.0, 2.0, 5.5, 6.5]
@@ -229,11 +231,15 @@ def test_late_readings_do_not_bunch_up():
 def test_the_pace_is_as_asked_not_in_vain_and_before_a_counter_can_wrap():
     slow = Source()
     slow.period_s = 2.0
-    assert [pace(Source(), 0.5), pace(Source(), 0.0), pace(slow, 0.5)] == [0.5, 0.001, 2.0]
+    assert [
+        reading_interval(Source(), 0.5),
+        reading_interval(Source(), 0.0),
+        reading_interval(slow, 0.5),
+    ] == [0.5, 0.001, 2.0]
     counters = [Channel("a", "energy", "package", range_j=600.0, most_w=100.0)]
-    assert pace(Source(*counters), 5.0) == 2.0
+    assert reading_interval(Source(*counters), 5.0) == 2.0
     counters.append(Channel("b", "energy", "package", range_j=600.0))
-    assert pace(Source(*counters), 5.0) == pytest.approx(0.2)
+    assert reading_interval(Source(*counters), 5.0) == pytest.approx(0.2)
 
 
 def test_logins_come_with_the_order_or_are_looked_for(tree, monkeypatch):

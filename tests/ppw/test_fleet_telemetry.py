@@ -13,7 +13,7 @@ from fleet_peers import OTHERS_WARNINGS, saved, sockets_closed  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from measurements.power.energy import Stream, drawn_between
+from measurements.power.energy import Stream, channel_energy
 from measurements.power.source import Channel
 from ppw.errors import PpwError
 from ppw.fleet.engine import connect
@@ -63,7 +63,7 @@ def stream_of(samples, host, label, sensor):
 
 
 def expected(runs, samples, sensor):
-    """What `drawn_between` says of every run, one at a time; channels of a host added."""
+    """What `channel_energy` says of every run, one at a time; channels of a host added."""
     rows = []
     for run in runs.itertuples():
         labels = sorted(samples[(samples.host == run.host) & (samples.value > -1)].label.unique())
@@ -73,7 +73,7 @@ def expected(runs, samples, sensor):
             channel = Channel(label, sensor.quantity, "host", **how)
             stream = stream_of(samples, run.host, label, sensor)
             if len(stream.at_s):
-                parts.append(drawn_between(channel, stream, start, start + run.time_s))
+                parts.append(channel_energy(channel, stream, start, start + run.time_s))
         watts = sum(p.power_w for p in parts) if parts else np.nan
         rows.append((watts, watts * run.time_s, min((p.readings for p in parts), default=0)))
     return np.array(rows, dtype=float).reshape(-1, 3)

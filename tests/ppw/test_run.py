@@ -18,7 +18,7 @@ from processes import environment, ppw_inside, ppw_process, refused, started
 import ppw
 from measurements.counters.command import PerfCounters
 from measurements.power.sampler import Sampling
-from measurements.processes.cleanup_process import Reaper
+from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep.machine import Machine
 from measurements.sweep.session import Session
 from measurements.workloads.memcached.servers import Servers, free_ports
@@ -154,7 +154,7 @@ class TestMemcached:
         assert paced["sent_late_p99_s"].notna().all()
 
     def test_a_named_server_is_driven_and_left_as_it_is(self, ask, tmp_path):
-        with Reaper() as reaper:
+        with CleanupProcess() as reaper:
             size = {"partitions": 1, "threads": 2, "memory_bytes": 256 << 20, "connections": 64}
             with Servers.start(**size, cpus={0}, reaper=reaper, log=tmp_path / "log") as servers:
                 named = ("--server", servers.addresses[0])
@@ -466,7 +466,7 @@ class TestServiceRuns:
         Session.create(tmp_path / "runs.samples", plan | {"price": None, "channels": []})
         options = ServiceOptions(host="here", seconds=0.8, idle_s=0.0, clock_hz=2e9)
         sampling, clock = Sampling.open([]), FakeClock()
-        with Reaper() as reaper:
+        with CleanupProcess() as reaper:
 
             def made(**more):
                 session = Session.open(tmp_path / "runs.samples")

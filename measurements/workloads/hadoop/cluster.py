@@ -26,7 +26,7 @@ from measurements.workloads.hadoop.history import Job, printed_counters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from measurements.processes.cleanup_process import Reaper
+    from measurements.processes.cleanup_process import CleanupProcess
     from measurements.workloads.hadoop.jobs import Setting
 
 # Where Hadoop keeps histories unless its mapreduce.jobhistory.* say otherwise.
@@ -68,7 +68,11 @@ class UserCluster(ClusterEngine):
     shell = "fs"
 
     def __init__(
-        self, options: ClusterOptions, reaper: Reaper, scratch: Path, tell: Callable[[str], None]
+        self,
+        options: ClusterOptions,
+        reaper: CleanupProcess,
+        scratch: Path,
+        tell: Callable[[str], None],
     ) -> None:
         hadoop = shutil.which("hadoop")
         if hadoop is None:

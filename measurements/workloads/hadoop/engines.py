@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from measurements.processes.cleanup_process import Reaper
+    from measurements.processes.cleanup_process import CleanupProcess
     from measurements.workloads.hadoop.jobs import Setting
 
 _RUNNING = re.compile(r"Running job: (job_\d+_\d+)")
@@ -141,7 +141,7 @@ class OwnHadoop:
 
     java: Java
     jars: Path
-    reaper: Reaper
+    reaper: CleanupProcess
     scratch: Path  # folder of the reaper's
     seed: int = 0  # of the text
     reduces: int | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.processes.cleanup_process import Reaper
+from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.programs import ask
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def set_up(
         ) from error
     if tell is not None:
         tell(f"bringing Hadoop {VERSION} ({_DOWNLOAD}): a minute or some, as the network is")
-    with Reaper() as reaper:
+    with CleanupProcess() as reaper:
         scratch = reaper.folder(folder.parent)
         brought = _bring(maven, scratch, {**reaper.environment(), **environment})
         # What is there is not whole.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from measurements.power import energy
 from measurements.power.sampler import channel_from_json
-from measurements.sweep.rows import drawn_in, row_of
+from measurements.sweep.rows import row_of, run_energy
 from measurements.sweep.session import Session
 from measurements.workloads.hadoop import history
 from measurements.workloads.hadoop.cluster import MASTER, NODES, cluster_row
@@ -31,11 +31,11 @@ def hadoop_table(session: Session) -> pd.DataFrame:
 
     parts = node_sessions(session)
     rows: list[dict[str, Any]] = []
-    idle: dict[str, dict[str, energy.Drawn]] = {}
+    idle: dict[str, dict[str, energy.RunEnergy]] = {}
     for record in session.records():
         if record["kind"] == "idle":
-            idle = {name: drawn_in(part, record) for name, part in parts.items()}
-            idle[""] = drawn_in(session, record)
+            idle = {name: run_energy(part, record) for name, part in parts.items()}
+            idle[""] = run_energy(session, record)
         elif record["kind"] == "run" and record["exit_code"] == 0:
             rows += rows_of(session, parts, record, idle)
     return pd.DataFrame(rows)
@@ -54,10 +54,10 @@ def rows_of(
     session: Session,
     parts: Mapping[str, Session],
     record: Mapping[str, Any],
-    idle: Mapping[str, Mapping[str, energy.Drawn]],
+    idle: Mapping[str, Mapping[str, energy.RunEnergy]],
 ) -> list[dict[str, Any]]:
     """Rows of one run; ``idle`` has what the channels drew by node, the sweep's own under ""."""
-    own = row_of(session, record, drawn_in(session, record), idle.get("", {}))
+    own = row_of(session, record, run_energy(session, record), idle.get("", {}))
     asked = session.plan["asked"]["hadoop"]
     if asked["mode"] == "local":
         return [own]
@@ -88,7 +88,7 @@ def _node_row(
     part: Session | None,
     name: str,
     record: Mapping[str, Any],
-    idle: Mapping[str, Mapping[str, energy.Drawn]],
+    idle: Mapping[str, Mapping[str, energy.RunEnergy]],
 ) -> dict[str, Any]:
     plan = session.plan if part is None else part.plan
     if part is None:
@@ -103,7 +103,7 @@ def _node_row(
         "facts": {**asked, **record[NODES].get(name, {})},
         "failures": record["node_failures"].get(name, {}),
     }
-    return row_of(told, of_node, drawn_in(told, of_node), idle.get(name, {}))
+    return row_of(told, of_node, run_energy(told, of_node), idle.get(name, {}))
 
 
 _BYTES = {

@@ -21,7 +21,7 @@ from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
 from measurements.host.execution import Execution, execute
 from measurements.sweep import loop, machine
-from measurements.sweep.rows import drawn_in
+from measurements.sweep.rows import run_energy
 from measurements.sweep.session import check_space
 from measurements.table.units import frequency_text
 from measurements.workloads.hadoop import cluster, engines, install, job_rows
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.power.energy import Drawn
+    from measurements.power.energy import RunEnergy
     from measurements.power.sampler import Sampling
     from measurements.sweep.measure import HostOptions
     from measurements.sweep.session import Session
@@ -213,7 +213,7 @@ class HadoopSweep:
     java: str | None  # version, where it is known which runs the tasks
     nodes: Sequence[cluster.NodeMeter] = ()  # of a user's cluster, where they are named
     _number: int = 0
-    _idle: dict[str, dict[str, Drawn]] = field(default_factory=dict)
+    _idle: dict[str, dict[str, RunEnergy]] = field(default_factory=dict)
     _times: dict[tuple[Setting, float | None], list[dict[str, Any]]] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
@@ -268,9 +268,9 @@ class HadoopSweep:
         every = {"": self.runs.sampling, **{m.node.host: m.sampling for m in self.nodes}}
         return {name: sampling for name, sampling in every.items() if sampling.channels}
 
-    def _drawn(self, record: dict[str, Any]) -> dict[str, dict[str, Drawn]]:
+    def _drawn(self, record: dict[str, Any]) -> dict[str, dict[str, RunEnergy]]:
         parts = {"": self.session, **job_rows.node_sessions(self.session)}
-        return {name: drawn_in(part, record) for name, part in parts.items()}
+        return {name: run_energy(part, record) for name, part in parts.items()}
 
     def _measure_idle(self) -> None:
         record = self._begin("idle", None)
@@ -398,7 +398,7 @@ class HadoopSweep:
             for name in _OF_THE_CLIENT:
                 facts.pop(name, None)
         else:
-            facts |= self.machine.counted([self.session.counts(record["run"], 0)])
+            facts |= self.machine.counter_columns([self.session.counts(record["run"], 0)])
         if step.freq_hz is None:
             facts |= loop.clock_found(self.machine, self.runs.options.clock_hz, facts)
         return facts
@@ -428,7 +428,7 @@ class HadoopSweep:
         for found in (
             *machine.spreads(alike, step.text()),
             *machine.clock_off(row),
-            *self.machine.throttled(row),
+            *self.machine.throttling_of(row),
         ):
             self._say_once(found.message, key=f"{step.text()}: {found.what}")
         if row.get("notes"):

@@ -18,7 +18,7 @@ from measurements.workloads.io_study.cpu_accounting import process_cpu_s
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from measurements.processes.cleanup_process import Reaper
+    from measurements.processes.cleanup_process import CleanupProcess
 
 SOURCE = "bandwidth_load.c"
 _FLAGS = (("-O3", "-march=native", "-pthread"), ("-O3", "-pthread"))
@@ -47,7 +47,7 @@ class BandwidthLoad:
     Raises `MeasurementError` when it cannot be started or does not begin to work.
     """
 
-    def __init__(self, command: Sequence[str], output: Path, reaper: Reaper) -> None:
+    def __init__(self, command: Sequence[str], output: Path, reaper: CleanupProcess) -> None:
         self._output = output
         with output.open("wb") as file:
             self._process = start_process(command, file, reaper.environment())
@@ -104,14 +104,18 @@ class BandwidthThief:
     """Starts loads that take memory bandwidth at some rate. Made by `open`."""
 
     command: tuple[str, ...]
-    reaper: Reaper
+    reaper: CleanupProcess
     folder: Path
     how: str  # "C" or "numpy"
     sysfs: Path = Path("/sys")
 
     @classmethod
     def open(
-        cls, reaper: Reaper, *, compilers: Sequence[str] = COMPILERS, sysfs: Path = Path("/sys")
+        cls,
+        reaper: CleanupProcess,
+        *,
+        compilers: Sequence[str] = COMPILERS,
+        sysfs: Path = Path("/sys"),
     ) -> tuple[BandwidthThief, str | None]:
         """Compile the load; where that cannot be, numpy does it, and the second item says why."""
         folder = reaper.folder()

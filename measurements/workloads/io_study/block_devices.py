@@ -18,7 +18,7 @@ from measurements.host.memory import available_memory
 from measurements.processes.programs import ask, find_program
 
 if TYPE_CHECKING:
-    from measurements.processes.cleanup_process import Reaper
+    from measurements.processes.cleanup_process import CleanupProcess
     from measurements.workloads.fio import Target
 
 
@@ -38,7 +38,7 @@ _SHARE_OF_MEMORY = 0.8
 
 
 def make_memory_device(
-    reaper: Reaper, size_bytes: int, file_system: str | None
+    reaper: CleanupProcess, size_bytes: int, file_system: str | None
 ) -> tuple[Path, str]:
     """Mount a file system on a loop device over a file in memory; the reaper takes it away.
 
@@ -89,13 +89,13 @@ def file_system_of(folder: Path, procfs: Path = Path("/proc")) -> str | None:
     return None
 
 
-def _mount(reaper: Reaper, arguments: list[str], folder: Path) -> None:
+def _mount(reaper: CleanupProcess, arguments: list[str], folder: Path) -> None:
     reaper.will_mount(folder)
     command = [find_program("mount"), *arguments, str(folder)]
     _run(command, "nothing can be mounted: --without-device needs root and loop devices", reaper)
 
 
-def _run(command: list[str], wrong: str, reaper: Reaper) -> None:
+def _run(command: list[str], wrong: str, reaper: CleanupProcess) -> None:
     done = ask(command, environment=reaper.environment())
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["no reason is given"]
@@ -117,7 +117,7 @@ class Device(NamedTuple):
     targets: tuple[Target, ...]  # fio's files, one an instance
 
 
-def fill(folder: Path, prepare: str | None, reaper: Reaper) -> Path:
+def fill(folder: Path, prepare: str | None, reaper: CleanupProcess) -> Path:
     """Make a fresh folder inside that of an instance, and fill it; nothing of it stays cached.
 
     Raises `MeasurementError` when the shell command ``prepare`` fails.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.processes.cleanup_process import Reaper
+    from measurements.processes.cleanup_process import CleanupProcess
 
 
 # Field of /proc/PID/stat with the flags, counted behind the name; and the flag of kernel threads.
@@ -63,7 +63,9 @@ class ControlGroup(NamedTuple):
     version: int  # 1 (`cpuacct.usage`) or 2 (`cpu.stat`)
 
     @classmethod
-    def make(cls, reaper: Reaper, name: str, sysfs: Path, procfs: Path) -> ControlGroup | None:
+    def make(
+        cls, reaper: CleanupProcess, name: str, sysfs: Path, procfs: Path
+    ) -> ControlGroup | None:
         """Make one below that of this process; None where that is not allowed."""
         for parent, version in _parents(sysfs, procfs):
             folder = reaper.will_group(name, parent)

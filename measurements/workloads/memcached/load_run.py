@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from measurements.host.cpu_placement import Placement
-    from measurements.processes.cleanup_process import Reaper
+    from measurements.processes.cleanup_process import CleanupProcess
     from measurements.workloads.memcached.load_generators import Loader, LoadReport, Work
     from measurements.workloads.memcached.servers import Address, Counts, Servers
 
@@ -94,7 +94,7 @@ class MemcachedLoad:
     works: Sequence[Work]  # one a client process
     client_cpus: tuple[int, ...]
     demand: Demand
-    reaper: Reaper
+    reaper: CleanupProcess
     scratch: Path
     procfs: Path
 

@@ -7,7 +7,7 @@ from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host.cpu_placement import Core, Placement, Topology, place
+from measurements.host.cpu_placement import PhysicalCore, Placement, Topology, place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,7 +108,7 @@ def workload_name(get_share: float, keys_per_request: int, partitions: int) -> s
 class Sides(NamedTuple):
     """Cores and logical CPUs of servers and clients on this host."""
 
-    server: tuple[Core, ...]
+    server: tuple[PhysicalCore, ...]
     server_cpus: tuple[int, ...]
     client_cpus: tuple[int, ...]
     shared: bool
@@ -142,7 +142,7 @@ def sides(options: MemcachedOptions, topology: Topology) -> Sides:
     return Sides(server, tuple(sorted(taken)), client, bool(taken & set(client)))
 
 
-def _named(cores: Sequence[Core], cpus: Sequence[int]) -> tuple[Core, ...]:
+def _named(cores: Sequence[PhysicalCore], cpus: Sequence[int]) -> tuple[PhysicalCore, ...]:
     """Cut cores down to the CPUs that were named."""
     cut = [core._replace(cpus=tuple(c for c in core.cpus if c in cpus)) for core in cores]
     return tuple(core for core in cut if core.cpus)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
-    from measurements.processes.cleanup_process import Reaper
+    from measurements.processes.cleanup_process import CleanupProcess
 
 _TIMEOUT_S = 10.0
 _START_S = 10.0
@@ -198,7 +198,7 @@ class Servers:
         memory_bytes: int,
         connections: int,
         cpus: Collection[int],
-        reaper: Reaper,
+        reaper: CleanupProcess,
         log: Path,
     ) -> Self:
         """Start private servers on loopback and wait until they answer.

@@ -150,7 +150,7 @@ class Policy:
         return f"is no step; those around it are {texts[at - 1]} and {texts[at]}"
 
 
-class Clocks(NamedTuple):
+class FrequencyRange(NamedTuple):
     """Frequencies that several policies share (Hz); lowest and highest are NaN without any.
 
     ``steps_hz`` is ascending, and empty where any frequency of the range can be set.
@@ -261,7 +261,7 @@ def _no_control(sysfs: Path, procfs: Path) -> str:
     return f"{where}: {why}; --as-found measures at whatever clock is there"
 
 
-def common_clocks(policies: Sequence[Policy]) -> Clocks:
+def common_frequencies(policies: Sequence[Policy]) -> FrequencyRange:
     """Find the frequencies that all these policies can be fixed at."""
     lowest = max(policy.lowest_hz for policy in policies)
     highest = min(policy.highest_hz for policy in policies)
@@ -272,7 +272,7 @@ def common_clocks(policies: Sequence[Policy]) -> Clocks:
         lowest, highest = (steps[0], steps[-1]) if steps else (math.nan, math.nan)
     if not lowest <= highest:
         lowest = highest = math.nan
-    return Clocks(lowest, highest, tuple(steps))
+    return FrequencyRange(lowest, highest, tuple(steps))
 
 
 def find_turbo(sysfs: Path, policies: Iterable[Policy], *, each: bool) -> TurboSwitch | None:
