@@ -108,7 +108,8 @@ def _bucket(seconds: Any, width: float) -> Any:
 #
 # The same sums, limits and refusals as `measurements.power.energy` has for one run in memory, for
 # all runs at once: readings inside a run make trapezoids with level ends, means over a window count
-# once and only inside the run, counters are unwrapped and interpolated at its ends. What cannot be known is null, and says why.
+# once and only inside the run, counters are unwrapped and interpolated at its ends. What cannot be
+# known is null, and says why.
 #
 # Samples have ``host``, ``label``, ``at_s``, ``value`` (W, or J for a counter) and, where the
 # sensor has a clock of its own, ``own_s``. Intervals have ``host``, ``start_s``, ``end_s``. Answers

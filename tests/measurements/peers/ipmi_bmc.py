@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from measurements.power.ipmi_protocol import Answer, read_records
+from measurements.power.ipmi_protocol import IpmiAnswer, read_records
 from measurements.power.source import Login
 
 LOCAL = "127.0.0.1"
@@ -90,7 +90,7 @@ class PlayedBmc(Bmc):
 
     def raw(self, netfn, command, data, until_s, *, lun=0):
         assert until_s <= time.monotonic() + 60.0
-        return Answer(*self.answer(netfn, command, data), time.monotonic())
+        return IpmiAnswer(*self.answer(netfn, command, data), time.monotonic())
 
     def records(self, until_s):
         return list(read_records(self, until_s))
