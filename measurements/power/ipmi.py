@@ -55,25 +55,25 @@ class PyghmiBmc:
         with theirs:
             self._process = _start(theirs)
         with closed_on_error([self]):
-            said = self._ask({"connect": _arguments(remote, privilege)}, until_s)
-            if "error" in said:
-                raise _login_error(name, said["error"], remote, privilege)
+            answer = self._ask({"connect": _arguments(remote, privilege)}, until_s)
+            if "error" in answer:
+                raise _login_error(name, answer["error"], remote, privilege)
 
     def raw(
         self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0
     ) -> ipmi_protocol.IpmiAnswer:
         """Send a request."""
         request = {"raw": [netfn, command, lun, data.hex()]}
-        said, at_s = time_call(lambda: self._ask(request, until_s))
-        if "error" in said:
+        answer, at_s = time_call(lambda: self._ask(request, until_s))
+        if "error" in answer:
             # The session is lost, so there is nothing to log out from.
             self._process.kill()
             raise ipmi_protocol.NoAnswerError(f"{self._name}: the BMC does not answer any more")
-        return ipmi_protocol.IpmiAnswer(said["code"], bytes.fromhex(said["data"]), at_s)
+        return ipmi_protocol.IpmiAnswer(answer["code"], bytes.fromhex(answer["data"]), at_s)
 
     def records(self, until_s: float) -> Iterable[bytes]:
         """Fetch the sensor data records one by one."""
-        return ipmi_protocol.read_records(self, until_s)
+        return ipmi_protocol.SensorRecords(self, until_s)
 
     def close(self) -> None:
         """Log out and end the process."""
@@ -87,10 +87,11 @@ class PyghmiBmc:
     def _ask(self, request: dict[str, Any], until_s: float) -> dict[str, Any]:
         line = b""
         try:
-            self._set_limit(until_s)
+            # So few bytes never wait.
             self._socket.sendall(json.dumps(request).encode() + b"\n")
             while not line.endswith(b"\n"):
-                self._set_limit(until_s)
+                # Never 0, which would mean not to wait at all.
+                self._socket.settimeout(max(until_s - time.monotonic(), 1e-3))
                 part = self._socket.recv(1 << 16)
                 if not part:
                     return {"error": "its process ended"}
@@ -103,12 +104,8 @@ class PyghmiBmc:
             ) from None
         except OSError:
             return {"error": "its process ended"}
-        said: dict[str, Any] = json.loads(line)
-        return said
-
-    def _set_limit(self, until_s: float) -> None:
-        # Never 0, which would mean not to wait at all.
-        self._socket.settimeout(max(until_s - time.monotonic(), 1e-3))
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
 def _arguments(remote: ipmi_protocol.Remote | None, privilege: str) -> dict[str, Any]:
@@ -116,8 +113,8 @@ def _arguments(remote: ipmi_protocol.Remote | None, privilege: str) -> dict[str,
     if remote is None:
         return {}
     return {
-        "bmc": remote.address.host,
-        "port": remote.address.port,
+        "bmc": remote.host,
+        "port": remote.port,
         "userid": remote.login.user,
         "password": remote.login.password,
         "privlevel": _FIRST_LEVEL + ipmi_protocol.PRIVILEGES.index(privilege),

@@ -11,10 +11,11 @@ Answers without a figure (0 W, 0xFFFF, not activated, sensor unavailable) read N
 from __future__ import annotations
 
 import re
+import struct
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.power import ipmi_protocol
 from measurements.power.source import Channel, Domain, Reading, SensorError, closed_on_error
@@ -22,8 +23,10 @@ from measurements.power.source import Channel, Domain, Reading, SensorError, clo
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from measurements.power.ipmi_protocol import Bmc, IpmiAnswer, PowerSensor
+
     # Logs in with one of `PRIVILEGES`, before a time of `time.monotonic` (s).
-    Connect = Callable[[str, float], ipmi_protocol.Bmc]
+    Connect = Callable[[str, float], Bmc]
 
 PRIVILEGES = ipmi_protocol.PRIVILEGES
 # A BMC stamps its power reading with whole seconds and updates it about as often. It may answer
@@ -34,6 +37,20 @@ RECORDS_S = 60.0
 
 _BUSY = (0xC0, 0xC3)
 _BUSY_TRIES, _BUSY_PAUSE_S = 3, 0.2
+
+# DCMI's Get Power Reading (Data Center Manageability Interface Specification 1.5, section 6.6.1).
+_DCMI, _GET_POWER_READING, _GROUP = 0x2C, 0x02, 0xDC
+# Mode 1 is the system's power; no attribute, one reserved byte.
+_REQUEST = bytes([_GROUP, 0x01, 0x00, 0x00])
+_REPLY = struct.Struct("<BHHHHIIB")
+_MEASURING = 0x40
+_NO_POWER = {0: "0 W", 0xFFFF: "0xFFFF W"}
+_NO_STAMP = (0, 0xFFFFFFFF)
+# By the specification the period covers the minimum, maximum and average. A short one covers the
+# current figure, too; other BMCs count it since their start, for days.
+LONGEST_WINDOW_S = 60.0
+# Stamps are whole seconds.
+STAMP_STEP_S = 1.0
 
 # Domain by a sensor's name, the first match, or else by its entity (specification, table 43-13).
 _NAMES: tuple[tuple[str, Domain], ...] = (
@@ -73,17 +90,15 @@ class IpmiPower:
     def __init__(
         self,
         name: str,
-        bmc: ipmi_protocol.Bmc,
-        connect: Callable[[float], ipmi_protocol.Bmc],
+        bmc: Bmc,
+        connect: Callable[[float], Bmc],
         figures: DcmiFigures | SensorFigures,
         timeout_s: float,
     ) -> None:
-        self._name = name
-        self._bmc: ipmi_protocol.Bmc | None = bmc
-        self._connect = connect
-        self._figures = figures
-        self._timeout_s = timeout_s
+        self._name, self._connect, self._timeout_s = name, connect, timeout_s
+        self._bmc: Bmc | None = bmc
         self._is_closed = False
+        self.figures = figures
         self.channels = figures.channels
         self.period_s = max(PERIOD_S, *(channel.window_s for channel in self.channels))
 
@@ -92,21 +107,14 @@ class IpmiPower:
         if self._is_closed:
             raise SensorError(f"{self._name}: read after it was closed")
         now = time.monotonic()
-        if self._bmc is not None:
+        for share in (0.5, 1.0) if self._bmc else (1.0,):
+            until_s = now + share * self._timeout_s
             try:
-                return self._figures.read(self._bmc, now + self._timeout_s / 2)
+                self._bmc = self._bmc or self._connect(until_s)
+                return self.figures.read(self._bmc, until_s)
             except ipmi_protocol.NoAnswerError:
                 self._hang_up()
-        try:
-            self._bmc = self._connect(now + self._timeout_s)
-            return self._figures.read(self._bmc, now + self._timeout_s)
-        except ipmi_protocol.NoAnswerError:
-            self._hang_up()
-            raise ipmi_protocol.silent(self._name, time.monotonic() - now) from None
-
-    def describe(self) -> dict[str, object]:
-        """Describe the last reading further, such as DCMI's minimum, maximum and average."""
-        return self._figures.describe()
+        raise ipmi_protocol.silent(self._name, time.monotonic() - now)
 
     def close(self) -> None:
         """Log out."""
@@ -119,9 +127,7 @@ class IpmiPower:
             self._bmc = None
 
 
-def _log_in(
-    connect: Connect, until_s: float
-) -> tuple[ipmi_protocol.Bmc, str, ipmi_protocol.IpmiAnswer]:
+def _log_in(connect: Connect, until_s: float) -> tuple[Bmc, str, IpmiAnswer]:
     """Log in with the least privilege that may read the power, or the most that the user has."""
     level = PRIVILEGES[0]
     bmc, answer = _enter(connect, level, until_s)
@@ -138,17 +144,13 @@ def _log_in(
     return bmc, level, answer
 
 
-def _enter(
-    connect: Connect, level: str, until_s: float
-) -> tuple[ipmi_protocol.Bmc, ipmi_protocol.IpmiAnswer]:
+def _enter(connect: Connect, level: str, until_s: float) -> tuple[Bmc, IpmiAnswer]:
     bmc = connect(level, until_s)
     with closed_on_error([bmc]):
         return bmc, _ask_power(bmc, until_s)
 
 
-def _find_figures(
-    name: str, bmc: ipmi_protocol.Bmc, answer: ipmi_protocol.IpmiAnswer
-) -> DcmiFigures | SensorFigures:
+def _find_figures(name: str, bmc: Bmc, answer: IpmiAnswer) -> DcmiFigures | SensorFigures:
     reading, problem = _judge(answer)
     if reading is not None and not problem:
         return DcmiFigures(reading)
@@ -166,113 +168,152 @@ def _find_figures(
 
 
 class DcmiFigures:
-    """The power reading of a BMC as one channel."""
+    """The power reading of a BMC as one channel; ``problem`` says why the last has no figure."""
 
-    def __init__(self, reading: ipmi_protocol.PowerReading) -> None:
+    def __init__(self, reading: PowerReading) -> None:
         note = ""
         if not reading.window_s and reading.period_s:
             note = (
                 f"the BMC's period of {reading.period_s:.0f} s covers its minimum, maximum and "
                 "average, not this figure"
             )
-        window_s = reading.window_s
-        channel = Channel(
-            "ipmi:dcmi", "power", "host", resolution=1.0, window_s=window_s, note=note
+        self.channels: tuple[Channel, ...] = (
+            Channel("ipmi:dcmi", "power", "host", 1.0, reading.window_s, note=note),
         )
-        self.channels: tuple[Channel, ...] = (channel,)
-        self._clock = ipmi_protocol.BmcClock()
-        self._last: ipmi_protocol.PowerReading | None = reading
-        self._problem = reading.problem
+        self._clock = BmcClock()
+        self.last: PowerReading | None = reading
+        self.problem = reading.problem
 
-    def read(self, bmc: ipmi_protocol.Bmc, until_s: float) -> list[Reading]:
+    def read(self, bmc: Bmc, until_s: float) -> list[Reading]:
         """Ask for the power reading."""
         answer = _ask_power(bmc, until_s)
-        self._last, self._problem = _judge(answer)
-        watts, stamp = float("nan"), None
-        if self._last is not None and not self._problem:
-            watts = float(self._last.current_w)
-            stamp = self._clock.stamp(self._last, answer.at_s)
-        return [Reading(self.channels[0].label, answer.at_s, watts, stamp)]
-
-    def describe(self) -> dict[str, object]:
-        """Return the whole reply and why it has no figure, if so."""
-        reply = self._last._asdict() if self._last is not None else {}
-        return {**reply, "problem": self._problem}
+        self.last, self.problem = _judge(answer)
+        power_w, stamp = float("nan"), None
+        if self.last is not None and not self.problem:
+            power_w = float(self.last.current_w)
+            stamp = self._clock.stamp(self.last, answer.at_s)
+        return [Reading(self.channels[0].label, answer.at_s, power_w, stamp)]
 
 
 class SensorFigures:
-    """The power sensors of a BMC, a channel each."""
+    """The power sensors of a BMC, a channel each; ``problems`` says why some have no figure."""
 
-    def __init__(self, sensors: Sequence[ipmi_protocol.PowerSensor]) -> None:
+    def __init__(self, sensors: Sequence[PowerSensor]) -> None:
         self._sensors = sensors
         self.channels = sensor_channels(sensors)
-        self._problems: dict[str, str] = {}
+        self.problems: dict[str, str] = {}
 
-    def read(self, bmc: ipmi_protocol.Bmc, until_s: float) -> list[Reading]:
+    def read(self, bmc: Bmc, until_s: float) -> list[Reading]:
         """Ask every sensor."""
-        self._problems = {}
-        return [
-            self._read(bmc, until_s, sensor, channel.label)
-            for sensor, channel in zip(self._sensors, self.channels, strict=True)
-        ]
-
-    def describe(self) -> dict[str, object]:
-        """Return the sensors without a figure, and why."""
-        return {"problems": dict(self._problems)}
-
-    def _read(
-        self,
-        bmc: ipmi_protocol.Bmc,
-        until_s: float,
-        sensor: ipmi_protocol.PowerSensor,
-        label: str,
-    ) -> Reading:
-        answer = sensor.ask(bmc, until_s)
-        watts = float("nan") if answer.code else sensor.watts(answer.data)
-        if not watts > 0:
-            unavailable = "it answers 0 W" if watts == 0 else "it is unavailable"
-            problem = ipmi_protocol.meaning(answer.code) if answer.code else unavailable
-            self._problems[label] = problem
-            watts = float("nan")
-        return Reading(label, answer.at_s, watts)
+        self.problems, readings = {}, []
+        for sensor, channel in zip(self._sensors, self.channels, strict=True):
+            answer = sensor.ask(bmc, until_s)
+            power_w = float("nan") if answer.code else sensor.watts(answer.data)
+            if not power_w > 0:
+                problem = "it answers 0 W" if power_w == 0 else "it is unavailable"
+                if answer.code:
+                    problem = ipmi_protocol.meaning(answer.code)
+                self.problems[channel.label] = problem
+                power_w = float("nan")
+            readings.append(Reading(channel.label, answer.at_s, power_w))
+        return readings
 
 
-def _ask_power(bmc: ipmi_protocol.Bmc, until_s: float) -> ipmi_protocol.IpmiAnswer:
+class PowerReading(NamedTuple):
+    """DCMI's power reading (W), as the BMC says it; see `problem`."""
+
+    current_w: int
+    minimum_w: int
+    maximum_w: int
+    average_w: int
+    # The BMC's clock; None if it has none.
+    stamp_s: int | None
+    # Time that minimum, maximum and average cover.
+    period_s: float
+    # Whether the BMC measures at all.
+    active: bool
+
+    @property
+    def problem(self) -> str:
+        """Why the current power is no figure; empty if it is one."""
+        if not self.active:
+            return "its power measurement is not activated"
+        text = _NO_POWER.get(self.current_w)
+        return f"it answers {text}" if text else ""
+
+    @property
+    def window_s(self) -> float:
+        """Time that the current power is the mean of (s); 0 for a momentary figure."""
+        return self.period_s if self.period_s <= LONGEST_WINDOW_S else 0.0
+
+
+def parse_power_reading(data: bytes) -> PowerReading | None:
+    """Parse the data after completion code 0; None if it is no power reading."""
+    if len(data) < _REPLY.size or data[0] != _GROUP:
+        return None
+    _, current, minimum, maximum, average, stamp, period_ms, state = _REPLY.unpack_from(data)
+    stamp_s = None if stamp in _NO_STAMP else stamp
+    active = bool(state & _MEASURING)
+    return PowerReading(current, minimum, maximum, average, stamp_s, period_ms / 1e3, active)
+
+
+class BmcClock:
+    """Tell new readings from repeated ones by the BMC's stamp, for as long as that moves.
+
+    A stamp that stands still while the power changes is left out from then on; else all readings
+    would count as one.
+    """
+
+    def __init__(self) -> None:
+        self._last: PowerReading | None = None
+        self._moved_at_s = float("-inf")
+        self._stuck = False
+
+    def stamp(self, reading: PowerReading, at_s: float) -> float | None:
+        """Return the BMC's time of a reading that was read at ``at_s`` (s)."""
+        last, self._last = self._last, reading
+        if reading.stamp_s is None:
+            return None
+        if last is None or reading.stamp_s != last.stamp_s:
+            self._moved_at_s = at_s
+        elif reading != last and at_s - self._moved_at_s > 2 * STAMP_STEP_S:
+            self._stuck = True
+        return None if self._stuck else float(reading.stamp_s)
+
+
+def _ask_power(bmc: Bmc, until_s: float) -> IpmiAnswer:
     """Ask for DCMI's power reading, repeatedly while the BMC is busy."""
     for _ in range(_BUSY_TRIES):
-        answer = ipmi_protocol.ask_power(bmc, until_s)
+        answer = bmc.raw(_DCMI, _GET_POWER_READING, _REQUEST, until_s)
         if answer.code not in _BUSY or time.monotonic() + _BUSY_PAUSE_S >= until_s:
             break
         time.sleep(_BUSY_PAUSE_S)
     return answer
 
 
-def _judge(answer: ipmi_protocol.IpmiAnswer) -> tuple[ipmi_protocol.PowerReading | None, str]:
+def _judge(answer: IpmiAnswer) -> tuple[PowerReading | None, str]:
     """Parse a power reading; the text says why it has no figure, if so."""
     if answer.code:
         return None, ipmi_protocol.meaning(answer.code)
-    reading = ipmi_protocol.parse_power_reading(answer.data)
+    reading = parse_power_reading(answer.data)
     return reading, "it gives no power reading" if reading is None else reading.problem
 
 
-def sensor_channels(sensors: Sequence[ipmi_protocol.PowerSensor]) -> tuple[Channel, ...]:
+def sensor_channels(sensors: Sequence[PowerSensor]) -> tuple[Channel, ...]:
     """Make channels of sensors: labels by their names, which need not be unique, and domains."""
     names = [sensor.name for sensor in sensors]
     channels = []
     for sensor in sensors:
         is_unique = sensor.name and names.count(sensor.name) == 1
-        end = "" if is_unique else f"#{sensor.number:02x}"
-        label = f"ipmi:{sensor.name}{end}"
+        label = f"ipmi:{sensor.name}" + ("" if is_unique else f"#{sensor.number:02x}")
         channels.append(Channel(label, "power", _domain(sensor), resolution=sensor.resolution_w))
     hosts = [channel.label for channel in channels if channel.domain == "host"]
     return tuple(_within(channel, hosts[0]) if hosts else channel for channel in channels)
 
 
-def _domain(sensor: ipmi_protocol.PowerSensor) -> Domain:
-    for pattern, domain in _NAMES:
-        if re.search(pattern, sensor.name.lower()):
-            return domain
-    return _ENTITIES.get(sensor.entity, "other")
+def _domain(sensor: PowerSensor) -> Domain:
+    by_name = (domain for pattern, domain in _NAMES if re.search(pattern, sensor.name.lower()))
+    return next(by_name, _ENTITIES.get(sensor.entity, "other"))
 
 
 def _within(channel: Channel, whole: str) -> Channel:

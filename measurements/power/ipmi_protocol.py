@@ -1,18 +1,17 @@
-"""IPMI as the sources see it: addresses, requests, DCMI's power reading and the sensor records."""
+"""IPMI as the sources see it: addresses, requests, refusals and the sensor data records."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-import struct
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from measurements.power.source import Login, SensorError, SourceSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 DEVICE = "/dev/ipmi0"
 PORT = 623
@@ -77,28 +76,22 @@ class Bmc(Protocol):
         ...
 
 
-class Address(NamedTuple):
-    """Host and UDP port of a BMC."""
+class Remote(NamedTuple):
+    """A BMC on the network: its host, its UDP port, and the login there."""
 
     host: str
     port: int
-
-
-class Remote(NamedTuple):
-    """A BMC on the network, and the login there."""
-
-    address: Address
     login: Login
 
 
 def resolve(
-    kind: str, where: str | None, settings: SourceSettings, options: Iterable[str] = ()
+    kind: str, where: str | None, settings: SourceSettings, options: Sequence[str] = ()
 ) -> tuple[str, Remote | None]:
     """Check address, options and login; return the source's name, and its BMC unless local."""
     address = None if where is None else parse_address(kind, where)
-    known = sorted(options) if address else []
-    if unknown := sorted(set(settings.options) - set(known)):
-        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+    taken = sorted(options) if address else []
+    if unknown := sorted(set(settings.options) - set(taken)):
+        takes = f"it takes {', '.join(taken) or 'none'}"
         raise SensorError(f"{kind} has no option {unknown[0]!r}: {takes}")
     if where is None or address is None:
         return kind, None
@@ -112,11 +105,11 @@ def resolve(
                 f"{name}: the {what} has {count} bytes and IPMI takes 1 to {most}: give the BMC a "
                 "user of its own for IPMI"
             )
-    return name, Remote(address, login)
+    return name, Remote(*address, login)
 
 
-def parse_address(kind: str, where: str) -> Address:
-    """Parse ``bmc``, ``bmc:6230``, ``10.0.0.7``, ``fe80::7`` or ``[fe80::7]:623``."""
+def parse_address(kind: str, where: str) -> tuple[str, int]:
+    """Parse host and port of ``bmc``, ``bmc:6230``, ``fe80::7`` or ``[fe80::7]:623``."""
     # The message must not repeat the address, which may contain a password.
     if "@" in where:
         raise SensorError(
@@ -124,31 +117,32 @@ def parse_address(kind: str, where: str) -> Address:
             "login is asked for"
         )
     shape = _ADDRESS.fullmatch(where)
-    number = int(shape["port"] or PORT) if shape else 0
-    if shape is None or not 0 < number < 1 << 16:
+    port = int(shape["port"] or PORT) if shape else 0
+    if shape is None or not 0 < port < 1 << 16:
         raise SensorError(f"{kind}: {where!r} is no address: write {kind}@HOST[:PORT]")
-    return Address(shape["v6"] or shape["bare"] or shape["host"], number)
+    return shape["v6"] or shape["bare"] or shape["host"], port
 
 
 def check_device(kind: str) -> None:
     """Raise `SensorError` unless this user can open the host's own BMC."""
-    over_network = f"over the network with {kind}@HOST"
     try:
         os.close(os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC))
-    except FileNotFoundError:
-        raise SensorError(
-            f"{kind}: {DEVICE} is not there: this host has no BMC, or its driver is not loaded "
-            f"(`modprobe -a ipmi_devintf ipmi_si` as root); over the network: {kind}@HOST"
-        ) from None
-    except PermissionError:
-        raise SensorError(
-            f"{kind}: {DEVICE} may not be opened by this user: run as root, or ask the BMC "
-            f"{over_network}"
-        ) from None
     except OSError as error:
-        raise SensorError(
-            f"{kind}: no BMC answers behind {DEVICE} ({error.strerror}): ask it {over_network}"
-        ) from None
+        reason = (
+            f"no BMC answers behind {DEVICE} ({error.strerror}): ask it over the network with "
+            f"{kind}@HOST"
+        )
+        if isinstance(error, FileNotFoundError):
+            reason = (
+                f"{DEVICE} is not there: this host has no BMC, or its driver is not loaded "
+                f"(`modprobe -a ipmi_devintf ipmi_si` as root); over the network: {kind}@HOST"
+            )
+        if isinstance(error, PermissionError):
+            reason = (
+                f"{DEVICE} may not be opened by this user: run as root, or ask the BMC over the "
+                f"network with {kind}@HOST"
+            )
+        raise SensorError(f"{kind}: {reason}") from None
 
 
 def meaning(code: int) -> str:
@@ -169,61 +163,50 @@ def silent(name: str, waited_s: float) -> NoAnswerError:
 
 
 _SUITE_REFUSED = (
-    "cipher suite",
-    "authentication algorithm",
-    "integrity algorithm",
-    "confidentiality algorithm",
-    "integrity payload",
+    *("cipher suite", "authentication algorithm", "integrity algorithm"),
+    *("confidentiality algorithm", "integrity payload"),
 )
 # What tools say in lower case, and what it means; the first match holds.
 _COMPLAINTS: tuple[tuple[tuple[str, ...], type[SensorError], str], ...] = (
     (
         ("incorrect password", "hmac is invalid", "integrity check value", "rakp4 integrity code"),
         RefusedError,
-        "the BMC rejects the password of user {user!r}: correct PPW_IPMI_PASSWORD or the netrc "
-        "entry",
+        "rejects the password of user {user!r}: correct PPW_IPMI_PASSWORD or the netrc entry",
     ),
     (
         ("unauthorized name", "invalid user name", "name length", "illegal", "unrecognized param"),
         RefusedError,
-        "the BMC does not let user {user!r} in: correct PPW_IPMI_USER or the netrc entry, or "
-        "enable that user for IPMI over LAN",
+        "does not let user {user!r} in: correct PPW_IPMI_USER or the netrc entry, or enable that "
+        "user for IPMI over LAN",
     ),
     (
         ("invalid role", "unauthorized role", "requested privilege level exceeds"),
         RefusedError,
-        "the BMC gives user {user!r} too little privilege: let it have {privilege} for IPMI over "
-        "LAN",
+        "gives user {user!r} too little privilege: let it have {privilege} for IPMI over LAN",
     ),
     # IPMI 1.5 tells no more than that.
     (
         ("activate session command failed",),
         RefusedError,
-        "the BMC does not open a session for user {user!r}: correct PPW_IPMI_PASSWORD or the "
-        "netrc entry, or let the user have {privilege} for IPMI over LAN",
+        "does not open a session for user {user!r}: correct PPW_IPMI_PASSWORD or the netrc "
+        "entry, or let the user have {privilege} for IPMI over LAN",
     ),
     (
         _SUITE_REFUSED,
         SensorError,
-        "the BMC refuses cipher suite {suites}: enable it there, or name another one by "
+        "refuses cipher suite {suites}: enable it there, or name another one by "
         "ipmi:ipmitool@HOST,cipher=N",
     ),
     (
         ("insufficient resources", "session slot", "login slots", "slot available"),
         SensorError,
-        "the BMC has no free session: close others or wait for a minute",
+        "has no free session: close others or wait for a minute",
     ),
-    (
-        (
-            "name or service not known",
-            "address lookup",
-            "name resolution",
-            "no address associated",
-            "unable to transmit to specified address",
-        ),
-        SensorError,
-        "this host name has no address: correct it, or give the BMC's IP address",
-    ),
+)
+# This one is of the host name, not of the BMC.
+_NO_ADDRESS = (
+    *("name or service not known", "address lookup", "name resolution", "no address associated"),
+    "unable to transmit to specified address",
 )
 
 
@@ -233,99 +216,18 @@ def complaint(
     """Explain what a tool said of a failed login, without repeating it; None if unknown."""
     for phrases, kind, text in _COMPLAINTS:
         if any(phrase in said.lower() for phrase in phrases):
-            filled = text.format(user=user, privilege=privilege.upper(), suites=suites)
-            return kind(f"{name}: {filled}")
+            reason = text.format(user=user, privilege=privilege.upper(), suites=suites)
+            return kind(f"{name}: the BMC {reason}")
+    if any(phrase in said.lower() for phrase in _NO_ADDRESS):
+        return SensorError(
+            f"{name}: this host name has no address: correct it, or give the BMC's IP address"
+        )
     return None
 
 
 def refuses_suite(said: str) -> bool:
     """Whether a tool said that the BMC does not take the cipher suite."""
     return any(phrase in said.lower() for phrase in _SUITE_REFUSED)
-
-
-# DCMI's Get Power Reading (Data Center Manageability Interface Specification 1.5, section 6.6.1).
-_DCMI, _GET_POWER_READING, _GROUP = 0x2C, 0x02, 0xDC
-# Mode 1 is the system's power; no attribute, one reserved byte.
-_REQUEST = bytes([_GROUP, 0x01, 0x00, 0x00])
-
-_REPLY = struct.Struct("<BHHHHIIB")
-_MEASURING = 0x40
-_NO_WATTS = {0: "0 W", 0xFFFF: "0xFFFF W"}
-_NO_STAMP = (0, 0xFFFFFFFF)
-
-# By the specification the period covers the minimum, maximum and average. A short one covers the
-# current figure, too; other BMCs count it since their start, for days.
-LONGEST_WINDOW_S = 60.0
-# Stamps are whole seconds.
-STAMP_STEP_S = 1.0
-
-
-class PowerReading(NamedTuple):
-    """DCMI's power reading (W), as the BMC says it; see `problem`."""
-
-    current_w: int
-    minimum_w: int
-    maximum_w: int
-    average_w: int
-    # The BMC's clock; None if it has none.
-    stamp_s: int | None
-    # Time that minimum, maximum and average cover.
-    period_s: float
-    # Whether the BMC measures at all.
-    active: bool
-
-    @property
-    def problem(self) -> str:
-        """Why the current power is no figure; empty if it is one."""
-        if not self.active:
-            return "its power measurement is not activated"
-        if self.current_w in _NO_WATTS:
-            return f"it answers {_NO_WATTS[self.current_w]}"
-        return ""
-
-    @property
-    def window_s(self) -> float:
-        """Time that the current power is the mean of (s); 0 for a momentary figure."""
-        return self.period_s if self.period_s <= LONGEST_WINDOW_S else 0.0
-
-
-def ask_power(bmc: Bmc, until_s: float) -> IpmiAnswer:
-    """Request DCMI's power reading."""
-    return bmc.raw(_DCMI, _GET_POWER_READING, _REQUEST, until_s)
-
-
-def parse_power_reading(data: bytes) -> PowerReading | None:
-    """Parse the data after completion code 0; None if it is no power reading."""
-    if len(data) < _REPLY.size or data[0] != _GROUP:
-        return None
-    _, current, minimum, maximum, average, stamp, period_ms, state = _REPLY.unpack_from(data)
-    stamp_s = None if stamp in _NO_STAMP else stamp
-    active = bool(state & _MEASURING)
-    return PowerReading(current, minimum, maximum, average, stamp_s, period_ms / 1e3, active)
-
-
-class BmcClock:
-    """Tell new readings from repeated ones by the BMC's stamp, for as long as that moves.
-
-    A stamp that stands still while the power changes is left out from then on; else all readings
-    would count as one.
-    """
-
-    def __init__(self) -> None:
-        self._last: PowerReading | None = None
-        self._moved_at_s = float("-inf")
-        self._stuck = False
-
-    def stamp(self, reading: PowerReading, at_s: float) -> float | None:
-        """Return the BMC's time of a reading that was read at ``at_s`` (s)."""
-        last, self._last = self._last, reading
-        if reading.stamp_s is None:
-            return None
-        if last is None or reading.stamp_s != last.stamp_s:
-            self._moved_at_s = at_s
-        elif reading != last and at_s - self._moved_at_s > 2 * STAMP_STEP_S:
-            self._stuck = True
-        return None if self._stuck else float(reading.stamp_s)
 
 
 # Power sensors (Intelligent Platform Management Interface Specification 2.0, sections 33:
@@ -349,18 +251,9 @@ _UNAVAILABLE, _SCANNING = 0x20, 0x40
 
 # Applied to the linear figure (table 43-1, byte 24); those over 11 need factors for each reading.
 _LINEARIZATIONS: tuple[Callable[[float], float], ...] = (
-    lambda x: x,
-    math.log,
-    math.log10,
-    math.log2,
-    math.exp,
-    lambda x: 10.0**x,
-    lambda x: 2.0**x,
-    lambda x: 1.0 / x,
-    lambda x: x**2,
-    lambda x: x**3,
-    math.sqrt,
-    math.cbrt,
+    *(float, math.log, math.log10, math.log2, math.exp),
+    *(lambda x: 10.0**x, lambda x: 2.0**x, lambda x: 1.0 / x, lambda x: x**2, lambda x: x**3),
+    *(math.sqrt, math.cbrt),
 )
 
 
@@ -404,11 +297,8 @@ class PowerSensor(NamedTuple):
 
 def power_sensors(records: Iterable[bytes]) -> list[PowerSensor]:
     """Find the power sensors of the BMC itself, in the order of their records."""
-    return [
-        _power_sensor(record)
-        for record in records
-        if _is_power_sensor(record) and len(record) >= _UP_TO_NAME
-    ]
+    whole = (record for record in records if len(record) >= _UP_TO_NAME)
+    return [_power_sensor(record) for record in whole if _is_power_sensor(record)]
 
 
 def split_records(dump: bytes) -> Iterator[bytes]:
@@ -420,24 +310,22 @@ def split_records(dump: bytes) -> Iterator[bytes]:
         start = end
 
 
-def read_records(bmc: Bmc, until_s: float) -> Iterator[bytes]:
-    """Fetch sensor data records: those of power sensors whole, the others up to their units."""
-    return _Repository(bmc, until_s).records()
+class SensorRecords:
+    """The sensor data records of a BMC: its repository, or those of its own sensors without one.
 
-
-class _Repository:
-    """The repository of a BMC, or the records of its own sensors if it keeps none."""
+    Iterating fetches the records of power sensors whole, the others up to their units.
+    """
 
     def __init__(self, bmc: Bmc, until_s: float) -> None:
         self._bmc, self._until_s = bmc, until_s
         said = self._ask(_APPLICATION, _GET_DEVICE_ID).data
         keeps_one = len(said) <= _DEVICE_SUPPORT or bool(said[_DEVICE_SUPPORT] & _KEEPS_RECORDS)
         self._netfn, self._get = (_STORAGE, 0x23) if keeps_one else (_SENSOR_EVENT, 0x21)
-        self._reservation, self._lost = bytes(2), 0
-        self._chunk = _CHUNKS[0]
-        self._next = 0
+        self._lost, self._next, self._chunk = 0, 0, _CHUNKS[0]
+        self._reservation = bytes(2)
 
-    def records(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[bytes]:
+        """Fetch the records one by one."""
         self._reserve()
         seen = set[int]()
         while self._next != _LAST_RECORD and self._next not in seen:

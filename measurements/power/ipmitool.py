@@ -77,9 +77,8 @@ class IpmitoolBmc:
         # ipmitool would prefer this one to IPMI_PASSWORD.
         self._environment.pop("IPMITOOL_PASSWORD", None)
         if remote is not None:
-            host, port = remote.address
             self._command[-1] = interface
-            self._command += ["-H", host, "-p", str(port), "-N", PATIENCE_S]
+            self._command += ["-H", remote.host, "-p", str(remote.port), "-N", PATIENCE_S]
             self._command += ["-U", remote.login.user, "-E", "-L", privilege.upper()]
             self._environment["IPMI_PASSWORD"] = remote.login.password
 

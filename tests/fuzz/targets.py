@@ -34,7 +34,8 @@ from measurements.host.cpu_placement import read_topology
 from measurements.host.disks_network import Snapshot
 from measurements.host.files import parse_cpu_list
 from measurements.host.memory import available_memory, last_level_cache
-from measurements.power.ipmi_protocol import parse_power_reading, power_sensors, split_records
+from measurements.power.ipmi_power import parse_power_reading
+from measurements.power.ipmi_protocol import power_sensors, split_records
 from measurements.power.meter import Instrument, MeterSource
 from measurements.power.power_log import open_source
 from measurements.power.redfish import best_power, energy_counter

@@ -32,10 +32,8 @@ from peers.waiting import is_running, processes, wait_for
 
 from measurements.power import ipmi, ipmi_power, ipmi_protocol, ipmi_session
 from measurements.power import ipmitool as ipmi_tool
-from measurements.power.ipmi_power import sensor_channels
+from measurements.power.ipmi_power import BmcClock, PowerReading, sensor_channels
 from measurements.power.ipmi_protocol import (
-    BmcClock,
-    PowerReading,
     PowerSensor,
     parse_address,
     power_sensors,
@@ -241,12 +239,12 @@ def test_the_whole_reply_is_that_of_independent_clients_and_follows_the_watts(bm
         start_s = time.monotonic()
         (reading,) = source.read()
         assert start_s < reading.at_s < time.monotonic()
-        reply = source.describe()
+        reply = source.figures.last._asdict()
         assert (channel.label, channel.quantity, channel.domain) == ("ipmi:dcmi", "power", "host")
         assert (channel.resolution, channel.window_s, source.period_s) == (1.0, 5.0, 5.0)
         assert reading == ("ipmi:dcmi", reading.at_s, 137.0, 1.7e9)
         figures = {"current_w": 137, "minimum_w": 91, "maximum_w": 305, "average_w": 142}
-        rest = {"stamp_s": 1_700_000_000, "period_s": 5.0, "active": True, "problem": ""}
+        rest = {"stamp_s": 1_700_000_000, "period_s": 5.0, "active": True}
         assert reply == figures | rest
         if isinstance(bmc, IpmiBmc):
             assert numbers(ipmitool(bmc, "dcmi", "power", "reading")) == [137, 91, 305, 142]
@@ -284,11 +282,11 @@ def test_what_is_no_figure_is_nan_and_says_why(bmc, tool):
             (reading,) = source.read()
             assert math.isnan(reading.value)
             assert reading.source_at_s is None
-            assert source.describe()["problem"] == problem
+            assert source.figures.problem == problem
             bmc.set(state=0x40, code=0, short=0)
             bmc.set_watts(88)
             assert watts(source) == [88.0]
-            assert source.describe()["problem"] == ""
+            assert source.figures.problem == ""
 
 
 @both_tools
@@ -342,7 +340,7 @@ def test_power_sensors_stand_in(start, tmp_path, tool):
         ]
         eventually(source, lambda found: found == [96.0, 96.0])
         assert {r.source_at_s for r in source.read()} == {None}
-        assert source.describe() == {"problems": {}}
+        assert source.figures.problems == {}
         if isinstance(bmc, IpmiBmc):
             said = ipmitool(bmc, "-c", "sensor", "reading", PSU.name, CPU.name)
             assert said.splitlines() == ["PSU1 Pwr In,96", "CPU Power,96"]
@@ -350,13 +348,13 @@ def test_power_sensors_stand_in(start, tmp_path, tool):
             assert len(re.findall(r"\| 96\.00 +\| W ", free)) == 2
         bmc.set_present(PSU, present=False)
         eventually(source, lambda found: math.isnan(found[0]) and found[1] == 96.0)
-        assert source.describe() == {"problems": {"ipmi:PSU1 Pwr In": "it is unavailable"}}
+        assert source.figures.problems == {"ipmi:PSU1 Pwr In": "it is unavailable"}
         bmc.set_present(PSU)
         eventually(source, lambda found: found == [96.0, 96.0])
         bmc.set_count(0)
         eventually(source, lambda found: all(math.isnan(w) for w in found))
         problems = dict.fromkeys(("ipmi:PSU1 Pwr In", "ipmi:CPU Power"), "it answers 0 W")
-        assert source.describe() == {"problems": problems}
+        assert source.figures.problems == problems
 
 
 @both_tools
@@ -692,7 +690,7 @@ def test_a_password_is_seen_nowhere(tmp_path, monkeypatch, caplog, capfd, tool):
         said.extend([repr(login), str(login), f"{login}", repr(settings)])
         try:
             source = open_source(parse_spec(f"{tool}@{bmc.where}"), settings)
-            said.append(repr((source, vars(source), source.read(), source.describe())))
+            said.append(repr((source, vars(source), source.read(), vars(source.figures))))
             source.close()
         except SensorError as error:
             said.extend([repr(error), repr(vars(error)), *traceback.format_exception(error)])

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from measurements.power.ipmi_protocol import IpmiAnswer, read_records
+from measurements.power.ipmi_protocol import IpmiAnswer, SensorRecords
 from measurements.power.source import Login
 
 LOCAL = "127.0.0.1"
@@ -93,7 +93,7 @@ class PlayedBmc(Bmc):
         return IpmiAnswer(*self.answer(netfn, command, data), time.monotonic())
 
     def records(self, until_s):
-        return list(read_records(self, until_s))
+        return list(SensorRecords(self, until_s))
 
     def answer(self, netfn, command, data, level="administrator"):
         """Completion code and data of an answer to one of such a privilege."""
