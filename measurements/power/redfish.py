@@ -26,17 +26,12 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
+from measurements.power import redfish_client as http
 from measurements.power import source
-from measurements.power.redfish_client import (
-    RedfishAnswer,
-    RedfishClient,
-    StatusError,
-    dig,
-    member_paths,
-    parse_origin,
-)
+from measurements.power.redfish_client import dig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +39,8 @@ if TYPE_CHECKING:
     Document = Mapping[str, Any]
     # A resource by its path; None if the service has none there.
     Look = Callable[[str], Document | None]
+    # A figure (W or J; NaN for none), and the sensor's own time of it (s).
+    Value = tuple[float, float | None]
 
 OPTIONS = ("ca", "chassis", "verify")
 # A BMC updates its sensors about once per second, and answers slowly when asked more often.
@@ -81,7 +78,7 @@ def open_source(where: str | None, settings: source.SourceSettings) -> RedfishSo
     source.check_options("redfish", settings.options, OPTIONS, yes_or_no=("verify",))
     if not where:
         raise source.SensorError("redfish needs an address: redfish@HOST[:PORT]")
-    client = RedfishClient(parse_origin(where), settings)
+    client = http.RedfishClient(http.parse_origin(where), settings)
     with source.closed_on_error([client]):
         return RedfishSource(client, settings.options)
 
@@ -89,7 +86,7 @@ def open_source(where: str | None, settings: source.SourceSettings) -> RedfishSo
 class RedfishSource:
     """Figures of the chassis of one service."""
 
-    def __init__(self, client: RedfishClient, options: Mapping[str, str]) -> None:
+    def __init__(self, client: http.RedfishClient, options: Mapping[str, str]) -> None:
         self._client = client
         self._figures = _find_figures(client, options)
         self.channels = tuple(channel for channel, _ in self._figures)
@@ -109,28 +106,21 @@ class RedfishSource:
         """Log out and hang up; a second call does nothing."""
         self._client.close()
 
-    def _get(self, path: str) -> RedfishAnswer | None:
+    def _get(self, path: str) -> http.RedfishAnswer | None:
         try:
             return self._client.get(path)
-        except StatusError as error:
+        except http.StatusError as error:
             if error.status == _GONE:
                 return None
             raise
 
 
 def _reading(
-    label: str, figure: ChassisFigure, answers: Sequence[RedfishAnswer | None]
+    label: str, figure: ChassisFigure, answers: Sequence[http.RedfishAnswer | None]
 ) -> source.Reading:
     times = [answer.at_s for answer in answers if answer] or [time.monotonic()]
-    value = figure.compute([answer.document if answer else {} for answer in answers])
-    return source.Reading(label, (times[0] + times[-1]) / 2, value.value, value.source_at_s)
-
-
-class Value(NamedTuple):
-    """A figure (W or J; NaN for none), and the sensor's own time of it (s)."""
-
-    value: float
-    source_at_s: float | None = None
+    value, source_at_s = figure.compute([answer.document if answer else {} for answer in answers])
+    return source.Reading(label, (times[0] + times[-1]) / 2, value, source_at_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +140,7 @@ class ChassisFigure:
 
     def now(self, look: Look) -> float:
         """Return its present value (W or J); NaN if the service tells none."""
-        return self.compute([look(path) or {} for path in self.paths]).value
+        return self.compute([look(path) or {} for path in self.paths])[0]
 
 
 def best_power(chassis: Document, look: Look) -> ChassisFigure | None:
@@ -224,7 +214,7 @@ def _entry(
     *keys: str | int, convert: Callable[[Any], float] = watts
 ) -> Callable[[Sequence[Document]], Value]:
     """Compute a figure from one entry of one document."""
-    return lambda documents: Value(convert(dig(documents[0], *keys)))
+    return lambda documents: (convert(dig(documents[0], *keys)), None)
 
 
 def _environment(chassis: Document, look: Look) -> ChassisFigure | None:
@@ -242,7 +232,7 @@ def _environment(chassis: Document, look: Look) -> ChassisFigure | None:
 
 
 def _sensor_value(documents: Sequence[Document]) -> Value:
-    return Value(watts(documents[0].get("Reading")), _epoch(documents[0].get("ReadingTime")))
+    return watts(documents[0].get("Reading")), _epoch(documents[0].get("ReadingTime"))
 
 
 def _supplies(chassis: Document, look: Look) -> ChassisFigure | None:
@@ -250,7 +240,7 @@ def _supplies(chassis: Document, look: Look) -> ChassisFigure | None:
     _, subsystem = _follow_link(chassis, look, "PowerSubsystem")
     _, supplies = _follow_link(subsystem, look, "PowerSupplies")
     paths = []
-    for member in member_paths(supplies):
+    for member in http.member_paths(supplies):
         supply = look(member) or {}
         if dig(supply, "Status", "State") == "Absent":
             continue
@@ -264,7 +254,7 @@ def _supplies(chassis: Document, look: Look) -> ChassisFigure | None:
 def _supplies_value(documents: Sequence[Document]) -> Value:
     delivering = (d for d in documents if dig(d, "Status", "State") not in _IDLE_STATES)
     # One supply in cold redundancy may take 0 W, but not all of them together.
-    return Value(watts(sum(number(dig(d, "InputPowerWatts", "Reading")) for d in delivering)))
+    return watts(sum(number(dig(d, "InputPowerWatts", "Reading")) for d in delivering)), None
 
 
 def _momentary(chassis: Document, look: Look) -> ChassisFigure | None:
@@ -302,7 +292,7 @@ def _whole(power: Document) -> tuple[int, str]:
 
 
 def _energy_value(documents: Sequence[Document]) -> Value:
-    return Value(_JOULES_PER_KWH * number(_kilowatt_hours(documents[0])))
+    return _JOULES_PER_KWH * number(_kilowatt_hours(documents[0])), None
 
 
 def _kilowatt_hours(metrics: Document) -> Any:
@@ -340,62 +330,51 @@ class _Chassis:
         return len(named) if isinstance(named, list) else 0
 
 
-class _Cache:
-    """Read every resource once while the figures are looked for."""
+def _find_figures(
+    client: http.RedfishClient, options: Mapping[str, str]
+) -> list[tuple[source.Channel, ChassisFigure]]:
+    forbidden: list[http.StatusError] = []
 
-    def __init__(self, client: RedfishClient) -> None:
-        self._client = client
-        self._seen: dict[str, Document | None] = {}
-        self.forbidden: StatusError | None = None
-
-    def __call__(self, path: str) -> Document | None:
-        if path not in self._seen:
-            self._seen[path] = self._get(path)
-        return self._seen[path]
-
-    def _get(self, path: str) -> Document | None:
+    # Every resource is read once while the figures are looked for.
+    @cache
+    def look(path: str) -> Document | None:
         try:
-            return self._client.get(path).document
-        except StatusError as error:
+            return client.get(path).document
+        except http.StatusError as error:
             if error.status not in _NOT_OFFERED:
                 raise
             if error.status == _FORBIDDEN:
-                self.forbidden = error
+                forbidden.append(error)
             return None
 
-
-def _find_figures(
-    client: RedfishClient, options: Mapping[str, str]
-) -> list[tuple[source.Channel, ChassisFigure]]:
-    look = _Cache(client)
     chassis = _find_chassis(client, look, options.get("chassis"))
     for one in chassis:
         one.power = best_power(one.document, look)
         one.energy = energy_counter(one.document, look) if one.power else None
     if told := [one for one in chassis if one.power]:
         return _with_channels(told, look, is_verified=options.get("verify") != "no")
-    if look.forbidden:
-        raise look.forbidden
-    raise source.SensorError(
-        f"{client.origin.name}: no chassis tells its watts (there are: {_names(chassis)}): update "
-        f"the BMC's firmware, or read it by IPMI: ipmi@{client.origin.host}"
+    if forbidden:
+        raise forbidden[-1]
+    raise client.origin.error(
+        f"no chassis tells its watts (there are: {_names(chassis)}): update the BMC's firmware, "
+        f"or read it by IPMI: ipmi@{client.origin.host}"
     )
 
 
-def _find_chassis(client: RedfishClient, look: Look, only: str | None) -> list[_Chassis]:
+def _find_chassis(client: http.RedfishClient, look: Look, only: str | None) -> list[_Chassis]:
     path = dig(client.root(), "Chassis", "@odata.id")
     members: list[str] = []
     for _ in range(_MOST_PAGES):
         if not isinstance(path, str):
             break
         page = client.get(path).document
-        members += member_paths(page)
+        members += http.member_paths(page)
         path = page.get("Members@odata.nextLink")
     chassis = [_Chassis(member, document) for member in members if (document := look(member))]
     chosen = [one for one in chassis if only in (None, one.name)]
     if only and not chosen:
-        raise source.SensorError(
-            f"{client.origin.name}: no chassis has the Id {only!r}: choose one of {_names(chassis)}"
+        raise client.origin.error(
+            f"no chassis has the Id {only!r}: choose one of {_names(chassis)}"
         )
     return chosen
 
@@ -409,38 +388,35 @@ def _with_channels(
 ) -> list[tuple[source.Channel, ChassisFigure]]:
     """Make the channels of all chassis that tell their power."""
     ends = [re.sub(r"[^\w.-]+", "_", f"-{one.name}") if len(told) > 1 else "" for one in told]
-    figures = [one.power for one in told if one.power]
     labels = {
-        one.path: f"redfish:{power.name}{end}"
-        for one, power, end in zip(told, figures, ends, strict=True)
+        one.path: f"redfish:{one.power.name}{end}"
+        for one, end in zip(told, ends, strict=True)
+        if one.power
     }
     containers = [_container(one, labels, look) for one in told]
     outermost = containers.count(None)
     rivals = f"one of {outermost} chassis that may share watts: choose one with chassis=ID"
     found = []
-    for one, power, end, inside in zip(told, figures, ends, containers, strict=True):
+    for one, end, inside in zip(told, ends, containers, strict=True):
         domain, covers = _domain(one, told)
-        note = source.join_notes(
-            power.note,
-            covers,
-            rivals if not inside and outermost > 1 else "",
-            "" if is_verified else "the certificate was not verified",
+        label, note = (
+            labels[one.path],
+            source.join_notes(
+                one.power.note if one.power else "",
+                covers,
+                rivals if not inside and outermost > 1 else "",
+                "" if is_verified else "the certificate was not verified",
+            ),
         )
-        channel = source.Channel(
-            labels[one.path], "power", domain, window_s=power.window_s, inside=inside, note=note
-        )
-        found.append((channel, power))
-        if one.energy:
-            # The same energy, counted: inside the power, so that nobody adds the two.
-            counter = source.Channel(
-                f"redfish:energy{end}",
-                "energy",
-                domain,
-                resolution=one.energy.resolution,
-                inside=channel.label,
-                note=note,
-            )
-            found.append((counter, one.energy))
+        # The energy is the same, counted: inside the power, so that nobody adds the two.
+        for name, figure, container in (
+            (label, one.power, inside),
+            (f"redfish:energy{end}", one.energy, label),
+        ):
+            if figure:
+                rest = (figure.resolution, figure.window_s, None, container)
+                channel = source.Channel(name, figure.quantity, domain, *rest, note=note)
+                found.append((channel, figure))
     return found
 
 

@@ -6,7 +6,6 @@ same one. Proxies and netrc files of the environment are not used.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import ipaddress
@@ -14,8 +13,6 @@ import json
 import socket
 import ssl
 import time
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
@@ -58,8 +55,8 @@ class ServiceOrigin(NamedTuple):
     @property
     def name(self) -> str:
         """Name in messages, with the port unless it is the usual one."""
-        usual = self.port == PORTS[self.scheme]
-        return f"redfish at {self.host}" if usual else f"redfish at {self.host} port {self.port}"
+        port = "" if self.port == PORTS[self.scheme] else f" port {self.port}"
+        return f"redfish at {self.host}{port}"
 
     @property
     def is_loopback(self) -> bool:
@@ -68,6 +65,17 @@ class ServiceOrigin(NamedTuple):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+    def error(self, reason: str) -> SensorError:
+        """Make the error of this service."""
+        return SensorError(f"{self.name}: {reason}")
+
+    def no_answer(self, timeout_s: float) -> SensorError:
+        """Make the error of an answer that did not come in time."""
+        return self.error(
+            f"no answer within {timeout_s:g} s: check the address and the network, or restart the "
+            "BMC"
+        )
 
 
 def parse_origin(where: str) -> ServiceOrigin:
@@ -94,29 +102,41 @@ def parse_origin(where: str) -> ServiceOrigin:
 
 
 class RedfishAnswer(NamedTuple):
-    """A resource, and the middle of the request and its answer by `time.monotonic` (s)."""
+    """An answer, and the middle of the request and it by `time.monotonic` (s)."""
 
-    document: dict[str, Any]
+    origin: ServiceOrigin
+    path: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
     at_s: float
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The resource."""
+        try:
+            document = json.loads(self.body)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            start = self.body[:40].decode("ascii", "replace")
+            raise self.origin.error(
+                f"{self.path} is no JSON object but begins {start!r}: is this the Redfish port of "
+                "a BMC?"
+            )
+        return document
 
 
 class StatusError(SensorError):
     """The service answered with a status other than 200."""
 
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
+    def __init__(self, answer: RedfishAnswer, reason: str) -> None:
+        super().__init__(f"{answer.origin.name}: {reason}")
+        self.status = answer.status
 
 
 class _BrokenError(SensorError):
     """A connection ended without an answer."""
-
-
-class _Raw(NamedTuple):
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    at_s: float
 
 
 class RedfishClient:
@@ -130,13 +150,12 @@ class RedfishClient:
                 "redfish needs the library requests: pip install 'perf-per-watt[measure]'"
             ) from None
         self.origin = origin
-        self._errors = requests.exceptions
+        self._requests = requests
         self._timeout_s = settings.timeout_s
         self._ask_login = settings.login
         self._login: Login | None = None
-        self._rejected = False
-        self._sessions = SESSIONS
-        self._own_session = ""
+        self._is_rejected = False
+        self._sessions, self._own_session = SESSIONS, ""
         self._pin = _fingerprint(origin, _trust(origin, settings.options), self._timeout_s)
         self._http = _http_session(requests, self._pin)
 
@@ -150,25 +169,22 @@ class RedfishClient:
 
     def get(self, path: str) -> RedfishAnswer:
         """Read one resource; raise `StatusError` for a status other than 200."""
-        raw = self._get_patiently(path)
-        if raw.status == UNAUTHORIZED:
+        answer = self._get_patiently(path)
+        if answer.status == UNAUTHORIZED:
             self._log_in()
-            raw = self._get_patiently(path)
-            if raw.status == UNAUTHORIZED:
+            answer = self._get_patiently(path)
+            if answer.status == UNAUTHORIZED:
                 self._reject()
-        if raw.status == FORBIDDEN:
+        if answer.status == FORBIDDEN:
             raise StatusError(
-                f"{self.origin.name}: {self._who()} may not read {path}: give the account a role "
-                f"that may, such as ReadOnly",
-                raw.status,
+                answer,
+                f"{self._who()} may not read {path}: give the account a role that may, such as "
+                "ReadOnly",
             )
-        if raw.status != OK:
-            raise StatusError(
-                f"{self.origin.name}: {path} answers {raw.status}: restart the BMC's Redfish "
-                f"service if it goes on",
-                raw.status,
-            )
-        return RedfishAnswer(self._parse_json(path, raw.body), raw.at_s)
+        if answer.status != OK:
+            again = "restart the BMC's Redfish service if it goes on"
+            raise StatusError(answer, f"{path} answers {answer.status}: {again}")
+        return answer
 
     def close(self) -> None:
         """Log out and hang up; a second call does nothing."""
@@ -180,37 +196,36 @@ class RedfishClient:
         self._forget_login()
         self._http.close()
 
-    def _get_patiently(self, path: str) -> _Raw:
+    def _get_patiently(self, path: str) -> RedfishAnswer:
         """Ask a busy or failing service once again."""
-        raw = self._follow_redirects(path)
-        if raw.status not in BUSY:
-            return raw
-        wait_s = _retry_after(raw.headers.get("Retry-After"))
+        answer = self._follow_redirects(path)
+        if answer.status not in BUSY:
+            return answer
+        wait_s = _retry_after(answer.headers.get("Retry-After"))
         if wait_s > self._timeout_s:
-            raise StatusError(
-                f"{self.origin.name}: {path} answers {raw.status} and asks to wait {wait_s:.0f} s: "
-                f"try again then",
-                raw.status,
-            )
+            asks = f"asks to wait {wait_s:.0f} s: try again then"
+            raise StatusError(answer, f"{path} answers {answer.status} and {asks}")
         time.sleep(wait_s)
         return self._follow_redirects(path)
 
-    def _follow_redirects(self, path: str) -> _Raw:
+    def _follow_redirects(self, path: str) -> RedfishAnswer:
         for _ in range(MOST_REDIRECTS):
             try:
-                raw = self._exchange("GET", path)
+                answer = self._exchange("GET", path)
             except _BrokenError:
                 # Once more, over a new connection.
-                raw = self._exchange("GET", path)
-            if raw.status not in REDIRECTS:
-                return raw
-            path = self._own_path(raw.headers.get("Location", ""))
-        raise SensorError(f"{self.origin.name}: {path} is redirected in a circle")
+                answer = self._exchange("GET", path)
+            if answer.status not in REDIRECTS:
+                return answer
+            path = self._own_path(answer.headers.get("Location", ""))
+        raise self.origin.error(f"{path} is redirected in a circle")
 
-    def _exchange(self, method: str, path: str, payload: Mapping[str, str] | None = None) -> _Raw:
+    def _exchange(
+        self, method: str, path: str, payload: Mapping[str, str] | None = None
+    ) -> RedfishAnswer:
         asked_s = time.monotonic()
         until_s = asked_s + self._timeout_s
-        errors = self._errors
+        errors = self._requests.exceptions
         try:
             with self._http.request(
                 method,
@@ -221,39 +236,37 @@ class RedfishClient:
                 stream=True,
             ) as response:
                 body = self._body(response, until_s)
-        except errors.Timeout:
-            raise SensorError(_late(self.origin, self._timeout_s)) from None
         except errors.RequestException as error:
-            self._http.close()
+            if not isinstance(error, errors.Timeout):
+                self._http.close()
             # requests does not call a stalled body a timeout.
-            if time.monotonic() >= until_s:
-                raise SensorError(_late(self.origin, self._timeout_s)) from None
+            if isinstance(error, errors.Timeout) or time.monotonic() >= until_s:
+                raise self.origin.no_answer(self._timeout_s) from None
             self._explain(isinstance(error, errors.SSLError))
             raise _BrokenError(
                 f"{self.origin.name}: breaks the connection off instead of answering {path}: "
                 f"restart the BMC's Redfish service if it goes on"
             ) from None
         at_s = (asked_s + time.monotonic()) / 2
-        return _Raw(response.status_code, response.headers, body, at_s)
+        status, headers = response.status_code, response.headers
+        return RedfishAnswer(self.origin, path, status, headers, body, at_s)
 
     def _body(self, response: Response, until_s: float) -> bytes:
         body = bytearray()
         for chunk in response.iter_content(1 << 16):
             body += chunk
             if time.monotonic() > until_s:
-                raise SensorError(_late(self.origin, self._timeout_s))
+                raise self.origin.no_answer(self._timeout_s)
             if len(body) > MOST_BYTES:
-                raise SensorError(
-                    f"{self.origin.name}: sends more than {MOST_BYTES >> 20} MiB: is it a BMC?"
-                )
+                raise self.origin.error(f"sends more than {MOST_BYTES >> 20} MiB: is it a BMC?")
         return bytes(body)
 
     def _explain(self, by_tls: bool) -> None:
         """Raise if nobody answers any more, or somebody else does."""
         shown = _fingerprint(self.origin, _trust_any(), self._timeout_s)
         if by_tls and shown != self._pin:
-            raise SensorError(
-                f"{self.origin.name}: shows another certificate than when it was opened (SHA-256 "
+            raise self.origin.error(
+                f"shows another certificate than when it was opened (SHA-256 "
                 f"{shown[:16]}… instead of {self._pin[:16]}…), so nothing was sent to it: find "
                 f"out who answers there, and start again if the certificate was renewed"
             )
@@ -265,65 +278,49 @@ class RedfishClient:
         if parts.scheme and parts.netloc:
             elsewhere = parse_origin(f"{parts.scheme}://{parts.netloc}") != self.origin
         if elsewhere or not parts.path.startswith("/"):
-            raise SensorError(
-                f"{self.origin.name}: points to {link!r}, which is not the same service: name "
-                f"that service itself"
+            raise self.origin.error(
+                f"points to {link!r}, which is not the same service: name that service itself"
             )
         return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
-    def _parse_json(self, path: str, body: bytes) -> dict[str, Any]:
-        try:
-            document = json.loads(body)
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
-            start = body[:40].decode("ascii", "replace")
-            raise SensorError(
-                f"{self.origin.name}: {path} is no JSON object but begins {start!r}: is this the "
-                f"Redfish port of a BMC?"
-            )
-        return document
-
     def _log_in(self) -> None:
         """Open a session, or use basic authentication where there are none."""
-        if self._rejected:
+        if self._is_rejected:
             self._reject()
         if self.origin.scheme == "http" and not self.origin.is_loopback:
-            raise SensorError(
-                f"{self.origin.name}: wants a login, which http:// would send in the clear: use "
-                f"https://"
+            raise self.origin.error(
+                "wants a login, which http:// would send in the clear: use https://"
             )
         self._forget_login()
         self._login = self._login or self._ask_login("redfish", self.origin.host)
         user, password = self._login
-        raw = self._exchange("POST", self._sessions, {"UserName": user, "Password": password})
-        if raw.status in (UNAUTHORIZED, FORBIDDEN):
+        answer = self._exchange("POST", self._sessions, {"UserName": user, "Password": password})
+        if answer.status in (UNAUTHORIZED, FORBIDDEN):
             self._reject()
-        if token := raw.headers.get("X-Auth-Token"):
+        if token := answer.headers.get("X-Auth-Token"):
             self._http.headers["X-Auth-Token"] = token
-            self._own_session = self._session_path(raw)
+            self._own_session = self._session_path(answer)
         else:
-            both = base64.b64encode(f"{user}:{password}".encode()).decode()
-            self._http.headers["Authorization"] = f"Basic {both}"
+            # As bytes: requests would refuse texts beyond Latin-1.
+            both = user.encode(), password.encode()
+            self._http.auth = self._requests.auth.HTTPBasicAuth(*both)
 
-    def _session_path(self, raw: _Raw) -> str:
+    def _session_path(self, answer: RedfishAnswer) -> str:
         with contextlib.suppress(SensorError):
-            link = raw.headers.get("Location")
-            link = link or dig(self._parse_json(self._sessions, raw.body), "@odata.id")
+            link = answer.headers.get("Location")
+            link = link or dig(answer.document, "@odata.id")
             return self._own_path(str(link))
         return ""
 
     def _forget_login(self) -> None:
-        self._own_session = ""
-        for header in ("X-Auth-Token", "Authorization"):
-            self._http.headers.pop(header, None)
+        self._own_session, self._http.auth = "", None
+        self._http.headers.pop("X-Auth-Token", None)
 
     def _reject(self) -> NoReturn:
         # Repeated attempts would lock the account.
-        self._rejected = True
-        raise SensorError(
-            f"{self.origin.name}: rejects {self._who()} or the password: check both, and that the "
-            f"account is not locked"
+        self._is_rejected = True
+        raise self.origin.error(
+            f"rejects {self._who()} or the password: check both, and that the account is not locked"
         )
 
     def _who(self) -> str:
@@ -363,12 +360,10 @@ def _http_session(library: ModuleType, pin: str) -> Session:
 
 def _retry_after(header: str | None) -> float:
     """Seconds to wait, from a number of them or a date."""
-    if header is not None:
-        with contextlib.suppress(ValueError):
-            return max(float(int(header)), 0.0)
-        with contextlib.suppress(ValueError):
-            until = parsedate_to_datetime(header).astimezone(UTC)
-            return max((until - datetime.now(UTC)).total_seconds(), 0.0)
+    from urllib3 import Retry, exceptions
+
+    with contextlib.suppress(exceptions.InvalidHeader):
+        return BUSY_WAIT_S if header is None else float(Retry().parse_retry_after(header))
     return BUSY_WAIT_S
 
 
@@ -382,8 +377,8 @@ def _trust(origin: ServiceOrigin, options: Mapping[str, str]) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=ca)
     except OSError as error:
         reason = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
-        raise SensorError(
-            f"{origin.name}: ca={ca}: {reason}: give a PEM file of the certificate or its authority"
+        raise origin.error(
+            f"ca={ca}: {reason}: give a PEM file of the certificate or its authority"
         ) from None
     if ca:
         # BMCs and small authorities omit extensions that Python 3.13 requires; a certificate that
@@ -409,29 +404,21 @@ def _fingerprint(origin: ServiceOrigin, context: ssl.SSLContext, timeout_s: floa
             with context.wrap_socket(plain, server_hostname=origin.host) as wrapped:
                 return hashlib.sha256(wrapped.getpeercert(binary_form=True) or b"").hexdigest()
     except ssl.SSLCertVerificationError as error:
-        raise SensorError(
-            f"{origin.name}: its certificate is not trusted: {error.verify_message}: give ca=FILE "
+        raise origin.error(
+            f"its certificate is not trusted: {error.verify_message}: give ca=FILE "
             f"with the certificate or its authority, use the name it is made out to, or write "
             f"verify=no"
         ) from None
     except ssl.SSLError as error:
-        raise SensorError(
-            f"{origin.name}: no TLS connection: {error.reason or error}: is this the HTTPS port, "
+        raise origin.error(
+            f"no TLS connection: {error.reason or error}: is this the HTTPS port, "
             f"and does the BMC speak TLS 1.2?"
         ) from None
     except TimeoutError:
-        raise SensorError(_late(origin, timeout_s)) from None
+        raise origin.no_answer(timeout_s) from None
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise SensorError(
-            f"{origin.name}: cannot be reached: {reason}: check the address, and that the BMC's "
+        raise origin.error(
+            f"cannot be reached: {reason}: check the address, and that the BMC's "
             f"Redfish service is on"
         ) from None
-
-
-def _late(origin: ServiceOrigin, timeout_s: float) -> str:
-    """Describe an answer that did not come in time."""
-    return (
-        f"{origin.name}: no answer within {timeout_s:g} s: check the address and the network, or "
-        f"restart the BMC"
-    )

@@ -513,7 +513,7 @@ def test_one_stumble_is_forgiven_and_a_busy_service_gets_the_time_it_asks_for(st
         for said, told in (("3600", f"{asks}600 s: try again then"), (later, asks)):
             bmc.next_said.append(Said(503, b"", (("Retry-After", said),)))
             assert told in refusal(source.read)
-    assert waits == [*([0.0, 0.5] * 4), 1.0, 0.0, 0.5]
+    assert waits == [*([0.0, 0.5] * 4), 1.0, 0.5, 0.5]
 
 
 def test_what_is_no_resource_of_the_service_is_an_error_that_says_what_it_is(start):
