@@ -412,7 +412,7 @@ def test_turbo_that_is_off_in_the_firmware_can_be_left_off(kernel, opened):
 def test_policies_with_nothing_in_common_and_no_switch_for_turbo(tree, opened):
     tree(HostSpec([PolicySpec([0], 800000, 1200000), PolicySpec([1], 1500000, 2400000)]))
     control = opened(dry_run=True)
-    assert str(control.steps()) == "Clocks(lowest_hz=nan, highest_hz=nan, steps_hz=())"
+    assert str(control.steps()) == "FrequencyRange(lowest_hz=nan, highest_hz=nan, steps_hz=())"
     with pytest.raises(MeasurementError, match="no switch for turbo"):
         control.turn_turbo(False)
     assert control.turbo is None
