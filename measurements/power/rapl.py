@@ -24,7 +24,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from measurements.host.files import NumberFile, number, read_field, read_text
+from measurements.host import files
 from measurements.power.source import (
     Channel,
     Domain,
@@ -59,6 +59,7 @@ _INTEL_FIRST_MODEL = 42
 _INTEL_WITHOUT = (44, 46, 47, 53, 54)
 # AMD has it since Zen.
 _AMD_FIRST_FAMILY = 0x17
+_NUMBERS = ("cpu family", "model")
 _LOAD = "load its driver: sudo modprobe intel_rapl_msr (intel_rapl before Linux 5.3)"
 
 
@@ -79,7 +80,7 @@ class RaplSource:
 
     def __init__(self, root: Path, zones: Sequence[RaplZone]) -> None:
         self._root = root
-        self._files = [NumberFile(zone.path / "energy_uj") for zone in zones]
+        self._files = [files.NumberFile(zone.path / "energy_uj") for zone in zones]
         self._ranges = [math.inf if z.range_uj is None else z.range_uj for z in zones]
         with closed_on_error([self]):
             first = self._read_counters()
@@ -88,12 +89,12 @@ class RaplSource:
             for zone, file in zip(zones, self._files, strict=True)
         ]
         self._mirrors = _Mirrors([c.domain == "package" and not c.inside for c in self._channels])
-        self._compare([value for _, value in first])
+        self._compare(first)
         for _ in range(_Mirrors.LOOKS):
             if not self._mirrors.undecided:
                 break
             time.sleep(5 * PERIOD_S)
-            self._compare([value for _, value in self._counters()])
+            self._compare(self._counters())
 
     @property
     def channels(self) -> Sequence[Channel]:
@@ -110,7 +111,7 @@ class RaplSource:
         """Read every counter (J, not unwrapped); raise `SensorError` if none answers."""
         counters = self._read_counters()
         if self._mirrors.undecided:
-            self._compare([value for _, value in counters])
+            self._compare(counters)
         return [
             Reading(channel.label, at_s, math.nan if value is None else value / 1e6)
             for channel, (at_s, value) in zip(self._channels, counters, strict=True)
@@ -138,8 +139,8 @@ class RaplSource:
             before = after
         return counters
 
-    def _compare(self, values: list[int | None]) -> None:
-        for mirror, first in self._mirrors.compare(values).items():
+    def _compare(self, counters: list[tuple[float, int | None]]) -> None:
+        for mirror, first in self._mirrors.compare([value for _, value in counters]).items():
             twin, channel = self._channels[first].label, self._channels[mirror]
             note = join_notes(channel.note, f"mirrors {twin}: never added to it")
             self._channels[mirror] = replace(channel, inside=twin, note=note)
@@ -178,8 +179,9 @@ class _Mirrors:
         """Compare counters (µJ) with the last ones; return new mirrors, each with its original."""
         new = {}
         for pair, (moves, alike) in list(self.undecided.items()):
-            steps = [_step(self._last[index], values[index]) for index in pair]
-            if None in steps or steps == [0, 0]:
+            both = [(self._last[index], values[index]) for index in pair]
+            steps = [now - last for last, now in both if last is not None and now is not None]
+            if len(steps) < 2 or steps == [0, 0]:
                 continue
             moves, alike = moves + 1, alike + (steps[0] == steps[1])
             self.undecided[pair] = (moves, alike)
@@ -190,10 +192,6 @@ class _Mirrors:
                     new[mirror] = self.found[mirror] = self.found.get(first, first)
         self._last = values
         return new
-
-
-def _step(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None else after - before
 
 
 class RaplZone(NamedTuple):
@@ -226,14 +224,13 @@ def find_zones(settings: SourceSettings) -> list[RaplZone]:
     found = {_identity(folder.name): folder for folder in _zone_folders(powercap(settings))}
     is_amd = _cpuinfo(settings).get("vendor_id") == "AuthenticAMD"
     zones: dict[_Identity, RaplZone] = {}
-    taken: set[str] = set()
+    labels: set[str] = set()
     for identity, folder in sorted(found.items()):
         label = _label(identity, found)
-        if label in taken:
+        if label in labels:
             label = f"{label}#{folder.name}"
-        taken.add(label)
-        parent = zones.get(identity.ancestor(-1))
-        zones[identity] = _zone(folder, label, parent, taken, is_amd=is_amd)
+        labels.add(label)
+        zones[identity] = _zone(folder, label, zones.get(identity.ancestor(-1)), labels, is_amd)
     return list(zones.values())
 
 
@@ -281,52 +278,51 @@ def _label(identity: _Identity, found: dict[_Identity, Path]) -> str:
 
 
 def _name(zone: Path) -> str:
-    return read_text(zone / "name") or zone.name
+    return files.read_text(zone / "name") or zone.name
 
 
 def _zone(
-    folder: Path, label: str, parent: RaplZone | None, taken: set[str], *, is_amd: bool
+    folder: Path, label: str, parent: RaplZone | None, labels: set[str], is_amd: bool
 ) -> RaplZone:
     kind = re.split(r"[-\d]", _name(folder), maxsplit=1)[0]
     domain: Domain = next((domain for domain in _DOMAINS if domain == kind), "other")
-    range_uj = number(folder / "max_energy_range_uj") or 0
-    is_part = parent is not None and domain not in ("dram", "psys")
-    inside = parent.channel.label if parent is not None and is_part else None
+    range_uj = max(files.number(folder / "max_energy_range_uj") or 0, 0)
+    whole = parent.channel if parent is not None and domain not in ("dram", "psys") else None
+    inside = whole.label if whole else None
     notes = []
     twin = "rapl:" + label.partition("/")[2]
-    if not folder.name.startswith(f"{_CONTROL_TYPE}:") and twin in taken:
-        inside, is_part = twin, False
+    if not folder.name.startswith(f"{_CONTROL_TYPE}:") and twin in labels:
+        inside, whole = twin, None
         notes.append(f"shows {twin} by another interface: never added to it")
     if is_amd and domain == "core":
         notes.append("of one core of the package alone, as AMD processors count each core apart")
-    if range_uj <= 0:
+    if not range_uj:
         notes.append("the kernel does not tell its range: joules are lost when it wraps")
-    if number(folder / "enabled") == 0:
+    if files.number(folder / "enabled") == 0:
         notes.append("its power limits are off")
     most_w = _most_w(folder)
-    if math.isnan(most_w) and parent is not None and is_part:
-        most_w = parent.channel.most_w
+    if math.isnan(most_w) and whole:
+        most_w = whole.most_w
     channel = Channel(
         label,
         "energy",
         domain,
         resolution=max(1e-6, range_uj / _STEPS * 1e-6),
-        range_j=range_uj / 1e6 if range_uj > 0 else None,
+        range_j=range_uj / 1e6 if range_uj else None,
         inside=inside,
         most_w=most_w,
         note=join_notes(*notes),
     )
-    return RaplZone(folder, range_uj if range_uj > 0 else None, channel)
+    return RaplZone(folder, range_uj or None, channel)
 
 
 def _most_w(zone: Path) -> float:
     """Power that the limits in force allow, with room for short peaks (W); NaN without limits."""
-    if number(zone / "enabled") == 0:
+    if files.number(zone / "enabled") == 0:
         return math.nan
-    limits = [number(path) for path in zone.glob("constraint_*_power*_uw")]
-    watts = [limit * 1e-6 for limit in limits if limit is not None]
+    limits = files.read_numbers(zone.glob("constraint_*_power*_uw"), 1e-6)
     least, most = _PLAUSIBLE_W
-    return max((w * _OVER_LIMIT for w in watts if least <= w <= most), default=math.nan)
+    return max((w * _OVER_LIMIT for w in limits if least <= w <= most), default=math.nan)
 
 
 def not_permitted(counter: Path, root: Path) -> str:
@@ -345,8 +341,8 @@ def why_absent(settings: SourceSettings) -> str:
 
 
 def _reason(root: Path, cpu: dict[str, str]) -> str:
-    name = cpu.get("model name", "this processor")
-    family, model = _figure(cpu, "cpu family"), _figure(cpu, "model")
+    name, vendor = cpu.get("model name", "this processor"), cpu.get("vendor_id", "")
+    family, model = (int(text) if (text := cpu.get(key, "")).isdigit() else 0 for key in _NUMBERS)
     if _leads_nowhere(root):
         return (
             "its zones lead nowhere, as container runtimes hide them: measure outside of the "
@@ -357,7 +353,6 @@ def _reason(root: Path, cpu: dict[str, str]) -> str:
             "this is a virtual machine, and guests are seldom given one: measure on the physical "
             f"host, or {_INSTEAD}"
         )
-    vendor = cpu.get("vendor_id", "")
     if vendor == "GenuineIntel":
         if family == 6 and model >= _INTEL_FIRST_MODEL and model not in _INTEL_WITHOUT:
             return f"{name} should have it: {_LOAD}"
@@ -371,14 +366,7 @@ def _reason(root: Path, cpu: dict[str, str]) -> str:
 
 def _cpuinfo(settings: SourceSettings) -> dict[str, str]:
     """Fields of the first processor; empty if they cannot be read."""
-    first, _, _ = read_field(settings.procfs / "cpuinfo").partition("\n\n")
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _figure(cpu: dict[str, str], name: str) -> int:
-    text = cpu.get(name, "")
-    return int(text) if text.isdigit() else 0
+    return dict(reversed([*files.read_pairs(settings.procfs / "cpuinfo")]))
 
 
 def _leads_nowhere(root: Path) -> bool:
