@@ -10,6 +10,7 @@ import contextlib
 import math
 import re
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from measurements.power import source
@@ -85,17 +86,12 @@ class MeterSource:
         question = _generic(instrument, options) if "query" in options else _wt(instrument, options)
         self._question = question
         self.period_s = question.window_s
-        # The meter integrates without gaps, so that its energy contains the power.
-        counter = source.Channel(f"{label}-energy", "energy", "wall")
-        has_counter = question.energy is not None
-        power = source.Channel(
-            label,
-            "power",
-            "wall",
-            window_s=question.window_s,
-            inside=counter.label if has_counter else None,
-        )
-        self.channels: Sequence[source.Channel] = (power, counter) if has_counter else (power,)
+        power = source.Channel(label, "power", "wall", window_s=question.window_s)
+        self.channels: Sequence[source.Channel] = (power,)
+        if question.energy is not None:
+            # The meter integrates without gaps, so that its energy contains the power.
+            counter = source.Channel(f"{label}-energy", "energy", "wall")
+            self.channels = (replace(power, inside=counter.label), counter)
         instrument.hurry(QUICK_S + question.window_s)
         watts = self._ask()[0][question.power]
         if watts < 0:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import math
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from measurements.power.source import Channel, Reading, SensorError, closed_on_error, time_call
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from measurements.power.source import SourceSettings
+from measurements.power import source
+from measurements.power.source import Channel, Reading, SensorError, time_call
 
 _MILLI = 1e-3
 # Since Ampere, power is a mean over a second (`nvmlDeviceGetPowerUsage`).
@@ -23,7 +19,7 @@ _AMPERE = 7
 _AMPERE_WINDOW_S = 1.0
 
 
-def open_source(where: str | None, settings: SourceSettings) -> NvmlSource:
+def open_source(where: str | None, settings: source.SourceSettings) -> NvmlSource:
     """Open all graphics processors, or the one with the index or UUID ``where``."""
     try:
         library = import_module("pynvml")
@@ -41,7 +37,7 @@ class NvmlSource:
         self._library = library
         self._is_open = False
         self._connect()
-        with closed_on_error([self]):
+        with source.closed_on_error([self]):
             try:
                 self._processors = self._find_processors(where)
             except library.NVMLError as error:
@@ -52,12 +48,12 @@ class NvmlSource:
     def read(self) -> list[Reading]:
         """Read every processor (J or W), reconnecting once; raise if none answers."""
         readings = self._read_all()
-        if _all_missing(readings):
+        if all(math.isnan(reading.value) for reading in readings):
             self._connect()
             for processor in self._processors:
                 processor.reconnect()
             readings = self._read_all()
-        if _all_missing(readings):
+        if all(math.isnan(reading.value) for reading in readings):
             why = "; ".join(f"{p.channel.label}: {p.problem}" for p in self._processors)
             raise SensorError(f"nvml: no graphics processor answers ({why}): see nvidia-smi")
         return readings
@@ -69,11 +65,8 @@ class NvmlSource:
             _why_refused(self._library, self._library.nvmlShutdown)
 
     def _read_all(self) -> list[Reading]:
-        readings = []
-        for processor in self._processors:
-            value, at_s = time_call(processor.read)
-            readings.append(Reading(processor.channel.label, at_s, value))
-        return readings
+        answers = [(p.channel.label, time_call(p.read)) for p in self._processors]
+        return [Reading(label, at_s, value) for label, (value, at_s) in answers]
 
     def _connect(self) -> None:
         self.close()
@@ -148,10 +141,6 @@ class _Processor:
         except self._library.NVMLError:
             return 0.0
         return _AMPERE_WINDOW_S if generation >= _AMPERE else 0.0
-
-
-def _all_missing(readings: Sequence[Reading]) -> bool:
-    return all(math.isnan(reading.value) for reading in readings)
 
 
 def _why_refused(library: Any, function: Any, *arguments: Any) -> str | None:

@@ -64,10 +64,9 @@ class PyRaplSource:
     def read(self) -> list[Reading]:
         """Read every counter (J, not unwrapped), reconnecting once."""
         energies, at_s = time_call(self._energies)
-        values = {label: energies[position] for label, position in self._positions.items()}
         return [
-            Reading(label, at_s, value / 1e6 if value >= 0 else math.nan)
-            for label, value in values.items()
+            Reading(label, at_s, energies[at] / 1e6 if energies[at] >= 0 else math.nan)
+            for label, at in self._positions.items()
         ]
 
     def close(self) -> None:

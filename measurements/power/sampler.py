@@ -28,18 +28,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from measurements.errors import MeasurementError
-from measurements.power.source import (
-    TIMEOUT_S,
-    Channel,
-    Login,
-    PowerSource,
-    Reading,
-    SensorError,
-    SourceSettings,
-    Spec,
-    closed_on_error,
-    open_sources,
-)
+from measurements.power import source as sources
+from measurements.power.source import Channel, Login, PowerSource, Reading, SensorError, Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +63,7 @@ class Sampling:
         interval_s: float = 0.1,
         sysfs: Path = Path("/sys"),
         procfs: Path = Path("/proc"),
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = sources.TIMEOUT_S,
         logins: Sequence[tuple[str, str, Login]] = (),
     ) -> Self:
         """Start the process and open the sources in it; raise `SensorError` if one fails."""
@@ -93,7 +83,7 @@ class Sampling:
             # Through the pipe, so that no list of processes shows them.
             "logins": [(kind, host, *login) for kind, host, login in logins],
         }
-        with closed_on_error([sampling]):
+        with sources.closed_on_error([sampling]):
             answer = sampling._ask("open", **order)
         sampling.channels = tuple(map(channel_from_json, answer["channels"]))
         windows_s = (channel.window_s for channel in sampling.channels)
@@ -111,9 +101,9 @@ class Sampling:
     def close(self) -> None:
         """End the process; a second call does nothing."""
         for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                # The process may have ended before it took the last order.
-                with suppress(BrokenPipeError):
+            # The process may have ended before it took the last order.
+            with suppress(BrokenPipeError):
+                if pipe is not None:
                     pipe.close()
         try:
             self.process.wait(timeout=5)
@@ -184,8 +174,7 @@ class SampleWriter:
         self._lock = threading.Lock()
         self._file: IO[str] | None = None
         self._rows: Any = None
-        self.readings = 0
-        self.failures: dict[str, str] = {}
+        self.readings, self.failures = 0, dict[str, str]()
 
     def open(self, path: Path) -> None:
         """Begin a file and reset the counts."""
@@ -311,31 +300,29 @@ class Sampler:
         self._clock, self._wait = clock, wait
         self._writer = SampleWriter()
         self._readers: list[SourceReader] = []
-        self._limit_s = TIMEOUT_S
+        self._limit_s = sources.TIMEOUT_S
 
     def open(self, order: dict[str, Any]) -> dict[str, Any]:
         """Open the sources; all or none."""
         specs = [Spec(*parts) for parts in order["sources"]]
         logins = {(k, h): Login(u, p) for k, h, u, p in order.get("logins", ())}
-        settings = SourceSettings(
+        settings = sources.SourceSettings(
             sysfs=Path(order["sysfs"]),
             procfs=Path(order["procfs"]),
             login=lambda kind, host: logins.get((kind, host)) or _find_login(kind, host),
             timeout_s=float(order["timeout_s"]),
         )
         self._limit_s = 2 * settings.timeout_s
-        sources = open_sources(specs, settings)
-        interval_s = float(order["interval_s"])
-        self._readers = [
-            SourceReader(
-                spec.name, source, interval_s, self._writer, clock=self._clock, wait=self._wait
+        opened = sources.open_sources(specs, settings)
+        clocks: dict[str, Any] = {"clock": self._clock, "wait": self._wait}
+        for spec, source in zip(specs, opened, strict=True):
+            reader = SourceReader(
+                spec.name, source, float(order["interval_s"]), self._writer, **clocks
             )
-            for spec, source in zip(specs, sources, strict=True)
-        ]
-        for reader in self._readers:
+            self._readers.append(reader)
             reader.start()
-        channels = [channel_as_json(channel) for source in sources for channel in source.channels]
-        slowest_s = max((source.period_s for source in sources), default=0.0)
+        channels = [channel_as_json(channel) for source in opened for channel in source.channels]
+        slowest_s = max((source.period_s for source in opened), default=0.0)
         return {"channels": channels, "slowest_s": slowest_s}
 
     def start(self, order: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from measurements.errors import MeasurementError
 from measurements.table.headers import nearest
@@ -230,16 +230,8 @@ def open_sources(specs: Iterable[Spec], settings: SourceSettings) -> list[PowerS
     return opened
 
 
-class Closable(Protocol):
-    """Anything with a `close`."""
-
-    def close(self) -> None:
-        """Release it."""
-        ...
-
-
 @contextmanager
-def closed_on_error(resources: Sequence[Closable]) -> Iterator[None]:
+def closed_on_error(resources: Sequence[Any]) -> Iterator[None]:
     """Close the resources if the block raises; they stay open otherwise."""
     try:
         yield

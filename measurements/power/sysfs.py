@@ -19,7 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from measurements.host.files import NumberFile, number, read_field, read_text
+from measurements.host import files
 from measurements.power import source
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ class _Device(NamedTuple):
     driver: str
     address: str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.driver, self.folder.name, self.address
+
 
 @dataclass(frozen=True, slots=True)
 class _Sensor:
@@ -83,7 +87,7 @@ class _Sensor:
 
     @property
     def given_label(self) -> str | None:
-        return read_text(self.device.attributes / f"{self.name}_label")
+        return files.read_text(self.device.attributes / f"{self.name}_label")
 
     @property
     def label(self) -> str:
@@ -106,7 +110,7 @@ def open_hwmon(where: str | None, settings: source.SourceSettings) -> HwmonSourc
     sensors = _find_sensors(root)
     if where is not None:
         names = sorted({sensor.device.driver for sensor in sensors})
-        sensors = [s for s in sensors if where in _names_of(s.device)]
+        sensors = [s for s in sensors if where in s.device.names]
         if not sensors:
             known = f"the drivers there are {', '.join(names)}" if names else "there is no driver"
             raise source.SensorError(f"{root}: no driver is called {where!r}: {known}")
@@ -126,7 +130,7 @@ class HwmonSource:
         self._root = root
         self.channels = _channels(sensors)
         self.period_s = min(channel.window_s for channel in self.channels)
-        self._files = [NumberFile(sensor.path) for sensor in sensors]
+        self._files = [files.NumberFile(sensor.path) for sensor in sensors]
         with source.closed_on_error([self]):
             self.read()
         self.channels = tuple(
@@ -183,7 +187,7 @@ def _find_sensors(root: Path) -> list[_Sensor]:
             continue
         # Older drivers put their files with the device itself.
         for attributes in (folder, link):
-            driver = read_text(attributes / "name") or read_text(folder / "name")
+            driver = files.read_text(attributes / "name") or files.read_text(folder / "name")
             device = _Device(folder, attributes, driver or folder.name, place.name)
             if sensors := _sensors_of(device):
                 found += sensors
@@ -220,19 +224,10 @@ def _labels(sensors: Sequence[_Sensor]) -> list[str]:
         (d.driver, f"{d.driver}-{d.address}", f"{d.driver}-{d.folder.name}") for d in devices
     ]
     names = dict(zip(devices, _unique_names(candidates), strict=True))
+    ends = [(s, (s.label, f"{s.label}/{s.quantity}", s.name)) for s in sensors]
     return _unique_names(
-        [
-            tuple(
-                f"hwmon:{names[sensor.device]}/{end}"
-                for end in (sensor.label, f"{sensor.label}/{sensor.quantity}", sensor.name)
-            )
-            for sensor in sensors
-        ]
+        [tuple(f"hwmon:{names[s.device]}/{end}" for end in own) for s, own in ends]
     )
-
-
-def _names_of(device: _Device) -> tuple[str, ...]:
-    return device.driver, device.folder.name, device.address
 
 
 def _unique_names(candidates: Sequence[tuple[str, ...]]) -> list[str]:
@@ -265,7 +260,7 @@ def _channel(sensor: _Sensor, label: str, inside: str | None) -> source.Channel:
     domain = next(domain for start, domain in domains if sensor.label.startswith(start))
     if sensor.quantity == "energy":
         return source.Channel(label, "energy", domain, resolution=_MICRO, inside=inside)
-    interval_ms = number(device.attributes / f"{sensor.name}_average_interval") or 0
+    interval_ms = files.number(device.attributes / f"{sensor.name}_average_interval") or 0
     is_unknown = sensor.is_mean and not interval_ms
     return source.Channel(
         label,
@@ -288,7 +283,7 @@ def open_batteries(where: str | None, settings: source.SourceSettings) -> Batter
             f"{root}: no {name} feeds this host: use rapl, ipmi, redfish or a meter, or measure "
             "time alone"
         )
-    batteries = [_Battery(folder, files) for folder in folders if (files := _power_files(folder))]
+    batteries = [_Battery(folder, names) for folder in folders if (names := _power_files(folder))]
     if not batteries:
         raise source.SensorError(
             f"{folders[0]}: it tells neither power_now nor current_now with voltage_now: use "
@@ -322,11 +317,8 @@ class BatterySource:
                 f"{self._root}: no battery feeds the host ({said}), so that they say nothing of "
                 "what it draws: unplug it from the mains"
             )
-        readings = []
-        for battery in self._batteries:
-            watts, at_s = source.time_call(battery.read_power)
-            readings.append(source.Reading(battery.label, at_s, watts))
-        return readings
+        answers = [(b.label, source.time_call(b.read_power)) for b in self._batteries]
+        return [source.Reading(label, at_s, watts) for label, (watts, at_s) in answers]
 
     def close(self) -> None:
         """Close the files."""
@@ -338,18 +330,17 @@ class BatterySource:
 class _Battery:
     """One battery: its state, and the files whose product is its power."""
 
-    def __init__(self, folder: Path, files: tuple[str, ...]) -> None:
-        self.name = folder.name
-        self.label = f"battery:{folder.name}"
+    def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
+        self.name, self.label = folder.name, f"battery:{folder.name}"
         self.state = "Unknown"
         self._folder = folder
-        self.factors = [NumberFile(folder / name) for name in files]
-        volts = (number(folder / "voltage_now") or math.nan) / 1e6
+        self.factors = [files.NumberFile(folder / name) for name in names]
+        volts = (files.number(folder / "voltage_now") or math.nan) / 1e6
         # Firmware counts in milliwatts or milliamperes.
-        self.resolution_w = _MILLI if len(files) == 1 else _MILLI * volts
+        self.resolution_w = _MILLI if len(names) == 1 else _MILLI * volts
 
     def update_state(self) -> str:
-        self.state = read_text(self._folder / "status") or "Unknown"
+        self.state = files.read_text(self._folder / "status") or "Unknown"
         return self.state
 
     def read_power(self) -> float:
@@ -368,7 +359,8 @@ def _battery_folders(root: Path) -> list[Path]:
     return [
         folder
         for folder in (sorted(root.iterdir()) if root.is_dir() else ())
-        if read_field(folder / "type") == "Battery" and read_field(folder / "scope") != "Device"
+        if files.read_field(folder / "type") == "Battery"
+        and files.read_field(folder / "scope") != "Device"
     ]
 
 
