@@ -19,9 +19,7 @@ from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
 from measurements.host.execution import Execution, execute
 from measurements.processes.cleanup_process import CleanupProcess
-from measurements.sweep.machine import clock_off, spreads
-from measurements.sweep.rows import row_of, run_energy
-from measurements.sweep.session import check_space
+from measurements.sweep import machine, rows, session
 from measurements.table.units import frequency_text
 
 if TYPE_CHECKING:
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
     from measurements.power.energy import RunEnergy
     from measurements.power.sampler import Sampling
-    from measurements.sweep.machine import Machine
-    from measurements.sweep.session import Session
 
 # A run is to last as long as the slowest sensor takes for so many figures.
 _READINGS = 3
@@ -38,39 +34,28 @@ _READINGS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """What a sweep measures.
-
-    Attributes
-    ----------
-    frequencies : tuple of float
-        Hz; empty for the frequency as it is found.
-    clock_hz : float or None
-        The frequency where it is measured as found and nothing here can tell.
-    cores : tuple of int
-        Physical cores to use; empty for as many as the process may.
-    idle_s, settle_s : float
-        Seconds of idling measured before the sweep, and waited for after each change.
-    at_least_s : float
-        What a run is to last; the command is executed several times for it.
-    seed : int
-        Of the order.
-    counters : bool
-        Whether perf counts instructions and cycles.
-    """
+    """What a sweep measures."""
 
     command: tuple[str, ...]
     workload: str
     host: str
     family: str | None = None
+    # Hz; empty for the frequency as it is found.
     frequencies: tuple[float, ...] = ()
+    # The frequency where it is measured as found and nothing here can tell (Hz).
     clock_hz: float | None = None
+    # Physical cores to use; empty for as many as the process may.
     cores: tuple[int, ...] = ()
     repeats: int = 5
     warm_ups: int = 1
+    # Idling that is measured before the sweep, and time waited for after each change (s).
     idle_s: float = 10.0
     settle_s: float = 2.0
+    # What a run is to last (s); the command is executed several times for it.
     at_least_s: float = 0.0
+    # Of the order.
     seed: int = 0
+    # Whether perf counts instructions and cycles.
     counters: bool = True
     data_bytes: float | None = None
     price: float | None = None
@@ -108,8 +93,8 @@ class MeasuredSweep:
     """
 
     options: SweepOptions
-    session: Session
-    machine: Machine
+    session: session.Session
+    machine: machine.Machine
     sampling: Sampling
     tell: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
@@ -145,13 +130,11 @@ class MeasuredSweep:
         for record in self.session.records():
             self._number = max(self._number, record["run"] + 1)
             if record["kind"] == "idle":
-                self._idle = run_energy(self.session, record)
-            if record["kind"] != "run" or record["exit_code"]:
-                continue
-            step = RunSetup(record["asked_hz"], record["asked_cores"], record["repeat"])
-            done.add(step)
-            row = row_of(self.session, record, run_energy(self.session, record), self._idle)
-            self._rows.setdefault(step[:2], []).append(row)
+                self._idle = rows.run_energy(self.session, record)
+            if record["kind"] == "run" and not record["exit_code"]:
+                step = RunSetup(record["asked_hz"], record["asked_cores"], record["repeat"])
+                done.add(step)
+                self._rows.setdefault(step[:2], []).append(self._row(record))
         return done
 
     def _measure_idle(self) -> None:
@@ -163,7 +146,7 @@ class MeasuredSweep:
         end_s = self.clock()
         self.sampling.stop()
         self._end(record, Execution(start_s, end_s, 0, 0.0, 0.0), {})
-        self._idle = run_energy(self.session, record)
+        self._idle = rows.run_energy(self.session, record)
         for label, drawn in self._idle.items():
             if drawn.power_w != drawn.power_w:
                 self.tell(f"idle {label}: {drawn.reason}")
@@ -189,7 +172,7 @@ class MeasuredSweep:
             )
 
     def _measure(self, step: RunSetup, cooling: Cooling) -> dict[str, Any]:
-        check_space(self.session.folder)
+        session.check_space(self.session.folder)
         self._set_up(step)
         cooling.wait()
         record = self._begin("run", step, self._executions)
@@ -207,9 +190,13 @@ class MeasuredSweep:
             if step.freq_hz is None:
                 facts |= clock_found(self.machine, self.options.clock_hz, facts)
         self._end(record, made, facts)
-        row = row_of(self.session, record, run_energy(self.session, record), self._idle)
+        row = self._row(record)
         self._advise(step, row)
         return row
+
+    def _row(self, record: dict[str, Any]) -> dict[str, Any]:
+        drawn = rows.run_energy(self.session, record)
+        return rows.row_of(self.session, record, drawn, self._idle)
 
     def _set_up(self, step: RunSetup) -> None:
         if self.machine.set_up(step.freq_hz, step.cores):
@@ -256,7 +243,11 @@ class MeasuredSweep:
         """Tell each instability of a set-up once, and each note of a row once."""
         alike = self._rows.setdefault(step[:2], [])
         alike.append(row)
-        found = [*spreads(alike, step.text()), *clock_off(row), *self.machine.throttling_of(row)]
+        found = [
+            *machine.spreads(alike, step.text()),
+            *machine.clock_off(row),
+            *machine.throttling_of(row),
+        ]
         messages = {f"{step.text()}: {each.what}": each.message for each in found}
         if "notes" in row:
             messages[row["notes"]] = row["notes"]
@@ -267,7 +258,7 @@ class MeasuredSweep:
 
 
 def clock_found(
-    machine: Machine, stated_hz: float | None, facts: Mapping[str, Any]
+    host: machine.Machine, stated_hz: float | None, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Find the frequency of a run that was measured as found: stated, counted, or the kernel's.
 
@@ -276,7 +267,7 @@ def clock_found(
     for hertz, source in (
         (stated_hz, "stated"),
         (facts.get("freq_achieved_hz"), "counters"),
-        (machine.clock_hz(), "kernel"),
+        (host.clock_hz(), "kernel"),
     ):
         if hertz is not None:
             return {"freq_hz": float(hertz), "freq_source": source}

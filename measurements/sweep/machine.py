@@ -66,13 +66,23 @@ def clock_off(row: Mapping[str, object]) -> list[Instability]:
     asked, achieved = row.get("freq_hz"), row.get("freq_achieved_hz")
     if not isinstance(asked, float) or not isinstance(achieved, float):
         return []
-    if achieved != achieved or abs(achieved / asked - 1) <= _MOST_OFF:
+    # NaN is not known, which is no finding.
+    if not abs(achieved / asked - 1) > _MOST_OFF:
         return []
-    said = (
+    text = (
         f"{frequency_text(asked)} was asked for and the core ran at {frequency_text(achieved)}: "
         "look for turbo, a power cap or heat; achieved is kept in freq_achieved_hz"
     )
-    return [Instability("clock", said)]
+    return [Instability("clock", text)]
+
+
+def throttling_of(row: Mapping[str, object]) -> list[Instability]:
+    """Find a run in which heat or a limit held the frequency down."""
+    text = (
+        "heat, current or a quota held the processor back during a run: cool the host, raise "
+        "its limits, or measure at a lower clock"
+    )
+    return [Instability("throttling", text)] if row.get("throttled") else []
 
 
 class Before(NamedTuple):
@@ -137,16 +147,9 @@ class Machine:
             except BaseException:
                 control.close()
                 raise
-        return cls(
-            control,
-            perf,
-            reason if perf is None else None,
-            topology,
-            sysfs,
-            procfs,
-            None if dry_run or perf is None else MemoryTraffic.find(sysfs, procfs),
-            place(topology),
-        )
+        traffic = None if dry_run or perf is None else MemoryTraffic.find(sysfs, procfs)
+        reasons = reason if perf is None else None
+        return cls(control, perf, reasons, topology, sysfs, procfs, traffic, place(topology))
 
     @property
     def turbo(self) -> bool | None:
@@ -221,25 +224,12 @@ class Machine:
 
     def clock_hz(self) -> float | None:
         """Read the frequency (Hz) as the kernel tells it, where it does."""
-        clocks = current_frequencies(self.sysfs)
-        known = [clocks[cpu] for cpu in self.cpus() if cpu in clocks]
+        frequencies = current_frequencies(self.sysfs)
+        known = [frequencies[cpu] for cpu in self.cpus() if cpu in frequencies]
         # In a virtual machine /proc/cpuinfo has the nominal frequency.
-        known = known or [
-            float(value) * 1e6
-            for key, value in read_pairs(self.procfs / "cpuinfo")
-            if key == "cpu MHz"
-        ]
+        pairs = read_pairs(self.procfs / "cpuinfo")
+        known = known or [float(value) * 1e6 for key, value in pairs if key == "cpu MHz"]
         return median(known) if known else None
-
-    def throttling_of(self, row: dict[str, Any]) -> list[Instability]:
-        """Find a run in which heat or a limit held the frequency down."""
-        if not row.get("throttled"):
-            return []
-        said = (
-            "heat, current or a quota held the processor back during a run: cool the host, raise "
-            "its limits, or measure at a lower clock"
-        )
-        return [Instability("throttling", said)]
 
     def writes(self, freq_hz: float | None) -> list[HostSetting]:
         """List what setting a frequency would write; with a dry run only."""

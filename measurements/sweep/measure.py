@@ -5,26 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 import socket
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measurements.counters.command import check_perf
 from measurements.errors import MeasurementError
-from measurements.host.conditions import package_temperature_c
-from measurements.host.frequency_control import FrequencyControl
-from measurements.power.sampler import Sampling
-from measurements.power.source import (
-    KINDS,
-    SensorError,
-    SourceSettings,
-    open_source,
-    parse_spec,
-    parse_specs,
-)
-from measurements.sweep.loop import MeasuredSweep, SweepOptions, default_folder, order_of
+from measurements.host import conditions, frequency_control
+from measurements.power import sampler, source
+from measurements.sweep import loop, rows
 from measurements.sweep.machine import Machine
-from measurements.sweep.rows import session_rows, session_table
 from measurements.sweep.session import Session, check_writable
 from measurements.table.units import frequency_text
 
@@ -32,10 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import pandas as pd
-
-    from measurements.host.core_frequencies import FrequencyRange
-    from measurements.power.source import Spec
-
 
 # What may be asked for with certainty; the rest is measured where it can be.
 METRICS = ("time", "cpi", "power")
@@ -45,27 +32,17 @@ _LOCAL_POWER = ("rapl", "ipmi", "hwmon@power_meter")
 
 @dataclass(frozen=True, kw_only=True)
 class HostOptions:
-    """How this host is measured and set.
+    """How this host is measured and set."""
 
-    Attributes
-    ----------
-    power : str or None
-        Sources with commas, such as "rapl,ipmi@bmc"; None for what this host has; "none".
-    metrics : tuple of str
-        What must be measurable; the rest is measured where it can be.
-    as_found : bool
-        Leave the clock alone.
-    turbo : bool or None
-        Switch turbo on or off; None leaves it as it is.
-    interval_s, timeout_s : float
-        Between readings, and for a device to answer.
-    sysfs, procfs : str
-    """
-
+    # Sources with commas, such as "rapl,ipmi@bmc"; None for what this host has; or "none".
     power: str | None = None
+    # What must be measurable; the rest is measured where it can be.
     metrics: tuple[str, ...] = METRICS
+    # Leave the core frequency alone.
     as_found: bool = False
+    # Switch turbo on or off; None leaves it as it is.
     turbo: bool | None = None
+    # Time between readings, and for a device to answer (s).
     interval_s: float = 0.1
     timeout_s: float = 10.0
     sysfs: str = "/sys"
@@ -79,9 +56,7 @@ class Measuring:
     Use as a context manager: leaving it puts back what was changed on the host.
     """
 
-    sweep: MeasuredSweep
-    machine: Machine
-    sampling: Sampling
+    sweep: loop.MeasuredSweep
     output: Path
     missing: tuple[str, ...]
 
@@ -92,9 +67,9 @@ class Measuring:
     def __exit__(self, *_: object) -> None:
         """Put back what was changed, and end the sampling."""
         try:
-            self.machine.close()
+            self.sweep.machine.close()
         finally:
-            self.sampling.close()
+            self.sweep.sampling.close()
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Measure; yields each run's row when it and all before it are in the table's file."""
@@ -106,20 +81,20 @@ class Measuring:
         write_runs(self.table(), self.output)
 
     def left(self) -> int:
-        """How many runs are still to do."""
-        return len(order_of(self.sweep.options)) - len(self.earlier())
+        """Count the runs that are still to do."""
+        return len(loop.order_of(self.sweep.options)) - len(self.earlier())
 
     def earlier(self) -> list[dict[str, Any]]:
-        """Rows of the runs so far."""
-        return session_rows(self.sweep.session)
+        """Make the rows of the runs so far."""
+        return rows.session_rows(self.sweep.session)
 
     def table(self) -> pd.DataFrame:
-        """Runs table of all runs so far."""
-        return session_table(self.sweep.session)
+        """Make the runs table of all runs so far."""
+        return rows.session_table(self.sweep.session)
 
 
 def set_up(
-    options: SweepOptions,
+    options: loop.SweepOptions,
     host: HostOptions,
     output: Path,
     *,
@@ -129,26 +104,20 @@ def set_up(
 ) -> Measuring:
     """Open all that a sweep needs, and say what cannot be measured.
 
-    Raises
-    ------
-    MeasurementError, SensorError
-        When what was asked for cannot be measured, set or written.
-    MeasurementError
-        When a sweep that goes on is another one.
+    Raises `MeasurementError` when what was asked for cannot be measured, set or written, and when
+    a sweep that goes on is another one.
     """
     folder, session = folder_and_session(output, resume=resume)
     if session is not None:
         options, host = _as_planned(session, options, host)
     missing: list[str] = []
-    machine = _open_machine(options, host)
-    try:
+    with ExitStack() as stack:
+        machine = _open_machine(options, host)
+        stack.callback(machine.close)
         if machine.no_counters is not None:
             refuse_or_note("cpi", machine.no_counters, host, missing)
         sampling = open_sampling(host, missing)
-    except BaseException:
-        machine.close()
-        raise
-    try:
+        stack.callback(sampling.close)
         if session is None:
             probed = _probe_columns(host, tell) if probe_memory else {}
             session = Session.create(folder, _plan(options, host, sampling) | {"memory": probed})
@@ -166,25 +135,19 @@ def set_up(
         for channel in sampling.channels:
             if channel.note:
                 tell(f"{channel.label}: {channel.note}")
-        sweep = MeasuredSweep(options, session, machine, sampling, tell)
-    except BaseException:
-        machine.close()
-        sampling.close()
-        raise
-    return Measuring(sweep, machine, sampling, output, tuple(missing))
+        sweep = loop.MeasuredSweep(options, session, machine, sampling, tell)
+        # From here on the result closes both.
+        stack.pop_all()
+        return Measuring(sweep, output, tuple(missing))
 
 
 def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, Session | None]:
-    """Folder of a table's raw readings, and the session in it that goes on.
+    """Find the folder of a table's raw readings, and the session in it that goes on.
 
-    Raises
-    ------
-    MeasurementError
-        When the table cannot be written, or there is nothing to go on with.
-    MeasurementError
-        When the table of a new sweep is there already.
+    Raises `MeasurementError` when the table cannot be written, there is nothing to go on with, or
+    the table of a new sweep is there already.
     """
-    folder = default_folder(output)
+    folder = loop.default_folder(output)
     check_writable(output)
     if resume:
         return folder, Session.open(folder)
@@ -195,7 +158,9 @@ def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, Session | N
     return folder, None
 
 
-def _open_machine(options: SweepOptions, host: HostOptions, *, dry_run: bool = False) -> Machine:
+def _open_machine(
+    options: loop.SweepOptions, host: HostOptions, *, dry_run: bool = False
+) -> Machine:
     return Machine.open(
         frequencies=options.frequencies,
         cores=options.cores,
@@ -216,15 +181,11 @@ def _probe_columns(host: HostOptions, tell: Callable[[str], None]) -> dict[str, 
     return probe.to_columns()
 
 
-def open_sampling(host: HostOptions, missing: list[str]) -> Sampling:
+def open_sampling(host: HostOptions, missing: list[str]) -> sampler.Sampling:
     """Open the power sources asked for, else the first that this host has.
 
-    Where there is none although watts are not asked for, the reason is added to ``missing``.
-
-    Raises
-    ------
-    MeasurementError
-        When watts are asked for and no source can be opened.
+    Where there is none although power is not asked for, the reason is added to ``missing``. Raises
+    `MeasurementError` when power is asked for and no source can be opened.
     """
     if host.power == "none":
         if "power" in host.metrics:
@@ -232,21 +193,21 @@ def open_sampling(host: HostOptions, missing: list[str]) -> Sampling:
         missing.append("power: none was asked for")
         return _sampling(host, [])
     if host.power is not None:
-        return _sampling(host, parse_specs(host.power))
+        return _sampling(host, source.parse_specs(host.power))
     reasons = []
     for text in _LOCAL_POWER:
         try:
-            return _sampling(host, parse_specs(text))
-        except SensorError as error:
+            return _sampling(host, source.parse_specs(text))
+        except source.SensorError as error:
             reasons.append(f"{text}: {error}")
     refuse_or_note("power", "; ".join(reasons), host, missing)
     return _sampling(host, [])
 
 
-def _sampling(host: HostOptions, specs: Sequence[Spec]) -> Sampling:
+def _sampling(host: HostOptions, specs: Sequence[source.Spec]) -> sampler.Sampling:
     from measurements.power.credentials import logins_for
 
-    return Sampling.open(
+    return sampler.Sampling.open(
         specs,
         interval_s=host.interval_s,
         sysfs=Path(host.sysfs),
@@ -259,10 +220,7 @@ def _sampling(host: HostOptions, specs: Sequence[Spec]) -> Sampling:
 def refuse_or_note(metric: str, reason: str, host: HostOptions, missing: list[str]) -> None:
     """Refuse to measure without a metric that was asked for; note one that was not.
 
-    Raises
-    ------
-    MeasurementError
-        With the reason and the ``--metric`` that leaves it out.
+    Raises `MeasurementError` with the reason and the ``--metric`` that leaves it out.
     """
     if metric in host.metrics:
         rest = ",".join(m for m in host.metrics if m != metric)
@@ -272,31 +230,28 @@ def refuse_or_note(metric: str, reason: str, host: HostOptions, missing: list[st
     missing.append(f"{metric}: {reason}")
 
 
-def _plan(options: SweepOptions, host: HostOptions, sampling: Sampling) -> dict[str, Any]:
+def _plan(
+    options: loop.SweepOptions, host: HostOptions, sampling: sampler.Sampling
+) -> dict[str, Any]:
+    names = ("host", "family", "workload", "data_bytes", "price")
     return {
-        "host": options.host,
-        "family": options.family,
-        "workload": options.workload,
-        "data_bytes": options.data_bytes,
-        "price": options.price,
+        **{name: getattr(options, name) for name in names},
         "options": asdict(options),
         "host_options": asdict(host),
         "channels": sampled_channels(sampling),
     }
 
 
-def sampled_channels(sampling: Sampling) -> list[dict[str, Any]]:
-    """Channels that are sampled, as a session's plan keeps them."""
-    from measurements.power.sampler import channel_as_json
-
-    return [channel_as_json(channel) for channel in sampling.channels]
+def sampled_channels(sampling: sampler.Sampling) -> list[dict[str, Any]]:
+    """List the channels that are sampled, as a session's plan keeps them."""
+    return [sampler.channel_as_json(channel) for channel in sampling.channels]
 
 
 def _as_planned(
-    session: Session, options: SweepOptions, host: HostOptions
-) -> tuple[SweepOptions, HostOptions]:
+    session: Session, options: loop.SweepOptions, host: HostOptions
+) -> tuple[loop.SweepOptions, HostOptions]:
     """Options of the sweep that goes on; those given must be its own."""
-    planned = _options_from(SweepOptions, session.plan["options"])
+    planned = _options_from(loop.SweepOptions, session.plan["options"])
     planned_host = _options_from(HostOptions, session.plan["host_options"])
     if not options.command:
         return planned, planned_host
@@ -320,16 +275,16 @@ def _option_text(value: object) -> str:
 
 
 def this_host() -> str:
-    """Name of this host, as it goes into the table."""
+    """Name this host, as it goes into the table."""
     return socket.gethostname()
 
 
-def dry_run(options: SweepOptions, host: HostOptions) -> list[str]:
-    """What a sweep would do, one line each; nothing is written or started."""
+def dry_run(options: loop.SweepOptions, host: HostOptions) -> list[str]:
+    """Say what a sweep would do, one line each; nothing is written or started."""
     machine = _open_machine(options, host, dry_run=True)
     lines = []
     try:
-        for number, step in enumerate(order_of(options)):
+        for number, step in enumerate(loop.order_of(options)):
             lines += [f"write {value} to {path}" for path, value in machine.writes(step.freq_hz)]
             lines.append(f"run {number}: {shlex.join(options.command)} at {step.text()}")
     finally:
@@ -342,49 +297,39 @@ def dry_run(options: SweepOptions, host: HostOptions) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class HostSensor:
-    """One thing that may be measured or set.
+    """One thing that may be measured or set."""
 
-    Attributes
-    ----------
-    name : str
-        As `ppw measure --power` takes it, or "counters", "clock", "temperature".
-    available : bool or None
-        None where it takes an address to know.
-    detail : str
-        What it tells; where it is not available the reason and the remedy.
-    """
-
+    # As `ppw measure --power` takes it, or "counters", "clock", "temperature".
     name: str
+    # None where it takes an address to know.
     available: bool | None
+    # What it tells; where it is not available the reason and the remedy.
     detail: str
 
 
 def find_sensors(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> list[HostSensor]:
     """Try everything that this host may have; nothing is changed."""
-    settings = SourceSettings(sysfs=sysfs, procfs=procfs)
+    settings = source.SourceSettings(sysfs=sysfs, procfs=procfs)
     return [
-        *_power(settings),
+        *(_power(name, kind, settings) for name, kind in source.KINDS.items()),
         _counters(sysfs, procfs),
         _clock(sysfs, procfs),
         _temperature(sysfs),
     ]
 
 
-def _power(settings: SourceSettings) -> Iterator[HostSensor]:
-    for name, kind in KINDS.items():
-        if kind.needs_address:
-            yield HostSensor(name, None, f"{name}@ADDRESS: {kind.meaning}")
-            continue
-        try:
-            source = open_source(parse_spec(name), settings)
-        except MeasurementError as error:
-            yield HostSensor(name, False, str(error))
-            continue
-        try:
-            said = [c.label + f" ({c.note})" * bool(c.note) for c in source.channels]
-            yield HostSensor(name, True, ", ".join(said))
-        finally:
-            source.close()
+def _power(name: str, kind: source.Driver, settings: source.SourceSettings) -> HostSensor:
+    if kind.needs_address:
+        return HostSensor(name, None, f"{name}@ADDRESS: {kind.meaning}")
+    try:
+        opened = source.open_source(source.parse_spec(name), settings)
+    except MeasurementError as error:
+        return HostSensor(name, False, str(error))
+    try:
+        texts = [c.label + f" ({c.note})" * bool(c.note) for c in opened.channels]
+        return HostSensor(name, True, ", ".join(texts))
+    finally:
+        opened.close()
 
 
 def _counters(sysfs: Path, procfs: Path) -> HostSensor:
@@ -396,23 +341,22 @@ def _counters(sysfs: Path, procfs: Path) -> HostSensor:
 
 
 def _clock(sysfs: Path, procfs: Path) -> HostSensor:
+    control_of = frequency_control.FrequencyControl
     try:
-        with FrequencyControl.open(sysfs=sysfs, procfs=procfs, dry_run=True) as control:
-            clocks = control.steps()
+        with control_of.open(sysfs=sysfs, procfs=procfs, dry_run=True) as control:
+            steps = control.steps()
             drivers = ", ".join(sorted({policy.driver for policy in control.policies}))
     except MeasurementError as error:
         return HostSensor("clock", False, str(error))
-    return HostSensor("clock", True, f"{drivers}: {_range(clocks)}")
-
-
-def _range(clocks: FrequencyRange) -> str:
-    if clocks.steps_hz:
-        return ", ".join(map(frequency_text, clocks.steps_hz))
-    return f"{frequency_text(clocks.lowest_hz)} to {frequency_text(clocks.highest_hz)}"
+    if steps.steps_hz:
+        text = ", ".join(map(frequency_text, steps.steps_hz))
+    else:
+        text = f"{frequency_text(steps.lowest_hz)} to {frequency_text(steps.highest_hz)}"
+    return HostSensor("clock", True, f"{drivers}: {text}")
 
 
 def _temperature(sysfs: Path) -> HostSensor:
-    now_c = package_temperature_c(sysfs)
+    now_c = conditions.package_temperature_c(sysfs)
     if now_c is None:
         return HostSensor("temperature", False, "no sensor of the processor's temperature is there")
     return HostSensor("temperature", True, f"{now_c:g} °C now")

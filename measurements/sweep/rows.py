@@ -12,6 +12,7 @@ from measurements.errors import DAMAGE, MeasurementError
 from measurements.power import energy
 from measurements.power.clock_offset import estimate_clock_offset
 from measurements.power.sampler import channel_from_json, read_samples
+from measurements.power.source import join_notes
 from measurements.sweep.session import Session
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def run_energy(session: Session, record: Mapping[str, Any]) -> dict[str, energy.
     for label in _in_order(parts, by_label):
         drawn = energy.total_energy(parts[label], by_label, found, start_s, end_s)
         said = [offsets[part] for part in parts[label] if part in offsets]
-        totals[label] = drawn._replace(reason="; ".join([*said, *filter(None, [drawn.reason])]))
+        totals[label] = drawn._replace(reason=join_notes(*said, drawn.reason))
     return totals
 
 
@@ -97,15 +98,13 @@ def _on_our_clock(
             continue
         known = (session.folder / "runs.jsonl").stat().st_size
         stream = ours.pop(channel.label)
+        which = (session.folder, known, channel.label, channel.quantity)
         try:
-            offset_s, text = _estimated_offset(
-                session.folder, known, channel.label, channel.quantity
-            )
+            offset_s, text = _estimated_offset(*which)
+            ours[channel.label] = stream._replace(at_s=stream.at_s + offset_s)
         except MeasurementError as error:
-            said[channel.label] = f"{channel.label}: {error}"
-            continue
+            text = str(error)
         said[channel.label] = f"{channel.label}: {text}"
-        ours[channel.label] = stream._replace(at_s=stream.at_s + offset_s)
     return ours, said
 
 
@@ -137,11 +136,11 @@ def _estimated_offset(folder: Path, known: int, label: str, quantity: str) -> tu
 def _in_order(parts: Mapping[str, Sequence[str]], channels: Mapping[str, Channel]) -> list[str]:
     """Order totals: sources as they were asked for, the most telling domain of each first."""
     kinds = list(dict.fromkeys(label.partition(":")[0] for label in channels))
+    ranks = {domain: rank for rank, domain in enumerate(_PREFERRED)}
 
     def rank(label: str) -> tuple[int, int]:
         domain = channels[parts[label][0]].domain
-        place = _PREFERRED.index(domain) if domain in _PREFERRED else len(_PREFERRED)
-        return kinds.index(label.partition(":")[0]), place
+        return kinds.index(label.partition(":")[0]), ranks.get(domain, len(ranks))
 
     return sorted(parts, key=rank)
 

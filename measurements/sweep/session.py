@@ -32,26 +32,18 @@ _LEAST_FREE = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Session:
-    """A sweep's folder.
-
-    Attributes
-    ----------
-    folder : Path
-    plan : dict
-        What `plan.json` says.
-    """
+    """A sweep's folder."""
 
     folder: Path
+    # What ``plan.json`` says.
     plan: dict[str, Any]
 
     @classmethod
     def create(cls, folder: Path, plan: dict[str, Any]) -> Self:
         """Make a new folder.
 
-        Raises
-        ------
-        MeasurementError
-            When it holds a sweep already, cannot be written, or the disk is as good as full.
+        Raises `MeasurementError` when it holds a sweep already, cannot be written, or the disk is
+        as good as full.
         """
         if (folder / "plan.json").exists():
             raise MeasurementError(
@@ -81,19 +73,19 @@ class Session:
         return cls(folder, plan)
 
     def samples(self, number: int) -> Path:
-        """Where the raw readings of a run are."""
+        """Name the file of a run's raw readings."""
         return self.folder / "samples" / f"{number:04}.csv"
 
     def counts(self, number: int, execution: int) -> Path:
-        """Where the counts of an execution of a run are."""
+        """Name the file of the counts of an execution of a run."""
         return self.folder / "counts" / f"{number:04}-{execution}.txt"
 
     def traffic(self, number: int) -> Path:
-        """Where the counts of memory traffic of a run are."""
+        """Name the file of the counts of memory traffic of a run."""
         return self.folder / "counts" / f"{number:04}-memory.txt"
 
     def output(self, number: int) -> Path:
-        """Where the output of a run is."""
+        """Name the file of a run's output."""
         return self.folder / "output" / f"{number:04}.txt"
 
     def append(self, record: dict[str, Any]) -> None:
@@ -111,12 +103,9 @@ class Session:
             ) from error
 
     def records(self) -> list[dict[str, Any]]:
-        """All runs so far; a last line that was never finished is cut off.
+        """Read all runs so far; a last line that was never finished is cut off.
 
-        Raises
-        ------
-        MeasurementError
-            For a line within that is no JSON.
+        Raises `MeasurementError` for a line within that is no JSON.
         """
         path = self.folder / "runs.jsonl"
         try:

@@ -14,14 +14,14 @@ import sys
 import tarfile
 import threading
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from measurements.errors import MeasurementError
 from measurements.sweep.loop import default_folder
 from measurements.sweep.session import check_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 # A sweep of that host is kept there until it is whole and has been fetched.
 _FOLDER = '"${XDG_CACHE_HOME:-$HOME/.cache}/ppw/%s"'
@@ -31,18 +31,16 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
     """Measure on ``host`` as ``arguments`` (of this `ppw measure`) say.
 
     The table is written here after each run, and the raw readings are fetched at the end. What
-    the other ppw says on standard error goes to ours.
-
-    Raises
-    ------
-    MeasurementError
-        When the host cannot be reached, has no ppw, or its sweep failed.
+    the other ppw says on standard error goes to ours. Raises `MeasurementError` when the host
+    cannot be reached, has no ppw, or its sweep failed.
     """
     if not output or output == "-":
         raise MeasurementError("--ssh needs -o FILE: where is the table to go here?")
     target = Path(output)
     check_writable(target)
-    folder = _FOLDER % _name_of(target)
+    text = f"{socket.gethostname()}:{target.resolve()}"
+    name = f"{target.stem}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    folder = _FOLDER % name
     asked = shlex.join(["ppw", "measure", "-o", "runs.jsonl", "--stream", *_passed_on(arguments)])
     script = f"mkdir -p {folder} && cd {folder} && exec {asked}"
     with subprocess.Popen(
@@ -61,36 +59,28 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
 
 def _keep_rows(remote: subprocess.Popen[bytes], target: Path) -> int:
     """Write the table anew after each row that arrives; the exit code of the other ppw."""
+    import pandas as pd
+
+    from measurements import write_runs
+
     assert remote.stdin is not None
     assert remote.stdout is not None
     rows: list[dict[str, Any]] = []
     try:
-        for row in _rows(remote.stdout):
-            rows.append(row)
-            _write(rows, target)
+        for line in remote.stdout:
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                # A greeting of the other host's shell is no row.
+                sys.stderr.write(line.decode(errors="replace"))
+            else:
+                write_runs(pd.DataFrame(rows), target)
     except BaseException:
         # The other ppw ends when its input does, and puts back what it changed.
         remote.stdin.close()
         remote.wait(timeout=30)
         raise
     return remote.wait()
-
-
-def _rows(lines: IO[bytes]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            yield json.loads(line)
-        except ValueError:
-            # A greeting of the other host's shell is no row.
-            sys.stderr.write(line.decode(errors="replace"))
-
-
-def _write(rows: list[dict[str, Any]], target: Path) -> None:
-    import pandas as pd
-
-    from measurements import write_runs
-
-    write_runs(pd.DataFrame(rows), target)
 
 
 def _fetch(host: str, folder: str, target: Path) -> None:
@@ -133,11 +123,6 @@ def _passed_on(arguments: Sequence[str]) -> list[str]:
         elif not argument.startswith(("--ssh=", "--output=", "-o")):
             kept.append(argument)
     return kept
-
-
-def _name_of(target: Path) -> str:
-    text = f"{socket.gethostname()}:{target.resolve()}"
-    return f"{target.stem}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
 
 def end_with_input() -> None:

@@ -554,7 +554,7 @@ class TestCleanup:
         ):
             clock, killed = FakeClock(), []
             find = mock.Mock(side_effect=itertools.chain(seen, itertools.repeat(seen[-1])))
-            monkeypatch.setattr(cleanup_process, "_marked", find)
+            monkeypatch.setattr(cleanup_process, "_find_marked", find)
             monkeypatch.setattr(cleanup_process, "_kill", killed.append)
             assert cleanup_process.reap(b"mark", [], clock=clock, wait=clock.wait) == left
             assert clock.now_s - 1000 == pytest.approx(took_s, abs=0.03)

@@ -428,7 +428,7 @@ class HadoopSweep:
         for found in (
             *machine.spreads(alike, step.text()),
             *machine.clock_off(row),
-            *self.machine.throttling_of(row),
+            *machine.throttling_of(row),
         ):
             self._say_once(found.message, key=f"{step.text()}: {found.what}")
         if row.get("notes"):
