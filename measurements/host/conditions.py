@@ -11,17 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measurements.host import files
+from measurements.host import files, processor
 from measurements.host.core_frequencies import clock_state, cpu_folder
 from measurements.host.cpu_placement import placement_state
 from measurements.host.cpu_time import group_state
-from measurements.host.processor import (
-    container,
-    hypervisor,
-    is_virtual_machine,
-    online_cores,
-    processor_state,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -61,7 +54,7 @@ def read_state(
     placement is read, by default this one.
     """
     return {
-        **processor_state(sysfs, procfs),
+        **processor.processor_state(sysfs, procfs),
         **clock_state(sysfs),
         **idle_state(sysfs),
         **power_cap_state(sysfs),
@@ -101,7 +94,7 @@ def throttle_counts(sysfs: Path) -> dict[str, float]:
 
     Since the host's start, summed over physical cores and over packages.
     """
-    cores = online_cores(sysfs)
+    cores = processor.online_cores(sysfs)
     packages: dict[str, set[int]] = {}
     for core in cores:
         packages.setdefault(core.package, set()).update(core.cpus)
@@ -209,9 +202,9 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
     chosen = _IN_BRACKETS.search(hugepages)
     found: dict[str, files.Value | None] = {
         "kernel": files.read_text(procfs / "sys/kernel/osrelease"),
-        "virtual_machine": is_virtual_machine(sysfs, procfs),
-        "hypervisor": hypervisor(sysfs, procfs),
-        "container": container(root, procfs),
+        "virtual_machine": processor.is_virtual_machine(sysfs, procfs),
+        "hypervisor": processor.hypervisor(sysfs, procfs),
+        "container": processor.container(root, procfs),
         "transparent_hugepages": chosen[1] if chosen else None,
         "clocksource": files.read_text(clocksource),
         "platform_profile": files.read_text(sysfs / "firmware/acpi/platform_profile"),

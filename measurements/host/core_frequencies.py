@@ -53,9 +53,9 @@ def clock_state(sysfs: Path) -> dict[str, files.Value]:
     """
     cpu = cpu_folder(sysfs)
     policies = sorted((cpu / "cpufreq").glob("policy[0-9]*"))
+    texts = ("scaling_driver", "scaling_governor", "energy_performance_preference")
     state: dict[str, files.Value | None] = {
-        name: files.shared_text(policy / name for policy in policies)
-        for name in ("scaling_driver", "scaling_governor", "energy_performance_preference")
+        name: files.shared_text(policy / name for policy in policies) for name in texts
     }
     for name, widest in (("scaling_min_freq", min), ("scaling_max_freq", max)):
         state[f"{name}_hz"] = _extreme(widest, (policy / name for policy in policies))
@@ -82,8 +82,7 @@ def _extreme(choose: Callable[[list[float]], float], paths: Iterable[Path]) -> f
 
 
 def _turbo(cpu: Path, policies: Iterable[Path]) -> bool | None:
-    no_turbo = files.read_flag(cpu / "intel_pstate/no_turbo")
-    if no_turbo is not None:
+    if (no_turbo := files.read_flag(cpu / "intel_pstate/no_turbo")) is not None:
         return not no_turbo
     boost = files.read_flag(cpu / "cpufreq/boost")
     each = [flag for p in policies if (flag := files.read_flag(p / "boost")) is not None]
@@ -95,32 +94,21 @@ def _turbo(cpu: Path, policies: Iterable[Path]) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Logical CPUs whose frequency is set together, and the frequencies that they can run at.
-
-    Attributes
-    ----------
-    folder : Path
-    cpus : tuple of int
-        Those of its logical CPUs that are online.
-    driver : str
-        Such as "acpi-cpufreq", "intel_pstate", "intel_cpufreq" (intel_pstate in passive mode) or
-        "amd-pstate-epp".
-    lowest_hz, highest_hz : float
-        Range of the processor; the highest moves with turbo under some drivers.
-    steps_hz : tuple of float
-        Ascending; empty where the driver takes any frequency of the range.
-    governors : tuple of str
-    turbo_mark_hz : float or None
-        Entry of acpi-cpufreq's table that stands for turbo; no frequency that can be fixed.
-    """
+    """Logical CPUs whose frequency is set together, and the frequencies that they can run at."""
 
     folder: Path
+    # Those of its logical CPUs that are online.
     cpus: tuple[int, ...]
+    # Such as "acpi-cpufreq", "intel_pstate", "intel_cpufreq" (intel_pstate in passive mode) or
+    # "amd-pstate-epp".
     driver: str
+    # Range of the processor; the highest moves with turbo under some drivers.
     lowest_hz: float
     highest_hz: float
+    # Ascending; empty where the driver takes any frequency of the range.
     steps_hz: tuple[float, ...]
     governors: tuple[str, ...]
+    # Entry of acpi-cpufreq's table that stands for turbo; no frequency that can be fixed.
     turbo_mark_hz: float | None = None
 
     @property
@@ -302,8 +290,7 @@ def current_hz(policies: Iterable[Policy], cpus: Collection[int] | None = None) 
     known: list[float] = []
     for policy in policies:
         used = [cpu for cpu in policy.cpus if cpus is None or cpu in cpus]
-        hertz = read_hz(policy.folder / "scaling_cur_freq") if used else None
-        if hertz is not None:
+        if used and (hertz := read_hz(policy.folder / "scaling_cur_freq")) is not None:
             known += [hertz] * len(used)
     return statistics.median(known) if known else None
 

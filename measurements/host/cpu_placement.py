@@ -29,21 +29,14 @@ _KINDS = ("cpu_core", "cpu_atom", "cpu_lowpower")
 
 
 class PhysicalCore(NamedTuple):
-    """A physical core, as far as this process may use it.
+    """A physical core, as far as this process may use it."""
 
-    Attributes
-    ----------
-    cpus : tuple of int
-        Its logical CPUs (hardware threads) that are online and allowed, ascending.
-    socket, node : int
-        Its package and NUMA node; 0 where the kernel does not tell.
-    kind : str
-        Among the kinds of a hybrid processor, "" where all cores are of one.
-    """
-
+    # Its logical CPUs (hardware threads) that are online and allowed, ascending.
     cpus: tuple[int, ...]
+    # Its package and NUMA node; 0 where the kernel does not tell.
     socket: int
     node: int
+    # Among the kinds of a hybrid processor, "" where all cores are of one.
     kind: str = ""
 
 
@@ -87,10 +80,7 @@ def placement_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[s
     process = procfs / ("self" if pid is None else str(pid))
     status = dict(files.read_pairs(process / "status"))
     allowed = status.get("Cpus_allowed_list")
-    try:
-        cpus = frozenset(files.parse_cpu_list(allowed or ""))
-    except MeasurementError:
-        cpus = frozenset()
+    cpus = files.cpus_in(allowed or "")
     folder = sysfs / "devices/system/node"
     nodes = files.read_cpus(folder / "online")
     near = [node for node in nodes if files.read_cpus(folder / f"node{node}/cpulist") & cpus]
@@ -210,10 +200,9 @@ def place(
 
 
 def _refuse_missing(topology: Topology, cores: int) -> None:
-    there = len(topology.cores)
+    there, withheld = len(topology.cores), ""
     if 1 <= cores <= there:
         return
-    withheld = ""
     if topology.withheld:
         withheld = (
             f"; CPUs {files.cpu_list_text(topology.withheld)} are online but not allowed to this "

@@ -114,10 +114,9 @@ class Snapshot:
 def _growth(names: tuple[str, str], before: Pairs, after: Pairs) -> dict[str, float]:
     if not before or not before.keys() <= after.keys():
         return {}
-    columns = {}
-    for side, name in enumerate(names):
-        # A new device did all its transfers since the first snapshot.
-        moved = [pair[side] - before.get(key, (0, 0))[side] for key, pair in after.items()]
-        if min(moved) >= 0:
-            columns[name] = float(sum(moved))
-    return columns
+    # A new device did all its transfers since the first snapshot.
+    moved = {
+        name: [pair[side] - before.get(key, (0, 0))[side] for key, pair in after.items()]
+        for side, name in enumerate(names)
+    }
+    return {name: float(sum(growth)) for name, growth in moved.items() if min(growth) >= 0}

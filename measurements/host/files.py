@@ -103,12 +103,17 @@ def read_flag(path: Path) -> bool | None:
     return {"0": False, "n": False, "1": True, "y": True}.get(read_field(path).lower())
 
 
-def read_cpus(path: Path) -> frozenset[int]:
-    """Read a list of logical CPUs or nodes; empty where the file has none."""
+def cpus_in(text: str) -> frozenset[int]:
+    """Parse a list of logical CPUs or nodes; empty for any other text."""
     try:
-        return frozenset(parse_cpu_list(read_field(path)))
+        return frozenset(parse_cpu_list(text))
     except MeasurementError:
         return frozenset()
+
+
+def read_cpus(path: Path) -> frozenset[int]:
+    """Read a list of logical CPUs or nodes; empty where the file has none."""
+    return cpus_in(read_field(path))
 
 
 def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
@@ -132,23 +137,15 @@ class NumberFile:
     """One integer in a file that stays open between readings.
 
     The kernel makes the figure anew for every read at offset 0. A file that fails is opened once
-    more, since a driver that was loaded again has new files under the same names.
-
-    Attributes
-    ----------
-    path : Path
-    problem : str
-        Why the last reading gave no number; empty where it did.
-    denied : bool
-        Whether the permission was missing.
+    more, since a driver that was loaded again has new files under the same names. ``problem`` says
+    why the last reading gave no number ("" where it did), ``denied`` whether the permission was
+    missing.
     """
 
     __slots__ = ("_descriptor", "denied", "path", "problem")
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.problem = ""
-        self.denied = False
+        self.path, self.problem, self.denied = path, "", False
         self._descriptor = -1
 
     def read(self) -> int | None:

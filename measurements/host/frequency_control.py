@@ -16,14 +16,7 @@ from measurements.errors import MeasurementError
 from measurements.host import core_frequencies as cpufreq
 from measurements.host.files import cpu_list_text
 from measurements.processes import settings_guard
-from measurements.processes.settings_guard import (
-    GOVERNOR,
-    LOWER_LIMIT,
-    SPEED,
-    UPPER_LIMIT,
-    HostSetting,
-    setting_or_none,
-)
+from measurements.processes.settings_guard import GOVERNOR, LOWER_LIMIT, SPEED, UPPER_LIMIT
 from measurements.table.units import frequency_text, implausible_frequency
 
 if TYPE_CHECKING:
@@ -45,16 +38,8 @@ class FrequencyControl:
     """Set frequencies of this host until it is closed; then every setting is as it was.
 
     Made by `open` and used as a context manager. With ``dry_run`` nothing is written and no right
-    is needed: `writes` is what would be.
-
-    Attributes
-    ----------
-    policies : tuple of Policy
-        That it sets.
-    writes : list of Setting
-        Every write so far, in order.
-    restored : tuple of Setting
-        What a killed ppw had left and was put back on opening.
+    is needed: `writes` is what would be, else every write so far. ``policies`` are those that it
+    sets, ``restored`` is what a killed ppw had left and was put back on opening.
 
     Examples
     --------
@@ -78,13 +63,12 @@ class FrequencyControl:
         self._imagined: dict[Path, str] = {}
         self._expected: dict[Path, str] = {}
         self._to_restore: dict[Path, str] = {}
-        self.writes: list[HostSetting] = []
+        self.writes: list[settings_guard.HostSetting] = []
         self.restored = guard.restored if guard else ()
         self.policies = self._read_policies()
         # Read before anything is changed: turning turbo off moves limits too.
-        self._original = {
-            path: value for path in self._settings() if (value := setting_or_none(path)) is not None
-        }
+        settings = {path: settings_guard.setting_or_none(path) for path in self._settings()}
+        self._original = {path: value for path, value in settings.items() if value is not None}
 
     @classmethod
     def open(
@@ -132,9 +116,9 @@ class FrequencyControl:
         return False if values == {switch.off} else None
 
     @property
-    def to_restore(self) -> tuple[HostSetting, ...]:
+    def to_restore(self) -> tuple[settings_guard.HostSetting, ...]:
         """Settings to put back in the end, or with ``dry_run`` those that would have to be."""
-        return tuple(HostSetting(path, value) for path, value in self._to_restore.items())
+        return tuple(settings_guard.HostSetting(*item) for item in self._to_restore.items())
 
     def steps(self) -> cpufreq.FrequencyRange:
         """Find the frequencies at which all policies can be fixed: steps, or a range."""
@@ -241,18 +225,18 @@ class FrequencyControl:
         if self._shares_hold():
             yield from (self._intel_pstate / name for name in _SHARES)
         for policy in policies:
-            userspace = setting_or_none(policy.folder / GOVERNOR) == _USERSPACE
+            userspace = settings_guard.setting_or_none(policy.folder / GOVERNOR) == _USERSPACE
             # Under other governors there is no speed to put back.
             yield from (p for p in _policy_files(policy) if userspace or p.name != SPEED)
 
     def _shares_hold(self) -> bool:
-        return setting_or_none(self._intel_pstate / "status") == "active"
+        return settings_guard.setting_or_none(self._intel_pstate / "status") == "active"
 
     def _read(self, path: Path) -> str | None:
-        return self._imagined.get(path) or setting_or_none(path)
+        return self._imagined.get(path) or settings_guard.setting_or_none(path)
 
     def _write(self, path: Path, value: str, *, goes_with: Path | None = None) -> None:
-        self.writes.append(HostSetting(path, value))
+        self.writes.append(settings_guard.HostSetting(path, value))
         if self._guard is None:
             self._imagined[path] = value
             return
@@ -272,7 +256,7 @@ class FrequencyControl:
             return None
         for name, sign, remedy in zip(_SHARES, (-1, 1), (0, 100), strict=True):
             path = self._intel_pstate / name
-            bound = policy.highest_hz * float(setting_or_none(path) or "nan") / 100
+            bound = policy.highest_hz * float(settings_guard.setting_or_none(path) or "nan") / 100
             if sign * (freq_hz - bound) > _RATIO_HZ:
                 return f"is kept from the processor by {path}: write {remedy} there first"
         return None

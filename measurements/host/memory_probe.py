@@ -91,42 +91,28 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryProbe:
-    """Bandwidth and latency of a host's memory, and how they were measured.
+    """Bandwidth and latency of a host's memory, and how they were measured."""
 
-    Attributes
-    ----------
-    bandwidth : mapping of str to Bandwidth
-        By kernel: "copy" c = a, "scale" b = s·c, "add" c = a + b, "triad" a = b + s·c.
-    latency : Latency or None
-        With pages of the base size: page-table walks are part of it, as in most programs. None
-        where it cannot be measured.
-    latency_huge_pages : Latency or None
-        With transparent huge pages, so nearly the memory's own. None where the kernel gives none.
-    array_bytes, chase_bytes : int
-        Size of each of the three arrays, and of the buffer of the chase (0 without one).
-    last_level_cache : LastLevelCache
-    page_bytes : int
-        Base page size.
-    huge_page_share : float
-        Share of the arrays that huge pages backed; NaN if not known.
-    cpus : tuple of int
-        A thread ran on each; the chase on the first.
-    method : str
-        "C" with compiler and flags, or "numpy".
-    notes : tuple of str
-        What is missing and how to get it, and what disturbed.
-    """
-
+    # By kernel: "copy" c = a, "scale" b = s·c, "add" c = a + b, "triad" a = b + s·c.
     bandwidth: Mapping[str, Bandwidth]
+    # With pages of the base size: page-table walks are part of it, as in most programs. None where
+    # it cannot be measured.
     latency: Latency | None
+    # With transparent huge pages, so nearly the memory's own. None where the kernel gives none.
     latency_huge_pages: Latency | None
+    # Size of each of the three arrays, and of the buffer of the chase (0 without one).
     array_bytes: int
     chase_bytes: int
     last_level_cache: LastLevelCache
+    # Base page size.
     page_bytes: int
+    # Share of the arrays that huge pages backed; NaN if not known.
     huge_page_share: float
+    # A thread ran on each; the chase on the first.
     cpus: tuple[int, ...]
+    # "C" with compiler and flags, or "numpy".
     method: str
+    # What is missing and how to get it, and what disturbed.
     notes: tuple[str, ...]
 
     @property

@@ -5,20 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from measurements.host.files import (
-    read_cpus,
-    read_field,
-    read_flag,
-    read_lines,
-    read_pairs,
-    read_text,
-    without_missing,
-)
+from measurements.host import files
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from measurements.host.files import Value
 
 # Keys of /proc/cpuinfo on x86 and, behind them, on Arm, POWER, RISC-V and s390.
 _IDENTITY = {
@@ -62,38 +52,38 @@ class OnlineCore(NamedTuple):
     cpus: frozenset[int]
 
 
-def processor_state(sysfs: Path, procfs: Path) -> dict[str, Value]:
+def processor_state(sysfs: Path, procfs: Path) -> dict[str, files.Value]:
     """Read model, microcode, and what is online: sockets, physical cores, logical CPUs, SMT."""
     folder = sysfs / "devices/system/cpu"
     cores = online_cores(sysfs)
-    smt = read_flag(folder / "smt/active")
+    smt = files.read_flag(folder / "smt/active")
     if smt is None and cores:
         smt = any(len(core.cpus) > 1 for core in cores)
-    info: dict[str, str] = {}
-    for key, value in read_pairs(procfs / "cpuinfo"):
-        info.setdefault(key, value)
-    state: dict[str, Value | None] = {
+    # The first processor's values hold.
+    info = dict(reversed([*files.read_pairs(procfs / "cpuinfo")]))
+    state: dict[str, files.Value | None] = {
         column: next((info[key] for key in keys if info.get(key)), None)
         for column, keys in _IDENTITY.items()
     }
     state |= {
-        "cpus_online": len(read_cpus(folder / "online")) or None,
+        "cpus_online": len(files.read_cpus(folder / "online")) or None,
         "cores_online": len(cores) or None,
         "sockets_online": len({core.package for core in cores}) or None,
         "smt": smt,
-        "cpus_isolated": read_text(folder / "isolated"),
+        "cpus_isolated": files.read_text(folder / "isolated"),
     }
-    return without_missing(state)
+    return files.without_missing(state)
 
 
 def online_cores(sysfs: Path) -> frozenset[OnlineCore]:
     """Read the physical cores with a CPU that is online; none where the kernel does not tell."""
     folder = sysfs / "devices/system/cpu"
     cores = set()
-    for cpu in read_cpus(folder / "online"):
+    for cpu in files.read_cpus(folder / "online"):
         topology = folder / f"cpu{cpu}/topology"
-        if siblings := read_cpus(topology / "thread_siblings_list"):
-            cores.add(OnlineCore(read_text(topology / "physical_package_id") or "0", siblings))
+        if siblings := files.read_cpus(topology / "thread_siblings_list"):
+            package = files.read_text(topology / "physical_package_id") or "0"
+            cores.add(OnlineCore(package, siblings))
     return frozenset(cores)
 
 
@@ -102,26 +92,27 @@ def is_virtual_machine(sysfs: Path, procfs: Path) -> bool | None:
     flags = cpu_flags(procfs)
     if hypervisor(sysfs, procfs) is not None or "hypervisor" in flags:
         return True
-    known = flags or read_text(sysfs / "class/dmi/id/sys_vendor")
+    known = flags or files.read_text(sysfs / "class/dmi/id/sys_vendor")
     return False if known or (procfs / "device-tree").exists() else None
 
 
 def cpu_flags(procfs: Path) -> list[str]:
     """Read the flags of the first CPU."""
-    return next((v.split() for key, v in read_pairs(procfs / "cpuinfo") if key == "flags"), [])
+    pairs = files.read_pairs(procfs / "cpuinfo")
+    return next((value.split() for key, value in pairs if key == "flags"), [])
 
 
 def hypervisor(sysfs: Path, procfs: Path) -> str | None:
     """Name the hypervisor, where it gives its name."""
     # The first domain of Xen has the machine to itself.
-    if "control_d" in read_field(procfs / "xen/capabilities"):
+    if "control_d" in files.read_field(procfs / "xen/capabilities"):
         return None
-    if kind := read_text(sysfs / "hypervisor/type"):
+    if kind := files.read_text(sysfs / "hypervisor/type"):
         return kind
-    if compatible := read_text(procfs / "device-tree/hypervisor/compatible"):
+    if compatible := files.read_text(procfs / "device-tree/hypervisor/compatible"):
         return compatible.split("\0")[0].removeprefix("linux,")
     names = ("sys_vendor", "product_name", "bios_vendor")
-    firmware = " ".join(read_field(sysfs / "class/dmi/id" / name) for name in names)
+    firmware = " ".join(files.read_field(sysfs / "class/dmi/id" / name) for name in names)
     if _WHOLE_MACHINE.search(firmware):
         return None
     return next((name for word, name in _FIRMWARE.items() if word in firmware), None)
@@ -129,15 +120,15 @@ def hypervisor(sysfs: Path, procfs: Path) -> str | None:
 
 def container(root: Path, procfs: Path) -> str | None:
     """Name the kind of container of this process; "none", or None where it is not known."""
-    settings = (s.partition("=") for s in read_field(procfs / "1/environ").split("\0"))
+    settings = (s.partition("=") for s in files.read_field(procfs / "1/environ").split("\0"))
     named = (
-        read_text(root / "run/systemd/container")
+        files.read_text(root / "run/systemd/container")
         or next((value for name, _, value in settings if name == "container" and value), None)
         or next((kind for mark, kind in _MARKS.items() if (root / mark).exists()), None)
     )
     if named:
         return named
-    groups = " ".join([*read_lines(procfs / "1/cgroup"), *read_lines(procfs / "self/cgroup")])
+    groups = " ".join(files.read_field(procfs / name) for name in ("1/cgroup", "self/cgroup"))
     words = set(re.split(r"[^a-z]+", groups.lower()))
     found = next((kind for word, kind in _GROUPS.items() if word in words), None)
-    return found or ("none" if groups else None)
+    return found or ("none" if groups.strip() else None)
