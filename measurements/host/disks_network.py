@@ -103,12 +103,9 @@ class Snapshot:
         ran_s = (later.scheduled_s or 0.0) - (self.scheduled_s or 0.0)
         if self.scheduled_s is not None and later.scheduled_s is not None and ran_s >= 0:
             columns["scheduled_s"] = ran_s
-        disk, network = (
-            ("sectors_read", "sectors_written"),
-            ("network_rx_bytes", "network_tx_bytes"),
-        )
-        columns |= _growth(disk, self.sectors, later.sectors)
-        return columns | _growth(network, self.bytes_moved, later.bytes_moved)
+        columns |= _growth(("sectors_read", "sectors_written"), self.sectors, later.sectors)
+        names = ("network_rx_bytes", "network_tx_bytes")
+        return columns | _growth(names, self.bytes_moved, later.bytes_moved)
 
 
 def _growth(names: tuple[str, str], before: Pairs, after: Pairs) -> dict[str, float]:

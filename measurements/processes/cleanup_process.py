@@ -58,7 +58,7 @@ class CleanupProcess:
         self._owner = os.getpid()
         self._made: list[tuple[str, str]] = []
         self._closed = False
-        self._companion = HelperProcess(
+        self._helper = HelperProcess(
             "measurements.processes.cleanup_process",
             "the process that would clean up",
             f"{MARK}={self._mark}",
@@ -74,28 +74,22 @@ class CleanupProcess:
         Raises `MeasurementError` when it cannot be made there.
         """
         parent = Path(tempfile.gettempdir()) if inside is None else inside.resolve()
-        path = parent / f"ppw-{self._mark}-{len(self._made)}"
-        self._ask(folder=str(path))
+        path = self._announce("folder", parent / f"ppw-{self._mark}-{len(self._made)}")
         try:
             path.mkdir(mode=0o700)
         except OSError as error:
             raise MeasurementError(
                 f"{parent}: no folder can be made in it: {error.strerror}: name another"
             ) from error
-        self._made.append(("folder", str(path)))
         return path
 
     def will_mount(self, folder: Path) -> None:
         """Announce a mount on a folder: it will be unmounted, and its loop device freed."""
-        self._ask(mount=str(folder))
-        self._made.append(("mount", str(folder)))
+        self._announce("mount", folder)
 
     def will_group(self, name: str, parent: Path) -> Path:
         """Announce a control group below ``parent``; returns the folder that is to be made."""
-        path = parent / f"ppw-{self._mark}-{name}"
-        self._ask(group=str(path))
-        self._made.append(("group", str(path)))
-        return path
+        return self._announce("group", parent / f"ppw-{self._mark}-{name}")
 
     def close(self) -> None:
         """End all marked processes and remove the folders; a second call does nothing.
@@ -105,14 +99,13 @@ class CleanupProcess:
         if self._closed or os.getpid() != self._owner:
             return
         self._closed = True
-        left: list[int] = []
         try:
             left = self._ask(reap=True)["left"]
         except MeasurementError:
-            self._companion.end(_ANSWER_S)
+            self._helper.end(_ANSWER_S)
             left = reap(f"{MARK}={self._mark}".encode(), self._made)
         finally:
-            self._companion.end(_ANSWER_S)
+            self._helper.end(_ANSWER_S)
         if left:
             raise MeasurementError(
                 f"processes {', '.join(map(str, left))} would not end: end them with kill -9"
@@ -124,9 +117,14 @@ class CleanupProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _announce(self, kind: str, path: Path) -> Path:
+        self._ask(**{kind: str(path)})
+        self._made.append((kind, str(path)))
+        return path
+
     def _ask(self, **message: Any) -> dict[str, Any]:
         try:
-            return self._companion.ask(_ANSWER_S, **message)
+            return self._helper.ask(_ANSWER_S, **message)
         except OSError as error:
             raise MeasurementError(
                 f"the process that cleans up is lost ({error}): nothing is run without it"
@@ -166,7 +164,8 @@ def reap(
     while clock() < until:
         left = list(_find_marked(mark))
         for pid in left:
-            _kill(pid)
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         if left:
             quiet_since = clock()
         elif clock() - quiet_since >= _QUIET_S:
@@ -175,8 +174,10 @@ def reap(
     for kind, path in reversed(made):
         if kind == "group":
             _remove_group(Path(path), clock, wait)
+        elif kind == "mount":
+            _unmount(path)
         else:
-            _REMOVE[kind](path)
+            shutil.rmtree(path, ignore_errors=True)
     return left
 
 
@@ -192,11 +193,6 @@ def _find_marked(mark: bytes) -> Iterator[int]:
                 yield int(entry)
 
 
-def _kill(pid: int) -> None:
-    with suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
-
-
 def _remove_group(folder: Path, clock: Callable[[], float], wait: Callable[[float], None]) -> None:
     until = clock() + _PATIENCE_S
     while folder.is_dir() and clock() < until:
@@ -207,16 +203,9 @@ def _remove_group(folder: Path, clock: Callable[[], float], wait: Callable[[floa
             wait(_LOOK_S)
 
 
-def _remove_folder(path: str) -> None:
-    shutil.rmtree(path, ignore_errors=True)
-
-
 def _unmount(path: str) -> None:
     # Of use to few workloads, and slow to import.
     import ctypes
 
     # Detached: what still has a file open there, such as a search index, must not keep it.
     ctypes.CDLL(None).umount2(os.fsencode(path), _DETACH)
-
-
-_REMOVE = {"folder": _remove_folder, "mount": _unmount}

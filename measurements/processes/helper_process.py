@@ -108,20 +108,18 @@ def messages(connection: socket.socket, parent: int) -> Iterator[dict[str, Any]]
     poll.register(connection, select.POLLIN)
     try:
         death = os.pidfd_open(parent)
+        poll.register(death, select.POLLIN)
     except OSError:
         death = -1
-    else:
-        poll.register(death, select.POLLIN)
     rest = b""
     while os.getppid() == parent:
         ready = [descriptor for descriptor, _ in poll.poll(_LOOK_MS if death < 0 else None)]
         if death in ready:
             return
         if ready:
-            try:
+            data = b""
+            with suppress(ConnectionResetError):
                 data = connection.recv(65536)
-            except ConnectionResetError:
-                return
             if not data:
                 return
             *lines, rest = (rest + data).split(b"\n")

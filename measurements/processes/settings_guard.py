@@ -61,15 +61,10 @@ class Guard:
 
     Use it as a context manager, or call `release`. There is one guard at a time of a folder
     ``lock``. ``state`` is the folder of the journals that the next start reads if the guard is
-    killed too; by default `state_folder`. Raises `MeasurementError` when another ppw is at work
-    here, what a killed one has left cannot be put back, or the guard cannot be started.
-
-    Attributes
-    ----------
-    restored : tuple of Setting
-        What a killed ppw had left, and this one has put back as it started.
-    journal : Path
-        File with what will be put back; it exists until that is done.
+    killed too; by default `state_folder`. ``restored`` is what a killed ppw had left, and this one
+    has put back as it started; ``journal`` is the file with what will be put back, which exists
+    until that is done. Raises `MeasurementError` when another ppw is at work here, what a killed
+    one has left cannot be put back, or the guard cannot be started.
 
     Examples
     --------
@@ -82,14 +77,14 @@ class Guard:
         self._settings: dict[Path, HostSetting] = {}
         self._released = False
         folders = str(state or state_folder()), str(lock)
-        self._companion = HelperProcess(
+        self._helper = HelperProcess(
             "measurements.processes.settings_guard_process", "the guard", *folders
         )
         try:
-            answer = self._companion.answer(_ANSWER_S)
+            answer = self._helper.answer(_ANSWER_S)
             _refuse(answer, lock)
         except BaseException:
-            self._companion.end(_ANSWER_S)
+            self._helper.end(_ANSWER_S)
             raise
         self.journal = Path(answer["journal"])
         self.restored = tuple(HostSetting(Path(path), value) for path, value in answer["restored"])
@@ -97,7 +92,7 @@ class Guard:
     @property
     def pid(self) -> int:
         """Number of the guard's process."""
-        return self._companion.process.pid
+        return self._helper.process.pid
 
     @property
     def settings(self) -> tuple[HostSetting, ...]:
@@ -119,7 +114,7 @@ class Guard:
             return
         self._refuse_released()
         try:
-            answer = self._companion.ask(_ANSWER_S, learn=list(new.values()))
+            answer = self._helper.ask(_ANSWER_S, learn=list(new.values()))
         except OSError as error:
             raise self._lost_guard_error(str(error)) from error
         if "error" in answer:
@@ -148,7 +143,7 @@ class Guard:
     def check(self) -> None:
         """Raise `MeasurementError` when the guard is gone; then all is put back already."""
         self._refuse_released()
-        if self._companion.process.poll() is not None:
+        if self._helper.process.poll() is not None:
             raise self._lost_guard_error("it was killed")
 
     def release(self) -> list[RestoreFailure]:
@@ -160,11 +155,10 @@ class Guard:
             return []
         self._released = True
         try:
-            answer = self._companion.ask(_RESTORED_S, release=True)
-            unrestored = _parse_failures(answer["released"])
+            unrestored = _parse_failures(self._helper.ask(_RESTORED_S, release=True)["released"])
         except (OSError, KeyError):
             return self._restore_here()
-        self._companion.end(_ANSWER_S)
+        self._helper.end(_ANSWER_S)
         return unrestored
 
     def __enter__(self) -> Self:
@@ -185,7 +179,7 @@ class Guard:
         )
 
     def _restore_here(self) -> list[RestoreFailure]:
-        self._companion.end(_ANSWER_S)
+        self._helper.end(_ANSWER_S)
         unrestored = restore(self._settings.values())
         if not unrestored:
             with contextlib.suppress(OSError):

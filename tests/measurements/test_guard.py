@@ -261,7 +261,7 @@ class TestGuardItself:
             wait_for(host.restored)
             with pytest.raises(MeasurementError, match=r"is lost|put back already"):
                 guard.learn([(host.two, "2")])
-            guard._companion.process.wait(DEADLINE_S)
+            guard._helper.process.wait(DEADLINE_S)
 
     def test_what_cannot_be_put_back_is_told_with_the_remedy(self, host):
         guard = host.guard()
@@ -538,8 +538,8 @@ class TestCleanup:
         reaper = CleanupProcess()
         folder = reaper.folder(tmp_path)
         process = subprocess.Popen(["sleep", "1000"], env=reaper.environment())
-        reaper._companion.process.kill()
-        reaper._companion.process.wait()
+        reaper._helper.process.kill()
+        reaper._helper.process.wait()
         with pytest.raises(MeasurementError, match="process that cleans up is lost"):
             reaper.folder(tmp_path)
         reaper.close()
@@ -555,15 +555,15 @@ class TestCleanup:
             clock, killed = FakeClock(), []
             find = mock.Mock(side_effect=itertools.chain(seen, itertools.repeat(seen[-1])))
             monkeypatch.setattr(cleanup_process, "_find_marked", find)
-            monkeypatch.setattr(cleanup_process, "_kill", killed.append)
+            monkeypatch.setattr(cleanup_process.os, "kill", lambda pid, _: killed.append(pid))
             assert cleanup_process.reap(b"mark", [], clock=clock, wait=clock.wait) == left
             assert clock.now_s - 1000 == pytest.approx(took_s, abs=0.03)
             assert set(killed) == {7}
 
     def test_what_was_made_last_goes_first(self, monkeypatch):
         gone, clock = [], FakeClock()
-        ways = {"folder": gone.append, "mount": gone.append}
-        monkeypatch.setattr(cleanup_process, "_REMOVE", ways)
+        monkeypatch.setattr(cleanup_process, "_unmount", gone.append)
+        monkeypatch.setattr(cleanup_process.shutil, "rmtree", lambda path, **_: gone.append(path))
         made = [("folder", "a"), ("mount", "a/b"), ("folder", "c")]
         cleanup_process.reap(b"mark=none", made, clock=clock, wait=clock.wait)
         assert gone == ["c", "a/b", "a"]

@@ -196,7 +196,7 @@ class Source:
 def test_a_source_that_does_not_answer_is_told(tmp_path, monkeypatch):
     let_go = threading.Event()
     source = Source(read=lambda: let_go.wait() and [])
-    monkeypatch.setattr(module, "open_sources", lambda *_: [source])
+    monkeypatch.setattr(module.sources, "open_sources", lambda *_: [source])
     sampler = Sampler()
     tree = PowercapTree(tmp_path / "sys")
     assert sampler.open(order(tree, timeout_s=0.01)) == {"channels": [], "slowest_s": 0.0}
@@ -249,7 +249,7 @@ def test_logins_come_with_the_order_or_are_looked_for(tree, monkeypatch):
         asked.extend(settings.login("ipmi", host) for host in ("bmc-7", "bmc-8"))
         return [Source()]
 
-    monkeypatch.setattr(module, "open_sources", open_sources)
+    monkeypatch.setattr(module.sources, "open_sources", open_sources)
     monkeypatch.setattr("measurements.power.credentials.find_login", lambda *who: who)
     sampler = Sampler()
     sampler.open({**order(tree), "logins": [["ipmi", "bmc-7", "ppw", "secret"]]})
