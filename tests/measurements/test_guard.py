@@ -552,13 +552,13 @@ class TestCleanup:
             ([[], [], [7], []], [], 0.24),
             ([[7]], [7], 10.0),
         ):
-            clock, killed = FakeClock(), []
+            clock, killed = FakeClock(), mock.Mock()
             find = mock.Mock(side_effect=itertools.chain(seen, itertools.repeat(seen[-1])))
             monkeypatch.setattr(cleanup_process, "_find_marked", find)
-            monkeypatch.setattr(cleanup_process.os, "kill", lambda pid, _: killed.append(pid))
+            monkeypatch.setattr(cleanup_process.os, "kill", killed)
             assert cleanup_process.reap(b"mark", [], clock=clock, wait=clock.wait) == left
             assert clock.now_s - 1000 == pytest.approx(took_s, abs=0.03)
-            assert set(killed) == {7}
+            assert {call.args for call in killed.call_args_list} == {(7, signal.SIGKILL)}
 
     def test_what_was_made_last_goes_first(self, monkeypatch):
         gone, clock = [], FakeClock()
