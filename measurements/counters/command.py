@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from measurements.counters import perf_output
 from measurements.counters.figures import Counters, summarize
 from measurements.errors import MeasurementError
-from measurements.host.files import read_lines, read_text
+from measurements.host.files import read_pairs, read_text
 from measurements.host.processor import is_virtual_machine
 from measurements.processes.programs import ask
 
@@ -37,38 +37,24 @@ _TELL_SIGNALS = ("sh", "-c", '"$@"; exit $?', "sh")
 
 @dataclass(frozen=True, slots=True)
 class PerfCounters:
-    """What to count, and where.
+    """What to count, and where; raises `MeasurementError` for settings that contradict each other.
 
     To end a run before its time, send SIGINT to the process group of the wrapped command: perf
     then writes what it has. On SIGTERM it writes nothing and leaves the command running.
-
-    Attributes
-    ----------
-    events : tuple of str
-        For ``perf stat -e``. One that perf does not know keeps it from starting: `check_perf`
-        returns a copy with those that it takes here.
-    system_wide : bool
-        Count all CPUs and whatever runs on them, and not the command alone.
-    cpus : str or None
-        The same for these CPUs only, as a list such as "0-3,8".
-    per_cpu : bool
-        Keep CPUs apart; with ``system_wide`` or ``cpus``.
-    program : str
-        Name or path of perf.
-    json : bool
-        Ask for JSON, which perf writes since 5.19; otherwise for separated fields.
-
-    Raises
-    ------
-    MeasurementError
-        For settings that contradict each other.
     """
 
+    # For ``perf stat -e``. One that perf does not know keeps it from starting: `check_perf`
+    # returns a copy with those that it takes here.
     events: tuple[str, ...] = EVENTS
+    # Count all CPUs and whatever runs on them, and not the command alone.
     system_wide: bool = False
+    # The same for these CPUs only, as a list such as "0-3,8".
     cpus: str | None = None
+    # Keep CPUs apart; with ``system_wide`` or ``cpus``.
     per_cpu: bool = False
+    # Name or path of perf.
     program: str = "perf"
+    # Ask for JSON, which perf writes since 5.19; otherwise for separated fields.
     json: bool = True
 
     def __post_init__(self) -> None:
@@ -297,8 +283,7 @@ def _why_refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
     paranoid = _paranoid(procfs)
     if paranoid is None:
         return "this kernel was built without perf events (CONFIG_PERF_EVENTS)"
-    lines = (line.partition(":") for line in read_lines(procfs / "self/status"))
-    status = {key: value.strip() for key, _, value in lines}
+    status = dict(read_pairs(procfs / "self/status"))
     capable = _is_capable(status.get("CapEff", "0"))
     allowed = _PARANOID_WHOLE_MACHINE if counters.whole_machine else _PARANOID_USER
     # Some distributions set it above 2, the kernel's own highest value.

@@ -20,6 +20,17 @@ _UNITS_S = {"nsec": 1e-9, "ns": 1e-9, "usec": 1e-6, "msec": 1e-3, "ms": 1e-3, "s
 _WHOLE = 0.99
 _HALF = 0.5
 _MOST_STRANGE = 3
+# Figures that are columns of the runs table, in their order; three have other names there.
+_COLUMNS = (
+    *("instructions", "cycles", "cpi", "freq_achieved_hz", "task_clock_s"),
+    *("llc_misses", "llc_event", "llc_mpki", "modes", "running"),
+    *("instructions_user", "instructions_kernel", "cycles_user", "cycles_kernel"),
+)
+_RENAMED = {
+    "llc_event": "llc_misses_event",
+    "modes": "counted_modes",
+    "running": "counters_running",
+}
 GENERIC_MISSES = (
     "cache-misses stands for last-level misses: so it is on Intel, but AMD counts misses of L2 "
     "and Arm misses of L1 under that name"
@@ -96,20 +107,7 @@ class Counters:
     def columns(self) -> dict[str, float | str]:
         """Columns of the runs table, without those that are not known."""
         row: dict[str, float | str | None] = {
-            "instructions": self.instructions,
-            "cycles": self.cycles,
-            "cpi": self.cpi,
-            "freq_achieved_hz": self.freq_achieved_hz,
-            "task_clock_s": self.task_clock_s,
-            "llc_misses": self.llc_misses,
-            "llc_misses_event": self.llc_event,
-            "llc_mpki": self.llc_mpki,
-            "counted_modes": self.modes,
-            "counters_running": self.running,
-            "instructions_user": self.instructions_user,
-            "instructions_kernel": self.instructions_kernel,
-            "cycles_user": self.cycles_user,
-            "cycles_kernel": self.cycles_kernel,
+            _RENAMED.get(name, name): getattr(self, name) for name in _COLUMNS
         }
         for core_type, figures in self.by_core_type.items():
             row |= {f"{name}_{core_type}": value for name, value in figures.items()}

@@ -163,8 +163,7 @@ def _instruction_count(
     elapsed_s: float | None = None,
     caveats: tuple[str, ...] = (),
 ) -> InstructionCount:
-    time_s = elapsed_s or made.end_s - made.start_s
-    usage = (time_s, made.user_s, made.system_s)
+    usage = (elapsed_s or made.end_s - made.start_s, made.user_s, made.system_s)
     return InstructionCount(instructions, method, _LABELS[method], modes, *usage, caveats)
 
 

@@ -69,9 +69,8 @@ def _events_of(device: Path) -> list[MemoryEvent]:
         match = _EVENT.match(path.name)
         if match is None:
             continue
-        direction: Literal["read", "write"] = (
-            "read" if "read" in (match["cas"], match["other"]) else "write"
-        )
+        reads = "read" in (match["cas"], match["other"])
+        direction: Literal["read", "write"] = "read" if reads else "write"
         name = f"{device.name}/{path.name}/"
         scale = read_field(path.with_name(f"{path.name}.scale"))
         unit = read_field(path.with_name(f"{path.name}.unit"))
@@ -165,10 +164,9 @@ class MemoryTraffic:
         moved: dict[str, float] = {}
         for event in self.events:
             total = counted.events.get(event.name)
-            if total is None or total.value is None:
-                # A controller that was not counted leaves its direction unknown.
-                size = math.nan
-            else:
+            # A controller that was not counted leaves its direction unknown.
+            size = math.nan
+            if total is not None and total.value is not None:
                 size = event.bytes_of(total.value, total.unit)
             moved[event.direction] = moved.get(event.direction, 0.0) + size
         seconds = counted.elapsed_s or elapsed_s
