@@ -22,14 +22,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.files import cpu_list_text, read_field
 from measurements.host.memory import LastLevelCache, available_memory, cpu_quota, last_level_cache
-from measurements.processes.programs import COMPILERS, ask, find_first
+from measurements.processes import programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -173,7 +172,7 @@ def probe_memory(
     array_bytes: int | None = None,
     chase_bytes: int | None = None,
     budget_s: float = 1.0,
-    compilers: Sequence[str] = COMPILERS,
+    compilers: Sequence[str] = programs.COMPILERS,
     sysfs: Path = Path("/sys"),
     procfs: Path = Path("/proc"),
 ) -> MemoryProbe:
@@ -313,22 +312,23 @@ class _Repeats(NamedTuple):
 
 def _compile(folder: Path, compilers: Sequence[str]) -> tuple[Path, str]:
     """Compile the program with the first compiler of this host; also how it was compiled."""
-    compiler = find_first(compilers)
-    if compiler is None:
-        raise _CannotCompileError(
-            "no C compiler on this host (apt install gcc libc6-dev, or its like)"
-        )
-    program = folder / "memory_probe"
-    with resources.as_file(resources.files("measurements.host") / _SOURCE) as source:
-        for flags in _FLAGS:
-            command = [compiler, "-std=gnu11", *flags, "-pthread", "-o", str(program), str(source)]
-            done = _ask(command)
-            if done.returncode == 0:
-                return program, f"C, {Path(compiler).name} {' '.join(flags)}"
-    raise _CannotCompileError(
-        f"{compiler} cannot make programs: {_complaint(done.stderr)} (apt install gcc libc6-dev, "
-        "or its like)"
-    )
+    reason: MeasurementError | None = None
+    for flags in _FLAGS:
+        program = folder / "memory_probe"
+        try:
+            programs.compile_c(
+                "measurements.host",
+                _SOURCE,
+                program,
+                flags=(*flags, "-pthread"),
+                compilers=compilers,
+            )
+        except MeasurementError as error:
+            reason = error
+        else:
+            compiler = Path(programs.find_compiler(compilers)).name
+            return program, f"C, {compiler} {' '.join(flags)}"
+    raise _CannotCompileError(str(reason)) from reason
 
 
 def _chase(
@@ -343,11 +343,16 @@ def _chase(
 
 def _run(program: Path, *arguments: object) -> _Repeats:
     try:
-        done = _ask([str(program), *map(str, arguments)])
+        done = programs.ask([str(program), *map(str, arguments)], timeout_s=_TIMEOUT_S)
     except PermissionError as error:
         raise _CannotCompileError(
             f"{program.parent} takes no programs (mounted noexec?): set TMPDIR to a folder that "
             "does"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise MeasurementError(
+            f"memory probe: {program.name} took more than {_TIMEOUT_S:g} s: measure without "
+            "--probe-memory"
         ) from error
     if done.returncode in (_NO_MEMORY, -signal.SIGKILL):
         raise MeasurementError(
@@ -356,29 +361,13 @@ def _run(program: Path, *arguments: object) -> _Repeats:
         )
     if done.returncode:
         raise MeasurementError(
-            f"memory probe: the program ended with {done.returncode} ({_complaint(done.stderr)}): "
-            "measure without --probe-memory"
+            f"memory probe: the program ended with {done.returncode} "
+            f"({programs.complaint(done.stderr)}): measure without --probe-memory"
         )
     lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
     figures = {name: [float(word) for word in words] for name, *words in lines}
     (share,) = figures.pop("huge_pages")
     return _Repeats(figures, share if share >= 0 else math.nan)
-
-
-def _ask(command: list[str]) -> subprocess.CompletedProcess[str]:
-    try:
-        return ask(command, timeout_s=_TIMEOUT_S, environment={**os.environ, "LC_ALL": "C"})
-    except subprocess.TimeoutExpired as error:
-        raise MeasurementError(
-            f"memory probe: {Path(command[0]).name} took more than {_TIMEOUT_S:g} s: measure "
-            "without --probe-memory"
-        ) from error
-
-
-def _complaint(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    first = next((line for line in lines if "error" in line), lines[0] if lines else "no reason")
-    return first[:200]
 
 
 def bandwidth_by_numpy(array_bytes: int, cpus: Sequence[int], budget_s: float) -> _Repeats:

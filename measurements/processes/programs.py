@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from importlib import resources
@@ -89,12 +90,20 @@ def compile_c(
     compiler = find_compiler(compilers)
     with resources.as_file(resources.files(package) / source) as path:
         command = [compiler, "-std=gnu11", "-O2", *flags, "-o", str(into), str(path), *libraries]
+        environment = {**os.environ, "LC_ALL": "C"}
         try:
-            done = ask(command, timeout_s=_TIMEOUT_S)
+            done = ask(command, timeout_s=_TIMEOUT_S, environment=environment)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise MeasurementError(f"{compiler} cannot be run: {error}: {_INSTALL}") from error
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line]
-        said = (lines or done.stderr.splitlines() or ["it says nothing"])[0]
-        raise MeasurementError(f"{compiler} cannot make {source}: {said[:160]}: {_INSTALL}")
+        raise MeasurementError(
+            f"{compiler} cannot make {source}: {complaint(done.stderr)}: {_INSTALL}"
+        )
     return into
+
+
+def complaint(messages: str) -> str:
+    """Return the first of a program's messages that is of an error, else the first."""
+    lines = [line.strip() for line in messages.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line]
+    return [*errors, *lines, "it says nothing"][0][:160]

@@ -227,14 +227,14 @@ def test_without_a_compiler_numpy_measures_bandwidth_and_latency_is_missing(monk
     said = "x.c:13:10: fatal error: pthread.h: No such file"
     probe = probe_memory(**QUICK, compilers=compiler(tmp_path, f"echo '{said}' >&2; exit 1"))
     assert probe.method == "numpy"
-    assert "fatal error: pthread.h: No such file (apt install" in "\n".join(probe.notes)
+    assert "fatal error: pthread.h: No such file: apt install" in "\n".join(probe.notes)
     monkeypatch.setenv("PATH", "/nowhere")
     probe = probe_memory(**QUICK)
     assert (probe.method, probe.latency) == ("numpy", None)
     assert probe.bandwidth_bytes_s > 0
     assert math.isnan(probe.to_columns()["memory_latency_s"])
     (note,) = [n for n in probe.notes if "latency is missing" in n]
-    assert "no C compiler on this host (apt install gcc libc6-dev" in note
+    assert "no C compiler on this host: apt install gcc libc6-dev" in note
     assert "memory latency:" not in probe.summary()
     with pytest.raises(MeasurementError, match="memory ran out"):
         probe_memory(array_bytes=2**60, chase_bytes=MIB)
@@ -260,7 +260,7 @@ class TestPrograms:
             "kill -9 $$": "memory ran out while it was measured",
             "exit 3": "memory ran out while it was measured",
             "echo 'memory_probe: the results are wrong' >&2; exit 4": "ended with 4 (memory_pr",
-            "kill -4 $$": "ended with -4 (no reason): measure without --probe-memory",
+            "kill -4 $$": "ended with -4 (it says nothing): measure without --probe-memory",
             "exec sleep 60": "took more than 0.5 s",
         }.items():
             if "sleep" in end:
