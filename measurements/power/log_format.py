@@ -107,32 +107,28 @@ def find_layout(lines: Sequence[str], wanted: ColumnOptions, source: str) -> Log
     or its unit unknown.
     """
     try:
-        _check(wanted)
-        return _find_layout(lines, wanted)
+        return _find_layout(lines, wanted, _wanted_quantity(wanted))
     except SensorError as error:
         raise SensorError(f"{source}: {error}") from None
 
 
-def _check(wanted: ColumnOptions) -> None:
-    quantity = _wanted_quantity(wanted)
+def _wanted_quantity(wanted: ColumnOptions) -> str | None:
+    if wanted.unit not in (None, *UNIT_NAMES):
+        raise SensorError(f"unit={wanted.unit}: write one of {', '.join(UNIT_NAMES)}")
     if wanted.quantity not in (None, *_QUANTITIES.values()):
         raise SensorError(f"quantity={wanted.quantity}: write power or energy")
+    if wanted.unit is None:
+        return wanted.quantity
+    quantity = _QUANTITIES[units.UNITS[wanted.unit.lower()].si]
     if wanted.quantity not in (None, quantity):
         raise SensorError(
             f"quantity={wanted.quantity} is not what unit={wanted.unit} measures: drop one of the "
             "two"
         )
+    return quantity
 
 
-def _wanted_quantity(wanted: ColumnOptions) -> str | None:
-    if wanted.unit is None:
-        return wanted.quantity
-    if wanted.unit not in UNIT_NAMES:
-        raise SensorError(f"unit={wanted.unit}: write one of {', '.join(UNIT_NAMES)}")
-    return _QUANTITIES[units.UNITS[wanted.unit.lower()].si]
-
-
-def _find_layout(lines: Sequence[str], wanted: ColumnOptions) -> LogLayout:
+def _find_layout(lines: Sequence[str], wanted: ColumnOptions, quantity: str | None) -> LogLayout:
     rows = [
         (delimiter, cells)
         for line in lines[:MOST_LINES_BEFORE]
@@ -148,15 +144,22 @@ def _find_layout(lines: Sequence[str], wanted: ColumnOptions) -> LogLayout:
     refusals = []
     for delimiter, cells in rows:
         try:
-            return _layout(delimiter, cells, wanted)
+            return _layout(delimiter, cells, wanted, quantity)
         except SensorError as error:
             refusals.append(error)
     raise refusals[0]
 
 
-def _layout(delimiter: str, cells: Sequence[str], wanted: ColumnOptions) -> LogLayout:
+def _layout(
+    delimiter: str, cells: Sequence[str], wanted: ColumnOptions, quantity: str | None
+) -> LogLayout:
     time = _time_columns(cells, wanted.time)
-    value = _value_column(cells, time, wanted)
+    if wanted.value is not None:
+        value = _column(cells, wanted.value, "value")
+    else:
+        others = ((index, cell) for index, cell in enumerate(cells) if index not in time)
+        found = [n for n, cell in others if (q := _quantity_of(cell)) and quantity in (None, q)]
+        value = _only(cells, found, quantity or "power or energy", "value")
     header = None if _is_number(cells[value]) else cells
     unit = units.UNITS[wanted.unit.lower()] if wanted.unit else _unit_of(cells[value])
     if unit is None:
@@ -183,18 +186,6 @@ def _time_columns(cells: Sequence[str], wanted: str | None) -> tuple[int, ...]:
     if len(dates) == 1 and len(found) <= 1:
         return (*dates, *found)
     return (_only(cells, found, "the time", "time"),)
-
-
-def _value_column(cells: Sequence[str], time: Sequence[int], wanted: ColumnOptions) -> int:
-    if wanted.value is not None:
-        return _column(cells, wanted.value, "value")
-    quantity = _wanted_quantity(wanted)
-    found = [
-        index
-        for index, cell in enumerate(cells)
-        if index not in time and (said := _quantity_of(cell)) and quantity in (None, said)
-    ]
-    return _only(cells, found, quantity or "power or energy", "value")
 
 
 def _only(cells: Sequence[str], found: Sequence[int], what: str, option: str) -> int:

@@ -16,17 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
-from measurements.power import log_format
-from measurements.power.source import (
-    Channel,
-    Domain,
-    Reading,
-    SensorError,
-    SourceSettings,
-    check_options,
-    closed_on_error,
-    join_notes,
-)
+from measurements.power import log_format, source
+from measurements.power.source import Channel, Reading, SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +39,7 @@ MOST_BAD_ROWS = 3
 MOST_FALLS = 0.1
 
 
-def open_source(where: str | None, settings: SourceSettings) -> PowerLog:
+def open_source(where: str | None, settings: source.SourceSettings) -> PowerLog:
     """Open the log in the file ``where``.
 
     Options: ``time`` and ``value`` (columns by name, or by number from 1; ``Date+Time`` joins two),
@@ -61,7 +52,7 @@ def open_source(where: str | None, settings: SourceSettings) -> PowerLog:
     if not where:
         raise SensorError("log needs a file: log@FILE")
     tail = Tail(Path(where).expanduser())
-    with closed_on_error([tail]):
+    with source.closed_on_error([tail]):
         return PowerLog(where, tail, options)
 
 
@@ -74,16 +65,13 @@ class PowerLog:
     """Read the new rows of one log, each with its own time, as means since the row before."""
 
     def __init__(self, where: str, tail: Tail, options: Mapping[str, str]) -> None:
-        self._where = where
-        self._tail = tail
-        self._wanted = log_format.ColumnOptions(
-            *(options.get(o) for o in ("time", "value", "unit", "quantity"))
-        )
+        self._where, self._tail = where, tail
+        names = ("time", "value", "unit", "quantity")
+        self._wanted = log_format.ColumnOptions(*(options.get(name) for name in names))
         self._estimated = options.get("offset") == AUTO
         self._offset_s = 0.0 if self._estimated else float(options.get("offset", "0"))
         self._wall_minus_monotonic_s = time.time() - time.monotonic()
-        self._held: list[str] = []
-        self._bad_rows = 0
+        self._held, self._bad_rows = list[str](), 0
         head = tail.head()
         self._layout = log_format.find_layout(head, self._wanted, where)
         self._times = log_format.TimeReader(self._offset_s, self._layout.is_universal)
@@ -113,18 +101,15 @@ class PowerLog:
     def _parse(self, lines: FileLines, most_bad: int = MOST_BAD_ROWS) -> list[_Row]:
         rows = []
         bad = None
-        for line in self._below_header(lines):
-            cells = self._layout.cells(line)
-            if not cells:
-                continue
+        for cells in filter(None, map(self._layout.cells, self._below_header(lines))):
             try:
                 source_at_s = self._times.read(self._layout.time_of(cells))
             except log_format.BadTimeError as error:
                 bad = error
                 self._bad_rows += 1
-                continue
-            self._bad_rows = 0
-            rows.append(_Row(source_at_s, self._layout.value_of(cells)))
+            else:
+                self._bad_rows = 0
+                rows.append(_Row(source_at_s, self._layout.value_of(cells)))
         if bad and not rows and self._bad_rows >= most_bad:
             self._bad_rows = 0
             raise SensorError(f"{self._where}: {bad}")
@@ -179,7 +164,7 @@ class PowerLog:
 
     def _channel(self, options: Mapping[str, str]) -> Channel:
         quantity = self._layout.quantity
-        note = join_notes(
+        note = source.join_notes(
             "times without a zone are taken for local time" if self._times.local else "",
             f"clock offset {self._offset_s:+g} s" if self._offset_s else "",
             "clock offset by the runs" if self._estimated else "",
@@ -187,7 +172,7 @@ class PowerLog:
         return Channel(
             f"log:{options.get('name') or Path(self._where).stem}",
             quantity,
-            cast("Domain", options.get("domain", "other")),
+            cast("source.Domain", options.get("domain", "other")),
             window_s=self.period_s if quantity == "power" else 0.0,
             note=note,
             other_clock=self._estimated,
@@ -195,10 +180,10 @@ class PowerLog:
 
 
 def _check_options(options: Mapping[str, str]) -> Mapping[str, str]:
-    check_options("log", options, OPTIONS, yes_or_no=("past",))
-    if options.get("domain", "other") not in get_args(Domain):
+    source.check_options("log", options, OPTIONS, yes_or_no=("past",))
+    if options.get("domain", "other") not in get_args(source.Domain):
         raise SensorError(
-            f"log: domain={options['domain']}: write one of {', '.join(get_args(Domain))}"
+            f"log: domain={options['domain']}: write one of {', '.join(get_args(source.Domain))}"
         )
     try:
         usable = options.get("offset") == AUTO or math.isfinite(float(options.get("offset", "0")))
@@ -255,8 +240,8 @@ class Tail:
         if end < 0:
             raise self._no_lines()
         self._position = start + end
-        self._mark = os.pread(self._file, MARK_BYTES, max(self._position - MARK_BYTES, 0))
-        self._mark = self._mark[: self._position]
+        marked = min(MARK_BYTES, self._position)
+        self._mark = os.pread(self._file, marked, self._position - marked)
         self._first = False
 
     def poll(self) -> list[FileLines]:
