@@ -49,29 +49,18 @@ def estimate_clock_offset(
     intervals fit more than one offset; the uncertainty covers them all, and the half row by which
     a mean since the row before seems late.
 
-    Parameters
-    ----------
-    times_s, watts : array_like
-        Times of the rows by the log's clock (s) and their power (W); NaN rows are left out.
-    runs : sequence of (float, float)
-        Start and end of each run by this host's clock (s), with pauses between them.
-    reach_s : float
-        Largest offset that is tried, to both sides (s).
-
-    Raises
-    ------
-    MeasurementError
-        When there are too few rows, or runs draw more than pauses at no offset.
+    ``times_s`` and ``watts`` are times of the rows by the log's clock (s) and their power (W); NaN
+    rows are left out. ``runs`` are start and end of each run by this host's clock (s), with pauses
+    between them. Offsets up to ``reach_s`` (s) are tried, to both sides. Raises `MeasurementError`
+    when there are too few rows, or runs draw more than pauses at no offset.
     """
     times, power = _usable_rows(times_s, watts)
     starts, ends = np.array(sorted(runs), dtype=np.float64).reshape(-1, 2).T
     if not len(starts):
         raise MeasurementError("clock offset: no runs: give (start, end) of each")
     if not (ends > starts).all() or not (starts[1:] >= ends[:-1]).all():
-        raise MeasurementError(
-            "clock offset: runs must end after they start and not overlap: give (start, end) of "
-            "each"
-        )
+        wrong = "runs must end after they start and not overlap"
+        raise MeasurementError(f"clock offset: {wrong}: give (start, end) of each")
     steps = np.diff(times)
     period = float(np.median(steps[steps > 0]))
     count = int(np.ceil(STEPS_PER_ROW * reach_s / min(period, reach_s)))
@@ -90,8 +79,7 @@ def estimate_clock_offset(
         raise MeasurementError(
             f"clock offset: the best one is at the limit of {reach_s:g} s: tell it, offset=SECONDS"
         )
-    middle = float(fitting[0] + fitting[-1]) / 2
-    half = float(fitting[-1] - fitting[0]) / 2
+    middle, half = float(fitting[0] + fitting[-1]) / 2, float(fitting[-1] - fitting[0]) / 2
     return ClockOffset(middle, max(half, period / 2), best)
 
 

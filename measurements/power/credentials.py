@@ -60,32 +60,19 @@ def find_login(
        address, else for its host, else ``default``; the file must be the user's own and private;
     3. the prompt.
 
-    Parameters
-    ----------
-    kind : str
-        What is logged in to, such as "ipmi".
-    host : str
-        Address as the user wrote it, perhaps with a port and a scheme.
-    environ : mapping
-        Environment variables.
-    netrc : Path, optional
-        The file; else the one that ``PPW_NETRC`` names, or ``~/.netrc``.
-    prompt : callable, optional
-        ``(kind, host) -> Login``, such as `terminal_prompt` gives; None if nobody can be asked.
-
-    Raises
-    ------
-    SensorError
-        When there is no login, with the three ways to give one, or an unusable one.
+    ``kind`` is what is logged in to ("ipmi" or "redfish"), ``host`` its address as the user wrote
+    it, perhaps with a port and a scheme. ``netrc`` is by default the file that ``PPW_NETRC`` names,
+    or ``~/.netrc``; ``prompt`` is as `terminal_prompt` gives it, None if nobody can be asked.
+    Raises `SensorError` when there is no login, with the three ways to give one, or an unusable
+    one.
     """
     user_variable, password_variable = f"PPW_{kind.upper()}_USER", f"PPW_{kind.upper()}_PASSWORD"
     user, password = environ.get(user_variable, ""), environ.get(password_variable, "")
     if user and password:
         return Login(user, password)
     if user or password:
-        there, missing = user_variable, password_variable
-        if password:
-            there, missing = missing, there
+        both = (user_variable, password_variable)
+        there, missing = both if user else reversed(both)
         raise SensorError(f"{there} is set and {missing} is not: set both or neither")
     named = environ.get(NETRC_VARIABLE)
     file = netrc or Path(named or Path(environ.get("HOME") or "/", ".netrc"))

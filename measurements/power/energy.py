@@ -89,10 +89,8 @@ def unwrap_counter(channel: source.Channel, stream: Stream) -> tuple[FloatArray,
     A wrap is a step down. Nobody can tell it from lost energy if the counter could have wrapped
     unseen between two readings, or if the step takes more power than the channel can draw.
     """
-    steps = np.diff(stream.value)
-    apart = np.diff(stream.at_s)
-    down = steps < 0
-    most = channel.bound_w
+    steps, apart = np.diff(stream.value), np.diff(stream.at_s)
+    down, most = steps < 0, channel.bound_w
     if channel.range_j is None:
         reason = f"{channel.label}: the counter went back, and it has no range to wrap at"
         return stream.value, reason if down.any() else ""
@@ -125,10 +123,8 @@ def _of_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: 
         return RunEnergy.unknown(reason, count)
     begin, end = np.interp([start_s, end_s], part.at_s, joules)
     if end == begin:
-        reason = (
-            f"{channel.label}: the counter did not move in {end_s - start_s:.3g} s: let a run last "
-            "longer (--at-least)"
-        )
+        still = f"the counter did not move in {end_s - start_s:.3g} s"
+        reason = f"{channel.label}: {still}: let a run last longer (--at-least)"
         return RunEnergy.unknown(reason, count)
     # Readings that end inside the run are extrapolated to its whole length.
     seen = min(end_s, part.at_s[-1]) - max(start_s, part.at_s[0])
@@ -173,14 +169,11 @@ def _of_moments(channel: source.Channel, stream: Stream, start_s: float, end_s: 
     inside = (stream.at_s >= start_s) & (stream.at_s <= end_s)
     at, watts = stream.at_s[inside], stream.value[inside]
     if len(at) < 2:
-        reason = (
-            f"{channel.label}: read {len(at)} times during a run of {end_s - start_s:.3g} s: let a "
-            "run last longer (--at-least)"
-        )
+        seldom = f"read {len(at)} times during a run of {end_s - start_s:.3g} s"
+        reason = f"{channel.label}: {seldom}: let a run last longer (--at-least)"
         return RunEnergy.unknown(reason, len(at))
-    energy = float(np.trapezoid(watts, at)) + float(
-        watts[0] * (at[0] - start_s) + watts[-1] * (end_s - at[-1])
-    )
+    ends = watts[0] * (at[0] - start_s) + watts[-1] * (end_s - at[-1])
+    energy = float(np.trapezoid(watts, at)) + float(ends)
     return RunEnergy(energy, energy / (end_s - start_s), len(at))
 
 

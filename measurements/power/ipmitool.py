@@ -142,12 +142,9 @@ class IpmitoolBmc:
 
     def _explain(self, said: str) -> SensorError:
         user = self._login.user if self._login else ""
+        suites = " or ".join(self._suites)
         known = ipmi_protocol.complaint(
-            self._name,
-            said,
-            user=user,
-            privilege=self._privilege,
-            suites=" or ".join(self._suites),
+            self._name, said, user=user, privilege=self._privilege, suites=suites
         )
         if known or self._login:
             return known or ipmi_protocol.NoAnswerError(f"{self._name}: the BMC does not answer")

@@ -95,9 +95,8 @@ class MeterSource:
         instrument.hurry(QUICK_S + question.window_s)
         watts = self._ask()[0][question.power]
         if watts < 0:
-            raise source.SensorError(
-                f"{instrument.name}: reads {watts:g} W: swap its two current leads, or its two "
-                f"voltage leads"
+            raise instrument.error(
+                f"reads {watts:g} W: swap its two current leads, or its two voltage leads"
             )
 
     def read(self) -> list[source.Reading]:
@@ -126,8 +125,8 @@ class MeterSource:
         figures, at_s = source.time_call(lambda: self._instrument.ask_numbers(query, binary))
         wanted = max(power, energy or 0) + 1
         if len(figures) < wanted:
-            raise source.SensorError(
-                f"{self._instrument.name}: answers {len(figures)} numbers to {query}, and item "
+            raise self._instrument.error(
+                f"answers {len(figures)} numbers to {query}, and item "
                 f"{wanted} is wanted: choose another with item=N"
             )
         return figures, at_s
@@ -144,9 +143,7 @@ def _generic(instrument: Instrument, options: Mapping[str, str]) -> _Question:
     query = options["query"]
     count = len(instrument.ask_numbers(query, binary=False))
     if count > 1 and "item" not in options:
-        raise source.SensorError(
-            f"{instrument.name}: answers {count} numbers to {query}: write item=N for the watts"
-        )
+        raise instrument.error(f"answers {count} numbers to {query}: write item=N for the watts")
     return _Question(query, binary=False, power=int(options.get("item", "1")) - 1)
 
 
@@ -163,8 +160,8 @@ def _wt(instrument: Instrument, options: Mapping[str, str]) -> _Question:
         energy = _position(instrument, items, ("WH", "WP"), "energy=no")
         state = instrument.ask(":INTEGRATE:STATE?").upper()
         if not state.startswith("STAR"):
-            raise source.SensorError(
-                f"{instrument.name}: integration is not running (state {state}): start it on the "
+            raise instrument.error(
+                f"integration is not running (state {state}): start it on the "
                 f"meter, or write energy=no"
             )
     return _Question(VALUES, binary, power, energy, _update_s(instrument))
@@ -187,8 +184,8 @@ def _position(
         return found[0]
     seen = ", ".join(f"{n} {item}" for n, item in enumerate(items, 1)) or "unknown"
     wrong = f"{len(found)} of its items are" if found else "none of its items is"
-    raise source.SensorError(
-        f"{instrument.name}: {wrong} {' or '.join(functions)} (the items are: {seen}): set that on "
+    raise instrument.error(
+        f"{wrong} {' or '.join(functions)} (the items are: {seen}): set that on "
         f"the meter, or write {otherwise}"
     )
 
@@ -214,9 +211,7 @@ class Instrument:
                 "meter needs the library PyVISA: pip install 'perf-per-watt[measure]'"
             ) from None
         self.name = f"meter at {resource}"
-        self._resource = resource
-        self._backend = backend
-        self._timeout_s = timeout_s
+        self._resource, self._backend, self._timeout_s = resource, backend, timeout_s
         self._visa: ModuleType = pyvisa
         try:
             self._manager: ResourceManager | None = pyvisa.ResourceManager(backend)
@@ -229,15 +224,17 @@ class Instrument:
         with source.closed_on_error([self]):
             self._open()
 
+    def error(self, reason: str) -> source.SensorError:
+        """Make the error of this resource."""
+        return source.SensorError(f"{self.name}: {reason}")
+
     def ask(self, query: str) -> str:
         """Ask a question; return the answer without its header and blanks."""
         answer = self._call(lambda device: device.query(query), query)
         # A meter may repeat the question, as in ":RATE 500.0E-03".
         text: str = re.sub(r"^:[\w:]+ +", "", answer.strip())
         if not text:
-            raise source.SensorError(
-                f"{self.name}: answers nothing to {query}: check its name and cable"
-            )
+            raise self.error(f"answers nothing to {query}: check its name and cable")
         if not text.isprintable():
             raise self._no_text(query)
         return text
@@ -254,8 +251,8 @@ class Instrument:
             try:
                 numbers = [float(field) for field in text.split(",")]
             except ValueError:
-                raise source.SensorError(
-                    f"{self.name}: answers {text[:60]!r} to {query} instead of numbers: is it a "
+                raise self.error(
+                    f"answers {text[:60]!r} to {query} instead of numbers: is it a "
                     f"meter of this kind? query=... names another question"
                 ) from None
         return [number if abs(number) < NO_FIGURE else math.nan for number in numbers]
@@ -285,7 +282,7 @@ class Instrument:
 
     def _open(self) -> None:
         if self._manager is None:
-            raise source.SensorError(f"{self.name}: is closed")
+            raise self.error("is closed")
         if self._backend.endswith("@py"):
             self._check_host()
         limit_ms = int(1000 * self._timeout_s)
@@ -301,8 +298,8 @@ class Instrument:
                 device.read_termination = "\n"
         # PyVISA-py lets through whatever its transports raise, even a bare Exception.
         except Exception as error:
-            raise source.SensorError(
-                f"{self.name}: cannot be opened: {_reason(error)}: check that the name is as the "
+            raise self.error(
+                f"cannot be opened: {_reason(error)}: check that the name is as the "
                 f"meter shows it, that its interface is on and that nobody else uses it"
             ) from None
         self._device = device
@@ -316,13 +313,11 @@ class Instrument:
                 if host:
                     socket.getaddrinfo(host, None)
             except (OSError, UnicodeError):
-                raise source.SensorError(
-                    f"{self.name}: no host is called {host}: check the name"
-                ) from None
+                raise self.error(f"no host is called {host}: check the name") from None
 
     def _call(self, ask: Callable[[MessageBasedResource], Any], query: str) -> Any:
         if self._device is None:
-            raise source.SensorError(f"{self.name}: is closed")
+            raise self.error("is closed")
         try:
             return ask(self._device)
         except UnicodeDecodeError:
@@ -330,14 +325,13 @@ class Instrument:
         except Exception as error:
             is_late = getattr(error, "error_code", None) == self._visa.constants.VI_ERROR_TMO
             reason = f"no answer within {self._timeout_s:g} s" if is_late else _reason(error)
-            raise source.SensorError(
-                f"{self.name}: {reason} to {query}: check its cable and network, and that it is on"
+            raise self.error(
+                f"{reason} to {query}: check its cable and network, and that it is on"
             ) from None
 
     def _no_text(self, query: str) -> source.SensorError:
-        return source.SensorError(
-            f"{self.name}: answers {query} with bytes that are no text: check the baud rate or the "
-            "port"
+        return self.error(
+            f"answers {query} with bytes that are no text: check the baud rate or the port"
         )
 
     def _close_device(self) -> None:
