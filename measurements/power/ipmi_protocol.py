@@ -1,4 +1,9 @@
-"""IPMI as the sources see it: addresses, requests, refusals and the sensor data records."""
+"""IPMI as the sources see it: addresses, requests, refusals and the sensor data records.
+
+pyghmi's own reader of these records is not used. It misses answers that come early, so that it
+takes 14 s for 62 records of ipmi_sim, and this one 1 s; it never returns from a name in packed
+letters; and it reads no records of a BMC without a repository.
+"""
 
 from __future__ import annotations
 
