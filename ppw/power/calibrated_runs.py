@@ -21,6 +21,7 @@ from measurements import check_runs
 from measurements.table.headers import shown as shown_names
 from ppw.errors import PpwError
 from ppw.power.calibration import Calibration
+from ppw.power.load_curve import float_column
 from ppw.results import caveats as cv
 from ppw.results.result import read_document, write_document
 from ppw.runs.caveats import MEASURED
@@ -84,7 +85,7 @@ def apply_calibration(
     made = calibration.line.predict(watts, level=calibration.level, extrapolate=extrapolate)
     with np.errstate(invalid="ignore"):
         done = made.value > 0
-    idle_lost = _write_watts(table, calibration, watts, made, done)
+    idle_lost = _write_power(table, calibration, watts, made, done)
     cv.warn(caveats + _caveats(calibration, asked, watts, made, done, idle_lost))
     if "digest" in table.attrs:
         # The content is no longer the files'.
@@ -134,20 +135,20 @@ def _rows(table: pd.DataFrame, calibration: Calibration) -> tuple[Mask, list[str
     return rows, caveats
 
 
-def _write_watts(
+def _write_power(
     table: pd.DataFrame, calibration: Calibration, watts: FloatArray, made: Calibrated, done: Mask
 ) -> int:
     """Write the watts and what goes with them; returns how many idle figures were dropped."""
     idle_lost = 0
-    before = _column(table, "power_w")
+    before = float_column(table, "power_w")
     after = np.where(done, made.value, before)
     if "energy_j" in table:
-        energy = _column(table, "energy_j")
+        energy = float_column(table, "energy_j")
         with np.errstate(divide="ignore", invalid="ignore"):
             scaled = energy * np.where(before > 0, made.value / before, np.nan)
         table["energy_j"] = np.where(done, scaled, energy)
     if "idle_power_w" in table:
-        idle = _column(table, "idle_power_w")
+        idle = float_column(table, "idle_power_w")
         line = calibration.line
         own = np.isclose(before, watts, rtol=1e-9, atol=0.0)
         brought = np.where(own, line.offset + line.slope * idle, np.nan)
@@ -158,17 +159,11 @@ def _write_watts(
     labels[done] = np.where(made.extrapolated[done], ESTIMATED, CALIBRATED)
     table["power_w"] = after
     for name, ends in (("power_lower_w", made.lower), ("power_upper_w", made.upper)):
-        table[name] = np.where(done, ends, _column(table, name))
+        table[name] = np.where(done, ends, float_column(table, name))
     sources = table["power_source"] if "power_source" in table else pd.Series(None, table.index)
     table["power_source"] = sources.astype(object).mask(done, calibration.source)
     table["power_label"] = labels
     return idle_lost
-
-
-def _column(table: pd.DataFrame, name: str) -> FloatArray:
-    if name not in table:
-        return np.full(len(table), np.nan)
-    return table[name].to_numpy(dtype=np.float64)
 
 
 def _caveats(

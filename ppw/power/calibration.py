@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +16,8 @@ from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_names
 from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
-from ppw.results.result import (
-    as_floats,
-    frame_digest,
-    read_document,
-    reads_document,
-    records,
-    write_document,
-)
-from ppw.results.text import key_texts, plot_label, shown, summary_text, text_table
+from ppw.results.result import PrintedTable, Result, Table, frame_digest
+from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.groups import Groups, canonical, group_runs
 from ppw.runs.prepare import SourceWatts, source_watts
 
@@ -186,12 +179,11 @@ class PairedRuns:
 
     def caveats(self) -> list[str]:
         """Say how many runs were left out."""
-        if not self.left_out:
-            return []
-        return [
+        said = (
             f"{self.left_out} of {len(self.runs) + self.left_out} runs left out: no watts of "
             f"{self.sensor.label} or of {self.reference.label}"
-        ]
+        )
+        return [said] if self.left_out else []
 
     def latest(self) -> str | None:
         """When the latest run started, where recorded."""
@@ -238,37 +230,27 @@ def _levels(runs: pd.DataFrame, by: Sequence[str]) -> Groups:
     return group_runs(runs, by)
 
 
-_MOST_ROWS = 40
 # No figure of a line, in watts or a ratio of them, is beyond.
 _MOST = 1e12
-_ASKED = (
-    *("host", "sensor", "reference", "level", "runs", "measured_until"),
-    *("sensor_resolution_w", "reference_resolution_w", "curvature_per_w", "curvature_p"),
-)
+
+
+def _residual_text(row: Mapping[Any, Any]) -> str:
+    """Write how far a level is off the line; an outlier has a star."""
+    return f"{row['residual_w']:+.3g} W" + " *" * bool(row["outlier"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Calibration:
+class Calibration(Result):
     """One power sensor of a host against another: reference = offset + slope·sensor.
 
     Attributes
     ----------
-    table : pandas.DataFrame
-        One row a level, which is a set of repeats: key columns, ``runs``, ``sensor_w`` and
-        ``reference_w`` (means), ``fitted_w``, ``residual_w`` (reference less fitted) and
-        ``outlier``.
-    by : tuple of str
-        Columns that tell levels apart; empty where every run is one.
     host : str or None
         Machine that both sensors are of; None where the runs name none.
     sensor, reference : str
         Labels; of a sum all its parts, joined by "+".
-    sensor_columns, reference_columns : tuple of str
-        Columns of the runs that the watts are from.
-    line : CalibrationLine
-        The fit, in watts.
     level : float
-        Of the intervals.
+        Level of the intervals.
     runs : int
         Runs that both sensors saw.
     measured_until : str or None
@@ -278,17 +260,38 @@ class Calibration:
     curvature_per_w, curvature_p : float
         Coefficient of the sensor's square beside the line (1/W) and the P-value of its absence;
         NaN with fewer than four levels.
+    by : tuple of str
+        Columns that tell levels apart; empty where every run is one.
+    sensor_columns, reference_columns : tuple of str
+        Columns of the runs that the watts are from.
+    line : CalibrationLine
+        The fit, in watts.
+    table : pandas.DataFrame
+        One row a level, which is a set of repeats, with its key columns.
     caveats : tuple of str
     """
 
-    table: pd.DataFrame
-    by: tuple[str, ...]
+    kind = "calibration"
+    tables = (
+        Table(
+            "table",
+            """
+            runs        | count | runs        | number of repeats
+            sensor_w    | W     | {sensor}    | mean power by the sensor
+            reference_w | W     | {reference} | mean power by the reference
+            fitted_w    | W     | fitted      | power by the line
+            residual_w  | W     | off by      | power by the reference less that by the line
+            outlier     | flag  |             | whether the level is far off the line of the others
+            """,
+            title="Levels",
+            key="levels",
+            show={"residual_w": _residual_text},
+        ),
+    )
+
     host: str | None
     sensor: str
     reference: str
-    sensor_columns: tuple[str, ...]
-    reference_columns: tuple[str, ...]
-    line: CalibrationLine
     level: float
     runs: int
     measured_until: str | None
@@ -296,8 +299,11 @@ class Calibration:
     reference_resolution_w: float
     curvature_per_w: float
     curvature_p: float
-    caveats: tuple[str, ...]
-    input_digest: str = field(repr=False, compare=False)
+    by: tuple[str, ...]
+    sensor_columns: tuple[str, ...]
+    reference_columns: tuple[str, ...]
+    line: CalibrationLine
+    table: pd.DataFrame
 
     @property
     def offset_w(self) -> float:
@@ -329,10 +335,6 @@ class Calibration:
         made = self.line.predict((self.line.lowest + self.line.highest) / 2, level=self.level)
         return float(made.upper - made.value)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a copy of ``table``."""
-        return self.table.copy()
-
     def equation(self) -> str:
         """Write the line with its figures."""
         return f"{self.reference} = {shown(self.offset_w)} W + {shown(self.slope)} · {self.sensor}"
@@ -354,25 +356,25 @@ class Calibration:
             "not calibrated."
         )
 
-    def summary(self) -> str:
-        """Say the line with its intervals, where it holds, at most 40 levels, the caveats."""
-        lines = [
-            self.verdict(),
-            text_table(self.parameter_header(), self.parameter_cells()),
-            self.range_sentence(),
-            text_table(self.header(), self.cells(_MOST_ROWS)),
-        ]
-        if len(self.table) > _MOST_ROWS:
-            more = len(self.table) - _MOST_ROWS
-            lines.append(f"… {more} more levels: use --format csv or to_frame()")
-        return summary_text(lines, self.caveats)
+    def text_parts(self) -> list[str]:
+        """Say the line with its intervals, where it holds, and its levels."""
+        line, levels = (table.lines() for table in self.printed_tables())
+        return [self.verdict(), *line, self.range_sentence(), *levels]
+
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return the parameters of the line and the levels as they print."""
+        rows, levels = self.table, self.tables[0]
+        if "freq_hz" in self.by:
+            rows = rows.assign(freq_hz=[shown(freq, "Hz") for freq in rows["freq_hz"]])
+        line = PrintedTable("Line", self.parameter_header(), self.parameter_cells(), 1)
+        return [line, levels.printed(self, levels.most if most is None else most, rows)]
 
     def parameter_header(self) -> list[str]:
         """Name the columns of `parameter_cells`."""
         return ["parameter", "value", f"{self.level:.0%} interval"]
 
     def parameter_cells(self) -> list[list[str]]:
-        """Parameters as they are printed."""
+        """Parameters as they print."""
         return [
             ["offset", shown(self.offset_w, "W"), _interval(self.offset_interval_w, "W")],
             ["slope", shown(self.slope), _interval(self.slope_interval, "")],
@@ -382,64 +384,47 @@ class Calibration:
 
     def header(self) -> list[str]:
         """Name the columns of `cells`."""
-        return [*self.by, "runs", self.sensor, self.reference, "fitted", "off by"]
+        return [*self.printed_tables()[1].header]
 
     def cells(self, most: int) -> list[list[str]]:
-        """First levels as they are printed; an outlier has a star."""
-        return [
-            [
-                *level_texts(self.by, row),
-                str(row["runs"]),
-                *(shown(row[name], "W") for name in ("sensor_w", "reference_w", "fitted_w")),
-                f"{row['residual_w']:+.3g} W" + " *" * bool(row["outlier"]),
-            ]
-            for row in self.table.head(most).to_dict(orient="records")
-        ]
+        """First levels as they print; an outlier has a star."""
+        return [*map(list, self.printed_tables(most)[1].rows)]
 
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``; ``line`` holds all that predictions take."""
-        offset, slope = self.offset_interval_w, self.slope_interval
-        body = {
-            **{name: getattr(self, name) for name in _ASKED},
-            "by": self.by,
-            "sensor_columns": self.sensor_columns,
-            "reference_columns": self.reference_columns,
-            "line": {_WITH_UNIT.get(k, k): v for k, v in asdict(self.line).items()},
-            "intervals": {"offset_w": offset, "slope": slope},
-            "levels": records(self.table),
-            "caveats": self.caveats,
-        }
-        return write_document("calibration", self.input_digest, body)
+    def _body(self) -> dict[str, Any]:
+        """Fields by their names in the document; ``line`` holds all that predictions take."""
+        line = {_WITH_UNIT.get(name, name): value for name, value in asdict(self.line).items()}
+        intervals = {"offset_w": self.offset_interval_w, "slope": self.slope_interval}
+        return {**super()._body(), "line": line, "intervals": intervals}
 
     @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> Calibration:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "calibration")
-        asked = {name: d[name] for name in _ASKED}
-        if type(asked["level"]) is not float or not 0 < asked["level"] < 1:
-            raise PpwError(
-                f"this calibration document has level {asked['level']!r}: calibrate again"
-            )
-        for name in ("curvature_per_w", "curvature_p"):
-            asked[name] = np.nan if asked[name] is None else asked[name]
-        table = pd.DataFrame(d["levels"], columns=[*d["by"], *LEVEL_COLUMNS])
-        return cls(
-            **asked,
-            table=as_floats(table, but={*d["by"], "runs", "outlier"}),
-            by=tuple(d["by"]),
-            sensor_columns=tuple(d["sensor_columns"]),
-            reference_columns=tuple(d["reference_columns"]),
-            line=_line(d["line"]),
-            caveats=tuple(d["caveats"]),
-            input_digest=d["input_digest"],
-        )
+    def _read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        parts = super()._read(document)
+        # Documents of version 0.1.0 name no types.
+        table = parts["table"].astype({"runs": np.int64, "outlier": np.bool_})
+        if type(level := parts["level"]) is not float or not 0 < level < 1:
+            raise PpwError(f"this calibration document has level {level!r}: calibrate again")
+        curvature = {n: np.nan for n in ("curvature_per_w", "curvature_p") if parts[n] is None}
+        return {**parts, **curvature, "table": table, "line": _line(parts["line"])}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the levels, the line and its prediction band over the range."""
-        return plot_calibration(self, ax)
+        axes, line, table = new_axes(ax), self.line, self.table
+        at = np.linspace(line.lowest, line.highest, _CURVE_STEPS)
+        made = line.predict(at, level=self.level)
+        axes.fill_between(at, made.lower, made.upper, color=BAND, label=f"{self.level:.0%} of runs")
+        axes.plot(at, made.value, color=CURVE, label="calibration")
+        for far_off, color, label in ((False, MEASURED, "levels"), (True, PROJECTED, "far off")):
+            rows = table[table["outlier"] == far_off]
+            if len(rows):
+                points = rows["sensor_w"], rows["reference_w"]
+                axes.plot(*points, "o", color=color, ms=4, label=label)
+        axes.set_xlabel(f"{plot_label(self.sensor)} (W)")
+        axes.set_ylabel(f"{plot_label(self.reference)} (W)")
+        axes.legend(frameon=False)
+        return axes
 
 
+_CURVE_STEPS = 100
 _WITH_UNIT = {
     name: f"{name}_w"
     for name in (
@@ -567,25 +552,3 @@ def _level_table(fit: SensorCalibration, keys: pd.DataFrame) -> pd.DataFrame:
         residual_w=fit.residual,
         outlier=fit.outlier,
     ).sort_values("sensor_w", kind="stable", ignore_index=True)
-
-
-_CURVE_STEPS = 100
-
-
-def plot_calibration(result: Calibration, ax: Axes | None = None) -> Axes:
-    """Draw levels, line and prediction band over the range of the calibration."""
-    axes, line, table = new_axes(ax), result.line, result.table
-    at = np.linspace(line.lowest, line.highest, _CURVE_STEPS)
-    made = line.predict(at, level=result.level)
-    axes.fill_between(at, made.lower, made.upper, color=BAND, label=f"{result.level:.0%} of runs")
-    axes.plot(at, made.value, color=CURVE, label="calibration")
-    for rows, color, label in (
-        (table[~table["outlier"]], MEASURED, "levels"),
-        (table[table["outlier"]], PROJECTED, "far off"),
-    ):
-        if len(rows):
-            axes.plot(rows["sensor_w"], rows["reference_w"], "o", color=color, ms=4, label=label)
-    axes.set_xlabel(f"{plot_label(result.sensor)} (W)")
-    axes.set_ylabel(f"{plot_label(result.reference)} (W)")
-    axes.legend(frameon=False)
-    return axes

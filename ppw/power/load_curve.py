@@ -188,10 +188,7 @@ class PowerLoadCurve:
         PpwError
             When rows are of several set-ups, or are at less than two loads.
         """
-        found = levels_of_runs(runs, name)
-        return cls.of_levels(
-            found.load, found.watts, rate=found.rate, name=found.name, caveats=found.caveats
-        )
+        return _curve_through_runs(runs, name)
 
     @property
     def has_idle(self) -> bool:
@@ -386,27 +383,16 @@ _BEHIND = 0.05
 _ABOVE = 0.05
 
 
-class RunLevels(NamedTuple):
-    """Mean watts and throughput of the runs at each load."""
-
-    load: FloatArray
-    watts: FloatArray
-    rate: FloatArray
-    name: str
-    caveats: tuple[str, ...]
-
-
 def setup_columns(runs: pd.DataFrame) -> list[str]:
     """Columns that tell set-ups apart: those of identity, and the frequency."""
     columns = [*identity_columns(runs), *(["freq_hz"] if "freq_hz" in runs else [])]
     return [column for column in columns if column != "load"]
 
 
-def levels_of_runs(runs: pd.DataFrame, name: str = "") -> RunLevels:
-    """Levels of the runs of one set-up; see `ppw.power.load_curve.PowerLoadCurve.from_runs`."""
+def _curve_through_runs(runs: pd.DataFrame, name: str) -> PowerLoadCurve:
+    """Put a curve through the mean watts and throughput of the runs at each load."""
     source = str(runs.attrs.get("source", "runs"))
-    varying = [c for c in setup_columns(runs) if len(runs[c].drop_duplicates()) > 1]
-    if varying:
+    if varying := [c for c in setup_columns(runs) if len(runs[c].drop_duplicates()) > 1]:
         raise PpwError(
             f"{source}: these runs differ in {', '.join(varying)}: a curve is of one set-up"
         )
@@ -414,24 +400,21 @@ def levels_of_runs(runs: pd.DataFrame, name: str = "") -> RunLevels:
         raise PpwError(f"{source}: no column power_w: measure with a power sensor")
     if not name and "host" in runs and runs["host"].notna().any():
         name = str(runs["host"].dropna().iloc[0])
-    caveats: list[str] = []
-    load = _loads(runs, source)
-    rate = _column(runs, "throughput_ops_s")
-    watts = _column(runs, "power_w")
+    load, rate = _loads(runs, source), float_column(runs, "throughput_ops_s")
+    watts = float_column(runs, "power_w")
     known = ~(np.isnan(load) | np.isnan(watts))
     if not known.any():
         raise PpwError(f"{source}: no run has both its load and power_w")
-    caveats += _behind(load[known], rate[known])
+    caveats = _late_caveats(load[known], rate[known])
     means = _means(load[known], watts[known], rate[known])
-    caveats += _of_full(means, source)
-    means, said_of_idle = _with_idle(means, _column(runs, "idle_power_w"))
-    caveats += said_of_idle
+    caveats += _scale_to_full(means, source)
+    means, idle_caveats = _add_idle(means, float_column(runs, "idle_power_w"))
     who = f"{name}: " if name else ""
-    said = tuple(f"{who}{caveat}" for caveat in caveats)
-    return RunLevels(means[0], means[1], means[2], name, said)
+    said = [f"{who}{caveat}" for caveat in (*caveats, *idle_caveats)]
+    return PowerLoadCurve.of_levels(means[0], means[1], rate=means[2], name=name, caveats=said)
 
 
-def _of_full(means: FloatArray, source: str) -> list[str]:
+def _scale_to_full(means: FloatArray, source: str) -> list[str]:
     """Make full load 1, in place: the mean of the runs that are; what is to be said of that."""
     top = float(means[0][-1])
     if top < FULL_LOAD:
@@ -450,7 +433,7 @@ def _of_full(means: FloatArray, source: str) -> list[str]:
     ]
 
 
-def _with_idle(means: FloatArray, idle: FloatArray) -> tuple[FloatArray, list[str]]:
+def _add_idle(means: FloatArray, idle: FloatArray) -> tuple[FloatArray, list[str]]:
     """Levels with that of idle, which runs at load 0 are too."""
     idle = idle[idle > 0]
     said = []
@@ -465,17 +448,18 @@ def _with_idle(means: FloatArray, idle: FloatArray) -> tuple[FloatArray, list[st
 
 
 def _loads(runs: pd.DataFrame, source: str) -> FloatArray:
-    load = _column(runs, "load")
+    load = float_column(runs, "load")
     if not np.isnan(load).all():
         return load
-    rate = _column(runs, "throughput_ops_s")
+    rate = float_column(runs, "throughput_ops_s")
     if np.isnan(rate).all():
         raise PpwError(f"{source}: no column load, nor throughput_ops_s to take it from")
     shares: FloatArray = rate / np.nanmax(rate)
     return shares
 
 
-def _column(runs: pd.DataFrame, name: str) -> FloatArray:
+def float_column(runs: pd.DataFrame, name: str) -> FloatArray:
+    """Take a column as numbers; NaN throughout where there is none."""
     if name not in runs:
         return np.full(len(runs), np.nan)
     return runs[name].to_numpy(dtype=np.float64)
@@ -490,7 +474,7 @@ def _means(load: FloatArray, watts: FloatArray, rate: FloatArray) -> FloatArray:
     return made
 
 
-def _behind(load: FloatArray, rate: FloatArray) -> list[str]:
+def _late_caveats(load: FloatArray, rate: FloatArray) -> list[str]:
     full = rate[load >= FULL_LOAD]
     full = full[~np.isnan(full)]
     if not full.size:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,19 +15,12 @@ from ppw.power.load_curve import EXTRAPOLATED, PowerLoadCurve, setup_columns
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
 from ppw.results.axes import CURVE, MEASURED, new_axes
-from ppw.results.result import (
-    as_floats,
-    frame_digest,
-    read_document,
-    reads_document,
-    records,
-    write_document,
-)
-from ppw.results.text import plot_label, shown, shown_interval, summary_text, text_table
+from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
+from ppw.results.text import plot_label, shown, shown_interval
 from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
@@ -34,53 +28,84 @@ if TYPE_CHECKING:
 
 
 _MOST_ROWS, _MOST_CAVEATS = 40, 8
-_ASKED = (0.0, 0.5, 1.0)
-_LEVEL_COLUMNS = ("server", "load", "power_w", "throughput_ops_s", "ops_per_joule")
-_FIGURE_COLUMNS = (
-    *("server", "levels", "load_from", "load_to", "idle_w", "half_w", "full_w", "idle_to_peak"),
-    *("dynamic_range", "energy_proportionality", "linear_deviation", "deviates_at"),
-    *("peak_efficiency_load", "peak_efficiency", "overall_ops_per_joule"),
-)
-_FORECAST_COLUMNS = ("server", "load", "power_w", "lower", "upper", "label")
-_TEXTS = {"server", "label", "levels"}
-_TABLES = ("levels", "figures", "forecasts")
+# Servers up to which each has a sentence in the summary, and a name in the plot.
+_MOST_SENTENCES, _MOST_NAMED = 5, 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PowerLoads:
-    """Curves of power against load, their figures, and watts at the loads asked for.
+class PowerLoads(Result):
+    """Curves of power against load, their figures, and power at the loads asked for.
 
     Attributes
     ----------
-    levels : pandas.DataFrame
-        One row a server and measured level: ``server``, ``load`` (share of full), ``power_w``,
-        ``throughput_ops_s``, ``ops_per_joule``.
-    figures : pandas.DataFrame
-        One row a server: how many levels and from where to where, the figures of
-        `ppw.power.load_curve.Proportionality`, and ``overall_ops_per_joule``, Σ throughput / Σ W
-        over the levels.
-    forecasts : pandas.DataFrame
-        One row a server and load asked for: ``power_w``, ``lower``, ``upper`` and ``label``
-        ("measured", "interpolated" or "extrapolated").
     level : float
-        Of the intervals.
+        Level of the intervals.
+    levels : pandas.DataFrame
+        One row a server and measured level.
+    figures : pandas.DataFrame
+        One row a server; figures of `ppw.power.load_curve.Proportionality` are among them.
+    forecasts : pandas.DataFrame
+        One row a server and load asked for.
     caveats : tuple of str
     """
 
+    kind = "power_loads"
+    tables = (
+        Table(
+            "figures",
+            """
+            server                | text  | | name of the server
+            levels                | count | | number of measured levels
+            load_from             | share | | lowest load measured
+            load_to               | share | | highest load measured
+            idle_w                | W     | | power at idle
+            half_w                | W     | | power at half load, interpolated
+            full_w                | W     | | power at full load
+            idle_to_peak          | share | | idle power as a share of that at full load
+            dynamic_range         | share | | 1 less `idle_to_peak`
+            energy_proportionality | 1    | | 1 for power in proportion to load, 0 for constant one
+            linear_deviation      | share | | largest distance from the line of idle to full load
+            deviates_at           | share | | load at which it is
+            peak_efficiency_load  | share | | load at which most work is done per joule
+            peak_efficiency       | 1     | | how many times that of full load it is
+            overall_ops_per_joule | 1/J   | | sum of throughput over sum of power of all levels
+            """,
+        ),
+        Table(
+            "levels",
+            """
+            server           | text  | | name of the server
+            load             | share | | share of full load
+            power_w          | W     | | power
+            throughput_ops_s | 1/s   | | operations per second
+            ops_per_joule    | 1/J   | | operations per joule
+            """,
+        ),
+        Table(
+            "forecasts",
+            """
+            server  | text  | | name of the server
+            load    | share | | share of full load
+            power_w | W     | | power; missing where the curve would fall to zero
+            lower   | W     | | lower end of the prediction interval
+            upper   | W     | | upper end of the prediction interval
+            label   | text  | | "measured", "interpolated" or "extrapolated"
+            """,
+        ),
+    )
+
+    level: float
     levels: pd.DataFrame
     figures: pd.DataFrame
     forecasts: pd.DataFrame
-    level: float
-    caveats: tuple[str, ...]
-    input_digest: str | None = field(repr=False, compare=False)
 
     def curve(self, server: str) -> PowerLoadCurve:
         """Curve of one server. Raises `PpwError` when there is none, or several."""
         rows = self.levels[self.levels["server"] == server]
         if rows.empty:
-            raise PpwError(f"no server {server!r}; there are {', '.join(self._names()[:10])}")
-        columns = (rows[c].to_numpy() for c in ("load", "power_w", "throughput_ops_s"))
-        load, watts, rate = columns
+            names = ", ".join(map(str, self.figures["server"][:10]))
+            raise PpwError(f"no server {server!r}; there are {names}")
+        load, watts, rate = rows[["load", "power_w", "throughput_ops_s"]].to_numpy().T
         return PowerLoadCurve.of_levels(load, watts, rate=rate, name=server)
 
     def to_frame(self) -> pd.DataFrame:
@@ -93,84 +118,82 @@ class PowerLoads:
 
     def verdict(self) -> list[str]:
         """Say the figures of each server in a sentence."""
-        return [self._sentence(row) for row in _rows(self.figures.head(_MOST_ROWS))]
+        return [_figures_sentence(row) for row in rows_of(self.figures.head(_MOST_ROWS))]
 
-    def summary(self) -> str:
-        """Text: figures and watts of each server, then the caveats."""
-        lines = [*self.verdict()] if len(self.figures) <= 5 else []
-        lines.append(text_table(self.header(), self.cells()))
-        if len(self.figures) > _MOST_ROWS:
-            more = len(self.figures) - _MOST_ROWS
-            lines.append(f"… {more} more servers: use --format json or .figures")
-        return summary_text(lines, self.caveats)
+    def text_parts(self) -> list[str]:
+        """Sentences where the servers are few, and the table."""
+        said = self.verdict() if len(self.figures) <= _MOST_SENTENCES else []
+        return [*said, *(line for table in self.printed_tables() for line in table.lines())]
+
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return the watts and figures of the first 40 servers as they print."""
+        cells = self.cells()
+        left_out, whole = len(self.figures) - len(cells), "--format json or .figures"
+        title = "Watts and energy proportionality"
+        return [PrintedTable(title, self.header(), cells, 1, "", left_out, whole)]
 
     def header(self) -> list[str]:
         """Name the columns of `cells`."""
-        return ["server", *(_percent(x) for x in self._asked()), "idle/full", "EP", "best load"]
+        loads = map(_percent, dict.fromkeys(self.forecasts["load"]))
+        return ["server", *loads, "idle/full", "EP", "best load"]
 
     def cells(self) -> list[list[str]]:
-        """Watts and figures as they are printed; an extrapolation carries its interval."""
-        made = []
+        """Watts and figures as they print; an extrapolation carries its interval."""
         forecasts = dict(list(self.forecasts.groupby("server", sort=False)))
-        for row in _rows(self.figures.head(_MOST_ROWS)):
-            watts = [_watts(f) for f in _rows(forecasts[row["server"]])]
-            ratios = [_plain(row[c]) for c in ("idle_to_peak", "energy_proportionality")]
-            made.append([row["server"], *watts, *ratios, _load(row["peak_efficiency_load"])])
-        return made
-
-    def to_json(self) -> str:
-        """JSON document with ``schema_version``."""
-        tables = {name: records(getattr(self, name)) for name in _TABLES}
-        rest = {"level": self.level, "caveats": self.caveats}
-        return write_document("power_loads", self.input_digest, {**rest, **tables})
+        return [
+            [
+                row["server"],
+                *map(_forecast_text, rows_of(forecasts[row["server"]])),
+                *(_fixed(row[name]) for name in ("idle_to_peak", "energy_proportionality")),
+                _percent(row["peak_efficiency_load"]),
+            ]
+            for row in rows_of(self.figures.head(_MOST_ROWS))
+        ]
 
     @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> PowerLoads:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "power_loads")
-        columns = (_LEVEL_COLUMNS, _FIGURE_COLUMNS, _FORECAST_COLUMNS)
-        tables = {
-            name: as_floats(pd.DataFrame(d[name], columns=list(names)), but=_TEXTS)
-            for name, names in zip(_TABLES, columns, strict=True)
-        }
-        return cls(
-            **tables,
-            level=d["level"],
-            caveats=tuple(d["caveats"]),
-            input_digest=d["input_digest"],
-        )
+    def _read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        parts = super()._read(document)
+        return {**parts, "figures": parts["figures"].astype({"levels": np.int64})}
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw watts against load, levels and curves."""
-        return plot_power_loads(self, ax)
+        """Draw power against load of every server; names where they are few."""
+        axes, named = new_axes(ax), len(self.figures) <= _MOST_NAMED
+        for place, server in enumerate(self.figures["server"]):
+            curve = self.curve(server)
+            at = np.linspace(curve.load[0], curve.load[-1], _LOAD_STEPS)
+            axes.plot(100 * at, curve.watts(at), color=CURVE, lw=1 if named else 0.3)
+            if named:
+                label, marker = plot_label(server), _MARKERS[place % len(_MARKERS)]
+                axes.plot(100 * curve.load, curve.power, marker, color=MEASURED, ms=4, label=label)
+        axes.set_xlabel("load (% of full)")
+        axes.set_ylabel("power (W)")
+        axes.set_xlim(0, 100)
+        axes.set_ylim(bottom=0)
+        if named:
+            axes.legend(frameon=False)
+        return axes
 
-    def _names(self) -> list[str]:
-        return [str(name) for name in self.figures["server"]]
 
-    def _asked(self) -> list[float]:
-        return [float(x) for x in dict.fromkeys(self.forecasts["load"])]
-
-    def _sentence(self, row: dict[str, Any]) -> str:
-        parts = []
-        if row["full_w"] == row["full_w"] and row["idle_w"] == row["idle_w"]:
-            parts.append(
-                f"{shown(row['idle_w'], 'W')} idle, {shown(row['full_w'], 'W')} at full load: "
-                f"energy proportionality {row['energy_proportionality']:.2f}, farthest from its "
-                f"line by {row['linear_deviation']:+.0%} at {_percent(row['deviates_at'])} load"
-            )
-        else:
-            ends = f"{_percent(row['load_from'])} to {_percent(row['load_to'])}"
-            parts.append(f"measured from {ends} load alone")
-        if row["peak_efficiency_load"] == row["peak_efficiency_load"]:
-            parts.append(f"most work per joule at {_percent(row['peak_efficiency_load'])} load")
-        return f"{row['server']}: {'; '.join(parts)}"
+def _figures_sentence(row: dict[str, Any]) -> str:
+    if row["full_w"] == row["full_w"] and row["idle_w"] == row["idle_w"]:
+        said = (
+            f"{shown(row['idle_w'], 'W')} idle, {shown(row['full_w'], 'W')} at full load: "
+            f"energy proportionality {row['energy_proportionality']:.2f}, farthest from its "
+            f"line by {row['linear_deviation']:+.0%} at {_percent(row['deviates_at'])} load"
+        )
+    else:
+        said = (
+            f"measured from {_percent(row['load_from'])} to {_percent(row['load_to'])} load alone"
+        )
+    if row["peak_efficiency_load"] == row["peak_efficiency_load"]:
+        said += f"; most work per joule at {_percent(row['peak_efficiency_load'])} load"
+    return f"{row['server']}: {said}"
 
 
 def power_loads(
     runs: pd.DataFrame | Iterable[SpecPowerResult] | Iterable[PowerLoadCurve],
     *,
-    at: Sequence[float] = _ASKED,
+    at: Sequence[float] = (0.0, 0.5, 1.0),
     levels: Sequence[float] | None = None,
     level: float = 0.90,
 ) -> PowerLoads:
@@ -209,19 +232,19 @@ def power_loads(
     curves, caveats, digest = _curves(runs)
     if levels is not None:
         curves = [curve.only(levels) for curve in curves]
-    curves = _named_apart(curves)
+    curves = _number_names(curves)
     forecasts = pd.concat([c.forecast(asked, level=level) for c in curves], ignore_index=True)
     forecasts.insert(0, "server", np.repeat([c.name for c in curves], len(asked)))
-    caveats += _said(curves, forecasts)
+    caveats += _curve_caveats(curves, forecasts)
     cv.warn(caveats)
-    tables = [pd.DataFrame(_level_rows(curve), columns=list(_LEVEL_COLUMNS)) for curve in curves]
+    measured = pd.concat([_level_table(curve) for curve in curves], ignore_index=True)
     return PowerLoads(
-        levels=pd.concat(tables, ignore_index=True),
-        figures=pd.DataFrame([_figures(c) for c in curves], columns=list(_FIGURE_COLUMNS)),
-        forecasts=forecasts[list(_FORECAST_COLUMNS)],
+        levels=measured,
+        figures=pd.DataFrame([_figures(c) for c in curves]),
+        forecasts=forecasts,
         level=float(level),
         caveats=tuple(caveats),
-        input_digest=digest or frame_digest(pd.concat(tables, ignore_index=True)),
+        input_digest=digest or frame_digest(measured),
     )
 
 
@@ -275,24 +298,22 @@ def _run_name(part: pd.DataFrame, by: Sequence[str]) -> str:
 _WORDS = {"host", "family", "workload", "source_file"}
 
 
-def _named_apart(curves: list[PowerLoadCurve]) -> list[PowerLoadCurve]:
+def _number_names(curves: list[PowerLoadCurve]) -> list[PowerLoadCurve]:
     """Number the servers of one name: published results repeat a system."""
-    from dataclasses import replace
-
-    seen: dict[str, int] = {}
+    seen = Counter[str]()
     made = []
     for number, curve in enumerate(curves, start=1):
         name = curve.name or f"server {number}"
-        seen[name] = seen.get(name, 0) + 1
+        seen[name] += 1
         again = f" ({seen[name]})" if seen[name] > 1 else ""
         made.append(replace(curve, name=f"{name}{again}"))
     return made
 
 
-def _level_rows(curve: PowerLoadCurve) -> list[dict[str, Any]]:
+def _level_table(curve: PowerLoadCurve) -> pd.DataFrame:
     rate = np.full(curve.load.shape, np.nan) if curve.rate is None else curve.rate
-    values = zip(curve.load, curve.power, rate, curve.efficiency(), strict=True)
-    return [dict(zip(_LEVEL_COLUMNS, (curve.name, *row), strict=True)) for row in values]
+    columns = {"server": curve.name, "load": curve.load, "power_w": curve.power}
+    return pd.DataFrame({**columns, "throughput_ops_s": rate, "ops_per_joule": curve.efficiency()})
 
 
 def _figures(curve: PowerLoadCurve) -> dict[str, Any]:
@@ -308,7 +329,7 @@ def _figures(curve: PowerLoadCurve) -> dict[str, Any]:
     }
 
 
-def _said(curves: list[PowerLoadCurve], forecasts: pd.DataFrame) -> list[str]:
+def _curve_caveats(curves: list[PowerLoadCurve], forecasts: pd.DataFrame) -> list[str]:
     own = list(dict.fromkeys(caveat for curve in curves for caveat in curve.caveats))
     more = len(own) - _MOST_CAVEATS
     caveats = own[:_MOST_CAVEATS] + ([f"{more} more caveats of single servers"] if more > 0 else [])
@@ -324,53 +345,20 @@ def _said(curves: list[PowerLoadCurve], forecasts: pd.DataFrame) -> list[str]:
     return caveats
 
 
-def _watts(row: dict[str, Any]) -> str:
-    if row["power_w"] != row["power_w"]:
-        return "–"
-    if row["label"] == EXTRAPOLATED:
-        interval = shown_interval(row["power_w"], row["lower"], row["upper"], "W")
-        return f"{shown(row['power_w'], 'W')} ({interval})"
-    return shown(row["power_w"], "W")
+def _forecast_text(row: dict[str, Any]) -> str:
+    watts = shown(row["power_w"], "W")
+    if row["label"] != EXTRAPOLATED or row["power_w"] != row["power_w"]:
+        return watts
+    return f"{watts} ({shown_interval(row['power_w'], row['lower'], row['upper'], 'W')})"
 
 
-def _plain(value: float) -> str:
+def _fixed(value: float) -> str:
     return "–" if value != value else f"{value:.2f}"
 
 
-def _load(value: float) -> str:
-    return "–" if value != value else _percent(value)
-
-
 def _percent(load: float) -> str:
-    return f"{100 * load:.3g} %"
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
+    return "–" if load != load else f"{100 * load:.3g} %"
 
 
 _LOAD_STEPS = 101
-# More curves than this are a cloud without names.
-_MOST_NAMED = 6
 _MARKERS = "osD^vP"
-
-
-def plot_power_loads(result: PowerLoads, ax: Axes | None = None) -> Axes:
-    """Draw watts against load of every server; names where they are few."""
-    axes = new_axes(ax)
-    named = len(result.figures) <= _MOST_NAMED
-    for place, server in enumerate(result.figures["server"]):
-        curve = result.curve(server)
-        at = np.linspace(curve.load[0], curve.load[-1], _LOAD_STEPS)
-        axes.plot(100 * at, curve.watts(at), color=CURVE, lw=1 if named else 0.3)
-        if named:
-            label = plot_label(server)
-            marker = _MARKERS[place % len(_MARKERS)]
-            axes.plot(100 * curve.load, curve.power, marker, color=MEASURED, ms=4, label=label)
-    axes.set_xlabel("load (% of full)")
-    axes.set_ylabel("power (W)")
-    axes.set_xlim(0, 100)
-    axes.set_ylim(bottom=0)
-    if named:
-        axes.legend(frameon=False)
-    return axes

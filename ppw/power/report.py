@@ -1,17 +1,14 @@
-"""The report page of a calibration, and its plot."""
+"""Pages of `calibrate` and `power_loads`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ppw.results.page import Figure, Page, Table, draw
+from ppw.results.page import Figure, Page, draw
 
 if TYPE_CHECKING:
     from ppw.power.calibration import Calibration
     from ppw.power.power_loads import PowerLoads
-
-
-_MOST_ROWS = 500
 
 
 def calibration_page(result: Calibration) -> Page:
@@ -20,33 +17,24 @@ def calibration_page(result: Calibration) -> Page:
         "Means of each level as both sensors saw it, the line, and the band in which the "
         f"reference of a new run lies ({result.level:.0%})."
     )
-    cells = result.cells(_MOST_ROWS)
-    more = len(result.table) - len(cells)
-    note = f"{more} more rows are in the JSON of this page." if more > 0 else ""
-    parameters = Table("Line", result.parameter_header(), result.parameter_cells(), 1)
-    return Page(
+    return Page.of(
+        result,
         title="One power sensor against another",
-        subtitle=f"{result.source} · input {result.input_digest}",
+        subtitle=result.source,
         verdict=[result.verdict(), result.range_sentence()],
         figures=[Figure(draw(result.plot), caption)],
-        tables=[parameters, Table("Levels", result.header(), cells, len(result.by), note)],
-        caveats=result.caveats,
-        document=result.to_json(),
     )
-
-
-# The report page of power against load, and its plot.
 
 
 def power_load_page(result: PowerLoads) -> Page:
     """Report of `ppw.power_loads`."""
     caption = "Watts at the measured levels, and the curve between them."
-    return Page(
+    return Page.of(
+        result,
         title="Power against load",
-        subtitle=f"{len(result.figures)} servers · input {result.input_digest}",
-        verdict=result.verdict(),
+        subtitle=f"{len(result.figures)} servers",
         figures=[Figure(draw(result.plot), caption)],
-        tables=[Table("Watts and energy proportionality", result.header(), result.cells(), 1)],
-        caveats=result.caveats,
-        document=result.to_json(),
     )
+
+
+PAGES = {"calibration": calibration_page, "power_loads": power_load_page}
