@@ -117,7 +117,7 @@ class Dataset:
 
 
 @cache
-def known_datasets(folder: Traversable | None = None) -> dict[str, Dataset]:
+def datasets_by_name(folder: Traversable | None = None) -> dict[str, Dataset]:
     """Sets by name, in the order of their names.
 
     Parameters
@@ -142,7 +142,7 @@ def find_dataset(name: str, sets: Mapping[str, Dataset] | None = None) -> Datase
     PpwError
         If there is none of that name; the message suggests the nearest.
     """
-    known = known_datasets() if sets is None else sets
+    known = datasets_by_name() if sets is None else sets
     if name not in known:
         raise PpwError(
             f"no data set {name!r}{nearest(name, list(known))}; there are {', '.join(known)}"
@@ -203,7 +203,7 @@ def list_datasets(folder: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     PpwError
         When a folder was named that is not there.
     """
-    return listing(known_datasets(), data_folder(folder))
+    return listing(datasets_by_name(), data_folder(folder))
 
 
 def listing(sets: Mapping[str, Dataset], folder: Path) -> pd.DataFrame:

@@ -12,17 +12,8 @@ from typing import ClassVar
 import click
 
 from measurements.table.headers import nearest
-from ppw.cli.output import (
-    answer_shells,
-    closing_first,
-    completion_option,
-    open_closed_streams,
-    report_error,
-    say_why_it_waits,
-)
+from ppw.cli import output as out
 from ppw.results.text import package_version, printable_lines
-
-# Groups of commands: an unknown name is answered with the nearest.
 
 
 class NamedCommands(click.Group):
@@ -58,12 +49,7 @@ def _refuse_repeated(command: click.Command | None, args: list[str], ctx: click.
         return
     typed = [a.partition("=")[0] for a in args[: args.index("--") if "--" in args else None]]
     for option in command.params:
-        if (
-            not isinstance(option, click.Option)
-            or option.multiple
-            or option.is_flag
-            or option.count
-        ):
+        if not isinstance(option, click.Option) or option.multiple or option.is_flag:
             continue
         if sum(typed.count(spelling) for spelling in option.opts) > 1:
             name = option.opts[0]
@@ -72,13 +58,10 @@ def _refuse_repeated(command: click.Command | None, args: list[str], ctx: click.
             )
 
 
-# The subcommands by name.
-
-
 # Each command with the module of `ppw.cli` that has it.
 COMMANDS = {
     "best": "deciding",
-    "calibrate": "watts",
+    "calibrate": "calibrating",
     "characterise": "deciding",
     "check": "projecting",
     "colocate": "pressure",
@@ -93,7 +76,7 @@ COMMANDS = {
     "measure": "measuring",
     "pathlength": "projecting",
     "plan": "deciding",
-    "powerload": "watts",
+    "powerload": "calibrating",
     "pressure": "pressure",
     "project": "projecting",
     "rightsize": "pressure",
@@ -128,7 +111,7 @@ class Commands(NamedCommands):
     epilog="Example: ppw demo --runs runs.csv; ppw project runs.csv --freq 3.0GHz",
 )
 @click.version_option(package_version(), prog_name="ppw")
-@completion_option
+@out.completion_option
 def main() -> None:
     """From a few measured runs to the time, watts and dollars at another frequency.
 
@@ -139,31 +122,31 @@ def main() -> None:
 
 def console() -> None:
     """Run the command line and exit: 0 done, 1 bad data, 2 wrong usage, 3 a check failed."""
-    open_closed_streams()
-    answer_shells()
+    out.open_closed_streams()
+    out.answer_shells()
     # It tells where it keeps its cache on a machine whose home cannot be written to.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     for stream in (sys.stdout, sys.stderr):
         # What a terminal's encoding lacks is spelt out: no result is lost to a dash.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    say_why_it_waits()
+    out.say_why_it_waits()
     try:
-        with closing_first():
+        with out.closing_first():
             code = main(prog_name="ppw", standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        said = io.StringIO()
-        error.show(said)
-        click.echo(printable_lines(said.getvalue()), err=True, nl=False)
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(printable_lines(shown.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader has gone, as `head` does: nobody is left to tell.
         sys.stderr.close()
         sys.exit(1)
     except Exception as error:
-        if not report_error(error):
+        if not out.report_error(error):
             raise
         _drop_unwritten()
         sys.exit(1)

@@ -106,9 +106,9 @@ def datasets_command(
     None comes with ppw: --fetch gets NAME from its makers, whose licence is shown first, and keeps
     what has the checksum of what they published.
     """
-    from ppw.catalogue.datasets import data_folder, find_dataset, known_datasets, listing
+    from ppw.catalogue.datasets import data_folder, datasets_by_name, find_dataset, listing
 
-    sets = known_datasets()
+    sets = datasets_by_name()
     if name is None:
         if fetch:
             raise click.UsageError("which data set? Name one: ppw datasets NAME --fetch")

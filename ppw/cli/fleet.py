@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli import NamedCommands
-from ppw.cli.options import (
-    Fleet,
-    asks_fleet,
-    by_option,
-    engine_options,
-    fit_options,
-    interval_options,
-    level_option,
-    map_option,
-    runs_options,
-    runs_without_groups,
-)
-from ppw.cli.output import refuse_an_input, say
-from ppw.cli.projecting import check_worst, max_error_option, refuse_contradiction, split_options
-from ppw.cli.types import Frequencies, OneOf, Positive, Seconds, Share
+import ppw.fleet
+from ppw.cli import NamedCommands, projecting
+from ppw.cli import options as opt
+from ppw.cli import output as out
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ppw.fleet.projections import FleetAnswer
 
 
 @click.group(
@@ -42,141 +37,173 @@ def fleet_command() -> None:
     """
 
 
-# `ppw fleet fit`.
-
-
-@fleet_command.command(
-    name="fit",
-    short_help="Give the parameters of every curve of a fleet.",
-    epilog="Example: ppw fleet fit runs/ --metric time -o laws.parquet",
+ENGINE = opt.options(
+    """
+    --engine [duckdb|spark] (duckdb): Engine that reads the runs. Spark takes the session of
+        spark-submit, or a local one.
+    --memory-limit SIZE: Memory of the engine: 4GiB.
+    --temporary FOLDER: Folder for what does not fit in the engine's memory.
+    --threads N>=1: Number of threads on this machine. Default: all.
+    --keep-going: Exit with 0 even where files or runs could not be used.
+    """,
+    SIZE=click.STRING,
 )
-@runs_options
-@fit_options
-@asks_fleet
-def fleet_fit_command(fleet: Fleet, **options: Any) -> int:
+_ASKING = opt.all_of(
+    ENGINE, opt.output_options_of("text", "json", "csv", "html", elsewhere=("parquet",))
+)
+_FILES = (
+    "RUNS are Parquet, CSV or JSON-lines files, folders of them, patterns or URLs. FILE may end in "
+    ".parquet."
+)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[float], None] | None]:
+    """Draw how far the engine is, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=1000, label="reading runs", file=sys.stderr) as bar:
+        yield lambda share: bar.update(int(1000 * share) - bar.pos)
+
+
+def fleet_question(
+    name: str, short: str, example: str
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command of a function that asks a fleet, as `ppw.cli.options.question` does.
+
+    The function takes what the questions of `ppw.fleet` take. Faults of files and runs are named on
+    standard error and make the exit code 1. What RUNS and FILE are is added to the help.
+    """
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        @functools.wraps(function)
+        def answer(
+            *, mapping: dict[str, str], keep_going: bool, format_: str, output: str, **options: Any
+        ) -> int:
+            with out.caveats_in_result():
+                found = _ask(function, columns=mapping, **options)
+                result, failure = found if isinstance(found, tuple) else (found, None)
+                _write(result, format_, output)
+            for fault in result.faults:
+                out.say(f"fault: {fault}")
+            if result.faults and not keep_going:
+                count = len(result.faults)
+                out.say(f"{count} faults: the answer is of the rest; --keep-going accepts that")
+                return 1
+            return out.exit_code(failure)
+
+        answer.__doc__ = f"{inspect.getdoc(function)}\n\n{_FILES}"
+        return opt.command(name, short, example, fleet_command)(opt.add_last(_ASKING, answer))
+
+    return make
+
+
+def _ask(function: Callable[..., Any], **options: Any) -> Any:
+    """Put a question, and draw on a terminal how far the engine is."""
+    with progress_bar() as progress:
+        try:
+            return function(progress=progress, **options)
+        except ppw.PpwError as error:
+            for note in getattr(error, "__notes__", ()):
+                out.say(note)
+            raise
+
+
+def _write(answer: FleetAnswer[Any], format_: str, output: str) -> None:
+    """Write an answer; on standard output its faults follow as messages."""
+    if output.lower().endswith(".parquet"):
+        out.say_caveats(answer.caveats)
+        answer.write(output)
+        return
+    aside = format_ == "text" and output == "-"
+    out.emit(replace(answer, faults=()) if aside else answer, format_, output)
+
+
+@fleet_question(
+    "fit",
+    "Give the parameters of every curve of a fleet.",
+    "ppw fleet fit runs/ --metric time -o laws.parquet",
+)
+@opt.all_of(opt.TABLE_METRIC, opt.FIT)
+def fleet_fit_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
     """Fit the curves of every group of RUNS and give their parameters."""
-    from ppw.fleet import fit
-
-    return fleet.leave(fleet.ask(fit, **options))
+    return ppw.fleet.fit(runs, **options)
 
 
-# `ppw fleet project`.
-
-
-@fleet_command.command(
-    name="project",
-    short_help="Project every group of a fleet to another frequency.",
-    epilog="Example: ppw fleet project runs/ --freq 3.0GHz -o projected.parquet",
+@fleet_question(
+    "project",
+    "Project every group of a fleet to another frequency.",
+    "ppw fleet project runs/ --freq 3.0GHz -o projected.parquet",
 )
-@runs_options
-@click.option(
-    "--freq", type=Frequencies(), required=True, help="Where to project to, such as 3.0GHz."
+@opt.all_of(
+    opt.TABLE_METRIC,
+    opt.options("--freq FREQUENCY[,…] (required): Frequencies to project to: 3.0GHz."),
+    opt.FIT,
+    opt.INTERVAL,
+    opt.LEVEL,
 )
-@fit_options
-@interval_options
-@level_option
-@asks_fleet
-def fleet_project_command(fleet: Fleet, **options: Any) -> int:
+def fleet_project_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
     """Project every group of RUNS to frequencies that were not measured."""
-    from ppw.fleet import project
-
-    return fleet.leave(fleet.ask(project, **options))
+    return ppw.fleet.project(runs, **options)
 
 
-# `ppw fleet validate`.
-
-
-@fleet_command.command(
-    name="validate",
-    short_help="Hold projections of a fleet against measurements they have not seen.",
-    epilog="Example: ppw fleet validate runs/ --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
+@fleet_question(
+    "validate",
+    "Compare projections of a fleet with measurements that they have not seen.",
+    "ppw fleet validate runs/ --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
 )
-@runs_options
-@split_options
-@fit_options
-@interval_options
-@level_option
-@max_error_option
-@asks_fleet
+@projecting.VALIDATION
 def fleet_validate_command(
-    fleet: Fleet,
-    train: list[float] | None,
-    test: list[float] | None,
-    max_error: float | None,
-    **options: Any,
-) -> int:
-    """Project from some runs of RUNS and hold the result against others."""
-    from ppw.fleet import validate
-
-    refuse_contradiction(train, test, options)
-    answer = fleet.ask(validate, train=train or (), test=test or (), **options)
-    return fleet.leave(answer) or check_worst(answer.answer, max_error)
+    runs: opt.Runs, max_error: float | None, **options: Any
+) -> tuple[FleetAnswer[Any], str | None]:
+    """Project from some runs of RUNS and compare the result with others."""
+    answer = ppw.fleet.validate(runs, **(options | projecting.splits_of(options)))
+    return answer, projecting.excess_error(answer.answer, max_error)
 
 
-# `ppw fleet pathlength`.
-
-
-@fleet_command.command(
-    name="pathlength",
-    short_help="Instructions per byte of a fleet against cores and data size.",
-    epilog="Example: ppw fleet pathlength counts/",
+@fleet_question(
+    "pathlength",
+    "Instructions per byte of a fleet against cores and data size.",
+    "ppw fleet pathlength counts/",
 )
-@runs_without_groups
-@click.option(
-    "--tolerance",
-    type=Share(0, min_open=True),
-    default="5%",
-    show_default=True,
-    help="By how much throughput may vary in a range of data sizes that is called flat.",
-)
-@level_option
-@asks_fleet
-def fleet_pathlength_command(fleet: Fleet, **options: Any) -> int:
+@opt.all_of(opt.TABLE_ALONE, opt.TOLERANCE, opt.LEVEL)
+def fleet_pathlength_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
     """Fit path lengths to RUNS with instructions and data_bytes: against cores and data size."""
-    from ppw.fleet import path_lengths
-
-    return fleet.leave(fleet.ask(path_lengths, **options))
+    return ppw.fleet.path_lengths(runs, **options)
 
 
-# `ppw fleet check`.
-
-
-@fleet_command.command(
-    name="check",
-    short_help="Name the runs of a fleet that cannot be right, with the evidence.",
-    epilog="Example: ppw fleet check runs/ --strict",
+@fleet_question(
+    "check",
+    "Name the runs of a fleet that cannot be right, with the evidence.",
+    "ppw fleet check runs/ --strict",
 )
-@runs_options
-@click.option("--strict", is_flag=True, help="Exit with 3 when any run is suspect.")
-@asks_fleet
-def fleet_check_command(fleet: Fleet, strict: bool, **options: Any) -> int:
+@opt.all_of(opt.TABLE_METRIC, opt.options("--strict: Exit with 3 when any run is flagged."))
+def fleet_check_command(
+    runs: opt.Runs, strict: bool, **options: Any
+) -> tuple[FleetAnswer[Any], str | None]:
     """Look through RUNS for what cannot be right and say what speaks against it."""
-    from ppw.fleet import check
-
-    answer = fleet.ask(check, **options)
-    code = fleet.leave(answer)
-    if code or not strict or not answer.answer.suspects:
-        return code
-    say(f"check failed: {answer.answer.verdict()}")
-    return 3
+    answer = ppw.fleet.check(runs, **options)
+    return answer, answer.answer.verdict() if strict and answer.answer.suspects else None
 
 
-# `ppw fleet update`.
-
-
-_UPDATE_EPILOG = "Example: ppw fleet update /srv/fleet.state runs/2026-03-01/"
-
-
-@fleet_command.command(
-    name="update",
-    short_help="Add new files to a fleet's saved state, each once.",
-    epilog=_UPDATE_EPILOG,
+@opt.command(
+    "update",
+    "Add new files to a fleet's saved state, each once.",
+    "ppw fleet update /srv/fleet.state runs/2026-03-01/",
+    fleet_command,
 )
-@click.argument("state", type=click.Path(path_type=Path, file_okay=False))
-@click.argument("new", nargs=-1, required=True)
-@by_option("When STATE is made: what tells groups apart. Default: all that identifies a run.")
-@map_option("Read a foreign header as a column of ppw's, in any unit", "freq_khz=scaling_cur_freq")
-@engine_options
+@opt.all_of(
+    click.argument("state", type=click.Path(path_type=Path, file_okay=False)),
+    click.argument("new", nargs=-1, required=True),
+    opt.by_option(
+        "Columns that tell groups apart, when STATE is made. Default: all that identify a run."
+    ),
+    opt.map_option(
+        "Read a foreign header as a column of ppw's, in any unit", "freq_khz=scaling_cur_freq"
+    ),
+    ENGINE,
+)
 def fleet_update_command(
     state: Path,
     new: tuple[str, ...],
@@ -191,65 +218,38 @@ def fleet_update_command(
     its name. Killed, it leaves STATE as it was. A file that cannot be used is named, the others
     are taken in, and the exit code is 1.
     """
-    from ppw.fleet.state import update_state
-
-    done = update_state(state, new, by=by, columns=mapping, **engine)
+    done = ppw.fleet.update_state(state, new, by=by, columns=mapping, **engine)
     faults = (*done.faults, *done.partly)
     for fault in faults:
-        say(f"fault: {fault}")
+        out.say(f"fault: {fault}")
     click.echo(done.summary())
     return 1 if faults and not keep_going else 0
 
 
-# `ppw fleet join`.
-
-
-_JOIN_EPILOG = (
-    "Example: ppw fleet join runs/ watts/ --source prometheus:node -o runs-with-watts.parquet"
+@opt.command(
+    "join",
+    "Give runs the power that a sensor recorded while they ran.",
+    "ppw fleet join runs/ watts/ --source prometheus:node -o runs-with-watts.parquet",
+    fleet_command,
 )
-
-
-@fleet_command.command(
-    name="join",
-    short_help="Give runs the watts that a power sensor recorded while they ran.",
-    epilog=_JOIN_EPILOG,
+@opt.all_of(
+    click.argument("runs"),
+    click.argument("samples"),
+    opt.options("-o, --output FILE (required): Parquet to write."),
+    opt.map_option(
+        "Column of SAMPLES (host, at, value, label, own) by another name", "host=instance"
+    ),
+    opt.options("""
+    --quantity [power|energy] (power): Quantity of the values: W, or J of a counter that only grows.
+    --window TIME as window_s (0s): Time before a value that it is the mean over; 0s: of a moment.
+    --range NUMBER>0 as range_j: Joules after which the counter restarts.
+    --offset [HOST=]SECONDS as offsets several times: Seconds to add to the samples' times, of one
+        host or of all, to have the time of the runs.
+    --label NAME as labels several times: Channel to take; several are added.
+    --source NAME (telemetry): Name of the sensor for the column power_source.
+    """),
+    ENGINE,
 )
-@click.argument("runs")
-@click.argument("samples")
-@click.option("-o", "--output", required=True, metavar="FILE", help="Parquet to write.")
-@map_option("Column of SAMPLES (host, at, value, label, own) by another name", "host=instance")
-@click.option(
-    "--quantity",
-    type=OneOf(["power", "energy"]),
-    default="power",
-    show_default=True,
-    help="What the values are: W, or J of a counter that only grows.",
-)
-@click.option(
-    "--window",
-    "window_s",
-    type=Seconds(),
-    default="0s",
-    show_default=True,
-    help="A value is the mean over so much time before it; 0s: of a moment.",
-)
-@click.option(
-    "--range", "range_j", type=Positive(), help="Joules after which the counter restarts."
-)
-@click.option(
-    "--offset",
-    "offsets",
-    multiple=True,
-    metavar="[HOST=]SECONDS",
-    help="Add to the samples' times, of one host or of all, to have the time of the runs.",
-)
-@click.option(
-    "--label", "labels", metavar="NAME", multiple=True, help="Channel to take; several are added."
-)
-@click.option(
-    "--source", metavar="NAME", default="telemetry", show_default=True, help="For power_source."
-)
-@engine_options
 def fleet_join_command(
     runs: str,
     samples: str,
@@ -266,37 +266,24 @@ def fleet_join_command(
     (ISO 8601, or seconds since 1970), value and, where a host has several channels, label. What
     the samples do not tell is missing, with the reason in notes.
     """
-    from ppw.fleet.engine import Fault, connect
-    from ppw.fleet.run_files import open_runs
-    from ppw.fleet.telemetry import (
-        Sensor,
-        clocks_that_disagree,
-        join_power,
-        open_samples,
-        write_runs,
-    )
+    from ppw.fleet import telemetry
 
-    refuse_an_input(output)
+    out.refuse_an_input(output)
     limits = {name: given.pop(name) for name in ("memory_limit", "temporary", "threads")}
-    engine = connect(given.pop("engine"), **limits)
-    sensor = Sensor(**given)
-    offset = _offsets(offsets)
-    read, faults = open_samples(samples, engine, mapping)
-    fleet = open_runs(runs, engine=engine)
-    faults += fleet.faults
-    table = fleet.table
-    faults += [
-        Fault(f"host {host}", what)
-        for host, what in clocks_that_disagree(table, read, sensor, offset).items()
-    ]
+    engine = ppw.fleet.connect(given.pop("engine"), **limits)
+    sensor, offset = telemetry.Sensor(**given), _read_offsets(offsets)
+    read, faults = telemetry.open_samples(samples, engine, mapping)
+    fleet = ppw.fleet.open_runs(runs, engine=engine)
+    apart = telemetry.clocks_that_disagree(fleet.table, read, sensor, offset)
+    faults += [*fleet.faults, *(ppw.fleet.Fault(f"host {h}", what) for h, what in apart.items())]
     for fault in faults:
-        say(f"fault: {fault}")
-    joined = join_power(table, read, sensor, offset_s=offset, labels=labels or None)
-    click.echo(write_runs(joined, Path(output)))
+        out.say(f"fault: {fault}")
+    joined = telemetry.join_power(fleet.table, read, sensor, offset_s=offset, labels=labels or None)
+    click.echo(telemetry.write_runs(joined, Path(output)))
     return 1 if faults and not keep_going else 0
 
 
-def _offsets(texts: tuple[str, ...]) -> float | Mapping[str, float]:
+def _read_offsets(texts: tuple[str, ...]) -> float | Mapping[str, float]:
     by_host = {}
     for text in texts:
         host, _, number = text.rpartition("=")

@@ -10,27 +10,21 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    add_completion_class,
-)
+from click import shell_completion as shells
 
 from measurements.errors import MeasurementError
 from measurements.table.units import frequency_text
 from ppw.cli.types import OneOf
 from ppw.errors import CaveatWarning, PpwError
-from ppw.results.text import printable, shown
+from ppw.results.text import printable, shown, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,11 +36,7 @@ if TYPE_CHECKING:
     from ppw.results.page import Page
 
 
-# Halves of characters, which names may hold and no encoding has.
-_LONE = "backslashreplace"
-
-
-class Result(Protocol):
+class Answer(Protocol):
     """What every result can do."""
 
     @property
@@ -54,9 +44,6 @@ class Result(Protocol):
     def summary(self) -> str: ...  # noqa: D102
     def to_frame(self) -> pd.DataFrame: ...  # noqa: D102
     def to_json(self) -> str: ...  # noqa: D102
-
-
-R = TypeVar("R", bound=Result)
 
 
 @contextmanager
@@ -67,36 +54,102 @@ def caveats_in_result() -> Iterator[None]:
         yield
 
 
-def emit(result: R, format_: str, output: str, page: Callable[[R], Page] | None = None) -> None:
-    """Write a result in the format asked for; on a page of its own where one is given."""
+# Page of a result whose room has no table of pages.
+_PAGES = {
+    "Calibration": "calibration_page",
+    "CpioProjection": "cpio_projection_page",
+    "CyclesPerIO": "cpio_page",
+    "DeviceComparison": "devices_page",
+    "HalfDrift": "drift_page",
+    "LevelChoice": "levels_page",
+    "PowerLoads": "power_load_page",
+    "Procurement": "procurement_page",
+    "ServerSizing": "sizing_page",
+    "TimeScales": "scales_page",
+    "TraceFidelity": "trace_fidelity_page",
+    "TraceModel": "trace_page",
+    "TraceReplay": "trace_replay_page",
+    "TraceWhatIf": "trace_whatif_page",
+}
+
+
+def emit(
+    result: Answer, format_: str, output: str, page: Callable[[Any], Page] | None = None
+) -> None:
+    """Write a result in the format asked for; as HTML on the page given, or its own."""
     if format_ == "csv":
         from measurements.table.writing import csv_text
 
         # The one format without a place for caveats.
-        for caveat in result.caveats:
-            say(f"caveat: {caveat}")
+        say_caveats(result.caveats)
         write(csv_text(result.to_frame()), output)
     elif format_ == "html":
-        write(page(result).render() if page else result.to_html(), output)  # type: ignore[attr-defined]
+        write(page(result).render() if page else _html(result), output)
     else:
         write((result.to_json() if format_ == "json" else result.summary()) + "\n", output)
 
 
+def _html(result: Any) -> str:
+    kind = type(result)
+    if kind.__name__ not in _PAGES:
+        return str(result.to_html())
+    report = import_module(f"{kind.__module__.rpartition('.')[0]}.report")
+    return str(getattr(report, _PAGES[kind.__name__])(result).render())
+
+
 def say(text: str) -> None:
     """Tell the user something that is no result: one line, of characters that print."""
-    click.echo(f"ppw: {printable(' '.join(text.split()))}", err=True)
+    click.echo(_line(text), err=True)
 
 
-class _Says(logging.Handler):
+def _line(text: str) -> str:
+    return f"ppw: {printable(' '.join(text.split()))}"
+
+
+def say_caveats(caveats: Iterable[object]) -> None:
+    """Tell the user caveats that the output has no place for."""
+    for caveat in caveats:
+        say(f"caveat: {caveat}")
+
+
+def exit_code(failure: str | None) -> int:
+    """Tell why a check failed, and choose the exit code: 3, or 0 where none failed."""
+    if failure:
+        say(f"check failed: {failure}")
+    return 3 if failure else 0
+
+
+class _SayHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         say(record.getMessage())
+
+
+def medians_text(
+    table: pd.DataFrame,
+    by: list[Any],
+    header: Sequence[str],
+    head: Callable[[Any, pd.DataFrame], list[str]],
+    columns: Mapping[str, tuple[str, str, float]],
+    tail: tuple[str, Callable[[pd.DataFrame], str]] | None = None,
+) -> str:
+    """Tabulate the medians of each group of runs as text.
+
+    A row begins with ``head`` of the group's key and runs, below ``header``; then come the medians
+    of ``columns`` (title, unit, and the factor to it), and what ``tail`` makes of the runs.
+    """
+    columns = {name: column for name, column in columns.items() if name in table}
+    titles, rows = [title for title, _, _ in columns.values()], []
+    for key, part in table.groupby(by, dropna=False, sort=True):
+        medians = [shown(part[c].median() * k, unit) for c, (_, unit, k) in columns.items()]
+        rows.append([*head(key, part), *medians, *([tail[1](part)] if tail else [])])
+    return text_table([*header, *titles, *([tail[0]] if tail else [])], rows)
 
 
 def say_why_it_waits() -> None:
     """Tell on a terminal that loops are compiled first: nothing else is seen of a first start."""
     compiling = logging.getLogger("fitting.compiled.loops")
     if sys.stderr.isatty() and not compiling.handlers:
-        compiling.addHandler(_Says())
+        compiling.addHandler(_SayHandler())
         compiling.setLevel(logging.INFO)
 
 
@@ -138,7 +191,7 @@ def write(text: str, output: str) -> None:
     try:
         if path.exists() and not path.is_file():
             # A device or a pipe takes the text; a file in its place would be its end.
-            path.write_text(text, encoding="utf-8", errors=_LONE)
+            path.write_text(text, encoding="utf-8", errors="backslashreplace")
         else:
             # A link stays one: what it points to is written.
             _replace(path.resolve(), text)
@@ -150,18 +203,20 @@ def _to_standard_output(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
         raise PpwError(f"standard output: {error.strerror or error}") from error
 
 
 def _replace(path: Path, text: str) -> None:
     handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors=_LONE) as stream:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
-        Path(scratch).chmod(0o666 & ~_umask())
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(scratch).chmod(0o666 & ~mask)
         Path(scratch).replace(path)
     finally:
         Path(scratch).unlink(missing_ok=True)
@@ -172,17 +227,16 @@ def open_closed_streams() -> None:
 
     Python has none for them, and the next file that is opened would get their number.
     """
-    if sys.stdin is None:
-        sys.stdin = _nothing(os.O_RDONLY, "r")
-    if sys.stdout is None:
-        sys.stdout = _nothing(os.O_RDONLY, "w")
-    if sys.stderr is None:
-        sys.stderr = _nothing(os.O_WRONLY, "w")
-
-
-def _nothing(flags: int, mode: Literal["r", "w"]) -> TextIO:
-    number = os.open(os.devnull, flags)
-    return open(number, mode, encoding="utf-8", closefd=False)  # no path
+    for name, flags, mode in (
+        ("stdin", os.O_RDONLY, "r"),
+        # What is written to a stream without an end is an error, as with `>&-` in a shell.
+        ("stdout", os.O_RDONLY, "w"),
+        ("stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, flags)
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 def report_error(error: Exception) -> bool:
@@ -191,21 +245,12 @@ def report_error(error: Exception) -> bool:
 
     if not isinstance(error, (MeasurementError, FittingError, PpwError, OSError)):
         return False
-    say(f"error: {_reason(error)}")
+    reason = str(error)
+    if isinstance(error, OSError):
+        named = f"{error.filename}: " if error.filename else ""
+        reason = f"{named}{error.strerror or error}"
+    say(f"error: {reason}")
     return True
-
-
-def _reason(error: Exception) -> str:
-    if not isinstance(error, OSError):
-        return str(error)
-    said = error.strerror or str(error)
-    return f"{error.filename}: {said}" if error.filename else said
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 # SIGTERM and SIGHUP as ways out on which everything is closed, and only then the process ends.
@@ -216,7 +261,7 @@ def _umask() -> int:
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
-class _Terminated(BaseException):
+class TerminationSignal(BaseException):
     """A signal to end has come; no `Exception`, so that nothing but closing stands in its way."""
 
 
@@ -238,14 +283,14 @@ def closing_first() -> Iterator[None]:
             _end_by(number)
         came.append(number)
         if len(came) == 1:
-            raise _Terminated
+            raise TerminationSignal
 
     taken = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
     for number in taken:
         signal.signal(number, terminate)
     try:
         yield
-    except _Terminated:
+    except TerminationSignal:
         _end_by(came[0])
     finally:
         for number in taken:
@@ -263,47 +308,25 @@ def _end_by(number: int) -> None:
 VARIABLE = "_PPW_COMPLETE"
 
 
-class _OrFiles(ShellComplete):
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+class _OrFiles(shells.ShellComplete):
+    def get_completions(self, args: list[str], incomplete: str) -> list[shells.CompletionItem[str]]:
         """Complete as click does; where that finds nothing, after a command, files."""
         found = super().get_completions(args, incomplete)
         if found or not args or incomplete.startswith("-"):
             return found
-        return [CompletionItem(incomplete, type="file")]
+        return [shells.CompletionItem(incomplete, type="file")]
 
 
-class _Bash(_OrFiles, BashComplete):
-    pass
-
-
-class _Zsh(_OrFiles, ZshComplete):
-    pass
-
-
-class _Fish(_OrFiles, FishComplete):
-    pass
-
-
-SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
+SHELLS: dict[str, type[shells.ShellComplete]] = {
+    shell.name: type(shell.__name__, (_OrFiles, shell), {})
+    for shell in (shells.BashComplete, shells.ZshComplete, shells.FishComplete)
+}
 
 
 def answer_shells() -> None:
     """Have click answer the scripts' questions by these classes."""
     for name, shell in SHELLS.items():
-        add_completion_class(shell, name)
-
-
-def completion_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --completion, which prints the script of a shell and does nothing else."""
-    return click.option(
-        "--completion",
-        type=OneOf(list(SHELLS)),
-        expose_value=False,
-        is_eager=True,
-        callback=_print_script,
-        help='Print tab completion for a shell; in its start-up file: eval "$(ppw --completion '
-        'bash)", or zsh; for fish: ppw --completion fish | source.',
-    )(function)
+        shells.add_completion_class(shell, name)
 
 
 def _print_script(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
@@ -311,6 +334,18 @@ def _print_script(ctx: click.Context, param: click.Parameter, shell: str | None)
         return
     click.echo(SHELLS[shell](ctx.command, {}, "ppw", VARIABLE).source())
     ctx.exit()
+
+
+# Option that prints the script of a shell and does nothing else.
+completion_option = click.option(
+    "--completion",
+    type=OneOf(list(SHELLS)),
+    expose_value=False,
+    is_eager=True,
+    callback=_print_script,
+    help='Print tab completion for a shell; in its start-up file: eval "$(ppw --completion '
+    'bash)", or zsh; for fish: ppw --completion fish | source.',
+)
 
 
 # Progress of a sweep: a bar with the last runs on a terminal; elsewhere only what it says.
@@ -346,11 +381,10 @@ class Progress:
 
     def tell(self, text: str) -> None:
         """Say a line that stays."""
-        line = f"ppw: {printable(' '.join(text.split()))}"
         if self._live is not None:
-            self._live.console.print(line, markup=False, highlight=False)
+            self._live.console.print(_line(text), markup=False, highlight=False)
         else:
-            click.echo(line, err=True)
+            say(text)
 
     def expect(self, runs: int) -> None:
         """Learn how much there is to do."""

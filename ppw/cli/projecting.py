@@ -1,4 +1,4 @@
-"""`ppw project`."""
+"""`ppw project`, `ppw fit`, `ppw validate`, `ppw check` and `ppw pathlength`."""
 
 from __future__ import annotations
 
@@ -7,240 +7,142 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.options import (
-    all_of,
-    fit_options,
-    interval_options,
-    level_option,
-    output_options,
-    read_table,
-    runs_options,
-    runs_without_groups,
-)
-from ppw.cli.output import caveats_in_result, emit, say
-from ppw.cli.types import Bytes, Frequencies, Number, OneOf, Percent, Share
-from ppw.errors import PpwError
+import ppw
+from ppw.cli import options as opt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ppw.projection.validation import Validation
 
-
-@click.command(
-    name="project",
-    short_help="Project every group of a runs table to another frequency, core count or data size.",
-    epilog="Example: ppw project runs.csv --freq 3.0GHz --metric time,power",
+@opt.question(
+    "project",
+    "Project every group of a runs table to another frequency, core count or data size.",
+    "ppw project runs.csv --freq 3.0GHz --metric time,power",
 )
-@runs_options
-@click.option("--freq", type=Frequencies(), help="Where to project to, such as 3.0GHz.")
-@click.option(
-    "--data",
-    "data_bytes",
-    type=Bytes(),
-    help="Instead of --freq, a data size such as 512MB: the time that a job takes there, from runs "
-    "with less data. Of the other options, only --map, --where, --by and --level matter then.",
+@opt.all_of(
+    opt.TABLE_METRIC,
+    opt.options("""
+    --freq FREQUENCY[,…]: Frequencies to project to: 3.0GHz.
+    --data SIZE as data_bytes: Instead of --freq, a data size: 512MB. The answer is the time that a
+        job takes there, from runs with less data. Of the other options, only --map, --where, --by
+        and --level matter then.
+    --cores NUMBER>=1: Instead of --freq, a number of cores: the time that a job takes there, by
+        Amdahl's law from runs on other numbers. The same options matter as with --data.
+    """),
+    opt.FIT,
+    opt.INTERVAL,
+    opt.LEVEL,
 )
-@click.option(
-    "--cores",
-    type=Number(1),
-    help="Instead of --freq, a number of cores: the time that a job takes there, by Amdahl's law "
-    "from runs on other numbers. The same options matter as with --data.",
-)
-@fit_options
-@interval_options
-@level_option
-@output_options
 def project_command(
-    runs: tuple[str, ...],
+    runs: opt.Runs,
     freq: list[float] | None,
     data_bytes: float | None,
     cores: float | None,
-    format_: str,
-    output: str,
     **options: Any,
-) -> None:
+) -> ppw.RunsProjection | ppw.CoreCountProjection | ppw.DataSizeProjection:
     """Project every group of RUNS to frequencies, cores or a data size that were not measured."""
-    from ppw.projection.runs import project_runs
-    from ppw.projection.time import project_core_count, project_data_size
-
-    if sum(asked is not None for asked in (freq, data_bytes, cores)) != 1:
+    if sum(target is not None for target in (freq, data_bytes, cores)) != 1:
         raise click.UsageError("where to project to? Give --freq, --cores or --data, one of them")
-    with caveats_in_result():
-        table = read_table(runs, options)
-        if freq is not None:
-            result = project_runs(table, freq=freq, **options)
-            emit(result, format_, output)
-            return
-        of_time = {"by": options["by"], "level": options["level"]}
-        if cores is not None:
-            emit(project_core_count(table, cores=cores, **of_time), format_, output)
-        elif data_bytes is not None:
-            emit(project_data_size(table, data_bytes=data_bytes, **of_time), format_, output)
+    table = opt.read_table(runs, options)
+    if freq is not None:
+        return ppw.project_runs(table, freq=freq, **options)
+    of_time = {"by": options["by"], "level": options["level"]}
+    if cores is not None:
+        return ppw.project_core_count(table, cores=cores, **of_time)
+    assert data_bytes is not None
+    return ppw.project_data_size(table, data_bytes=data_bytes, **of_time)
 
 
-# `ppw fit`.
-
-
-@click.command(
-    name="fit",
-    short_help="Give the parameters of every curve, with standard errors.",
-    epilog="Example: ppw fit runs.csv --metric cpi,power",
+@opt.question(
+    "fit",
+    "Give the parameters of every curve, with standard errors.",
+    "ppw fit runs.csv --metric cpi,power",
 )
-@runs_options
-@fit_options
-@output_options
-def fit_command(runs: tuple[str, ...], format_: str, output: str, **options: Any) -> None:
+@opt.all_of(opt.TABLE_METRIC, opt.FIT)
+def fit_command(runs: opt.Runs, **options: Any) -> ppw.FittedParameters:
     """Fit the curves of every group of RUNS and give their parameters."""
-    from ppw.projection.parameters import fit_runs
-
-    with caveats_in_result():
-        table = read_table(runs, options)
-        result = fit_runs(table, **options)
-        emit(result, format_, output)
+    return ppw.fit_runs(opt.read_table(runs, options), **options)
 
 
-# `ppw validate`.
+# `ppw validate`; a fleet has the same options.
 
-
-split_options = all_of(
-    click.option("--train", type=Frequencies(), help="Frequencies to learn from."),
-    click.option("--test", type=Frequencies(), help="Frequencies to be held against."),
-    click.option(
-        "--scheme",
-        type=OneOf(["highest", "frequency", "host"]),
-        help="Instead of --train and --test: leave out each group's highest frequency (the "
-        "default), each frequency in turn, or each host in turn.",
-    ),
-    click.option("--train-host", metavar="HOST", help="Learn on this host …"),
-    click.option("--test-host", metavar="HOST", help="… and test on this one."),
-)
-max_error_option = click.option(
-    "--max-error", type=Percent(), help="Exit with 3 when any projection is further off."
+VALIDATION = opt.all_of(
+    opt.TABLE_METRIC,
+    opt.options("""
+    --train FREQUENCY[,…]: Frequencies to learn from.
+    --test FREQUENCY[,…]: Frequencies to compare with.
+    --scheme [highest|frequency|host]: Instead of --train and --test: leave out each group's highest
+        frequency (the default), each frequency in turn, or each host in turn.
+    --train-host HOST: Host to learn from, with --test-host.
+    --test-host HOST: Host to compare with, with --train-host.
+    """),
+    opt.FIT,
+    opt.INTERVAL,
+    opt.LEVEL,
+    opt.options("--max-error PERCENT: Exit with 3 when any projection is further off."),
 )
 
 
-@click.command(
-    name="validate",
-    short_help="Hold projections against measurements they have not seen.",
-    epilog="Example: ppw validate runs.csv --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
+@opt.question(
+    "validate",
+    "Compare projections with measurements that they have not seen.",
+    "ppw validate runs.csv --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
 )
-@runs_options
-@split_options
-@fit_options
-@interval_options
-@level_option
-@max_error_option
-@output_options
+@VALIDATION
 def validate_command(
-    runs: tuple[str, ...],
-    train: list[float] | None,
-    test: list[float] | None,
-    max_error: float | None,
-    format_: str,
-    output: str,
-    **options: Any,
-) -> int:
-    """Project from some runs of RUNS and hold the result against others."""
-    from ppw.projection.validation import validate
-
-    refuse_contradiction(train, test, options)
-    with caveats_in_result():
-        table = read_table(runs, options)
-        result = validate(table, train=train or (), test=test or (), **options)
-        emit(result, format_, output)
-    return check_worst(result, max_error)
+    runs: opt.Runs, max_error: float | None, **options: Any
+) -> tuple[ppw.Validation, str | None]:
+    """Project from some runs of RUNS and compare the result with others."""
+    options |= splits_of(options)
+    result = ppw.validate(opt.read_table(runs, options), **options)
+    return result, excess_error(result, max_error)
 
 
-def refuse_contradiction(
-    train: list[float] | None, test: list[float] | None, options: Mapping[str, Any]
-) -> None:
-    """Refuse, as wrong usage, options that say two things of what is learnt from and tested."""
+def splits_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Frequencies to learn from and to test; options that contradict each other are wrong usage."""
     from ppw.projection import validation
 
+    train, test = options["train"] or (), options["test"] or ()
     hosts = {name: options[name] for name in ("train_host", "test_host")}
     try:
         validation.refuse_contradiction(bool(train or test), options["scheme"], **hosts)
-    except PpwError as error:
+    except ppw.PpwError as error:
         raise click.UsageError(str(error)) from error
+    return {"train": train, "test": test}
 
 
-def check_worst(result: Validation, max_error: float | None) -> int:
-    """Exit code of --max-error: 3, and the reason said, where a projection is further off."""
+def excess_error(result: ppw.Validation, max_error: float | None) -> str | None:
+    """Say how far a projection is off where that is more than --max-error."""
     worst = result.worst_error_pct()
     if max_error is None or worst <= max_error:
-        return 0
+        return None
     found = "no projection to check" if math.isnan(worst) else f"largest error {worst:.2f} %"
-    say(f"check failed: {found}, asked for at most {max_error:g} %")
-    return 3
+    return f"{found}, asked for at most {max_error:g} %"
 
 
-# `ppw check`.
-
-
-@click.command(
-    name="check",
-    short_help="Name the rows of a runs table that cannot be right, with the evidence.",
-    epilog="Example: ppw check runs.csv --strict",
+@opt.question(
+    "check",
+    "Name the rows of a runs table that cannot be right, with the evidence.",
+    "ppw check runs.csv --strict",
 )
-@runs_options
-@click.option("--strict", is_flag=True, help="Exit with 3 when any row is suspect.")
-@output_options
-def check_command(
-    runs: tuple[str, ...],
-    strict: bool,
-    format_: str,
-    output: str,
-    **options: Any,
-) -> int:
+@opt.all_of(opt.TABLE_METRIC, opt.options("--strict: Exit with 3 when any row is flagged."))
+def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Quality, str | None]:
     """Look through RUNS for rows that cannot be right and say what speaks against each.
 
     With --metric only for what spoils these metrics.
     """
-    from ppw.runs.quality import check_quality
-
-    with caveats_in_result():
-        table = read_table(runs, options)
-        result = check_quality(table, **options)
-        emit(result, format_, output)
-    if not strict or result.passed.all():
-        return 0
-    say(f"check failed: {result.verdict()}")
-    return 3
+    result = ppw.check_quality(opt.read_table(runs, options), **options)
+    return result, str(result.verdict()) if strict and not result.passed.all() else None
 
 
-# `ppw pathlength`.
-
-
-@click.command(
-    name="pathlength",
-    short_help="Instructions per byte against cores and data size.",
-    epilog="Example: ppw pathlength counts.csv",
+@opt.question(
+    "pathlength", "Instructions per byte against cores and data size.", "ppw pathlength counts.csv"
 )
-@runs_without_groups
-@click.option(
-    "--tolerance",
-    type=Share(0, min_open=True),
-    default="5%",
-    show_default=True,
-    help="By how much throughput may vary in a range of data sizes that is called flat.",
-)
-@level_option
-@output_options
-def pathlength_command(
-    runs: tuple[str, ...],
-    format_: str,
-    output: str,
-    **options: Any,
-) -> None:
+@opt.all_of(opt.TABLE_ALONE, opt.TOLERANCE, opt.LEVEL)
+def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
     """Fit path lengths to RUNS with instructions and data_bytes, of ppw measure or ppw run count.
 
     Against cores a·ln(n) + b, against the data size a line; and the range of data sizes in which
     throughput is flat.
     """
-    from ppw.projection.path_length import path_lengths
-
-    with caveats_in_result():
-        table = read_table(runs, options)
-        result = path_lengths(table, **options)
-    emit(result, format_, output)
+    return ppw.path_lengths(opt.read_table(runs, options), **options)

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from measurements.workloads.hadoop.jobs import COMPRESSIONS, SELF_CONTAINED_COMPRESSIONS, WORKLOADS
+import ppw
+from measurements.workloads.hadoop import jobs
 from ppw.cli import NamedCommands
-from ppw.cli.options import (
-    CpuList,
-    data_option,
-    family_option,
-    host_option,
-    job_options,
-    pairs,
-    run_options,
-    running_on,
-    sensor_options,
-    service_options,
-    show_progress,
-    workload_option,
-)
-from ppw.cli.output import say
-from ppw.cli.types import Bytes, Counts, Frequency, Names, OneOf, Positive, Shares, Sizes, Whole
-from ppw.errors import PpwError
+from ppw.cli import options as opt
+from ppw.cli import output as out
+from ppw.cli.types import NameList
+from ppw.results.text import printable, shown
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     import pandas as pd
 
-    from measurements.workloads.fio import FioOptions
+    from measurements.sweep.measure import HostOptions
     from measurements.workloads.hadoop.job_sweep import HadoopOptions
     from measurements.workloads.io_study.study import StudyOptions
     from measurements.workloads.memcached.options import MemcachedOptions
+    from measurements.workloads.service import Running, ServiceOptions
 
 
 class Workloads(NamedCommands):
@@ -52,77 +44,132 @@ class Workloads(NamedCommands):
     epilog="Example: ppw run memcached --threads 1,2 --object-size 64,1KiB -o memcached.csv",
 )
 def run_command() -> None:
-    """Run a workload and measure its throughput, watts, counters and CPU time.
+    """Run a workload and measure its throughput, power, counters and CPU time.
 
     What is started is ended on every way out, and nothing of it is left on disk.
     """
 
 
+# What the workloads share.
+
+_SHARED = (
+    opt.repeats_option(3),
+    opt.FREQUENCY,
+    opt.POWER,
+    opt.metrics_option(("cpi", "power"), "none of them"),
+    opt.ROW,
+    opt.PACE,
+    opt.KERNEL,
+)
+# A job ends by itself, so it has no window.
+JOB = opt.all_of(opt.table_option(required=False), *_SHARED)
+RUN = opt.all_of(
+    opt.table_option(required=True),
+    opt.options("--window TIME>0 (2s): Length of the steady load that is measured in each run."),
+    *_SHARED,
+)
+
+
+def service_options(given: opt.Given, *, host: str) -> ServiceOptions:
+    """Options of `measurements.workloads.service`, from those given."""
+    from measurements.workloads.service import ServiceOptions
+
+    opt.refuse_two_frequencies(given)
+    opt.refuse_standard_output(given["output"])
+    return opt.pick_fields(
+        ServiceOptions,
+        given,
+        host=given["host"] or host,
+        frequencies=tuple(given["freqs"] or ()),
+        clock_hz=given["clock"],
+        seconds=given["window"],
+    )
+
+
+def sensor_options(given: opt.Given) -> HostOptions:
+    """Options of `measurements.sweep.measure` for sensors and clocks, from those given."""
+    metrics = ("time", *(given["metrics"] or ()))
+    return opt.measured_host_options(given, metrics, as_found=not given["freqs"])
+
+
+def running_on(
+    given: opt.Given,
+    service: ServiceOptions,
+    workload: dict[str, Any],
+    *,
+    is_local: bool = True,
+) -> AbstractContextManager[Running]:
+    """Open what the runs of a service need; see `measurements.workloads.service.running`."""
+    from measurements.workloads.service import running
+
+    return running(
+        service,
+        sensor_options(given),
+        Path(given["output"]),
+        workload=workload,
+        is_local=is_local,
+        resume=given["resume"],
+        tell=out.say,
+    )
+
+
+def show_progress(done: int, steps: int, what: str) -> None:
+    """Say how far it is, on a terminal only."""
+    if sys.stderr.isatty():
+        line = f"{done} of {steps} runs: {printable(what)}"
+        click.echo(f"\r\x1b[K{line}", err=True, nl=done >= steps)
+
+
 # `ppw run count`.
 
 
-_COUNT_EPILOG = "Example: ppw run count --data 64MiB -o counts.csv -- wc -w words.txt"
-
-
-@run_command.command(
-    name="count",
-    short_help="Instructions of a command: counted, emulated or estimated, and labelled so.",
-    epilog=_COUNT_EPILOG,
+@opt.command(
+    "count",
+    "Instructions of a command: counted, emulated or estimated, and labelled so.",
+    "ppw run count --data 64MiB -o counts.csv -- wc -w words.txt",
+    run_command,
 )
-@click.argument("command", nargs=-1, required=True)
-@click.option(
-    "--method",
-    type=OneOf(["perf", "callgrind", "qemu", "cpu-time"]),
-    help="What counts. Default: the first that works here. callgrind and qemu execute the command "
-    "once more, ten to a hundred times slower.",
+@opt.all_of(
+    click.argument("command", nargs=-1, required=True),
+    opt.options("""
+    --method [perf|callgrind|qemu|cpu-time]: What counts. Default: the first that works here.
+        callgrind and qemu execute the command once more, ten to a hundred times slower.
+    --clock FREQUENCY: Core frequency, for cpu-time.
+    --cpi NUMBER>0: Cycles per instruction, for cpu-time.
+    --cores N>=1: Number of physical cores to use. Default: all there are.
+    """),
+    opt.DATA,
+    opt.WORKLOAD,
+    opt.HOST,
+    opt.FAMILY,
+    opt.options("-o, --output FILE: Runs table to add the row to, .csv, .parquet or .jsonl."),
 )
-@click.option("--clock", type=Frequency(), help="Core clock, for cpu-time.")
-@click.option(
-    "--cpi",
-    type=Positive(),
-    help="Cycles per instruction, for cpu-time.",
-)
-@click.option("--cores", type=Whole(1), help="Physical cores to use. Default: all there are.")
-@data_option
-@workload_option
-@host_option
-@family_option
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Runs table that the row is added to, .csv, .parquet or .jsonl.",
-)
-def run_count_command(command: tuple[str, ...], **given: Any) -> int:
+def run_count_command(
+    command: tuple[str, ...], clock: float | None, output: str, **given: Any
+) -> int:
     """Count the instructions that COMMAND retires, and say how: counted, emulated or estimated."""
     from measurements.counters.instructions import count_instructions
     from measurements.host.cpu_placement import place, read_topology
     from measurements.sweep.measure import this_host
-    from ppw.results.text import shown
 
     placement = place(read_topology(), given["cores"])
-    found = count_instructions(
-        command,
-        method=given["method"],
-        clock_hz=given["clock"],
-        cpi=given["cpi"],
-        cpus=placement.cpus,
-    )
+    cpi, data = given["cpi"], given["data_bytes"]
+    method, cpus = given["method"], placement.cpus
+    found = count_instructions(command, method=method, clock_hz=clock, cpi=cpi, cpus=cpus)
     for caveat in found.caveats:
-        say(caveat)
+        out.say(caveat)
     row: dict[str, Any] = {
         "host": given["host"] or this_host(),
         "family": given["family"],
         "workload": given["workload"] or Path(command[0]).name,
-        "freq_hz": given["clock"],
+        "freq_hz": clock,
         "cores": placement.cores,
-        "data_bytes": given["data"],
-        "cpi": given["cpi"] if found.method == "cpu-time" else None,
+        "data_bytes": data,
+        "cpi": cpi if found.method == "cpu-time" else None,
         **found.columns(),
     }
-    if given["output"]:
-        _add({name: value for name, value in row.items() if value is not None}, given["output"])
-    data = given["data"]
+    if output:
+        _add_row({name: value for name, value in row.items() if value is not None}, output)
     per_byte = f", {found.instructions / data:.4g} a byte" if data else ""
     click.echo(
         f"{found.instructions:,.0f} instructions{per_byte}, {found.label} by {found.method} "
@@ -131,95 +178,50 @@ def run_count_command(command: tuple[str, ...], **given: Any) -> int:
     return 0
 
 
-def _add(row: dict[str, Any], output: str) -> None:
+def _add_row(row: dict[str, Any], output: str) -> None:
     import pandas as pd
 
-    from measurements import read_runs, write_runs
-
     if output == "-":
-        raise PpwError("-o takes a file, to which the row is added")
-    new = pd.DataFrame([row])
-    path = Path(output)
-    write_runs(pd.concat([read_runs(path), new]) if path.exists() else new, path)
+        raise ppw.PpwError("-o takes a file, to which the row is added")
+    new, path = pd.DataFrame([row]), Path(output)
+    ppw.write_runs(pd.concat([ppw.read_runs(path), new]) if path.exists() else new, path)
 
 
 # `ppw run cpio`.
 
 
-_PATTERNS = "randread,randwrite,read:128KiB,write:128KiB"
-
-
-@run_command.command(
-    name="cpio",
-    short_help="CPU time and I/Os of fio or a command by cores, with and without the device.",
-    epilog="Example: ppw run cpio --folder /data --size 8GiB --cores 1,2,4 --without-device -o "
-    "study.csv; ppw cpio study.csv",
+@opt.command(
+    "cpio",
+    "CPU time and I/Os of fio or a command by cores, with and without the device.",
+    "ppw run cpio --folder /data --size 8GiB --cores 1,2,4 --without-device -o study.csv; "
+    "ppw cpio study.csv",
+    run_command,
 )
-@click.argument("command", nargs=-1)
-@click.option(
-    "--folder",
-    metavar="FOLDER",
-    required=True,
-    help="On the disk to study; what is made in it is removed afterwards.",
+@opt.all_of(
+    click.argument("command", nargs=-1),
+    opt.options("""
+    --folder FOLDER (required): Folder on the disk to study; what is made in it is removed
+        afterwards.
+    --cores N[,…]: Numbers of physical cores. Default: 1, 2, 4 … and all.
+    --threads-per-core N[,…] (1): Numbers of hardware threads per core.
+    --instances N[,…] (1): Numbers of equal programs at once.
+    --without-device: Repeat each run on a loop device over a file in memory. Needs root.
+    --confine-kernel: Keep the kernel's unbound workers on the cores of each run: they do part of
+        the I/O. Put back afterwards. Needs root.
+    --scope [host|own] (host): CPU time and I/O of the whole host, as published, or, where others
+        use it too, CPU time of the programs and the kernel's threads alone and I/O of fio alone.
+    --take-bandwidth SHARE[,…] (0): Memory bandwidth to take from the workload, in shares of what
+        the cores beside it can: 0,50%,100%.
+    --size SIZE (1GiB): Size of each file of fio.
+    --pattern PATTERN[,…] as patterns (randread,randwrite,read:128KiB,write:128KiB): Patterns of
+        fio, each with the size of a request if need be.
+    --depth N>=1 (16): Number of requests in flight of each job of fio; there is one a logical CPU.
+    --prepare SHELL: Command that fills the fresh folder of each run of COMMAND beforehand.
+    """),
+    opt.WORKLOAD,
+    opt.DATA,
+    RUN,
 )
-@click.option("--cores", type=Counts(), help="Physical cores. Default: 1, 2, 4 … and all.")
-@click.option(
-    "--threads-per-core", type=Counts(), default="1", show_default=True, help="Hardware threads."
-)
-@click.option(
-    "--instances", type=Counts(), default="1", show_default=True, help="Equal programs at once."
-)
-@click.option(
-    "--without-device",
-    is_flag=True,
-    help="The same again on a loop device over a file in memory. Needs root.",
-)
-@click.option(
-    "--confine-kernel",
-    is_flag=True,
-    help="Keep the kernel's unbound workers on the cores of each run: they do part of the I/O. "
-    "Put back afterwards. Needs root.",
-)
-@click.option(
-    "--scope",
-    type=OneOf(["host", "own"]),
-    default="host",
-    show_default=True,
-    help="CPU time and I/O of the whole host, as published, or, where others use it too, CPU time "
-    "of the programs and the kernel's threads alone and I/O of fio alone.",
-)
-@click.option(
-    "--take-bandwidth",
-    type=Shares(),
-    default="0",
-    help="Memory bandwidth to take from the workload, in shares of what the cores beside it can: "
-    "0,50%,100%.",
-)
-@click.option(
-    "--size", type=Bytes(), default="1GiB", show_default=True, help="Of each file of fio."
-)
-@click.option(
-    "--pattern",
-    "patterns",
-    type=Names(),
-    metavar="PATTERN[,…]",
-    default=_PATTERNS,
-    show_default=True,
-    help="Of fio, each with the size of a request if need be.",
-)
-@click.option(
-    "--depth",
-    type=Whole(1),
-    default=16,
-    show_default=True,
-    help="Requests in flight of each job of fio; there is one a logical CPU.",
-)
-@click.option(
-    "--prepare", metavar="SHELL", help="Fills the fresh folder of each run of COMMAND beforehand."
-)
-@workload_option
-@data_option
-@run_options
 def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
     """Run fio, or COMMAND, at several core counts, and count CPU time and sectors of the host.
 
@@ -239,140 +241,37 @@ def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
     ):
         found = opened.take(study, table, show_progress)
     for text in findings(found):
-        say(text)
-    click.echo(cpio_summary(found))
+        out.say(text)
+    with out.caveats_in_result():
+        try:
+            click.echo(ppw.cycles_per_io(found).summary())
+        except ppw.PpwError as error:
+            # The table stands, whatever it says.
+            click.echo(f"no cycles per I/O: {error}")
     return 0
 
 
-def _cpio_options(command: tuple[str, ...], given: dict[str, Any]) -> StudyOptions:
+def _cpio_options(command: tuple[str, ...], given: opt.Given) -> StudyOptions:
+    from measurements.host.cpu_placement import read_topology
     from measurements.workloads.fio import Pattern
     from measurements.workloads.io_study.study import StudyOptions
 
-    return StudyOptions(
-        folder=str(given["folder"]),
-        cores=tuple(given["cores"] or _doubled()),
-        threads_per_core=tuple(given["threads_per_core"]),
-        instances=tuple(given["instances"]),
-        without_device=given["without_device"],
-        confine_kernel=given["confine_kernel"],
+    cores = len(read_topology().cores)
+    doubled = (*(1 << n for n in range(cores.bit_length()) if 1 << n < cores), cores)
+    return opt.pick_fields(
+        StudyOptions,
+        given,
+        command=command,
+        cores=given["cores"] or doubled,
         own=given["scope"] == "own",
         taken=given["take_bandwidth"],
         size_bytes=round(given["size"]),
         patterns=() if command else tuple(map(Pattern.parse, given["patterns"])),
-        depth=given["depth"],
-        command=command,
-        prepare=given["prepare"],
-        workload=given["workload"],
-        data_bytes=None if given["data"] is None else round(given["data"]),
+        data_bytes=None if given["data_bytes"] is None else round(given["data_bytes"]),
     )
-
-
-def _doubled() -> list[int]:
-    """Counts of cores, each twice the one before, and all that there are."""
-    from measurements.host.cpu_placement import read_topology
-
-    there = len(read_topology().cores)
-    return [*(1 << n for n in range(there.bit_length()) if 1 << n < there), there]
-
-
-def cpio_summary(table: pd.DataFrame) -> str:
-    """What `ppw cpio` says of the table."""
-    import warnings
-
-    from ppw.cpio.cycles import cycles_per_io
-    from ppw.errors import CaveatWarning, PpwError
-
-    with warnings.catch_warnings():
-        # They are in the summary.
-        warnings.simplefilter("ignore", CaveatWarning)
-        try:
-            return cycles_per_io(table).summary()
-        except PpwError as error:
-            # The table stands, whatever it says.
-            return f"no cycles per I/O: {error}"
 
 
 # `ppw run fio`.
-
-
-_FIO_EPILOG = "Example: ppw run fio --folder /data --size 8GiB --power ipmi -o disk.csv"
-
-
-@run_command.command(
-    name="fio",
-    short_help="IOPS, bandwidth and latency of a disk by queue depth, and IOPS per watt.",
-    epilog=_FIO_EPILOG,
-)
-@click.option(
-    "--folder",
-    metavar="FOLDER",
-    required=True,
-    help="On the disk to measure; the file in it is removed afterwards.",
-)
-@click.option("--size", type=Bytes(), default="1GiB", show_default=True, help="Of the file.")
-@click.option(
-    "--pattern",
-    "patterns",
-    type=Names(),
-    metavar="PATTERN[,…]",
-    default="randread,randwrite,read,write",
-    show_default=True,
-    help="Each with the size of a request if need be, randread:8KiB. Default: 4 KiB at random, "
-    "32 KiB in sequence.",
-)
-@click.option(
-    "--depth",
-    "depths",
-    type=Counts(),
-    default="1,2,4,8,16,32",
-    show_default=True,
-    help="Requests in flight.",
-)
-@run_options
-def run_fio_command(**given: Any) -> int:
-    """Measure a disk with fio by pattern and queue depth: IOPS, bandwidth, latency, IOPS per watt.
-
-    The file that is read and written is made in --folder and removed afterwards.
-    """
-    from measurements.processes.programs import find_program
-    from measurements.sweep.measure import this_host
-    from measurements.workloads.fio import open_runs, table
-
-    options = _fio_options(given)
-    options.check()
-    # Before the sensors have their say.
-    find_program("fio")
-    service = service_options(given, host=this_host())
-    with running_on(given, service, {"fio": asdict(options)}) as opened:
-        found = opened.take(open_runs(options, opened.runs), table, show_progress)
-    click.echo(fio_summary(found))
-    return 0
-
-
-def _fio_options(given: dict[str, Any]) -> FioOptions:
-    from measurements.workloads.fio import FioOptions, Pattern
-
-    return FioOptions(
-        folder=str(given["folder"]),
-        size_bytes=round(given["size"]),
-        patterns=tuple(map(Pattern.parse, given["patterns"])),
-        depths=tuple(given["depths"]),
-    )
-
-
-def fio_summary(table: pd.DataFrame) -> str:
-    """Medians by pattern and depth, as text."""
-    from ppw.results.text import shown, text_table
-
-    columns = {name: part for name, part in _FIO_COLUMNS.items() if name in table}
-    rows = []
-    keys = ["pattern", "data_bytes", "queue_depth"]
-    for (pattern, block, depth), part in table.groupby(keys, sort=True):
-        medians = [shown(part[name].median() * k, u) for name, (_, u, k) in columns.items()]
-        rows.append([str(pattern), f"{block:.0f}", f"{depth:.0f}", *medians])
-    header = ["pattern", "block", "depth", *(title for title, _, _ in columns.values())]
-    return text_table(header, rows)
-
 
 # Title, unit, and the factor to it.
 _FIO_COLUMNS = {
@@ -386,17 +285,55 @@ _FIO_COLUMNS = {
 }
 
 
+@opt.command(
+    "fio",
+    "IOPS, bandwidth and latency of a disk by queue depth, and IOPS per watt.",
+    "ppw run fio --folder /data --size 8GiB --power ipmi -o disk.csv",
+    run_command,
+)
+@opt.all_of(
+    opt.options("""
+    --folder FOLDER (required): Folder on the disk to measure; the file in it is removed afterwards.
+    --size SIZE (1GiB): Size of the file.
+    --pattern PATTERN[,…] as patterns (randread,randwrite,read,write): Patterns, each with the size
+        of a request if need be, randread:8KiB. Default: 4 KiB at random, 32 KiB in sequence.
+    --depth N[,…] as depths (1,2,4,8,16,32): Numbers of requests in flight.
+    """),
+    RUN,
+)
+def run_fio_command(**given: Any) -> int:
+    """Measure a disk with fio by pattern and queue depth: IOPS, bandwidth, latency, IOPS per watt.
+
+    The file that is read and written is made in --folder and removed afterwards.
+    """
+    from measurements.processes.programs import find_program
+    from measurements.sweep.measure import this_host
+    from measurements.workloads import fio
+
+    patterns = tuple(map(fio.Pattern.parse, given["patterns"]))
+    size_bytes = round(given["size"])
+    options = opt.pick_fields(fio.FioOptions, given, size_bytes=size_bytes, patterns=patterns)
+    options.check()
+    # Before the sensors have their say.
+    find_program("fio")
+    service = service_options(given, host=this_host())
+    with running_on(given, service, {"fio": asdict(options)}) as opened:
+        found = opened.take(fio.open_runs(options, opened.runs), fio.table, show_progress)
+    keys = ["pattern", "data_bytes", "queue_depth"]
+    click.echo(
+        out.medians_text(
+            found,
+            keys,
+            ["pattern", "block", "depth"],
+            lambda key, _: [str(key[0]), f"{key[1]:.0f}", f"{key[2]:.0f}"],
+            _FIO_COLUMNS,
+        )
+    )
+    return 0
+
+
 # `ppw run hadoop`.
 
-
-_HADOOP_EPILOG = (
-    "Example: ppw run hadoop --setup; "
-    "ppw run hadoop --workload wordcount,terasort --data 64MB,128MB,256MB,512MB -o runs.csv; "
-    "ppw run hadoop --mode cluster --workload crawl --nodes nodes.csv -o runs.csv -- "
-    "jar nutch.job org.example.Index {options} crawl/segments {output}"
-)
-_SCRATCH = "/var/tmp"
-_HADOOP_ALWAYS = ("workload", "data_bytes")
 _HADOOP_KEYS = {
     "host": "host",
     "workload": "workload",
@@ -408,96 +345,64 @@ _HADOOP_KEYS = {
     "compression": "compression",
 }
 _HADOOP_COLUMNS = {
-    "time_s": ("time", "s"),
-    "start_up_s": ("start-up", "s"),
-    "map_phase_s": ("maps take", "s"),
-    "reduce_phase_s": ("reduces take", "s"),
-    "task_cpu_s": ("CPU of tasks", "s"),
-    "power_w": ("power", "W"),
-    "energy_j": ("energy", "J/run"),
+    "time_s": ("time", "s", 1.0),
+    "start_up_s": ("start-up", "s", 1.0),
+    "map_phase_s": ("maps take", "s", 1.0),
+    "reduce_phase_s": ("reduces take", "s", 1.0),
+    "task_cpu_s": ("CPU of tasks", "s", 1.0),
+    "power_w": ("power", "W", 1.0),
+    "energy_j": ("energy", "J/run", 1.0),
 }
 
 
-@run_command.command(
-    name="hadoop",
-    short_help="MapReduce jobs, on a cluster of yours or on one machine.",
-    epilog=_HADOOP_EPILOG,
+@opt.command(
+    "hadoop",
+    "MapReduce jobs, on a cluster of yours or on one machine.",
+    "ppw run hadoop --setup; "
+    "ppw run hadoop --workload wordcount,terasort --data 64MB,128MB,256MB,512MB -o runs.csv; "
+    "ppw run hadoop --mode cluster --workload crawl --nodes nodes.csv -o runs.csv -- "
+    "jar nutch.job org.example.Index {options} crawl/segments {output}",
+    run_command,
 )
-@click.argument("command", nargs=-1, metavar="[-- HADOOP ARGUMENTS…]")
-@click.option(
-    "--setup",
-    is_flag=True,
-    help="Bring Hadoop's jars into the cache first (about 104 MB, by Maven, once).",
+@opt.all_of(
+    click.argument("command", nargs=-1, metavar="[-- HADOOP ARGUMENTS…]"),
+    opt.options(f"""
+    --setup: Bring Hadoop's jars into the cache first (about 104 MB, by Maven, once).
+    --mode [local|yarn|cluster] (local): All tasks in one process; a cluster of this machine alone;
+        or the cluster that hadoop on the path is set up for.
+    --workload NAME[,…] as workloads (wordcount): One or several of {", ".join(jobs.WORKLOADS)}; any
+        one name for a job of your own.
+    --data SIZE[,…]: Input sizes, 64MB,1GiB. Default: 64MB.
+    --map-slots N[,…]: Maps at once. Default here: one a CPU.
+    --reduce-slots N[,…]: Reduces at once. Default here: one a CPU.
+    --reduces N>=1: Number of reduce tasks. Default: one a reduce slot.
+    --memory SIZE[,…]: Memory of one task. Default here: 1GiB.
+    --compression [{"|".join(jobs.COMPRESSIONS)}][,…]: Compression of the maps' output, of
+        {", ".join(jobs.COMPRESSIONS)}. Default: as Hadoop is set up.
+    """),
+    opt.pairs_option(
+        "-D", "properties", shape="NAME=VALUE", meaning="A property of Hadoop's for every job."
+    ),
+    opt.options(
+        """
+    --warm-ups N>=0 (1): Runs of the smallest job before the first, which are not kept.
+    --scratch FOLDER (/var/tmp): Folder on the disk that is to be used; what is made in it is
+        removed.
+    --open-ports: With --mode yarn: go on where this system gives no network of one's own, in which
+        case parts of Hadoop listen on all addresses.
+    --cluster NAME (hadoop): Name of the cluster.
+    --nodes FILE: CSV of the cluster's nodes: host, and power (as in --power), family, price, cores,
+        role.
+    """,
+        FOLDER=click.Path(file_okay=False, exists=True),
+        FILE=click.Path(dir_okay=False, exists=True),
+    ),
+    opt.options("""
+    --jar FILE as examples: Jar of Hadoop's examples on the cluster.
+    --history FOLDER: Folder of job histories in the cluster's file system.
+    """),
+    JOB,
 )
-@click.option(
-    "--mode",
-    type=OneOf(["local", "yarn", "cluster"]),
-    default="local",
-    show_default=True,
-    help="All tasks in one process; a cluster of this machine alone; or the cluster that hadoop on "
-    "the path is set up for.",
-)
-@click.option(
-    "--workload",
-    "workloads",
-    type=Names(),
-    default="wordcount",
-    show_default=True,
-    metavar="NAME[,…]",
-    help=f"Of {', '.join(WORKLOADS)}; any one name for a job of your own.",
-)
-@click.option("--data", type=Sizes(), help="Input sizes, 64MB,1GiB. Default: 64MB.")
-@click.option("--map-slots", type=Counts(), help="Maps at once. Default here: one a CPU.")
-@click.option("--reduce-slots", type=Counts(), help="Reduces at once. Default here: one a CPU.")
-@click.option("--reduces", type=Whole(1), help="Reduce tasks. Default: one a reduce slot.")
-@click.option("--memory", type=Sizes(), help="Of one task. Default here: 1GiB.")
-@click.option(
-    "--compression",
-    type=Names(COMPRESSIONS),
-    metavar="NAME[,…]",
-    help=f"Of the maps' output: {', '.join(COMPRESSIONS)}. Default: as Hadoop is set up.",
-)
-@click.option(
-    "-D",
-    "properties",
-    multiple=True,
-    callback=pairs("NAME=VALUE"),
-    metavar="NAME=VALUE",
-    help="A property of Hadoop's for every job.",
-)
-@click.option(
-    "--warm-ups",
-    type=Whole(0),
-    default=1,
-    show_default=True,
-    help="Runs of the smallest job before the first, which are not kept.",
-)
-@click.option(
-    "--scratch",
-    type=click.Path(file_okay=False, exists=True),
-    metavar="FOLDER",
-    default=_SCRATCH,
-    show_default=True,
-    help="Folder on the disk that is to be used; what is made in it is removed.",
-)
-@click.option(
-    "--open-ports",
-    is_flag=True,
-    help="With --mode yarn: go on where this system gives no network of one's own, in which case "
-    "parts of Hadoop listen on all addresses.",
-)
-@click.option(
-    "--cluster", metavar="NAME", default="hadoop", show_default=True, help="Name of the cluster."
-)
-@click.option(
-    "--nodes",
-    type=click.Path(dir_okay=False, exists=True),
-    metavar="FILE",
-    help="CSV of the cluster's nodes: host, and power (as in --power), family, price, cores, role.",
-)
-@click.option("--jar", "examples", metavar="FILE", help="Hadoop's examples on the cluster.")
-@click.option("--history", metavar="FOLDER", help="Of job histories in the cluster's file system.")
-@job_options
 def run_hadoop_command(**given: Any) -> int:
     """Run MapReduce jobs over data sizes, slots, memory and compression, and measure each.
 
@@ -509,39 +414,31 @@ def run_hadoop_command(**given: Any) -> int:
     if given["setup"]:
         from measurements.workloads.hadoop.install import set_up
 
-        say(f"Hadoop is in {set_up(tell=say)}")
+        out.say(f"Hadoop is in {set_up(tell=out.say)}")
         if not given["output"]:
             return 0
     if not given["output"]:
         raise click.UsageError("no -o FILE: where is the table to go?")
     options = _hadoop_options(given)
     _refuse_mismatches(options, given)
-    click.echo(_measure_hadoop(options, given))
+    click.echo(hadoop_summary(_measure_hadoop(options, given)))
     return 0
 
 
-def _hadoop_options(given: dict[str, Any]) -> HadoopOptions:
+def _hadoop_options(given: opt.Given) -> HadoopOptions:
     from measurements.workloads.hadoop.job_sweep import HadoopOptions
 
     own = given["mode"] != "cluster"
-    cpus = [len(os.sched_getaffinity(0))] if own else []
-    sized = given["data"] or ([] if given["command"] else [64_000_000])
-    return HadoopOptions(
-        mode=given["mode"],
+    cpus = (len(os.sched_getaffinity(0)),) if own else ()
+    return opt.pick_fields(
+        HadoopOptions,
+        given,
         workloads=tuple(given["workloads"]),
-        data_bytes=tuple(sized),
-        map_slots=tuple(given["map_slots"] or cpus),
-        reduce_slots=tuple(given["reduce_slots"] or cpus),
-        task_memory_bytes=tuple(given["memory"] or ([2**30] if own else [])),
+        data_bytes=given["data"] or (() if given["command"] else (64_000_000,)),
+        map_slots=given["map_slots"] or cpus,
+        reduce_slots=given["reduce_slots"] or cpus,
+        task_memory_bytes=given["memory"] or ((2**30,) if own else ()),
         compressions=tuple(given["compression"] or ()),
-        reduces=given["reduces"],
-        properties=given["properties"],
-        warm_ups=given["warm_ups"],
-        cluster=given["cluster"],
-        nodes=given["nodes"],
-        examples=given["examples"],
-        history=given["history"],
-        command=given["command"],
     )
 
 
@@ -562,14 +459,14 @@ def _refuse_mismatches(options: HadoopOptions, given: dict[str, Any]) -> None:
     if options.command:
         _refuse_command(options)
         return
-    unknown = [name for name in options.workloads if name not in WORKLOADS]
+    unknown = [name for name in options.workloads if name not in jobs.WORKLOADS]
     if unknown:
-        Names(WORKLOADS).convert(",".join(unknown), None, None)
+        NameList(jobs.WORKLOADS).convert(",".join(unknown), None, None)
     for name in options.compressions:
-        if not on_cluster and name not in SELF_CONTAINED_COMPRESSIONS:
-            raise PpwError(
+        if not on_cluster and name not in jobs.SELF_CONTAINED_COMPRESSIONS:
+            raise ppw.PpwError(
                 f"--compression {name} needs a library that Hadoop's jars have not: take one of "
-                f"{', '.join(SELF_CONTAINED_COMPRESSIONS)}, or --mode cluster"
+                f"{', '.join(jobs.SELF_CONTAINED_COMPRESSIONS)}, or --mode cluster"
             )
 
 
@@ -585,13 +482,13 @@ def _refuse_command(options: HadoopOptions) -> None:
         )
 
 
-def _measure_hadoop(options: HadoopOptions, given: dict[str, Any]) -> str:
+def _measure_hadoop(options: HadoopOptions, given: opt.Given) -> pd.DataFrame:
     from measurements.sweep.measure import this_host
     from measurements.workloads.hadoop.job_sweep import measure_hadoop
 
     on_cluster = options.mode == "cluster"
     host = f"cluster:{options.cluster}" if on_cluster else this_host()
-    table = measure_hadoop(
+    return measure_hadoop(
         options,
         service_options({**given, "window": 1.0}, host=host),
         # This host's watts are not those of a cluster.
@@ -600,34 +497,29 @@ def _measure_hadoop(options: HadoopOptions, given: dict[str, Any]) -> str:
         scratch=Path(given["scratch"]),
         open_ports=given["open_ports"],
         resume=given["resume"],
-        tell=say,
+        tell=out.say,
         show=show_progress,
     )
-    return hadoop_summary(table)
 
 
 def hadoop_summary(table: pd.DataFrame) -> str:
     """Medians by set-up, as text."""
-    from ppw.results.text import shown, text_table
-
+    always = ("workload", "data_bytes")
     keys = [
         name
         for name in _HADOOP_KEYS
-        if name in table and (name in _HADOOP_ALWAYS or len(table[name].unique()) > 1)
+        if name in table and (name in always or len(table[name].unique()) > 1)
     ]
-    columns = {name: part for name, part in _HADOOP_COLUMNS.items() if name in table}
-    rows = []
-    for key, part in table.groupby(keys, sort=True, dropna=False):
-        values = [_hadoop_key(name, value) for name, value in zip(keys, key, strict=True)]
-        medians = [shown(part[name].median(), unit) for name, (_, unit) in columns.items()]
-        rows.append([*values, str(len(part)), *medians])
-    header = [_HADOOP_KEYS[name] for name in keys]
-    return text_table([*header, "runs", *(title for title, _ in columns.values())], rows)
+    return out.medians_text(
+        table,
+        keys,
+        [*(_HADOOP_KEYS[name] for name in keys), "runs"],
+        lambda key, part: [*map(_hadoop_key, keys, key), str(len(part))],
+        _HADOOP_COLUMNS,
+    )
 
 
 def _hadoop_key(name: str, value: Any) -> str:
-    from ppw.results.text import shown
-
     if value != value or value is None:
         return "–"
     unit = "B" if name.endswith("_bytes") else "Hz" if name.endswith("_hz") else ""
@@ -636,96 +528,53 @@ def _hadoop_key(name: str, value: Any) -> str:
 
 # `ppw run memcached`.
 
+# Title, unit, and the factor to it.
+_MEMCACHED_COLUMNS = {
+    "throughput_ops_s": ("ops/s", "1", 1.0),
+    "latency_p50_s": ("p50 (µs)", "1", 1e6),
+    "latency_p99_s": ("p99 (µs)", "1", 1e6),
+    "hit_rate": ("hits", "1", 1.0),
+    "server_cpu_share": ("server CPU", "1", 1.0),
+    "client_cpu_share": ("client CPU", "1", 1.0),
+    "power_w": ("power", "W", 1.0),
+}
 
-_MEMCACHED_EPILOG = (
-    "Example: ppw run memcached --threads 1,2,4 --object-size 64,1KiB,16KiB --load 25%,50%,75% "
-    "-o runs.csv"
-)
 
-
-@run_command.command(
-    name="memcached",
-    short_help="Throughput, latency and limits of memcached by threads, size and load.",
-    epilog=_MEMCACHED_EPILOG,
+@opt.command(
+    "memcached",
+    "Throughput, latency and limits of memcached by threads, size and load.",
+    "ppw run memcached --threads 1,2,4 --object-size 64,1KiB,16KiB --load 25%,50%,75% -o runs.csv",
+    run_command,
 )
-@click.option(
-    "--server",
-    "servers",
-    type=Names(),
-    metavar="HOST:PORT[,…]",
-    help="Drive these servers as they are. Default: private ones on loopback.",
+@opt.all_of(
+    opt.options("""
+    --server HOST:PORT[,…] as servers: Drive these servers as they are. Default: private ones on
+        loopback.
+    --threads N[,…] (1): Numbers of worker threads of a server.
+    --partitions N[,…] (1): Numbers of servers that share the load.
+    --object-size SIZE[,…] (64): Sizes of a value.
+    --connections N[,…] (16): Numbers of connections of all clients together; a run with twice as
+        many checks them.
+    --keys-per-request N[,…] (1): Numbers of objects that one get asks for.
+    --gets SHARE[,…] (100%): Share of gets among the requests.
+    --key-size SIZE (30): Size of a key.
+    --objects N>=1 (10000): Number of objects that are asked for; memcaslap rounds it to 1024 a
+        connection.
+    --memory SIZE as memory_bytes: Memory of private servers. Default: what objects need.
+    --client [memcaslap|memtier|paced]: Load generator; paced is ppw's own. Default: memcaslap, else
+        memtier.
+    --client-threads N>=1: Number of threads of the load generator. Default: one a CPU.
+    --server-cpus CPUS: CPUs of servers, 0-3,8. Default: the first half of the cores.
+    --client-cpus CPUS: CPUs of the load generator. Default: the other cores.
+    --load SHARE[,…] as loads: Measure at these shares of the full throughput too, at a fixed rate:
+        10%,50%.
+    --rate N[,…] as rates: The same as operations per second.
+    --line-rate BITS/S>0: Line rate of the network to --server. Default: what the interface says.
+    """),
+    RUN,
 )
-@click.option(
-    "--threads", type=Counts(), default="1", show_default=True, help="Worker threads of a server."
-)
-@click.option(
-    "--partitions",
-    type=Counts(),
-    default="1",
-    show_default=True,
-    help="Servers that share the load.",
-)
-@click.option(
-    "--object-size", type=Sizes(), default="64", show_default=True, help="Sizes of a value."
-)
-@click.option(
-    "--connections",
-    type=Counts(),
-    default="16",
-    show_default=True,
-    help="Of all clients together; a run with twice as many checks them.",
-)
-@click.option(
-    "--keys-per-request",
-    type=Counts(),
-    default="1",
-    show_default=True,
-    help="Objects that one get asks for.",
-)
-@click.option(
-    "--gets", type=Shares(), default="100%", show_default=True, help="Share of the requests."
-)
-@click.option("--key-size", type=Bytes(), default="30", show_default=True, help="Of a key.")
-@click.option(
-    "--objects",
-    type=Whole(1),
-    default=10_000,
-    show_default=True,
-    help="That are asked for; memcaslap rounds it to 1024 a connection.",
-)
-@click.option("--memory", type=Bytes(), help="Of private servers. Default: what objects need.")
-@click.option(
-    "--client",
-    type=OneOf(["memcaslap", "memtier", "paced"]),
-    help="Load generator; paced is ppw's own. Default: memcaslap, else memtier.",
-)
-@click.option(
-    "--client-threads", type=Whole(1), help="Threads of the load generator. Default: one a CPU."
-)
-@click.option(
-    "--server-cpus",
-    type=CpuList(),
-    help="CPUs of servers, 0-3,8. Default: the first half of the cores.",
-)
-@click.option(
-    "--client-cpus", type=CpuList(), help="CPUs of the load generator. Default: the other cores."
-)
-@click.option(
-    "--load",
-    "loads",
-    type=Shares(),
-    help="Measure at these shares of the full throughput too, at a fixed rate: 10%,50%.",
-)
-@click.option("--rate", "rates", type=Counts(), help="The same as operations a second.")
-@click.option(
-    "--line-rate",
-    type=Positive(),
-    metavar="BITS/S",
-    help="Of the network to --server. Default: what the interface says.",
-)
-@run_options
 def run_memcached_command(**given: Any) -> int:
-    """Load memcached at several set-ups: throughput, latency, hit rate, CPU, watts, and the limit.
+    """Load memcached at several set-ups: throughput, latency, hit rate, CPU, power, and the limit.
 
     Throughput is what the server counts in a window of steady load. Each set-up ends with a run
     with more client: where that raises the throughput, its rows say client_limited.
@@ -749,63 +598,39 @@ def run_memcached_command(**given: Any) -> int:
     return 0
 
 
-def _memcached_options(given: dict[str, Any]) -> MemcachedOptions:
+def _memcached_options(given: opt.Given) -> MemcachedOptions:
     from measurements.workloads.memcached.options import MemcachedOptions
 
     if len(given["gets"]) != 1:
-        raise click.UsageError("--gets takes one share, such as 90%")
-    return MemcachedOptions(
+        raise click.UsageError("--gets takes one share: 90%")
+    return opt.pick_fields(
+        MemcachedOptions,
+        given,
         servers=tuple(given["servers"] or ()),
-        threads=tuple(given["threads"]),
-        partitions=tuple(given["partitions"]),
-        object_bytes=tuple(given["object_size"]),
-        connections=tuple(given["connections"]),
-        keys_per_request=tuple(given["keys_per_request"]),
+        object_bytes=given["object_size"],
         get_share=given["gets"][0],
         key_bytes=round(given["key_size"]),
-        objects=given["objects"],
-        memory_bytes=given["memory"],
-        client=given["client"],
-        client_threads=given["client_threads"],
-        server_cpus=given["server_cpus"] or (),
-        client_cpus=given["client_cpus"] or (),
-        loads=given["loads"] or (),
-        rates=tuple(float(rate) for rate in given["rates"] or ()),
+        rates=tuple(map(float, given["rates"] or ())),
         line_rate_bits_s=given["line_rate"],
     )
 
 
 def memcached_summary(table: pd.DataFrame) -> str:
     """Medians by set-up as text, and what limits each."""
-    from ppw.results.text import shown, text_table
+    keys = ["workload", "threads", "data_bytes", "connections"]
+    columns = [*dict.fromkeys([*table.columns, *keys, "asked_ops_s"])]
+    known = table.reindex(columns=columns)
 
-    keys = ["workload", "threads", "data_bytes", "connections", "asked_ops_s"]
-    known = table.reindex(columns=[*dict.fromkeys([*table.columns, *keys])])
-    asked = known["asked_ops_s"].round(3)
-    columns = {name: part for name, part in _MEMCACHED_COLUMNS.items() if name in table}
-    rows = []
-    for _, part in known.groupby([*keys[:4], asked], dropna=False, sort=True):
-        first = part.iloc[0]
-        cells = [str(first["workload"]), *(_whole(first[name]) for name in keys[1:4])]
-        cells.append(shown(part["load"].median() if "load" in part else float("nan")))
-        cells += [shown(part[name].median() * k, unit) for name, (_, unit, k) in columns.items()]
-        rows.append([*cells, "/".join(dict.fromkeys(part["limited_by"].astype(str)))])
-    header = ["workload", "threads", "object", "connections", "load"]
-    header += [title for title, _, _ in columns.values()]
-    return text_table([*header, "limited by"], rows)
+    def head(key: Any, part: pd.DataFrame) -> list[str]:
+        load = part["load"].median() if "load" in part else float("nan")
+        counts = ("–" if value != value else f"{value:.0f}" for value in key[1:4])
+        return [str(key[0]), *counts, shown(load)]
 
-
-# Title, unit, and the factor to it.
-_MEMCACHED_COLUMNS = {
-    "throughput_ops_s": ("ops/s", "1", 1.0),
-    "latency_p50_s": ("p50 (µs)", "1", 1e6),
-    "latency_p99_s": ("p99 (µs)", "1", 1e6),
-    "hit_rate": ("hits", "1", 1.0),
-    "server_cpu_share": ("server CPU", "1", 1.0),
-    "client_cpu_share": ("client CPU", "1", 1.0),
-    "power_w": ("power", "W", 1.0),
-}
-
-
-def _whole(value: float) -> str:
-    return "–" if value != value else f"{value:.0f}"
+    return out.medians_text(
+        known,
+        [*keys, known["asked_ops_s"].round(3)],
+        ["workload", "threads", "object", "connections", "load"],
+        head,
+        _MEMCACHED_COLUMNS,
+        ("limited by", lambda part: "/".join(dict.fromkeys(part["limited_by"].astype(str)))),
+    )

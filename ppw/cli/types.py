@@ -1,4 +1,4 @@
-"""Option types for numbers without a unit: counts, shares, percentages, prices."""
+"""Kinds of values that options take, by the words that stand for them in --help."""
 
 from __future__ import annotations
 
@@ -12,312 +12,175 @@ import click
 from click.shell_completion import CompletionItem
 
 from measurements.errors import MeasurementError
+from measurements.host.files import parse_cpu_list
+from measurements.table import units
 from measurements.table.headers import nearest
-from measurements.table.units import parse_frequency, parse_quantity
+from ppw.errors import PpwError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+# Columns that tell groups apart where the user names none.
+_IDENTITY = ("host", "family", "workload", "cores", "threads", "data_bytes")
+METRIC_NAMES = (
+    *("time", "cpi", "throughput", "power", "energy"),
+    *("perf_per_watt", "perf_per_dollar"),
+)
 
 
 class Whole(click.IntRange):
-    """A whole number, shown as N."""
+    """A whole number."""
 
     name = "whole number"
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """What stands for it in --help."""
-        return "N"
-
 
 class Number(click.FloatRange):
-    """A finite number, shown as NUMBER."""
+    """A finite number, read by `number_in`."""
 
     name = "number"
-    shown = "NUMBER"
+    wanted = "valid number."
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """What stands for it in --help."""
-        return self.shown
+    def number_in(self, text: str) -> float:
+        """Read the number. Raises ValueError, with a message or without."""
+        return float(text)
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Check that it is finite and in the range."""
-        number: float = super().convert(value, param, ctx)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check that it is a finite number within the range."""
+        try:
+            number = self.number_in(str(value).strip())
+        except ValueError:
+            self.fail(f"{value!r} is not a {self.wanted}", param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)
-        return number
+        return super().convert(number, param, ctx)
 
 
 class Price(Number):
-    """An amount of money of at least, or with ``positive`` above, 0."""
+    """An amount of money, in the one currency of all prices."""
 
-    name, shown = "price", "PRICE"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """As a number."""
-        try:
-            float(value)
-        except ValueError:
-            self.fail(
-                f"{value!r} is not a price: write a number alone, all prices in one currency",
-                param,
-                ctx,
-            )
-        return super().convert(value, param, ctx)
-
-    def __init__(self, *, positive: bool = False) -> None:
-        super().__init__(0, min_open=positive)
+    wanted = "price: write a number alone, all prices in one currency"
 
 
 class Percent(Number):
-    """A percentage of at least, or with ``positive`` above, 0: 3 or 3%."""
+    """A percentage, 3 or 3%: the number 3."""
 
-    name, shown = "percentage", "PERCENT"
+    wanted = "valid percentage."
 
-    def __init__(self, *, positive: bool = False) -> None:
-        super().__init__(0, min_open=positive)
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """As a number, 3 for 3 %."""
-        return super().convert(str(value).strip().removesuffix("%"), param, ctx)
-
-
-class Positive(Number):
-    """A number above 0."""
-
-    def __init__(self) -> None:
-        super().__init__(0, min_open=True)
+    def number_in(self, text: str) -> float:
+        """Read the number before %."""
+        return float(text.removesuffix("%"))
 
 
 class Share(Number):
-    """One share, as 0.7 or 70%; by default of at least 0."""
+    """A share, 0.7 or 70%: the number 0.7."""
 
-    name, shown = "share", "SHARE"
+    wanted = "share: write 0.7 or 70%"
 
-    def __init__(self, lowest: float = 0, highest: float | None = None, **ends: bool) -> None:
-        super().__init__(lowest, highest, **ends)
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """As a number, 1 for 100 %."""
-        text = str(value).strip()
-        try:
-            share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
-        except ValueError:
-            share = math.nan
+    def number_in(self, text: str) -> float:
+        """Read a share; one above 1 without % was meant as a percentage."""
+        share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
         if not math.isfinite(share):
-            self.fail(f"{text!r} is not a share such as 0.7 or 70%", param, ctx)
+            raise ValueError
         if self.max is not None and self.max < share <= 100 and not text.endswith("%"):
-            self.fail(
-                f"{text!r} is more than the whole: write {text}% or {share / 100:g}", param, ctx
-            )
-        return super().convert(share, param, ctx)
+            self.fail(f"{text!r} is more than the whole: write {text}% or {share / 100:g}")
+        return share
 
 
-class Shares(click.ParamType[tuple[float, ...]]):
-    """Shares, comma separated: 10%,50%,0.9; each as `Share` takes it."""
+class Parsed(click.ParamType[Any]):
+    """A value that a function reads from its text."""
 
-    name = "SHARE[,…]"
+    name = "text"
 
-    def __init__(self, lowest: float = 0, highest: float | None = None) -> None:
-        self._one = Share(lowest, highest)
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        self._read = read
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, ...]:
-        """As numbers, 1 for 100 %."""
-        if isinstance(value, tuple):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a text; an error of reading is one of usage."""
+        if not isinstance(value, str):
             return value
-        return tuple(self._one.convert(part, param, ctx) for part in str(value).split(","))
-
-
-class Counts(click.ParamType[list[int]]):
-    """Whole numbers from 1, comma separated."""
-
-    name = "N[,…]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int]:
-        """List of the numbers."""
         try:
-            counts = [int(part) for part in str(value).split(",")]
-        except ValueError:
-            counts = []
-        if not counts or min(counts) < 1:
-            self.fail(f"{value!r} is not whole numbers of at least 1, such as 1,2,5", param, ctx)
-        return counts
-
-
-# Option types for quantities with units.
-
-
-# A number above 0 alone.
-_BARE = re.compile(r"0*[1-9][\d.]*|0*\.0*[1-9]\d*")
-
-
-class Frequency(click.ParamType[float]):
-    """A frequency with a unit: 1.66GHz."""
-
-    name = "FREQUENCY"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Hz."""
-        try:
-            return parse_frequency(str(value))
-        except MeasurementError as error:
+            return self._read(value)
+        except (MeasurementError, PpwError, ValueError) as error:
             self.fail(str(error), param, ctx)
 
 
-class Frequencies(click.ParamType[list[float]]):
-    """One or several frequencies, comma separated, with units: 1.2GHz,1800MHz."""
+class Quantity(click.ParamType[float]):
+    """A quantity in its SI unit, of at least 0; with ``positive`` above 0.
 
-    name = "FREQUENCY[,…]"
+    ``divisor`` is the size of another unit to give it in; a quantity that ``needs_unit`` is
+    refused as a number alone.
+    """
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[float]:
-        """Frequencies in Hz."""
+    name = "quantity"
+
+    def __init__(
+        self, unit: str, *, positive: bool = False, divisor: float = 1.0, needs_unit: str = ""
+    ) -> None:
+        self._unit, self._positive, self._divisor = unit, positive, divisor
+        self._needs_unit = needs_unit
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the quantity and check its sign."""
+        text = str(value).strip()
+        if self._needs_unit and re.fullmatch(r"0*[1-9][\d.]*|0*\.0*[1-9]\d*", text):
+            self.fail(f"{text!r} has no unit: write one, as in {self._needs_unit}", param, ctx)
         try:
-            return [parse_frequency(part) for part in str(value).split(",")]
-        except MeasurementError as error:
-            self.fail(str(error), param, ctx)
-
-
-class _Quantity(click.ParamType[float]):
-    """A quantity that is not negative, in its SI unit; with ``positive``, above 0."""
-
-    unit = ""
-
-    def __init__(self, *, positive: bool = False) -> None:
-        self._positive = positive
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read it."""
-        try:
-            number = parse_quantity(str(value), self.unit)
+            number = self._number_in(text)
         except MeasurementError as error:
             self.fail(str(error), param, ctx)
         if number < 0:
             self.fail(f"{value!r} is negative", param, ctx)
         if self._positive and number == 0:
             self.fail(f"{value!r} must be more than 0", param, ctx)
-        return number
+        return number / self._divisor
+
+    def _number_in(self, text: str) -> float:
+        return units.parse_quantity(text, self._unit)
 
 
-class Seconds(_Quantity):
-    """A time: 500ms, 2s, 5min, 30d, 1y (365 days); a plain number is seconds."""
+class Rate(Quantity):
+    """Bytes per second: 102.4GB/s, 10Gbit/s."""
 
-    name, unit = "TIME", "s"
-
-
-class Duration(Seconds):
-    """A time above 0 as `Seconds` takes it, in another unit: one of ``unit_s`` seconds."""
-
-    def __init__(self, unit_s: float) -> None:
-        super().__init__(positive=True)
-        self._unit_s = unit_s
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read it, in that unit."""
-        return super().convert(value, param, ctx) / self._unit_s
-
-
-class Bytes(_Quantity):
-    """A size: 128MiB, 10GB, 35ZB; a plain number is bytes."""
-
-    name, unit = "SIZE", "bytes"
-
-
-class Memory(Bytes):
-    """Main memory, 256GiB: a plain number would hardly be meant as bytes."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Bytes."""
-        if _BARE.fullmatch(str(value).strip()):
-            self.fail(f"{value!r} has no unit: write one, such as 256GiB", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class Sizes(click.ParamType[list[int]]):
-    """Sizes, comma separated: 64,1KiB,64MB."""
-
-    name = "SIZE[,…]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int]:
-        """Bytes, whole and above 0."""
-        sizes = [round(Bytes().convert(part, param, ctx)) for part in str(value).split(",")]
-        if min(sizes) < 1:
-            self.fail(f"{value!r} has a size of nothing", param, ctx)
-        return sizes
-
-
-class Watts(_Quantity):
-    """Power: 40W, 1.2kW; a plain number is watts."""
-
-    name, unit = "POWER", "w"
-
-
-_BITS = re.compile(r"(?P<number>[\d.]+(?:e[+-]?\d+)?)\s*(?P<prefix>[kMGT]?)(?:bit/s|bps)$")
-_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-
-
-class ByteRate(click.ParamType[float]):
-    """A rate with a unit: 102.4GB/s, 10Gbit/s; with ``positive``, above 0."""
-
-    name = "RATE"
-
-    def __init__(self, *, positive: bool = False) -> None:
-        self._bytes = Bytes(positive=positive)
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Bytes per second."""
-        text = str(value).strip()
-        if match := _BITS.fullmatch(text):
-            return float(match["number"]) * _PREFIXES[match["prefix"]] / 8
-        if _BARE.fullmatch(text):
-            self.fail(f"{text!r} has no unit: write one, such as 500MB/s or 10Gbit/s", param, ctx)
+    def _number_in(self, text: str) -> float:
+        bits = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?)\s*([kMGT]?)(?:bit/s|bps)", text)
+        if bits:
+            return float(bits[1]) * 1000.0 ** " kMGT".index(bits[2] or " ") / 8
         if re.search(r"[\d\s][kMGT]i?b$", text):
-            self.fail(
-                f"{text!r} may be bits or bytes: write {text[:-1]}bit/s or {text[:-1]}B/s",
-                param,
-                ctx,
+            raise MeasurementError(
+                f"{text!r} may be bits or bytes: write {text[:-1]}bit/s or {text[:-1]}B/s"
             )
-        return float(self._bytes.convert(text.removesuffix("/s"), param, ctx))
+        return super()._number_in(text.removesuffix("/s"))
 
 
-# Option types for names, one or several; a wrong one is answered with the nearest.
+class Several(click.ParamType[tuple[Any, ...]]):
+    """Values of one kind, comma separated."""
+
+    name = "list"
+
+    def __init__(self, one: click.ParamType[Any]) -> None:
+        self._one = one
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read each value."""
+        if not isinstance(value, str):
+            return value
+        return tuple(self._one.convert(part, param, ctx) for part in value.split(","))
 
 
-# What tells groups apart where nobody says.
-_IDENTITY = ("host", "family", "workload", "cores", "threads", "data_bytes")
-METRIC_NAMES = (
-    "time",
-    "cpi",
-    "throughput",
-    "power",
-    "energy",
-    "perf_per_watt",
-    "perf_per_dollar",
-)
+def read_counts(text: str) -> tuple[int, ...]:
+    """Read whole numbers from 1, comma separated."""
+    counts = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
+    if min(counts) < 1:
+        raise ValueError(f"{text!r} is not whole numbers of at least 1: write 1,2,5")
+    return tuple(counts)
+
+
+def read_sizes(text: str) -> tuple[int, ...]:
+    """Read sizes above 0, comma separated, in whole bytes."""
+    sizes = [round(Quantity("bytes").convert(part, None, None)) for part in text.split(",")]
+    if min(sizes) < 1:
+        raise ValueError(f"{text!r} has a size of nothing")
+    return tuple(sizes)
 
 
 def not_one_of(name: str, choices: Sequence[str]) -> str:
@@ -326,14 +189,14 @@ def not_one_of(name: str, choices: Sequence[str]) -> str:
 
 
 class OneOf(click.Choice[str]):
-    """One of a few names."""
+    """One of a few names; a wrong one is answered with the nearest."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Suggest the nearest."""
         return not_one_of(str(value), self.choices)
 
 
-class Names(click.ParamType[list[str]]):
+class NameList(click.ParamType[list[str]]):
     """Names, comma separated; from a fixed choice where there is one."""
 
     name = "NAME[,…]"
@@ -344,7 +207,7 @@ class Names(click.ParamType[list[str]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> list[str]:
-        """List of the names."""
+        """List the names."""
         names = [part.strip() for part in str(value).split(",") if part.strip()]
         if not names:
             self.fail("no name is given", param, ctx)
@@ -353,7 +216,7 @@ class Names(click.ParamType[list[str]]):
                 self.fail(not_one_of(name, self.choices), param, ctx)
         return names
 
-    def known(self, ctx: click.Context) -> Sequence[str]:
+    def candidates(self, ctx: click.Context) -> Sequence[str]:
         """Names to complete with."""
         return self.choices or ()
 
@@ -362,22 +225,20 @@ class Names(click.ParamType[list[str]]):
     ) -> list[CompletionItem[str]]:
         """Complete the last of the names with those that are not there yet."""
         done, comma, last = incomplete.rpartition(",")
-        rest = [name for name in self.known(ctx) if name not in done.split(",")]
+        rest = [name for name in self.candidates(ctx) if name not in done.split(",")]
         return [CompletionItem(done + comma + name) for name in rest if name.startswith(last)]
 
 
-class Columns(Names):
+class ColumnList(NameList):
     """Columns of the runs table, comma separated; completed from the header of a CSV."""
 
-    name = "COLUMN[,…]"
-
-    def known(self, ctx: click.Context) -> Sequence[str]:
+    def candidates(self, ctx: click.Context) -> Sequence[str]:
         """Header of the first of RUNS, or the columns that tell groups apart."""
         return header_of(ctx) or _IDENTITY
 
 
 def header_of(ctx: click.Context) -> list[str]:
-    """Header of the CSV that is the first of RUNS; nothing where there is none to be read."""
+    """Header of the CSV that is the first of RUNS; empty where none can be read."""
     # An option whose value is not typed yet leaves the arguments unread.
     paths = [*(ctx.params.get("runs") or ()), *ctx.args]
     if not paths or not paths[0].lower().endswith(".csv"):
@@ -409,6 +270,99 @@ def complete_host(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def complete_dataset(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a public data set."""
-    from ppw.catalogue.datasets import known_datasets
+    from ppw.catalogue.datasets import datasets_by_name
 
-    return [name for name in known_datasets() if name.startswith(incomplete)]
+    return [name for name in datasets_by_name() if name.startswith(incomplete)]
+
+
+def _read_device(text: str) -> str:
+    """Check a device model, disk or ssd,units=16,read=70us; its text is kept."""
+    from ppw.storage.fitted_devices import parse_device
+
+    parse_device(text)
+    return text
+
+
+_RANGED: dict[str, Callable[..., click.ParamType[Any]]] = {
+    "N": Whole,
+    "NUMBER": Number,
+    "BITS/S": Number,
+    "PRICE": Price,
+    "SHARE": Share,
+    "PERCENT": Percent,
+    "POINTS": Percent,
+}
+_UNITS = {"TIME": "s", "SIZE": "bytes", "POWER": "w", "MEMORY": "bytes", "RATE": "bytes"}
+_OTHERS: dict[str, click.ParamType[Any]] = {
+    "FREQUENCY": Parsed(units.parse_frequency),
+    "CPUS": Parsed(parse_cpu_list),
+    "DEVICE": Parsed(_read_device),
+    "N[,…]": Parsed(read_counts),
+    "SIZE[,…]": Parsed(read_sizes),
+    **{f"{word}[,…]": NameList() for word in ("NAME", "PATTERN", "HOST:PORT")},
+    "COLUMN[,…]": ColumnList(),
+    # Texts as they are typed.
+    **dict.fromkeys(("FILE", "FOLDER", "FORMAT", "HOST", "LABEL", "LOG", "NAME"), click.STRING),
+    **dict.fromkeys(("SHELL", "TRACE", "ZONE"), click.STRING),
+    **dict.fromkeys(("COLUMN", "SOURCE[,…]", "[HOST=]SECONDS"), click.STRING),
+}
+_SPELLING = re.compile(
+    r"(?:(?P<low>[\d.]+)(?P<above><=?))?(?P<word>\[[a-z][^]]+\]|[^<>]+?)(?P<several>\[,…\])?"
+    r"(?:(?P<sign>[<>]=?)(?P<end>-?[\d.]+))?"
+)
+_PER = {"hours": 3600.0, "minutes": 60.0}
+
+
+def kind(spelling: str, divisor: str = "") -> click.ParamType[Any]:
+    """Make the kind of value that a word stands for, with its range.
+
+    Examples
+    --------
+    >>> kind("0<SHARE<=1").convert("70%", None, None)
+    0.7
+    >>> kind("TIME>0", "minutes").convert("2h", None, None)
+    120.0
+    >>> kind("[lru|fifo][,…]").convert("fifo,lru", None, None)
+    ['fifo', 'lru']
+    """
+    match = _SPELLING.fullmatch(spelling)
+    assert match, spelling
+    word, several = match["word"], match["several"] or ""
+    if word + several in _OTHERS:
+        return _OTHERS[word + several]
+    if word.startswith("["):
+        choices = tuple(word[1:-1].split("|"))
+        return NameList(choices) if several else OneOf(choices)
+    one = _OTHERS.get(word) or _one(word, match, _PER.get(divisor, 1.0))
+    return Several(one) if several else one
+
+
+def metavar(spelling: str) -> str | None:
+    """Word that stands for a value in --help; None for a choice, whose names stand there."""
+    match = _SPELLING.fullmatch(spelling)
+    assert match, spelling
+    if "|" in match["word"]:
+        return "NAME[,…]" if match["several"] else None
+    return match["word"].replace("MEMORY", "SIZE") + (match["several"] or "")
+
+
+def _one(word: str, match: re.Match[str], divisor: float) -> click.ParamType[Any]:
+    """Make the kind of one quantity or number, with its range."""
+    if word in _UNITS:
+        quantity = Rate if word == "RATE" else Quantity
+        example = {"MEMORY": "256GiB", "RATE": "500MB/s or 10Gbit/s"}.get(word, "")
+        positive = match["sign"] == ">"
+        return quantity(_UNITS[word], positive=positive, divisor=divisor, needs_unit=example)
+    low, high = _end(match["low"]), None
+    open_low, open_high = match["above"] == "<", match["sign"] == "<"
+    if (match["sign"] or "").startswith(">"):
+        low, open_low = _end(match["end"]), match["sign"] == ">"
+    else:
+        high = _end(match["end"])
+    if low is None and word not in ("N", "NUMBER"):
+        low = 0
+    return _RANGED[word](low, high, min_open=open_low, max_open=open_high)
+
+
+def _end(text: str | None) -> Any:
+    return text and (float(text) if "." in text else int(text))

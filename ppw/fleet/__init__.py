@@ -9,7 +9,14 @@ frequency (`ppw.fleet.moments`), and everything else is the same code.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ppw.fleet.engine import Fault, connect
+    from ppw.fleet.projections import FleetAnswer, check, fit, path_lengths, project, validate
+    from ppw.fleet.run_files import open_runs
+    from ppw.fleet.state import FleetState, update_state
+    from ppw.fleet.telemetry import Sensor, join_power
 
 _HOME = {
     "Fault": "ppw.fleet.engine",
@@ -27,7 +34,21 @@ _HOME = {
     "validate": "ppw.fleet.projections",
 }
 
-__all__ = sorted(_HOME)
+__all__ = [
+    "Fault",
+    "FleetAnswer",
+    "FleetState",
+    "Sensor",
+    "check",
+    "connect",
+    "fit",
+    "join_power",
+    "open_runs",
+    "path_lengths",
+    "project",
+    "update_state",
+    "validate",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -145,8 +145,8 @@ def texts_of(path):
     docstrings = {ast.get_docstring(n, clean=False) for n in nodes if isinstance(n, documented)}
     for node in nodes:
         text = node.value if isinstance(node, ast.Constant) else None
-        # A declared table names columns, a line each: it documents them as a docstring does.
-        declared = isinstance(text, str) and "\n" in text and " | " in text
+        # A declared table names columns or options, a line each, as a docstring does.
+        declared = isinstance(text, str) and re.search(r"\n.* \| |^\s*--?\w", text)
         if isinstance(text, str) and " " in text and not declared and text not in docstrings:
             yield node.lineno, text
 

@@ -13,7 +13,7 @@ from walked_commands import COMMANDS, GROUPS, examples, options
 from ppw.cli import main
 from ppw.cli.cpio import RunsOrCommand
 from ppw.cli.output import SHELLS
-from ppw.cli.types import Names, Number, OneOf, Whole
+from ppw.cli.types import NameList, Number, OneOf, Whole
 
 OPTIONS = [(words, option) for words, command in COMMANDS.items() for option in options(command)]
 every_command = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -68,7 +68,7 @@ class TestNearest:
         for words, option in OPTIONS:
             choices = getattr(option.type, "choices", None)
             if choices and not option.is_eager:
-                assert isinstance(option.type, (OneOf, Names)), (words, option.name)
+                assert isinstance(option.type, (OneOf, NameList)), (words, option.name)
                 name = max(choices, key=len)
                 with pytest.raises(click.BadParameter, match="is not one of") as refused:
                     option.type.convert(name + "x", option, None)

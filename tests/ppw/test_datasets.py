@@ -23,9 +23,9 @@ from ppw.catalogue import datasets
 from ppw.catalogue.datasets import (
     State,
     cache_folder,
+    datasets_by_name,
     described,
     fetch_dataset,
-    known_datasets,
     list_datasets,
     load_dataset,
     state_of,
@@ -80,11 +80,11 @@ def known(tmp_path, monkeypatch):
         monkeypatch.setattr(
             datasets, "files", lambda package: SimpleNamespace(joinpath=lambda *parts: folder)
         )
-        known_datasets.cache_clear()
-        return known_datasets()["small"]
+        datasets_by_name.cache_clear()
+        return datasets_by_name()["small"]
 
     yield make
-    known_datasets.cache_clear()
+    datasets_by_name.cache_clear()
 
 
 class Files(BaseHTTPRequestHandler):
@@ -138,7 +138,7 @@ def put(folder, content=RUNS, name="runs.csv"):
 
 class TestRegistry:
     def test_every_set_says_what_it_is_whose_and_how_to_read_it(self):
-        for name, one in known_datasets().items():
+        for name, one in datasets_by_name().items():
             assert re.fullmatch(r"[a-z0-9-]+", name)
             assert one.kind in ("runs", "block trace", "log", "power levels")
             assert all((one.title, one.what, one.licence, one.files)), name
@@ -146,7 +146,7 @@ class TestRegistry:
             assert one.can_be_fetched or one.made_from
 
     def test_every_file_stays_in_its_folder_and_is_of_one_version_of_a_public_repository(self):
-        files = [f for one in known_datasets().values() for f in one.files]
+        files = [f for one in datasets_by_name().values() for f in one.files]
         assert len({f.path for f in files}) == len(files)
         assert any(f.url for f in files)
         repository = r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/[0-9a-f]{40}/"
@@ -159,7 +159,7 @@ class TestRegistry:
             assert file.sha256 is None or (file.url and re.fullmatch("[0-9a-f]{64}", file.sha256))
 
     def test_commands_to_read_a_set_name_its_files_and_options_that_exist(self):
-        for one in known_datasets().values():
+        for one in datasets_by_name().values():
             for said in one.read_with:
                 program, *words = shlex.split(said)
                 assert program == "ppw"
@@ -365,13 +365,13 @@ class TestCommand:
 @pytest.mark.thirdparty
 class TestMeasuredData:
     def test_what_is_here_is_what_its_makers_published(self, data_dir):
-        for name, one in known_datasets().items():
+        for name, one in datasets_by_name().items():
             counts = states_of(one, data_dir)
             assert counts[State.WRONG] == 0, name
             if any(f.sha256 for f in one.files):
                 assert counts[State.VERIFIED] == len(one.files), name
 
-    @pytest.mark.parametrize("name", [n for n, d in known_datasets().items() if d.kind == "runs"])
+    @pytest.mark.parametrize("name", [n for n, d in datasets_by_name().items() if d.kind == "runs"])
     def test_every_set_of_runs_is_a_table_and_that_of_another_reading(self, name, data_dir):
         runs = load_dataset(name, data_dir)
         assert {"time_s", "workload"} <= set(runs)
@@ -385,7 +385,9 @@ class TestMeasuredData:
             assert set(runs["host"]) == set(other["host"]) or name == "nornir-repara"
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("command", [c for d in known_datasets().values() for c in d.read_with])
+    @pytest.mark.parametrize(
+        "command", [c for d in datasets_by_name().values() for c in d.read_with]
+    )
     def test_every_command_to_read_a_set_reads_it(self, command, data_dir):
         words = shlex.split(command)[1:]
         if not any((data_dir / word).is_file() for word in words):

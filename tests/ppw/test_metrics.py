@@ -16,7 +16,7 @@ from scipy.optimize import minimize_scalar
 
 import ppw
 from measurements.table.schema import COLUMNS
-from ppw.cli.options import METRIC_NAMES
+from ppw.cli.types import METRIC_NAMES
 from ppw.decision.objectives import (
     break_even_price_ratio,
     least_ed2p_frequency,
