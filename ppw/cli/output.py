@@ -56,15 +56,9 @@ def caveats_in_result() -> Iterator[None]:
 
 # Page of a result whose room has no table of pages.
 _PAGES = {
-    "Calibration": "calibration_page",
-    "CpioProjection": "cpio_projection_page",
-    "CyclesPerIO": "cpio_page",
-    "DeviceComparison": "devices_page",
     "HalfDrift": "drift_page",
     "LevelChoice": "levels_page",
-    "PowerLoads": "power_load_page",
     "Procurement": "procurement_page",
-    "ServerSizing": "sizing_page",
     "TimeScales": "scales_page",
     "TraceFidelity": "trace_fidelity_page",
     "TraceModel": "trace_page",
