@@ -18,7 +18,7 @@ from measurements.errors import MeasurementError
 from measurements.traces.requests import has_columns
 from measurements.traces.tables import own_metadata
 from ppw.errors import PpwError
-from ppw.storage.trace_source import FLUSH, Surveyed
+from ppw.storage.trace_source import FLUSH, TraceSurvey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ _LAST = 2**63 // BLOCK
 _TOGETHER = 100_000
 
 
-def survey_of(source: EngineTrace) -> Surveyed:
+def survey_of(source: EngineTrace) -> TraceSurvey:
     """Survey a trace without its flushes; latencies and files are not looked at.
 
     Raises
@@ -68,7 +68,7 @@ def survey_of(source: EngineTrace) -> Surveyed:
         alignment_offset=offset,
         tick_s=_tick(kept, extent),
     )
-    return Surveyed(survey, extent["flushes"], np.nan, False, _digest(survey), None)
+    return TraceSurvey(survey, extent["flushes"], False, _digest(survey), None)
 
 
 def requests_of(source: EngineTrace) -> ibis.Table:

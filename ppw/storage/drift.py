@@ -1,7 +1,11 @@
-"""`half_drift`: a model of a trace's first half held against its second.
+"""`half_drift`: a model of a trace's first half compared with its second.
 
 No model of the past can be nearer to what comes than the workload itself stays the same; so the
 distance of the model is shown beside that of the two halves, and there is no tolerance.
+
+`time_scales`: what a modelled device completes of a load that is made faster and slower. The model
+is open loop, so the rate at which requests arrive follows the scale alone; what is completed levels
+off where the device is always busy.
 """
 
 from __future__ import annotations
@@ -13,15 +17,15 @@ import numpy as np
 import pandas as pd
 
 from ppw.errors import PpwError
-from ppw.results import caveats as cv
+from ppw.results import axes, caveats
 from ppw.results.arguments import as_positive
-from ppw.results.result import TabledResult, rows_of
-from ppw.results.text import plot_label, shown, summary_text, text_table
-from ppw.storage.features import Space, TraceFeatures, distance, features
-from ppw.storage.fit import fit_trace
-from ppw.storage.fitted_devices import ASSUMED, DEVICES, Storage, described, parse_device, reaching
+from ppw.results.result import Result, Table
+from ppw.results.text import plot_label, shown
+from ppw.storage.features import CACHES, Space, TraceFeatures, distance, features
+from ppw.storage.fit import MOST_SIMULATED, fit_trace
+from ppw.storage.fitted_devices import Storage, parse_device
 from ppw.storage.generate import generate_trace
-from ppw.storage.trace_source import columns, opened, survey
+from ppw.storage.trace_source import columns, open_trace, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,12 +34,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
+    from fitting.compiled.loops import FloatArray
     from ppw.storage.trace_model import TraceModel
     from ppw.storage.trace_source import Batches
 
-
 _LEAST = 100
-_CACHES = (0.01, 0.05, 0.20)
+SCALES = (4.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+# A device that completes less than this share of what is offered has fallen behind.
+_KEEPS_UP = 0.95
 
 
 @dataclass(frozen=True)
@@ -45,14 +51,11 @@ class _Half:
     trace: Batches
     first: int
     end: int
+    findings: tuple[str, ...] = ()
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
         return self.trace.names
-
-    @property
-    def findings(self) -> tuple[str, ...]:
-        return ()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         at = 0
@@ -64,44 +67,46 @@ class _Half:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HalfDrift(TabledResult):
+class HalfDrift(Result):
     """Figures of both halves of a trace, and of what a model of the first half makes.
+
+    Differences are relative for rates and variation, and in points for shares. Distances are
+    shares of the requests that would have to move; of those there is no value of a half itself.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a figure: ``figure``, ``first_half``, ``second_half``, ``model``; ``drift``,
-        second half less first, and ``model_off``, model less second half: relative for rates and
-        variation, in points for shares. Distances are shares of the requests that would have to
-        move; of those there is no value of a half itself.
+        One row a figure.
     """
 
     kind: ClassVar[str] = "trace_half_drift"
+    tables: ClassVar[tuple[Table, ...]] = (
+        Table(
+            "table",
+            """
+            figure      | text  | figure      | figure that is compared
+            first_half  | 1 .4g | first half  | value of the first half
+            second_half | 1 .4g | second half | value of the second half
+            model       | 1 .4g | model       | value of the model of the first half
+            drift       | 1 .4g | drift       | second half less first
+            model_off   | 1 .4g | model off   | model less second half
+            """,
+            "Figures",
+        ),
+    )
 
     table: pd.DataFrame
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row a figure."""
-        return self.table.copy()
-
-    def summary(self) -> str:
-        """The figures as text."""
-        cells = [
-            [row["figure"], *(_number(row[c]) for c in self.table.columns[1:])]
-            for row in rows_of(self.table)
-        ]
-        header = ["figure", "first half", "second half", "model", "drift", "model off"]
-        lines = ["A model of the first half against the second, beside the halves' own drift", ""]
-        lines.append(text_table(header, cells))
-        return summary_text(lines, self.caveats)
+    def text_parts(self) -> list[str]:
+        """Sentences and tables of the summary, in their order."""
+        lead = "A model of the first half against the second, beside the halves' own drift"
+        return [lead, "", *super().text_parts()]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how far the model and the first half are from the second."""
-        from ppw.results.axes import MEASURED, PROJECTED, new_axes
-
-        ax, at = new_axes(ax), np.arange(len(self.table))
-        ax.barh(at - 0.2, self.table["drift"].abs(), 0.4, color=MEASURED, label="halves")
-        ax.barh(at + 0.2, self.table["model_off"].abs(), 0.4, color=PROJECTED, label="model")
+        ax, at = axes.new_axes(ax), np.arange(len(self.table))
+        ax.barh(at - 0.2, self.table["drift"].abs(), 0.4, color=axes.MEASURED, label="halves")
+        ax.barh(at + 0.2, self.table["model_off"].abs(), 0.4, color=axes.PROJECTED, label="model")
         ax.set_yticks(at, [plot_label(name) for name in self.table["figure"]])
         ax.invert_yaxis()
         ax.set_xlabel("distance from the second half")
@@ -111,13 +116,13 @@ class HalfDrift(TabledResult):
 
 
 def half_drift(trace: Batches | str | PathLike[str], *, seed: int = 0, **options: Any) -> HalfDrift:
-    """Fit a model to the first half of a trace's requests and hold it against the second.
+    """Fit a model to the first half of a trace's requests and compare it with the second.
 
     Parameters
     ----------
     trace : Trace or path
     seed : int
-        Of the requests generated, as many as the second half has.
+        Random seed of the requests generated, as many as the second half has.
     **options
         Of `ppw.fit_trace`.
 
@@ -131,40 +136,42 @@ def half_drift(trace: Batches | str | PathLike[str], *, seed: int = 0, **options
     PpwError
         For a trace of fewer than a hundred requests.
     """
-    source = opened(trace)
+    source = open_trace(trace)
     known = survey(source)
     requests = known.survey.requests + known.flushes
     if requests < _LEAST:
         raise PpwError(f"{requests} requests have no halves to compare: give {_LEAST} or more")
     parts = _Half(source, 0, requests // 2), _Half(source, requests // 2, requests)
     space = Space(known.survey.low_lbn, known.survey.high_lbn)
-    device = reaching(DEVICES["ssd"], known.survey.high_lbn)
+    device = parse_device("ssd").model
     model = fit_trace(parts[0], **options)
     made = generate_trace(model, seed=seed, count=requests - requests // 2)
-    first, second, synthetic = (features(t, survey(t), space, device) for t in (*parts, made))
+    figures = [features(t, survey(t), space, device) for t in (*parts, made)]
     # The fit has warned.
     return HalfDrift(
-        table=_table(first, second, synthetic),
-        caveats=model.caveats,
-        input_digest=known.digest,
+        table=_compare_halves(*figures), caveats=model.caveats, input_digest=known.digest
     )
 
 
-def _table(first: TraceFeatures, second: TraceFeatures, model: TraceFeatures) -> pd.DataFrame:
+def _compare_halves(
+    first: TraceFeatures, second: TraceFeatures, model: TraceFeatures
+) -> pd.DataFrame:
     rows = []
-    for figure, of, relative in _figures(second):
-        a, b, c = of(first), of(second), of(model)
+    for figure, measure, relative in _measures(second):
+        a, b, c = (measure(f) for f in (first, second, model))
         scale = b if relative else 1.0
         rows.append((figure, a, b, c, (b - a) / scale, (c - b) / scale))
-    for figure, law in _distributions():
-        shares, nothing = law(second), (np.nan,) * 3
-        drift, off = (distance(law(f), shares) for f in (first, model))
-        rows.append((figure, *nothing, drift, off))
-    columns = ["figure", "first_half", "second_half", "model", "drift", "model_off"]
-    return pd.DataFrame(rows, columns=columns)
+    laws: dict[str, Callable[[TraceFeatures], FloatArray]] = {
+        "distance in 64ths of the space": lambda f: f.bins,
+        "distance in reuse distances": lambda f: f.reuse.distances(),
+    }
+    for figure, law in laws.items():
+        drift, off = (distance(law(f), law(second)) for f in (first, model))
+        rows.append((figure, np.nan, np.nan, np.nan, drift, off))
+    return pd.DataFrame(rows, columns=HalfDrift.tables[0].names)
 
 
-def _figures(
+def _measures(
     second: TraceFeatures,
 ) -> Iterator[tuple[str, Callable[[TraceFeatures], float], bool]]:
     """Name each figure, with how to find it and whether it is compared as a ratio."""
@@ -172,57 +179,41 @@ def _figures(
     yield "variation of inter-arrival times", lambda f: f.gap_variation, True
     yield "reads", lambda f: f.read_share, False
     yield "random requests", lambda f: f.random_share, False
-    for share in _CACHES:
-        blocks = max(1, round(share * second.reuse.footprint))
+    for share in CACHES:
         name = f"LRU hits, cache of {share:.0%} of the footprint"
-        yield name, lambda f, b=blocks: float(f.reuse.hit_ratio(b)), False  # type: ignore[misc]
-
-
-def _distributions() -> Iterator[
-    tuple[str, Callable[[TraceFeatures], np.ndarray[Any, np.dtype[np.float64]]]]
-]:
-    yield "distance in 64ths of the space", lambda f: f.bins
-    yield "distance in reuse distances", lambda f: f.reuse.distances()
-
-
-def _number(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.4g}"
-
-
-# `time_scales`: what a modelled device completes of a load that is made faster and slower.
-#
-# The model is open loop, so the rate at which requests arrive follows the scale alone; what is
-# completed levels off where the device is always busy.
-
-
-SCALES = (4.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-_MOST_SIMULATED = 200_000
-# A device that completes less than this share of what is offered has fallen behind.
-_KEEPS_UP = 0.95
+        yield name, lambda f, c=share: f.hit_ratio(c, second), False  # type: ignore[misc]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TimeScales(TabledResult):
+class TimeScales(Result):
     """Throughput and latency of a device against the time scale of a load.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a scale, slowest first: ``time_scale`` (2 is twice as slow), ``offered`` and
-        ``completed`` (requests a second), ``utilisation`` of the busiest device, ``latency_s``
-        (mean) and ``latency_p99_s``.
+        One row a scale, slowest first.
     device : str
         Model that all of it is computed by.
     """
 
     kind: ClassVar[str] = "trace_time_scales"
+    tables: ClassVar[tuple[Table, ...]] = (
+        Table(
+            "table",
+            """
+            time_scale    | 1 .6g     | time scale   | factor of all times: 2 is twice as slow
+            offered       | 1         | offered/s    | requests that arrive per second
+            completed     | 1         | completed/s  | requests completed per second
+            utilisation   | share .1% | busy         | busy share of the busiest device
+            latency_s     | s         | mean latency | mean latency
+            latency_p99_s | s         | 99th         | 99th percentile of the latency
+            """,
+            "Figures",
+        ),
+    )
 
     table: pd.DataFrame
     device: str
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row a scale."""
-        return self.table.copy()
 
     def verdict(self) -> str:
         """Say where throughput levels off."""
@@ -235,32 +226,16 @@ class TimeScales(TabledResult):
             f"it completes {most} requests a second at most."
         )
 
-    def summary(self) -> str:
-        """The verdict and the scales as text."""
-        cells = [
-            [
-                f"{row['time_scale']:g}",
-                shown(row["offered"]),
-                shown(row["completed"]),
-                f"{row['utilisation']:.1%}",
-                shown(row["latency_s"], "s"),
-                shown(row["latency_p99_s"], "s"),
-            ]
-            for row in rows_of(self.table)
-        ]
-        header = ["time scale", "offered/s", "completed/s", "busy", "mean latency", "99th"]
-        lines = [self.verdict(), "", text_table(header, cells), "", f"device: {self.device}"]
-        return summary_text(lines, self.caveats)
+    def text_parts(self) -> list[str]:
+        """Sentences and tables of the summary, in their order."""
+        verdict, *lines = super().text_parts()
+        return [verdict, "", *lines, "", f"device: {self.device}"]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw requests completed against requests offered."""
-        from ppw.results.axes import CURVE, MEASURED, new_axes
-
-        ax = new_axes(ax)
-        ax.plot(self.table["offered"], self.table["offered"], ":", color=MEASURED, label="offered")
-        ax.plot(
-            self.table["offered"], self.table["completed"], "o-", color=CURVE, label="completed"
-        )
+        ax, offered = axes.new_axes(ax), self.table["offered"]
+        ax.plot(offered, offered, ":", color=axes.MEASURED, label="offered")
+        ax.plot(offered, self.table["completed"], "o-", color=axes.CURVE, label="completed")
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlabel("requests offered a second")
@@ -286,7 +261,8 @@ def time_scales(
     device : str
         ``disk`` or ``ssd``, with parameters if need be (`ppw.storage.fitted_devices.parse_device`).
     seed : int
-        Of the requests generated, the same at every scale; two hundred thousand at most.
+        Random seed of the requests generated, the same at every scale; two hundred thousand at
+        most.
 
     Returns
     -------
@@ -296,35 +272,35 @@ def time_scales(
     Raises
     ------
     PpwError
-        For no scale, one that is not positive, or a device that is not known.
+        For no scale, one that is not positive, or an unknown device.
     """
     if not len(scales):
         raise PpwError("no time scale was given")
-    name, found = parse_device(device)
-    drive = reaching(found, model.survey.high_lbn)
+    drive = parse_device(device).reaching(model.survey.high_lbn)
+    count = min(MOST_SIMULATED, model.survey.requests)
     rows = []
     for scale in sorted((as_positive("time scale", s) for s in scales), reverse=True):
-        storage = Storage(drive)
-        count = min(_MOST_SIMULATED, model.survey.requests)
+        storage = Storage(drive.model)
         for batch in columns(generate_trace(model, count=count, seed=seed, time_scale=scale)):
             storage.take(batch)
-        latency = storage.latencies
         rows.append(
             {
                 "time_scale": scale,
                 "offered": model.rate / scale,
                 "completed": storage.iops,
                 "utilisation": storage.utilisation,
-                "latency_s": latency.mean_s,
-                "latency_p99_s": latency.quantile_s(0.99),
+                "latency_s": storage.latencies.mean_s,
+                "latency_p99_s": storage.latencies.quantile_s(0.99),
             }
         )
-    said = f"{name}: {described(drive)}"
-    caveats = (
-        ASSUMED.format(name=name, said=described(drive)),
+    remarks = (
+        drive.caveat,
         "open loop: where the device is always busy its queue, and latency, only grow",
     )
-    cv.warn(caveats)
+    caveats.warn(remarks)
     return TimeScales(
-        table=pd.DataFrame(rows), device=said, caveats=caveats, input_digest=model.input_digest
+        table=pd.DataFrame(rows),
+        device=drive.text,
+        caveats=remarks,
+        input_digest=model.input_digest,
     )

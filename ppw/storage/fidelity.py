@@ -1,9 +1,9 @@
-"""`validate_trace`: a synthetic trace held against its original, figure by figure."""
+"""`validate_trace`: a synthetic trace compared with its original, figure by figure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,36 +14,36 @@ from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
 from ppw.results.axes import CURVE, MEASURED, PROJECTED, new_axes
-from ppw.results.result import TabledResult, numbers_digest, rows_of
-from ppw.results.text import shown, summary_text, text_table
-from ppw.storage.features import OCTANTS, Space, distance, features
-from ppw.storage.fitted_devices import ASSUMED, described, parse_device, reaching, time_text
-from ppw.storage.trace_source import WithoutLocality, opened, survey
+from ppw.results.result import Table, numbers_digest, rows_of
+from ppw.results.text import shown
+from ppw.storage.features import CACHES, OCTANTS, Space, TraceFeatures, distance, features
+from ppw.storage.fitted_devices import parse_device, time_text
+from ppw.storage.trace_source import TraceResult, WithoutLocality, open_trace, open_traces, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from os import PathLike
 
     from matplotlib.axes import Axes
 
-    from ppw.storage.features import TraceFeatures
+    from ppw.results.result import Row
     from ppw.storage.trace_source import Batches
 
-    FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-    from collections.abc import Iterable
-    from os import PathLike
-
-
-# Figures of an original trace beside those of synthetic ones, with a verdict for each.
-
+    Measure = Callable[[TraceFeatures], float]
 
 PASSED, FAILED, NOT_JUDGED = "pass", "fail", "–"
 # A share may be off by so much, even where that is more than the relative tolerance.
 POINTS = 0.005
 _VARIATION, _MEAN_PERFORMANCE, _REPEATS = 0.15, 0.034, 0.01
-_CACHES = (0.01, 0.05, 0.20)
 _TOP_SIZES, _TOP_STREAMS = 5, 5
 # A window length is judged where its windows hold so many arrivals, and there are so many.
 _LEAST_COUNT, _LEAST_WINDOWS = 20, 20
+_MORE_SEEDS = (
+    "One trace may be off by chance: make some with other seeds (ppw trace generate --seed) and "
+    "give all of them, whose mean is judged."
+)
+# Cache sizes that the curve is drawn at, as shares of the footprint.
+_CURVE = np.geomspace(0.001, 1.0, 31)
 
 
 class Tolerances(NamedTuple):
@@ -54,7 +54,9 @@ class Tolerances(NamedTuple):
     hit_ratio: float
 
 
-class _Row(NamedTuple):
+class _Figure(NamedTuple):
+    """One row of the table; a figure without a tolerance is not judged."""
+
     group: str
     figure: str
     unit: str
@@ -67,6 +69,29 @@ class _Row(NamedTuple):
     upper: float = np.nan
     verdict: str = NOT_JUDGED
 
+    def judge(self, passed: bool) -> _Figure:
+        return self._replace(verdict=PASSED if passed else FAILED)
+
+
+def _points(group: str, figure: str, a: float, b: float, tolerance: float = np.nan) -> _Figure:
+    """Compare two shares by their difference."""
+    row = _Figure(group, figure, "share", a, b, b - a, "points", tolerance)
+    return row if np.isnan(tolerance) else row.judge(abs(b - a) <= tolerance)
+
+
+def _relative(
+    group: str, figure: str, unit: str, a: float, b: float, tolerance: float = np.nan
+) -> _Figure:
+    """Compare two figures by their ratio; nothing is as far from nothing as can be."""
+    off = b / a - 1 if a else 0.0 if b == a else np.inf
+    row = _Figure(group, figure, unit, a, b, off, "relative", tolerance)
+    return row if np.isnan(tolerance) else row.judge(abs(off) <= tolerance)
+
+
+def _distance(group: str, figure: str, share: float) -> _Figure:
+    """Compare two distributions by the share that would have to move."""
+    return _Figure(group, figure, "1", np.nan, np.nan, share, "moved")
+
 
 def compare_features(
     ours: TraceFeatures,
@@ -77,274 +102,250 @@ def compare_features(
 ) -> pd.DataFrame:
     """Judge every figure."""
     rows = [
-        *_published(ours, theirs, limits),
-        *_performance(ours, theirs, limits),
-        *_spatial(ours, theirs, limits),
-        *_temporal(ours, theirs, seed),
-        *_characterisation(ours, theirs),
+        *_compare_requests(ours, theirs, limits.features),
+        *_compare_performance(ours, theirs, limits.performance),
+        *_compare_places(ours, theirs, limits.hit_ratio),
+        *_compare_times(ours, theirs, seed),
+        _compare_types(ours, theirs),
     ]
     if ablated is not None:
-        rows += _ablation(ours, ablated)
-    return pd.DataFrame(rows, columns=_Row._fields)
+        for cache in CACHES:
+            a, b = (one.hit_ratio(cache, ours) for one in (ours, ablated))
+            figure = f"uniform places: LRU hits, cache of {cache:.0%} of the footprint"
+            rows.append(_points("ablation", figure, a, b))
+    return pd.DataFrame(rows, columns=_Figure._fields)
 
 
-def _mean(theirs: Sequence[TraceFeatures], of: Callable[[TraceFeatures], float]) -> float:
+def _mean(theirs: Sequence[TraceFeatures], of: Measure) -> float:
     return float(np.mean([of(one) for one in theirs]))
 
 
-def _verdict(passed: bool) -> str:
-    return PASSED if passed else FAILED
-
-
-def _share(group: str, figure: str, a: float, b: float, relative: float) -> _Row:
-    limit = max(relative * a, POINTS)
-    return _Row(
-        group, figure, "share", a, b, b - a, "points", limit, verdict=_verdict(abs(b - a) <= limit)
-    )
-
-
-def _relative(group: str, figure: str, unit: str, a: float, b: float, limit: float) -> _Row:
-    off = _relative_difference(a, b)
-    return _Row(
-        group, figure, unit, a, b, off, "relative", limit, verdict=_verdict(abs(off) <= limit)
-    )
-
-
-def _relative_difference(a: float, b: float) -> float:
-    """How far b is from a, relative to it; nothing is as far from nothing as can be."""
-    return b / a - 1 if a else 0.0 if b == a else np.inf
-
-
-def _published(
-    ours: TraceFeatures, theirs: Sequence[TraceFeatures], limits: Tolerances
-) -> Iterator[_Row]:
+def _compare_requests(
+    ours: TraceFeatures, theirs: Sequence[TraceFeatures], tolerance: float
+) -> Iterator[_Figure]:
     """Rows of the published table: what the requests are, and how fast they come."""
-    group, t = "features", limits.features
+    group = "features"
 
-    def share(figure: str, of: Callable[[TraceFeatures], float]) -> _Row:
-        return _share(group, figure, of(ours), _mean(theirs, of), t)
+    def share(figure: str, of: Measure) -> _Figure:
+        a = of(ours)
+        return _points(group, figure, a, _mean(theirs, of), max(tolerance * a, POINTS))
 
     yield share("reads", lambda f: f.read_share)
     yield share("random requests", lambda f: f.random_share)
     top = sorted(ours.sizes.items(), key=lambda one: (-one[1], one[0]))[:_TOP_SIZES]
     for size, _ in top:
         yield share(f"requests of {size_text(size)}", lambda f, s=size: f.sizes.get(s, 0.0))  # type: ignore[misc]
-    yield _sizedistance(ours, theirs)
+    yield _distance(group, "requests of another size", _size_distance(ours, theirs))
     for k in range(OCTANTS):
         yield share(f"octant {k + 1} of the space", lambda f, k=k: float(f.octants[k]))  # type: ignore[misc]
-    for name in ours.streams.name[:_TOP_STREAMS] if len(ours.streams.name) > 1 else ():
-        yield share(f"weight of {name}", lambda f, n=name: _weight(f, n))  # type: ignore[misc]
-    for figure, unit, of in _SPEEDS:
-        yield _relative(group, figure, unit, of(ours), _mean(theirs, of), t)
-    if len(theirs) > 1:
-        yield _repeats(theirs)
-
-
-_SPEEDS: tuple[tuple[str, str, Callable[[TraceFeatures], float]], ...] = (
-    ("mean inter-arrival time", "s", lambda f: f.gap_mean_s),
-    ("requests a second", "1", lambda f: f.rate),
-    ("throughput", "B/s", lambda f: f.bytes_s),
-)
-
-
-def _weight(found: TraceFeatures, name: str) -> float:
-    streams = found.streams
-    return float(streams.share[streams.name.index(name)]) if name in streams.name else 0.0
-
-
-def _sizedistance(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> _Row:
-    sizes = sorted(set(ours.sizes).union(*(one.sizes for one in theirs)))
-    a = np.array([ours.sizes.get(s, 0.0) for s in sizes])
-    b = np.mean([[one.sizes.get(s, 0.0) for s in sizes] for one in theirs], axis=0)
-    off = distance(a, b)
-    return _Row("features", "requests of another size", "1", np.nan, np.nan, off, "moved")
-
-
-def _repeats(theirs: Sequence[TraceFeatures]) -> _Row:
-    rate = np.array([one.rate for one in theirs])
-    off = float(rate.std(ddof=1) / rate.mean())
-    return _Row(
-        "features",
-        f"spread of requests a second over {len(theirs)} repeats",
-        "1",
-        np.nan,
-        float(rate.mean()),
-        off,
-        "relative",
-        _REPEATS,
-        verdict=_verdict(off <= _REPEATS),
+    for name in ours.streams["stream"].head(_TOP_STREAMS) if len(ours.streams) > 1 else ():
+        yield share(f"weight of {name}", lambda f, n=name: _weight(f.streams, n))  # type: ignore[misc]
+    speeds: tuple[tuple[str, str, Measure], ...] = (
+        ("mean inter-arrival time", "s", lambda f: f.gap_mean_s),
+        ("requests a second", "1", lambda f: f.rate),
+        ("throughput", "B/s", lambda f: f.bytes_s),
     )
+    for figure, unit, of in speeds:
+        yield _relative(group, figure, unit, of(ours), _mean(theirs, of), tolerance)
+    if len(theirs) > 1:
+        rate = np.array([one.rate for one in theirs])
+        off = float(rate.std(ddof=1) / rate.mean())
+        figure = f"spread of requests a second over {len(theirs)} repeats"
+        row = _Figure(
+            group, figure, "1", np.nan, float(rate.mean()), off, "relative", tolerance=_REPEATS
+        )
+        yield row.judge(off <= _REPEATS)
 
 
-def _performance(
-    ours: TraceFeatures, theirs: Sequence[TraceFeatures], limits: Tolerances
-) -> Iterator[_Row]:
-    group, t = "performance", limits.performance
-    recorded = all(f.recorded.requests > f.requests / 2 for f in (ours, *theirs))
+def _weight(streams: pd.DataFrame, name: str) -> float:
+    """Share of the requests that the first stream of a name has."""
+    names = streams["stream"].tolist()
+    return float(streams["share"].iloc[names.index(name)]) if name in names else 0.0
 
-    def latency(f: TraceFeatures) -> float:
-        return f.recorded.mean_s if recorded else f.storage.latencies.mean_s
+
+def _size_distance(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> float:
+    sizes = sorted(set(ours.sizes).union(*(one.sizes for one in theirs)))
+    a, *others = (np.array([one.sizes.get(s, 0.0) for s in sizes]) for one in (ours, *theirs))
+    return distance(a, np.mean(others, axis=0))
+
+
+def _compare_performance(
+    ours: TraceFeatures, theirs: Sequence[TraceFeatures], tolerance: float
+) -> Iterator[_Figure]:
+    group, recorded = "performance", _all_recorded(ours, theirs)
+    how = "recorded" if recorded else "modelled"
+    measures: tuple[tuple[str, str, Measure], ...] = (
+        ("completed a second, modelled", "1", lambda f: f.storage.iops),
+        ("device time a request, modelled", "s", lambda f: f.storage.busy_s / f.requests),
+        (
+            f"mean latency, {how}",
+            "s",
+            lambda f: (f.recorded if recorded else f.storage.latencies).mean_s,
+        ),
+    )
+    rows = [
+        _relative(group, figure, unit, of(ours), _mean(theirs, of), tolerance)
+        for figure, unit, of in measures
+    ]
+    yield from rows
+    off = float(np.mean([abs(row.off) for row in rows]))
+    limit = min(_MEAN_PERFORMANCE, tolerance)
+    row = _Figure(group, "mean of these three", "1", np.nan, np.nan, off, "relative", limit)
+    yield row.judge(off <= limit)
 
     def slow(f: TraceFeatures) -> float:
         return (f.recorded if recorded else f.storage.latencies).quantile_s(0.99)
 
-    rows = [
-        _relative(group, figure, unit, of(ours), _mean(theirs, of), t)
-        for figure, unit, of in (
-            ("completed a second, modelled", "1", lambda f: f.storage.iops),
-            ("device time a request, modelled", "s", lambda f: f.storage.busy_s / f.requests),
-            (f"mean latency, {'recorded' if recorded else 'modelled'}", "s", latency),
-        )
-    ]
-    yield from rows
-    mean = float(np.mean([abs(row.off) for row in rows]))
-    limit = min(_MEAN_PERFORMANCE, t)
-    yield _Row(
-        group,
-        "mean of these three",
-        "1",
-        np.nan,
-        np.nan,
-        mean,
-        "relative",
-        limit,
-        verdict=_verdict(mean <= limit),
-    )
-    a, b = slow(ours), _mean(theirs, slow)
-    yield _Row(group, "99th percentile of latency", "s", a, b, b / a - 1, "relative")
+    yield _relative(group, "99th percentile of latency", "s", slow(ours), _mean(theirs, slow))
 
 
-def _spatial(
-    ours: TraceFeatures, theirs: Sequence[TraceFeatures], limits: Tolerances
-) -> Iterator[_Row]:
+def _all_recorded(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> bool:
+    """Whether each trace has the latency of most of its requests."""
+    return all(f.recorded.requests > f.requests / 2 for f in (ours, *theirs))
+
+
+def _compare_places(
+    ours: TraceFeatures, theirs: Sequence[TraceFeatures], tolerance: float
+) -> Iterator[_Figure]:
+    group = "spatial"
     bins = np.mean([one.bins for one in theirs], axis=0)
-    off = distance(ours.bins, bins)
-    name = "requests in another 64th of the space"
-    yield _Row("spatial", name, "1", np.nan, np.nan, off, "moved")
-    name = "the same of the original's halves"
-    yield _Row("spatial", name, "1", np.nan, np.nan, ours.drift, "moved")
     reuse = np.mean([one.reuse.distances() for one in theirs], axis=0)
+    yield _distance(group, "requests in another 64th of the space", distance(ours.bins, bins))
+    yield _distance(group, "the same of the original's halves", ours.drift)
     off = distance(ours.reuse.distances(), reuse)
-    name = "accesses at another reuse distance"
-    yield _Row("spatial", name, "1", np.nan, np.nan, off, "moved")
-    for cache in _CACHES:
-        a, b = _hits(ours, ours, cache), float(np.mean([_hits(ours, f, cache) for f in theirs]))
-        yield _Row(
-            "spatial",
-            f"LRU hits, cache of {cache:.0%} of the footprint",
-            "share",
-            a,
-            b,
-            b - a,
-            "points",
-            limits.hit_ratio,
-            verdict=_verdict(abs(b - a) <= limits.hit_ratio),
-        )
+    yield _distance(group, "accesses at another reuse distance", off)
+    for cache in CACHES:
+        a, *others = (one.hit_ratio(cache, ours) for one in (ours, *theirs))
+        figure = f"LRU hits, cache of {cache:.0%} of the footprint"
+        yield _points(group, figure, a, float(np.mean(others)), tolerance)
 
 
-def _hits(ours: TraceFeatures, found: TraceFeatures, cache: float) -> float:
-    """Hit ratio of a cache of a share of the original's footprint."""
-    blocks = max(1, round(cache * ours.reuse.footprint))
-    return float(found.reuse.hit_ratio(blocks))
-
-
-def _temporal(ours: TraceFeatures, theirs: Sequence[TraceFeatures], seed: int) -> Iterator[_Row]:
+def _compare_times(
+    ours: TraceFeatures, theirs: Sequence[TraceFeatures], seed: int
+) -> Iterator[_Figure]:
+    group = "temporal"
     a, b = ours.gap_variation, _mean(theirs, lambda f: f.gap_variation)
-    yield _Row(
-        "temporal",
-        "variation of inter-arrival times",
-        "1",
-        a,
-        b,
-        _relative_difference(a, b),
-        "relative",
-        _VARIATION,
-        # So little is that of a clock's last digit.
-        verdict=_verdict(abs(b - a) <= max(_VARIATION * a, POINTS)),
-    )
+    row = _relative(group, "variation of inter-arrival times", "1", a, b)
+    # So little is that of a clock's last digit.
+    passed = abs(b - a) <= max(_VARIATION * a, POINTS)
+    yield row._replace(tolerance=_VARIATION).judge(passed)
     a, b = ours.gap_correlation, _mean(theirs, lambda f: f.gap_correlation)
-    yield _Row("temporal", "correlation of neighbouring gaps", "1", a, b, b - a, "difference")
+    yield _Figure(group, "correlation of neighbouring gaps", "1", a, b, b - a, "difference")
     for width, counts in ours.counts.items():
         if len(counts) < _LEAST_WINDOWS or counts.mean() < _LEAST_COUNT:
             continue
-        found = [
-            index_of_dispersion(f.counts[width])
-            for f in theirs
-            if len(f.counts.get(width, ())) >= 2
-        ]
+        others = [f.counts[width] for f in theirs if len(f.counts.get(width, ())) >= 2]
         low, high = dispersion_band(counts, seed=seed)
-        a, b = index_of_dispersion(counts), float(np.mean(found)) if found else np.nan
-        yield _Row(
-            "temporal",
-            f"dispersion over {width:g} s",
-            "1",
-            a,
-            b,
-            _relative_difference(a, b),
-            "relative",
-            lower=low,
-            upper=high,
-            verdict=_verdict(low <= b <= high),
-        )
+        b = float(np.mean([*map(index_of_dispersion, others)])) if others else np.nan
+        row = _relative(group, f"dispersion over {width:g} s", "1", index_of_dispersion(counts), b)
+        yield row._replace(lower=low, upper=high).judge(low <= b <= high)
 
 
-def _characterisation(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> Iterator[_Row]:
+def _compare_types(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> _Figure:
     """Share of the requests whose thread is of the same type in the synthetic trace."""
-    kinds = dict(zip(ours.streams.name, ours.streams.types(), strict=True))
+    types = dict(zip(ours.streams["stream"], ours.streams["type"], strict=True))
 
-    def alike(found: TraceFeatures) -> float:
-        streams = found.streams
-        same = [kinds.get(n) == k for n, k in zip(streams.name, streams.types(), strict=True)]
-        return float(streams.share[np.array(same)].sum())
+    def alike(f: TraceFeatures) -> float:
+        pairs = zip(f.streams["stream"], f.streams["type"], strict=True)
+        same = np.array([types.get(name) == type_ for name, type_ in pairs])
+        return float(f.streams["share"].to_numpy()[same].sum())
 
-    b = _mean(theirs, alike)
-    yield _Row(
-        "threads", "requests of threads that keep their type", "share", 1.0, b, b - 1, "points"
-    )
+    figure = "requests of threads that keep their type"
+    return _points("threads", figure, 1.0, _mean(theirs, alike))
 
 
-def _ablation(ours: TraceFeatures, ablated: TraceFeatures) -> Iterator[_Row]:
-    for cache in _CACHES:
-        a, b = _hits(ours, ours, cache), _hits(ours, ablated, cache)
-        figure = f"uniform places: LRU hits, cache of {cache:.0%} of the footprint"
-        yield _Row("ablation", figure, "share", a, b, b - a, "points")
+def _value_text(value: float, unit: str) -> str:
+    if np.isnan(value):
+        return "–"
+    if unit == "share":
+        return f"{value:.2%}"
+    if unit == "s":
+        return time_text(value)
+    return f"{shown(value, 'B')}/s" if unit == "B/s" else shown(value, unit)
 
 
-_MOST_STREAMS = 20
-_MORE_SEEDS = (
-    "One trace may be off by chance: make some with other seeds (ppw trace generate --seed) and "
-    "give all of them, whose mean is judged."
-)
-# Cache sizes that the curve is drawn at, as shares of the footprint.
-_CURVE = np.geomspace(0.001, 1.0, 31)
+def _off_text(row: Row) -> str:
+    off = row["off"]
+    if np.isnan(off):
+        return "–"
+    return {
+        "relative": f"{off:+.2%}",
+        "points": f"{100 * off:+.2f} points",
+        "moved": f"{off:.2%}",
+        "difference": f"{off:+.3f}",
+    }[row["kind"]]
+
+
+def _tolerance_text(row: Row) -> str:
+    if np.isfinite(row["lower"]):
+        return f"{shown(row['lower'])} to {shown(row['upper'])}"
+    if np.isnan(row["tolerance"]):
+        return "–"
+    return f"{100 * row['tolerance']:.3g} {'points' if row['kind'] == 'points' else '%'}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TraceFidelity(TabledResult):
+class TraceFidelity(TraceResult):
     """How near a synthetic trace comes to its original.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a figure: ``group`` (features, performance, spatial, temporal, ablation),
-        ``figure``, ``unit``, ``original``, ``synthetic`` (mean over the synthetic traces),
-        ``off``, ``kind`` of it (relative; points, for shares; moved, the share that would have to
-        move to make two distributions one; difference), ``tolerance``,
-        ``lower`` and ``upper`` (band of the original, where that is the tolerance), ``verdict``
-        (pass, fail, or "–" where there is no tolerance).
+        One row a figure.
     streams : pandas.DataFrame
-        One row a thread, of either trace: share, rate, fluctuation (coefficient of variation of
-        its load over 60 spells), type.
+        One row a thread, of either trace; beside the columns below, shares of reads and of random
+        requests and the mean size (B).
     curve : pandas.DataFrame
         Hit ratio of LRU caches: ``cache_share`` of the original's footprint, ``original``,
         ``synthetic``, ``ablation`` (NaN where it was not asked for).
     synthetic_traces : float
-        Their number.
+        Number of synthetic traces.
     device : str
         Model that latency and completed requests are of.
     """
 
     kind: ClassVar[str] = "trace_fidelity"
+    tables: ClassVar[tuple[Table, ...]] = (
+        Table(
+            "table",
+            """
+            group     | text  |           | features, performance, spatial, temporal, ablation
+            figure    | text  | figure    | figure that is compared
+            unit      | text  |           | unit of its values
+            original  | unit  | original  | value of the original
+            synthetic | unit  | synthetic | mean over the synthetic traces
+            off       | 1     | off       | how far the synthetic value is off
+            kind      | text  |           | relative; points, for shares; moved, the share that \
+would have to move to make two distributions one; difference
+            tolerance | 1     | tolerance | how far it may be off
+            lower     | 1     |           | band of the original, where that is the tolerance
+            upper     | 1     |           | its upper end
+            verdict   | text  | verdict   | pass, fail, or "–" where there is no tolerance
+            """,
+            "Figures",
+            most=1000,
+            show={
+                "original": lambda row: _value_text(row["original"], row["unit"]),
+                "synthetic": lambda row: _value_text(row["synthetic"], row["unit"]),
+                "off": _off_text,
+                "tolerance": _tolerance_text,
+            },
+        ),
+        Table(
+            "streams",
+            """
+            stream                 | text      | thread          | thread, of either trace
+            original_share         | share .2% | share           | share of the requests
+            original_rate          | 1         | requests/s      | requests per second
+            original_fluctuation   | 1         | fluctuation     | variation of load by 60 spells
+            original_type          | text      | type            | what most requests do
+            synthetic_share        | share .2% | synthetic share | share in the synthetic trace
+            synthetic_type         | text      | synthetic type  | what most requests do
+            """,
+            "Threads",
+            most=20,
+        ),
+    )
 
     table: pd.DataFrame
     streams: pd.DataFrame
@@ -369,82 +370,52 @@ class TraceFidelity(TabledResult):
             said = [f"The synthetic trace fails: {len(failed)} of {n} figures are off: {names}."]
             if self.synthetic_traces == 1:
                 said.append(_MORE_SEEDS)
-        return said + self._not_judged() + self._ablation()
+        return [*said, *self._unjudged_text(), *self._ablation_text()]
 
-    def _not_judged(self) -> list[str]:
+    def _unjudged_text(self) -> Iterator[str]:
         table = self.table
         judged = (table["verdict"] != NOT_JUDGED) | table["off"].isna()
         # Figures of the original by itself, for comparison.
         alone = (table["group"] == "ablation") | table["figure"].str.contains("original's halves")
         rows = rows_of(table[~judged & ~alone])
-        figures = (f"{row['figure']} ({_off_text(row['off'], row['kind'])})" for row in rows)
-        return [f"Not judged: {'; '.join(figures)}."] if rows else []
+        if rows:
+            figures = (f"{row['figure']} ({_off_text(row)})" for row in rows)
+            yield f"Not judged: {'; '.join(figures)}."
 
-    def _ablation(self) -> list[str]:
+    def _ablation_text(self) -> Iterator[str]:
         rows = self.table[self.table["group"] == "ablation"]
-        if rows.empty:
-            return []
-        worst = rows_of(rows.sort_values("off", key=abs, ascending=False, kind="stable"))[0]
-        return [
-            f"With uniform places, {worst['figure'].partition(': ')[2]} are "
-            f"{worst['synthetic']:.1%} instead of "
-            f"{worst['original']:.1%}: the effect of a cache is in the places, which the synthetic "
-            "trace has to keep."
-        ]
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row a figure."""
-        return self.table
-
-    def summary(self) -> str:
-        """Text: the verdict, the figures, the threads and the caveats."""
-        lines = [*self.verdict(), "", text_table(self.header(), self.cells()), ""]
-        lines += [text_table(self.stream_header(), self.stream_cells())]
-        return summary_text(lines, self.caveats)
-
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        return ["figure", "original", "synthetic", "off", "tolerance", "verdict"]
-
-    def cells(self) -> list[list[str]]:
-        """The figures as they are printed."""
-        return [
-            [
-                row["figure"],
-                _value(row["original"], row["unit"]),
-                _value(row["synthetic"], row["unit"]),
-                _off_text(row["off"], row["kind"]),
-                _tolerance(row),
-                row["verdict"],
-            ]
-            for row in rows_of(self.table)
-        ]
+        for worst in rows_of(rows.sort_values("off", key=abs, ascending=False, kind="stable"))[:1]:
+            yield (
+                f"With uniform places, {worst['figure'].partition(': ')[2]} are "
+                f"{worst['synthetic']:.1%} instead of {worst['original']:.1%}: the effect of a "
+                "cache is in the places, which the synthetic trace has to keep."
+            )
 
     def stream_header(self) -> list[str]:
         """Name the columns of `stream_cells`."""
-        return [
-            *("thread", "share", "requests/s", "fluctuation", "type"),
-            *("synthetic share", "synthetic type"),
-        ]
+        return [*self.printed_tables()[1].header]
 
     def stream_cells(self) -> list[list[str]]:
         """The threads of the original, and beside them share and type in the synthetic trace."""
-        return [
-            [
-                row["stream"],
-                _value(row["original_share"], "share"),
-                shown(row["original_rate"]),
-                shown(row["original_fluctuation"]),
-                row["original_type"] or "–",
-                _value(row["synthetic_share"], "share"),
-                row["synthetic_type"] or "–",
-            ]
-            for row in rows_of(self.streams.head(_MOST_STREAMS))
-        ]
+        return [[*row] for row in self.printed_tables()[1].rows]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the hit ratio curves."""
-        return plot_hit_ratios(self, ax)
+        """Draw the hit ratio curves over cache size."""
+        axes, percent = new_axes(ax), 100 * self.curve["cache_share"]
+        lines = {
+            "original": ("-", MEASURED, "original"),
+            "synthetic": ("--", CURVE, "synthetic"),
+            "ablation": (":", PROJECTED, "no locality"),
+        }
+        for column, (style, color, label) in lines.items():
+            if self.curve[column].notna().any():
+                axes.plot(percent, 100 * self.curve[column], style, color=color, label=label)
+        axes.set_xscale("log")
+        axes.set_xlabel("cache (% of the original's footprint)")
+        axes.set_ylabel("hits (%)")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False)
+        return axes
 
 
 def validate_trace(
@@ -458,7 +429,7 @@ def validate_trace(
     no_locality: bool = False,
     seed: int = 0,
 ) -> TraceFidelity:
-    """Hold synthetic traces against the original they stand for.
+    """Compare synthetic traces with the original they stand for.
 
     Both traces are read twice, in bounded memory. Hit ratios come from all blocks of 4 KiB up to
     four million accesses, and from a sample of the blocks beyond.
@@ -478,7 +449,7 @@ def validate_trace(
     no_locality : bool
         Show beside it what becomes of the original when its places are uniform.
     seed : int
-        Of the ablation and of the resamples that bands rest on.
+        Random seed of the ablation and of the resamples that bands rest on.
 
     Returns
     -------
@@ -501,57 +472,46 @@ def validate_trace(
         performance=as_positive("tolerance of performance", performance_tolerance),
         hit_ratio=as_positive("tolerance of hit ratios", hit_ratio_tolerance),
     )
-    name, model = parse_device(device)
-    first = opened(original)
+    drive, first = parse_device(device), open_trace(original)
     known = survey(first)
-    model = reaching(model, known.survey.high_lbn)
+    drive = drive.reaching(known.survey.high_lbn)
     space = Space(known.survey.low_lbn, known.survey.high_lbn)
-    ours = features(first, known, space, model, first.names)
-    theirs, digests = [], [known.digest]
-    for one in _several(synthetic):
-        found = survey(one)
-        digests.append(found.digest)
-        theirs.append(features(one, found, space, model, first.names))
+    ours = features(first, known, space, drive.model, first.names)
+    others = [(one, survey(one)) for one in open_traces(synthetic)]
+    if not others:
+        raise PpwError("no synthetic trace was given")
+    theirs = [features(*one, space, drive.model, first.names) for one in others]
     ablated = None
     if no_locality:
         without = WithoutLocality(first, known.survey, seed)
-        ablated = features(without, survey(without), space, model)
-    table = compare_features(ours, theirs, ablated, limits, seed)
-    caveats = tuple(_caveats(ours, theirs, f"{name}: {described(model)}", name))
+        ablated = features(without, survey(without), space, drive.model)
+    caveats = tuple(_caveats(ours, theirs, drive.caveat))
     cv.warn(caveats)
     return TraceFidelity(
-        table=table,
-        streams=_streams(ours, theirs[0]),
+        table=compare_features(ours, theirs, ablated, limits, seed),
+        streams=_merge_streams(ours.streams, theirs[0].streams),
         curve=_curve(ours, theirs, ablated),
         synthetic_traces=float(len(theirs)),
-        device=f"{name}: {described(model)}",
+        device=drive.text,
         caveats=caveats,
-        input_digest=numbers_digest(*digests),
+        input_digest=numbers_digest(known.digest, *(found.digest for _, found in others)),
     )
 
 
-def _several(synthetic: Any) -> list[Batches]:
-    single = isinstance(synthetic, str) or hasattr(synthetic, "__fspath__")
-    traces = [synthetic] if single or hasattr(synthetic, "batches") else list(synthetic)
-    if not traces:
-        raise PpwError("no synthetic trace was given")
-    return [opened(one) for one in traces]
-
-
-def _caveats(
-    ours: TraceFeatures, theirs: Sequence[TraceFeatures], said: str, name: str
-) -> Iterable[str]:
-    if not _both_recorded(ours, theirs):
-        yield ASSUMED.format(name=name, said=said.partition(": ")[2])
-    if ours.reuse.halvings or any(one.reuse.halvings for one in theirs):
+def _caveats(ours: TraceFeatures, theirs: Sequence[TraceFeatures], assumed: str) -> Iterator[str]:
+    if not _all_recorded(ours, theirs):
+        yield assumed
+    if any(one.reuse.halvings for one in (ours, *theirs)):
         yield (
             "hit ratios are of a sample of the blocks: they are off by about a point at small "
             "caches"
         )
-    by_chance = _share_by_chance(ours)
+    # Standard error of the share of an even eighth: a run goes where its start leads.
+    starts = ours.random_share * ours.requests
+    by_chance = float(np.sqrt((1 - 1 / OCTANTS) / OCTANTS / max(1.0, starts)))
     if by_chance > POINTS:
         yield (
-            f"requests start anew {ours.random_share * ours.requests:.0f} times: chance alone "
+            f"requests start anew {starts:.0f} times: chance alone "
             f"moves the share of an eighth of the space by {100 * by_chance:.1f} points, so that "
             "this trace is too short to tell whether places are kept to their tolerance"
         )
@@ -565,16 +525,6 @@ def _caveats(
             "a modelled device is busy all the time: latency is that of a queue that only grows, "
             "and says little"
         )
-
-
-def _share_by_chance(ours: TraceFeatures) -> float:
-    """Standard error of the share of an even eighth: a run goes where its start leads."""
-    starts = max(1.0, ours.random_share * ours.requests)
-    return float(np.sqrt((1 - 1 / OCTANTS) / OCTANTS / starts))
-
-
-def _both_recorded(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> bool:
-    return all(f.recorded.requests > f.requests / 2 for f in (ours, *theirs))
 
 
 def _curve(
@@ -591,70 +541,13 @@ def _curve(
     )
 
 
-def _streams(ours: TraceFeatures, theirs: TraceFeatures) -> pd.DataFrame:
-    tables = []
-    for which, found in (("original", ours.streams), ("synthetic", theirs.streams)):
-        tables.append(
-            pd.DataFrame(
-                {
-                    "stream": found.name,
-                    f"{which}_share": found.share,
-                    f"{which}_rate": found.rate,
-                    f"{which}_fluctuation": found.fluctuation,
-                    f"{which}_read_share": found.read_share,
-                    f"{which}_random_share": found.random_share,
-                    f"{which}_mean_size": found.mean_size,
-                    f"{which}_type": found.types(),
-                }
-            )
-        )
-    both = tables[0].merge(tables[1], on="stream", how="outer", sort=False)
+def _merge_streams(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
+    """Put the threads of both traces side by side, the busiest of the original first."""
+    original, synthetic = (
+        table.set_index("stream").add_prefix(f"{which}_").reset_index()
+        for which, table in (("original", ours), ("synthetic", theirs))
+    )
+    both = original.merge(synthetic, on="stream", how="outer", sort=False)
     both = both.sort_values("original_share", ascending=False, kind="stable", ignore_index=True)
     text = ["original_type", "synthetic_type"]
     return both.assign(**{c: both[c].astype(object).where(both[c].notna(), "") for c in text})
-
-
-def _value(value: float, unit: str) -> str:
-    if np.isnan(value):
-        return "–"
-    if unit == "share":
-        return f"{value:.2%}"
-    if unit == "s":
-        return time_text(value)
-    return f"{shown(value, 'B')}/s" if unit == "B/s" else shown(value, unit)
-
-
-def _off_text(value: float, kind: str) -> str:
-    if np.isnan(value):
-        return "–"
-    return {
-        "relative": f"{value:+.2%}",
-        "points": f"{100 * value:+.2f} points",
-        "moved": f"{value:.2%}",
-        "difference": f"{value:+.3f}",
-    }[kind]
-
-
-def _tolerance(row: dict[str, Any]) -> str:
-    if np.isfinite(row["lower"]):
-        return f"{shown(row['lower'])} to {shown(row['upper'])}"
-    if np.isnan(row["tolerance"]):
-        return "–"
-    points = row["kind"] == "points"
-    return f"{100 * row['tolerance']:.3g}{' points' if points else ' %'}"
-
-
-def plot_hit_ratios(result: TraceFidelity, ax: Axes | None = None) -> Axes:
-    """Draw hit ratio over cache size."""
-    axes, curve = new_axes(ax), result.curve
-    percent = 100 * curve["cache_share"]
-    axes.plot(percent, 100 * curve["original"], color=MEASURED, label="original")
-    axes.plot(percent, 100 * curve["synthetic"], "--", color=CURVE, label="synthetic")
-    if curve["ablation"].notna().any():
-        axes.plot(percent, 100 * curve["ablation"], ":", color=PROJECTED, label="no locality")
-    axes.set_xscale("log")
-    axes.set_xlabel("cache (% of the original's footprint)")
-    axes.set_ylabel("hits (%)")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    return axes

@@ -1,11 +1,17 @@
-"""`fit_trace`: from the requests of a block trace to a `TraceModel`."""
+"""`fit_trace`: from the requests of a block trace to a `TraceModel`.
+
+`choose_level`: how many levels a state diagram needs, by throughput and by held-out likelihood. The
+published rule takes the first level at which the IOPS that a device completes change by less than
+2 % (Delimitrou et al. 2011); the rate of an open-loop trace never moves, so a device has to say.
+Held-out likelihood asks how well the first half of the trace foretells where the second goes.
+"""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,37 +23,34 @@ from fitting.storage.reuse_distance import ReuseCounter
 from fitting.storage.run_lengths import RunCounter
 from fitting.storage.transitions import TransitionCounter, log_likelihood
 from ppw.errors import CaveatWarning, PpwError
+from ppw.results import axes
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
-from ppw.results.result import as_floats, read_document, reads_document, records, write_document
-from ppw.results.text import shown, summary_text, text_table
-from ppw.storage.fitted_devices import ASSUMED, completed_iops, described, parse_device, reaching
+from ppw.results.result import Result, Table
+from ppw.storage.fitted_devices import completed_iops, parse_device
 from ppw.storage.generate import generate_trace
 from ppw.storage.trace_model import TraceModel
-from ppw.storage.trace_source import columns, opened, survey
+from ppw.storage.trace_source import columns, open_trace, survey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
-
-    from fitting.storage.cascade import Cascade
-    from fitting.storage.run_lengths import Runs
-    from fitting.storage.survey import Survey
-    from ppw.storage.trace_source import Batches, Columns, Surveyed
-
-    IntArray = np.ndarray[Any, np.dtype[np.int64]]
-    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
     from matplotlib.axes import Axes
 
+    from fitting.storage.survey import Survey
     from fitting.storage.transitions import TransitionCounts
-
+    from ppw.storage.trace_source import Batches, RequestColumns, TraceSurvey
 
 # A trace of so many requests is kept in memory (a third of a gigabyte) and not read again.
 _MOST_KEPT = 10_000_000
-# Arrivals whose gaps the cascade's last depth is chosen by.
+# Arrivals whose inter-arrival times the cascade's last depth is chosen by.
 _ARRIVALS_KEPT = 200_001
 _FEW = 1000
+# Levels whose IOPS differ by less are alike.
+STEADY = 0.02
+MOST_SIMULATED = 200_000
 
 
 def fit_trace(
@@ -70,7 +73,7 @@ def fit_trace(
         What `measurements.traces.read_trace` gives or reads. A stream is a pair of ``stream`` and
         ``device``. Flushes have no address and are left out.
     levels : int
-        Of the diagram, from 1; `ppw.choose_level` helps to choose.
+        Levels of the diagram, from 1; `ppw.choose_level` helps to choose.
     fan_out : int
         States that a state is divided in; published: 4.
     space_bytes : float, optional
@@ -102,31 +105,31 @@ def fit_trace(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    source = opened(trace)
-    known = survey(source, most_kept=_MOST_KEPT)
-    windows = Windows.of(
-        known.survey.duration_s, known.survey.requests, as_positive("window (s)", window_s)
-    )
-    diagram = diagram_of(known.survey, levels, fan_out, space_bytes)
-    second = _SecondPass(known.survey, diagram, windows, reuse=reuse)
-    for batch in columns(source) if known.kept is None else known.kept:
+    source = open_trace(trace)
+    found = survey(source, most_kept=_MOST_KEPT)
+    known = found.survey
+    windows = Windows.of(known.duration_s, known.requests, as_positive("window (s)", window_s))
+    diagram = diagram_of(known, levels, fan_out, space_bytes)
+    second = _SecondPass(known, diagram, windows, reuse=reuse)
+    for batch in columns(source) if found.kept is None else found.kept:
         second.add(batch)
     counts = second.counter.counts()
     if not len(counts.pair):
         raise PpwError("no stream of the trace has two requests: there is nothing to learn")
-    caveats = caveats_of(known, source.findings)
+    caveats = caveats_of(found, source.findings)
     cv.warn(caveats)
+    touched = second.counter.rows()
     return TraceModel(
-        survey=known.survey,
+        survey=known,
         classes=second.classes,
         counts=counts,
-        laws=fit_gaps(counts.sums, counts.histogram, known.survey.tick_s, laws),
-        cascade=second.cascade(),
-        runs=second.runs_by_state(),
-        reuse=second.reuse_by_state(),
+        laws=fit_gaps(counts.sums, counts.histogram, known.tick_s, laws),
+        cascade=fit_cascade(windows, second.in_windows, np.diff(np.concatenate(second.arrivals))),
+        runs=second.runs.by_state(touched),
+        reuse=None if second.ages is None else second.ages.by_state(touched),
         names={k: v for k, v in source.names.items() if k in ("stream", "device")},
         caveats=caveats,
-        input_digest=known.digest,
+        input_digest=found.digest,
     )
 
 
@@ -136,35 +139,22 @@ class _SecondPass:
     def __init__(self, known: Survey, diagram: Diagram, windows: Windows, *, reuse: bool) -> None:
         self.classes = known.size_classes()
         self.counter = TransitionCounter(diagram, known, self.classes)
-        self._runs = RunCounter(len(known.streams))
-        self._ages = ReuseCounter(known.device_of_stream, known.piece) if reuse else None
+        self.runs = RunCounter(len(known.streams))
+        self.ages = ReuseCounter(known.device_of_stream, known.piece) if reuse else None
+        self.in_windows = np.zeros(windows.finest, dtype=np.int32)
+        self.arrivals = [np.empty(0)]
         self._windows, self._first_s = windows, known.first_s
-        self._in_windows = np.zeros(windows.finest, dtype=np.int32)
-        self._arrivals = [np.empty(0)]
 
-    def add(self, batch: Columns) -> None:
+    def add(self, batch: RequestColumns) -> None:
         """Take the next requests."""
         seen = self.counter.add(*batch[:6])
-        self._windows.counts(batch.time_s - self._first_s, self._in_windows)
+        self._windows.counts(batch.time_s - self._first_s, self.in_windows)
         again = np.zeros(len(seen.row), dtype=np.bool_)
-        if self._ages is not None:
-            again = self._ages.add(seen, batch.lbn, batch.size_bytes)
-        self._runs.add(seen, batch.lbn, again)
-        if (missing := _ARRIVALS_KEPT - sum(map(len, self._arrivals))) > 0:
-            self._arrivals.append(batch.time_s[:missing].copy())
-
-    def cascade(self) -> Cascade:
-        """How arrivals are spread over time."""
-        gaps = np.diff(np.concatenate(self._arrivals))
-        return fit_cascade(self._windows, self._in_windows, gaps)
-
-    def runs_by_state(self) -> Runs:
-        """Runs of sequential requests by the touched state they start in."""
-        return self._runs.by_state(self.counter.rows())
-
-    def reuse_by_state(self) -> IntArray | None:
-        """Ages of reused addresses by touched state, where they are counted."""
-        return None if self._ages is None else self._ages.by_state(self.counter.rows())
+        if self.ages is not None:
+            again = self.ages.add(seen, batch.lbn, batch.size_bytes)
+        self.runs.add(seen, batch.lbn, again)
+        if (missing := _ARRIVALS_KEPT - sum(map(len, self.arrivals))) > 0:
+            self.arrivals.append(batch.time_s[:missing].copy())
 
 
 def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | None) -> Diagram:
@@ -186,124 +176,84 @@ def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | N
     return Diagram.over(0, blocks, levels, fan_out)
 
 
-def caveats_of(known: Surveyed, findings: tuple[str, ...]) -> tuple[str, ...]:
+def caveats_of(found: TraceSurvey, findings: tuple[str, ...]) -> tuple[str, ...]:
     """What a buyer should know of a trace before its model is used, its findings first."""
-    caveats, survey = list(findings), known.survey
-    if known.flushes:
-        caveats.append(f"{known.flushes} flushes have no address and are left out")
-    if survey.requests < _FEW:
+    caveats, known = list(findings), found.survey
+    if found.flushes:
+        caveats.append(f"{found.flushes} flushes have no address and are left out")
+    if known.requests < _FEW:
         caveats.append(
-            f"{survey.requests} requests are few: rates and shares of single transitions are "
+            f"{known.requests} requests are few: rates and shares of single transitions are "
             "little more than guesses"
         )
-    single = int((survey.stream_counts < 2).sum())
+    single = int((known.stream_counts < 2).sum())
     if single:
         caveats.append(f"{single} streams have a single request, which tells no transition")
     return tuple(caveats)
 
 
-# `choose_level`: how many levels a state diagram needs, by throughput and by held-out likelihood.
-#
-# The published rule takes the first level at which the IOPS that a device completes change by less
-# than 2 % (Delimitrou et al. 2011); the rate of an open-loop trace never moves, so a device has to
-# say. Held-out likelihood asks how well the first half of the trace foretells where the second
-# goes.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LevelChoice(Result):
+    """Levels beside each other; made by `choose_level`.
 
-
-KIND = "trace_levels"
-STEADY = 0.02
-_MOST_SIMULATED = 200_000
-
-
-@dataclass(frozen=True)
-class LevelChoice:
-    """Levels side by side; made by `choose_level`.
-
-    Parameters
+    Attributes
     ----------
     table : pandas.DataFrame
-        One row a level: possible and occurring transitions, ``iops``, ``iops_change`` from the
-        level above, ``log_likelihood`` (nats a request) of the second half under the first.
+        One row a level.
     by_iops, by_likelihood : int
         Levels chosen.
     flat_iops : float or None
         IOPS of one level of as many states as the deepest hierarchy has; None if not asked for.
-    caveats : tuple of str
-    input_digest : str
     """
+
+    kind: ClassVar[str] = "trace_levels"
+    tables: ClassVar[tuple[Table, ...]] = (
+        Table(
+            "table",
+            """
+            level          | count  | level         | number of levels
+            transitions    | count  | transitions   | possible transitions
+            occurring      | count  | occurring     | transitions that occur
+            iops           | 1      | IOPS          | requests that a device completes per second
+            iops_change    | 1 +.1% | change        | change of IOPS from the level above
+            log_likelihood | 1 .3f  | held-out ln L | log-likelihood (nats per request) of the \
+second half of the trace under the first
+            """,
+            "Levels",
+            key="levels",
+        ),
+    )
 
     table: pd.DataFrame
     by_iops: int
     by_likelihood: int
     flat_iops: float | None
-    caveats: tuple[str, ...]
-    input_digest: str
 
-    def summary(self) -> str:
-        """The levels as text."""
-        rows = [
-            [
-                str(int(row["level"])),
-                str(int(row["transitions"])),
-                str(int(row["occurring"])),
-                shown(row["iops"]),
-                "–" if np.isnan(row["iops_change"]) else f"{row['iops_change']:+.1%}",
-                f"{row['log_likelihood']:.3f}",
-            ]
-            for row in self.table.to_dict(orient="records")
-        ]
-        header = ["level", "transitions", "occurring", "IOPS", "change", "held-out ln L"]
-        lines = [
-            text_table(header, rows),
-            "",
+    def verdict(self) -> list[str]:
+        """Say which level each rule chooses."""
+        said = [
             f"level {self.by_iops}: the first that changes IOPS by less than {STEADY:.0%}",
             f"level {self.by_likelihood}: the likeliest for the second half of the trace",
         ]
         if self.flat_iops is not None:
             off = self.flat_iops / self.table["iops"].iloc[-1] - 1
-            lines.append(f"one flat level instead: {off:+.1%} IOPS (published: under 5 %)")
-        return summary_text(lines, self.caveats)
+            said.append(f"one flat level instead: {off:+.1%} IOPS (published: under 5 %)")
+        return said
 
-    def to_frame(self) -> pd.DataFrame:
-        """The table."""
-        return self.table.copy()
-
-    def to_json(self) -> str:
-        """JSON document; missing values are null."""
-        body = {
-            "levels": records(self.table),
-            "by_iops": self.by_iops,
-            "by_likelihood": self.by_likelihood,
-            "flat_iops": self.flat_iops,
-            "caveats": list(self.caveats),
-        }
-        return write_document(KIND, self.input_digest, body)
-
-    @classmethod
-    @reads_document
-    def from_json(cls, text: str) -> LevelChoice:
-        """Read `to_json` back. Raises `PpwError` for anything else."""
-        document = read_document(text, KIND)
-        return cls(
-            table=as_floats(pd.DataFrame(document["levels"]), but=()),
-            by_iops=document["by_iops"],
-            by_likelihood=document["by_likelihood"],
-            flat_iops=document["flat_iops"],
-            caveats=tuple(document["caveats"]),
-            input_digest=document["input_digest"],
-        )
+    def text_parts(self) -> list[str]:
+        """Sentences and tables of the summary, in their order."""
+        (table,) = self.printed_tables()
+        return [*table.lines(), "", *self.verdict()]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw IOPS and held-out likelihood by level."""
-        from ppw.results.axes import CURVE, PROJECTED, new_axes
-
-        ax = new_axes(ax)
-        ax.plot(self.table["level"], self.table["iops"], "o-", color=CURVE, label="IOPS")
+        ax, level = axes.new_axes(ax), self.table["level"]
+        ax.plot(level, self.table["iops"], "o-", color=axes.CURVE, label="IOPS")
         ax.set_xlabel("levels")
         ax.set_ylabel("IOPS (1/s)")
         other = ax.twinx()
-        other.plot(self.table["level"], self.table["log_likelihood"], "s--", color=PROJECTED)
-        other.set_ylabel("held-out log-likelihood (nats a request)", color=PROJECTED)
+        other.plot(level, self.table["log_likelihood"], "s--", color=axes.PROJECTED)
+        other.set_ylabel("held-out log-likelihood (nats a request)", color=axes.PROJECTED)
         return ax
 
 
@@ -323,14 +273,14 @@ def choose_level(
     trace : Trace or path
         As `ppw.fit_trace` takes it; read three times at most.
     levels : int
-        The most, from 2.
+        Largest number of levels, from 2.
     device : str or callable
         ``disk`` or ``ssd``, with parameters if need be (`ppw.storage.fitted_devices.parse_device`);
         or what gives the IOPS completed of a table of requests, as a replay does.
     flat : bool
         Whether to fit one level of as many states too.
     seed : int
-        Of the requests generated.
+        Random seed of the requests generated.
     **options
         Of `ppw.fit_trace`: ``space_bytes``, ``window_s``, ``laws``, ``reuse``.
 
@@ -345,19 +295,22 @@ def choose_level(
     """
     if levels < 2:
         raise PpwError(f"levels {levels}: give 2 or more, or there is nothing to choose")
-    source = opened(trace)
-    model = fit_trace(source, levels=levels, **options)
-    complete, said = _throughput(device, model)
-    halves = _halves(source, model)
+    source = open_trace(trace)
+    model = deepest = fit_trace(source, levels=levels, **options)
+    assumed: list[str] = []
+    if isinstance(device, str):
+        drive = parse_device(device).reaching(model.survey.high_lbn)
+        device, assumed = partial(completed_iops, device=drive.model), [drive.caveat]
+    complete = partial(_generated_iops, device, seed)
+    halves = _count_halves(source, model)
     rows: list[dict[str, float]] = []
-    deepest = model
     for level in range(levels, 0, -1):
         rows.append(
             {
                 "level": float(level),
                 "transitions": float(model.diagram.transitions),
                 "occurring": float(len(np.unique(model.counts.pair))),
-                "iops": _completed(model, complete, seed),
+                "iops": complete(model),
                 "log_likelihood": log_likelihood(*halves),
             }
         )
@@ -366,15 +319,21 @@ def choose_level(
             halves = halves[0].coarser(), halves[1].coarser()
     table = pd.DataFrame(rows[::-1])
     table.insert(4, "iops_change", table["iops"].pct_change())
-    steady = table.index[table["iops_change"].abs() < STEADY]
+    steady = table["level"][table["iops_change"].abs() < STEADY]
     caveats = [] if len(steady) else [f"IOPS still change at level {levels}: try more levels"]
-    caveats += said
-    flat_iops = _flat(source, deepest, complete, seed, options) if flat else None
+    caveats += assumed
+    flat_iops = None
+    if flat:
+        with warnings.catch_warnings():
+            # What it would say, the fit of the tree has said.
+            warnings.simplefilter("ignore", CaveatWarning)
+            states = deepest.diagram.states
+            flat_iops = complete(fit_trace(source, levels=1, fan_out=states, **options))
     # The fit has warned of its own.
     cv.warn(caveats)
     return LevelChoice(
         table=table,
-        by_iops=int(table["level"][steady[0]]) if len(steady) else levels,
+        by_iops=int(steady.iloc[0]) if len(steady) else levels,
         by_likelihood=int(table["level"].iloc[int(table["log_likelihood"].argmax())]),
         flat_iops=flat_iops,
         caveats=(*deepest.caveats, *caveats),
@@ -382,44 +341,17 @@ def choose_level(
     )
 
 
-def _throughput(
-    device: str | Callable[[pa.Table], float], model: TraceModel
-) -> tuple[Callable[[pa.Table], float], list[str]]:
-    """What says how many requests a device completes, and what to say of it."""
-    if not isinstance(device, str):
-        return device, []
-    name, found = parse_device(device)
-    drive = reaching(found, model.survey.high_lbn)
-    said = ASSUMED.format(name=name, said=described(drive))
-    return partial(completed_iops, device=drive), [said]
-
-
-def _flat(
-    source: Batches,
-    model: TraceModel,
-    complete: Callable[[pa.Table], float],
-    seed: int,
-    options: Mapping[str, Any],
-) -> float:
-    with warnings.catch_warnings():
-        # What it would say, the fit of the tree has said.
-        warnings.simplefilter("ignore", CaveatWarning)
-        flat = fit_trace(source, levels=1, fan_out=model.diagram.states, **options)
-    return _completed(flat, complete, seed)
-
-
-def _completed(model: TraceModel, complete: Callable[[pa.Table], float], seed: int) -> float:
-    count = min(_MOST_SIMULATED, model.survey.requests)
+def _generated_iops(complete: Callable[[pa.Table], float], seed: int, model: TraceModel) -> float:
+    count = min(MOST_SIMULATED, model.survey.requests)
     return complete(generate_trace(model, count=count, seed=seed).to_table())
 
 
-def _halves(source: Batches, model: TraceModel) -> tuple[TransitionCounts, TransitionCounts]:
+def _count_halves(source: Batches, model: TraceModel) -> tuple[TransitionCounts, TransitionCounts]:
     """Transitions of the first and of the second half of the requests."""
     counters = [TransitionCounter(model.diagram, model.survey, model.classes) for _ in range(2)]
-    middle, done = model.survey.requests // 2, 0
+    left = model.survey.requests // 2
     for batch in columns(source):
-        here = min(max(middle - done, 0), len(batch.time_s))
-        counters[0].add(*(column[:here] for column in batch[:6]))
-        counters[1].add(*(column[here:] for column in batch[:6]))
-        done += len(batch.time_s)
+        for counter, rows in zip(counters, (slice(left), slice(left, None)), strict=True):
+            counter.add(*batch.pick(rows)[:6])
+        left = max(left - len(batch.time_s), 0)
     return counters[0].counts(), counters[1].counts()

@@ -1,9 +1,10 @@
-"""Named storage devices, and what they would make of a trace."""
+"""Named storage devices, and how fast they serve a trace."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,80 +14,90 @@ from fitting.storage.survey import BLOCK
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
 from ppw.results.text import shown
+from ppw.storage.trace_source import RequestColumns
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
 
     import pyarrow as pa
 
-    from ppw.storage.trace_source import Columns
+    from fitting.compiled.loops import FloatArray, IntArray
+    from ppw.results.result import Row
 
-    Device = Disk | SolidState
-    FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-    IntArray = np.ndarray[Any, np.dtype[np.int64]]
-
+Device = Disk | SolidState
 DEVICES: dict[str, Device] = {"disk": Disk(), "ssd": SolidState()}
-ASSUMED = (
-    "times of the {name} are computed from a model with assumed parameters ({said}), not measured: "
-    "ratios between options say more than the times; give your device's own data sheet"
-)
 _PLAIN, _MOST = ("units", "cylinders", "revolutions_s"), 1e15
-# Classes of latency, in parts of an octave; from a nanosecond on.
+# Latencies are counted in classes of a thirty-second of a log2 bin, from a nanosecond on.
 _PARTS, _SMALLEST_S, _CLASSES = 32, 1e-9, 32 * 64
 
 
-def parse_device(text: str) -> tuple[str, Device]:
+class NamedDevice(NamedTuple):
+    """Name and model of a device."""
+
+    name: str
+    model: Device
+
+    @property
+    def parameters(self) -> str:
+        """Parameters in a line."""
+        names = [one.name for one in fields(self.model)]
+        return ", ".join(_parameter_text(name, getattr(self.model, name)) for name in names)
+
+    @property
+    def text(self) -> str:
+        """Name and parameters in a line."""
+        return f"{self.name}: {self.parameters}"
+
+    @property
+    def caveat(self) -> str:
+        """Warning that times are computed, not measured."""
+        return (
+            f"times of the {self.name} are computed from a model with assumed parameters "
+            f"({self.parameters}), not measured: ratios between options say more than "
+            "the times; give your device's own data sheet"
+        )
+
+    def reaching(self, high_lbn: int) -> NamedDevice:
+        """Return the device, a disk made as large as a trace reaches."""
+        needed = float(high_lbn * BLOCK)
+        if isinstance(self.model, Disk) and self.model.capacity_bytes < needed:
+            return self._replace(model=replace(self.model, capacity_bytes=needed))
+        return self
+
+
+def parse_device(text: str) -> NamedDevice:
     """Read a device: ``disk``, or ``ssd,units=16,read=70us``.
 
     Parameters are those of `fitting.storage.devices.Disk` and ``SolidState``, with or without the
     unit at the end of their names.
 
-    Returns
-    -------
-    (str, Device)
-        Its name and model.
-
     Raises
     ------
     PpwError
-        For a device or parameter that is not known, or a value that cannot be.
+        For an unknown device or parameter, or a value that cannot be.
     """
     name, *given = text.split(",")
     if name not in DEVICES:
         raise PpwError(f"no device {name!r}: there are {', '.join(DEVICES)}")
     device = DEVICES[name]
-    known = {one.name: one.type for one in fields(device)}
+    names = [one.name for one in fields(device)]
     changed: dict[str, Any] = {}
     for pair in given:
         key, equals, value = pair.partition("=")
-        full = next((k for k in known if key in (k, _bare(k))), None)
+        full = next((k for k in names if key in (k, _without_unit(k))), None)
         if full is None or not equals:
             raise PpwError(
                 f"{pair!r} says nothing of the {name}: give "
-                f"{', '.join(f'{_bare(k)}=…' for k in known)}"
+                f"{', '.join(f'{_without_unit(k)}=…' for k in names)}"
             )
         try:
-            number = _number(full, value)
+            changed[full] = _parse_value(full, value)
         except ValueError as error:
             raise PpwError(f"{name}, {key}: {error}") from error
-        changed[full] = int(number) if full in ("units", "cylinders") else number
     try:
-        return name, replace(device, **changed)
+        return NamedDevice(name, replace(device, **changed))
     except FittingError as error:
         raise PpwError(f"{name}: {error}") from error
-
-
-def reaching(device: Device, high_lbn: int) -> Device:
-    """Return the device, a disk made as large as a trace reaches."""
-    needed = float(high_lbn * BLOCK)
-    if isinstance(device, Disk) and device.capacity_bytes < needed:
-        return replace(device, capacity_bytes=needed)
-    return device
-
-
-def described(device: Device) -> str:
-    """Parameters of a device in a line."""
-    return ", ".join(_parameter(one.name, getattr(device, one.name)) for one in fields(device))
 
 
 def time_text(seconds: float) -> str:
@@ -97,30 +108,39 @@ def time_text(seconds: float) -> str:
     return "0 s" if seconds == 0 else shown(seconds * 1e9, "ns")
 
 
-def _parameter(name: str, value: float) -> str:
+def time_cells(*columns: str) -> dict[str, Callable[[Row], str]]:
+    """Texts of the times (s) in columns, as `ppw.results.result.Table` takes them."""
+
+    def cell(row: Row, column: str) -> str:
+        return time_text(row[column])
+
+    return {column: partial(cell, column=column) for column in columns}
+
+
+def _parameter_text(name: str, value: float) -> str:
     if name in _PLAIN:
-        return f"{_bare(name)} {value:g}"
+        return f"{_without_unit(name)} {value:g}"
     if "_bytes" not in name:
-        return f"{_bare(name)} {time_text(value)}"
-    return f"{_bare(name)} {shown(value, 'B')}{'/s' if name.endswith('_s') else ''}"
+        return f"{_without_unit(name)} {time_text(value)}"
+    return f"{_without_unit(name)} {shown(value, 'B')}{'/s' if name.endswith('_s') else ''}"
 
 
-def _bare(name: str) -> str:
+def _without_unit(name: str) -> str:
     return name.removesuffix("_bytes_s").removesuffix("_bytes").removesuffix("_s")
 
 
-def _number(name: str, text: str) -> float:
-    if name in _PLAIN:
-        number = float(text)
-        if not abs(number) < _MOST:
-            raise ValueError(f"{text!r} is no number below {_MOST:g}")
-        return number
-    return parse_quantity(text, "bytes" if "_bytes" in name else "s")
+def _parse_value(name: str, text: str) -> float:
+    if name not in _PLAIN:
+        return parse_quantity(text, "bytes" if "_bytes" in name else "s")
+    number = float(text)
+    if not abs(number) < _MOST:
+        raise ValueError(f"{text!r} is no number below {_MOST:g}")
+    return int(number) if name in ("units", "cylinders") else number
 
 
 @dataclass
 class Latencies:
-    """Latencies, counted in classes of a thirty-second of an octave."""
+    """Latencies, counted in classes of a thirty-second of a log2 bin."""
 
     total_s: float = 0.0
     requests: int = 0
@@ -128,13 +148,13 @@ class Latencies:
 
     def add(self, latency_s: FloatArray) -> None:
         """Take some; missing ones are passed over."""
-        known = latency_s[~np.isnan(latency_s)]
-        place = np.log2(np.maximum(known, _SMALLEST_S) / _SMALLEST_S) * _PARTS
+        present = latency_s[~np.isnan(latency_s)]
+        class_ = np.log2(np.maximum(present, _SMALLEST_S) / _SMALLEST_S) * _PARTS
         self.counts += np.bincount(
-            np.minimum(place.astype(np.int64), _CLASSES - 1), minlength=_CLASSES
+            np.minimum(class_.astype(np.int64), _CLASSES - 1), minlength=_CLASSES
         )
-        self.total_s += float(known.sum())
-        self.requests += len(known)
+        self.total_s += float(present.sum())
+        self.requests += len(present)
 
     @property
     def mean_s(self) -> float:
@@ -145,8 +165,37 @@ class Latencies:
         """Latency (s) that so large a share stays below, to 2 %."""
         if not self.requests:
             return float("nan")
-        place = int(np.searchsorted(np.cumsum(self.counts), share * self.requests))
-        return float(_SMALLEST_S * 2 ** ((place + 0.5) / _PARTS))
+        class_ = int(np.searchsorted(np.cumsum(self.counts), share * self.requests))
+        return float(_SMALLEST_S * 2 ** ((class_ + 0.5) / _PARTS))
+
+
+class LastEnds:
+    """Block at which the last request of each device ended, from batch to batch.
+
+    Attributes
+    ----------
+    requests, sequential : int
+        Number of requests, and of those that begin where the last one of their device ended.
+    """
+
+    def __init__(self) -> None:
+        self._ends = np.full(1, -1, dtype=np.int64)
+        self.requests = self.sequential = 0
+
+    def before(self, device: IntArray, lbn: IntArray, size_bytes: IntArray) -> IntArray:
+        """Take the next requests; return where the one before each ended, −1 for none."""
+        missing = int(device.max(initial=0)) + 1 - len(self._ends)
+        if missing > 0:
+            self._ends = np.pad(self._ends, (0, missing), constant_values=-1)
+        before = previous_ends(device, lbn, size_bytes, self._ends)
+        self.requests += len(before)
+        self.sequential += int((before == lbn).sum())
+        return before
+
+    @property
+    def sequential_share(self) -> float:
+        """Share of the requests that are sequential; NaN for none."""
+        return self.sequential / self.requests if self.requests else float("nan")
 
 
 class Storage:
@@ -156,42 +205,31 @@ class Storage:
     ----------
     device : Disk or SolidState
     seed : int, optional
-        Of the angle at which a disk's platter is found; by default it is half a turn off, the
-        mean.
-    outstanding : int, optional
-        Closed loop, as `fitting.storage.devices.Queue` has it.
+        Random seed of the angle at which a disk's platter is found; by default it is half a turn
+        off, the mean.
+
+    Attributes
+    ----------
+    ends : LastEnds
+    latencies : Latencies
     """
 
-    def __init__(
-        self, device: Device, seed: int | None = None, outstanding: int | None = None
-    ) -> None:
-        self.device = device
-        self._queue = Queue(device.units, outstanding)
-        self._ends = np.full(1, -1, dtype=np.int64)
+    def __init__(self, device: Device, seed: int | None = None) -> None:
+        self.device, self.ends, self.latencies = device, LastEnds(), Latencies()
+        self._queue = Queue(device.units)
         self._rng = None if seed is None else np.random.default_rng(seed)
-        self.latencies = Latencies()
-        self.first_s = float("nan")
+        self._first_s = float("nan")
 
-    def service_s(self, batch: Columns) -> FloatArray:
-        """Time (s) that each request keeps its device, or one unit of it, busy."""
-        missing = int(batch.device.max(initial=0)) + 1 - len(self._ends)
-        if missing > 0:
-            self._ends = np.pad(self._ends, (0, missing), constant_values=-1)
-        before = previous_ends(batch.device, batch.lbn, batch.size_bytes, self._ends)
-        turn = 0.5 if self._rng is None else self._rng.random(len(before))
-        return self.device.service_s(batch.op, batch.lbn, batch.size_bytes, before, turn)
-
-    def take(self, batch: Columns) -> FloatArray:
+    def take(self, batch: RequestColumns) -> FloatArray:
         """Serve requests; return their latencies (s)."""
-        return self.queue(batch.time_s, batch.device, self.service_s(batch))
-
-    def queue(self, time_s: FloatArray, device: IntArray, service_s: FloatArray) -> FloatArray:
-        """Queue requests whose service times are known; return their latencies (s)."""
-        if len(time_s) and np.isnan(self.first_s):
-            self.first_s = float(time_s[0])
-        latency = self._queue.latency_s(time_s, device, service_s)
-        self.latencies.add(latency)
-        return latency
+        before = self.ends.before(batch.device, batch.lbn, batch.size_bytes)
+        turn = 0.5 if self._rng is None else self._rng.random(len(before))
+        service_s = self.device.service_s(batch.op, batch.lbn, batch.size_bytes, before, turn)
+        if len(before) and np.isnan(self._first_s):
+            self._first_s = float(batch.time_s[0])
+        latency_s = self._queue.latency_s(batch.time_s, batch.device, service_s)
+        self.latencies.add(latency_s)
+        return latency_s
 
     @property
     def busy_s(self) -> float:
@@ -199,32 +237,36 @@ class Storage:
         return float(self._queue.busy_s.sum())
 
     @property
+    def _busiest_s(self) -> float:
+        """Time (s) that the units of the busiest device were busy, on average."""
+        return float(self._queue.busy_s.max()) / self.device.units
+
+    @property
+    def _span_s(self) -> float:
+        """Time (s) from the first arrival to the last completion."""
+        return self._queue.end_s - self._first_s
+
+    @property
     def utilisation(self) -> float:
         """Share of the time, from first arrival to last completion, of the busiest device."""
-        span = self._queue.end_s - self.first_s
-        return float(self._queue.busy_s.max() / self.device.units / span) if span > 0 else 0.0
+        return self._busiest_s / self._span_s if self._span_s > 0 else 0.0
 
     @property
     def iops(self) -> float:
-        """Requests completed a second, from the first arrival to the last completion."""
-        span = self._queue.end_s - self.first_s
-        return self.latencies.requests / span if span > 0 else float("nan")
+        """Requests completed per second, from the first arrival to the last completion."""
+        return self.latencies.requests / self._span_s if self._span_s > 0 else float("nan")
 
     @property
     def possible_iops(self) -> float:
-        """Requests a second at which the busiest device is always busy."""
-        busiest = float(self._queue.busy_s.max()) / self.device.units
-        return self.latencies.requests / busiest if busiest > 0 else float("nan")
+        """Requests per second at which the busiest device is always busy."""
+        return self.latencies.requests / self._busiest_s if self._busiest_s > 0 else float("nan")
 
 
 def completed_iops(requests: pa.Table, device: Device | None = None) -> float:
-    """Requests a second that a device, by default a disk, completes when it is always busy.
+    """Requests per second that a device, by default a disk, completes when it is always busy.
 
     A measure of throughput for `ppw.storage.fit.choose_level`.
     """
-    from ppw.storage.trace_source import Columns
-
-    reads = [requests[name].to_numpy() for name in Columns._fields]
     storage = Storage(device or DEVICES["disk"])
-    storage.take(Columns(*reads))
+    storage.take(RequestColumns(*(requests[name].to_numpy() for name in RequestColumns._fields)))
     return storage.possible_iops

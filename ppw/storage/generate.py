@@ -21,31 +21,34 @@ Arrival times:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from fitting.storage import generator, reuse_distance
 from fitting.storage.addresses import Addresses
 from fitting.storage.chain import make_chain
 from fitting.storage.diagram import KINDS, kind
-from fitting.storage.generator import Learnt, Requests, Walk
-from fitting.storage.reuse_distance import MET, PIECES, reuse_law
 from fitting.storage.survey import BLOCK
 from measurements.traces.requests import SCHEMA
 from ppw.errors import PpwError
 from ppw.results.arguments import as_positive, known_choice
 
 if TYPE_CHECKING:
-    from ppw.storage.trace_model import TraceModel
-
-    FloatArray = np.ndarray[Any, np.dtype[np.float64]]
     from collections.abc import Iterator
 
-    from fitting.storage.generator import IntArray
+    from fitting.compiled.loops import FloatArray, IntArray
+    from ppw.storage.trace_model import TraceModel
 
-
-# The published scheduler: a thread a transition, each with its share of the requests.
+MODES = ("walk", "round_robin")
+ARRIVALS = ("cascade", "windows", "laws")
+# Requests made at once; a window of more makes its batch longer.
+_AT_ONCE = 2**18
+# A state with fewer requests takes the law of reuse of its stream and kind.
+_LEAST_SEEN = 16
+# Decimals of a time (s), where the original's clock told no more.
+_DIGITS = 9
 
 
 class RoundRobin:
@@ -56,12 +59,7 @@ class RoundRobin:
     thread goes on where it stopped itself; others start in the state that they lead to.
     """
 
-    def __init__(
-        self,
-        model: TraceModel,
-        kinds: IntArray,
-        rng: np.random.Generator,
-    ) -> None:
+    def __init__(self, model: TraceModel, kinds: IntArray, rng: np.random.Generator) -> None:
         self._model, self._rng = model, rng
         counts = model.counts
         self._share = counts.count / counts.count.sum()
@@ -70,23 +68,26 @@ class RoundRobin:
         self._done, self._due = 0, 0.0
         self._end = np.full(len(counts.pair), -1, dtype=np.int64)
 
-    def take(self, number: int) -> Requests:
+    def take(self, number: int) -> generator.Requests:
         """Return the next requests."""
+        counts = self._model.counts
         transition = self._order(number)
         size = self._sizes(transition)
         lbn = self._addresses(transition, size)
-        due = self._due + np.cumsum(self._gaps(transition))
+        due = self._due + np.cumsum(self._inter_arrival_times(transition))
         self._due = float(due[-1])
-        stream = self._model.counts.stream[transition].astype(np.int32)
-        op = self._model.counts.op[transition].astype(np.uint8)
-        return Requests(due, stream, transition, lbn, size, op)
+        stream, op = counts.stream[transition], counts.op[transition]
+        return generator.Requests(
+            due, stream.astype(np.int32), transition, lbn, size, op.astype(np.uint8)
+        )
 
     def _order(self, number: int) -> IntArray:
         """Threads of the next requests: those whose turns come first."""
-        first = np.ceil(self._done * self._share - self._phase).astype(np.int64)
-        first = np.maximum(first, 0)
-        last = np.ceil((self._done + number) * self._share - self._phase).astype(np.int64)
-        turns = np.maximum(last - first, 0)
+        first, last = (
+            np.maximum(np.ceil(done * self._share - self._phase).astype(np.int64), 0)
+            for done in (self._done, self._done + number)
+        )
+        turns = last - first
         transition = np.repeat(np.arange(len(turns)), turns)
         within = np.arange(len(transition)) - np.repeat(np.cumsum(turns) - turns, turns)
         turn = (first[transition] + within + self._phase[transition]) / self._share[transition]
@@ -97,8 +98,8 @@ class RoundRobin:
         more = self._rng.choice(len(turns), spare, p=self._share)
         return np.concatenate([order[:number], more])
 
-    def _gaps(self, transition: IntArray) -> FloatArray:
-        """Gaps of the merged requests: a stream's own, over how many streams there are."""
+    def _inter_arrival_times(self, transition: IntArray) -> FloatArray:
+        """Times (s) between all requests: a stream's own, over how many streams there are."""
         model = self._model
         gaps = model.laws.draw(transition, self._rng)
         stream = model.counts.stream[transition]
@@ -115,27 +116,26 @@ class RoundRobin:
         return sizes
 
     def _addresses(self, transition: IntArray, size: IntArray) -> IntArray:
-        counts, survey = self._model.counts, self._model.survey
-        lbn = self._anywhere(transition)
-        order = np.argsort(transition, kind="stable")
+        """Addresses: sequential threads go on from their last end, thread by thread."""
+        survey, order = self._model.survey, np.argsort(transition, kind="stable")
+        lbn = self._random_addresses(transition)[order]
         thread, blocks = transition[order], size[order] // BLOCK
-        new = np.r_[True, thread[1:] != thread[:-1]]
-        starts = np.flatnonzero(new)
+        starts = np.flatnonzero(np.r_[True, thread[1:] != thread[:-1]])
+        number = np.diff(np.append(starts, len(thread)))
+        last = self._end[thread[starts]]
+        begin = np.where(last >= 0, last, lbn[starts])
         before = np.cumsum(blocks) - blocks
-        before -= np.repeat(before[starts], np.diff(np.append(starts, len(thread))))
-        at = np.where(self._end[thread[starts]] >= 0, self._end[thread[starts]], lbn[order][starts])
-        run = np.repeat(at, np.diff(np.append(starts, len(thread)))) + before
-        span = survey.high_lbn - survey.low_lbn
-        run = survey.low_lbn + (run - survey.low_lbn) % span
-        on = counts.sequential[thread] == 1
-        placed = np.where(on, run, lbn[order])
-        ends = np.append(starts[1:], len(thread)) - 1
+        run = np.repeat(begin - before[starts], number) + before
+        run = survey.low_lbn + (run - survey.low_lbn) % (survey.high_lbn - survey.low_lbn)
+        placed = np.where(self._model.counts.sequential[thread] == 1, run, lbn)
+        ends = starts + number - 1
         self._end[thread[ends]] = placed[ends] + blocks[ends]
         found = np.empty_like(lbn)
         found[order] = placed
         return found
 
-    def _anywhere(self, transition: IntArray) -> IntArray:
+    def _random_addresses(self, transition: IntArray) -> IntArray:
+        """Aligned addresses in the states that transitions lead to."""
         counts, survey, chain = self._model.counts, self._model.survey, self._chain
         state = np.empty(len(transition), dtype=np.int64)
         for level in np.unique(chain.level):
@@ -151,15 +151,6 @@ class RoundRobin:
         places = np.maximum((counts.highest[state] - first) // survey.alignment + 1, 1)
         slot = (self._rng.random(len(state)) * places).astype(np.int64)
         return np.asarray(np.minimum(first + slot * survey.alignment, counts.highest[state]))
-
-
-MODES = ("walk", "round_robin")
-ARRIVALS = ("cascade", "windows", "laws")
-# Requests made at once; a window of more makes its batch longer.
-_AT_ONCE = 2**18
-_LEAST_SEEN = 16
-# Decimals of a time (s), where the original's clock told no more.
-_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -201,7 +192,10 @@ class GeneratedTrace:
         for requests, time_s in times(self, source, rng):
             fits = min(left, int(np.searchsorted(time_s, self.duration_s, side="right")))
             if not self.locality:
-                requests = requests._replace(lbn=_uniform(self.model, len(time_s), places))
+                survey = self.model.survey
+                slots = max(1, (survey.high_lbn - survey.low_lbn) // survey.alignment)
+                slot = places.integers(slots, size=len(time_s))
+                requests = requests._replace(lbn=survey.low_lbn + slot * survey.alignment)
             if fits:
                 yield self._batch(requests, time_s, fits)
             left -= fits
@@ -219,24 +213,17 @@ class GeneratedTrace:
             counts += np.bincount(batch.column("stream").to_numpy(), minlength=len(counts))
         return np.asarray(counts / counts.sum())
 
-    def _batch(self, requests: Requests, time_s: FloatArray, n: int) -> pa.RecordBatch:
+    def _batch(self, requests: generator.Requests, time_s: FloatArray, n: int) -> pa.RecordBatch:
         survey, stream = self.model.survey, requests.stream[:n]
         # Closed loop: a request is made when another completes, whenever that is.
         time = np.full(n, np.nan) if self.outstanding else time_s[:n] * self.time_scale
         own = survey.streams[stream] if self.mode == "walk" else requests.transition[:n]
-        missing = np.full(n, np.nan), np.full(n, -1, dtype=np.int32)
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array(time),
-                pa.array(own.astype(np.int32)),
-                pa.array(survey.devices[stream].astype(np.int32)),
-                pa.array(requests.lbn[:n]),
-                pa.array(requests.size_bytes[:n]),
-                pa.array(requests.op[:n]),
-                *map(pa.array, missing),
-            ],
-            schema=SCHEMA,
-        )
+        device = survey.devices[stream]
+        asked = requests.lbn[:n], requests.size_bytes[:n], requests.op[:n]
+        no_latency, no_file = np.full(n, np.nan), np.full(n, -1, dtype=np.int32)
+        columns = (time, own.astype(np.int32), device.astype(np.int32), *asked)
+        arrays = [pa.array(column) for column in (*columns, no_latency, no_file)]
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def generate_trace(
@@ -340,54 +327,36 @@ def _caveats(
         )
 
 
-def request_kinds(model: TraceModel) -> IntArray:
-    """Kind of the request of every transition."""
-    piece = model.survey.piece
-    by_class = np.array(
-        [[kind(op, int(s[0]), piece) for s in model.classes.sizes] for op in (0, 1)]
-    )
-    return by_class[np.minimum(model.counts.op, 1), model.counts.size_class]
-
-
-def _source(trace: GeneratedTrace) -> Walk | RoundRobin:
+def _source(trace: GeneratedTrace) -> generator.Walk | RoundRobin:
+    """Source of the requests, without their times."""
     model, rng = trace.model, np.random.default_rng([trace.seed, 0])
+    counts, survey = model.counts, model.survey
+    # Kind of the request of every transition.
+    kinds = np.array(
+        [[kind(op, int(s[0]), survey.piece) for s in model.classes.sizes] for op in (0, 1)]
+    )[np.minimum(counts.op, 1), counts.size_class]
     if trace.mode == "round_robin":
-        return RoundRobin(model, request_kinds(model), rng)
-    kinds, survey = request_kinds(model), model.survey
-    reuse = _reuse_law(model) if trace.locality else None
-    addresses = Addresses(
-        survey.alignment,
-        survey.alignment_offset,
-        survey.high_lbn,
-        reuse,
-        survey.piece,
-        survey.device_of_stream,
-        _share_met(model),
-    )
-    learnt = Learnt(
-        counts=model.counts,
+        return RoundRobin(model, kinds, rng)
+    learnt = generator.Learnt(
+        counts=counts,
         kinds=kinds,
-        chain=make_chain(model.counts, kinds, trace.entry),
+        chain=make_chain(counts, kinds, trace.entry),
         runs=model.runs,
         laws=model.laws,
         classes=model.classes,
-        addresses=addresses,
+        addresses=Addresses(
+            survey.alignment,
+            survey.alignment_offset,
+            survey.high_lbn,
+            _reuse_law(model) if trace.locality else None,
+            survey.piece,
+            survey.device_of_stream,
+            _accessed_share(model),
+        ),
         pace=model.paces(),
     )
-    expected = _expected(trace) / survey.requests
-    return Walk(learnt, expected=expected, rng=rng, stratified=trace.stratified)
-
-
-def _uniform(model: TraceModel, number: int, rng: np.random.Generator) -> IntArray:
-    """Aligned addresses anywhere in the touched space."""
-    survey = model.survey
-    slots = max(1, (survey.high_lbn - survey.low_lbn) // survey.alignment)
-    return np.asarray(survey.low_lbn + rng.integers(slots, size=number) * survey.alignment)
-
-
-def _expected(trace: GeneratedTrace) -> float:
-    """Requests to come, about."""
-    return float(min(trace.count, trace.duration_s * trace.model.rate))
+    expected = float(min(trace.count, trace.duration_s * model.rate)) / survey.requests
+    return generator.Walk(learnt, expected=expected, rng=rng, stratified=trace.stratified)
 
 
 def _reuse_law(model: TraceModel) -> FloatArray | None:
@@ -402,22 +371,25 @@ def _reuse_law(model: TraceModel) -> FloatArray | None:
     counts = np.where(seen[:, None], model.reuse, pooled[of_state])
     device = model.survey.device_of_stream
     requests = np.bincount(device, model.survey.stream_counts)
-    return reuse_law(counts, requests[device[origin // KINDS]])
+    return reuse_distance.reuse_law(counts, requests[device[origin // KINDS]])
 
 
-def _share_met(model: TraceModel) -> FloatArray:
+def _accessed_share(model: TraceModel) -> FloatArray:
     """Share of what runs went on to from fresh places that was touched before, by device."""
     device = model.survey.device_of_stream
     if model.reuse is None:
         return np.zeros(int(device.max()) + 1)
     of_state = device[model.counts.state_origin // KINDS]
-    pieces, met = (np.bincount(of_state, model.reuse[:, k]) for k in (PIECES, MET))
-    return np.asarray(met / np.maximum(pieces, 1))
+    pieces, touched = (
+        np.bincount(of_state, model.reuse[:, column])
+        for column in (reuse_distance.PIECES, reuse_distance.MET)
+    )
+    return np.asarray(touched / np.maximum(pieces, 1))
 
 
 def _times_by_law(
-    trace: GeneratedTrace, source: Walk | RoundRobin, rng: np.random.Generator
-) -> Iterator[tuple[Requests, FloatArray]]:
+    trace: GeneratedTrace, source: generator.Walk | RoundRobin, rng: np.random.Generator
+) -> Iterator[tuple[generator.Requests, FloatArray]]:
     left, first = trace.count, None
     while left > 0:
         requests = source.take(min(left, _AT_ONCE))
@@ -426,14 +398,9 @@ def _times_by_law(
         left -= len(requests.due_s)
 
 
-def _to_the_nanosecond(time_s: FloatArray, tick_s: float) -> FloatArray:
-    """Times without errors of rounding, by which one at a window's edge is in the one before."""
-    return np.round(time_s, _DIGITS) if tick_s >= 10.0**-_DIGITS else time_s
-
-
 def _times_by_windows(
-    trace: GeneratedTrace, source: Walk | RoundRobin, rng: np.random.Generator
-) -> Iterator[tuple[Requests, FloatArray]]:
+    trace: GeneratedTrace, source: generator.Walk | RoundRobin, rng: np.random.Generator
+) -> Iterator[tuple[generator.Requests, FloatArray]]:
     cascade, alone = trace.model.cascade, len(trace.model.survey.streams) == 1
     duration, due, first = cascade.windows.duration_s, 0.0, None
     in_order = trace.arrivals == "windows"
@@ -456,7 +423,11 @@ def _times_by_windows(
                 windows = course[start:stop]
                 times = cascade.place(windows, start * width, gaps, rng, in_order=in_order)
                 first = times[0] if first is None else first
-                yield requests, _to_the_nanosecond(times - first, trace.model.survey.tick_s)
+                times = times - first
+                if trace.model.survey.tick_s >= 10.0**-_DIGITS:
+                    # Errors of rounding would put a time at a window's edge into the one before.
+                    times = np.round(times, _DIGITS)
+                yield requests, times
             start = stop
         # The next day is like this one.
         first = (first or 0.0) - duration

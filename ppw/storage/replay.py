@@ -1,4 +1,4 @@
-"""`replay_trace`: a trace played back by fio, and whose error is whose."""
+"""`replay_trace`: a trace played back by fio, and the error of each part."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 
 from measurements.loads.fio_replay import make_scratch, replay_iolog, write_iolog
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
 from ppw.results.axes import BAND, new_axes
-from ppw.results.result import TabledResult, numbers_digest, rows_of
-from ppw.results.text import plot_label, shown, summary_text, text_table
-from ppw.storage.fitted_devices import Storage, described, parse_device, time_text
-from ppw.storage.trace_source import Columns, columns, opened, survey
+from ppw.results.result import Table, numbers_digest, rows_of
+from ppw.results.text import plot_label, shown
+from ppw.storage.fitted_devices import Storage, parse_device, time_cells
+from ppw.storage.trace_source import FLUSH, TraceResult, columns, open_trace, survey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from os import PathLike
 
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-    from fitting.storage.survey import Survey
     from measurements.loads.fio_replay import Replayed, Written
     from ppw.storage.trace_source import Batches
-
 
 # Places do not matter in memory; a short file does not use it up.
 _MEMORY_BYTES = 1 << 24
@@ -40,22 +39,41 @@ _REPLAYER_OFF = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TraceReplay(TabledResult):
+class TraceReplay(TraceResult):
     """A trace as it was asked for, as fio played it in memory, and on the target.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a stage: ``stage`` (original, where one was given; trace; calibration, on a file
-        in memory; replay; and model, where one was named), ``requests``, ``duration_s``,
-        ``iops``, ``bytes_s``, ``latency_mean_s``, ``latency_p99_s`` (NaN where there is none),
-        ``off`` (of IOPS, against the stage that it answers for), ``due_to``.
+        One row a stage.
     target : str
     engine : str
     fio_version : str
     """
 
     kind: ClassVar[str] = "trace_replay"
+    tables: ClassVar[tuple[Table, ...]] = (
+        Table(
+            "table",
+            """
+            stage          | text  | stage    | original, where one was given; trace; calibration, \
+on a file in memory; replay; and model, where one was named
+            requests       | count | requests | number of requests
+            duration_s     | s     | duration | time from the first request to the last
+            iops           | 1     | IOPS     | requests per second
+            bytes_s        | B     | bytes/s  | bytes per second
+            latency_mean_s | s     | latency  | mean latency; missing where there is none
+            latency_p99_s  | s     | 99 %     | 99th percentile of the latency
+            off            | 1     |          | of IOPS, against the stage that it answers for
+            due_to         | text  |          | part that the difference is due to
+            """,
+            "Stages",
+            show={
+                **time_cells("duration_s", "latency_mean_s", "latency_p99_s"),
+                "bytes_s": lambda row: shown(row["bytes_s"], "B"),
+            },
+        ),
+    )
 
     table: pd.DataFrame
     target: str
@@ -63,45 +81,18 @@ class TraceReplay(TabledResult):
     fio_version: str
 
     def verdict(self) -> list[str]:
-        """Say which part of the difference is whose."""
+        """Say which part each difference is due to."""
         parts = rows_of(self.table[self.table["due_to"] != ""])
         return [f"{row['due_to']}: {row['off']:+.2%} of the requests a second." for row in parts]
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row a stage."""
-        return self.table
-
-    def summary(self) -> str:
-        """Text: whose error is whose, the stages and the caveats."""
-        lines = [*self.verdict(), "", text_table(self.header(), self.cells())]
-        return summary_text(lines, self.caveats)
-
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        return ["stage", "requests", "duration", "IOPS", "bytes/s", "latency", "99 %"]
-
-    def cells(self) -> list[list[str]]:
-        """The stages as they are printed."""
-        return [
-            [
-                row["stage"],
-                f"{row['requests']:.0f}",
-                time_text(row["duration_s"]),
-                shown(row["iops"]),
-                shown(row["bytes_s"], "B"),
-                _time(row["latency_mean_s"]),
-                _time(row["latency_p99_s"]),
-            ]
-            for row in rows_of(self.table)
-        ]
-
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw requests a second by stage."""
-        return plot_stages(self, ax)
-
-
-def _time(seconds: float) -> str:
-    return "–" if np.isnan(seconds) else time_text(seconds)
+        """Draw requests per second by stage."""
+        axes, place = new_axes(ax), np.arange(len(self.table))[::-1]
+        axes.barh(place, self.table["iops"], color=BAND)
+        axes.set_yticks(place, [plot_label(s.partition(",")[0]) for s in self.table["stage"]])
+        axes.set_xlabel("requests a second")
+        axes.set_ylabel("stage")
+        return axes
 
 
 def replay_trace(
@@ -134,15 +125,15 @@ def replay_trace(
     size_bytes : float, optional
         Length of the target (B); places beyond it are taken modulo the length.
     count : int, optional
-        Requests at most.
+        Largest number of requests.
     time_scale : float
         Factor of all times: 2 is twice as slow.
     depth : int
-        Requests in flight at most.
+        Largest number of requests in flight.
     ioengine, direct
         As `measurements.loads.fio_replay.replay_iolog` has ``engine`` and ``direct``.
     device : str, optional
-        ``disk`` or ``ssd``, with parameters if need be: a model to hold against the replay.
+        ``disk`` or ``ssd``, with parameters if need be: a model to compare the replay with.
     allow_device : bool
         Whether the target may be a device, whose content is lost.
 
@@ -165,13 +156,13 @@ def replay_trace(
     scale = as_positive("time scale", time_scale)
     if count is not None and count < 2:
         raise PpwError(f"count {count}: a replay takes two requests at least")
-    source = opened(trace)
+    source = open_trace(trace)
     known = survey(source)
     size = None if size_bytes is None else int(as_positive("size", size_bytes))
     with tempfile.TemporaryDirectory(prefix="ppw-replay-") as folder:
         log = str(Path(folder, "trace.log"))
         written = write_iolog(
-            _without_flushes(source),
+            _drop_flushes(source),
             log,
             target=str(Path(target).absolute()),
             size_bytes=size,
@@ -182,14 +173,17 @@ def replay_trace(
         )
         if not Path(target).is_block_device():
             make_scratch(target, size or written.extent_bytes)
-        options: dict[str, Any] = {"depth": depth, "expected_s": written.duration_s}
-        calibration = _calibrated(source, known.survey, folder, ioengine, written, scale, options)
-        played = replay_iolog(
-            log, engine=ioengine, direct=direct, allow_device=allow_device, **options
-        )
-    rows = list(_rows(written, calibration, played, original, scale))
+        options: dict[str, Any] = {
+            "engine": ioengine,
+            "depth": depth,
+            "expected_s": written.duration_s,
+        }
+        largest = int(known.survey.sizes.max())
+        calibration = _calibrate(source, largest, folder, written, scale, options)
+        played = replay_iolog(log, direct=direct, allow_device=allow_device, **options)
+    rows = list(_stages(written, calibration, played, original, scale))
     if device is not None:
-        rows.append(_modelled(source, device, written, scale))
+        rows.append(_model_stage(source, device, written.requests, scale))
     caveats = tuple(_caveats(written, calibration, played, direct))
     cv.warn(caveats)
     return TraceReplay(
@@ -202,21 +196,22 @@ def replay_trace(
     )
 
 
-def _calibrated(
+def _calibrate(
     source: Batches,
-    known: Survey,
+    largest: int,
     folder: str,
-    engine: str,
     written: Written,
     scale: float,
     options: dict[str, Any],
 ) -> Replayed:
     """Replay the same requests at the same times on a short file in memory."""
-    length = max(_MEMORY_BYTES, 2 * int(known.sizes.max()))
+    length = max(_MEMORY_BYTES, 2 * largest)
     log = str(Path(folder, "calibration.log"))
-    with tempfile.NamedTemporaryFile(dir=_in_memory(), prefix="ppw-calibration-") as file:
+    # Without a file system in memory, the usual folder has to do.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.NamedTemporaryFile(dir=memory, prefix="ppw-calibration-") as file:
         write_iolog(
-            _without_flushes(source),
+            _drop_flushes(source),
             log,
             target=file.name,
             size_bytes=length,
@@ -225,90 +220,77 @@ def _calibrated(
             allow_device=True,
         )
         make_scratch(file.name, length)
-        return replay_iolog(log, engine=engine, direct=False, allow_device=True, **options)
+        return replay_iolog(log, direct=False, allow_device=True, **options)
 
 
-def _in_memory() -> str | None:
-    """Folder of a file system in memory; None, the usual place, where there is none."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
-def _without_flushes(source: Batches) -> Iterator[pa.RecordBatch]:
+def _drop_flushes(source: Batches) -> Iterator[pa.RecordBatch]:
     """Requests that move something: fio waits at a flush until all before it are done."""
-    import pyarrow.compute as pc
-
-    from ppw.storage.trace_source import FLUSH
-
     for batch in source.batches():
         yield batch.filter(pc.not_equal(batch.column("op"), FLUSH))
 
 
-def _rows(
+def _stages(
     written: Written,
     calibration: Replayed,
     played: Replayed,
     original: Any,
     scale: float,
 ) -> Iterator[dict[str, Any]]:
-    asked = written.requests / written.duration_s
+    """Rows of the stages, each compared with the one before it."""
+    asked, off, due_to = written.requests / written.duration_s, np.nan, ""
     if original is not None:
-        known = survey(opened(original)).survey
-        rate = known.requests / known.duration_s
-        moved = float(known.sizes @ known.size_counts) / known.duration_s
-        yield _row("original", known.requests, known.duration_s, moved)
-        off = asked * scale / rate - 1
-        yield _row(
-            "trace", written.requests, written.duration_s, _speed(written), off, "the generator"
+        known = survey(open_trace(original)).survey
+        moved = float(known.sizes @ known.size_counts)
+        yield _stage("original", known.requests, known.duration_s, moved)
+        off, due_to = asked * scale / (known.requests / known.duration_s) - 1, "the generator"
+    yield _stage("trace", written.requests, written.duration_s, written.bytes_, off, due_to)
+    for stage, done, before, due_to in (
+        ("calibration", calibration, asked, "the replayer"),
+        ("replay", played, calibration.iops, "the device"),
+    ):
+        row = _stage(
+            stage, done.requests, done.duration_s, done.bytes_, done.iops / before - 1, due_to
         )
-    else:
-        yield _row("trace", written.requests, written.duration_s, _speed(written))
-    yield _replayed("calibration", calibration, calibration.iops / asked - 1, "the replayer")
-    yield _replayed("replay", played, played.iops / calibration.iops - 1, "the device")
+        yield {**row, "latency_mean_s": done.latency_mean_s, "latency_p99_s": done.latency_p99_s}
 
 
-def _row(
-    stage: str, requests: int, duration_s: float, bytes_s: float, off: float = np.nan, by: str = ""
+def _stage(
+    stage: str,
+    requests: int,
+    duration_s: float,
+    moved: float,
+    off: float = np.nan,
+    due_to: str = "",
 ) -> dict[str, Any]:
     return {
         "stage": stage,
         "requests": float(requests),
         "duration_s": duration_s,
         "iops": requests / duration_s,
-        "bytes_s": bytes_s,
+        "bytes_s": moved / duration_s,
         "latency_mean_s": np.nan,
         "latency_p99_s": np.nan,
         "off": off,
-        "due_to": by,
+        "due_to": due_to,
     }
 
 
-def _speed(written: Written) -> float:
-    return written.bytes_ / written.duration_s
-
-
-def _replayed(stage: str, done: Replayed, off: float, by: str) -> dict[str, Any]:
-    row = _row(stage, done.requests, done.duration_s, done.bytes_ / done.duration_s, off, by)
-    return {**row, "latency_mean_s": done.latency_mean_s, "latency_p99_s": done.latency_p99_s}
-
-
-def _modelled(source: Batches, device: str, written: Written, scale: float) -> dict[str, Any]:
-    name, model = parse_device(device)
-    storage, left = Storage(model), written.requests
-    moved = 0.0
+def _model_stage(source: Batches, device: str, requests: int, scale: float) -> dict[str, Any]:
+    """Serve the first requests by a model of the device."""
+    drive = parse_device(device)
+    storage, left, moved = Storage(drive.model), requests, 0.0
     for batch in columns(source):
-        part = Columns(*(column[:left] for column in batch))
+        part = batch.pick(slice(left))
         # One target serves all devices of the trace.
-        whole = part._replace(device=np.zeros_like(part.device), time_s=part.time_s * scale)
-        storage.take(whole)
+        storage.take(part._replace(device=np.zeros_like(part.device), time_s=part.time_s * scale))
         moved += float(part.size_bytes.sum())
         left -= len(part.time_s)
         if left <= 0:
             break
-    duration = storage.latencies.requests / storage.iops
-    row = _row(f"model: {name}, {described(model)}", written.requests, duration, moved / duration)
     latencies = storage.latencies
+    duration_s = latencies.requests / storage.iops
     return {
-        **row,
+        **_stage(f"model: {drive.name}, {drive.parameters}", requests, duration_s, moved),
         "latency_mean_s": latencies.mean_s,
         "latency_p99_s": latencies.quantile_s(0.99),
     }
@@ -316,7 +298,7 @@ def _modelled(source: Batches, device: str, written: Written, scale: float) -> d
 
 def _caveats(
     written: Written, calibration: Replayed, played: Replayed, direct: bool
-) -> Iterable[str]:
+) -> Iterator[str]:
     if written.folded:
         share = written.folded / written.requests
         yield f"{share:.1%} of the requests lay beyond the target and were taken modulo its length"
@@ -335,14 +317,3 @@ def _caveats(
         "requests wait in fio beyond the depth, so a device that falls behind slows the load: "
         "latency is counted from submission, not from the time in the trace"
     )
-
-
-def plot_stages(result: TraceReplay, ax: Axes | None = None) -> Axes:
-    """Draw requests a second by stage."""
-    axes, table = new_axes(ax), result.table
-    place = np.arange(len(table))[::-1]
-    axes.barh(place, table["iops"], color=BAND)
-    axes.set_yticks(place, [plot_label(name.partition(",")[0]) for name in table["stage"]])
-    axes.set_xlabel("requests a second")
-    axes.set_ylabel("stage")
-    return axes

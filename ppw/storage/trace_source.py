@@ -1,4 +1,4 @@
-"""Traces as columns, batch by batch; and the same trace with its locality taken away."""
+"""Traces as columns, batch by batch, with a first pass over them, and what their results share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ import pyarrow as pa
 
 from fitting.storage.survey import BLOCK, Surveyor
 from ppw.errors import PpwError
+from ppw.results.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fitting.storage.survey import Survey
+
+FLUSH = 3
+# The digest is of one request in so many.
+_HASHED = 64
 
 
 class Batches(Protocol):
@@ -29,7 +34,7 @@ class Batches(Protocol):
     def batches(self) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
 
 
-class Columns(NamedTuple):
+class RequestColumns(NamedTuple):
     """Requests of a batch, one array a column."""
 
     time_s: Any
@@ -41,30 +46,23 @@ class Columns(NamedTuple):
     latency_s: Any
     file: Any
 
+    def pick(self, rows: Any) -> RequestColumns:
+        """Return the requests of a mask or slice."""
+        return RequestColumns(*(column[rows] for column in self))
 
-class Surveyed(NamedTuple):
-    """What a first pass over a trace says.
 
-    ``flushes`` are left out of ``survey``; ``recorded`` is the share of the others whose latency
-    is in the trace; ``digest`` is that of one request in 64 and of their number, however
-    the trace is cut into batches; ``kept`` has all of a trace that is short enough, but latencies
-    and files.
-    """
+class TraceSurvey(NamedTuple):
+    """Result of a first pass over a trace."""
 
-    survey: Survey
+    survey: Survey  # of all requests but flushes
     flushes: int
-    recorded: float
-    has_files: bool
-    digest: str
-    kept: tuple[Columns, ...] | None
+    has_files: bool  # whether some request names its file
+    digest: str  # does not depend on how the trace is cut into batches
+    kept: tuple[RequestColumns, ...] | None  # a short trace, without latencies and files
 
 
-FLUSH = 3
-_HASHED = 64
-
-
-def opened(trace: Batches | str | PathLike[str]) -> Batches:
-    """Open a trace that is named by its path; another is returned as it is."""
+def open_trace(trace: Batches | str | PathLike[str]) -> Batches:
+    """Open a trace by its path; a trace that is open already is returned as it is."""
     if not isinstance(trace, (str, PathLike)):
         return trace
     from measurements.traces import read_trace
@@ -72,25 +70,33 @@ def opened(trace: Batches | str | PathLike[str]) -> Batches:
     return read_trace(fspath(trace))
 
 
-def columns(trace: Batches) -> Iterator[Columns]:
-    """Columns of each batch without the flushes, which have no address."""
-    return map(_without_flushes, whole_columns(trace))
+def is_one_trace(traces: Any) -> bool:
+    """Whether this is a trace or its path, not several of them."""
+    return isinstance(traces, (str, PathLike)) or hasattr(traces, "batches")
 
 
-def whole_columns(trace: Batches) -> Iterator[Columns]:
-    """Columns of each batch, flushes too."""
+def open_traces(traces: Any) -> list[Batches]:
+    """Open one trace or several."""
+    return [open_trace(one) for one in ([traces] if is_one_trace(traces) else traces)]
+
+
+def columns(trace: Batches) -> Iterator[RequestColumns]:
+    """Yield the columns of each batch without the flushes, which have no address."""
+    return map(_drop_flushes, _all_columns(trace))
+
+
+def _all_columns(trace: Batches) -> Iterator[RequestColumns]:
     for batch in trace.batches():
-        yield Columns(*(batch.column(name).to_numpy(False) for name in Columns._fields))
+        yield RequestColumns(
+            *(batch.column(name).to_numpy(False) for name in RequestColumns._fields)
+        )
 
 
-def _without_flushes(whole: Columns) -> Columns:
-    if whole.op.max(initial=0) < FLUSH:
-        return whole
-    keep = whole.op != FLUSH
-    return Columns(*(column[keep] for column in whole))
+def _drop_flushes(batch: RequestColumns) -> RequestColumns:
+    return batch if batch.op.max(initial=0) < FLUSH else batch.pick(batch.op != FLUSH)
 
 
-def survey(trace: Batches, *, most_kept: int = 0) -> Surveyed:
+def survey(trace: Batches, *, most_kept: int = 0) -> TraceSurvey:
     """Pass over a trace once, and keep it where it has so many requests at most.
 
     Raises
@@ -101,59 +107,58 @@ def survey(trace: Batches, *, most_kept: int = 0) -> Surveyed:
         For one of fewer than two requests, or all at one time.
     """
     surveyor, digest = Surveyor(), _Digest()
-    requests = recorded = 0
-    files = False
-    kept: list[Columns] = []
-    for whole in whole_columns(trace):
+    requests, files = 0, False
+    kept: list[RequestColumns] = []
+    for whole in _all_columns(trace):
         if np.isnan(whole.time_s.min(initial=np.inf)):
             raise PpwError(
                 "requests have no arrival times, as of a closed loop: generate the trace without "
                 "outstanding requests"
             )
         digest.add(whole)
-        batch = _without_flushes(whole)
+        batch = _drop_flushes(whole)
         surveyor.add(*batch[:5])
         requests += len(batch.op)
-        recorded += len(batch.op) - int(np.count_nonzero(np.isnan(batch.latency_s)))
         files = files or bool(whole.file.max(initial=-1) >= 0)
-        if digest.seen <= most_kept:
+        if digest.requests <= most_kept:
             kept.append(batch._replace(latency_s=None, file=None))
         elif kept:
             kept.clear()
             # Arrow would hold on to the memory for batches to come, which take a tenth of it.
             pa.default_memory_pool().release_unused()
-    return Surveyed(
+    return TraceSurvey(
         surveyor.survey(),
-        digest.seen - requests,
-        recorded / max(requests, 1),
+        digest.requests - requests,
         files,
         digest.text(),
-        tuple(kept) if digest.seen <= most_kept else None,
+        tuple(kept) if digest.requests <= most_kept else None,
     )
 
 
 class _Digest:
-    def __init__(self) -> None:
-        self._columns = [hashlib.sha256() for _ in Columns._fields]
-        self.seen = 0
+    """Digest of a sample of the requests, column by column, and of their number."""
 
-    def add(self, whole: Columns) -> None:
-        first = -self.seen % _HASHED
-        for column, digest in zip(whole, self._columns, strict=True):
+    def __init__(self) -> None:
+        self._columns = [hashlib.sha256() for _ in RequestColumns._fields]
+        self.requests = 0
+
+    def add(self, batch: RequestColumns) -> None:
+        first = -self.requests % _HASHED
+        for column, digest in zip(batch, self._columns, strict=True):
             digest.update(column[first::_HASHED].tobytes())
-        self.seen += len(whole.op)
+        self.requests += len(batch.op)
 
     def text(self) -> str:
-        found = hashlib.sha256(str(self.seen).encode())
+        whole = hashlib.sha256(str(self.requests).encode())
         for digest in self._columns:
-            found.update(digest.digest())
-        return f"sha256:{found.hexdigest()}"
+            whole.update(digest.digest())
+        return f"sha256:{whole.hexdigest()}"
 
 
 def name_of(names: dict[str, tuple[str, ...]], what: str, code: int) -> str:
     """Name of a stream or device, or its number where it has none."""
-    known = names.get(what, ())
-    return known[code] if 0 <= code < len(known) else str(code)
+    own = names.get(what, ())
+    return own[code] if 0 <= code < len(own) else str(code)
 
 
 @dataclass(frozen=True)
@@ -179,11 +184,28 @@ class WithoutLocality:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the requests in order of arrival; every call gives the same ones."""
-        rng, known = np.random.default_rng(self.seed), self.survey
-        step = known.alignment
+        rng, space = np.random.default_rng(self.seed), self.survey
+        step = space.alignment
         for batch in self.trace.batches():
             blocks = batch.column("size_bytes").to_numpy() // BLOCK
-            slots = np.maximum((known.high_lbn - known.low_lbn - blocks) // step + 1, 1)
-            place = known.low_lbn + (rng.random(batch.num_rows) * slots).astype(np.int64) * step
+            slots = np.maximum((space.high_lbn - space.low_lbn - blocks) // step + 1, 1)
+            place = space.low_lbn + (rng.random(batch.num_rows) * slots).astype(np.int64) * step
             at = batch.schema.get_field_index("lbn")
             yield batch.set_column(at, batch.schema.field(at), pa.array(place))
+
+
+class TraceResult(Result):
+    """Result about a trace: a blank line before each table of its summary."""
+
+    def text_parts(self) -> list[str]:
+        """Sentences and tables of the summary, in their order."""
+        tables = [line for table in self.printed_tables() for line in ("", *table.lines())]
+        return [*self.sentences(), *tables]
+
+    def header(self) -> list[str]:
+        """Name the columns of `cells`."""
+        return [*self.printed_tables()[0].header]
+
+    def cells(self) -> list[list[str]]:
+        """Rows of the first table as they are printed."""
+        return [[*row] for row in self.printed_tables()[0].rows]

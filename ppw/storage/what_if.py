@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,57 +17,42 @@ from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive, known_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes
-from ppw.results.result import TabledResult, numbers_digest, rows_of
-from ppw.results.text import shown, summary_text, text_table
-from ppw.storage.fitted_devices import (
-    ASSUMED,
-    Latencies,
-    Storage,
-    described,
-    parse_device,
-    reaching,
-    time_text,
-)
-from ppw.storage.trace_source import Columns, columns, opened, survey
+from ppw.results.result import Table, numbers_digest, rows_of
+from ppw.results.text import shown
+from ppw.storage.fitted_devices import LastEnds, Latencies, Storage, parse_device, time_cells
+from ppw.storage.trace_source import TraceResult, columns, is_one_trace, open_traces, survey
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from fitting.storage.devices import Layout
-    from ppw.storage.fitted_devices import Device
-    from ppw.storage.trace_source import Batches
-
-    FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-    Mask = np.ndarray[Any, np.dtype[np.bool_]]
     from collections.abc import Iterator, Sequence
     from os import PathLike
 
+    from matplotlib.axes import Axes
 
-# Changes to a storage system, each taking a trace batch by batch to see what it is worth.
-
+    from fitting.compiled.loops import BoolArray
+    from fitting.storage.devices import Layout
+    from fitting.storage.reuse_distance import SampledCurve
+    from ppw.storage.fitted_devices import Device, NamedDevice
+    from ppw.storage.trace_source import Batches, RequestColumns
 
 _WRITE = 1
+_DEVICE_SHIFT = 44
+_LAYOUTS = {"address": "order of address kept", "first_use": "order of first use"}
+# A device that is busy for more of the time than this has a queue that only grows.
+_BUSY = 0.99
+_CURVE_POINTS = 40
 
 
-class Outcome(NamedTuple):
-    """What an option makes of a trace.
+class CacheDrives(NamedTuple):
+    """Cache drives of one kind."""
 
-    Attributes
-    ----------
-    device_s : float
-        Time (s) of device and cache for a request, one at a time: no queue.
-    latency_s : float
-        Mean time from arrival to completion, with queues.
-    latency_p99_s : float
-    utilisation : float
-        Of the busiest device, as a share of the time.
-    hit_ratio : float
-        Blocks found in the cache; NaN without one.
-    sequential_share : float
-        Of the requests that reach the device, those that begin where its last one ended.
-    broken_share : float
-        Requests that a layout takes apart.
-    """
+    drive: SolidState
+    drive_bytes: float
+    block_bytes: int
+    writes: str  # one of `fitting.storage.caches.WRITES`
+
+
+class OptionOutcome(NamedTuple):
+    """What an option makes of a trace; names and units are those of `TraceWhatIf.table`."""
 
     device_s: float
     latency_s: float
@@ -78,56 +63,31 @@ class Outcome(NamedTuple):
     broken_share: float
 
 
-class Option(Protocol):
-    """Takes the batches of a trace in order, then says what came of it."""
-
-    def take(self, batch: Columns) -> None: ...  # noqa: D102
-    def outcome(self) -> Outcome: ...  # noqa: D102
-
-
-class _Sequence:
-    """How many requests of a device begin where its last one ended."""
-
-    def __init__(self) -> None:
-        self._ends = np.full(1, -1, dtype=np.int64)
-        self.follows = self.requests = 0
-
-    def take(self, device: Any, lbn: Any, end: Any) -> None:
-        missing = int(device.max(initial=0)) + 1 - len(self._ends)
-        if missing > 0:
-            self._ends = np.pad(self._ends, (0, missing), constant_values=-1)
-        order = np.argsort(device, kind="stable")
-        d, start, stop = device[order], lbn[order], end[order]
-        if not len(d):
-            return
-        first = np.concatenate([[True], d[1:] != d[:-1]])
-        before = np.where(first, self._ends[d], np.concatenate([[-1], stop[:-1]]))
-        last = np.concatenate([first[1:], [True]])
-        self._ends[d[last]] = stop[last]
-        self.follows += int((start == before).sum())
-        self.requests += len(d)
-
-    def share(self) -> float:
-        return self.follows / self.requests if self.requests else float("nan")
-
-
-class AsItIs:
-    """The storage without a change."""
+class StorageOption:
+    """The storage without a change, which takes a trace batch by batch."""
 
     def __init__(self, device: Device, seed: int) -> None:
-        self._storage, self._sequence = Storage(device, seed), _Sequence()
+        self.storage = Storage(device, seed)
 
-    def take(self, batch: Columns) -> None:
+    def take(self, batch: RequestColumns) -> None:
         """Take the next requests."""
-        self._sequence.take(batch.device, batch.lbn, batch.lbn + batch.size_bytes // BLOCK)
-        self._storage.take(batch)
+        self.storage.take(batch)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> OptionOutcome:
         """Say what came of it."""
-        return _outcome(self._storage, self._storage.latencies, self._sequence.share())
+        storage, latencies = self.storage, self.storage.latencies
+        return OptionOutcome(
+            device_s=storage.busy_s / max(1, latencies.requests),
+            latency_s=latencies.mean_s,
+            latency_p99_s=latencies.quantile_s(0.99),
+            utilisation=storage.utilisation,
+            hit_ratio=np.nan,
+            sequential_share=storage.ends.sequential_share,
+            broken_share=0.0,
+        )
 
 
-class Cached:
+class CachedStorage(StorageOption):
     """A cache of several drives before the storage.
 
     Reads that find all of their blocks, and with write-back all writes, take the cache's time.
@@ -136,199 +96,164 @@ class Cached:
     """
 
     def __init__(
-        self, device: Device, cache: Cache, drive: SolidState, drives: int, block: int, seed: int
+        self, device: Device, drives: CacheDrives, number: int, policy: str, seed: int
     ) -> None:
-        self._storage, self._sequence = Storage(device, seed), _Sequence()
-        striped = SolidState(drive.read_s, drive.write_s, drive.unit_bytes_s, drives * drive.units)
-        self._front = Storage(striped)
-        self._cache, self._block, self._device = cache, block, device
-        self._latencies = Latencies()
+        super().__init__(device, seed)
+        try:
+            blocks = int(number * drives.drive_bytes // drives.block_bytes)
+            self._cache = Cache(blocks, policy, drives.writes)
+        except FittingError as error:
+            raise PpwError(str(error)) from error
+        self._block = drives.block_bytes
+        striped = replace(drives.drive, units=number * drives.drive.units)
+        self._front, self._latencies = Storage(striped), Latencies()
         self._hits = self._accesses = 0
 
-    def take(self, batch: Columns) -> None:
+    def take(self, batch: RequestColumns) -> None:
         """Take the next requests."""
-        served = self._served(batch)
-        behind = Columns(*(column[~served] for column in batch))
-        front = Columns(*(column[served] for column in batch))
-        self._sequence.take(behind.device, behind.lbn, behind.lbn + behind.size_bytes // BLOCK)
-        self._latencies.add(self._storage.take(behind))
+        served = self._serve(batch)
+        self._latencies.add(self.storage.take(batch.pick(~served)))
+        front = batch.pick(served)
         # One cache serves all devices.
         self._latencies.add(self._front.take(front._replace(device=np.zeros_like(front.device))))
 
-    def _served(self, batch: Columns) -> Mask:
-        """Which requests the cache answers."""
+    def _serve(self, batch: RequestColumns) -> BoolArray:
+        """Access the cache; return the mask of the requests that it answers."""
         kept = np.flatnonzero(batch.op <= _WRITE)
         blocks, request = touched_blocks(batch.lbn[kept], batch.size_bytes[kept], self._block)
         writes = batch.op[kept] == _WRITE
         device = batch.device[kept].astype(np.int64)[request]
-        hits = self._cache.access(device << 44 | blocks, writes[request])
+        hits = self._cache.access(device << _DEVICE_SHIFT | blocks, writes[request])
         self._hits += int(hits.sum())
         self._accesses += len(hits)
         missed = np.bincount(request, ~hits, minlength=len(kept))
         served = np.zeros(len(batch.op), dtype=np.bool_)
-        absorbs = self._cache.writes == "back"
-        served[kept] = np.where(writes, absorbs, missed == 0)
+        served[kept] = np.where(writes, self._cache.writes == "back", missed == 0)
         return served
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> OptionOutcome:
         """Say what came of it."""
-        mean = _outcome(self._storage, self._latencies, self._sequence.share())
-        total = self._storage.busy_s + self._front.busy_s + self._cleaning_s()
-        return mean._replace(
-            device_s=total / self._latencies.requests,
-            hit_ratio=self._hits / self._accesses if self._accesses else float("nan"),
+        # Each dirty block is a write to the storage, at the mean distance of two places: a third.
+        device, dirty = self.storage.device, self._cache.cleaned + self._cache.dirty
+        third = int(getattr(device, "capacity_bytes", BLOCK) / BLOCK) // 3
+        one = (np.array([value]) for value in (_WRITE, third, self._block, 0))
+        cleaning_s = dirty * float(device.service_s(*one)[0])
+        total_s = self.storage.busy_s + self._front.busy_s + cleaning_s
+        return (
+            super()
+            .outcome()
+            ._replace(
+                device_s=total_s / self._latencies.requests,
+                latency_s=self._latencies.mean_s,
+                latency_p99_s=self._latencies.quantile_s(0.99),
+                hit_ratio=self._hits / self._accesses if self._accesses else np.nan,
+            )
         )
 
-    def _cleaning_s(self) -> float:
-        """Time of the storage for the dirty blocks: each a write elsewhere."""
-        number = self._cache.cleaned + self._cache.dirty
-        return number * random_write_s(self._device, self._block)
 
-
-class Defragmented:
+class DefragmentedStorage(StorageOption):
     """The storage with every file in one piece."""
 
     def __init__(self, device: Device, layout: Layout, seed: int) -> None:
-        self._storage, self._sequence = Storage(device, seed), _Sequence()
-        self._layout = layout
-        self._broken = 0
+        super().__init__(device, seed)
+        self._layout, self._ends, self._broken = layout, LastEnds(), 0
 
-    def take(self, batch: Columns) -> None:
+    def take(self, batch: RequestColumns) -> None:
         """Take the next requests."""
         moved = self._layout.move(batch.device, batch.lbn, batch.size_bytes)
         self._broken += int(moved.broken.sum())
-        self._sequence.take(batch.device, moved.lbn, moved.end)
+        self._ends.before(batch.device, moved.lbn, (moved.end - moved.lbn) * BLOCK)
         # A request that is taken apart ends elsewhere; its next one then has to move.
-        self._storage.take(batch._replace(lbn=moved.lbn))
+        self.storage.take(batch._replace(lbn=moved.lbn))
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> OptionOutcome:
         """Say what came of it."""
-        latencies = self._storage.latencies
-        found = _outcome(self._storage, latencies, self._sequence.share())
-        return found._replace(broken_share=self._broken / latencies.requests)
+        return (
+            super()
+            .outcome()
+            ._replace(
+                sequential_share=self._ends.sequential_share,
+                broken_share=self._broken / self.storage.latencies.requests,
+            )
+        )
 
 
-def random_write_s(device: Device, size_bytes: int) -> float:
-    """Time (s) of a write a third of the space away, the mean distance of two places."""
-    span = int(getattr(device, "capacity_bytes", BLOCK) / BLOCK)
-    one = (np.array([value]) for value in (_WRITE, span // 3, size_bytes, 0))
-    return float(device.service_s(*one)[0])
-
-
-def _outcome(storage: Storage, latencies: Latencies, sequential: float) -> Outcome:
-    return Outcome(
-        storage.busy_s / max(1, latencies.requests),
-        latencies.mean_s,
-        latencies.quantile_s(0.99),
-        storage.utilisation,
-        float("nan"),
-        sequential,
-        0.0,
-    )
-
-
-# The options that a what-if weighs, and how each fares under a trace.
-
-
-AS_IT_IS = "as it is"
-_LAYOUTS = {"address": "order of address kept", "first_use": "order of first use"}
-
-
-class Plan(NamedTuple):
+class _Plan(NamedTuple):
     """An option by name, and what it adds."""
 
-    name: str
+    option: str
     kind: str
-    drives: int
-    policy: str
-    order: str
+    drives: int = 0
+    policy: str = ""
+    order: str = ""
 
 
-def plans_of(caches: Sequence[int], policies: Sequence[str], defragment: bool) -> list[Plan]:
-    """List what is asked for, the storage as it is first."""
-    plans = [Plan(AS_IT_IS, "base", 0, "", "")]
+def _plans(caches: Sequence[int], policies: Sequence[str], defragment: bool) -> list[_Plan]:
+    """List the options, the storage as it is first."""
+    plans = [_Plan("as it is", "base")]
     for drives in caches:
         if drives < 0:
             raise PpwError(f"{drives} caches: give 0 or more")
         for policy in policies if drives else ():
-            plural = "s" if drives > 1 else ""
-            name = f"{drives} cache drive{plural}, {policy.upper()}"
-            plans.append(Plan(name, "cache", drives, policy, ""))
-    layouts = [Plan(f"defragmented, {_LAYOUTS[order]}", "layout", 0, "", order) for order in ORDERS]
-    return plans + (layouts if defragment else [])
-
-
-def outcomes_of(
-    source: Batches,
-    plans: Sequence[Plan],
-    device: Device,
-    drive: SolidState,
-    size: float,
-    block: int,
-    writes: str,
-    seed: int,
-) -> list[Outcome]:
-    """Put a trace through every option at once: one outcome a plan."""
-    layouts = _layouts(source) if any(plan.kind == "layout" for plan in plans) else {}
-
-    def option(plan: Plan) -> Option:
-        if plan.kind == "cache":
-            try:
-                cache = Cache(int(plan.drives * size // block), plan.policy, writes)
-            except FittingError as error:
-                raise PpwError(str(error)) from error
-            return Cached(device, cache, drive, plan.drives, block, seed)
-        if plan.kind == "layout":
-            return Defragmented(device, layouts[plan.order], seed)
-        return AsItIs(device, seed)
-
-    options = [option(plan) for plan in plans]
-    for batch in columns(source):
-        for one in options:
-            one.take(batch)
-    return [one.outcome() for one in options]
-
-
-def _layouts(source: Batches) -> dict[str, Layout]:
-    pages = FilePages()
-    for batch in columns(source):
-        pages.add(batch.device, batch.file, batch.lbn, batch.size_bytes)
-    return {order: pages.layout(order) for order in ORDERS}
-
-
-_BUSY = 0.99
-_CURVE_POINTS = 40
+            name = f"{drives} cache drive{'s' * (drives > 1)}, {policy.upper()}"
+            plans.append(_Plan(name, "cache", drives, policy))
+    layouts = (_Plan(f"defragmented, {_LAYOUTS[k]}", "layout", order=k) for k in ORDERS)
+    return [*plans, *layouts] if defragment else plans
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TraceWhatIf(TabledResult):
+class TraceWhatIf(TraceResult):
     """What changes of a storage system are worth for a load.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row an option: ``option``; ``kind`` (base, cache, layout); ``drives``,
-        ``cache_bytes``, ``policy``; ``hit_ratio`` (blocks found in the cache);
-        ``sequential_share`` (of the requests that reach a device); ``broken_share`` (requests
-        that a layout takes apart); ``device_s`` (time of device and cache for a request, one at
-        a time); ``speed_up`` (of that, against the storage as it is), ``lower``, ``upper``
-        (smallest and largest of the runs), ``spread`` (standard deviation over mean);
-        ``latency_s``, ``latency_p99_s`` (at the arrivals of the trace); ``utilisation``;
-        ``added_cost``, ``added_w`` (NaN where they were not given).
+        One row an option.
     curve : pandas.DataFrame
         LRU hit ratio by ``cache_bytes``.
     writes : str
         Write policy of the caches: back, through, or around.
     block_bytes : float
-        Of the caches.
+        Block of the caches (B).
     runs : float
+        Number of runs.
     device, cache_device : str
-        Their models.
+        Models of the storage and of a cache drive.
     touched_bytes : float
         What the first trace touches, in blocks.
     """
 
     kind: ClassVar[str] = "trace_what_if"
+    tables: ClassVar[tuple[Table, ...]] = (
+        Table(
+            "table",
+            """
+            option           | text      | option     | change of the storage
+            kind             | text      |            | base, cache, layout
+            drives           | count     |            | number of cache drives
+            cache_bytes      | B         |            | size of the cache
+            policy           | text      |            | what a full cache evicts
+            hit_ratio        | share .1% | hits       | blocks found in the cache
+            sequential_share | share .1% | sequential | sequential requests of those to a device
+            broken_share     | share     |            | requests that a layout takes apart
+            speed_up         | 1 .2f     | speed-up   | ratio of device_s, to the storage as it is
+            lower            | 1         |            | smallest of the runs
+            upper            | 1         |            | largest of the runs
+            spread           | share .2% | spread     | standard deviation over mean
+            device_s         | s         | time       | time of a request without a queue
+            latency_s        | s         | latency    | mean latency at the arrivals of the trace
+            latency_p99_s    | s         |            | 99th percentile of it
+            utilisation      | share     | busy       | busy share of the busiest device
+            added_cost       | 1         | added cost | price of the drives; missing if not given
+            added_w          | W         | added W    | power of the drives; missing if not given
+            """,
+            "Options",
+            note="Speed-up: time of device and cache for a request, one at a time, against the "
+            "storage as it is. Latency: at the arrivals of the trace, with queues.",
+            most=1000,
+            show=time_cells("device_s", "latency_s"),
+        ),
+    )
 
     table: pd.DataFrame
     curve: pd.DataFrame
@@ -345,59 +270,44 @@ class TraceWhatIf(TabledResult):
         said = []
         for row in rows_of(options.sort_values("speed_up", ascending=False, kind="stable")):
             spread = f" ({row['lower']:.2f} to {row['upper']:.2f} over {self.runs:g} runs)"
-            said.append(f"{row['option']}: {row['speed_up']:.2f} times as fast{spread}{_why(row)}.")
-        return [*said, *self._drive()]
-
-    def _drive(self) -> Iterator[str]:
-        caches = self.table[self.table["kind"] == "cache"]
-        for row in rows_of(caches.head(1)):
+            why = f"{row['sequential_share']:.1%} of the requests are sequential"
+            if row["kind"] == "cache":
+                why = f"{row['hit_ratio']:.1%} of the blocks are hits"
+            said.append(f"{row['option']}: {row['speed_up']:.2f} times as fast{spread}, {why}.")
+        for row in rows_of(options[options["kind"] == "cache"].head(1)):
             size = row["cache_bytes"] / row["drives"]
             share = size / self.touched_bytes
-            part = (
-                f"{shown(float(f'{share:.3g}'))} times" if share >= 1 else f"{100 * share:.3g}% of"
-            )
-            yield (
-                f"A cache drive has {shown(size, 'B')}, {part} the "
+            times = f"{shown(float(f'{share:.3g}'))} times"
+            said.append(
+                f"A cache drive has {shown(size, 'B')}, "
+                f"{times if share >= 1 else f'{100 * share:.3g}% of'} the "
                 f"{shown(self.touched_bytes, 'B')} that the trace touches."
             )
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row an option."""
-        return self.table
-
-    def summary(self) -> str:
-        """Text: what each option is worth, the table and the caveats."""
-        lines = [*self.verdict(), "", text_table(self.header(), self.cells())]
-        return summary_text(lines, self.caveats)
-
-    def header(self) -> list[str]:
-        """Name the columns of `cells`."""
-        return [
-            *("option", "hits", "sequential", "speed-up", "spread", "time", "latency", "busy"),
-            *("added cost", "added W"),
-        ]
-
-    def cells(self) -> list[list[str]]:
-        """The options as they are printed."""
-        return [
-            [
-                row["option"],
-                _percent(row["hit_ratio"]),
-                _percent(row["sequential_share"]),
-                f"{row['speed_up']:.2f}",
-                f"{row['spread']:.2%}",
-                _time(row["device_s"]),
-                _time(row["latency_s"]),
-                f"{row['utilisation']:.0%}",
-                shown(row["added_cost"]),
-                shown(row["added_w"], "W"),
-            ]
-            for row in rows_of(self.table)
-        ]
+        return said
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the hit ratio curve, with the caches that were asked for."""
-        return plot_curve(self, ax)
+        """Draw hit ratio over cache size, with the caches that were asked for."""
+        axes, curve = new_axes(ax), self.curve
+        label = "LRU, writes bring blocks in"
+        axes.plot(curve["cache_bytes"] / 1e9, 100 * curve["hit_ratio"], color=CURVE, label=label)
+        caches = self.table[self.table["kind"] == "cache"]
+        for policy, marker in zip(caches["policy"].unique(), "osD^vP", strict=False):
+            rows = caches[caches["policy"] == policy]
+            axes.plot(
+                rows["cache_bytes"] / 1e9,
+                100 * rows["hit_ratio"],
+                marker,
+                color=PROJECTED,
+                ms=5,
+                mfc="none",
+                label=policy.upper(),
+            )
+        axes.set_xscale("log")
+        axes.set_xlabel("cache (GB)")
+        axes.set_ylabel("hits (% of blocks)")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False)
+        return axes
 
 
 def trace_what_if(
@@ -433,7 +343,7 @@ def trace_what_if(
         ``around``: they go past the cache. ``back``: the cache takes the write, and the storage
         gets a block when it is evicted.
     block_bytes : int
-        Of the caches.
+        Block of the caches (B).
     defragment : bool
         Lay every file out in one piece; the trace needs a file for each request.
     device, cache_device : str
@@ -443,6 +353,7 @@ def trace_what_if(
     repeats : int
         For a single trace: how often, each with other angles of the disk's platter.
     seed : int
+        Random seed of the angles.
 
     Returns
     -------
@@ -463,39 +374,42 @@ def trace_what_if(
     known_choice("writes", writes, WRITES)
     for policy in policies:
         known_choice("policy", policy, POLICIES)
-    name, behind = parse_device(device)
-    drive = parse_device(cache_device)[1]
-    if not isinstance(drive, SolidState):
+    behind, cache_drive = parse_device(device), parse_device(cache_device)
+    if not isinstance(cache_drive.model, SolidState):
         raise PpwError("a cache is a solid state drive: give --cache-device ssd,…")
     sources = _sources(traces, repeats)
     found = survey(sources[0])
-    behind = reaching(behind, found.survey.high_lbn)
+    behind = behind.reaching(found.survey.high_lbn)
     if defragment and not found.has_files:
         raise PpwError(
             "the trace says of no request which file it is of: a defragmentation cannot be judged; "
             "record one with files (ETW), or map a column (--map file=COLUMN)"
         )
-    curve = _reuse(sources[0], block_bytes)
+    curve = _hit_ratios(sources[0], block_bytes)
     touched = float(curve.footprint * block_bytes)
     size = _drive_bytes(cache_bytes, touched, block_bytes)
-    plans = plans_of(caches, policies, defragment)
+    drives = CacheDrives(cache_drive.model, size, block_bytes, writes)
+    plans = _plans(caches, policies, defragment)
     outcomes = [
-        outcomes_of(source, plans, behind, drive, size, block_bytes, writes, seed + k)
-        for k, source in enumerate(sources)
+        _outcomes(source, plans, behind.model, drives, seed + k) for k, source in enumerate(sources)
     ]
     table = _table(plans, outcomes, size)
-    table["added_cost"] = _times(table["drives"], cache_price)
-    table["added_w"] = _times(table["drives"], cache_power_w)
-    caveats = tuple(_caveats(table, name, behind, writes, len(sources), found.survey.requests))
+    for column, each in (("added_cost", cache_price), ("added_w", cache_power_w)):
+        added = table["drives"] * (np.nan if each is None else float(each))
+        table[column] = added.where(table["drives"] > 0, 0.0)
+    caveats = tuple(_caveats(table, behind, writes))
     cv.warn(caveats)
+    largest = max(2.0, size * max([1, *caches]) / block_bytes, float(curve.footprint))
+    blocks = np.unique(np.geomspace(1, largest, _CURVE_POINTS).astype(np.int64))
+    sizes = {"cache_bytes": blocks * float(block_bytes), "hit_ratio": curve.hit_ratio(blocks)}
     return TraceWhatIf(
         table=table,
-        curve=_curve(curve, block_bytes, size * max([1, *caches])),
+        curve=pd.DataFrame(sizes),
         writes=writes,
         block_bytes=float(block_bytes),
         runs=float(len(sources)),
-        device=f"{name}: {described(behind)}",
-        cache_device=f"ssd: {described(drive)}",
+        device=behind.text,
+        cache_device=cache_drive.text,
         touched_bytes=touched,
         caveats=caveats,
         input_digest=numbers_digest(found.digest, len(sources)),
@@ -503,15 +417,13 @@ def trace_what_if(
 
 
 def _sources(traces: Any, repeats: int) -> list[Batches]:
-    single = isinstance(traces, str) or hasattr(traces, "__fspath__") or hasattr(traces, "batches")
-    if not single:
-        sources = [opened(one) for one in traces]
-        if not sources:
-            raise PpwError("no trace was given")
-        return sources
-    if repeats < 1:
+    alone = is_one_trace(traces)
+    if alone and repeats < 1:
         raise PpwError(f"{repeats} repeats: at least 1 is needed")
-    return [opened(traces)] * repeats
+    sources = open_traces(traces) * (repeats if alone else 1)
+    if not sources:
+        raise PpwError("no trace was given")
+    return sources
 
 
 def _drive_bytes(cache_bytes: float | None, touched: float, block: int) -> float:
@@ -525,114 +437,78 @@ def _drive_bytes(cache_bytes: float | None, touched: float, block: int) -> float
     return size
 
 
-def _reuse(source: Batches, block: int) -> Any:
+def _hit_ratios(source: Batches, block: int) -> SampledCurve:
+    """Hit ratio curve of all devices together."""
     sample = ReuseSample()
     for batch in columns(source):
         blocks, request = touched_blocks(batch.lbn, batch.size_bytes, block)
-        sample.add(batch.device.astype(np.int64)[request] << 44 | blocks)
+        sample.add(batch.device.astype(np.int64)[request] << _DEVICE_SHIFT | blocks)
     return sample.curve()
 
 
+def _outcomes(
+    source: Batches, plans: Sequence[_Plan], device: Device, drives: CacheDrives, seed: int
+) -> list[OptionOutcome]:
+    """Put a trace through every option at once."""
+    layouts = _layouts(source) if any(plan.order for plan in plans) else {}
+
+    def option(plan: _Plan) -> StorageOption:
+        if plan.kind == "layout":
+            return DefragmentedStorage(device, layouts[plan.order], seed)
+        if plan.kind == "cache":
+            return CachedStorage(device, drives, plan.drives, plan.policy, seed)
+        return StorageOption(device, seed)
+
+    options = [option(plan) for plan in plans]
+    for batch in columns(source):
+        for one in options:
+            one.take(batch)
+    return [one.outcome() for one in options]
+
+
+def _layouts(source: Batches) -> dict[str, Layout]:
+    pages = FilePages()
+    for batch in columns(source):
+        pages.add(batch.device, batch.file, batch.lbn, batch.size_bytes)
+    return {order: pages.layout(order) for order in ORDERS}
+
+
 def _table(
-    plans: Sequence[Plan], outcomes: Sequence[Sequence[Outcome]], size: float
+    plans: Sequence[_Plan], outcomes: Sequence[Sequence[OptionOutcome]], size: float
 ) -> pd.DataFrame:
+    """Mean outcome of each option over the runs, and its speed-up against the first one."""
     figures = np.array(outcomes)
-    mean = figures.mean(axis=0)
-    place = Outcome._fields.index("device_s")
-    speed_up = figures[:, :1, place] / figures[:, :, place]
-    runs = len(outcomes)
-    spread = speed_up.std(axis=0, ddof=1) / speed_up.mean(axis=0) if runs > 1 else np.nan
-    return pd.DataFrame(
-        {
-            "option": [plan.name for plan in plans],
-            "kind": [plan.kind for plan in plans],
-            "drives": [float(plan.drives) for plan in plans],
-            "cache_bytes": [plan.drives * size for plan in plans],
-            "policy": [plan.policy for plan in plans],
-            **{name: mean[:, k] for k, name in enumerate(Outcome._fields)},
-            "speed_up": speed_up.mean(axis=0),
-            "lower": speed_up.min(axis=0),
-            "upper": speed_up.max(axis=0),
-            "spread": spread,
-        }
+    device_s = figures[:, :, OptionOutcome._fields.index("device_s")]
+    speed_up, runs = device_s[:, :1] / device_s, len(outcomes)
+    mean = pd.DataFrame(figures.mean(axis=0), columns=OptionOutcome._fields)
+    table = pd.DataFrame(plans)[["option", "kind", "drives", "policy"]].astype({"drives": float})
+    table.insert(3, "cache_bytes", table["drives"] * size)
+    return table.join(mean).assign(
+        speed_up=speed_up.mean(axis=0),
+        lower=speed_up.min(axis=0),
+        upper=speed_up.max(axis=0),
+        spread=speed_up.std(axis=0, ddof=1) / speed_up.mean(axis=0) if runs > 1 else np.nan,
     )
 
 
-def _times(drives: pd.Series[float], each: float | None) -> pd.Series[float]:
-    added = drives * (np.nan if each is None else float(each))
-    return added.where(drives > 0, 0.0)
-
-
-def _curve(curve: Any, block: int, most: float) -> pd.DataFrame:
-    largest = max(2.0, most / block, float(curve.footprint))
-    blocks = np.unique(np.geomspace(1, largest, _CURVE_POINTS).astype(np.int64))
-    return pd.DataFrame(
-        {"cache_bytes": blocks * float(block), "hit_ratio": curve.hit_ratio(blocks)}
-    )
-
-
-def _caveats(
-    table: pd.DataFrame, name: str, device: Device, writes: str, runs: int, requests: int
-) -> Iterator[str]:
-    yield ASSUMED.format(name=name, said=described(device))
+def _caveats(table: pd.DataFrame, device: NamedDevice, writes: str) -> Iterator[str]:
+    yield device.caveat
+    has_caches, has_layouts = ((table["kind"] == kind).any() for kind in ("cache", "layout"))
     if table["utilisation"].max() > _BUSY:
         yield (
             "a device is busy all the time: its queue only grows, and latency depends on the "
             "length of the trace; go by the time of a request instead"
         )
-    if writes == "back" and (table["kind"] == "cache").any():
+    if writes == "back" and has_caches:
         yield "write-back: a cache drive that fails loses what it has not yet written"
     if (table["broken_share"] > 0).any():
         share = table["broken_share"].max()
         yield f"a new layout takes up to {share:.1%} of the requests apart, which is not charged"
-    if (table["kind"] == "layout").any():
+    if has_layouts:
         yield (
             "a block trace does not say where in its file a block is: of the two layouts, keeping "
             "the order of address says too little for fragmented files, first use too much for "
             "files that are read at random"
         )
-    if (table["kind"] == "cache").any():
+    if has_caches:
         yield "caches start empty: over a short trace, hits are fewer than later on"
-
-
-def _why(row: dict[str, Any]) -> str:
-    if row["kind"] == "cache":
-        return f", {row['hit_ratio']:.1%} of the blocks are hits"
-    return f", {row['sequential_share']:.1%} of the requests are sequential"
-
-
-def _time(seconds: float) -> str:
-    return "–" if np.isnan(seconds) else time_text(seconds)
-
-
-def _percent(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.1%}"
-
-
-def plot_curve(result: TraceWhatIf, ax: Axes | None = None) -> Axes:
-    """Draw hit ratio over cache size."""
-    axes = new_axes(ax)
-    axes.plot(
-        result.curve["cache_bytes"] / 1e9,
-        100 * result.curve["hit_ratio"],
-        color=CURVE,
-        label="LRU, writes bring blocks in",
-    )
-    caches = result.table[result.table["kind"] == "cache"]
-    for policy, marker in zip(caches["policy"].unique(), "osD^vP", strict=False):
-        rows = caches[caches["policy"] == policy]
-        axes.plot(
-            rows["cache_bytes"] / 1e9,
-            100 * rows["hit_ratio"],
-            marker,
-            color=PROJECTED,
-            ms=5,
-            mfc="none",
-            label=policy.upper(),
-        )
-    axes.set_xscale("log")
-    axes.set_xlabel("cache (GB)")
-    axes.set_ylabel("hits (% of blocks)")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    return axes

@@ -422,11 +422,11 @@ class TestParsing:
 
     @pytest.mark.parametrize("name", fitted_devices.DEVICES)
     def test_every_parameter_is_said(self, name):
-        said = fitted_devices.described(fitted_devices.DEVICES[name])
+        said = fitted_devices.parse_device(name).parameters
         for pair in said.split(", "):
             key, value, *unit = pair.removesuffix("/s").split()
-            _, again = fitted_devices.parse_device(f"{name},{key}={value}{''.join(unit)}")
-            assert fitted_devices.described(again) == said
+            again = fitted_devices.parse_device(f"{name},{key}={value}{''.join(unit)}")
+            assert again.parameters == said
         assert said.count(",") + 1 == len(fitted_devices.DEVICES[name].__dataclass_fields__)
 
     @pytest.mark.parametrize(
@@ -439,14 +439,9 @@ class TestParsing:
 
 
 def test_a_disk_grows_to_the_trace_and_a_drive_has_no_places():
-    assert fitted_devices.reaching(fitted_devices.DEVICES["disk"], 2**40).capacity_bytes == 2**49
-    assert (
-        fitted_devices.reaching(fitted_devices.DEVICES["disk"], 8) is fitted_devices.DEVICES["disk"]
-    )
-    assert (
-        fitted_devices.reaching(fitted_devices.DEVICES["ssd"], 2**40)
-        is fitted_devices.DEVICES["ssd"]
-    )
+    disk, drive = map(fitted_devices.parse_device, ("disk", "ssd"))
+    assert disk.reaching(2**40).model.capacity_bytes == 2**49
+    assert (disk.reaching(8), drive.reaching(2**40)) == (disk, drive)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from measurements.traces import write_trace
 from ppw.errors import PpwError
 from ppw.storage import report
 from ppw.storage.load_jobs import jobs_of
-from ppw.storage.report import trace_whatif_page
 from ppw.storage.trace_model import TraceModel
 
 pytestmark = OTHERS_WARNINGS
@@ -75,9 +74,9 @@ def test_zones_shorter_than_a_request_are_one():
 
 
 def test_a_heat_map_is_of_the_first_requests(monkeypatch):
-    monkeypatch.setattr(report, "_DRAWN", 500)
+    monkeypatch.setattr(report, "_MOST_PLOTTED", 500)
     made = busy(1500)
-    axes = report.plot_trace_places(made, answered(ppw.fit_trace, made, levels=2))
+    axes = report.plot_places(answered(ppw.fit_trace, made, levels=2), made)
     first, last, *_ = axes.images[0].get_extent()
     times = made.table["time_s"].to_numpy()
     assert (first, last) == pytest.approx((times[0], times[499]))
@@ -92,8 +91,7 @@ def test_a_new_layout_that_takes_requests_apart_says_so(tmp_path):
     )
     result = answered(ppw.trace_what_if, made, defragment=True, caches=())
     only(result.caveats, "of the requests apart, which is not charged")
-    page = trace_whatif_page(result).render()
-    assert "Hits of an LRU cache" not in page
+    assert "Hits of an LRU cache" not in result.to_html()
 
 
 def test_the_command_fits_in_an_engine_as_in_memory(tmp_path):
