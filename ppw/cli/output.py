@@ -56,14 +56,8 @@ def caveats_in_result() -> Iterator[None]:
 
 # Page of a result whose room has no table of pages.
 _PAGES = {
-    "HalfDrift": "drift_page",
-    "LevelChoice": "levels_page",
     "Procurement": "procurement_page",
-    "TimeScales": "scales_page",
-    "TraceFidelity": "trace_fidelity_page",
     "TraceModel": "trace_page",
-    "TraceReplay": "trace_replay_page",
-    "TraceWhatIf": "trace_whatif_page",
 }
 
 
